@@ -1,0 +1,78 @@
+# Everything works from a bare Debian 12 with git, make and Python 3.11 or newer.
+# Set-up is done once and again when pyproject.toml or the tool script changes.
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+BIN := .venv/bin
+
+STAMPS := build/stamps
+VENV := $(STAMPS)/venv
+RUN := $(STAMPS)/run
+DEV := $(STAMPS)/dev
+TOOLS := $(STAMPS)/tools
+VIEW := build/view/celosia/hw
+PACKAGES := hw sim sw constraints
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-only lint type synth clean view setup
+.DELETE_ON_ERROR:
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(RUN) $(TOOLS)  ## classify handwritten digits on the simulated core
+	@$(BIN)/celosia demo
+
+test: lint type test-only  ## all checks: lint, types, tests
+
+test-only: $(DEV) $(TOOLS)  ## the tests alone (PYTEST_ARGS='-k name')
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(DEV)  ## ruff over all Python files
+	@$(BIN)/ruff check hw sim sw tb constraints
+
+type: $(DEV) $(VIEW)  ## pyright over all Python files
+	@$(BIN)/pyright --pythonpath $(BIN)/python
+
+synth: $(DEV)  ## synthesise, place and route for the LFE5U-85F
+	@$(BIN)/celosia synth
+
+setup: $(DEV) $(TOOLS) view  ## environment, packages and simulators, nothing else
+
+clean:  ## remove what was built, environment included
+	rm -rf build .venv celosia.egg-info .pytest_cache .ruff_cache
+	find $(PACKAGES) tb -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The tree as the type checker sees it: celosia/hw is hw, and so on.
+view: $(VIEW)
+
+$(VIEW):
+	@mkdir -p build/view/celosia
+	@for folder in $(PACKAGES); do ln -sfn ../../../$$folder build/view/celosia/$$folder; done
+
+# The stamps below hold only while what they stand for is there.
+.PHONY: force
+force:
+
+# Where Debian's python3-venv is missing, apt gets it.
+$(VENV): $(if $(wildcard $(BIN)/python),,force)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer wanted: make PYTHON=..." >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+	  $(PYTHON) sim/simulators.py --install-venv \
+	  && rm -rf .venv && $(PYTHON) -m venv .venv; }
+	@mkdir -p $(STAMPS) && touch $@
+
+$(RUN): pyproject.toml $(VENV)
+	@echo "installing Python packages"
+	@$(BIN)/python -m pip install --quiet --editable '.[data]'
+	@touch $@
+
+$(DEV): pyproject.toml $(VENV)
+	@echo "installing Python packages for development"
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ $(RUN)
+
+$(TOOLS): sim/simulators.py $(VENV) $(if $(shell command -v iverilog),,force)
+	@$(BIN)/python sim/simulators.py --install
+	@touch $@

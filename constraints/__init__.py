@@ -1,0 +1,1 @@
+"""Pin and clock constraints, one file per board."""

@@ -1,0 +1,1 @@
+"""What hardware and software agree on: sizes, instructions, registers."""

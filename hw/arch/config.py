@@ -1,0 +1,283 @@
+"""Sizes of a core: one frozen dataclass, the presets, and what derives from them."""
+
+import binascii
+from dataclasses import asdict, dataclass, fields, replace
+
+#: Registers of a program's external representation that no configuration changes.
+ADDRESS_BITS = 32
+INSTRUCTION_BYTES = 64
+PARAMETER_BYTES = 16
+TABLE_BYTES = 256
+SEMAPHORES = 16
+
+
+def _is_power_of_two(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Sizes of one core.
+
+    Parameters
+    ----------
+    name : str
+        Name of the preset; takes no part in comparison of programs and cores.
+    rows : int
+        Rows of the array: taps of one reduction step, and byte banks of the unified buffer.
+        A power of two, at least 4.
+    columns : int
+        Columns of the array: output channels of one tile.
+    unified_bytes : int
+        Bytes of the unified buffer, a multiple of ``rows``.
+    weight_tiles : int
+        Tiles of ``rows`` × ``columns`` bytes that the weight buffer holds.
+    accumulator_depth : int
+        Rows of ``columns`` int32 sums in each of the two halves, a power of two.
+    lanes : int
+        Channels that the vector unit finishes per cycle. Divides ``columns``, at most ``rows``,
+        a power of two.
+    weight_rows : int
+        Rows of a tile that load per cycle. Divides ``rows``.
+    bus_bytes : int
+        Bytes of one beat of the AXI4 master, a power of two between 4 and ``rows``.
+    parameter_channels : int
+        Channels of the parameter memory, a multiple of ``lanes``.
+    tables : int
+        Tables of 256 entries, at least 1.
+    queue_depth : int
+        Instructions waiting in the queue of one unit, at least 2.
+    burst_beats : int
+        Longest burst in beats, a power of two up to 256, and of at most 4096 bytes.
+    outstanding : int
+        Read bursts under way at once.
+    dsp_columns : int
+        Columns of the array whose cells may use the part's hardware multipliers. The cells of the
+        others multiply in logic.
+
+    Raises
+    ------
+    ValueError
+        If a size is not as said above.
+    """
+
+    name: str = "custom"
+    rows: int
+    columns: int
+    unified_bytes: int
+    weight_tiles: int
+    accumulator_depth: int
+    lanes: int
+    weight_rows: int = 1
+    bus_bytes: int
+    parameter_channels: int
+    tables: int = 1
+    queue_depth: int = 4
+    burst_beats: int = 16
+    outstanding: int = 32
+    dsp_columns: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that no core can have."""
+
+        def want(holds: bool, field: str, wanted: str) -> None:
+            if not holds:
+                raise ValueError(f"{field}: wanted {wanted}, got {getattr(self, field)!r}")
+
+        want(_is_power_of_two(self.rows) and self.rows >= 4, "rows", "a power of two, at least 4")
+        want(self.columns >= 1, "columns", "at least 1")
+        want(
+            self.unified_bytes >= 8 * self.rows and self.unified_bytes % self.rows == 0,
+            "unified_bytes",
+            f"a multiple of rows = {self.rows}, at least {8 * self.rows}",
+        )
+        want(self.weight_tiles >= 2, "weight_tiles", "at least 2")
+        want(
+            _is_power_of_two(self.accumulator_depth) and self.accumulator_depth >= 4,
+            "accumulator_depth",
+            "a power of two, at least 4",
+        )
+        want(
+            _is_power_of_two(self.lanes)
+            and self.lanes <= self.rows
+            and self.columns % self.lanes == 0,
+            "lanes",
+            f"a power of two, at most rows = {self.rows}, dividing columns = {self.columns}",
+        )
+        want(
+            self.weight_rows >= 1 and self.rows % self.weight_rows == 0,
+            "weight_rows",
+            f"a divisor of rows = {self.rows}",
+        )
+        want(
+            _is_power_of_two(self.bus_bytes) and 4 <= self.bus_bytes <= self.rows,
+            "bus_bytes",
+            f"a power of two from 4 to rows = {self.rows}",
+        )
+        want(
+            self.bus_bytes <= PARAMETER_BYTES * self.lanes,
+            "bus_bytes",
+            f"at most {PARAMETER_BYTES} bytes for each of lanes = {self.lanes}",
+        )
+        want(
+            self.parameter_channels >= self.lanes and self.parameter_channels % self.lanes == 0,
+            "parameter_channels",
+            f"a multiple of lanes = {self.lanes}",
+        )
+        want(1 <= self.tables <= 256, "tables", "1 to 256")
+        want(self.queue_depth >= 2, "queue_depth", "at least 2")
+        want(
+            _is_power_of_two(self.burst_beats)
+            and self.burst_beats <= 256
+            and self.burst_beats * self.bus_bytes <= 4096,
+            "burst_beats",
+            "a power of two up to 256, and a burst of at most 4096 bytes",
+        )
+        want(self.outstanding >= 2, "outstanding", "at least 2")
+        want(0 <= self.dsp_columns <= self.columns, "dsp_columns", "0 to columns")
+
+    @property
+    def sum_bits(self) -> int:
+        """Width in bits of the partial sums inside the array."""
+        return 16 + (self.rows - 1).bit_length()
+
+    @property
+    def address_bits(self) -> int:
+        """Width in bits of a byte address in the unified buffer."""
+        return (self.unified_bytes - 1).bit_length()
+
+    @property
+    def unified_rows(self) -> int:
+        """Words in each byte bank of the unified buffer."""
+        return self.unified_bytes // self.rows
+
+    @property
+    def accumulator_rows(self) -> int:
+        """Rows of both halves together; the upper half starts at ``accumulator_depth``."""
+        return 2 * self.accumulator_depth
+
+    @property
+    def groups(self) -> int:
+        """Groups of ``lanes`` channels in one row of the accumulators."""
+        return self.columns // self.lanes
+
+    @property
+    def tile_row_bytes(self) -> int:
+        """Bytes from one row of a tile to the next in external memory, padded to whole beats."""
+        return -(-self.columns // self.bus_bytes) * self.bus_bytes
+
+    @property
+    def tile_bytes(self) -> int:
+        """Bytes of one tile in external memory."""
+        return self.rows * self.tile_row_bytes
+
+    @property
+    def fingerprint(self) -> int:
+        """32-bit number that a core and the programs built for it share."""
+        sizes = {key: value for key, value in asdict(self).items() if key not in _NOT_IN_PROGRAMS}
+        return binascii.crc32(repr(sorted(sizes.items())).encode())
+
+
+#: Fields that change neither what a program may say nor what it means.
+_NOT_IN_PROGRAMS = (
+    "name",
+    "weight_rows",
+    "queue_depth",
+    "burst_beats",
+    "outstanding",
+    "dsp_columns",
+)
+
+PRESETS = {
+    config.name: config
+    for config in (
+        Config(
+            name="nano",
+            rows=4,
+            columns=4,
+            unified_bytes=128 * 1024,
+            weight_tiles=256,
+            accumulator_depth=256,
+            lanes=1,
+            bus_bytes=4,
+            parameter_channels=256,
+            queue_depth=2,
+            outstanding=8,
+            dsp_columns=4,
+        ),
+        Config(
+            name="micro",
+            rows=8,
+            columns=8,
+            unified_bytes=32 * 1024,
+            weight_tiles=512,
+            accumulator_depth=512,
+            lanes=2,
+            bus_bytes=8,
+            parameter_channels=512,
+            dsp_columns=2,
+        ),
+        Config(
+            name="edge",
+            rows=16,
+            columns=16,
+            unified_bytes=128 * 1024,
+            weight_tiles=512,
+            accumulator_depth=512,
+            lanes=8,
+            bus_bytes=16,
+            parameter_channels=1024,
+            tables=4,
+            dsp_columns=7,
+        ),
+        Config(
+            name="tpu_v1",
+            rows=256,
+            columns=256,
+            unified_bytes=24 * 1024 * 1024,
+            weight_tiles=4,
+            accumulator_depth=2048,
+            lanes=256,
+            bus_bytes=256,
+            parameter_channels=4096,
+            tables=4,
+            burst_beats=16,
+            dsp_columns=256,
+        ),
+    )
+}
+
+
+def preset(text: str) -> Config:
+    """Return the preset that ``text`` names, with the changes that follow the name.
+
+    Parameters
+    ----------
+    text : str
+        A name, then any number of ``,field=value``, for instance ``edge,weight_rows=4``.
+
+    Raises
+    ------
+    ValueError
+        If there is no such preset or field, or no core of these sizes.
+
+    Examples
+    --------
+    >>> preset("edge,columns=8").columns
+    8
+    """
+    name, *changes = text.split(",")
+    if name not in PRESETS:
+        raise ValueError(f"preset: wanted one of {', '.join(PRESETS)}, got {name!r}")
+    if not changes:
+        return PRESETS[name]
+    known = [field.name for field in fields(Config) if field.name != "name"]
+    values: dict[str, int] = {}
+    for change in changes:
+        key, _, number = change.partition("=")
+        if key not in known:
+            raise ValueError(f"preset: wanted one of {', '.join(known)}, got {change!r}")
+        if not number.isdecimal():
+            raise ValueError(f"preset: {key}: wanted a whole number, got {number!r}")
+        values[key] = int(number)
+    return replace(PRESETS[name], name=text, **values)  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,101 @@
+"""Host registers, behind AXI4-Lite: one table for gateware, driver and documentation.
+
+Registers are 32 bits wide; addresses are in bytes. Access is ``r``, ``rw`` or ``w1`` (writing ones
+acts, reads give the state).
+"""
+
+from typing import NamedTuple
+
+from amaranth.lib import enum
+
+from celosia.hw.arch.config import SEMAPHORES
+
+MAGIC = 0x43454C4F
+VERSION = 0x00010000
+
+
+class Register(NamedTuple):
+    """One 32-bit register."""
+
+    name: str
+    offset: int
+    access: str
+    init: int
+    text: str
+
+
+REGISTERS = (
+    Register("magic", 0x00, "r", MAGIC, "'CELO'"),
+    Register("version", 0x04, "r", VERSION, "major << 16 | minor"),
+    Register("fingerprint", 0x08, "r", 0, "of the configuration, see Config.fingerprint"),
+    Register(
+        "control", 0x0C, "w1", 0, "bit 0 starts the program, 1 resets softly, 2 clears counters"
+    ),
+    Register("status", 0x10, "r", 0, "bit 0 busy, 1 done, 2 error, 3 bus transfers under way"),
+    Register("interrupt_enable", 0x14, "rw", 0, "bit 0 done, 1 error"),
+    Register("interrupt", 0x18, "w1", 0, "bit 0 done, 1 error; writing ones clears"),
+    Register("program_address", 0x1C, "rw", 0, "byte address of the first instruction, 64-aligned"),
+    Register("program_length", 0x20, "rw", 0, "instructions in the program"),
+    Register("error_code", 0x24, "r", 0, "isa.Error of the first error"),
+    Register("error_unit", 0x28, "r", 0, "isa.Unit that noticed it"),
+    Register("error_index", 0x2C, "r", 0, "index of the instruction in the program"),
+    Register(
+        "watchdog", 0x30, "rw", 1 << 20, "cycles without progress before Error.WATCHDOG; 0: none"
+    ),
+    Register("cycles", 0x34, "r", 0, "cycles in which a program was running"),
+)
+
+#: Counter of activity ``a`` of unit ``u``: COUNTERS + (u * COUNTERS_PER_UNIT + a) * 4.
+COUNTERS = 0x400
+COUNTERS_PER_UNIT = 32
+REGISTER_ADDRESS_BITS = 12
+
+OFFSETS = {register.name: register.offset for register in REGISTERS}
+
+
+class Control(enum.Flag, shape=3):
+    """Bits of ``control``."""
+
+    START = 1
+    RESET = 2
+    CLEAR = 4
+
+
+class Status(enum.Flag, shape=4):
+    """Bits of ``status``."""
+
+    BUSY = 1
+    DONE = 2
+    ERROR = 4
+    DRAINING = 8
+
+
+class Interrupt(enum.Flag, shape=2):
+    """Bits of ``interrupt_enable`` and ``interrupt``."""
+
+    DONE = 1
+    ERROR = 2
+
+
+class Activity(enum.Enum, shape=5):
+    """What a unit does in one cycle; exactly one for each cycle and unit.
+
+    Units report the first five; the others are told apart in front of the unit: no instruction, or
+    waiting for semaphore ``s``, which is ``SEMAPHORE + s`` (the lowest one that is not there yet).
+    """
+
+    IDLE = 0
+    BUSY = 1
+    MEMORY = 2
+    WEIGHTS = 3
+    DRAIN = 4
+    EMPTY = 5
+    SEMAPHORE = 16
+
+
+def activity_names() -> dict[int, str]:
+    """Return the name of each counter class of a unit, by its number."""
+    names = {
+        a.value: a.name.lower() for a in Activity if a not in (Activity.IDLE, Activity.SEMAPHORE)
+    }
+    return names | {Activity.SEMAPHORE.value + s: f"semaphore_{s}" for s in range(SEMAPHORES)}

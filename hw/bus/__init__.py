@@ -1,0 +1,1 @@
+"""AXI4-Lite registers, AXI4 masters, load and store units."""

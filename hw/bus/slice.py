@@ -1,0 +1,53 @@
+"""A register in a stream, in both directions."""
+
+from amaranth.hdl import Module, ShapeLike, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+
+class Slice(wiring.Component):
+    """Two-entry queue that leaves no combinational path between its two sides.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Payload.
+
+    Members
+    -------
+    i, o : In / Out(stream of shape)
+        Both sides.
+    idle : Out(1)
+        Nothing inside.
+
+    Timing
+    ------
+    A payload taken in one cycle is offered in the next: ``LATENCY`` = 1. One payload each cycle.
+    """
+
+    LATENCY = 1
+
+    i: stream.Interface
+    o: stream.Interface
+    idle: Signal
+
+    def __init__(self, shape: ShapeLike) -> None:
+        self.shape = shape
+        super().__init__(
+            {"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)), "idle": Out(1)}
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        spare = Signal.like(self.i.payload)
+        spare_valid = Signal()
+        m.d.comb += [self.i.ready.eq(~spare_valid), self.idle.eq(~self.o.valid & ~spare_valid)]
+        with m.If(~self.o.valid | self.o.ready):
+            m.d.sync += [self.o.valid.eq(self.i.valid | spare_valid), spare_valid.eq(0)]
+            with m.If(spare_valid):
+                m.d.sync += self.o.payload.eq(spare)
+            with m.Else():
+                m.d.sync += self.o.payload.eq(self.i.payload)
+        with m.Elif(~spare_valid):
+            m.d.sync += [spare.eq(self.i.payload), spare_valid.eq(self.i.valid)]
+        return m

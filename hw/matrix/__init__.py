@@ -1,0 +1,1 @@
+"""The matrix unit: systolic array, accumulators, and what feeds them."""

@@ -1,0 +1,227 @@
+"""Accumulators: two halves of int32 sums behind the columns of the array."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+#: Cycles from ``read`` to ``read_sums``.
+ACCUMULATOR_LATENCY = 2
+
+
+def read_layout(*, depth: int) -> data.StructLayout:
+    """Return the vector unit's read: ``enable`` and ``row`` of both halves together."""
+    return data.StructLayout({"enable": 1, "row": unsigned(depth.bit_length())})
+
+
+def write_layout(*, depth: int, columns: int) -> data.StructLayout:
+    """Return the vector unit's write: ``enable``, ``row``, a ``mask`` bit and an int32 a column."""
+    return data.StructLayout(
+        {
+            "enable": 1,
+            "row": unsigned(depth.bit_length()),
+            "mask": unsigned(columns),
+            "sums": data.ArrayLayout(signed(32), columns),
+        }
+    )
+
+
+class AccumulatorColumn(wiring.Component):
+    """The two halves of one column, an adder, and the ports of the vector unit.
+
+    Parameters
+    ----------
+    depth : int
+        Rows of each half, a power of two.
+
+    Members
+    -------
+    enable, row, accumulate, forward : In
+        An operation of the matrix unit; ``forward`` says that the sum of the previous operation,
+        still on its way to memory, is the one to add to.
+    write_enable, write_row : In
+        ``enable`` and ``row``, ``Accumulators.WRITE_LATENCY`` cycles later.
+    sum : In(signed)
+        What to store or add, ``Accumulators.SUM_LATENCY`` cycles behind ``enable``.
+    read_row, read_sum : In, Out(signed(32))
+        Read of the vector unit, ``ACCUMULATOR_LATENCY`` cycles.
+    vector_enable, vector_row, vector_sum : In
+        Write of the vector unit.
+    """
+
+    enable: Signal
+    row: Signal
+    accumulate: Signal
+    forward: Signal
+    write_enable: Signal
+    write_row: Signal
+    sum: Signal
+    read_row: Signal
+    read_sum: Signal
+    vector_enable: Signal
+    vector_row: Signal
+    vector_sum: Signal
+
+    def __init__(self, *, depth: int, sum_bits: int) -> None:
+        self.depth = depth
+        row_bits = depth.bit_length()
+        super().__init__(
+            {
+                "enable": In(1),
+                "row": In(row_bits),
+                "accumulate": In(1),
+                "forward": In(1),
+                "write_enable": In(1),
+                "write_row": In(row_bits),
+                "sum": In(signed(sum_bits)),
+                "read_row": In(row_bits),
+                "read_sum": Out(signed(32)),
+                "vector_enable": In(1),
+                "vector_row": In(row_bits),
+                "vector_sum": In(signed(32)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        result = Signal(signed(32))
+        reads = []
+        for half in range(2):
+            memory = Memory(shape=signed(32), depth=self.depth, init=[])
+            m.submodules[f"half_{half}"] = memory
+            read = memory.read_port()
+            write = memory.write_port()
+            matrix_reads = self.enable & (self.row[-1] == half)
+            matrix_writes = self.write_enable & (self.write_row[-1] == half)
+            vector_writes = self.vector_enable & (self.vector_row[-1] == half)
+            m.d.comb += [
+                read.addr.eq(Mux(matrix_reads, self.row[:-1], self.read_row[:-1])),
+                write.en.eq(matrix_writes | vector_writes),
+                write.addr.eq(Mux(matrix_writes, self.write_row[:-1], self.vector_row[:-1])),
+                write.data.eq(Mux(matrix_writes, result, self.vector_sum)),
+            ]
+            reads.append(read.data)
+
+        matrix_half = Signal()
+        read_half = Signal()
+        old = Signal(signed(32))
+        # Aligned with the sum: what to add to, two cycles behind `enable`.
+        accumulate = Signal(2)
+        forward = Signal(2)
+        m.d.sync += [
+            matrix_half.eq(self.row[-1]),
+            read_half.eq(self.read_row[-1]),
+            old.eq(Mux(matrix_half, reads[1], reads[0])),
+            self.read_sum.eq(Mux(read_half, reads[1], reads[0])),
+            accumulate.eq(Cat(self.accumulate, accumulate)),
+            forward.eq(Cat(self.forward, forward)),
+        ]
+        before = Mux(forward[1], result, Mux(accumulate[1], old, 0))
+        valid = Signal(2)
+        m.d.sync += valid.eq(Cat(self.enable, valid))
+        with m.If(valid[1]):
+            m.d.sync += result.eq(before + self.sum)
+        return m
+
+
+class Accumulators(wiring.Component):
+    """Sums of ``columns`` channels: the array fills one half while the vector unit uses the other.
+
+    Parameters
+    ----------
+    columns, sum_bits : int
+        Columns of the array and the width of its sums.
+    depth : int
+        Rows of each half, a power of two.
+
+    Members
+    -------
+    enable, row, accumulate : In
+        One operation of the matrix unit on column 0: stores the sums, or adds them to the row.
+        Operations on one row that add must be 4 cycles apart or follow directly on one another,
+        with no operation on another row between them.
+    sums : In(ArrayLayout(signed(sum_bits), columns))
+        ``SUM_LATENCY`` cycles behind ``enable`` in column 0, column ``j`` another ``j`` cycles.
+    read, read_sums, write
+        Ports of the vector unit, all columns at once; ``ACCUMULATOR_LATENCY`` cycles.
+
+    Timing
+    ------
+    A row is readable ``latency`` = WRITE_LATENCY + columns cycles after ``enable``.
+    """
+
+    SUM_LATENCY = 2
+    WRITE_LATENCY = 3
+
+    enable: Signal
+    row: Signal
+    accumulate: Signal
+    sums: data.View
+    read: data.View
+    read_sums: data.View
+    write: data.View
+
+    def __init__(self, *, columns: int, depth: int, sum_bits: int) -> None:
+        if depth < 4 or depth & (depth - 1):
+            raise ValueError(f"depth: wanted a power of two, at least 4, got {depth}")
+        self.columns = columns
+        self.depth = depth
+        self.sum_bits = sum_bits
+        self.latency = self.WRITE_LATENCY + columns
+        super().__init__(
+            {
+                "enable": In(1),
+                "row": In(depth.bit_length()),
+                "accumulate": In(1),
+                "sums": In(data.ArrayLayout(signed(sum_bits), columns)),
+                "read": In(read_layout(depth=depth)),
+                "read_sums": Out(data.ArrayLayout(signed(32), columns)),
+                "write": In(write_layout(depth=depth, columns=columns)),
+            }
+        )
+
+    def _forward(self, m: Module) -> Signal:
+        """Return whether the operation adds to the sum of an operation that is not in memory yet."""
+        forward = Signal()
+        previous = Signal.like(self.row)
+        age = Signal(self.WRITE_LATENCY)
+        m.d.sync += age.eq(Cat(self.enable, age))
+        with m.If(self.enable):
+            m.d.sync += previous.eq(self.row)
+        m.d.comb += forward.eq(self.accumulate & age.any() & (previous == self.row))
+        return forward
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        operation = data.StructLayout(
+            {"row": self.row.shape(), "accumulate": 1, "forward": 1, "enable": 1}
+        )
+        chain = [Signal(operation, name="operation_0")]
+        m.d.comb += [
+            chain[0].row.eq(self.row),
+            chain[0].accumulate.eq(self.accumulate),
+            chain[0].forward.eq(self._forward(m)),
+            chain[0].enable.eq(self.enable),
+        ]
+        for position in range(1, self.columns + self.WRITE_LATENCY):
+            chain.append(Signal(operation, name=f"operation_{position}"))
+            m.d.sync += chain[position].eq(chain[position - 1])
+        for j in range(self.columns):
+            column = AccumulatorColumn(depth=self.depth, sum_bits=self.sum_bits)
+            m.submodules[f"column_{j}"] = column
+            late = chain[j + self.WRITE_LATENCY]
+            m.d.comb += [
+                column.enable.eq(chain[j].enable),
+                column.row.eq(chain[j].row),
+                column.accumulate.eq(chain[j].accumulate),
+                column.forward.eq(chain[j].forward),
+                column.write_enable.eq(late.enable),
+                column.write_row.eq(late.row),
+                column.sum.eq(self.sums[j]),
+                column.read_row.eq(self.read.row),
+                self.read_sums[j].eq(column.read_sum),
+                column.vector_enable.eq(self.write.enable & self.write.mask[j]),
+                column.vector_row.eq(self.write.row),
+                column.vector_sum.eq(self.write.sums[j]),
+            ]
+        return m

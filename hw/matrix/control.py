@@ -1,0 +1,332 @@
+"""Control of the matrix unit: weight tiles ahead, passes behind."""
+
+from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw import streams
+from celosia.hw.arch import isa
+from celosia.hw.arch.registers import Activity
+from celosia.hw.matrix.walker import MATMUL, PassWalker
+from celosia.hw.memory.runs import Runs
+
+INSTRUCTION = streams.issued(isa.Opcode.MATMUL)
+
+
+class TileFeeder(wiring.Component):
+    """Takes MATMULs and sends their tiles to the array, one pass ahead of the activations.
+
+    Parameters
+    ----------
+    rows, weight_tiles, weight_rows : int
+        See ``Config``.
+
+    Members
+    -------
+    instruction : In(stream of ``streams.issued(MATMUL)``)
+        Taken once the instruction before has begun its passes and sent its last tile.
+    enable : In(1)
+        Instructions and tiles may be started.
+    current : Out(``streams.issued(MATMUL)``)
+        The instruction whose tiles are being sent.
+    waiting : Out(1)
+        ``current`` has not begun its passes.
+    taken : Out(1)
+        ``current`` is new in the next cycle.
+    begin : In(1)
+        The passes of ``current`` begin.
+    switched : In(1)
+        The first pixel of a pass was read: its tile's place is free for the next.
+    loaded : Out(1)
+        The tile of the next pass is on its way; the pass may begin.
+    start, tile : Out
+        Towards the weight buffer.
+    outside : Out(1)
+        The next tile lies outside the weight buffer.
+
+    Timing
+    ------
+    ``loaded`` follows ``start`` by one cycle; a tile starts at the earliest in the cycle of
+    ``switched`` and rows / weight_rows cycles after the one before.
+    """
+
+    instruction: stream.Interface
+    enable: Signal
+    current: data.View
+    waiting: Signal
+    taken: Signal
+    begin: Signal
+    switched: Signal
+    loaded: Signal
+    start: Signal
+    tile: Signal
+    outside: Signal
+
+    def __init__(self, *, rows: int, weight_tiles: int, weight_rows: int) -> None:
+        self.rows = rows
+        self.weight_tiles = weight_tiles
+        self.weight_rows = weight_rows
+        super().__init__(
+            {
+                "instruction": In(stream.Signature(INSTRUCTION)),
+                "enable": In(1),
+                "current": Out(INSTRUCTION),
+                "waiting": Out(1),
+                "taken": Out(1),
+                "begin": In(1),
+                "switched": In(1),
+                "loaded": Out(1),
+                "start": Out(1),
+                "tile": Out(range(weight_tiles)),
+                "outside": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        taps_left = Signal.like(self.current.fields.matmul.taps)
+        more = Signal()
+        tile = Signal(isa.COUNT_BITS + 1)
+        pause = Signal(range(self.rows // self.weight_rows))
+        m.d.comb += [
+            self.instruction.ready.eq(self.enable & ~self.waiting & ~more),
+            self.taken.eq(self.instruction.ready & self.instruction.valid),
+            self.outside.eq(more & (tile >= self.weight_tiles)),
+            self.tile.eq(tile),
+            self.start.eq(
+                self.enable
+                & more
+                & (tile < self.weight_tiles)
+                & (pause == 0)
+                & (~self.loaded | self.switched)
+            ),
+        ]
+        with m.If(pause != 0):
+            m.d.sync += pause.eq(pause - 1)
+        with m.If(self.begin):
+            m.d.sync += self.waiting.eq(0)
+        with m.If(self.switched):
+            m.d.sync += self.loaded.eq(0)
+        with m.If(self.start):
+            m.d.sync += [
+                self.loaded.eq(1),
+                pause.eq(self.rows // self.weight_rows - 1),
+                tile.eq(tile + 1),
+                taps_left.eq(taps_left - self.rows),
+                more.eq(taps_left > self.rows),
+            ]
+        with m.If(self.taken):
+            fields = self.instruction.payload.fields.matmul
+            m.d.sync += [
+                self.current.eq(self.instruction.payload),
+                self.waiting.eq(1),
+                more.eq(1),
+                tile.eq(fields.tile),
+                taps_left.eq(fields.taps),
+            ]
+        return m
+
+
+class MatrixControl(wiring.Component):
+    """Sequences the matrix unit: reads of the unified buffer, weight tiles, accumulator rows.
+
+    Parameters
+    ----------
+    rows, unified_bytes, weight_tiles, weight_rows, accumulator_depth : int
+        See ``Config``.
+    read_latency : int
+        Cycles from a request taken to its answer.
+    results_latency : int
+        Cycles from a request taken to its sums readable in all accumulators.
+
+    Members
+    -------
+    instruction, done, fault_valid, fault, abort, idle, activity
+        As every unit, see ``docs/architecture.md``.
+    request : Out(stream of ``streams.unified_read``)
+        One activation vector each.
+    read_fault : In(1)
+        An answer lies outside the buffer.
+    start, tile : Out
+        Towards the weight buffer.
+    fired : Out(1)
+        A request was taken in this cycle; ``first``, ``row`` and ``accumulate`` belong to it.
+    stopped : Out(1)
+        There was a fault.
+
+    Timing
+    ------
+    One request each cycle while the port is free. A pass takes at least 4 cycles, or one where
+    all passes of the instruction have a single pixel, so that sums meet in the accumulators.
+    """
+
+    instruction: stream.Interface
+    done: Signal
+    fault_valid: Signal
+    fault: data.View
+    abort: Signal
+    idle: Signal
+    activity: Signal
+    request: stream.Interface
+    read_fault: Signal
+    start: Signal
+    tile: Signal
+    fired: Signal
+    first: Signal
+    row: Signal
+    accumulate: Signal
+    stopped: Signal
+
+    def __init__(
+        self,
+        *,
+        rows: int,
+        unified_bytes: int,
+        weight_tiles: int,
+        weight_rows: int,
+        accumulator_depth: int,
+        read_latency: int,
+        results_latency: int,
+    ) -> None:
+        self.rows = rows
+        self.unified_bytes = unified_bytes
+        self.read_latency = read_latency
+        self.results_latency = results_latency
+        self.feeder = TileFeeder(rows=rows, weight_tiles=weight_tiles, weight_rows=weight_rows)
+        self.walker = PassWalker(
+            rows=rows, unified_bytes=unified_bytes, accumulator_depth=accumulator_depth
+        )
+        read = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
+        super().__init__(
+            {
+                "instruction": In(stream.Signature(INSTRUCTION)),
+                "done": Out(1),
+                "fault_valid": Out(1),
+                "fault": Out(streams.FAULT),
+                "abort": In(1),
+                "idle": Out(1),
+                "activity": Out(Activity),
+                "request": Out(stream.Signature(read)),
+                "read_fault": In(1),
+                "start": Out(1),
+                "tile": Out(range(weight_tiles)),
+                "fired": Out(1),
+                "first": Out(1),
+                "row": Out(accumulator_depth.bit_length()),
+                "accumulate": Out(1),
+                "stopped": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.feeder = feeder = self.feeder
+        m.submodules.walker = walker = self.walker
+        skip = self.request.payload.skip
+        m.submodules.runs = runs = Runs(
+            lanes=self.rows, count_bits=MATMUL["run"].width, row_bits=len(skip[0])
+        )
+        stopped = self.stopped
+        running = Signal()
+        clear = Signal()
+        may_begin = Signal()
+
+        # The next instruction: tiles and skips prepare while the passes of this one run.
+        wiring.connect(m, feeder.instruction, wiring.flipped(self.instruction))
+        arriving = self.instruction.payload.fields.matmul
+        m.d.comb += [
+            feeder.enable.eq(~stopped & ~self.abort),
+            runs.start.eq(feeder.taken),
+            runs.run.eq(arriving.run),
+            runs.skip_rows.eq(arriving.skip),
+            may_begin.eq(feeder.waiting & runs.ready & (~running | (self.fired & walker.final))),
+            feeder.begin.eq(may_begin),
+            walker.begin.eq(may_begin),
+            walker.instruction.eq(feeder.current.fields.matmul),
+            runs.restart.eq(may_begin),
+            self.start.eq(feeder.start),
+            self.tile.eq(feeder.tile),
+        ]
+        index = Signal(streams.INDEX_BITS)
+        with m.If(may_begin):
+            m.d.sync += [running.eq(1), index.eq(feeder.current.index)]
+        with m.Elif(self.fired & walker.final):
+            m.d.sync += running.eq(0)
+
+        # Pixels of this one.
+        m.d.comb += [
+            self.request.payload.address.eq(walker.address),
+            self.request.payload.mask.eq(walker.mask),
+            self.request.payload.skip.eq(runs.skip),
+            self.request.valid.eq(
+                running
+                & ~stopped
+                & ~self.abort
+                & ~walker.outside
+                & (~walker.first | (feeder.loaded & clear))
+            ),
+            self.fired.eq(self.request.valid & self.request.ready),
+            self.first.eq(walker.first),
+            self.row.eq(walker.row),
+            self.accumulate.eq(walker.accumulate),
+            feeder.switched.eq(self.fired & walker.first),
+            walker.advance.eq(self.fired & ~walker.final),
+            runs.advance.eq(self.fired & walker.last & ~walker.final),
+        ]
+        self._spacing(m, clear)
+        self._ends(m, stopped, index, running)
+        with m.If(self.fired):
+            m.d.comb += self.activity.eq(Activity.BUSY)
+        with m.Elif(self.request.valid):
+            m.d.comb += self.activity.eq(Activity.MEMORY)
+        with m.Elif((running & clear) | feeder.waiting):
+            m.d.comb += self.activity.eq(Activity.WEIGHTS)
+        with m.Elif(~self.idle):
+            m.d.comb += self.activity.eq(Activity.DRAIN)
+        return m
+
+    def _spacing(self, m: Module, clear: Signal) -> None:
+        """Keep passes on the same accumulator rows far enough apart, see ``Accumulators``."""
+        walker = self.walker
+        pixels = Signal(range(5), init=1)
+        gap = Signal(range(4))
+        m.d.comb += clear.eq((gap == 0) | (walker.opening & ~walker.accumulate))
+        with m.If(gap != 0):
+            m.d.sync += gap.eq(gap - 1)
+        with m.If(self.fired):
+            m.d.sync += pixels.eq(Mux(walker.last, 1, Mux(pixels == 4, 4, pixels + 1)))
+            with m.If(walker.final):
+                m.d.sync += gap.eq(3)
+            with m.Elif(walker.last & (pixels != 1)):
+                m.d.sync += gap.eq(4 - pixels)
+
+    def _ends(self, m: Module, stopped: Signal, index: Signal, running: Signal) -> None:
+        """Report instructions finished, the first fault, and when nothing is under way."""
+        feeder = self.feeder
+        outside = running & self.walker.outside
+        finals = Signal(self.results_latency)
+        draining = Signal(range(self.results_latency + 1))
+        m.d.sync += finals.eq((finals << 1) | (self.fired & self.walker.final))
+        with m.If(self.fired):
+            m.d.sync += draining.eq(self.results_latency)
+        with m.Elif(draining != 0):
+            m.d.sync += draining.eq(draining - 1)
+        m.d.comb += [
+            self.done.eq(finals[-1]),
+            self.idle.eq((draining == 0) & (self.abort | stopped | ~(running | feeder.waiting))),
+        ]
+        fired_index = [index]
+        for cycle in range(self.read_latency):
+            late = Signal(unsigned(streams.INDEX_BITS), name=f"index_{cycle + 1}")
+            m.d.sync += late.eq(fired_index[-1])
+            fired_index.append(late)
+        m.d.comb += self.fault.code.eq(isa.Error.RANGE)
+        with m.If(self.read_fault):
+            m.d.comb += self.fault.index.eq(fired_index[-1])
+        with m.Elif(outside):
+            m.d.comb += self.fault.index.eq(index)
+        with m.Else():
+            m.d.comb += self.fault.index.eq(feeder.current.index)
+        m.d.comb += self.fault_valid.eq(~stopped & (self.read_fault | outside | feeder.outside))
+        with m.If(self.fault_valid):
+            m.d.sync += stopped.eq(1)

@@ -1,0 +1,171 @@
+"""The matrix unit: control, weight buffer, array and accumulators."""
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw import streams
+from celosia.hw.arch.registers import Activity
+from celosia.hw.matrix import accumulators
+from celosia.hw.matrix.accumulators import Accumulators
+from celosia.hw.matrix.array import SystolicArray
+from celosia.hw.matrix.control import INSTRUCTION, MatrixControl
+from celosia.hw.memory.weight_buffer import WeightBuffer, weights_payload
+
+
+class MatrixUnit(wiring.Component):
+    """Executes MATMUL; holds the weight buffer and the accumulators.
+
+    Parameters
+    ----------
+    rows, columns, unified_bytes, weight_tiles, weight_rows, accumulator_depth, bus_bytes : int
+        See ``Config``.
+    dsp_columns : int
+        See ``Config``.
+    read_latency : int
+        Cycles from a request taken by the unified buffer to its answer.
+
+    Members
+    -------
+    instruction, done, fault_valid, fault, abort, idle, activity
+        As every unit, see ``docs/architecture.md``.
+    request : Out(stream of ``streams.unified_read``)
+        Reads of activations.
+    answer, answer_fault : In
+        Bytes in lane order, a fixed number of cycles later, and whether a lane lay outside.
+    weights : In(stream of ``weights_payload``)
+        Beats for the weight buffer.
+    accumulator_read, sums, accumulator_write
+        Ports of the vector unit into the accumulators.
+
+    Timing
+    ------
+    One activation vector enters each cycle. Its sums are readable ``results_latency`` cycles after
+    the request was taken.
+    """
+
+    instruction: stream.Interface
+    done: Signal
+    fault_valid: Signal
+    fault: data.View
+    abort: Signal
+    idle: Signal
+    activity: Signal
+    request: stream.Interface
+    answer: data.View
+    answer_fault: Signal
+    weights: stream.Interface
+    accumulator_read: data.View
+    sums: data.View
+    accumulator_write: data.View
+
+    def __init__(
+        self,
+        *,
+        rows: int,
+        columns: int,
+        unified_bytes: int,
+        weight_tiles: int,
+        weight_rows: int,
+        accumulator_depth: int,
+        bus_bytes: int,
+        dsp_columns: int,
+        read_latency: int,
+    ) -> None:
+        self.read_latency = read_latency
+        self.buffer = WeightBuffer(
+            rows=rows,
+            columns=columns,
+            weight_tiles=weight_tiles,
+            weight_rows=weight_rows,
+            bus_bytes=bus_bytes,
+        )
+        self.array = SystolicArray(
+            rows=rows, columns=columns, weight_rows=weight_rows, dsp_columns=dsp_columns
+        )
+        self.accumulators = Accumulators(
+            columns=columns, depth=accumulator_depth, sum_bits=self.array.sum_bits
+        )
+        # From a request taken to the accumulators' `enable`: column 0 of its sums comes two later.
+        self.enable_latency = read_latency + self.array.latency - Accumulators.SUM_LATENCY
+        self.results_latency = self.enable_latency + self.accumulators.latency
+        self.control = MatrixControl(
+            rows=rows,
+            unified_bytes=unified_bytes,
+            weight_tiles=weight_tiles,
+            weight_rows=weight_rows,
+            accumulator_depth=accumulator_depth,
+            read_latency=read_latency,
+            results_latency=self.results_latency,
+        )
+        payload = weights_payload(
+            rows=rows, columns=columns, weight_tiles=weight_tiles, bus_bytes=bus_bytes
+        )
+        read = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
+        super().__init__(
+            {
+                "instruction": In(stream.Signature(INSTRUCTION)),
+                "done": Out(1),
+                "fault_valid": Out(1),
+                "fault": Out(streams.FAULT),
+                "abort": In(1),
+                "idle": Out(1),
+                "activity": Out(Activity),
+                "request": Out(stream.Signature(read)),
+                "answer": In(data.ArrayLayout(8, rows)),
+                "answer_fault": In(1),
+                "weights": In(stream.Signature(payload)),
+                "accumulator_read": In(accumulators.read_layout(depth=accumulator_depth)),
+                "sums": Out(self.accumulators.read_sums.shape()),
+                "accumulator_write": In(
+                    accumulators.write_layout(depth=accumulator_depth, columns=columns)
+                ),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.control = control = self.control
+        m.submodules.buffer = buffer = self.buffer
+        m.submodules.array = array = self.array
+        m.submodules.accumulators = sums = self.accumulators
+        wiring.connect(m, control.instruction, wiring.flipped(self.instruction))
+        wiring.connect(m, wiring.flipped(self.request), control.request)
+        wiring.connect(m, buffer.write, wiring.flipped(self.weights))
+        for port in ("done", "fault_valid", "fault", "idle", "activity"):
+            m.d.comb += getattr(self, port).eq(getattr(control, port))
+        m.d.comb += [
+            control.abort.eq(self.abort),
+            control.read_fault.eq(self.answer_fault),
+            buffer.start.eq(control.start),
+            buffer.tile.eq(control.tile),
+            array.load.eq(buffer.load),
+            array.weights.eq(buffer.weights),
+            array.activations.eq(self.answer),
+            sums.sums.eq(array.sums),
+            sums.read.eq(self.accumulator_read),
+            sums.write.eq(self.accumulator_write),
+            self.sums.eq(sums.read_sums),
+        ]
+
+        # What belongs to a pixel travels beside it, from the request to the accumulators.
+        beside = data.StructLayout({"row": control.row.shape(), "accumulate": 1})
+        entry = Signal(beside)
+        m.d.comb += [entry.row.eq(control.row), entry.accumulate.eq(control.accumulate)]
+        valid = Signal(self.enable_latency)
+        switch = Signal(self.read_latency - 1)
+        m.d.sync += [
+            valid.eq(Cat(control.fired, valid)),
+            switch.eq(Cat(control.fired & control.first, switch)),
+        ]
+        for cycle in range(self.enable_latency):
+            late = Signal(beside, name=f"entry_{cycle + 1}")
+            m.d.sync += late.eq(entry)
+            entry = late
+        m.d.comb += [
+            array.switch.eq(switch[-1]),
+            sums.enable.eq(valid[-1] & ~control.stopped),
+            sums.row.eq(entry.row),
+            sums.accumulate.eq(entry.accumulate),
+        ]
+        return m

@@ -1,0 +1,157 @@
+"""Walks the pixels of a MATMUL, pass by pass."""
+
+from amaranth.hdl import Array, Const, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw.arch import isa
+
+MATMUL = isa.LAYOUTS[isa.Opcode.MATMUL]
+
+
+class PassWalker(wiring.Component):
+    """Address, accumulator row and lane mask of each pixel of each reduction step of a MATMUL.
+
+    Each loop keeps the address of its current round; one adder serves them all, because only the
+    innermost loop that is not at its end moves on. Strides are smaller than the buffer, so one more
+    bit shows an address that has left it before it can wrap.
+
+    Parameters
+    ----------
+    rows, unified_bytes, accumulator_depth : int
+        See ``Config``.
+
+    Members
+    -------
+    begin : In(1)
+        Takes ``instruction``; the outputs show its first pixel from the next cycle on.
+    instruction : In(MATMUL's layout)
+        The fields.
+    advance : In(1)
+        Moves on to the next pixel. Not after ``final``.
+    address : Out
+        Of lane 0 of the current pixel, in the unified buffer.
+    row : Out
+        Of the accumulators.
+    accumulate : Out(1)
+        This pass adds.
+    mask : Out(rows)
+        Lanes whose tap exists.
+    first, last : Out(1)
+        The pixel is the first, the last of its pass.
+    opening, final : Out(1)
+        The pass is the first; the pixel is the very last.
+    outside : Out(1)
+        The pixel lies outside the buffer or its half of the accumulators.
+
+    Timing
+    ------
+    Outputs change in the cycle after ``begin`` or ``advance``.
+    """
+
+    begin: Signal
+    instruction: data.View
+    advance: Signal
+    address: Signal
+    row: Signal
+    accumulate: Signal
+    mask: Signal
+    first: Signal
+    last: Signal
+    opening: Signal
+    final: Signal
+    outside: Signal
+
+    def __init__(self, *, rows: int, unified_bytes: int, accumulator_depth: int) -> None:
+        self.rows = rows
+        self.unified_bytes = unified_bytes
+        self.accumulator_depth = accumulator_depth
+        self.address_bits = (unified_bytes - 1).bit_length() + 1
+        super().__init__(
+            {
+                "begin": In(1),
+                "instruction": In(MATMUL),
+                "advance": In(1),
+                "address": Out(self.address_bits),
+                "row": Out(accumulator_depth.bit_length()),
+                "accumulate": Out(1),
+                "mask": Out(rows),
+                "first": Out(1),
+                "last": Out(1),
+                "opening": Out(1),
+                "final": Out(1),
+                "outside": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        given = self.instruction
+        bits = self.address_bits
+        # Innermost first: how many rounds are left, the stride, and where the round started.
+        axes = ("x", "y", "z")
+        left = [Signal(isa.COUNT_BITS, name=f"{axis}_left") for axis in axes]
+        counts = [Signal(isa.COUNT_BITS, name=f"{axis}_count") for axis in axes]
+        strides = [Signal(bits, name=f"{axis}_stride") for axis in axes]
+        starts = [Signal(bits, name=f"{axis}_start") for axis in axes]
+        step_start = Signal(bits)
+        taps_left = Signal.like(given.taps)
+        ends = [Signal(name=f"{axis}_end") for axis in axes]
+        for axis in range(3):
+            m.d.comb += ends[axis].eq(left[axis] == 1)
+        base_row = Signal.like(self.row)
+        overflow = Signal()
+        pass_ends = Signal()
+        m.d.comb += [
+            self.address.eq(starts[0]),
+            pass_ends.eq(ends[0] & ends[1] & ends[2]),
+            self.last.eq(pass_ends),
+            self.final.eq(pass_ends & (taps_left <= self.rows)),
+            self.outside.eq((starts[0] >= self.unified_bytes) | overflow),
+            *(self.mask[i].eq(taps_left > i) for i in range(self.rows)),
+        ]
+
+        moved = Signal(bits)
+        level = Mux(~ends[0], 0, Mux(~ends[1], 1, Mux(~ends[2], 2, 3)))
+        m.d.comb += moved.eq(
+            Array([*starts, step_start])[level] + Array([*strides, Const(self.rows, bits)])[level]
+        )
+        with m.If(self.begin):
+            for axis, name in enumerate(axes):
+                m.d.sync += [
+                    left[axis].eq(given[f"{name}_count"]),
+                    counts[axis].eq(given[f"{name}_count"]),
+                    strides[axis].eq(given[f"{name}_stride"]),
+                    starts[axis].eq(given.unified),
+                ]
+            m.d.sync += [
+                step_start.eq(given.unified),
+                taps_left.eq(given.taps),
+                self.row.eq(given.accumulator),
+                base_row.eq(given.accumulator),
+                self.accumulate.eq(given.accumulate),
+                self.first.eq(1),
+                self.opening.eq(1),
+                overflow.eq(0),
+            ]
+        with m.Elif(self.advance):
+            m.d.sync += [starts[0].eq(moved), left[0].eq(Mux(ends[0], counts[0], left[0] - 1))]
+            with m.If(ends[0]):
+                m.d.sync += [starts[1].eq(moved), left[1].eq(Mux(ends[1], counts[1], left[1] - 1))]
+            with m.If(ends[0] & ends[1]):
+                m.d.sync += [starts[2].eq(moved), left[2].eq(Mux(ends[2], counts[2], left[2] - 1))]
+            m.d.sync += [
+                self.first.eq(pass_ends),
+                self.row.eq(self.row + 1),
+                overflow.eq(self.row[:-1].all()),
+            ]
+            with m.If(pass_ends):
+                m.d.sync += [
+                    step_start.eq(moved),
+                    taps_left.eq(taps_left - self.rows),
+                    self.accumulate.eq(1),
+                    self.opening.eq(0),
+                    self.row.eq(base_row),
+                    overflow.eq(0),
+                ]
+        return m

@@ -1,0 +1,1 @@
+"""Memories of the core and their address paths."""

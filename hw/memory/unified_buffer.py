@@ -1,0 +1,320 @@
+"""The unified buffer: byte banks with rotators, so that R bytes start at any byte address."""
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw import streams
+
+
+def rotated(lanes: list[Value], amount: Value) -> list[Value]:
+    """Return ``lanes`` moved up by ``amount``: result ``(i + amount) mod n`` is lane ``i``.
+
+    The number of lanes is a power of two. One level of multiplexers for each bit of ``amount``.
+    """
+    count = len(lanes)
+    for bit in range((count - 1).bit_length()):
+        step = 1 << bit
+        lanes = [Mux(amount[bit], lanes[(i - step) % count], lanes[i]) for i in range(count)]
+    return lanes
+
+
+class Placer(wiring.Component):
+    """Turns an access in lane order into one row number for each bank.
+
+    Parameters
+    ----------
+    rows, unified_bytes : int
+        See ``Config``.
+    carried_bits : int
+        Bits that travel with the access.
+
+    Members
+    -------
+    access : In
+        As ``streams.unified_read``; ``access_valid`` says that there is one.
+    carried : In(carried_bits)
+        Anything, comes out beside the rows.
+    enable : Out(rows)
+        Banks to touch, all inside the buffer.
+    row : Out(ArrayLayout(unsigned, rows))
+        Row in each bank.
+    offset : Out(unsigned)
+        Lane ``i`` is in bank ``(i + offset) mod rows``.
+    fault : Out(1)
+        An unmasked lane lies outside.
+    valid, carried_out : Out
+        ``access_valid`` and ``carried``.
+
+    Timing
+    ------
+    Outputs follow inputs by ``LATENCY`` cycles. No backpressure.
+    """
+
+    LATENCY = 2
+
+    access: data.View
+    access_valid: Signal
+    carried: Signal
+    valid: Signal
+    enable: Signal
+    row: data.View
+    offset: Signal
+    fault: Signal
+    carried_out: Signal
+
+    def __init__(self, *, rows: int, unified_bytes: int, carried_bits: int) -> None:
+        self.rows = rows
+        self.depth = unified_bytes // rows
+        self.offset_bits = (rows - 1).bit_length()
+        self.row_bits = (self.depth - 1).bit_length()
+        super().__init__(
+            {
+                "access": In(streams.unified_read(rows=rows, unified_bytes=unified_bytes)),
+                "access_valid": In(1),
+                "carried": In(carried_bits),
+                "valid": Out(1),
+                "enable": Out(rows),
+                "row": Out(data.ArrayLayout(unsigned(self.row_bits), rows)),
+                "offset": Out(self.offset_bits),
+                "fault": Out(1),
+                "carried_out": Out(carried_bits),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        count = self.rows
+        offset = self.access.address[: self.offset_bits]
+        base = self.access.address[self.offset_bits :]
+
+        # First cycle: what belongs to a lane moves to its bank.
+        valid = Signal()
+        offset_1 = Signal(self.offset_bits)
+        carried_1 = Signal.like(self.carried)
+        base_1 = Signal(len(base))
+        next_1 = Signal(len(base))
+        skip = Signal(data.ArrayLayout(unsigned(self.row_bits + 1), count))
+        mask = Signal(count)
+        skips = rotated([self.access.skip[i] for i in range(count)], offset)
+        masks = rotated([self.access.mask[i] for i in range(count)], offset)
+        m.d.sync += [
+            valid.eq(self.access_valid),
+            offset_1.eq(offset),
+            carried_1.eq(self.carried),
+            base_1.eq(base),
+            next_1.eq(base + 1),
+            mask.eq(Cat(masks)),
+            *(skip[b].eq(skips[b]) for b in range(count)),
+        ]
+
+        # Second cycle: rows. A bank below the offset belongs to a lane past the end of a row.
+        outside = Signal(count)
+        for b in range(count):
+            # The base wraps by itself; what is added to it must not.
+            start = Signal(self.row_bits + 1, name=f"start_{b}")
+            row = Signal(self.row_bits + 2, name=f"row_{b}")
+            out = Signal(name=f"outside_{b}")
+            m.d.comb += [
+                start.eq(Mux(b < offset_1, next_1, base_1)),
+                row.eq(start + skip[b]),
+                out.eq(row >= self.depth),
+            ]
+            m.d.sync += [
+                self.row[b].eq(row),
+                self.enable[b].eq(valid & mask[b] & ~out),
+                outside[b].eq(valid & mask[b] & out),
+            ]
+        m.d.comb += self.fault.eq(outside.any())
+        m.d.sync += [
+            self.valid.eq(valid),
+            self.offset.eq(offset_1),
+            self.carried_out.eq(carried_1),
+        ]
+        return m
+
+
+class Arbiter(wiring.Component):
+    """Fixed-priority choice between streams, registered behind the choice.
+
+    Parameters
+    ----------
+    shape : shape
+        Payload of the streams.
+    count : int
+        Streams; the first has priority.
+
+    Members
+    -------
+    requests : ``count`` In streams ``request_<n>``
+    valid, chosen, payload : Out
+        The request taken in the cycle before and whose it was.
+    """
+
+    valid: Signal
+    chosen: Signal
+    payload: data.View
+
+    def __init__(self, *, shape: data.StructLayout, count: int) -> None:
+        self.count = count
+        super().__init__(
+            {
+                **{f"request_{n}": In(stream.Signature(shape)) for n in range(count)},
+                "valid": Out(1),
+                "chosen": Out(range(count)),
+                "payload": Out(shape),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        requests = [getattr(self, f"request_{n}") for n in range(self.count)]
+        free = Signal(self.count + 1, init=1)
+        m.d.comb += free[0].eq(1)
+        chosen = Signal(range(self.count))
+        for n, request in enumerate(requests):
+            m.d.comb += [request.ready.eq(free[n]), free[n + 1].eq(free[n] & ~request.valid)]
+            with m.If(free[n] & request.valid):
+                m.d.comb += chosen.eq(n)
+        m.d.sync += [
+            self.valid.eq(~free[self.count]),
+            self.chosen.eq(chosen),
+            self.payload.eq(Array([request.payload for request in requests])[chosen]),
+        ]
+        return m
+
+
+class UnifiedBuffer(wiring.Component):
+    """R banks of one byte, read and written R bytes at a time from any byte address.
+
+    Parameters
+    ----------
+    rows, unified_bytes : int
+        See ``Config``.
+    readers, writers : int
+        Ports, the first has priority.
+
+    Members
+    -------
+    read_<n> : In(stream of ``streams.unified_read``)
+        Requests.
+    read_valid : Out(readers)
+        Whose answer ``read_data`` is.
+    read_data : Out(ArrayLayout(unsigned(8), rows))
+        Bytes in lane order; masked lanes and lanes outside the buffer are zero.
+    read_fault : Out(1)
+        With the answer: an unmasked lane lies outside the buffer.
+    write_<n> : In(stream of ``streams.unified_write``)
+        Writes; lanes outside the buffer are not written.
+    write_fault : Out(writers)
+        An unmasked lane of the write taken ``WRITE_LATENCY`` cycles before lies outside.
+
+    Timing
+    ------
+    Answers come ``READ_LATENCY`` cycles after a request was taken. Reads taken ``VISIBLE``
+    cycles after a write was taken, or later, see it. One read and one write each cycle.
+    """
+
+    READ_LATENCY = 6
+    WRITE_LATENCY = 3
+    VISIBLE = 1
+
+    read_valid: Signal
+    read_data: data.View
+    read_fault: Signal
+    write_fault: Signal
+
+    def __init__(self, *, rows: int, unified_bytes: int, readers: int, writers: int) -> None:
+        self.rows = rows
+        self.unified_bytes = unified_bytes
+        self.readers = readers
+        self.writers = writers
+        self.read_shape = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
+        self.write_shape = streams.unified_write(rows=rows, unified_bytes=unified_bytes)
+        super().__init__(
+            {
+                **{f"read_{n}": In(stream.Signature(self.read_shape)) for n in range(readers)},
+                "read_valid": Out(readers),
+                "read_data": Out(data.ArrayLayout(unsigned(8), rows)),
+                "read_fault": Out(1),
+                **{f"write_{n}": In(stream.Signature(self.write_shape)) for n in range(writers)},
+                "write_fault": Out(writers),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        count = self.rows
+        m.submodules.reads = reads = Arbiter(shape=self.read_shape, count=self.readers)
+        m.submodules.writes = writes = Arbiter(shape=self.write_shape, count=self.writers)
+        for n in range(self.readers):
+            wiring.connect(
+                m, getattr(reads, f"request_{n}"), wiring.flipped(getattr(self, f"read_{n}"))
+            )
+        for n in range(self.writers):
+            wiring.connect(
+                m, getattr(writes, f"request_{n}"), wiring.flipped(getattr(self, f"write_{n}"))
+            )
+
+        sizes = {"rows": count, "unified_bytes": self.unified_bytes}
+        m.submodules.read_places = to_read = Placer(
+            **sizes, carried_bits=max(1, (self.readers - 1).bit_length())
+        )
+        m.submodules.write_places = to_write = Placer(
+            **sizes, carried_bits=max(1, (self.writers - 1).bit_length())
+        )
+        for arbiter, placer in ((reads, to_read), (writes, to_write)):
+            m.d.comb += [
+                placer.access_valid.eq(arbiter.valid),
+                placer.carried.eq(arbiter.chosen),
+                placer.access.address.eq(arbiter.payload.address),
+                placer.access.skip.eq(arbiter.payload.skip),
+                placer.access.mask.eq(arbiter.payload.mask),
+            ]
+        data_1 = Signal(self.write_shape["data"].shape)
+        data_2 = Signal(self.write_shape["data"].shape)
+        offset = writes.payload.address[: to_write.offset_bits]
+        turned = rotated([writes.payload.data[i] for i in range(count)], offset)
+        m.d.sync += [*(data_1[b].eq(turned[b]) for b in range(count)), data_2.eq(data_1)]
+        m.d.comb += self.write_fault.eq(to_write.fault << to_write.carried_out)
+
+        # Two cycles from the bank to the answer: its output register, and the rotator's.
+        enable_1 = Signal(count)
+        enable_2 = Signal(count)
+        offset_1 = Signal(to_read.offset_bits)
+        offset_2 = Signal(to_read.offset_bits)
+        answer_1 = Signal(self.readers)
+        answer_2 = Signal(self.readers)
+        fault_1 = Signal()
+        fault_2 = Signal()
+        m.d.sync += [
+            enable_1.eq(to_read.enable),
+            enable_2.eq(enable_1),
+            offset_1.eq(to_read.offset),
+            offset_2.eq(offset_1),
+            answer_1.eq(to_read.valid << to_read.carried_out),
+            answer_2.eq(answer_1),
+            self.read_valid.eq(answer_2),
+            fault_1.eq(to_read.fault),
+            fault_2.eq(fault_1),
+            self.read_fault.eq(fault_2),
+        ]
+        bytes_read = []
+        for b in range(count):
+            bank = Memory(shape=unsigned(8), depth=self.unified_bytes // count, init=[])
+            m.submodules[f"bank_{b}"] = bank
+            read = bank.read_port()
+            write = bank.write_port()
+            value = Signal(8, name=f"value_{b}")
+            m.d.comb += [
+                read.addr.eq(to_read.row[b]),
+                write.en.eq(to_write.enable[b]),
+                write.addr.eq(to_write.row[b]),
+                write.data.eq(data_2[b]),
+            ]
+            m.d.sync += value.eq(read.data)
+            bytes_read.append(Mux(enable_2[b], value, 0))
+        ordered = rotated(bytes_read, ~offset_2 + 1)
+        m.d.sync += [self.read_data[i].eq(ordered[i]) for i in range(count)]
+        return m

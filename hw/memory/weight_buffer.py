@@ -1,0 +1,141 @@
+"""The weight buffer: an addressable store of tiles, read in step with the array's wavefront."""
+
+from amaranth.hdl import Cat, Module, Signal, signed, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+
+def weights_payload(
+    *, rows: int, columns: int, weight_tiles: int, bus_bytes: int
+) -> data.StructLayout:
+    """Return the payload of a beat towards the weight buffer.
+
+    Members
+    -------
+    tile, row : unsigned
+        Where the beat goes.
+    block : unsigned
+        Columns ``block * bus_bytes`` and on; those past the last column are dropped.
+    data : ArrayLayout(unsigned(8), bus_bytes)
+        The weights.
+    """
+    return data.StructLayout(
+        {
+            "tile": unsigned(max(1, (weight_tiles - 1).bit_length())),
+            "row": unsigned(max(1, (rows - 1).bit_length())),
+            "block": unsigned(max(1, (-(-columns // bus_bytes) - 1).bit_length())),
+            "data": data.ArrayLayout(unsigned(8), bus_bytes),
+        }
+    )
+
+
+class WeightBuffer(wiring.Component):
+    """Scratchpad of weight tiles that loads ``weight_rows`` rows of a tile per cycle.
+
+    The rows are split into ``weight_rows`` segments of consecutive rows, each with a bank a
+    column. A tile leaves as a wave: row ``r``, column ``j`` appears ``r + j`` cycles behind row 0,
+    column 0, just as the array's weights change hands, so that a tile may follow the other
+    after rows / weight_rows cycles without disturbing it.
+
+    Parameters
+    ----------
+    rows, columns, weight_tiles, weight_rows, bus_bytes : int
+        See ``Config``.
+
+    Members
+    -------
+    write : In(stream of ``weights_payload``)
+        Beats from the load unit, always taken.
+    start : In(1)
+        Sends tile ``tile``. Ignored while ``ready`` is low.
+    ready : Out(1)
+        A tile may start in this cycle.
+    weights, load : Out
+        Towards ``SystolicArray``.
+
+    Timing
+    ------
+    Row 0, column 0 appears ``LATENCY`` cycles after ``start``: three for the memory, and two that
+    let the array's controller start the next tile in the cycle of a pass's first read. A beat written is read by tiles
+    started ``WRITE_LATENCY`` cycles later.
+    """
+
+    LATENCY = 5
+    WRITE_LATENCY = 2
+
+    write: stream.Interface
+    start: Signal
+    tile: Signal
+    ready: Signal
+    weights: data.View
+    load: Signal
+
+    def __init__(
+        self, *, rows: int, columns: int, weight_tiles: int, weight_rows: int, bus_bytes: int
+    ) -> None:
+        self.rows = rows
+        self.columns = columns
+        self.weight_tiles = weight_tiles
+        self.weight_rows = weight_rows
+        self.bus_bytes = bus_bytes
+        self.segment_rows = rows // weight_rows
+        payload = weights_payload(
+            rows=rows, columns=columns, weight_tiles=weight_tiles, bus_bytes=bus_bytes
+        )
+        buses = data.ArrayLayout(signed(8), columns)
+        super().__init__(
+            {
+                "write": In(stream.Signature(payload)),
+                "start": In(1),
+                "tile": In(payload["tile"].shape),
+                "ready": Out(1),
+                "weights": Out(data.ArrayLayout(buses, weight_rows)),
+                "load": Out(rows),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        depth = self.weight_tiles * self.segment_rows
+        left = Signal(range(self.segment_rows))
+        address = Signal(range(depth))
+        m.d.comb += self.ready.eq(left == 0)
+        with m.If(self.start & self.ready):
+            m.d.sync += [left.eq(self.segment_rows - 1), address.eq(self.tile * self.segment_rows)]
+        with m.Elif(left != 0):
+            m.d.sync += [left.eq(left - 1), address.eq(address + 1)]
+
+        strobes = Signal(self.rows + self.LATENCY - 1)
+        m.d.sync += strobes.eq(Cat(self.start & self.ready, strobes))
+        m.d.comb += self.load.eq(strobes[self.LATENCY - 1 :])
+
+        addresses = [address]
+        ahead = self.LATENCY - 3
+        longest = (self.weight_rows - 1) * self.segment_rows + self.columns
+        for position in range(1, longest + ahead):
+            delayed = Signal(range(depth), name=f"address_{position}")
+            m.d.sync += delayed.eq(addresses[-1])
+            addresses.append(delayed)
+
+        beat = Signal.like(self.write.payload)
+        taken = Signal()
+        m.d.comb += self.write.ready.eq(1)
+        m.d.sync += [taken.eq(self.write.valid), beat.eq(self.write.payload)]
+        row_bits = (self.segment_rows - 1).bit_length()
+        target = Cat(beat.row[:row_bits], beat.tile)
+        for segment in range(self.weight_rows):
+            hit = taken & (beat.row[row_bits:] == segment) if self.weight_rows > 1 else taken
+            for j in range(self.columns):
+                bank = Memory(shape=unsigned(8), depth=depth, init=[])
+                m.submodules[f"bank_{segment}_{j}"] = bank
+                write = bank.write_port()
+                read = bank.read_port()
+                m.d.comb += [
+                    write.en.eq(hit & (beat.block == j // self.bus_bytes)),
+                    write.addr.eq(target),
+                    write.data.eq(beat.data[j % self.bus_bytes]),
+                    read.addr.eq(addresses[ahead + segment * self.segment_rows + j]),
+                ]
+                m.d.sync += self.weights[segment][j].eq(read.data)
+        return m

@@ -1,0 +1,1 @@
+"""Fetch, check and dispatch, semaphores, counters and errors."""

@@ -1,0 +1,79 @@
+"""Payloads of the streams and pipes between the rooms of the core."""
+
+from amaranth.hdl import ShapeLike, signed, unsigned
+from amaranth.lib import data
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import ADDRESS_BITS
+
+#: Bits that number the instructions of a program.
+INDEX_BITS = 16
+
+
+def issued(*opcodes: isa.Opcode) -> data.StructLayout:
+    """Return the payload of a unit's ``instruction`` stream.
+
+    Members
+    -------
+    index : unsigned(INDEX_BITS)
+        Place of the instruction in the program, for error reports.
+    fields : union of the opcodes' layouts, by lower-case name
+        The instruction as encoded, header included; ``opcode`` of any of them tells which it is.
+    """
+    return data.StructLayout(
+        {
+            "index": unsigned(INDEX_BITS),
+            "fields": data.UnionLayout({op.name.lower(): isa.LAYOUTS[op] for op in opcodes}),
+        }
+    )
+
+
+#: What a unit reports when it gives up: the code, and the index of the instruction.
+FAULT = data.StructLayout({"code": isa.Error, "index": unsigned(INDEX_BITS)})
+
+
+def _unified(*, rows: int, unified_bytes: int) -> dict[str, ShapeLike]:
+    address_bits = (unified_bytes - 1).bit_length() + 1
+    row_bits = (unified_bytes // rows - 1).bit_length() + 1
+    return {
+        "address": unsigned(address_bits),
+        "skip": data.ArrayLayout(unsigned(row_bits), rows),
+        "mask": unsigned(rows),
+    }
+
+
+def unified_read(*, rows: int, unified_bytes: int) -> data.StructLayout:
+    """Return the payload of a read request to a unified buffer of ``rows`` banks.
+
+    Lane ``i`` reads byte ``address + i + skip[i] * rows``; lanes whose ``mask`` bit is clear read
+    zero and touch nothing. ``address`` is one bit wider than addresses need and wraps: a first lane
+    may lie in front of byte 0 when it is masked, and an address past the end is seen as such.
+    ``skip`` too is one bit wider than rows need, so that a sum of skips can saturate outside.
+    """
+    return data.StructLayout(_unified(rows=rows, unified_bytes=unified_bytes))
+
+
+def unified_write(*, rows: int, unified_bytes: int) -> data.StructLayout:
+    """Return the payload of a write: a read request and ``data``, one byte a lane."""
+    return data.StructLayout(
+        {
+            **_unified(rows=rows, unified_bytes=unified_bytes),
+            "data": data.ArrayLayout(unsigned(8), rows),
+        }
+    )
+
+
+#: Parameters of one channel. ``left`` shifts before the multiplication, ``right`` after it.
+CHANNEL = data.StructLayout(
+    {
+        "bias": signed(32),
+        "multiplier": unsigned(31),
+        "left": unsigned(5),
+        "right": unsigned(5),
+    }
+)
+
+
+def burst(*, length_bits: int) -> data.StructLayout:
+    """Return the payload of a burst request: byte ``address`` of the first beat, ``beats`` − 1."""
+    return data.StructLayout({"address": unsigned(ADDRESS_BITS), "beats": unsigned(length_bits)})

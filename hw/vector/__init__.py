@@ -1,0 +1,1 @@
+"""Vector unit: pooling, bias, requantisation, clamp and table."""

@@ -1,0 +1,1 @@
+"""Machine model, estimator and simulated RTL."""

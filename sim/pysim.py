@@ -1,0 +1,122 @@
+"""Helpers for Amaranth simulations: put and get on streams, and run benches with a time limit.
+
+A bench is ``async def bench(ctx)``. Probabilities say how often a side of a stream rests for one
+cycle before its next transfer; draws come from the generator that the bench passes, so that a
+simulation can be repeated.
+"""
+
+from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+from amaranth.sim import Simulator
+
+Bench = Callable[[Any], Coroutine[Any, Any, None]]
+
+_PERIOD = 1e-6
+
+
+class Draws(Protocol):
+    """Generator of random numbers: Python's or NumPy's."""
+
+    def random(self) -> float:
+        """Return a number from 0 to below 1."""
+        ...
+
+
+async def put(ctx: Any, stream: Any, payload: Any) -> None:
+    """Offer ``payload`` on ``stream`` and return in the cycle after it was taken."""
+    ctx.set(stream.payload, payload)
+    ctx.set(stream.valid, 1)
+    await ctx.tick().until(stream.ready)
+    ctx.set(stream.valid, 0)
+
+
+async def get(ctx: Any, stream: Any) -> Any:
+    """Take one payload from ``stream`` and return it in the cycle after."""
+    ctx.set(stream.ready, 1)
+    (payload,) = await ctx.tick().sample(stream.payload).until(stream.valid)
+    ctx.set(stream.ready, 0)
+    return payload
+
+
+async def rest(ctx: Any, rng: Draws | None, stall: float) -> None:
+    """Wait a random number of cycles, each further one with probability ``stall`` (0 to below 1)."""
+    while rng is not None and rng.random() < stall:
+        await ctx.tick()
+
+
+async def put_all(
+    ctx: Any,
+    stream: Any,
+    payloads: Iterable[Any],
+    *,
+    rng: Draws | None = None,
+    stall: float = 0.0,
+) -> None:
+    """Put ``payloads`` one after the other, resting with probability ``stall`` before each."""
+    for payload in payloads:
+        await rest(ctx, rng, stall)
+        await put(ctx, stream, payload)
+
+
+async def get_all(
+    ctx: Any,
+    stream: Any,
+    count: int,
+    *,
+    rng: Draws | None = None,
+    stall: float = 0.0,
+) -> list[Any]:
+    """Take ``count`` payloads, resting with probability ``stall`` before each, and return them."""
+    payloads = []
+    for _ in range(count):
+        await rest(ctx, rng, stall)
+        payloads.append(await get(ctx, stream))
+    return payloads
+
+
+def run(
+    dut: Any,
+    *benches: Bench,
+    background: Iterable[Bench] = (),
+    cycles_limit: int = 10_000,
+    vcd: str | Path | None = None,
+) -> None:
+    """Simulate ``dut`` in clock domain ``sync`` until all ``benches`` have returned.
+
+    Parameters
+    ----------
+    dut : Component
+        What is simulated.
+    *benches : async function of the simulation context
+        Run side by side, all from time zero.
+    background : iterable of async functions
+        Run too, but are not waited for: memories, monitors.
+    cycles_limit : int
+        Clock cycles after which the benches are taken to hang.
+    vcd : path, optional
+        Where to write waves.
+
+    Raises
+    ------
+    TimeoutError
+        If a bench has not returned after ``cycles_limit`` cycles.
+    """
+    simulator = Simulator(dut)
+    simulator.add_clock(_PERIOD)
+
+    async def limit(ctx: Any) -> None:
+        await ctx.delay(_PERIOD * cycles_limit)
+        raise TimeoutError(f"simulation: wanted an end within {cycles_limit} cycles, got none")
+
+    simulator.add_testbench(limit, background=True)
+    for bench in background:
+        simulator.add_testbench(bench, background=True)
+    for bench in benches:
+        simulator.add_testbench(bench)
+    if vcd is None:
+        simulator.run()
+    else:
+        with simulator.write_vcd(str(vcd)):
+            simulator.run()

@@ -1,0 +1,1 @@
+"""Front end, compiler, runtime and command line."""

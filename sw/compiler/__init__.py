@@ -1,0 +1,1 @@
+"""Compiler passes, in processing order."""

@@ -1,0 +1,334 @@
+"""Reads ``.tflite`` files into the compiler's graph."""
+
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tflite
+
+from celosia.sw.graph import Graph, Operation, Quantization, Tensor
+
+__all__ = ["ModelError", "load"]
+
+
+class ModelError(ValueError):
+    """A model file that cannot be used; the message is one line."""
+
+
+_IDENTIFIER = b"TFL3"
+_TYPES = {
+    tflite.TensorType.FLOAT32: np.dtype(np.float32),
+    tflite.TensorType.FLOAT16: np.dtype(np.float16),
+    tflite.TensorType.INT32: np.dtype(np.int32),
+    tflite.TensorType.UINT8: np.dtype(np.uint8),
+    tflite.TensorType.INT64: np.dtype(np.int64),
+    tflite.TensorType.BOOL: np.dtype(np.bool_),
+    tflite.TensorType.INT16: np.dtype(np.int16),
+    tflite.TensorType.INT8: np.dtype(np.int8),
+    tflite.TensorType.FLOAT64: np.dtype(np.float64),
+}
+_ACTIVATIONS = {
+    tflite.ActivationFunctionType.NONE: "NONE",
+    tflite.ActivationFunctionType.RELU: "RELU",
+    tflite.ActivationFunctionType.RELU_N1_TO_1: "RELU_N1_TO_1",
+    tflite.ActivationFunctionType.RELU6: "RELU6",
+}
+# What the flatbuffers package raises on files whose offsets lead nowhere.
+_BROKEN = (
+    struct.error,
+    TypeError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    AttributeError,
+    MemoryError,
+    ValueError,
+)
+
+
+def load(source: str | Path | bytes) -> Graph:
+    """Return the graph of a fully int8 quantised model.
+
+    Parameters
+    ----------
+    source : str, pathlib.Path or bytes
+        Path of a ``.tflite`` file, or its contents.
+
+    Raises
+    ------
+    ModelError
+        If there is no such file, it is damaged, not quantised to int8 throughout, or uses what is
+        not supported. One line that names the file and the tensor or operator.
+    """
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        name, content = "model", bytes(source)
+    else:
+        name = Path(source).name
+        try:
+            content = Path(source).read_bytes()
+        except FileNotFoundError:
+            raise ModelError(f"{source}: no such file") from None
+        except OSError as error:
+            raise ModelError(f"{source}: cannot be read ({error.strerror})") from None
+    if len(content) < 8 or content[4:8] != _IDENTIFIER:
+        raise ModelError(f"{name}: not a .tflite file")
+    try:
+        return _Reader(content, name).graph()
+    except ModelError as error:
+        raise ModelError(f"{name}: {error}") from None
+    except _BROKEN:
+        raise ModelError(f"{name}: truncated or damaged .tflite file") from None
+
+
+class _Reader:
+    """One file being read. Errors other than ModelError mean that the file is damaged."""
+
+    def __init__(self, content: bytes, name: str) -> None:
+        self.content = content
+        self.name = name
+        self.model = tflite.Model.GetRootAs(content, 0)
+
+    def graph(self) -> Graph:
+        """Return the model's only subgraph."""
+        self._check_buffers()
+        count = self._count(self.model.SubgraphsLength(), 4)
+        if count != 1:
+            raise ModelError(f"wanted one subgraph, got {count}")
+        subgraph = self.model.Subgraphs(0)
+        tensors = tuple(self._each(subgraph.TensorsLength(), subgraph.Tensors, self._tensor))
+        count = self._count(subgraph.OperatorsLength(), 4)
+        if not count:
+            raise ModelError("wanted at least one operator, got none")
+        operations = []
+        for place in range(count):
+            operations.append(self._operation(place, subgraph.Operators(place), tensors))
+        inputs = self._numbers(subgraph.InputsLength(), subgraph.Inputs)
+        outputs = self._numbers(subgraph.OutputsLength(), subgraph.Outputs)
+        if not inputs or not outputs:
+            raise ModelError("wanted inputs and outputs, got none")
+        for number in (*inputs, *outputs):
+            _want_int8(tensors[_index(number, tensors)])
+        try:
+            return Graph(self.name, tensors, tuple(operations), inputs, outputs)
+        except ValueError as error:
+            raise ModelError(str(error)) from None
+
+    def _count(self, count: int, element_bytes: int) -> int:
+        """Return a vector's length, refused where the file could not hold it."""
+        if count * element_bytes > len(self.content):
+            raise IndexError
+        return count
+
+    def _each(
+        self, count: int, get: Callable[[int], Any], read: Callable[[Any], Any]
+    ) -> Iterator[Any]:
+        for number in range(self._count(count, 4)):
+            yield read(get(number))
+
+    def _numbers(self, count: int, get: Callable[[int], int]) -> tuple[int, ...]:
+        return tuple(int(get(number)) for number in range(self._count(count, 4)))
+
+    def _check_buffers(self) -> None:
+        """Touch every buffer, also of what is not used, so that no truncated file passes."""
+        for number in range(self._count(self.model.BuffersLength(), 4)):
+            self._buffer(number)
+
+    def _buffer(self, number: int) -> np.ndarray:
+        """Return the bytes of a buffer; empty for one without contents."""
+        if number >= self.model.BuffersLength():
+            raise IndexError
+        buffer = self.model.Buffers(number)
+        if buffer.Offset() > 1:
+            start, size = buffer.Offset(), buffer.Size()
+            if start + size > len(self.content):
+                raise IndexError
+            return np.frombuffer(self.content, np.uint8, size, start)
+        return buffer.DataAsNumpy() if buffer.DataLength() else np.empty(0, np.uint8)
+
+    def _tensor(self, tensor: tflite.Tensor) -> Tensor:
+        name = (tensor.Name() or b"").decode("utf-8", "replace")
+        shape = self._numbers(tensor.ShapeLength(), tensor.Shape)
+        dtype = _TYPES.get(tensor.Type())
+        if dtype is None:
+            raise ModelError(f"tensor {name!r}: type {_type_name(tensor.Type())} is not supported")
+        if any(extent < 1 for extent in shape):
+            raise ModelError(f"tensor {name!r}: wanted extents of at least 1, got shape {shape}")
+        if tensor.Sparsity() is not None:
+            raise ModelError(f"tensor {name!r}: sparse tensors are not supported")
+        elements = 1
+        for extent in shape:
+            elements *= extent
+        if elements > 1 << 31:
+            raise ModelError(f"tensor {name!r}: wanted at most 2^31 elements, got shape {shape}")
+        data = None
+        raw = self._buffer(tensor.Buffer())
+        if raw.size:
+            if raw.size != elements * dtype.itemsize:
+                wanted = elements * dtype.itemsize
+                raise ModelError(f"tensor {name!r}: wanted {wanted} bytes, got {raw.size}")
+            data = np.frombuffer(raw.tobytes(), dtype.newbyteorder("<")).reshape(shape)
+        return Tensor(name, shape, dtype, self._quantization(name, tensor), data)
+
+    def _quantization(self, name: str, tensor: tflite.Tensor) -> Quantization | None:
+        details = tensor.Quantization()
+        if details is None or not details.ScaleLength():
+            return None
+        scales = np.array(details.ScaleAsNumpy(), np.float32)
+        zero_points = np.zeros(len(scales), np.int64)
+        if details.ZeroPointLength():
+            given = np.array(details.ZeroPointAsNumpy(), np.int64)
+            if len(given) not in (1, len(scales)):
+                raise ModelError(
+                    f"tensor {name!r}: wanted {len(scales)} zero points, got {len(given)}"
+                )
+            zero_points[:] = given
+        if not (np.isfinite(scales) & (scales > 0)).all():
+            raise ModelError(f"tensor {name!r}: wanted scales greater than 0, got {scales.min()}")
+        return Quantization(scales, zero_points, int(details.QuantizedDimension()))
+
+    def _operation(
+        self, place: int, operator: tflite.Operator, tensors: tuple[Tensor, ...]
+    ) -> Operation:
+        kind = self._kind(operator.OpcodeIndex())
+        inputs = self._numbers(operator.InputsLength(), operator.Inputs)
+        outputs = self._numbers(operator.OutputsLength(), operator.Outputs)
+        touched = [tensors[_index(n, tensors)] for n in (*inputs, *outputs) if n != -1]
+        label = f"operator {place} {kind}"
+        if outputs:
+            label += f" ({tensors[_index(outputs[0], tensors)].name!r})"
+        for tensor in touched:
+            if tensor.dtype.kind == "f":
+                _want_int8(tensor)
+        if kind not in _OPERATORS:
+            raise ModelError(f"{label}: operator is not supported")
+        try:
+            attributes = _OPERATORS[kind](operator, inputs, outputs, tensors)
+        except ModelError as error:
+            raise ModelError(f"{label}: {error}") from None
+        return Operation(kind, place, inputs, outputs, attributes)
+
+    def _kind(self, number: int) -> str:
+        """Return the operator's name; files of before 2020 hold small codes in another field."""
+        if number >= self.model.OperatorCodesLength():
+            raise IndexError
+        code = self.model.OperatorCodes(number)
+        value = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        if value == tflite.BuiltinOperator.CUSTOM:
+            custom = (code.CustomCode() or b"").decode("utf-8", "replace")
+            return f"CUSTOM {custom!r}"
+        return _constant_name(tflite.BuiltinOperator, value)
+
+
+def _constant_name(group: type, value: int) -> str:
+    names = [key for key, number in vars(group).items() if number == value and key[0] != "_"]
+    return names[0] if names else f"number {value}"
+
+
+def _type_name(value: int) -> str:
+    return _constant_name(tflite.TensorType, value).lower()
+
+
+def _index(number: int, tensors: tuple[Tensor, ...]) -> int:
+    if not 0 <= number < len(tensors):
+        raise IndexError
+    return number
+
+
+def _want_int8(tensor: Tensor) -> Tensor:
+    """Refuse an activation that is not int8, quantised as a whole."""
+    if tensor.dtype != np.int8:
+        raise ModelError(
+            f"{tensor.dtype.name} tensor {tensor.name!r}: wanted a fully int8 quantised model"
+        )
+    if tensor.quantization is None or len(tensor.quantization.scales) != 1:
+        raise ModelError(f"int8 tensor {tensor.name!r}: wanted one scale and zero point")
+    if not -128 <= tensor.quantization.zero_point <= 127:
+        zero_point = tensor.quantization.zero_point
+        raise ModelError(f"tensor {tensor.name!r}: wanted a zero point in int8, got {zero_point}")
+    return tensor
+
+
+def _want_places(
+    inputs: tuple[int, ...], outputs: tuple[int, ...], most: int, least: int = 1
+) -> None:
+    if not least <= len(inputs) <= most or len(outputs) != 1 or -1 in (*inputs[:least], *outputs):
+        raise ModelError(f"wanted {least} to {most} inputs and one output")
+
+
+def _options(operator: tflite.Operator, table: type, kind: int) -> Any:
+    """Return the operator's options read as ``table``, or None when it has none."""
+    raw = operator.BuiltinOptions()
+    if raw is None or operator.BuiltinOptionsType() != kind:
+        return None
+    options = table()
+    options.Init(raw.Bytes, raw.Pos)
+    return options
+
+
+def _fully_connected(
+    operator: tflite.Operator,
+    inputs: tuple[int, ...],
+    outputs: tuple[int, ...],
+    tensors: tuple[Tensor, ...],
+) -> dict[str, Any]:
+    _want_places(inputs, outputs, most=3, least=2)
+    source, result = _want_int8(tensors[inputs[0]]), _want_int8(tensors[outputs[0]])
+    weights = tensors[inputs[1]]
+    if weights.dtype != np.int8 or len(weights.shape) != 2:
+        raise ModelError(f"wanted int8 weights of two dimensions, got {_said(weights)}")
+    if weights.data is None:
+        raise ModelError(f"wanted constant weights, got computed ones ({weights.name!r})")
+    channels, taps = weights.shape
+    scales = weights.quantization
+    if scales is None or len(scales.scales) not in (1, channels):
+        raise ModelError(f"wanted 1 or {channels} scales of weights {weights.name!r}")
+    if len(scales.scales) > 1 and scales.axis != 0:
+        raise ModelError(f"wanted scales of the weights along axis 0, got axis {scales.axis}")
+    if scales.zero_points.any():
+        raise ModelError(f"wanted weights with zero point 0, got {scales.zero_points.max()}")
+    if source.elements % taps or result.elements != source.elements // taps * channels:
+        raise ModelError(
+            f"weights of shape {weights.shape} do not lead from {source.shape} to {result.shape}"
+        )
+    if len(inputs) > 2 and inputs[2] != -1:
+        bias = tensors[inputs[2]]
+        if bias.dtype != np.int32 or bias.elements != channels or bias.data is None:
+            raise ModelError(f"wanted a constant bias of {channels} int32, got {_said(bias)}")
+    options = _options(
+        operator, tflite.FullyConnectedOptions, tflite.BuiltinOptions.FullyConnectedOptions
+    )
+    activation = options.FusedActivationFunction() if options else 0
+    if activation not in _ACTIVATIONS:
+        name = _constant_name(tflite.ActivationFunctionType, activation)
+        raise ModelError(f"fused activation {name} is not supported")
+    if options and options.WeightsFormat() != 0:
+        raise ModelError("shuffled weights are not supported")
+    return {
+        "activation": _ACTIVATIONS[activation],
+        "keep_num_dims": bool(options.KeepNumDims()) if options else False,
+    }
+
+
+def _reshape(
+    operator: tflite.Operator,
+    inputs: tuple[int, ...],
+    outputs: tuple[int, ...],
+    tensors: tuple[Tensor, ...],
+) -> dict[str, Any]:
+    _want_places(inputs, outputs, most=2)
+    source, result = _want_int8(tensors[inputs[0]]), _want_int8(tensors[outputs[0]])
+    if source.elements != result.elements:
+        raise ModelError(f"wanted as many elements, got {source.shape} to {result.shape}")
+    assert source.quantization is not None
+    if not source.quantization.equals(result.quantization):
+        raise ModelError("wanted the same scale and zero point on both sides")
+    return {}
+
+
+def _said(tensor: Tensor) -> str:
+    return f"{tensor.dtype.name} {tensor.shape} ({tensor.name!r})"
+
+
+_OPERATORS = {"FULLY_CONNECTED": _fully_connected, "RESHAPE": _reshape}

@@ -1,0 +1,136 @@
+"""The compiler's one intermediate representation: tensors and the operations between them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Graph", "Operation", "Quantization", "Tensor"]
+
+
+@dataclass(frozen=True, eq=False)
+class Quantization:
+    """Affine quantisation: real value = scale × (integer − zero point).
+
+    Parameters
+    ----------
+    scales : numpy.ndarray
+        float32, shape ``(n,)``, greater than zero: one, or one for each index of ``axis``.
+    zero_points : numpy.ndarray
+        int64, shape ``(n,)``.
+    axis : int
+        Dimension of the tensor that ``scales`` runs along; of no meaning when ``n`` is 1.
+    """
+
+    scales: np.ndarray
+    zero_points: np.ndarray
+    axis: int = 0
+
+    @property
+    def scale(self) -> float:
+        """The one scale of a tensor quantised as a whole."""
+        return float(self.scales[0])
+
+    @property
+    def zero_point(self) -> int:
+        """The one zero point of a tensor quantised as a whole."""
+        return int(self.zero_points[0])
+
+    def equals(self, other: "Quantization | None") -> bool:
+        """Whether both mean the same numbers."""
+        return (
+            other is not None
+            and np.array_equal(self.scales, other.scales)
+            and np.array_equal(self.zero_points, other.zero_points)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A tensor of the graph; ``data`` of constants alone.
+
+    Parameters
+    ----------
+    name : str
+        As the model names it.
+    shape : tuple of int
+        Extents, all at least 1. The model's own batch is the first.
+    dtype : numpy.dtype
+        Type of the elements.
+    quantization : Quantization, optional
+        What the integers mean.
+    data : numpy.ndarray, optional
+        Constant contents, of ``shape`` and ``dtype``.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    quantization: Quantization | None = None
+    data: np.ndarray | None = None
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class Operation:
+    """One operator.
+
+    Parameters
+    ----------
+    kind : str
+        Name of the operator as TensorFlow Lite spells it, for instance ``FULLY_CONNECTED``.
+    place : int
+        Its number in the model, for messages.
+    inputs, outputs : tuple of int
+        Numbers of tensors; −1 is an input left out.
+    attributes : dict
+        What else the operator says, by name.
+    """
+
+    kind: str
+    place: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A model: tensors, operations in an order that can be run, inputs and outputs.
+
+    Raises
+    ------
+    ValueError
+        If a number of a tensor is out of range, or an operation reads what is not there yet.
+    """
+
+    name: str
+    tensors: tuple[Tensor, ...]
+    operations: tuple[Operation, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Check what every pass relies on."""
+        known = {*self.inputs} | {n for n, t in enumerate(self.tensors) if t.data is not None}
+        for operation in self.operations:
+            where = f"operator {operation.place} {operation.kind}"
+            for number in operation.inputs:
+                if number != -1 and number not in known:
+                    raise ValueError(f"{where}: wanted inputs computed before, got tensor {number}")
+            for number in operation.outputs:
+                if not 0 <= number < len(self.tensors) or number in known:
+                    raise ValueError(f"{where}: wanted an output of its own, got tensor {number}")
+                known.add(number)
+        for number in (*self.inputs, *self.outputs):
+            if not 0 <= number < len(self.tensors) or number not in known:
+                raise ValueError(f"graph: wanted inputs and outputs computed, got tensor {number}")
+
+    def label(self, operation: Operation) -> str:
+        """Return how messages name an operation: place, kind and the name of its result."""
+        result = self.tensors[operation.outputs[0]].name if operation.outputs else ""
+        return f"operator {operation.place} {operation.kind} ({result!r})"

@@ -1,0 +1,1 @@
+"""Shipped quantised models and the scripts that trained them."""

@@ -1,0 +1,1 @@
+"""Devices and the interpreter that drives them."""

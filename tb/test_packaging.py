@@ -1,0 +1,92 @@
+import doctest
+import fnmatch
+import importlib
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("constraints", "hw", "sim", "sw")
+SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+MODULES = sorted(
+    ".".join(("celosia", *path.relative_to(ROOT).with_suffix("").parts))
+    for room in ROOMS
+    for path in (ROOT / room).rglob("*.py")
+    if path.name not in ("__init__.py", "__main__.py")
+)
+# Written so that no pattern matches itself.
+FORBIDDEN = re.compile(
+    r"deb[.]debian[.]org|pypi[.]org|files[.]pythonhosted|registry[.]npmjs"
+    r"|/[w]ork/|/[f]arm/|/[r]oot/|[.][.]/shared"
+)
+
+
+def tracked_files() -> list[Path]:
+    """Return the files git knows or would add."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git working tree")
+    return [ROOT / name for name in listing.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def test_package_list_is_the_tree() -> None:
+    folders = {path.parent for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+    names = [".".join(("celosia", *folder.relative_to(ROOT).parts)) for folder in folders]
+    assert SETUPTOOLS["packages"] == sorted(names)
+
+
+def test_every_package_has_an_init() -> None:
+    for name in SETUPTOOLS["packages"]:
+        assert (ROOT / name.removeprefix("celosia.").replace(".", "/") / "__init__.py").is_file()
+
+
+def test_every_data_file_is_packaged() -> None:
+    for path in tracked_files():
+        parts = path.relative_to(ROOT).parent.parts
+        if path.suffix == ".py" or not parts or parts[0] not in ROOMS:
+            continue
+        patterns = SETUPTOOLS["package-data"].get(".".join(("celosia", *parts)), [])
+        assert any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns), path
+
+
+def test_imports_come_from_this_tree() -> None:
+    for room in ROOMS:
+        module = importlib.import_module(f"celosia.{room}")
+        assert Path(module.__path__[0]).resolve() == ROOT / room
+
+
+def test_tb_is_no_package() -> None:
+    assert not list((ROOT / "tb").rglob("__init__.py"))
+
+
+def test_no_foreign_names() -> None:
+    """No path of a machine, no host of a registry."""
+    wrong = []
+    for path in tracked_files():
+        if path.relative_to(ROOT) == Path(".ci/run"):
+            continue
+        text = path.read_bytes().decode("utf-8", "replace")
+        for match in FORBIDDEN.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            wrong.append(f"{path.relative_to(ROOT)}:{line}: {match[0]}")
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["/wor" + "k/x", "/roo" + "t/x", "../share" + "d", "http://deb.debian" + ".org/debian"],
+)
+def test_foreign_names_are_seen(text: str) -> None:
+    assert FORBIDDEN.search(text)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_doctests(name: str) -> None:
+    """Every module imports, and its examples hold."""
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.failed == 0
