@@ -7,7 +7,7 @@ are one-dimensional NumPy arrays, so that every access is at most two strided vi
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -22,17 +22,6 @@ class _Block:
     base: int
     counts: tuple[int, ...]
     strides: tuple[int, ...]
-    apart: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Find out whether no two places of the loops are the same address."""
-        reach = 0
-        apart = True
-        for stride, count in sorted(zip(self.strides, self.counts, strict=True)):
-            if count > 1:
-                apart = apart and stride > reach
-                reach += stride * (count - 1)
-        object.__setattr__(self, "apart", apart)
 
     def view(self, memory: np.ndarray) -> np.ndarray:
         """Return the addressed elements of ``memory``, without a copy."""
@@ -119,7 +108,21 @@ class Pattern:
     @property
     def apart(self) -> bool:
         """Whether surely no address is touched twice."""
-        return len(self.blocks) == 1 and self.blocks[0].apart
+        pitch = self.run + self.jump
+        loops = (*self.loops, (-(-self.elements // self.run), pitch), (self.run, 1))
+        reach = 0
+        for stride, count in sorted((stride, count) for count, stride in loops):
+            if count > 1:
+                if stride <= reach:
+                    return False
+                reach += stride * (count - 1)
+        return True
+
+    @property
+    def distinct(self) -> "Pattern":
+        """The same addresses without the loops that stay where they are."""
+        loops = [(count, stride) for count, stride in self.loops if stride]
+        return Pattern(self.base, loops, self.elements, self.run, self.jump)
 
     def views(self, memory: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         """Give each block: the elements of a row that it holds, and the view of ``memory``."""
@@ -130,7 +133,7 @@ class Pattern:
         """Return a copy of what ``memory`` holds, of shape (\\*counts, elements)."""
         result = np.empty((*self.counts, self.elements), memory.dtype)
         for where, view in self.views(memory):
-            result[..., where] = view.reshape(*self.counts, -1)
+            result[..., where].reshape(view.shape)[...] = view
         return result
 
     def scatter(self, memory: np.ndarray, values: np.ndarray) -> None:
@@ -143,12 +146,12 @@ class Pattern:
 
     def mark(self, memory: np.ndarray, value: bool | int) -> None:
         """Write one value to every address."""
-        for _, view in self.views(memory):
+        for _, view in self.distinct.views(memory):
             view[...] = value
 
     def all(self, memory: np.ndarray) -> bool:
         """Return whether a boolean ``memory`` holds True at every address."""
-        return all(bool(view.all()) for _, view in self.views(memory))
+        return all(bool(view.all()) for _, view in self.distinct.views(memory))
 
     def addresses(self) -> np.ndarray:
         """Return every address, int64 of shape (\\*counts, elements)."""

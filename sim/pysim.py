@@ -28,14 +28,19 @@ async def put(ctx: Any, stream: Any, payload: Any) -> None:
     """Offer ``payload`` on ``stream`` and return in the cycle after it was taken."""
     ctx.set(stream.payload, payload)
     ctx.set(stream.valid, 1)
-    await ctx.tick().until(stream.ready)
+    ready = False
+    # Not until(): a bench that is dropped inside it leaves an error behind.
+    while not ready:
+        *_, ready = await ctx.tick().sample(stream.ready)
     ctx.set(stream.valid, 0)
 
 
 async def get(ctx: Any, stream: Any) -> Any:
     """Take one payload from ``stream`` and return it in the cycle after."""
     ctx.set(stream.ready, 1)
-    (payload,) = await ctx.tick().sample(stream.payload).until(stream.valid)
+    payload, valid = None, False
+    while not valid:
+        *_, payload, valid = await ctx.tick().sample(stream.payload, stream.valid)
     ctx.set(stream.ready, 0)
     return payload
 

@@ -31,7 +31,7 @@ class MatrixUnit(wiring.Component):
         As every unit, see ``docs/architecture.md``.
     request : Out(stream of ``streams.unified_read``)
         Reads of activations.
-    answer, answer_fault : In
+    read_valid, read_data, read_fault : In
         Bytes in lane order, a fixed number of cycles later, and whether a lane lay outside.
     weights : In(stream of ``weights_payload``)
         Beats for the weight buffer.
@@ -52,8 +52,9 @@ class MatrixUnit(wiring.Component):
     idle: Signal
     activity: Signal
     request: stream.Interface
-    answer: data.View
-    answer_fault: Signal
+    read_valid: Signal
+    read_data: data.View
+    read_fault: Signal
     weights: stream.Interface
     accumulator_read: data.View
     sums: data.View
@@ -112,8 +113,9 @@ class MatrixUnit(wiring.Component):
                 "idle": Out(1),
                 "activity": Out(Activity),
                 "request": Out(stream.Signature(read)),
-                "answer": In(data.ArrayLayout(8, rows)),
-                "answer_fault": In(1),
+                "read_valid": In(1),
+                "read_data": In(data.ArrayLayout(8, rows)),
+                "read_fault": In(1),
                 "weights": In(stream.Signature(payload)),
                 "accumulator_read": In(accumulators.read_layout(depth=accumulator_depth)),
                 "sums": Out(self.accumulators.read_sums.shape()),
@@ -136,12 +138,12 @@ class MatrixUnit(wiring.Component):
             m.d.comb += getattr(self, port).eq(getattr(control, port))
         m.d.comb += [
             control.abort.eq(self.abort),
-            control.read_fault.eq(self.answer_fault),
+            control.read_fault.eq(self.read_fault),
             buffer.start.eq(control.start),
             buffer.tile.eq(control.tile),
             array.load.eq(buffer.load),
             array.weights.eq(buffer.weights),
-            array.activations.eq(self.answer),
+            array.activations.eq(self.read_data),
             sums.sums.eq(array.sums),
             sums.read.eq(self.accumulator_read),
             sums.write.eq(self.accumulator_write),

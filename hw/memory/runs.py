@@ -76,9 +76,10 @@ class RunStart(wiring.Component):
         run = Signal(self.rest_bits)
         # Stage in progress, one-hot; the last bit says that all are done.
         stage = Signal(self.stages + 1)
-        m.d.sync += stage.eq(Cat(self.start, stage[:-1], stage[-1] & ~self.start)[: len(stage)])
-        if self.stages:
-            m.d.sync += stage[-1].eq((stage[-2] | stage[-1]) & ~self.start)
+        with m.If(self.start):
+            m.d.sync += stage.eq(1)
+        with m.Elif(~stage[-1]):
+            m.d.sync += stage.eq(stage << 1)
         m.d.comb += self.ready.eq(stage[-1])
 
         def moved(rest: Value) -> tuple[Value, Value, Value]:

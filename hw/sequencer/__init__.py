@@ -1,1 +1,1 @@
-"""Fetch, check and dispatch, semaphores, counters and errors."""
+"""Fetch, check and dispatch of instructions; semaphores, counters and errors."""

@@ -56,9 +56,7 @@ class FullyConnected:
             got = f"{self.weights.dtype} with {self.weights.ndim} dimensions"
             raise ValueError(f"weights: wanted int8 with 2 dimensions, got {got}")
         outputs = self.weights.shape[0]
-        if self.bias is not None and (
-            self.bias.dtype != np.int32 or self.bias.shape != (outputs,)
-        ):
+        if self.bias is not None and (self.bias.dtype != np.int32 or self.bias.shape != (outputs,)):
             got = f"{self.bias.dtype} of shape {self.bias.shape}"
             raise ValueError(f"bias: wanted int32 of shape ({outputs},), got {got}")
         if np.size(self.weight_scale) not in (1, outputs):

@@ -80,7 +80,7 @@ class Bench:
                 due = [0] * self.rows
             await ctx.tick()
             self.cycle += 1
-            ctx.set(self.dut.answer, due)
+            ctx.set(self.dut.read_data, due)
 
     async def write_tiles(self, ctx):
         stream = self.dut.weights

@@ -1,0 +1,294 @@
+"""Formats of the instructions: opcodes, enumerations, fields, layouts and the limits of fields.
+
+One table, ``FORMATS``, declares every field; encoder, decoder, assembler, machine model, gateware
+and the reference page all read it, through ``celosia.hw.arch.isa``.
+"""
+
+from typing import NamedTuple
+
+from amaranth.hdl import ShapeLike, signed, unsigned
+from amaranth.lib import data, enum
+
+from celosia.hw.arch.config import ADDRESS_BITS, PARAMETER_BYTES, SEMAPHORES, Config
+
+
+class Opcode(enum.Enum, shape=8):
+    """Operation of an instruction. Zero is none, so that blank memory does not run."""
+
+    NOP = 1
+    FENCE = 2
+    HALT = 3
+    LOAD = 4
+    LOAD_WEIGHTS = 5
+    LOAD_PARAMS = 6
+    STORE = 7
+    MATMUL = 8
+    VECTOR = 9
+    FILL = 10
+
+
+class Unit(enum.Enum, shape=3):
+    """Who executes an instruction, or noticed an error."""
+
+    SEQUENCER = 0
+    LOAD = 1
+    STORE = 2
+    MATRIX = 3
+    VECTOR = 4
+
+
+class Error(enum.Enum, shape=4):
+    """Why the core stopped."""
+
+    NONE = 0
+    OPCODE = 1
+    FIELD = 2
+    RANGE = 3
+    BUS = 4
+    WATCHDOG = 5
+    SEMAPHORE = 6
+    PROGRAM = 7
+
+
+class Kind(enum.Enum, shape=1):
+    """What LOAD_PARAMS loads."""
+
+    CHANNELS = 0
+    TABLES = 1
+
+
+class Space(enum.Enum, shape=1):
+    """Where VECTOR reads or writes."""
+
+    UNIFIED = 0
+    ACCUMULATORS = 1
+
+
+class Window(enum.Enum, shape=1):
+    """How VECTOR combines the elements of a window."""
+
+    MAX = 0
+    SUM = 1
+
+
+class Mode(enum.Enum, shape=2):
+    """What VECTOR does to the accumulators it writes."""
+
+    OVERWRITE = 0
+    ADD = 1
+    MAX = 2
+
+
+class Rounding(enum.Enum, shape=1):
+    """Rounding of the requantiser, see ``docs/architecture.md``."""
+
+    DOUBLE = 0
+    SINGLE = 1
+
+
+class Field(NamedTuple):
+    """One field of an instruction.
+
+    ``shape`` is a width in bits, negative for a signed field, or an enumeration; ``default`` is
+    what the assembler puts where the field is not given.
+    """
+
+    name: str
+    shape: int | type[enum.Enum]
+    default: int
+    text: str
+
+    @property
+    def amaranth_shape(self) -> ShapeLike:
+        """The field as an Amaranth shape."""
+        if not isinstance(self.shape, int):
+            return self.shape
+        return unsigned(self.shape) if self.shape > 0 else signed(-self.shape)
+
+    @property
+    def representable(self) -> tuple[int, int]:
+        """Least and greatest value that the field's bits can say."""
+        if not isinstance(self.shape, int):
+            members = [int(member.value) for member in self.shape]
+            return min(members), max(members)
+        if self.shape < 0:
+            return -(1 << (-self.shape - 1)), (1 << (-self.shape - 1)) - 1
+        return 0, (1 << self.shape) - 1
+
+
+#: Widths of fields that several instructions share, in bits.
+UNIFIED_BITS = 26
+COUNT_BITS = 16
+
+HEADER_FIELDS = (
+    Field("opcode", Opcode, 0, "operation"),
+    Field("wait", SEMAPHORES, 0, "semaphores to take one count from, all at once, before starting"),
+    Field("post", SEMAPHORES, 0, "semaphores to add one count to, after finishing"),
+)
+
+_BLOCK = (
+    Field("external", ADDRESS_BITS, 0, "byte address of the first row in external memory"),
+    Field("external_pitch", ADDRESS_BITS, 0, "bytes from row to row in external memory"),
+    Field("unified", UNIFIED_BITS, 0, "byte address of the first row in the unified buffer"),
+    Field("unified_pitch", UNIFIED_BITS, 0, "bytes from row to row in the unified buffer"),
+    Field("rows", COUNT_BITS, 1, "rows"),
+    Field("length", UNIFIED_BITS, 1, "bytes of each row"),
+)
+
+_PIXELS = (
+    Field("x_count", COUNT_BITS, 1, "pixels, innermost loop"),
+    Field("y_count", COUNT_BITS, 1, "rows of pixels"),
+    Field("z_count", COUNT_BITS, 1, "images, outermost loop"),
+)
+
+
+def _strides(side: str, text: str, axes: str = "xyz") -> tuple[Field, ...]:
+    return tuple(
+        Field(f"{side}{axis}_stride", UNIFIED_BITS, 0, f"{text} from one {axis} to the next")
+        for axis in axes
+    )
+
+
+_DESTINATION = (
+    Field("destination_base", UNIFIED_BITS, 0, "byte address, or row of the accumulators"),
+    *_strides("destination_", "bytes, or rows of the accumulators,"),
+    Field("destination_run", COUNT_BITS, (1 << COUNT_BITS) - 1, "channels that lie side by side"),
+    Field("destination_skip", COUNT_BITS, 0, "rows of R bytes left out after each run"),
+)
+
+#: Fields of each instruction behind the header, least significant first.
+FORMATS: dict[Opcode, tuple[Field, ...]] = {
+    Opcode.NOP: (),
+    Opcode.FENCE: (),
+    Opcode.HALT: (),
+    Opcode.LOAD: _BLOCK,
+    Opcode.LOAD_WEIGHTS: (
+        Field("external", ADDRESS_BITS, 0, "byte address of the first tile in external memory"),
+        Field("tile", COUNT_BITS, 0, "first tile of the weight buffer"),
+        Field("tiles", COUNT_BITS, 1, "tiles"),
+    ),
+    Opcode.LOAD_PARAMS: (
+        Field("external", ADDRESS_BITS, 0, "byte address in external memory"),
+        Field("kind", Kind, 0, "channels' parameters, or tables"),
+        Field("first", COUNT_BITS, 0, "first channel, or first table"),
+        Field("count", COUNT_BITS, 1, "channels, or tables"),
+    ),
+    Opcode.STORE: _BLOCK,
+    Opcode.MATMUL: (
+        Field("unified", UNIFIED_BITS, 0, "byte address of tap 0 of the first pixel"),
+        *_PIXELS,
+        *_strides("", "bytes"),
+        Field("taps", 20, 1, "length K of the reduction; lanes past it read zero"),
+        Field("run", 20, (1 << 20) - 1, "taps that lie side by side"),
+        Field("skip", COUNT_BITS, 0, "rows of R bytes left out after each run"),
+        Field("tile", COUNT_BITS, 0, "tile of the first reduction step; the others follow it"),
+        Field("accumulator", COUNT_BITS, 0, "row of the accumulators for the first pixel"),
+        Field("accumulate", 1, 0, "1: the first step adds to the accumulators; 0: it overwrites"),
+    ),
+    Opcode.VECTOR: (
+        Field("source", Space, 0, "where the elements come from"),
+        Field("destination", Space, 0, "where the results go"),
+        *_PIXELS,
+        Field("channels", COUNT_BITS, 1, "channels of each pixel"),
+        Field("source_base", UNIFIED_BITS, 0, "byte address, or row of the accumulators"),
+        *_strides("source_", "bytes, or rows of the accumulators,"),
+        Field("source_run", COUNT_BITS, (1 << COUNT_BITS) - 1, "channels that lie side by side"),
+        Field("source_skip", COUNT_BITS, 0, "rows of R bytes left out after each run"),
+        Field("window", Window, 0, "how the elements of a window are combined, as int32"),
+        Field("window_x_count", 8, 1, "elements of the window, innermost loop"),
+        Field("window_y_count", 8, 1, "rows of the window"),
+        *_strides("window_", "bytes, or rows of the accumulators,", "xy"),
+        *_DESTINATION,
+        Field("mode", Mode, 0, "what happens to accumulators written"),
+        Field("params", COUNT_BITS, 0, "channel of the parameter memory for channel 0"),
+        Field("per_channel", 1, 0, "1: each channel has its parameters; 0: each lane has its own"),
+        Field("rounding", Rounding, 0, "rounding of the requantiser"),
+        Field("zero_point", -8, 0, "added after requantising, unified buffer only"),
+        Field("low", -8, -128, "least result, unified buffer only"),
+        Field("high", -8, 127, "greatest result, unified buffer only"),
+        Field("use_table", 1, 0, "1: results pass through a table, unified buffer only"),
+        Field("table", 8, 0, "table"),
+    ),
+    Opcode.FILL: (
+        *_PIXELS,
+        Field("channels", COUNT_BITS, 1, "bytes of each pixel"),
+        *_DESTINATION,
+        Field("value", -8, 0, "the constant"),
+    ),
+}
+
+#: The unit whose queue takes each instruction.
+UNITS: dict[Opcode, Unit] = {
+    Opcode.NOP: Unit.SEQUENCER,
+    Opcode.FENCE: Unit.SEQUENCER,
+    Opcode.HALT: Unit.SEQUENCER,
+    Opcode.LOAD: Unit.LOAD,
+    Opcode.LOAD_WEIGHTS: Unit.LOAD,
+    Opcode.LOAD_PARAMS: Unit.LOAD,
+    Opcode.STORE: Unit.STORE,
+    Opcode.MATMUL: Unit.MATRIX,
+    Opcode.VECTOR: Unit.VECTOR,
+    Opcode.FILL: Unit.VECTOR,
+}
+
+HEADER = data.StructLayout({field.name: field.amaranth_shape for field in HEADER_FIELDS})
+
+#: Layout of each instruction, header included. Bits above it are reserved and zero.
+LAYOUTS: dict[Opcode, data.StructLayout] = {
+    opcode: data.StructLayout(
+        {field.name: field.amaranth_shape for field in (*HEADER_FIELDS, *fields)}
+    )
+    for opcode, fields in FORMATS.items()
+}
+
+
+class Limit(NamedTuple):
+    """Values that a field may take: from ``low`` to ``high``, in steps of ``multiple``."""
+
+    low: int
+    high: int
+    multiple: int = 1
+
+
+def limits(config: Config) -> dict[Opcode, dict[str, Limit]]:
+    """Return what each field may be on a core of this configuration.
+
+    Ranges that need more than one field (the end of a block, the last row of a loop) are checked
+    while the instruction runs, see ``Error.RANGE``; the two that concern a field's meaning are in
+    ``cross_check``.
+    """
+    parameter_step = max(PARAMETER_BYTES, config.bus_bytes)
+    narrower = {
+        "unified": config.unified_bytes - 1,
+        "unified_pitch": config.unified_bytes - 1,
+        "length": config.unified_bytes,
+        "tile": config.weight_tiles - 1,
+        "tiles": config.weight_tiles,
+        "accumulator": config.accumulator_rows - 1,
+        "source_base": config.unified_bytes - 1,
+        "destination_base": config.unified_bytes - 1,
+        "params": config.parameter_channels - 1,
+        "table": config.tables - 1,
+    }
+    at_least_one = {"rows", "length", "tiles", "count", "taps", "channels"}
+    multiples = {
+        (Opcode.LOAD_WEIGHTS, "external"): config.bus_bytes,
+        (Opcode.LOAD_PARAMS, "external"): parameter_step,
+        (Opcode.VECTOR, "params"): config.lanes,
+    }
+
+    def limit(opcode: Opcode, field: Field) -> Limit:
+        low, high = field.representable
+        if field.name in at_least_one or field.name.endswith(("_count", "run")):
+            low = 1
+        if field.name.endswith("_stride"):
+            high = config.unified_bytes - 1
+        if field.name.endswith("skip"):
+            high = min(high, config.unified_rows - 1)
+        high = min(high, narrower.get(field.name, high))
+        return Limit(low, high, multiples.get((opcode, field.name), 1))
+
+    return {
+        opcode: {field.name: limit(opcode, field) for field in fields}
+        for opcode, fields in FORMATS.items()
+    }

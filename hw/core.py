@@ -1,0 +1,175 @@
+"""The core: joins the rooms; computes nothing."""
+
+from typing import Any
+
+from amaranth.hdl import Module, ResetInserter, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw.arch.config import Config
+from celosia.hw.bus.load import LoadUnit
+from celosia.hw.bus.reader import ReadMaster
+from celosia.hw.bus.registers import RegisterFile
+from celosia.hw.bus.signature import axi4, axi4_lite, join
+from celosia.hw.bus.store import StoreUnit
+from celosia.hw.matrix.unit import MatrixUnit
+from celosia.hw.memory.unified_buffer import UnifiedBuffer
+from celosia.hw.sequencer.sequencer import Sequencer
+from celosia.hw.vector.unit import VectorUnit
+
+#: Ports of the unified buffer, by priority.
+READERS = ("store", "vector", "matrix")
+WRITERS = ("vector", "load")
+
+#: Cycles after which a write by the load unit is seen, of the slowest memory.
+VISIBLE_CYCLES = 4
+
+
+class Core(wiring.Component):
+    """A tensor processing unit behind two buses.
+
+    Parameters
+    ----------
+    config : Config
+        Sizes.
+
+    Members
+    -------
+    m_axi : Out(axi4(bus_bytes))
+        Master: programs, weights, activations.
+    s_axil : In(axi4_lite)
+        Slave: registers of ``hw/arch/registers.py``.
+    irq : Out(1)
+        Interrupt, level.
+
+    Timing
+    ------
+    Every output of the buses comes from a register, or from one through a few gates.
+    """
+
+    m_axi: Any
+    s_axil: Any
+    irq: Signal
+
+    def __init__(self, *, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {"m_axi": Out(axi4(config.bus_bytes)), "s_axil": In(axi4_lite()), "irq": Out(1)}
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self.config
+        clear = Signal()
+        buffer = UnifiedBuffer(
+            rows=config.rows,
+            unified_bytes=config.unified_bytes,
+            readers=len(READERS),
+            writers=len(WRITERS),
+        )
+        matrix = MatrixUnit(
+            rows=config.rows,
+            columns=config.columns,
+            unified_bytes=config.unified_bytes,
+            weight_tiles=config.weight_tiles,
+            weight_rows=config.weight_rows,
+            accumulator_depth=config.accumulator_depth,
+            bus_bytes=config.bus_bytes,
+            dsp_columns=config.dsp_columns,
+            read_latency=buffer.READ_LATENCY,
+        )
+        vector = VectorUnit(
+            rows=config.rows,
+            columns=config.columns,
+            lanes=config.lanes,
+            unified_bytes=config.unified_bytes,
+            accumulator_depth=config.accumulator_depth,
+            parameter_channels=config.parameter_channels,
+            tables=config.tables,
+            bus_bytes=config.bus_bytes,
+            visible_cycles=buffer.WRITE_LATENCY,
+        )
+        load = LoadUnit(
+            rows=config.rows,
+            columns=config.columns,
+            unified_bytes=config.unified_bytes,
+            weight_tiles=config.weight_tiles,
+            parameter_channels=config.parameter_channels,
+            tables=config.tables,
+            bus_bytes=config.bus_bytes,
+            burst_beats=config.burst_beats,
+            outstanding=config.outstanding,
+            visible_cycles=VISIBLE_CYCLES,
+        )
+        store = StoreUnit(
+            rows=config.rows,
+            unified_bytes=config.unified_bytes,
+            bus_bytes=config.bus_bytes,
+            burst_beats=config.burst_beats,
+        )
+        reader = ReadMaster(
+            data_bytes=config.bus_bytes,
+            burst_beats=config.burst_beats,
+            outstanding=config.outstanding,
+        )
+        sequencer = Sequencer(config=config)
+        rooms = {
+            "unified_buffer": buffer,
+            "matrix": matrix,
+            "vector": vector,
+            "load": load,
+            "store": store,
+            "reader": reader,
+            "sequencer": sequencer,
+        }
+        for name, room in rooms.items():
+            m.submodules[name] = ResetInserter(clear)(room)
+        m.d.comb += clear.eq(sequencer.clear)
+        for name in ("load", "store", "matrix", "vector"):
+            self._connect_unit(m, getattr(sequencer, name), rooms[name])
+        self._connect_buffer(m, buffer, rooms)
+        wiring.connect(m, load.weights, matrix.weights)
+        wiring.connect(m, load.parameters, vector.parameters)
+        m.d.comb += [
+            matrix.accumulator_read.eq(vector.accumulator_read),
+            vector.sums.eq(matrix.sums),
+            matrix.accumulator_write.eq(vector.accumulator_write),
+        ]
+        wiring.connect(m, sequencer.request, reader.request_0)
+        wiring.connect(m, reader.beats_0, sequencer.beats)
+        wiring.connect(m, load.request, reader.request_1)
+        wiring.connect(m, reader.beats_1, load.beats)
+        join(m, self.m_axi, reader.bus, store.bus)
+        self._connect_registers(m, sequencer)
+        return m
+
+    @staticmethod
+    def _connect_unit(m: Module, port: Any, unit: Any) -> None:
+        wiring.connect(m, port.instruction, unit.instruction)
+        m.d.comb += [
+            port.done.eq(unit.done),
+            port.fault_valid.eq(unit.fault_valid),
+            port.fault.eq(unit.fault),
+            port.idle.eq(unit.idle),
+            port.activity.eq(unit.activity),
+            unit.abort.eq(port.abort),
+        ]
+
+    @staticmethod
+    def _connect_buffer(m: Module, buffer: UnifiedBuffer, rooms: dict[str, Any]) -> None:
+        for n, name in enumerate(READERS):
+            unit = rooms[name]
+            wiring.connect(m, unit.request, getattr(buffer, f"read_{n}"))
+            m.d.comb += [
+                unit.read_valid.eq(buffer.read_valid[n]),
+                unit.read_data.eq(buffer.read_data),
+                unit.read_fault.eq(buffer.read_fault & buffer.read_valid[n]),
+            ]
+        for n, name in enumerate(WRITERS):
+            wiring.connect(m, rooms[name].write, getattr(buffer, f"write_{n}"))
+        m.d.comb += rooms["vector"].write_fault.eq(buffer.write_fault[WRITERS.index("vector")])
+
+    def _connect_registers(self, m: Module, sequencer: Sequencer) -> None:
+        m.submodules.registers = registers = RegisterFile()
+        wiring.connect(m, wiring.flipped(self.s_axil), registers.bus)
+        return registers, sequencer

@@ -1,0 +1,234 @@
+"""Parameters of channels, a group of lanes at a time; and the store that joins them and the tables."""
+
+from amaranth.hdl import Cat, Module, Signal, Value, signed, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw import streams
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
+from celosia.hw.memory.table_memory import TableMemory
+
+
+def parameters_payload(
+    *, bus_bytes: int, parameter_channels: int, tables: int
+) -> data.StructLayout:
+    """Return the payload of a beat towards the parameter store.
+
+    Members
+    -------
+    kind : isa.Kind
+        Channels or tables.
+    offset : unsigned
+        Byte offset of the beat from channel 0 (16 bytes each) or table 0 (256 bytes each).
+    data : ArrayLayout(unsigned(8), bus_bytes)
+        The bytes.
+    """
+    total = max(parameter_channels * PARAMETER_BYTES, tables * TABLE_BYTES)
+    return data.StructLayout(
+        {
+            "kind": isa.Kind,
+            "offset": unsigned((total - 1).bit_length()),
+            "data": data.ArrayLayout(unsigned(8), bus_bytes),
+        }
+    )
+
+
+def channel_fields(word: Value) -> dict[str, Value]:
+    """Return the fields of ``streams.CHANNEL`` out of 16 bytes of external memory."""
+    return {
+        "bias": word[:32].as_signed(),
+        "multiplier": word[32:63],
+        "left": word[64:69],
+        "right": word[72:77],
+    }
+
+
+class ParameterMemory(wiring.Component):
+    """Bias, multiplier and shifts of every channel, one memory for each lane.
+
+    Parameters
+    ----------
+    lanes : int
+        Channels read at once, a power of two.
+    channels : int
+        Channels in all, a multiple of ``lanes``.
+    bus_bytes : int
+        Bytes of a beat, a power of two from 4 to 16 · ``lanes``.
+    offset_bits : int
+        Width of ``offset``.
+
+    Members
+    -------
+    enable, offset, data : In(1), In(unsigned(offset_bits)), In(ArrayLayout(unsigned(8), bus_bytes))
+        A beat to write. Beats narrower than a channel come in order. Channels past the end are
+        not written.
+    group : In(unsigned)
+        Group of ``lanes`` channels to read.
+    parameters : Out(ArrayLayout(streams.CHANNEL, lanes))
+        Its parameters.
+
+    Timing
+    ------
+    ``parameters`` follow ``group`` by ``LATENCY`` cycles. A beat is written two cycles after
+    ``enable``. One read and one beat each cycle.
+
+    Raises
+    ------
+    ValueError
+        If the sizes are not as said above.
+    """
+
+    LATENCY = 2
+
+    enable: Signal
+    offset: Signal
+    data: data.View
+    group: Signal
+    parameters: data.View
+
+    def __init__(self, *, lanes: int, channels: int, bus_bytes: int, offset_bits: int) -> None:
+        if lanes < 1 or lanes & (lanes - 1):
+            raise ValueError(f"lanes: wanted a power of two, got {lanes}")
+        if channels < lanes or channels % lanes:
+            raise ValueError(f"channels: wanted a multiple of lanes = {lanes}, got {channels}")
+        if not 4 <= bus_bytes <= PARAMETER_BYTES * lanes or bus_bytes & (bus_bytes - 1):
+            most = PARAMETER_BYTES * lanes
+            raise ValueError(f"bus_bytes: wanted a power of two from 4 to {most}, got {bus_bytes}")
+        self.lanes = lanes
+        self.channels = channels
+        self.bus_bytes = bus_bytes
+        # At least one address bit, so that no port has none.
+        self.depth = max(2, channels // lanes)
+        super().__init__(
+            {
+                "enable": In(1),
+                "offset": In(offset_bits),
+                "data": In(data.ArrayLayout(unsigned(8), bus_bytes)),
+                "group": In((self.depth - 1).bit_length()),
+                "parameters": Out(data.ArrayLayout(streams.CHANNEL, lanes)),
+            }
+        )
+
+    def _gather(self, m: Module) -> tuple[Value, Value, list[Value]]:
+        """Return whether whole channels are there, the first one's number, and their bytes."""
+        channel = self.offset[4:]
+        if self.bus_bytes >= PARAMETER_BYTES:
+            words = [self.data.as_value().word_select(j, 128) for j in range(self.bus_bytes // 16)]
+            return self.enable, channel, words
+        beat = 8 * self.bus_bytes
+        earlier = Signal(128 - beat)
+        part = self.offset[(self.bus_bytes - 1).bit_length() : 4]
+        word = Cat(earlier, self.data.as_value())
+        with m.If(self.enable):
+            m.d.sync += earlier.eq(word[beat:])
+        return self.enable & part.all(), channel, [word]
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        enable, first, words = self._gather(m)
+        lane_bits = (self.lanes - 1).bit_length()
+        held_words = [Signal(128, name=f"word_{j}") for j in range(len(words))]
+        held_first = Signal(len(first))
+        held = Signal()
+        m.d.sync += [held.eq(enable), held_first.eq(first)]
+        m.d.sync += [word.eq(now) for word, now in zip(held_words, words, strict=True)]
+        row = held_first[lane_bits:]
+        for lane in range(self.lanes):
+            m.submodules[f"lane_{lane}"] = memory = Memory(
+                shape=streams.CHANNEL, depth=self.depth, init=[]
+            )
+            write = memory.write_port()
+            read = memory.read_port()
+            # The beat's channel that belongs to this lane, and its row.
+            turn = Signal(max(1, lane_bits), name=f"turn_{lane}")
+            place = Signal(len(row) + 1, name=f"place_{lane}")
+            m.d.comb += [
+                turn.eq(lane - held_first[:lane_bits] if lane_bits else 0),
+                place.eq(row + (lane < held_first[:lane_bits])),
+                write.addr.eq(place),
+                write.en.eq(held & (turn < len(words)) & (place < self.channels // self.lanes)),
+                read.addr.eq(self.group),
+            ]
+            with m.Switch(turn):
+                for j, word in enumerate(held_words):
+                    with m.Case(j):
+                        fields = channel_fields(word)
+                        m.d.comb += [write.data[name].eq(fields[name]) for name in fields]
+            m.d.sync += self.parameters[lane].eq(read.data)
+        return m
+
+
+class ParameterStore(wiring.Component):
+    """Parameter memory and tables behind the load unit's stream.
+
+    Parameters
+    ----------
+    lanes, parameter_channels, tables, bus_bytes : int
+        See ``Config``.
+
+    Members
+    -------
+    parameters : In(stream of :func:`parameters_payload`)
+        Beats to write. A beat of a table is taken when its last byte has been written.
+    group, channels : In(unsigned), Out(ArrayLayout(streams.CHANNEL, lanes))
+        Group of channels to read, and its parameters ``ParameterMemory.LATENCY`` cycles later.
+    table, entries, values : In(unsigned), In(ArrayLayout(8)), Out(ArrayLayout(signed(8)))
+        Look-up of one byte for each lane, ``TableMemory.LATENCY`` cycles.
+
+    Timing
+    ------
+    What was taken two cycles ago is what reads give.
+    """
+
+    parameters: stream.Interface
+    group: Signal
+    channels: data.View
+    table: Signal
+    entries: data.View
+    values: data.View
+
+    def __init__(self, *, lanes: int, parameter_channels: int, tables: int, bus_bytes: int) -> None:
+        payload = parameters_payload(
+            bus_bytes=bus_bytes, parameter_channels=parameter_channels, tables=tables
+        )
+        offset_bits = payload["offset"].width
+        self.memory = ParameterMemory(
+            lanes=lanes, channels=parameter_channels, bus_bytes=bus_bytes, offset_bits=offset_bits
+        )
+        self.tables = TableMemory(
+            lanes=lanes, tables=tables, bus_bytes=bus_bytes, offset_bits=offset_bits
+        )
+        super().__init__(
+            {
+                "parameters": In(stream.Signature(payload)),
+                "group": In(len(self.memory.group)),
+                "channels": Out(data.ArrayLayout(streams.CHANNEL, lanes)),
+                "table": In(len(self.tables.table)),
+                "entries": In(data.ArrayLayout(unsigned(8), lanes)),
+                "values": Out(data.ArrayLayout(signed(8), lanes)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.memory = memory = self.memory
+        m.submodules.tables = tables = self.tables
+        beat = self.parameters.payload
+        to_table = beat.kind == isa.Kind.TABLES
+        m.d.comb += [
+            memory.enable.eq(self.parameters.valid & ~to_table),
+            memory.offset.eq(beat.offset),
+            memory.data.eq(beat.data),
+            memory.group.eq(self.group),
+            self.channels.eq(memory.parameters),
+            tables.enable.eq(self.parameters.valid & to_table),
+            tables.offset.eq(beat.offset),
+            tables.data.eq(beat.data),
+            tables.table.eq(self.table),
+            tables.entries.eq(self.entries),
+            self.values.eq(tables.values),
+            self.parameters.ready.eq(~to_table | tables.taken),
+        ]
+        return m

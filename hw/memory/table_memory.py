@@ -1,0 +1,108 @@
+"""Tables of 256 bytes, one copy for each lane."""
+
+from amaranth.hdl import Cat, Module, Signal, signed, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw.arch.config import TABLE_BYTES
+
+
+class TableMemory(wiring.Component):
+    """Look-up of one byte for each lane, in one of several tables.
+
+    Parameters
+    ----------
+    lanes : int
+        Bytes looked up at once.
+    tables : int
+        Tables of 256 bytes, at least 1.
+    bus_bytes : int
+        Bytes of a beat, a power of two.
+    offset_bits : int
+        Width of ``offset``.
+
+    Members
+    -------
+    enable, offset, data : In(1), In(unsigned(offset_bits)), In(ArrayLayout(unsigned(8), bus_bytes))
+        A beat to write, held until ``taken``. Bytes past the last table are not written.
+    taken : Out(1)
+        The last byte of the beat is being written.
+    table : In(unsigned)
+        Table to look in.
+    entries : In(ArrayLayout(unsigned(8), lanes))
+        Entry to look up, for each lane.
+    values : Out(ArrayLayout(signed(8), lanes))
+        What is there.
+
+    Timing
+    ------
+    ``values`` follow by ``LATENCY`` cycles, one look-up each cycle. A beat takes ``bus_bytes``
+    cycles, and its last byte is there two cycles after ``taken``.
+
+    Raises
+    ------
+    ValueError
+        If the sizes are not as said above.
+    """
+
+    LATENCY = 2
+
+    enable: Signal
+    offset: Signal
+    data: data.View
+    taken: Signal
+    table: Signal
+    entries: data.View
+    values: data.View
+
+    def __init__(self, *, lanes: int, tables: int, bus_bytes: int, offset_bits: int) -> None:
+        if lanes < 1:
+            raise ValueError(f"lanes: wanted at least 1, got {lanes}")
+        if tables < 1:
+            raise ValueError(f"tables: wanted at least 1, got {tables}")
+        if bus_bytes < 2 or bus_bytes & (bus_bytes - 1):
+            raise ValueError(f"bus_bytes: wanted a power of two, at least 2, got {bus_bytes}")
+        self.lanes = lanes
+        self.tables = tables
+        self.bus_bytes = bus_bytes
+        super().__init__(
+            {
+                "enable": In(1),
+                "offset": In(offset_bits),
+                "data": In(data.ArrayLayout(unsigned(8), bus_bytes)),
+                "taken": Out(1),
+                "table": In(max(1, (tables - 1).bit_length())),
+                "entries": In(data.ArrayLayout(unsigned(8), lanes)),
+                "values": Out(data.ArrayLayout(signed(8), lanes)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        index = Signal(range(self.bus_bytes))
+        place = Signal(len(self.offset))
+        value = Signal(8)
+        writes = Signal()
+        m.d.comb += self.taken.eq(self.enable & (index == self.bus_bytes - 1))
+        with m.If(self.enable):
+            m.d.sync += index.eq(index + 1)
+        m.d.sync += [
+            place.eq(self.offset + index),
+            value.eq(self.data[index]),
+            writes.eq(self.enable),
+        ]
+        for lane in range(self.lanes):
+            m.submodules[f"lane_{lane}"] = memory = Memory(
+                shape=unsigned(8), depth=self.tables * TABLE_BYTES, init=[]
+            )
+            write = memory.write_port()
+            read = memory.read_port()
+            m.d.comb += [
+                write.en.eq(writes & (place < self.tables * TABLE_BYTES)),
+                write.addr.eq(place),
+                write.data.eq(value),
+                read.addr.eq(Cat(self.entries[lane], self.table)),
+            ]
+            m.d.sync += self.values[lane].eq(read.data)
+        return m

@@ -1,0 +1,141 @@
+"""Activity counters: one of them counts, for each unit and cycle."""
+
+from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
+
+
+class UnitCounters(wiring.Component):
+    """Counters of one unit, in a memory: each cycle adds one to the counter of its activity.
+
+    Members
+    -------
+    enable : In(1)
+        Counts in this cycle.
+    activity : In(Activity)
+        Which counter.
+    clear : In(1)
+        Sets counter ``address`` to zero.
+    address, value : In, Out(32)
+        Read, one cycle later; only while ``enable`` has been low for two cycles.
+    """
+
+    enable: Signal
+    activity: Signal
+    clear: Signal
+    address: Signal
+    value: Signal
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "enable": In(1),
+                "activity": In(Activity),
+                "clear": In(1),
+                "address": In(range(COUNTERS_PER_UNIT)),
+                "value": Out(32),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.memory = memory = Memory(shape=unsigned(32), depth=COUNTERS_PER_UNIT, init=[])
+        read = memory.read_port()
+        write = memory.write_port()
+        counts = Signal()
+        place = Signal(range(COUNTERS_PER_UNIT))
+        # The sum written last, for an activity that goes on: the memory does not show it yet.
+        latest = Signal(32)
+        latest_place = Signal(range(COUNTERS_PER_UNIT))
+        latest_valid = Signal()
+        total = Signal(32)
+        m.d.comb += [
+            read.addr.eq(Mux(self.enable, self.activity.as_value(), self.address)),
+            total.eq(Mux(latest_valid & (latest_place == place), latest, read.data) + 1),
+            write.en.eq(counts | self.clear),
+            write.addr.eq(Mux(counts, place, self.address)),
+            write.data.eq(Mux(counts, total, 0)),
+            self.value.eq(read.data),
+        ]
+        m.d.sync += [
+            counts.eq(self.enable),
+            place.eq(self.activity),
+            latest.eq(total),
+            latest_place.eq(place),
+            latest_valid.eq(counts),
+        ]
+        return m
+
+
+class Counters(wiring.Component):
+    """Counters of every unit, and the cycles that they add up to.
+
+    Parameters
+    ----------
+    units : int
+        Units.
+
+    Members
+    -------
+    enable : In(1)
+        A program is running.
+    activities : In(ArrayLayout(Activity, units))
+        What each unit does in this cycle.
+    clear : In(1)
+        Clears all counters; ``clearing`` stays high until that is done.
+    address, value
+        Counter ``address % COUNTERS_PER_UNIT`` of unit ``address // COUNTERS_PER_UNIT``, one cycle
+        later.
+    cycles : Out(32)
+        Cycles with ``enable``.
+    """
+
+    enable: Signal
+    activities: data.View
+    clear: Signal
+    clearing: Signal
+    address: Signal
+    value: Signal
+    cycles: Signal
+
+    def __init__(self, *, units: int) -> None:
+        self.units = units
+        super().__init__(
+            {
+                "enable": In(1),
+                "activities": In(data.ArrayLayout(Activity, units)),
+                "clear": In(1),
+                "clearing": Out(1),
+                "address": In(range(units * COUNTERS_PER_UNIT)),
+                "value": Out(32),
+                "cycles": Out(32),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        bits = (COUNTERS_PER_UNIT - 1).bit_length()
+        sweep = Signal(bits)
+        chosen = Signal(range(self.units))
+        m.d.sync += chosen.eq(self.address[bits:])
+        with m.If(self.clear):
+            m.d.sync += [self.clearing.eq(1), sweep.eq(0), self.cycles.eq(0)]
+        with m.Elif(self.clearing):
+            m.d.sync += [sweep.eq(sweep + 1), self.clearing.eq(sweep != COUNTERS_PER_UNIT - 1)]
+        with m.Elif(self.enable):
+            m.d.sync += self.cycles.eq(self.cycles + 1)
+        for u in range(self.units):
+            unit = UnitCounters()
+            m.submodules[f"unit_{u}"] = unit
+            m.d.comb += [
+                unit.enable.eq(self.enable & ~self.clearing),
+                unit.activity.eq(self.activities[u]),
+                unit.clear.eq(self.clearing),
+                unit.address.eq(Mux(self.clearing, sweep, self.address[:bits])),
+            ]
+            with m.If(chosen == u):
+                m.d.comb += self.value.eq(unit.value)
+        return m

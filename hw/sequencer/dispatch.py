@@ -1,0 +1,114 @@
+"""Dispatch: each instruction to the queue of its unit, in order."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw import streams
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import SEMAPHORES
+from celosia.hw.arch.registers import Activity
+from celosia.hw.sequencer.check import CHECKED
+
+#: Units with a queue, in the order of their numbers, and what they execute.
+EXECUTORS: dict[isa.Unit, tuple[isa.Opcode, ...]] = {
+    unit: tuple(opcode for opcode, owner in isa.UNITS.items() if owner is unit)
+    for unit in isa.Unit
+    if unit is not isa.Unit.SEQUENCER
+}
+
+
+class Dispatch(wiring.Component):
+    """Pushes checked instructions into the queues; executes NOP, FENCE and HALT itself.
+
+    Members
+    -------
+    i : In(stream of CHECKED)
+        Instructions without an error.
+    push_<unit> : Out(stream of ``streams.issued``)
+        Towards each unit's queue.
+    quiet : In(1)
+        No unit has anything left to do.
+    asking, want, granted : Out, Out, In
+        A taker's side of ``Semaphores``.
+    lacking : In(SEMAPHORES)
+    post : Out(SEMAPHORES)
+    halted : Out(1)
+        HALT took effect, one cycle.
+    activity : Out(Activity)
+        BUSY: handed an instruction on; MEMORY: none there; DRAIN: a queue is full, or a fence.
+    """
+
+    i: stream.Interface
+    quiet: Signal
+    asking: Signal
+    want: Signal
+    granted: Signal
+    lacking: Signal
+    post: Signal
+    halted: Signal
+    activity: Signal
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "i": In(stream.Signature(CHECKED)),
+                **{
+                    f"push_{unit.name.lower()}": Out(stream.Signature(streams.issued(*opcodes)))
+                    for unit, opcodes in EXECUTORS.items()
+                },
+                "quiet": In(1),
+                "asking": Out(1),
+                "want": Out(SEMAPHORES),
+                "granted": In(1),
+                "lacking": In(SEMAPHORES),
+                "post": Out(SEMAPHORES),
+                "halted": Out(1),
+                "activity": Out(Activity),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        word = self.i.payload.word
+        header: data.View = isa.HEADER(word[: isa.HEADER.size])
+        acquired = Signal()
+        own = Signal()
+        for unit in EXECUTORS:
+            push = getattr(self, f"push_{unit.name.lower()}")
+            mine = self.i.payload.unit == unit
+            m.d.comb += [
+                push.valid.eq(self.i.valid & mine),
+                push.payload.index.eq(self.i.payload.index),
+                push.payload.fields.as_value().eq(word),
+            ]
+            with m.If(mine):
+                m.d.comb += self.i.ready.eq(push.ready)
+        m.d.comb += [
+            own.eq(self.i.valid & (self.i.payload.unit == isa.Unit.SEQUENCER)),
+            self.want.eq(header.wait),
+            self.asking.eq(own & ~acquired),
+        ]
+        with m.If(own & self.granted):
+            m.d.sync += acquired.eq(1)
+        finished = Signal()
+        m.d.comb += finished.eq(own & acquired & (self.quiet | (header.opcode == isa.Opcode.NOP)))
+        with m.If(finished):
+            m.d.comb += [
+                self.i.ready.eq(1),
+                self.post.eq(header.post),
+                self.halted.eq(header.opcode == isa.Opcode.HALT),
+            ]
+            m.d.sync += acquired.eq(0)
+
+        missing = Signal(SEMAPHORES)
+        m.d.comb += [missing.eq(self.want & self.lacking), self.activity.eq(Activity.MEMORY)]
+        with m.If(self.i.valid & self.i.ready):
+            m.d.comb += self.activity.eq(Activity.BUSY)
+        with m.Elif(self.asking & missing.any()):
+            for semaphore in reversed(range(SEMAPHORES)):
+                with m.If(missing[semaphore]):
+                    m.d.comb += self.activity.eq(Activity.SEMAPHORE.value + semaphore)
+        with m.Elif(self.i.valid):
+            m.d.comb += self.activity.eq(Activity.DRAIN)
+        return m

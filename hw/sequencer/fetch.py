@@ -1,0 +1,151 @@
+"""Instruction fetch."""
+
+from amaranth.hdl import Cat, Module, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw import streams
+from celosia.hw.arch.config import ADDRESS_BITS, INSTRUCTION_BYTES
+from celosia.hw.bus.reader import length_bits, read_beat
+
+#: An instruction as read: its place, its bits, and whether the bus refused part of it.
+FETCHED = data.StructLayout(
+    {"index": unsigned(streams.INDEX_BITS), "word": unsigned(8 * INSTRUCTION_BYTES), "error": 1}
+)
+
+
+class Fetch(wiring.Component):
+    """Reads the instructions of a program ahead of their use.
+
+    Parameters
+    ----------
+    bus_bytes, burst_beats : int
+        See ``Config``.
+    ahead : int
+        Instructions asked for and not handed on, at most.
+
+    Members
+    -------
+    begin : In(1)
+        Starts with ``address`` and ``length``; only while idle.
+    stop : In(1)
+        Level: asks for nothing new and drops what arrives.
+    request, beats
+        A client's side of ``ReadMaster``.
+    fetched : Out(stream of FETCHED)
+        Instructions in order.
+    exhausted : Out(1)
+        All instructions of the program were handed on.
+    idle : Out(1)
+        No beat that was asked for is missing.
+
+    Timing
+    ------
+    One instruction every INSTRUCTION_BYTES / bus_bytes cycles, ``ahead`` of them per bus latency.
+    """
+
+    begin: Signal
+    address: Signal
+    length: Signal
+    stop: Signal
+    request: stream.Interface
+    beats: stream.Interface
+    fetched: stream.Interface
+    exhausted: Signal
+    idle: Signal
+
+    def __init__(self, *, bus_bytes: int, burst_beats: int, ahead: int = 4) -> None:
+        self.bus_bytes = bus_bytes
+        self.beats_each = max(1, INSTRUCTION_BYTES // bus_bytes)
+        self.burst_beats = min(burst_beats, self.beats_each)
+        self.ahead = ahead
+        if bus_bytes > INSTRUCTION_BYTES:
+            raise ValueError(f"bus_bytes: wanted at most {INSTRUCTION_BYTES}, got {bus_bytes}")
+        burst = streams.burst(length_bits=length_bits(burst_beats))
+        super().__init__(
+            {
+                "begin": In(1),
+                "address": In(ADDRESS_BITS),
+                "length": In(streams.INDEX_BITS),
+                "stop": In(1),
+                "request": Out(stream.Signature(burst)),
+                "beats": In(stream.Signature(read_beat(bus_bytes))),
+                "fetched": Out(stream.Signature(FETCHED)),
+                "exhausted": Out(1),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        depth = self.ahead * self.beats_each
+        m.submodules.store = store = SyncFIFOBuffered(width=8 * self.bus_bytes + 1, depth=depth)
+        taken = Signal()
+        m.d.comb += taken.eq(self.fetched.valid & self.fetched.ready)
+
+        # Bursts, while there is room for the instructions they bring.
+        bursts = self.beats_each // self.burst_beats
+        bursts_left = Signal(streams.INDEX_BITS + bursts.bit_length())
+        room = Signal(range(self.ahead * bursts + 1), init=self.ahead * bursts)
+        asked = Signal()
+        address = Signal(ADDRESS_BITS)
+        m.d.comb += [
+            self.request.valid.eq((bursts_left != 0) & (room != 0) & ~self.stop),
+            self.request.payload.address.eq(address),
+            self.request.payload.beats.eq(self.burst_beats - 1),
+            asked.eq(self.request.valid & self.request.ready),
+        ]
+        with m.If(asked):
+            m.d.sync += [
+                bursts_left.eq(bursts_left - 1),
+                address.eq(address + self.burst_beats * self.bus_bytes),
+            ]
+        m.d.sync += room.eq(room - asked + (taken * bursts))
+        missing = Signal(range(self.ahead * bursts + 1))
+        arrived = self.beats.valid & self.beats.payload.last
+        m.d.sync += missing.eq(missing + asked - arrived)
+        m.d.comb += self.idle.eq(missing == 0)
+        index = Signal(streams.INDEX_BITS)
+        left = Signal(streams.INDEX_BITS)
+        with m.If(self.begin):
+            m.d.sync += [
+                bursts_left.eq(self.length * bursts),
+                address.eq(self.address),
+                index.eq(0),
+                left.eq(self.length),
+            ]
+        with m.Elif(taken):
+            m.d.sync += [index.eq(index + 1), left.eq(left - 1)]
+        m.d.comb += self.exhausted.eq(left == 0)
+
+        # Beats into words.
+        m.d.comb += [
+            self.beats.ready.eq(1),
+            store.w_en.eq(self.beats.valid & ~self.stop),
+            store.w_data.eq(Cat(self.beats.payload.data, self.beats.payload.error)),
+        ]
+        gathered = Signal(range(self.beats_each + 1))
+        word = Signal(8 * INSTRUCTION_BYTES)
+        error = Signal()
+        full = Signal()
+        m.d.comb += [
+            full.eq(gathered == self.beats_each),
+            store.r_en.eq(~full | taken),
+            self.fetched.valid.eq(full & ~self.stop),
+            self.fetched.payload.index.eq(index),
+            self.fetched.payload.word.eq(word),
+            self.fetched.payload.error.eq(error),
+        ]
+        with m.If(store.r_en & store.r_rdy):
+            m.d.sync += [
+                word.eq(Cat(word, store.r_data[:-1])[8 * self.bus_bytes :]),
+                error.eq((error & ~taken) | store.r_data[-1]),
+            ]
+            with m.If(taken):
+                m.d.sync += gathered.eq(1)
+            with m.Else():
+                m.d.sync += gathered.eq(gathered + 1)
+        with m.Elif(taken):
+            m.d.sync += [gathered.eq(0), error.eq(0)]
+        return m

@@ -1,0 +1,142 @@
+"""The queue in front of a unit: semaphores before, posts after."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw import streams
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import SEMAPHORES
+from celosia.hw.arch.registers import Activity
+
+
+class Issue(wiring.Component):
+    """Hands a unit its instructions, each once its semaphores are there.
+
+    Parameters
+    ----------
+    opcodes : tuple of Opcode
+        What the unit executes.
+    depth : int
+        Instructions that may wait.
+    in_flight : int
+        Instructions that the unit may have taken and not finished.
+
+    Members
+    -------
+    push : In(stream of ``streams.issued(*opcodes)``)
+        From the dispatcher.
+    instruction : Out(stream of the same)
+        To the unit.
+    done : In(1)
+        From the unit, see ``docs/architecture.md``.
+    unit_activity, activity : In, Out(Activity)
+        The unit's own, and the same with idle cycles told apart.
+    asking, want, granted, lacking
+        A taker's side of ``Semaphores``.
+    post, post_index : Out
+        Mask to add in this cycle, and the instruction that it belongs to, one cycle later.
+    waiting : Out(1)
+        There is an instruction that the unit has not finished; ``index`` is the oldest.
+    index : Out
+
+    Timing
+    ------
+    An instruction with its semaphores there passes in three cycles.
+    """
+
+    push: stream.Interface
+    instruction: stream.Interface
+    done: Signal
+    unit_activity: Signal
+    activity: Signal
+    asking: Signal
+    want: Signal
+    granted: Signal
+    lacking: Signal
+    post: Signal
+    post_index: Signal
+    waiting: Signal
+    index: Signal
+
+    def __init__(self, *, opcodes: tuple[isa.Opcode, ...], depth: int, in_flight: int = 16) -> None:
+        self.payload = streams.issued(*opcodes)
+        self.header = opcodes[0].name.lower()
+        self.depth = depth
+        self.in_flight = in_flight
+        super().__init__(
+            {
+                "push": In(stream.Signature(self.payload)),
+                "instruction": Out(stream.Signature(self.payload)),
+                "done": In(1),
+                "unit_activity": In(Activity),
+                "activity": Out(Activity),
+                "asking": Out(1),
+                "want": Out(SEMAPHORES),
+                "granted": In(1),
+                "lacking": In(SEMAPHORES),
+                "post": Out(SEMAPHORES),
+                "post_index": Out(streams.INDEX_BITS),
+                "waiting": Out(1),
+                "index": Out(streams.INDEX_BITS),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        record = data.StructLayout({"post": SEMAPHORES, "index": unsigned(streams.INDEX_BITS)})
+        m.submodules.queue = queue = SyncFIFOBuffered(width=self.payload.size, depth=self.depth)
+        m.submodules.taken = taken = SyncFIFOBuffered(width=record.size, depth=self.in_flight)
+        head = self.instruction.payload
+        header = head.fields[self.header]
+        oldest = record(taken.r_data)
+        acquired = Signal()
+        m.d.comb += [
+            queue.w_en.eq(self.push.valid),
+            queue.w_data.eq(self.push.payload),
+            self.push.ready.eq(queue.w_rdy),
+            head.eq(queue.r_data),
+            self.want.eq(header.wait),
+            self.asking.eq(queue.r_rdy & ~acquired),
+            self.instruction.valid.eq(queue.r_rdy & acquired & taken.w_rdy),
+            queue.r_en.eq(self.instruction.valid & self.instruction.ready),
+            taken.w_en.eq(queue.r_en),
+            taken.w_data.eq(Cat(header.post, head.index)),
+        ]
+        with m.If(queue.r_en):
+            m.d.sync += acquired.eq(0)
+        with m.Elif(self.granted):
+            m.d.sync += acquired.eq(1)
+
+        # A unit may finish before its record has come out of the queue: it is owed the post.
+        owed = Signal(range(self.in_flight + 1))
+        m.d.comb += taken.r_en.eq(owed != 0)
+        posted = taken.r_en & taken.r_rdy
+        m.d.sync += [
+            owed.eq(owed + self.done - posted),
+            self.post.eq(Mux(posted, oldest.post, 0)),
+        ]
+        latest = Signal.like(self.post_index)
+        m.d.sync += self.post_index.eq(latest)
+        with m.If(posted):
+            m.d.sync += latest.eq(oldest.index)
+        in_flight = Signal(range(self.in_flight + 1))
+        m.d.sync += in_flight.eq(in_flight + queue.r_en - posted)
+        m.d.comb += [
+            self.waiting.eq(queue.r_rdy | (queue.level != 0) | (in_flight != 0) | self.post.any()),
+            self.index.eq(Mux(taken.r_rdy, oldest.index, head.index)),
+        ]
+        self._classify(m, queue.r_rdy & ~acquired)
+        return m
+
+    def _classify(self, m: Module, held: Value) -> None:
+        missing = Signal(SEMAPHORES)
+        m.d.comb += [missing.eq(self.want & self.lacking), self.activity.eq(self.unit_activity)]
+        idle = self.unit_activity == Activity.IDLE
+        with m.If((idle | (self.unit_activity == Activity.DRAIN)) & held & missing.any()):
+            for semaphore in reversed(range(SEMAPHORES)):
+                with m.If(missing[semaphore]):
+                    m.d.comb += self.activity.eq(Activity.SEMAPHORE.value + semaphore)
+        with m.Elif(idle):
+            m.d.comb += self.activity.eq(Mux(self.waiting, Activity.DRAIN, Activity.EMPTY))

@@ -1,0 +1,85 @@
+"""Counting semaphores that order the units."""
+
+from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+#: A count may not pass this.
+GREATEST = 4095
+
+
+class Semaphores(wiring.Component):
+    """``count`` counters; takers take from all of a mask at once, posters add to all of a mask.
+
+    Parameters
+    ----------
+    count : int
+        Semaphores.
+    units : int
+        Takers and posters.
+
+    Members
+    -------
+    want : In(ArrayLayout(count, units))
+        Mask that each unit waits for; ``asking`` says that it waits.
+    granted : Out(units)
+        The unit's mask was taken, in this cycle. At most one unit a cycle, the first that can.
+    lacking : Out(count)
+        Semaphores at zero.
+    post : In(ArrayLayout(count, units))
+        Masks added in this cycle.
+    overflow : Out(units)
+        A count passed GREATEST through a post of this unit, one cycle later.
+
+    Timing
+    ------
+    A post can be taken from the next cycle on.
+    """
+
+    want: data.View
+    asking: Signal
+    granted: Signal
+    lacking: Signal
+    post: data.View
+    overflow: Signal
+
+    def __init__(self, *, count: int, units: int) -> None:
+        self.count = count
+        self.units = units
+        masks = data.ArrayLayout(count, units)
+        super().__init__(
+            {
+                "want": In(masks),
+                "asking": In(units),
+                "granted": Out(units),
+                "lacking": Out(count),
+                "post": In(masks),
+                "overflow": Out(units),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        counts = [
+            Signal(range(GREATEST + self.units + 1), name=f"count_{s}") for s in range(self.count)
+        ]
+        m.d.comb += self.lacking.eq(Cat(count == 0 for count in counts))
+        free: Value = Signal(init=1, name="free")
+        m.d.comb += free.eq(1)
+        for u in range(self.units):
+            can = self.asking[u] & ~(self.want[u] & self.lacking).any()
+            m.d.comb += self.granted[u].eq(free & can)
+            free = free & ~can
+        taken = Signal(self.count)
+        for u in range(self.units):
+            with m.If(self.granted[u]):
+                m.d.comb += taken.eq(self.want[u])
+        over = Signal(self.count)
+        for s, count in enumerate(counts):
+            posts = sum((self.post[u][s] for u in range(1, self.units)), self.post[0][s])
+            m.d.sync += count.eq(count + posts - taken[s])
+            m.d.comb += over[s].eq(count > GREATEST)
+        posted = Signal(self.post.shape())
+        m.d.sync += posted.eq(self.post)
+        m.d.comb += self.overflow.eq(Cat((posted[u] & over).any() for u in range(self.units)))
+        return m

@@ -1,0 +1,260 @@
+"""The sequencer: joins fetch, check, dispatch, queues, semaphores, counters and supervisor."""
+
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw import streams
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import ADDRESS_BITS, SEMAPHORES, Config
+from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
+from celosia.hw.bus.reader import length_bits, read_beat
+from celosia.hw.sequencer.check import Check
+from celosia.hw.sequencer.counters import Counters
+from celosia.hw.sequencer.dispatch import EXECUTORS, Dispatch
+from celosia.hw.sequencer.fetch import Fetch
+from celosia.hw.sequencer.issue import Issue
+from celosia.hw.sequencer.semaphores import Semaphores
+from celosia.hw.sequencer.supervisor import UNITS, Supervisor
+
+
+def executor_signature(opcodes: tuple[isa.Opcode, ...]) -> wiring.Signature:
+    """Return the ports between the sequencer and a unit, as the sequencer sees them."""
+    return wiring.Signature(
+        {
+            "instruction": Out(stream.Signature(streams.issued(*opcodes))),
+            "done": In(1),
+            "fault_valid": In(1),
+            "fault": In(streams.FAULT),
+            "abort": Out(1),
+            "idle": In(1),
+            "activity": In(Activity),
+        }
+    )
+
+
+class Sequencer(wiring.Component):
+    """Runs programs: fetches, checks and hands instructions to the units, and counts.
+
+    Parameters
+    ----------
+    config : Config
+        Sizes of the core.
+
+    Members
+    -------
+    load, store, matrix, vector : Out(``executor_signature``)
+        The units.
+    request, beats
+        Client of ``ReadMaster`` for instructions.
+    start, reset, clear_counters : In(1)
+        Strobes of the control register.
+    program_address, program_length, watchdog : In
+        Registers.
+    supervisor's outputs
+        ``running``, ``done``, ``error``, ``draining``, ``code``, ``unit``, ``index``, ``clear``.
+    counter_address, counter_value, cycles
+        See ``Counters``.
+
+    Timing
+    ------
+    The first instruction reaches its unit about ten cycles after its last beat arrived.
+    """
+
+    request: stream.Interface
+    beats: stream.Interface
+    start: Signal
+    reset: Signal
+    clear_counters: Signal
+    program_address: Signal
+    program_length: Signal
+    watchdog: Signal
+    running: Signal
+    done: Signal
+    error: Signal
+    draining: Signal
+    code: Signal
+    unit: Signal
+    index: Signal
+    clear: Signal
+    counter_address: Signal
+    counter_value: Signal
+    cycles: Signal
+
+    def __init__(self, *, config: Config) -> None:
+        self.config = config
+        burst = streams.burst(length_bits=length_bits(config.burst_beats))
+        super().__init__(
+            {
+                **{
+                    unit.name.lower(): Out(executor_signature(opcodes))
+                    for unit, opcodes in EXECUTORS.items()
+                },
+                "request": Out(stream.Signature(burst)),
+                "beats": In(stream.Signature(read_beat(config.bus_bytes))),
+                "start": In(1),
+                "reset": In(1),
+                "clear_counters": In(1),
+                "program_address": In(ADDRESS_BITS),
+                "program_length": In(streams.INDEX_BITS),
+                "watchdog": In(32),
+                "running": Out(1),
+                "done": Out(1),
+                "error": Out(1),
+                "draining": Out(1),
+                "code": Out(isa.Error),
+                "unit": Out(isa.Unit),
+                "index": Out(streams.INDEX_BITS),
+                "clear": Out(1),
+                "counter_address": In(range(UNITS * COUNTERS_PER_UNIT)),
+                "counter_value": Out(32),
+                "cycles": Out(32),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        supervisor = Supervisor()
+        fetch = Fetch(bus_bytes=self.config.bus_bytes, burst_beats=self.config.burst_beats)
+        check = Check(config=self.config)
+        dispatch = Dispatch()
+        semaphores = Semaphores(count=SEMAPHORES, units=UNITS)
+        issues = {
+            unit: Issue(opcodes=opcodes, depth=self.config.queue_depth)
+            for unit, opcodes in EXECUTORS.items()
+        }
+        m.submodules.supervisor = supervisor
+        m.submodules.fetch = ResetInserter(supervisor.flush)(fetch)
+        m.submodules.check = ResetInserter(supervisor.flush)(check)
+        m.submodules.dispatch = dispatch
+        m.submodules.semaphores = ResetInserter(supervisor.begin)(semaphores)
+        for unit, issue in issues.items():
+            m.submodules[f"issue_{unit.name.lower()}"] = issue
+        self._program(m, supervisor, fetch, check, dispatch)
+        self._units(m, supervisor, dispatch, semaphores, issues)
+        self._errors(m, supervisor, fetch, check, semaphores, issues)
+        self._count(m, supervisor, dispatch, issues)
+        return m
+
+    def _program(
+        self, m: Module, supervisor: Supervisor, fetch: Fetch, check: Check, dispatch: Dispatch
+    ) -> None:
+        wiring.connect(m, wiring.flipped(self.request), fetch.request)
+        wiring.connect(m, fetch.beats, wiring.flipped(self.beats))
+        wiring.connect(m, fetch.fetched, check.i)
+        good = check.o.payload.error == isa.Error.NONE
+        m.d.comb += [
+            fetch.begin.eq(supervisor.begin),
+            fetch.address.eq(self.program_address),
+            fetch.length.eq(self.program_length),
+            fetch.stop.eq(~supervisor.running & ~supervisor.begin),
+            dispatch.i.valid.eq(check.o.valid & good & supervisor.running),
+            dispatch.i.payload.eq(check.o.payload),
+            check.o.ready.eq(dispatch.i.ready & good & supervisor.running),
+        ]
+
+    def _units(
+        self,
+        m: Module,
+        supervisor: Supervisor,
+        dispatch: Dispatch,
+        semaphores: Semaphores,
+        issues: dict[isa.Unit, Issue],
+    ) -> None:
+        idle: list[Value] = []
+        waiting: list[Value] = []
+        for unit, issue in issues.items():
+            name = unit.name.lower()
+            port = getattr(self, name)
+            wiring.connect(m, getattr(dispatch, f"push_{name}"), issue.push)
+            wiring.connect(m, issue.instruction, wiring.flipped(port.instruction))
+            m.d.comb += [
+                issue.done.eq(port.done),
+                issue.unit_activity.eq(port.activity),
+                port.abort.eq(supervisor.abort),
+            ]
+            idle.append(port.idle)
+            waiting.append(issue.waiting)
+        takers = {isa.Unit.SEQUENCER: dispatch, **issues}
+        for unit, taker in takers.items():
+            m.d.comb += [
+                semaphores.asking[unit.value].eq(taker.asking & supervisor.running),
+                semaphores.want[unit.value].eq(taker.want),
+                semaphores.post[unit.value].eq(taker.post),
+                taker.granted.eq(semaphores.granted[unit.value]),
+                taker.lacking.eq(semaphores.lacking),
+            ]
+        m.d.comb += [
+            supervisor.units_idle.eq(Cat(idle).all()),
+            dispatch.quiet.eq(Cat(idle).all() & ~Cat(waiting).any()),
+        ]
+
+    def _errors(
+        self,
+        m: Module,
+        supervisor: Supervisor,
+        fetch: Fetch,
+        check: Check,
+        semaphores: Semaphores,
+        issues: dict[isa.Unit, Issue],
+    ) -> None:
+        """Collect what goes wrong, by unit number, and what to name when nothing moves."""
+        own = supervisor.faults[isa.Unit.SEQUENCER.value]
+        bad = Signal()
+        ran_out = Signal()
+        m.d.comb += [
+            bad.eq(check.o.valid & (check.o.payload.error != isa.Error.NONE)),
+            ran_out.eq(fetch.exhausted & ~check.o.valid),
+            supervisor.fault_valid[0].eq(bad | ran_out | semaphores.overflow.any()),
+            own.code.eq(Mux(bad, check.o.payload.error, isa.Error.PROGRAM)),
+            own.index.eq(Mux(bad, check.o.payload.index, self.program_length)),
+        ]
+        for unit, issue in issues.items():
+            with m.If(semaphores.overflow[unit.value]):
+                m.d.comb += [own.code.eq(isa.Error.SEMAPHORE), own.index.eq(issue.post_index)]
+        m.d.comb += [
+            supervisor.stuck_unit.eq(isa.Unit.SEQUENCER),
+            supervisor.stuck_index.eq(check.o.payload.index),
+        ]
+        for unit, issue in reversed(issues.items()):
+            port = getattr(self, unit.name.lower())
+            m.d.comb += [
+                supervisor.fault_valid[unit.value].eq(port.fault_valid),
+                supervisor.faults[unit.value].eq(port.fault),
+            ]
+            with m.If(issue.waiting):
+                m.d.comb += [
+                    supervisor.stuck_unit.eq(unit),
+                    supervisor.stuck_index.eq(issue.index),
+                ]
+        m.d.comb += [
+            supervisor.start.eq(self.start),
+            supervisor.reset.eq(self.reset),
+            supervisor.watchdog.eq(self.watchdog),
+            supervisor.fetch_idle.eq(fetch.idle),
+        ]
+        for name in ("running", "done", "error", "draining", "code", "unit", "index", "clear"):
+            m.d.comb += getattr(self, name).eq(getattr(supervisor, name))
+
+    def _count(
+        self,
+        m: Module,
+        supervisor: Supervisor,
+        dispatch: Dispatch,
+        issues: dict[isa.Unit, Issue],
+    ) -> None:
+        m.submodules.counters = counters = Counters(units=UNITS)
+        activities = {isa.Unit.SEQUENCER: dispatch.activity}
+        activities |= {unit: issue.activity for unit, issue in issues.items()}
+        m.d.comb += [counters.activities[unit.value].eq(a) for unit, a in activities.items()]
+        finished = [getattr(self, unit.name.lower()).done for unit in issues]
+        busy = [activity == Activity.BUSY for activity in activities.values()]
+        m.d.comb += [
+            counters.enable.eq(supervisor.running),
+            counters.clear.eq(self.clear_counters),
+            counters.address.eq(self.counter_address),
+            self.counter_value.eq(counters.value),
+            self.cycles.eq(counters.cycles),
+            supervisor.moved.eq(Cat(*busy, *finished).any()),
+            supervisor.halted.eq(dispatch.halted),
+        ]

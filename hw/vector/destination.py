@@ -1,0 +1,114 @@
+"""Where results go: one descriptor for each group of channels, ahead of the results."""
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw.arch import isa
+from celosia.hw.memory.runs import Runs
+from celosia.hw.vector.nest import Nest
+from celosia.hw.vector.task import VectorSizes, lane_mask
+
+
+def is_outside(address: Value, space: Value, sizes: VectorSizes) -> Value:
+    """Return whether ``address`` lies past every byte, or every row of the accumulators."""
+    past_rows = address[sizes.accumulator_bits :].any()
+    past_bytes = address[sizes.unified_address_bits - 1 :].any()
+    return Mux(space == isa.Space.ACCUMULATORS, past_rows, past_bytes)
+
+
+class Destination(wiring.Component):
+    """Walks the destination of a task.
+
+    Parameters
+    ----------
+    sizes : VectorSizes
+        Sizes of the unit.
+
+    Members
+    -------
+    prepare, run, skip_rows, prepared : In(1), In, In, Out(1)
+        Prepares the runs of the next task, see ``Runs``.
+    launch : In(1)
+        Begins with ``task``, whose runs are prepared.
+    task : In(VectorSizes.task)
+        Held from ``launch`` until the last descriptor is taken.
+    stop : In(1)
+        Gives no descriptor.
+    descriptors : Out(stream of VectorSizes.descriptor)
+        One for each group, in order.
+
+    Timing
+    ------
+    First descriptor in the cycle after ``launch``, then one each cycle.
+    """
+
+    prepare: Signal
+    run: Signal
+    skip_rows: Signal
+    prepared: Signal
+    launch: Signal
+    task: data.View
+    stop: Signal
+    descriptors: stream.Interface
+
+    def __init__(self, *, sizes: VectorSizes) -> None:
+        self.sizes = sizes
+        super().__init__(
+            {
+                "prepare": In(1),
+                "run": In(isa.COUNT_BITS),
+                "skip_rows": In(sizes.row_bits),
+                "prepared": Out(1),
+                "launch": In(1),
+                "task": In(sizes.task),
+                "stop": In(1),
+                "descriptors": Out(stream.Signature(sizes.descriptor)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        sizes = self.sizes
+        task = self.task
+        to_rows = task.destination == isa.Space.ACCUMULATORS
+        m.submodules.runs = runs = Runs(
+            lanes=sizes.lanes, row_bits=sizes.row_bits, count_bits=isa.COUNT_BITS
+        )
+        m.submodules.nest = nest = Nest(
+            bits=sizes.address_bits, count_bits=(sizes.group_bits, *[isa.COUNT_BITS] * 3)
+        )
+        taken = self.descriptors.valid & self.descriptors.ready
+        running = Signal()
+        group = Signal(sizes.descriptor["group"].width)
+        m.d.comb += [
+            runs.start.eq(self.prepare),
+            runs.run.eq(self.run),
+            runs.skip_rows.eq(self.skip_rows),
+            self.prepared.eq(runs.ready),
+            runs.restart.eq(self.launch | (taken & nest.last[0])),
+            runs.advance.eq(taken),
+            nest.start.eq(self.launch),
+            nest.base.eq(task.destination_base),
+            nest.strides[0].eq(Mux(to_rows, 0, sizes.lanes)),
+            nest.counts["0"].eq(task.group_last),
+            *(nest.strides[n + 1].eq(task.destination_strides[n]) for n in range(3)),
+            *(nest.counts[str(n + 1)].eq(task.pixels_last[n]) for n in range(3)),
+            nest.step.eq(taken),
+            self.descriptors.valid.eq(running & ~self.stop),
+            self.descriptors.payload.address.eq(nest.address),
+            self.descriptors.payload.skip.eq(runs.skip),
+            self.descriptors.payload.mask.eq(lane_mask(task, nest.last[0], lanes=sizes.lanes)),
+            self.descriptors.payload.group.eq(group),
+            self.descriptors.payload.last.eq(nest.last.all()),
+            self.descriptors.payload.outside.eq(
+                is_outside(nest.address, task.destination, sizes)
+            ),
+        ]
+        with m.If(self.launch):
+            m.d.sync += [running.eq(1), group.eq(0)]
+        with m.Elif(taken):
+            m.d.sync += group.eq(Mux(nest.last[0], 0, group + 1))
+            with m.If(nest.last.all()):
+                m.d.sync += running.eq(0)
+        return m

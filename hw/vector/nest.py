@@ -1,0 +1,96 @@
+"""Nested loops over addresses."""
+
+from amaranth.hdl import Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+
+class Nest(wiring.Component):
+    """Address of the current round of nested loops.
+
+    Each level holds the address at which its current round began. To step is to add one stride to
+    the address of the innermost level that is not in its last round; all levels inside begin there.
+
+    Parameters
+    ----------
+    bits : int
+        Width of an address. Addresses wrap.
+    count_bits : tuple of int
+        Width of the number of each level's last round, innermost level first.
+
+    Members
+    -------
+    start : In(1)
+        Goes to the first round of all levels, at ``base``.
+    base : In(unsigned(bits))
+        First address.
+    strides : In(ArrayLayout(unsigned(bits), levels))
+        From round to round of each level. Held while the loops run.
+    counts : In(StructLayout of "0", "1", …)
+        Number of the last round of each level: one less than its rounds. Held likewise.
+    step : In(1)
+        Goes to the next round; ignored together with ``start``.
+    address : Out(unsigned(bits))
+        Of the current round.
+    last : Out(levels)
+        For each level, whether this is its last round.
+
+    Timing
+    ------
+    ``address`` and ``last`` change in the cycle after ``start`` or ``step``, which may come every
+    cycle.
+    """
+
+    start: Signal
+    base: Signal
+    strides: data.View
+    counts: data.View
+    step: Signal
+    address: Signal
+    last: Signal
+
+    def __init__(self, *, bits: int, count_bits: tuple[int, ...]) -> None:
+        self.bits = bits
+        self.count_bits = count_bits
+        self.levels = len(count_bits)
+        counts = {str(level): unsigned(width) for level, width in enumerate(count_bits)}
+        super().__init__(
+            {
+                "start": In(1),
+                "base": In(bits),
+                "strides": In(data.ArrayLayout(unsigned(bits), self.levels)),
+                "counts": In(data.StructLayout(counts)),
+                "step": In(1),
+                "address": Out(bits),
+                "last": Out(self.levels),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        began = [Signal(self.bits, name=f"began_{level}") for level in range(self.levels)]
+        # Rounds to come; `last` says that there are none, kept apart to shorten the path.
+        left = [Signal(width, name=f"left_{n}") for n, width in enumerate(self.count_bits)]
+        origin: Value = began[-1]
+        stride: Value = self.strides[self.levels - 1]
+        for level in reversed(range(self.levels - 1)):
+            origin = Mux(self.last[level], origin, began[level])
+            stride = Mux(self.last[level], stride, self.strides[level])
+        address = Signal(self.bits)
+        m.d.comb += [
+            address.eq(Mux(self.start, self.base, origin + stride)),
+            self.address.eq(began[0]),
+        ]
+        for level in range(self.levels):
+            count = self.counts[str(level)]
+            inside = self.last[:level].all()
+            with m.If(self.start | (self.step & inside)):
+                m.d.sync += began[level].eq(address)
+                with m.If(self.start | self.last[level]):
+                    m.d.sync += [left[level].eq(count), self.last[level].eq(count == 0)]
+                with m.Else():
+                    m.d.sync += [
+                        left[level].eq(left[level] - 1),
+                        self.last[level].eq(left[level] == 1),
+                    ]
+        return m

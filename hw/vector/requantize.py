@@ -1,0 +1,235 @@
+"""Requantiser: bias, shifts, multiplication and rounding, then zero point and clamp."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw import streams
+from celosia.hw.arch import isa
+from celosia.hw.vector.delay import Delay
+from celosia.hw.vector.multiplier import Multiplier
+
+_LEAST = -(1 << 31)
+_MOST = (1 << 31) - 1
+
+
+class RequantizerLane(wiring.Component):
+    """Steps 1 to 5 of the arithmetic contract for one channel.
+
+    Members
+    -------
+    sum : In(signed(32))
+        Element.
+    parameters : In(streams.CHANNEL)
+        Of the element's channel.
+    rounding : In(isa.Rounding)
+        With the element.
+    scaled : Out(signed(32))
+        Result.
+
+    Timing
+    ------
+    ``scaled`` follows ``sum`` by ``LATENCY`` cycles. One element each cycle, no backpressure.
+    """
+
+    LATENCY = 5 + Multiplier.LATENCY
+
+    sum: Signal
+    parameters: data.View
+    rounding: Value
+    scaled: Signal
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "sum": In(signed(32)),
+                "parameters": In(streams.CHANNEL),
+                "rounding": In(isa.Rounding),
+                "scaled": Out(signed(32)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.multiplier = multiplier = Multiplier()
+        p = self.parameters
+        single = self.rounding == isa.Rounding.SINGLE
+
+        # Step 1.
+        biased = Signal(signed(32))
+        left = Signal(5)
+        m.d.sync += [biased.eq(self.sum + p.bias), left.eq(p.left)]
+
+        # Step 2: what leaves at the top must be copies of the sign.
+        shifted = Signal(signed(32))
+        negative = Signal()
+        leaves = Signal()
+        magnitude = biased[:31] ^ biased[31].replicate(31)
+        lost = Cat(magnitude[bit] & (left > 30 - bit) for bit in range(31))
+        m.d.sync += [
+            shifted.eq((biased << left)[:32]),
+            negative.eq(biased[31]),
+            leaves.eq(lost.any()),
+        ]
+
+        # Steps 3 and 4.
+        late = {}
+        for name, value, cycles in (
+            ("multiplier", p.multiplier, 3),
+            ("saturates", single, 2),
+            ("half", ~single | (p.right == 0), 3),
+            ("doubles", ~single, 3 + Multiplier.LATENCY),
+            ("right", p.right, 3 + Multiplier.LATENCY),
+        ):
+            delay = Delay(len(value), cycles=cycles)
+            m.submodules[f"late_{name}"] = delay
+            m.d.comb += delay.i.eq(value)
+            late[name] = delay.o
+        m.d.sync += multiplier.a.eq(
+            Mux(leaves & late["saturates"], Mux(negative, _LEAST, _MOST), shifted)
+        )
+        m.d.comb += [multiplier.b.eq(late["multiplier"]), multiplier.half.eq(late["half"])]
+
+        # Step 5. Half of the last place is bit right - 1, or all bits below it.
+        high = multiplier.high
+        right = late["right"]
+        less = late["doubles"] & high[31]
+        half = Cat(Mux(less, right > bit + 1, right == bit + 1) for bit in range(31))
+        rounded = Signal(signed(33))
+        right_last = Signal(5)
+        m.d.sync += [
+            rounded.eq(high + Cat(half, 0).as_signed()),
+            right_last.eq(right),
+            self.scaled.eq(rounded >> right_last),
+        ]
+        return m
+
+
+class Requantizer(wiring.Component):
+    """Steps 1 to 5 of the arithmetic contract for a group of channels.
+
+    Parameters
+    ----------
+    lanes : int
+        Channels of a group.
+
+    Members
+    -------
+    valid : In(1)
+        There is a group.
+    sums : In(ArrayLayout(signed(32), lanes))
+        Elements.
+    parameters : In(ArrayLayout(streams.CHANNEL, lanes))
+        Of the elements' channels.
+    rounding : In(isa.Rounding)
+        With the group.
+    scaled_valid, scaled : Out(1), Out(ArrayLayout(signed(32), lanes))
+        Results.
+
+    Timing
+    ------
+    Results follow by ``LATENCY`` cycles. One group each cycle, no backpressure.
+
+    Raises
+    ------
+    ValueError
+        If there are no lanes.
+    """
+
+    LATENCY = RequantizerLane.LATENCY
+
+    valid: Signal
+    sums: data.View
+    parameters: data.View
+    rounding: Value
+    scaled_valid: Signal
+    scaled: data.View
+
+    def __init__(self, *, lanes: int) -> None:
+        if lanes < 1:
+            raise ValueError(f"lanes: wanted at least 1, got {lanes}")
+        self.lanes = lanes
+        super().__init__(
+            {
+                "valid": In(1),
+                "sums": In(data.ArrayLayout(signed(32), lanes)),
+                "parameters": In(data.ArrayLayout(streams.CHANNEL, lanes)),
+                "rounding": In(isa.Rounding),
+                "scaled_valid": Out(1),
+                "scaled": Out(data.ArrayLayout(signed(32), lanes)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.valids = valids = Delay(1, cycles=self.LATENCY)
+        m.d.comb += [valids.i.eq(self.valid), self.scaled_valid.eq(valids.o)]
+        for i in range(self.lanes):
+            m.submodules[f"lane_{i}"] = lane = RequantizerLane()
+            m.d.comb += [
+                lane.sum.eq(self.sums[i]),
+                lane.parameters.eq(self.parameters[i]),
+                lane.rounding.eq(self.rounding),
+                self.scaled[i].eq(lane.scaled),
+            ]
+        return m
+
+
+class Clamp(wiring.Component):
+    """Step 6 of the arithmetic contract without the table: zero point and clamp.
+
+    Parameters
+    ----------
+    lanes : int
+        Channels of a group.
+
+    Members
+    -------
+    scaled : In(ArrayLayout(signed(32), lanes))
+        Results of the requantiser.
+    zero_point, low, high : In(signed(8))
+        Added; least and greatest result. With the group.
+    bytes : Out(ArrayLayout(signed(8), lanes))
+        ``min(max(scaled + zero_point, low), high)``, the sum exact.
+
+    Timing
+    ------
+    ``bytes`` follow by ``LATENCY`` cycles. One group each cycle, no backpressure.
+    """
+
+    LATENCY = 2
+
+    scaled: data.View
+    zero_point: Signal
+    low: Signal
+    high: Signal
+    bytes: data.View
+
+    def __init__(self, *, lanes: int) -> None:
+        self.lanes = lanes
+        super().__init__(
+            {
+                "scaled": In(data.ArrayLayout(signed(32), lanes)),
+                "zero_point": In(signed(8)),
+                "low": In(signed(8)),
+                "high": In(signed(8)),
+                "bytes": Out(data.ArrayLayout(signed(8), lanes)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        low = Signal(signed(8))
+        high = Signal(signed(8))
+        # The upper bound wins where the bounds cross.
+        m.d.sync += [
+            low.eq(Mux(self.low > self.high, self.high, self.low)),
+            high.eq(self.high),
+        ]
+        for i in range(self.lanes):
+            moved = Signal(signed(33), name=f"moved_{i}")
+            m.d.sync += [
+                moved.eq(self.scaled[i] + self.zero_point),
+                self.bytes[i].eq(Mux(moved > high, high, Mux(moved < low, low, moved[:8]))),
+            ]
+        return m

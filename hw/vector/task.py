@@ -1,0 +1,265 @@
+"""What the parts of the vector unit share: sizes, and an instruction as they want it."""
+
+from dataclasses import dataclass
+
+from amaranth.hdl import Cat, Module, Signal, Value, signed, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw import streams
+from celosia.hw.arch import isa
+
+#: Instructions of the vector unit.
+INSTRUCTION = streams.issued(isa.Opcode.VECTOR, isa.Opcode.FILL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorSizes:
+    """Sizes of a vector unit, see ``Config``, and what derives from them.
+
+    Parameters
+    ----------
+    rows, columns, lanes, unified_bytes, accumulator_depth, parameter_channels, tables : int
+        See ``Config``.
+
+    Raises
+    ------
+    ValueError
+        If ``lanes`` is no power of two, above ``rows``, or does not divide ``columns``.
+    """
+
+    rows: int
+    columns: int
+    lanes: int
+    unified_bytes: int
+    accumulator_depth: int
+    parameter_channels: int
+    tables: int
+
+    def __post_init__(self) -> None:
+        """Refuse lanes that no vector unit can have."""
+        lanes = self.lanes
+        if lanes < 1 or lanes & (lanes - 1) or lanes > self.rows or self.columns % lanes:
+            raise ValueError(
+                f"lanes: wanted a power of two up to rows = {self.rows} that divides columns = "
+                f"{self.columns}, got {lanes}"
+            )
+
+    @property
+    def lane_bits(self) -> int:
+        """Width of a lane's number; 0 where there is one lane."""
+        return (self.lanes - 1).bit_length()
+
+    @property
+    def group_bits(self) -> int:
+        """Width of the number of a group of channels."""
+        return isa.COUNT_BITS - self.lane_bits
+
+    @property
+    def column_groups(self) -> int:
+        """Groups of channels in a row of the accumulators."""
+        return self.columns // self.lanes
+
+    @property
+    def unified_address_bits(self) -> int:
+        """Width of an address in the unified buffer, the bit that says 'outside' included."""
+        return (self.unified_bytes - 1).bit_length() + 1
+
+    @property
+    def accumulator_bits(self) -> int:
+        """Width of the number of an accumulator row."""
+        return self.accumulator_depth.bit_length()
+
+    @property
+    def address_bits(self) -> int:
+        """Width of an address of either kind, with room for one stride past the end."""
+        return max(self.unified_address_bits, self.accumulator_bits + 1)
+
+    @property
+    def row_bits(self) -> int:
+        """Width of a number of rows left out."""
+        return (self.unified_bytes // self.rows - 1).bit_length() + 1
+
+    @property
+    def table_bits(self) -> int:
+        """Width of the number of a table."""
+        return max(1, (self.tables - 1).bit_length())
+
+    @property
+    def depth(self) -> int:
+        """Groups that may be under way between their last read and their write."""
+        return 1 << (24 + self.column_groups - 1).bit_length()
+
+    @property
+    def task(self) -> data.StructLayout:
+        """An instruction; ``_last`` is the number of the last round of a loop."""
+        address = unsigned(self.address_bits)
+        strides = data.ArrayLayout(address, 3)
+        return data.StructLayout(
+            {
+                "index": streams.INDEX_BITS,
+                "constant": 1,
+                "source": isa.Space,
+                "destination": isa.Space,
+                "pixels_last": data.ArrayLayout(isa.COUNT_BITS, 3),
+                "group_last": self.group_bits,
+                "lane_last": max(1, self.lane_bits),
+                "source_base": address,
+                "source_strides": strides,
+                "window": isa.Window,
+                "window_last": data.ArrayLayout(8, 2),
+                "window_strides": data.ArrayLayout(address, 2),
+                "destination_base": address,
+                "destination_strides": strides,
+                "params": self.group_bits,
+                "per_channel": 1,
+                "rounding": isa.Rounding,
+                "ending": self.ending,
+            }
+        )
+
+    @property
+    def ending(self) -> data.StructLayout:
+        """What the end of the pipe wants to know of an instruction."""
+        return data.StructLayout(
+            {
+                "zero_point": signed(8),
+                "low": signed(8),
+                "high": signed(8),
+                "use_table": 1,
+                "table": self.table_bits,
+                "mode": isa.Mode,
+            }
+        )
+
+    @property
+    def descriptor(self) -> data.StructLayout:
+        """Where one group goes: an address or a row, and the lanes that are real.
+
+        ``group`` counts groups within a pixel; ``last`` is the last group of an instruction;
+        ``outside`` says that there is no such place.
+        """
+        return data.StructLayout(
+            {
+                "address": unsigned(self.address_bits),
+                "skip": data.ArrayLayout(self.row_bits, self.lanes),
+                "mask": self.lanes,
+                "group": max(1, (self.column_groups - 1).bit_length()),
+                "last": 1,
+                "outside": 1,
+            }
+        )
+
+
+#: What travels with a group: whose it is, where it goes, and that it must not be written.
+TAG = data.StructLayout({"slot": 1, "to_accumulators": 1, "fault": 1})
+
+
+class Decoder(wiring.Component):
+    """Makes one task of either instruction.
+
+    FILL becomes a pass over nothing whose results are clamped between the constant and itself.
+
+    Members
+    -------
+    instruction : In(INSTRUCTION)
+        The instruction.
+    task : Out(VectorSizes.task)
+        All of it but the runs.
+    source_run, source_skip, destination_run, destination_skip : Out(unsigned)
+        The runs.
+
+    Timing
+    ------
+    Combinational.
+    """
+
+    instruction: data.View
+    task: data.View
+    source_run: Signal
+    source_skip: Signal
+    destination_run: Signal
+    destination_skip: Signal
+
+    def __init__(self, *, sizes: VectorSizes) -> None:
+        self.sizes = sizes
+        super().__init__(
+            {
+                "instruction": In(INSTRUCTION),
+                "task": Out(sizes.task),
+                "source_run": Out(isa.COUNT_BITS),
+                "source_skip": Out(sizes.row_bits),
+                "destination_run": Out(isa.COUNT_BITS),
+                "destination_skip": Out(sizes.row_bits),
+            }
+        )
+
+    def _shared(self, fields: data.View) -> list:
+        """Return assignments of what both instructions say."""
+        task = self.task
+        channels = (fields.channels - 1)[: isa.COUNT_BITS]
+        lane_bits = self.sizes.lane_bits
+        return [
+            *(task.pixels_last[n].eq(fields[f"{a}_count"] - 1) for n, a in enumerate("xyz")),
+            task.group_last.eq(channels[lane_bits:]),
+            task.lane_last.eq(channels[:lane_bits]),
+            task.destination_base.eq(fields.destination_base),
+            *(
+                task.destination_strides[n].eq(fields[f"destination_{a}_stride"])
+                for n, a in enumerate("xyz")
+            ),
+            self.destination_run.eq(fields.destination_run),
+            self.destination_skip.eq(fields.destination_skip),
+        ]
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        task = self.task
+        vector = self.instruction.fields.vector
+        fill = self.instruction.fields.fill
+        m.d.comb += [
+            task.index.eq(self.instruction.index),
+            task.constant.eq(vector.opcode == isa.Opcode.FILL),
+            task.source_base.eq(vector.source_base),
+            *(
+                task.source_strides[n].eq(vector[f"source_{a}_stride"])
+                for n, a in enumerate("xyz")
+            ),
+            task.window.eq(vector.window),
+            *(task.window_strides[n].eq(vector[f"window_{a}_stride"]) for n, a in enumerate("xy")),
+            task.params.eq(vector.params[self.sizes.lane_bits :]),
+            task.rounding.eq(vector.rounding),
+            task.ending.table.eq(vector.table),
+            task.ending.mode.eq(vector.mode),
+            self.source_run.eq(vector.source_run),
+            self.source_skip.eq(vector.source_skip),
+        ]
+        with m.If(task.constant):
+            m.d.comb += self._shared(fill)
+            m.d.comb += [
+                task.source.eq(isa.Space.UNIFIED),
+                task.destination.eq(isa.Space.UNIFIED),
+                task.ending.low.eq(fill.value),
+                task.ending.high.eq(fill.value),
+            ]
+        with m.Else():
+            m.d.comb += self._shared(vector)
+            m.d.comb += [
+                task.source.eq(vector.source),
+                task.destination.eq(vector.destination),
+                *(
+                    task.window_last[n].eq(vector[f"window_{a}_count"] - 1)
+                    for n, a in enumerate("xy")
+                ),
+                task.per_channel.eq(vector.per_channel),
+                task.ending.zero_point.eq(vector.zero_point),
+                task.ending.low.eq(vector.low),
+                task.ending.high.eq(vector.high),
+                task.ending.use_table.eq(vector.use_table),
+            ]
+        return m
+
+
+def lane_mask(task: data.View, last_group: Value, *, lanes: int) -> Value:
+    """Return the lanes of a group that are channels: all of them but in the last group."""
+    return Cat(~last_group | (lane <= task.lane_last) for lane in range(lanes))

@@ -1,0 +1,109 @@
+"""Combines the elements of a window, and takes the result apart into groups of channels."""
+
+from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw.arch import isa
+from celosia.hw.vector.source import element_layout
+
+
+def group_layout(*, lanes: int) -> data.StructLayout:
+    """Return a group of channels; ``fault`` says that some element of it does not exist."""
+    return data.StructLayout(
+        {"valid": 1, "fault": 1, "values": data.ArrayLayout(signed(32), lanes)}
+    )
+
+
+class WindowUnit(wiring.Component):
+    """Greatest element or sum of each window, as groups of ``lanes`` channels.
+
+    Parameters
+    ----------
+    columns, lanes : int
+        Channels of an element, and of a group; ``lanes`` divides ``columns``.
+
+    Members
+    -------
+    element : In(element_layout)
+        Elements, marked first and last of their window.
+    window : In(isa.Window)
+        How they are combined. Sums wrap.
+    groups_last : In(range(columns // lanes))
+        Groups that come of a window, less one. The last elements of two windows must be at least
+        so many cycles apart, plus one.
+    group : Out(group_layout)
+        Groups.
+    busy : Out(1)
+        A window is begun, or there are groups to come.
+
+    Timing
+    ------
+    The first group follows the last element of its window by ``LATENCY`` cycle, the others
+    follow cycle by cycle.
+    """
+
+    LATENCY = 1
+
+    element: data.View
+    window: Signal
+    groups_last: Signal
+    group: data.View
+    busy: Signal
+
+    def __init__(self, *, columns: int, lanes: int) -> None:
+        self.columns = columns
+        self.lanes = lanes
+        super().__init__(
+            {
+                "element": In(element_layout(columns=columns)),
+                "window": In(isa.Window),
+                "groups_last": In(range(columns // lanes)),
+                "group": Out(group_layout(lanes=lanes)),
+                "busy": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        element = self.element
+        held = Signal(data.ArrayLayout(signed(32), self.columns))
+        combined = Signal(data.ArrayLayout(signed(32), self.columns))
+        held_fault = Signal()
+        fault = Signal()
+        begun = Signal()
+        m.d.comb += fault.eq(element.fault | (held_fault & ~element.first))
+        for column in range(self.columns):
+            new = element["values"][column]
+            old = held[column]
+            both = Mux(
+                self.window == isa.Window.SUM, (old + new)[:32], Mux(old > new, old, new)
+            ).as_signed()
+            m.d.comb += combined[column].eq(Mux(element.first, new, both))
+        with m.If(element.valid):
+            m.d.sync += [held.eq(combined), held_fault.eq(fault), begun.eq(~element.last)]
+
+        out = Signal(data.ArrayLayout(signed(32), self.columns))
+        out_fault = Signal()
+        out_valid = Signal()
+        left = Signal.like(self.groups_last)
+        with m.If(element.valid & element.last):
+            m.d.sync += [
+                out.eq(combined),
+                out_fault.eq(fault),
+                out_valid.eq(1),
+                left.eq(self.groups_last),
+            ]
+        with m.Else():
+            m.d.sync += [
+                out.eq(out.as_value() >> 32 * self.lanes),
+                out_valid.eq(left != 0),
+                left.eq(Mux(left != 0, left - 1, 0)),
+            ]
+        m.d.comb += [
+            self.group.valid.eq(out_valid),
+            self.group.fault.eq(out_fault),
+            *(self.group["values"][lane].eq(out[lane]) for lane in range(self.lanes)),
+            self.busy.eq(begun | out_valid),
+        ]
+        return m

@@ -1,0 +1,227 @@
+// Drives a Verilated core in process: AXI4-Lite accesses, an AXI4 memory with a latency and a
+// bandwidth, and a loop that runs until the interrupt. One instance a device, called by ctypes.
+
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "Vcelosia.h"
+#include "verilated.h"
+
+namespace {
+
+constexpr int kBusBytes = CELOSIA_BUS_BYTES;
+constexpr uint32_t kOkay = 0;
+constexpr uint32_t kDecerr = 3;
+constexpr size_t kAddressQueue = 64;
+
+// Verilator gives ports up to 64 bits as integers, wider ones as arrays of 32-bit words.
+template <typename Port>
+void put_bytes(Port& port, const uint8_t* from) {
+    std::memcpy(&port, from, kBusBytes);
+}
+
+template <typename Port>
+void get_bytes(const Port& port, uint8_t* to) {
+    std::memcpy(to, &port, kBusBytes);
+}
+
+struct Burst {
+    uint64_t ready;
+    uint64_t address;
+    uint32_t beats;
+    uint32_t id;
+};
+
+struct Answer {
+    uint64_t ready;
+    uint32_t id;
+    uint32_t response;
+};
+
+struct Device {
+    VerilatedContext context;
+    std::unique_ptr<Vcelosia> core;
+    std::vector<uint8_t> memory;
+    uint64_t latency;
+    // Beats that the memory may move: `rate` of them are added each cycle, in units of 1 / 65536.
+    uint64_t rate;
+    uint64_t credit = 0;
+    uint64_t cycle = 0;
+
+    std::deque<Burst> reads;
+    std::deque<Burst> writes;
+    std::deque<Answer> answers;
+    uint32_t write_response = kOkay;
+    bool reading_first = false;
+
+    Device(uint64_t bytes, uint64_t latency_, uint64_t rate_)
+        : core(new Vcelosia(&context)), memory(bytes), latency(latency_), rate(rate_) {
+        core->clk = 0;
+        core->rst = 1;
+        for (int n = 0; n < 4; n++) step();
+        core->rst = 0;
+        step();
+    }
+
+    bool inside(uint64_t address) const { return address + kBusBytes <= memory.size(); }
+
+    // Offers what the memory has in this cycle, takes what the core offers, and moves on.
+    void step() {
+        Vcelosia& c = *core;
+        credit = credit + rate < 2 * 65536 ? credit + rate : 2 * 65536;
+        bool read_due = !reads.empty() && reads.front().ready <= cycle;
+        bool write_due = !writes.empty() && c.m_axi__wvalid;
+        bool may = credit >= 65536;
+        bool both = credit >= 2 * 65536;
+        // Where there is bandwidth for one of them only, they take turns.
+        bool read_now = read_due && may && (both || !write_due || reading_first);
+        bool write_now = !writes.empty() && may && (both || !read_due || !reading_first);
+
+        c.m_axi__arready = reads.size() < kAddressQueue;
+        c.m_axi__awready = writes.size() < kAddressQueue;
+        c.m_axi__rvalid = read_now;
+        if (read_now) {
+            const Burst& burst = reads.front();
+            bool good = inside(burst.address);
+            static const uint8_t zeros[kBusBytes] = {};
+            put_bytes(c.m_axi__rdata, good ? &memory[burst.address] : zeros);
+            c.m_axi__rid = burst.id;
+            c.m_axi__rresp = good ? kOkay : kDecerr;
+            c.m_axi__rlast = burst.beats == 1;
+        }
+        c.m_axi__wready = write_now;
+        bool answer_now = !answers.empty() && answers.front().ready <= cycle;
+        c.m_axi__bvalid = answer_now;
+        if (answer_now) {
+            c.m_axi__bid = answers.front().id;
+            c.m_axi__bresp = answers.front().response;
+        }
+        c.clk = 0;
+        c.eval();
+
+        if (read_now && c.m_axi__rready) {
+            credit -= 65536;
+            reading_first = false;
+            Burst& burst = reads.front();
+            burst.address += kBusBytes;
+            if (--burst.beats == 0) reads.pop_front();
+        }
+        if (write_now && c.m_axi__wvalid) {
+            credit -= 65536;
+            reading_first = true;
+            take_beat();
+        }
+        if (answer_now && c.m_axi__bready) answers.pop_front();
+        if (c.m_axi__arvalid && c.m_axi__arready) {
+            reads.push_back({cycle + latency, c.m_axi__araddr, c.m_axi__arlen + 1u, c.m_axi__arid});
+        }
+        if (c.m_axi__awvalid && c.m_axi__awready) {
+            writes.push_back({cycle, c.m_axi__awaddr, c.m_axi__awlen + 1u, c.m_axi__awid});
+        }
+        c.clk = 1;
+        c.eval();
+        cycle++;
+    }
+
+    void take_beat() {
+        Vcelosia& c = *core;
+        Burst& burst = writes.front();
+        uint8_t bytes[kBusBytes];
+        get_bytes(c.m_axi__wdata, bytes);
+        if (inside(burst.address)) {
+            for (int n = 0; n < kBusBytes; n++) {
+                if (c.m_axi__wstrb >> n & 1) memory[burst.address + n] = bytes[n];
+            }
+        } else {
+            write_response = kDecerr;
+        }
+        burst.address += kBusBytes;
+        if (--burst.beats == 0) {
+            answers.push_back({cycle + latency, burst.id, write_response});
+            write_response = kOkay;
+            writes.pop_front();
+        }
+    }
+
+    // Returns the response, or -1 after `limit` cycles without one.
+    int write_register(uint32_t address, uint32_t value, int limit) {
+        Vcelosia& c = *core;
+        c.s_axil__awaddr = address;
+        c.s_axil__wdata = value;
+        c.s_axil__wstrb = 15;
+        c.s_axil__awvalid = c.s_axil__wvalid = 1;
+        c.s_axil__bready = 1;
+        for (int n = 0; n < limit; n++) {
+            c.eval();
+            bool address_taken = c.s_axil__awvalid && c.s_axil__awready;
+            bool data_taken = c.s_axil__wvalid && c.s_axil__wready;
+            bool answered = c.s_axil__bvalid;
+            int response = c.s_axil__bresp;
+            step();
+            if (address_taken) c.s_axil__awvalid = 0;
+            if (data_taken) c.s_axil__wvalid = 0;
+            if (answered) {
+                c.s_axil__bready = 0;
+                return response;
+            }
+        }
+        return -1;
+    }
+
+    int read_register(uint32_t address, uint32_t* value, int limit) {
+        Vcelosia& c = *core;
+        c.s_axil__araddr = address;
+        c.s_axil__arvalid = 1;
+        c.s_axil__rready = 1;
+        for (int n = 0; n < limit; n++) {
+            c.eval();
+            bool taken = c.s_axil__arvalid && c.s_axil__arready;
+            bool answered = c.s_axil__rvalid;
+            int response = c.s_axil__rresp;
+            *value = c.s_axil__rdata;
+            step();
+            if (taken) c.s_axil__arvalid = 0;
+            if (answered) {
+                c.s_axil__rready = 0;
+                return response;
+            }
+        }
+        return -1;
+    }
+};
+
+}  // namespace
+
+extern "C" {
+
+Device* celosia_open(uint64_t bytes, uint64_t latency, uint64_t rate) {
+    return new Device(bytes, latency, rate);
+}
+
+void celosia_close(Device* device) { delete device; }
+
+uint8_t* celosia_memory(Device* device) { return device->memory.data(); }
+
+uint64_t celosia_cycle(Device* device) { return device->cycle; }
+
+int celosia_write_register(Device* device, uint32_t address, uint32_t value) {
+    return device->write_register(address, value, 1000);
+}
+
+int celosia_read_register(Device* device, uint32_t address, uint32_t* value) {
+    return device->read_register(address, value, 1000);
+}
+
+// Runs until the interrupt, or for `cycles`; returns whether the interrupt is there.
+int celosia_wait(Device* device, uint64_t cycles) {
+    for (uint64_t n = 0; n < cycles; n++) {
+        if (device->core->irq) return 1;
+        device->step();
+    }
+    return device->core->irq;
+}
+
+}  // extern "C"

@@ -1,0 +1,229 @@
+"""The judge: races, deadlocks, reads of what nobody wrote, semaphores used by chance.
+
+Two instructions are in order when one surely finishes before the other starts: both belong to one
+unit, or semaphores, fences and the sequencer's own instructions say so. The judge keeps, for every
+instruction, how many instructions of each unit have surely finished when it starts (a vector
+clock), and compares every pair that is not in order and shares a memory, byte by byte.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import cast
+
+import numpy as np
+
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.isa import Error, Instruction, Opcode, Unit
+from celosia.sim import footprint
+from celosia.sim.addresses import Pattern
+from celosia.sim.footprint import Memory, Touch
+from celosia.sim.order import Clocks, MixedSemaphore, PossibleOverflow
+from celosia.sim.schedule import MachineError, Program, bits, describe, listing, schedule
+from celosia.sim.vector import in_order_matters
+
+#: Queue depth that every core has: a program that needs more would depend on the core.
+_LEAST_DEPTH = 2
+
+
+class Fault(Enum):
+    """What can be wrong with a program."""
+
+    RACE = "two units touch the same place, and nothing says which comes first"
+    DEADLOCK = "an instruction waits for ever"
+    UNWRITTEN = "an instruction reads what nobody wrote"
+    LEFTOVER = "a semaphore is not back at zero at HALT"
+    SEMAPHORE = "what happens to a semaphore depends on chance"
+
+
+class Hazard(ValueError):
+    """A program that must not run.
+
+    Attributes
+    ----------
+    fault : Fault
+        What is wrong.
+    instructions : tuple of int
+        Indices in the program of the instructions that the message names.
+    """
+
+    def __init__(self, fault: Fault, instructions: tuple[int, ...], message: str) -> None:
+        super().__init__(f"{fault.name}: {message}")
+        self.fault = fault
+        self.instructions = instructions
+
+
+class Written:
+    """Which places of the core's memories hold something: booleans, flat, by memory.
+
+    Parameters
+    ----------
+    config : Config
+        Sizes of the core.
+    everything : bool
+        Whether all places hold something from the start.
+    """
+
+    def __init__(self, config: Config, *, everything: bool = False) -> None:
+        inner = [memory for memory in Memory if memory is not Memory.EXTERNAL]
+        self.places = {
+            memory: np.full(footprint.extent(memory, config), everything) for memory in inner
+        }
+
+    def copy(self) -> "Written":
+        """Return an independent copy."""
+        other = object.__new__(Written)
+        other.places = {memory: places.copy() for memory, places in self.places.items()}
+        return other
+
+    def add(self, touches: Sequence[Touch]) -> None:
+        """Note what an instruction writes."""
+        for memory, write, pattern in touches:
+            if write and memory is not Memory.EXTERNAL:
+                pattern.mark(self.places[memory], True)
+
+    def missing(self, touches: Sequence[Touch]) -> tuple[Memory, int] | None:
+        """Return the first place that an instruction reads and that holds nothing, or None."""
+        for memory, write, pattern in touches:
+            if write or memory is Memory.EXTERNAL or pattern.all(self.places[memory]):
+                continue
+            read = pattern.bitmap(pattern.base, pattern.last)
+            holds = self.places[memory][pattern.base : pattern.last + 1]
+            return memory, pattern.base + int(np.argmax(read & ~holds))
+        return None
+
+
+def judge(
+    program: Program | Sequence[Program], config: Config, *, initial: Written | None = None
+) -> Written:
+    """Refuse a program that could do other than it says.
+
+    Parameters
+    ----------
+    program : sequence of Instruction, bytes, or a sequence of these
+        One program, or programs that run one after the other. A program that passes once may run
+        again and again: HALT lets nothing of a run reach into the next.
+    config : Config
+        Core that the program is for.
+    initial : Written, optional
+        What earlier programs wrote; nothing unless given. External memory counts as written.
+
+    Returns
+    -------
+    Written
+        What holds something after the last program.
+
+    Raises
+    ------
+    Hazard
+        For the first thing found wrong, naming the instructions with index and assembly.
+    MachineError
+        If an instruction is one that a core of ``config`` refuses, or HALT is missing.
+    """
+    written = Written(config) if initial is None else initial.copy()
+    if isinstance(program, bytes) or not program or isinstance(program[0], Instruction):
+        _Judge(cast(Program, program), config, written).all()
+    else:
+        for part in program:
+            _Judge(cast(Program, part), config, written).all()
+    return written
+
+
+class _Judge:
+    """One program under judgement; ``written`` is carried on."""
+
+    def __init__(self, program: Program, config: Config, written: Written) -> None:
+        self.config = config
+        self.written = written
+        self.listed = listing(program, config)
+        self.instructions = self.listed.instructions
+        self.schedule = schedule(self.listed, _LEAST_DEPTH)
+        self.touches: list[list[Touch]] = []
+
+    def name(self, index: int) -> str:
+        return describe(index, self.instructions[index])
+
+    def all(self) -> None:
+        """Make every check, those first without which the others have no meaning."""
+        if self.listed.failure:
+            raise self.listed.failure
+        for index, instruction in enumerate(self.instructions):
+            try:
+                self.touches.append(footprint.touches(instruction, self.config))
+            except footprint.OutOfRange as wrong:
+                message = f"{self.name(index)}: {wrong}"
+                raise MachineError(Error.RANGE, instruction.unit, index, message) from None
+        self.semaphores()
+        self.races()
+        self.reads()
+
+    def semaphores(self) -> None:
+        """Check that the program ends, whatever the speed of the units."""
+        stuck = self.schedule.failure
+        if stuck:
+            fault = Fault.DEADLOCK if stuck.error is Error.WATCHDOG else Fault.SEMAPHORE
+            raise Hazard(fault, (stuck.index,), str(stuck))
+        try:
+            self.clocks = Clocks(self.instructions, self.schedule.order)
+        except (MixedSemaphore, PossibleOverflow) as wrong:
+            first, second, why = wrong.args
+            message = f"{self.name(first)} and {self.name(second)} {why}"
+            raise Hazard(Fault.SEMAPHORE, (first, second), message) from None
+        for s, count in enumerate(self.schedule.counts):
+            if count:
+                posts = (k for k, i in enumerate(self.instructions) if s in bits(i.post))
+                last = max(posts)
+                message = f"semaphore {s} is left at {count}; last posted by {self.name(last)}"
+                raise Hazard(Fault.LEFTOVER, (last,), message)
+
+    def races(self) -> None:
+        """Check that instructions which touch the same place are in order."""
+        for index, i in enumerate(self.instructions):
+            if i.opcode is Opcode.VECTOR and in_order_matters(i, self.config):
+                message = f"{self.name(index)} reads what an earlier pixel or group of it wrote"
+                raise Hazard(Fault.RACE, (index, index), message)
+        halves = [self.halves(index) for index in range(len(self.instructions))]
+        for memory in Memory:
+            if memory is Memory.ACCUMULATORS:
+                found = halves
+            else:
+                found = [[t for t in touches if t.memory is memory] for touches in self.touches]
+            clash = self.clocks.first_clash(found)
+            if clash:
+                first, second, place = clash
+                where = "half" if memory is Memory.ACCUMULATORS else memory.value
+                message = (
+                    f"{self.name(first)} and {self.name(second)} touch {memory.name.lower()} "
+                    f"{where} {place} in no order"
+                )
+                raise Hazard(Fault.RACE, (first, second), message)
+
+    def halves(self, index: int) -> list[Touch]:
+        """Return the halves of the accumulators that an instruction takes part in.
+
+        MATMUL owns its half while it runs: the vector unit cannot even read other rows of it.
+        """
+        half = self.config.accumulator_depth * self.config.columns
+        owner = self.instructions[index].unit is Unit.MATRIX
+        return [
+            Touch(
+                memory,
+                owner,
+                Pattern(p.base // half, [], p.last // half - p.base // half + 1),
+            )
+            for memory, _, p in self.touches[index]
+            if memory is Memory.ACCUMULATORS
+        ]
+
+    def reads(self) -> None:
+        """Check that everything read has been written before."""
+        for index in self.schedule.order:
+            missing = self.written.missing(self.touches[index])
+            if missing:
+                memory, place = missing
+                what = f"{memory.name.lower()} {memory.value} {place}"
+                if memory is Memory.ACCUMULATORS:
+                    row, column = divmod(place, self.config.columns)
+                    what = f"accumulator row {row} column {column}"
+                message = f"{self.name(index)} reads {what}, which nobody wrote"
+                raise Hazard(Fault.UNWRITTEN, (index,), message)
+            self.written.add(self.touches[index])

@@ -1,0 +1,287 @@
+"""The machine model: runs programs instruction by instruction, and so defines what each means."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+import numpy as np
+
+from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
+from celosia.hw.arch.isa import Error, Instruction, Kind, Mode, Opcode, Rounding, Space, Window
+from celosia.sim import footprint, hazards, quantize
+from celosia.sim.footprint import Memory
+from celosia.sim.schedule import MachineError, Program, describe, listing, schedule
+from celosia.sim.vector import in_order_matters
+
+#: One channel of the parameter memory.
+CHANNEL = np.dtype([("bias", "<i4"), ("multiplier", "<u4"), ("left", "u1"), ("right", "u1")])
+
+#: The same as it lies in external memory.
+_EXTERNAL_CHANNEL = np.dtype(
+    {
+        "names": ["bias", "multiplier", "left", "right"],
+        "formats": ["<i4", "<u4", "u1", "u1"],
+        "offsets": [0, 4, 8, 9],
+        "itemsize": PARAMETER_BYTES,
+    }
+)
+
+#: Sums of products of int8 below this many taps fit the 24 bits of a float32 exactly.
+_FLOAT32_TAPS = (1 << 24) >> 14
+
+#: Programs kept ready to run again.
+_CACHE = 64
+
+Step = Callable[[], None]
+
+
+class _Prepared:
+    """A program ready to run: a step for each instruction in the order of the schedule."""
+
+    def __init__(self, machine: "Machine", program: Program) -> None:
+        self.listed = listing(program, machine.config)
+        self.schedule = schedule(self.listed, machine.config.queue_depth)
+        self.steps: list[Step] = [
+            machine._step(index, self.listed.instructions[index]) for index in self.schedule.order
+        ]
+        self.judged = False
+        self.finished = False
+
+
+class Machine:
+    """A core with its external memory, as the host sees them.
+
+    Parameters
+    ----------
+    config : Config
+        Sizes of the core.
+    memory_bytes : int
+        Bytes of external memory, at least 1.
+
+    Attributes
+    ----------
+    memory : uint8 array of shape (memory_bytes,)
+        External memory; the host reads and writes it freely.
+    unified : int8 array of shape (unified_bytes,)
+    weights : int8 array of shape (weight_tiles, rows, columns)
+    accumulators : int32 array of shape (2 · accumulator_depth, columns)
+    parameters : structured array of ``CHANNEL``, of shape (parameter_channels,)
+    tables : int8 array of shape (tables, 256)
+        Memories of the core; write to them in place.
+    written : hazards.Written
+        What the programs that have run so far wrote.
+
+    Raises
+    ------
+    ValueError
+        If ``memory_bytes`` is less than 1.
+    """
+
+    def __init__(self, config: Config, *, memory_bytes: int = 1 << 24) -> None:
+        if memory_bytes < 1:
+            raise ValueError(f"memory_bytes: wanted at least 1, got {memory_bytes}")
+        self.config = config
+        self.memory = np.zeros(memory_bytes, np.uint8)
+        self.unified = np.zeros(config.unified_bytes, np.int8)
+        self.weights = np.zeros((config.weight_tiles, config.rows, config.columns), np.int8)
+        self.accumulators = np.zeros((config.accumulator_rows, config.columns), np.int32)
+        self.parameters = np.zeros(config.parameter_channels, CHANNEL)
+        self.tables = np.zeros((config.tables, TABLE_BYTES), np.int8)
+        self.written = hazards.Written(config)
+        self._sums = self.accumulators.reshape(-1)
+        self._bytes = self.unified.view(np.uint8)
+        self._prepared: OrderedDict[object, _Prepared] = OrderedDict()
+
+    @property
+    def state(self) -> dict[str, np.ndarray]:
+        """Copies of all memories, by the name of their attribute."""
+        names = ("memory", "unified", "weights", "accumulators", "parameters", "tables")
+        return {name: getattr(self, name).copy() for name in names}
+
+    def run(self, program: Program, *, judge: bool = False) -> None:
+        """Run a program to its HALT.
+
+        Every unit runs its instructions in order, as early as semaphores allow; all start at
+        zero. A program that ran before is not decoded, checked or judged again.
+
+        Parameters
+        ----------
+        program : sequence of Instruction, or bytes
+            Ends with HALT; what follows HALT is not looked at.
+        judge : bool
+            Refuse the program before it starts if ``hazards.judge`` finds something, given what
+            earlier programs wrote.
+
+        Raises
+        ------
+        MachineError
+            If the core would stop with an error. What earlier instructions did stays done; the
+            failing instruction does nothing.
+        hazards.Hazard
+            If the program is judged and found wrong.
+        """
+        key = program if isinstance(program, bytes) else tuple(program)
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            prepared = self._prepared[key] = _Prepared(self, program)
+            if len(self._prepared) > _CACHE:
+                self._prepared.popitem(last=False)
+        if judge and not prepared.judged:
+            hazards.judge(program, self.config, initial=self.written)
+            prepared.judged = True
+        for step in prepared.steps:
+            step()
+        if prepared.schedule.failure:
+            raise prepared.schedule.failure
+        if not prepared.finished:
+            for instruction in prepared.listed.instructions:
+                self.written.add(footprint.touches(instruction, self.config))
+            prepared.finished = True
+
+    def _step(self, index: int, instruction: Instruction) -> Step:
+        """Return the action of an instruction; one that raises where it cannot run."""
+
+        def failing(error: Error, why: str) -> Step:
+            message = f"{describe(index, instruction)}: {why}"
+
+            def fail() -> None:
+                raise MachineError(error, instruction.unit, index, message)
+
+            return fail
+
+        try:
+            touches = footprint.touches(instruction, self.config)
+        except footprint.OutOfRange as wrong:
+            return failing(Error.RANGE, str(wrong))
+        for memory, _, pattern in touches:
+            if memory is Memory.EXTERNAL and pattern.last >= self.memory.size:
+                last = self.memory.size - 1
+                why = f"wanted external memory up to byte {last}, got {pattern.last}"
+                return failing(Error.BUS, why)
+        return self._action(instruction)
+
+    def _action(self, i: Instruction) -> Step:
+        match i.opcode:
+            case Opcode.LOAD | Opcode.STORE:
+                return self._copy(i)
+            case Opcode.LOAD_WEIGHTS:
+                return lambda: self._load_weights(i)
+            case Opcode.LOAD_PARAMS:
+                return lambda: self._load_parameters(i)
+            case Opcode.MATMUL:
+                return self._matmul(i)
+            case Opcode.VECTOR if in_order_matters(i, self.config):
+                return lambda: self._vector_in_order(i)
+            case Opcode.VECTOR:
+                return self._vector(i)
+            case Opcode.FILL:
+                target = footprint.destination(i, self.config)
+                return lambda: target.mark(self.unified, i.value)
+        return lambda: None
+
+    def _copy(self, i: Instruction) -> Step:
+        external, unified = footprint.external_block(i), footprint.unified_block(i)
+        if i.opcode is Opcode.LOAD:
+            return lambda: unified.scatter(self._bytes, external.gather(self.memory))
+        return lambda: external.scatter(self.memory, unified.gather(self._bytes))
+
+    def _load_weights(self, i: Instruction) -> None:
+        c = self.config
+        raw = self.memory[i.external : i.external + i.tiles * c.tile_bytes].view(np.int8)
+        rows = raw.reshape(i.tiles, c.rows, c.tile_row_bytes)
+        self.weights[i.tile : i.tile + i.tiles] = rows[:, :, : c.columns]
+
+    def _load_parameters(self, i: Instruction) -> None:
+        if i.kind == Kind.TABLES.value:
+            raw = self.memory[i.external : i.external + i.count * TABLE_BYTES].view(np.int8)
+            self.tables[i.first : i.first + i.count] = raw.reshape(i.count, TABLE_BYTES)
+            return
+        raw = self.memory[i.external : i.external + i.count * PARAMETER_BYTES]
+        channels = raw.view(_EXTERNAL_CHANNEL)
+        target = self.parameters[i.first : i.first + i.count]
+        target["bias"] = channels["bias"]
+        target["multiplier"] = channels["multiplier"] & 0x7FFFFFFF
+        target["left"] = channels["left"] & 31
+        target["right"] = channels["right"] & 31
+
+    def _matmul(self, i: Instruction) -> Step:
+        taps = footprint.taps(i, self.config)
+        tiles = slice(i.tile, i.tile + footprint.steps(i, self.config))
+        rows = slice(i.accumulator, i.accumulator + footprint.pixels(i))
+        number = np.float32 if i.taps < _FLOAT32_TAPS else np.float64
+
+        def matmul() -> None:
+            x = taps.gather(self.unified).reshape(-1, i.taps).astype(number)
+            weights = self.weights[tiles].reshape(-1, self.config.columns)[: i.taps]
+            sums = quantize.wrap32((x @ weights.astype(number)).astype(np.int64))
+            if i.accumulate:
+                self.accumulators[rows] += sums
+            else:
+                self.accumulators[rows] = sums
+
+        return matmul
+
+    def _channels(self, i: Instruction) -> Callable[[], tuple[np.ndarray, ...]]:
+        """Return what gives bias, multiplier, left and right of channels 0 and on."""
+        lanes = np.arange(i.channels)
+        places = i.params + (lanes if i.per_channel else lanes % self.config.lanes)
+
+        def channels() -> tuple[np.ndarray, ...]:
+            chosen = self.parameters[places]
+            names = ("bias", "multiplier", "left", "right")
+            return tuple(chosen[name].astype(np.int64) for name in names)
+
+        return channels
+
+    def _result(self, i: Instruction, h: np.ndarray) -> np.ndarray:
+        """Return the int8 that goes to the unified buffer for requantised ``h``."""
+        y = quantize.finish(h, i.zero_point, i.low, i.high)
+        return self.tables[i.table][y.view(np.uint8)] if i.use_table else y
+
+    def _vector(self, i: Instruction) -> Step:
+        memory = self._sums if i.source == Space.ACCUMULATORS.value else self.unified
+        elements = [footprint.source(i, self.config, o) for o in footprint.window(i)]
+        target = footprint.destination(i, self.config)
+        combine = np.maximum if i.window == Window.MAX.value else np.add
+        channels = self._channels(i)
+        rounding = Rounding(i.rounding)
+
+        def vector() -> None:
+            x = elements[0].gather(memory).astype(np.int64)
+            for element in elements[1:]:
+                combine(x, element.gather(memory), out=x)
+            h = quantize.requantize(quantize.wrap32(x), *channels(), rounding)
+            if i.destination == Space.UNIFIED.value:
+                target.scatter(self.unified, self._result(i, h))
+            elif i.mode == Mode.OVERWRITE.value:
+                target.scatter(self._sums, h)
+            else:
+                old = target.gather(self._sums)
+                new = np.maximum(old, h) if i.mode == Mode.MAX.value else old + h
+                target.scatter(self._sums, new)
+
+        return vector
+
+    def _vector_in_order(self, i: Instruction) -> None:
+        """Run a VECTOR whose groups read what earlier groups of it wrote."""
+        memory = self._sums if i.source == Space.ACCUMULATORS.value else self.unified
+        read = footprint.source(i, self.config).addresses().reshape(-1, i.channels)
+        write = footprint.destination(i, self.config).addresses().reshape(-1, i.channels)
+        scale = self.config.columns if i.source == Space.ACCUMULATORS.value else 1
+        offsets = np.array(footprint.window(i), np.int64)[:, None] * scale
+        parameters = self._channels(i)()
+        combine = np.max if i.window == Window.MAX.value else np.sum
+        for pixel in range(len(read)):
+            for first in range(0, i.channels, self.config.lanes):
+                group = slice(first, min(first + self.config.lanes, i.channels))
+                x = combine(memory[offsets + read[pixel, group]].astype(np.int64), axis=0)
+                of_group = (parameter[group] for parameter in parameters)
+                h = quantize.requantize(quantize.wrap32(x), *of_group, Rounding(i.rounding))
+                places = write[pixel, group]
+                if i.destination == Space.UNIFIED.value:
+                    self.unified[places] = self._result(i, h)
+                elif i.mode == Mode.ADD.value:
+                    self._sums[places] += h
+                elif i.mode == Mode.MAX.value:
+                    self._sums[places] = np.maximum(self._sums[places], h)
+                else:
+                    self._sums[places] = h

@@ -1,0 +1,307 @@
+"""The whole core as a device: its Verilog, compiled by Verilator and driven in process.
+
+The compiled model is kept in the user's cache, one for each state of the sources and each
+configuration, so that a second run starts at once.
+"""
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.registers import (
+    COUNTERS,
+    COUNTERS_PER_UNIT,
+    OFFSETS,
+    Control,
+    Interrupt,
+    Status,
+    activity_names,
+)
+from celosia.sim.simulators import SimulatorNotFound, find_verilator
+
+_HARNESS = Path(__file__).with_name("harness.cpp")
+_FLAGS = ("--cc", "--top-module", "celosia", "-O3", "--x-assign", "0", "--x-initial", "0", "--noassert")
+_SLICE = 1 << 16
+
+
+class RtlError(RuntimeError):
+    """The model could not be built, or the core does not answer."""
+
+
+class RunResult(NamedTuple):
+    """What a run took and how it ended.
+
+    ``counters`` holds the cycles of each activity of each unit, by lower-case names; activities
+    that did not occur are left out. ``error`` is (code, unit, index of the instruction), or None.
+    """
+
+    cycles: int
+    counters: dict[str, dict[str, int]]
+    error: tuple[isa.Error, isa.Unit, int] | None
+
+
+def cache_directory() -> Path:
+    """Return where compiled models are kept: ``$CELOSIA_CACHE``, else the user's cache."""
+    if "CELOSIA_CACHE" in os.environ:
+        return Path(os.environ["CELOSIA_CACHE"])
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "celosia"
+
+
+def _run(command: list[str], directory: Path) -> None:
+    result = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    if result.returncode:
+        log = cache_directory() / "build.log"
+        log.write_text(result.stdout + result.stderr)
+        raise RtlError(f"{Path(command[0]).name} failed ({result.returncode}); its words are in {log}")
+
+
+def _compile(config: Config, verilator: Path, target: Path) -> None:
+    from celosia.hw.build import verilog
+
+    with tempfile.TemporaryDirectory(dir=target.parent) as name:
+        directory = Path(name)
+        (directory / "celosia.v").write_text(verilog(config))
+        (directory / "harness.cpp").write_bytes(_HARNESS.read_bytes())
+        (directory / "waivers.vlt").write_text(
+            "`verilator_config\n"
+            + "".join(f"lint_off -rule {r}\n" for r in ("WIDTH", "UNOPTFLAT", "CASEINCOMPLETE", "CASEOVERLAP"))
+        )
+        _run([str(verilator), *_FLAGS, "waivers.vlt", "celosia.v"], directory)
+        root = subprocess.run(
+            [str(verilator), "--getenv", "VERILATOR_ROOT"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        compiler = ["ccache", "g++"] if shutil.which("ccache") else ["g++"]
+        flags = ["-O3", "-fPIC", "-std=gnu++17", "-w", f"-DCELOSIA_BUS_BYTES={config.bus_bytes}"]
+        includes = ["-Iobj_dir", f"-I{root}/include", f"-I{root}/include/vltstd"]
+        sources = sorted((directory / "obj_dir").glob("*.cpp"))
+        sources += [directory / "harness.cpp"]
+        sources += [
+            path
+            for n in ("verilated", "verilated_threads")
+            if (path := Path(root) / "include" / f"{n}.cpp").exists()
+        ]
+        objects = [f"{source.stem}.o" for source in sources]
+        running: list[subprocess.Popen[bytes]] = []
+        for source, thing in zip(sources, objects, strict=True):
+            command = [*compiler, *flags, *includes, "-c", str(source), "-o", thing]
+            running.append(subprocess.Popen(command, cwd=directory, stderr=subprocess.PIPE))
+            if len(running) >= (os.cpu_count() or 1):
+                _reap(running.pop(0))
+        for process in running:
+            _reap(process)
+        _run(["g++", "-shared", "-pthread", "-o", "model.so", *objects], directory)
+        os.replace(directory / "model.so", target)
+
+
+def _reap(process: "subprocess.Popen[bytes]") -> None:
+    _, words = process.communicate()
+    if process.returncode:
+        last = words.decode(errors="replace").strip().splitlines()[-1:]
+        raise RtlError(f"g++ failed ({process.returncode}): {' '.join(last)}")
+
+
+def model(config: Config) -> Path:
+    """Return the compiled model of a core of ``config``, building it where there is none.
+
+    Raises
+    ------
+    SimulatorNotFound
+        If there is no Verilator or no C++ compiler.
+    RtlError
+        If the build fails.
+    """
+    from celosia.hw.build import sources_digest
+
+    verilator = find_verilator()
+    if not shutil.which("g++"):
+        raise SimulatorNotFound("g++: wanted a C++ compiler on PATH, found none (apt-get install g++)")
+    sizes = {key: value for key, value in asdict(config).items() if key != "name"}
+    digest = hashlib.sha256(repr((sources_digest(), sizes, _FLAGS, str(verilator))).encode())
+    digest.update(_HARNESS.read_bytes())
+    digest.update(Path(__file__).read_bytes())
+    target = cache_directory() / "models" / f"{digest.hexdigest()[:32]}.so"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        start = time.monotonic()
+        print(f"building the Verilator model of {config.name}, once ...", file=sys.stderr, flush=True)
+        _compile(config, Path(verilator), target)
+        print(f"built in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+    return target
+
+
+def _library(path: Path) -> Any:
+    library = ctypes.CDLL(str(path))
+    library.celosia_open.restype = ctypes.c_void_p
+    library.celosia_open.argtypes = [ctypes.c_uint64] * 3
+    library.celosia_close.argtypes = [ctypes.c_void_p]
+    library.celosia_memory.restype = ctypes.POINTER(ctypes.c_uint8)
+    library.celosia_memory.argtypes = [ctypes.c_void_p]
+    library.celosia_cycle.restype = ctypes.c_uint64
+    library.celosia_cycle.argtypes = [ctypes.c_void_p]
+    library.celosia_write_register.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32]
+    library.celosia_read_register.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_uint32,
+        ctypes.POINTER(ctypes.c_uint32),
+    ]
+    library.celosia_wait.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+    return library
+
+
+class RtlDevice:
+    """A simulated core with an external memory.
+
+    Parameters
+    ----------
+    config : Config
+        Sizes of the core.
+    latency : int
+        Cycles from an address taken by the memory to its first beat, and from the last beat of a
+        write to its response.
+    bandwidth : float
+        Beats that the memory moves each cycle, reads and writes together, above 0 up to 2.
+    memory_bytes : int
+        Bytes of external memory.
+    cycles_limit : int
+        Cycles of one run after which the core is taken to hang.
+
+    Raises
+    ------
+    ValueError
+        If latency or bandwidth are out of range.
+    SimulatorNotFound, RtlError
+        See ``model``.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        latency: int = 32,
+        bandwidth: float = 1.0,
+        memory_bytes: int = 64 << 20,
+        cycles_limit: int = 1 << 32,
+    ) -> None:
+        if not 1 <= latency <= 1 << 20:
+            raise ValueError(f"latency: wanted 1 to {1 << 20} cycles, got {latency}")
+        if not 1 / 1024 <= bandwidth <= 2:
+            raise ValueError(f"bandwidth: wanted 1/1024 to 2 beats per cycle, got {bandwidth}")
+        self.config = config
+        self.cycles_limit = cycles_limit
+        self._library = _library(model(config))
+        self._device = self._library.celosia_open(memory_bytes, latency, round(bandwidth * 65536))
+        self._memory = np.ctypeslib.as_array(
+            self._library.celosia_memory(self._device), shape=(memory_bytes,)
+        )
+        self._write_register("interrupt_enable", Interrupt.DONE.value | Interrupt.ERROR.value)
+        got = self._read_register("fingerprint")
+        if got != config.fingerprint:
+            raise RtlError(f"fingerprint: wanted {config.fingerprint:#x}, the core says {got:#x}")
+
+    def __enter__(self) -> "RtlDevice":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the model; the device cannot be used afterwards."""
+        if self._device is not None:
+            self._library.celosia_close(self._device)
+            self._device = None
+
+    def _register(self, offset: int) -> int:
+        value = ctypes.c_uint32()
+        response = self._library.celosia_read_register(self._device, offset, ctypes.byref(value))
+        if response:
+            raise RtlError(f"register {offset:#x}: wanted an answer to a read, got {response}")
+        return value.value
+
+    def _read_register(self, name: str) -> int:
+        return self._register(OFFSETS[name])
+
+    def _write_register(self, name: str, value: int) -> None:
+        response = self._library.celosia_write_register(self._device, OFFSETS[name], value)
+        if response:
+            raise RtlError(f"register {name}: wanted an answer to a write, got {response}")
+
+    def _place(self, address: int, count: int) -> slice:
+        if address < 0 or count < 0 or address + count > len(self._memory):
+            raise ValueError(
+                f"external memory: wanted bytes below {len(self._memory):#x}, "
+                f"got {count} bytes at {address:#x}"
+            )
+        return slice(address, address + count)
+
+    def write(self, address: int, data: bytes) -> None:
+        """Put ``data`` into external memory, in no time."""
+        self._memory[self._place(address, len(data))] = np.frombuffer(data, np.uint8)
+
+    def read(self, address: int, count: int) -> bytes:
+        """Return ``count`` bytes of external memory."""
+        return self._memory[self._place(address, count)].tobytes()
+
+    def run(self, address: int, count: int) -> RunResult:
+        """Run the program of ``count`` instructions at ``address``; return what it took.
+
+        After an error the core is reset softly, so that the next program runs.
+
+        Raises
+        ------
+        RtlError
+            If the core does not finish within ``cycles_limit``.
+        """
+        self._write_register("program_address", address)
+        self._write_register("program_length", count)
+        self._write_register("control", Control.CLEAR.value)
+        # The doorbell is answered after the counters are clear.
+        self._library.celosia_wait(self._device, COUNTERS_PER_UNIT)
+        self._write_register("control", Control.START.value)
+        left = self.cycles_limit
+        while not self._library.celosia_wait(self._device, min(left, _SLICE)):
+            left -= _SLICE
+            if left <= 0:
+                raise RtlError(f"run: wanted an end within {self.cycles_limit} cycles, got none")
+        return self._result()
+
+    def _result(self) -> RunResult:
+        error = None
+        if self._read_register("status") & Status.ERROR.value:
+            error = (
+                isa.Error(self._read_register("error_code")),
+                isa.Unit(self._read_register("error_unit")),
+                self._read_register("error_index"),
+            )
+        cycles = self._read_register("cycles")
+        counters = self._counters()
+        if error is not None:
+            self._write_register("control", Control.RESET.value)
+            for _ in range(1000):
+                self._library.celosia_wait(self._device, 0)
+                if not self._read_register("status") & (Status.ERROR | Status.DRAINING).value:
+                    break
+            else:
+                raise RtlError("reset: wanted the core to become idle, it does not")
+        self._write_register("interrupt", Interrupt.DONE.value | Interrupt.ERROR.value)
+        return RunResult(cycles, counters, error)
+
+    def _counters(self) -> dict[str, dict[str, int]]:
+        names = activity_names()
+        counters: dict[str, dict[str, int]] = {}
+        for unit in isa.Unit:
+            base = COUNTERS + unit.value * COUNTERS_PER_UNIT * 4
+            values = {name: self._register(base + 4 * place) for place, name in names.items()}
+            counters[unit.name.lower()] = {name: value for name, value in values.items() if value}
+        return counters

@@ -1,0 +1,210 @@
+"""The order in which instructions run: dispatch, queues and semaphores, without what they do."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import INSTRUCTION_BYTES, SEMAPHORES, Config
+
+#: Greatest count of a semaphore.
+COUNT_LIMIT = 4095
+
+#: Units with a queue.
+EXECUTING = (isa.Unit.LOAD, isa.Unit.STORE, isa.Unit.MATRIX, isa.Unit.VECTOR)
+
+Program = Sequence[isa.Instruction] | bytes
+
+
+def describe(index: int, instruction: isa.Instruction) -> str:
+    """Return the index and the assembly of an instruction, for messages."""
+    return f"instruction {index} ({isa.disassemble(instruction)})"
+
+
+class MachineError(RuntimeError):
+    """A program stopped the core.
+
+    Attributes
+    ----------
+    error : isa.Error
+        Code that the core records.
+    unit : isa.Unit
+        Unit that noticed it.
+    index : int
+        Place of the instruction in the program.
+    """
+
+    def __init__(self, error: isa.Error, unit: isa.Unit, index: int, message: str) -> None:
+        super().__init__(f"{error.name} in {unit.name}: {message}")
+        self.error = error
+        self.unit = unit
+        self.index = index
+
+
+def bits(mask: int) -> Iterator[int]:
+    """Give the numbers of the bits that are set."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The instructions of a program up to the one that cannot be dispatched.
+
+    Attributes
+    ----------
+    instructions : tuple of isa.Instruction
+        In program order; ends with HALT, or before what ``failure`` says.
+    failure : MachineError or None
+        What the sequencer reports when it comes to the instruction behind the last.
+    """
+
+    instructions: tuple[isa.Instruction, ...]
+    failure: MachineError | None
+
+
+def listing(program: Program, config: Config) -> Listing:
+    """Decode and check a program as the sequencer of a core of ``config`` does.
+
+    Raises
+    ------
+    ValueError
+        If the bytes of a program are not whole instructions.
+    """
+    if isinstance(program, bytes) and len(program) % INSTRUCTION_BYTES:
+        wanted = f"a multiple of {INSTRUCTION_BYTES} bytes"
+        raise ValueError(f"program: wanted {wanted}, got {len(program)}")
+    width = INSTRUCTION_BYTES if isinstance(program, bytes) else 1
+    instructions: list[isa.Instruction] = []
+
+    def stopped(error: isa.Error, message: str) -> Listing:
+        failure = MachineError(error, isa.Unit.SEQUENCER, len(instructions), message)
+        return Listing(tuple(instructions), failure)
+
+    for index in range(len(program) // width):
+        try:
+            if isinstance(program, bytes):
+                instruction = isa.decode(program[index * width : (index + 1) * width])
+            else:
+                instruction = program[index]
+            isa.check(instruction, config)
+        except isa.Illegal as illegal:
+            return stopped(illegal.error, f"instruction {index}: {illegal}")
+        instructions.append(instruction)
+        if instruction.opcode is isa.Opcode.HALT:
+            return Listing(tuple(instructions), None)
+    return stopped(isa.Error.PROGRAM, f"wanted HALT at the end, got {len(instructions)} without")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """One order in which a program may run.
+
+    Attributes
+    ----------
+    order : tuple of int
+        Indices of the instructions that run, in the order in which they do.
+    failure : MachineError or None
+        What stops the program after them; None if HALT is reached.
+    counts : tuple of int
+        Counts of the semaphores at the end.
+    """
+
+    order: tuple[int, ...]
+    failure: MachineError | None
+    counts: tuple[int, ...]
+
+
+class _Stop(Exception):
+    """The program cannot go on."""
+
+
+class _Run:
+    """Counts and queues of one walk through a program."""
+
+    def __init__(self, listed: Listing, depth: int) -> None:
+        self.listed = listed
+        self.depth = depth
+        self.counts = [0] * SEMAPHORES
+        self.queues: dict[isa.Unit, deque[int]] = {unit: deque() for unit in EXECUTING}
+        self.order: list[int] = []
+
+    def stop(self, error: isa.Error, unit: isa.Unit, index: int, why: str) -> _Stop:
+        instruction = describe(index, self.listed.instructions[index])
+        return _Stop(MachineError(error, unit, index, f"{instruction} {why}"))
+
+    def execute(self, index: int) -> bool:
+        """Run an instruction if its semaphores allow it; say whether they did."""
+        instruction = self.listed.instructions[index]
+        if not all(self.counts[s] for s in bits(instruction.wait)):
+            return False
+        for s in bits(instruction.wait):
+            self.counts[s] -= 1
+        if instruction.opcode in (isa.Opcode.FENCE, isa.Opcode.HALT):
+            self.advance()
+            if any(self.queues.values()):
+                raise self.deadlock(index)
+        self.order.append(index)
+        for s in bits(instruction.post):
+            self.counts[s] += 1
+            if self.counts[s] > COUNT_LIMIT:
+                why = f"posts semaphore {s} past {COUNT_LIMIT}"
+                raise self.stop(isa.Error.SEMAPHORE, isa.Unit.SEQUENCER, index, why)
+        return True
+
+    def advance(self) -> None:
+        """Run the heads of all queues in turn until none can go on."""
+        moved = True
+        while moved:
+            moved = False
+            for queue in self.queues.values():
+                if queue and self.execute(queue[0]):
+                    queue.popleft()
+                    moved = True
+
+    def deadlock(self, index: int) -> _Stop:
+        """Return the error of a program that is stuck while ``index`` is being dispatched."""
+        for unit, queue in self.queues.items():
+            if queue:
+                return self.stuck(unit, queue[0])
+        return self.stuck(isa.Unit.SEQUENCER, index)
+
+    def stuck(self, unit: isa.Unit, index: int) -> _Stop:
+        wait = self.listed.instructions[index].wait
+        missing = [str(s) for s in bits(wait) if not self.counts[s]]
+        why = f"waits for ever for semaphore {' and '.join(missing)}"
+        return self.stop(isa.Error.WATCHDOG, unit, index, why)
+
+    def dispatch(self, index: int) -> None:
+        unit = self.listed.instructions[index].unit
+        if unit is isa.Unit.SEQUENCER:
+            if not self.execute(index):
+                raise self.deadlock(index)
+        else:
+            if len(self.queues[unit]) == self.depth:
+                raise self.deadlock(index)
+            self.queues[unit].append(index)
+        self.advance()
+
+
+def schedule(listed: Listing, depth: int) -> Schedule:
+    """Return the order in which units run a program that start as early as they may.
+
+    Parameters
+    ----------
+    listed : Listing
+        The program.
+    depth : int
+        Instructions that may wait in the queue of one unit.
+    """
+    run = _Run(listed, depth)
+    failure = None
+    try:
+        for index in range(len(listed.instructions)):
+            run.dispatch(index)
+        failure = listed.failure
+    except _Stop as stop:
+        (failure,) = stop.args
+    return Schedule(tuple(run.order), failure, tuple(run.counts))

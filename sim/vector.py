@@ -1,0 +1,51 @@
+"""Dependences inside one VECTOR: groups that read what earlier groups of it wrote."""
+
+import numpy as np
+
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.isa import Instruction, Mode, Space
+from celosia.sim import footprint
+from celosia.sim.addresses import Pattern
+
+
+def _order(pattern: Pattern, config: Config) -> np.ndarray:
+    """Return the number of the group that each address of a pattern belongs to, flat."""
+    channels = pattern.elements
+    groups = -(-channels // config.lanes)
+    pixels = pattern.size // channels
+    first = np.arange(pixels)[:, None] * groups
+    return (first + np.arange(channels) // config.lanes).ravel()
+
+
+def in_order_matters(i: Instruction, config: Config) -> bool:
+    """Return whether a VECTOR reads in one group what it wrote in an earlier one.
+
+    Such an instruction is the same as running its groups one after the other; any other may read
+    everything before it writes anything. Places that are only written again do not count.
+    """
+    target = footprint.destination(i, config)
+    combines = i.destination == Space.ACCUMULATORS.value and i.mode != Mode.OVERWRITE.value
+    if combines and not target.apart and not _all_different(target):
+        return True
+    if i.source != i.destination:
+        return False
+    offsets = footprint.window(i)
+    first, last = (footprint.source(i, config, offset) for offset in (offsets[0], offsets[-1]))
+    if first.base > target.last or last.last < target.base:
+        return False
+    never = np.iinfo(np.int64).max
+    written = np.full(target.last - target.base + 1, never)
+    # The last assignment stays: backwards, that is the earliest group.
+    written[target.addresses().ravel()[::-1] - target.base] = _order(target, config)[::-1]
+    for offset in offsets:
+        element = footprint.source(i, config, offset)
+        places = element.addresses().ravel() - target.base
+        inside = (places >= 0) & (places < written.size)
+        if np.any(_order(element, config)[inside] > written[places[inside]]):
+            return True
+    return False
+
+
+def _all_different(pattern: Pattern) -> bool:
+    addresses = pattern.addresses().ravel()
+    return np.unique(addresses).size == addresses.size

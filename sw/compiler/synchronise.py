@@ -1,0 +1,103 @@
+"""Seventh pass: semaphores.
+
+Units run their own instructions in order and are ordered against one another by semaphores alone.
+Each ordered pair of units has a semaphore of its own. Where an instruction depends on earlier ones
+of another unit, the latest of them posts and it waits. Posts and waits of a pair come in the same
+order on both sides, so the n-th wait takes what the n-th post gave, and no count is left over.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from celosia.hw.arch.config import SEMAPHORES, Config
+from celosia.hw.arch.isa import Instruction, Unit
+from celosia.sw.compiler.emit import Access, Step
+from celosia.sw.compiler.spec import CompileError
+
+__all__ = ["MOST_COUNT", "SEMAPHORE", "synchronise"]
+
+_UNITS = (Unit.LOAD, Unit.STORE, Unit.MATRIX, Unit.VECTOR)
+
+#: Semaphore of each pair (who posts, who waits).
+SEMAPHORE = {
+    pair: number
+    for number, pair in enumerate((a, b) for a in _UNITS for b in _UNITS if a is not b)
+}
+assert len(SEMAPHORE) <= SEMAPHORES
+
+#: Greatest count that a semaphore holds.
+MOST_COUNT = 4095
+
+
+class _History:
+    """Accesses so far, by memory and unit, latest last."""
+
+    def __init__(self) -> None:
+        self.accesses: dict[tuple[str, Unit], list[tuple[int, Access]]] = defaultdict(list)
+
+    def add(self, number: int, step: Step) -> None:
+        for access in step.accesses:
+            self.accesses[access.memory, step.instruction.unit].append((number, access))
+
+    def latest(self, step: Step, unit: Unit, known: int) -> int:
+        """Return the latest step of a unit after ``known`` that ``step`` depends on, or −1."""
+        result = -1
+        for access in step.accesses:
+            for number, earlier in reversed(self.accesses[access.memory, unit]):
+                if number <= max(known, result):
+                    break
+                if access.conflicts(earlier):
+                    result = number
+                    break
+        return result
+
+
+def synchronise(steps: Sequence[Step], config: Config) -> list[Instruction]:
+    """Return the instructions with their semaphores.
+
+    Raises
+    ------
+    CompileError
+        If a count could pass what a semaphore holds.
+    """
+    waits, posts = [0] * len(steps), [0] * len(steps)
+    # Of each unit: the latest step of every other unit that it is known to run after.
+    clocks: dict[Unit, dict[Unit, int]] = {unit: dict.fromkeys(_UNITS, -1) for unit in _UNITS}
+    starts: list[dict[Unit, int]] = []
+    history = _History()
+    for number, step in enumerate(steps):
+        mine = step.instruction.unit
+        clock = clocks[mine]
+        needs = {u: history.latest(step, u, clock[u]) for u in _UNITS if u is not mine}
+        for unit, producer in sorted(needs.items(), key=lambda item: -item[1]):
+            if producer <= clock[unit]:
+                continue
+            semaphore = 1 << SEMAPHORE[unit, mine]
+            posts[producer] |= semaphore
+            waits[number] |= semaphore
+            for other, known in starts[producer].items():
+                clock[other] = max(clock[other], known)
+            clock[unit] = max(clock[unit], producer)
+        starts.append(dict(clock))
+        history.add(number, step)
+    _check_counts(waits, posts, config)
+    return [
+        Instruction(s.instruction.opcode, **(s.instruction.fields | {"wait": wait, "post": post}))
+        for s, wait, post in zip(steps, waits, posts, strict=True)
+    ]
+
+
+def _check_counts(waits: Sequence[int], posts: Sequence[int], config: Config) -> None:
+    """Refuse programs in which a unit could get far ahead of the one that waits for it.
+
+    Instructions are dispatched in order, so a wait that is dispatched and not yet taken is in a
+    queue or in a unit.
+    """
+    for semaphore in range(SEMAPHORES):
+        count = 0
+        for wait, post in zip(waits, posts, strict=True):
+            count += (post >> semaphore & 1) - (wait >> semaphore & 1)
+            if count + config.queue_depth + 2 > MOST_COUNT:
+                raise CompileError(
+                    f"network: wanted at most {MOST_COUNT} counts of a semaphore, got more"
+                )

@@ -1,0 +1,29 @@
+"""Last pass: the judge of the machine model goes over what was emitted."""
+
+from celosia.sw.compiler.spec import CompileError
+from celosia.sw.program import Program
+
+__all__ = ["verify"]
+
+
+def verify(program: Program) -> None:
+    """Refuse a program in which something depends on chance, or that the core would refuse.
+
+    Raises
+    ------
+    CompileError
+        Naming the instructions and the layer. It means that the compiler has a fault.
+    """
+    from celosia.sim.hazards import Hazard, judge
+    from celosia.sim.schedule import MachineError
+
+    sections = {"setup": program.setup, "main": program.main}
+    written = None
+    for name, section in sections.items():
+        try:
+            written = judge(section.code, program.config, initial=written)
+        except (Hazard, MachineError) as error:
+            index = error.instructions[-1] if isinstance(error, Hazard) else error.index
+            number = section.layers[index]
+            layer = program.layers[number].name if number >= 0 else "no layer"
+            raise CompileError(f"{name} of {program.name}, {layer}: {error}") from error

@@ -1,0 +1,323 @@
+"""Python interfaces in two shapes that people know: TensorFlow Lite's and ONNX Runtime's."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from celosia.hw.arch.config import Config, preset
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.tflite import load
+from celosia.sw.program import MAGIC, Port, Program
+from celosia.sw.runtime.device import open_device
+from celosia.sw.runtime.session import InputError, Session, Statistics, quantized
+
+__all__ = ["InferenceSession", "Interpreter", "NodeArgument", "open_program", "open_session"]
+
+Source = str | Path | bytes
+
+
+def _is_program(source: Source) -> bool:
+    if isinstance(source, bytes):
+        return source.startswith(MAGIC)
+    try:
+        with Path(source).open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+def open_program(
+    source: Source, *, config: Config | str = "edge", batch: int | None = None
+) -> Program:
+    """Return the program of a model or of a program's file.
+
+    Parameters
+    ----------
+    source : str, pathlib.Path or bytes
+        A ``.tflite`` model, or a program; a path, or the contents.
+    config : Config or str
+        The core, or the preset; a program brings its own.
+    batch : int, optional
+        Items of one run; 1 unless given. A program brings its own.
+
+    Raises
+    ------
+    ModelError, CompileError, ProgramError
+        If the source cannot be used or cannot be compiled.
+    """
+    if _is_program(source):
+        return Program.from_bytes(source) if isinstance(source, bytes) else Program.load(source)
+    sizes = preset(config) if isinstance(config, str) else config
+    return compile_graph(load(source), sizes, 1 if batch is None else batch)
+
+
+def open_session(program: Program, *, device: str = "machine", **options: Any) -> Session:
+    """Return a program loaded into a device of its configuration.
+
+    Parameters
+    ----------
+    program : Program
+        What to run.
+    device : str
+        ``machine`` or ``rtl``.
+    **options
+        Of the device, see ``open_device``.
+
+    Raises
+    ------
+    DeviceError
+        If there is no such device.
+    """
+    return Session(program, open_device(device, program.config, program.memory_bytes, **options))
+
+
+class Interpreter:
+    """A model behind the interface of TensorFlow Lite's ``Interpreter``.
+
+    Parameters
+    ----------
+    model_path : str or pathlib.Path, optional
+        A ``.tflite`` file, or a program's.
+    model_content : bytes, optional
+        The contents instead of the path.
+    device, config, **options
+        As in ``open_program`` and ``open_session``.
+
+    Raises
+    ------
+    ValueError
+        If not exactly one of path and contents is given.
+
+    Examples
+    --------
+    >>> interpreter = Interpreter(model_path="model.tflite")  # doctest: +SKIP
+    >>> interpreter.allocate_tensors()  # doctest: +SKIP
+    >>> interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)  # doctest: +SKIP
+    >>> interpreter.invoke()  # doctest: +SKIP
+    >>> y = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        model_path: str | Path | None = None,
+        model_content: bytes | None = None,
+        *,
+        device: str = "machine",
+        config: Config | str = "edge",
+        **options: Any,
+    ) -> None:
+        source = model_path if model_content is None else model_content
+        if source is None or (model_path is not None and model_content is not None):
+            raise ValueError("wanted one of model_path and model_content")
+        self._source: Source = source
+        self._config = config
+        self._options = {"device": device, **options}
+        self._program = open_program(source, config=config)
+        self._items = max(self._program.inputs[0].items, self._program.batch)
+        self._session: Session | None = None
+        self._inputs: dict[int, np.ndarray] = {}
+        self._outputs: dict[int, np.ndarray] = {}
+
+    @property
+    def statistics(self) -> Statistics:
+        """What all invocations since ``allocate_tensors`` have cost."""
+        return self._opened().statistics
+
+    def resize_tensor_input(self, input_index: int, tensor_size: Sequence[int]) -> None:
+        """Choose another batch, for all inputs; ``allocate_tensors`` makes it so.
+
+        Raises
+        ------
+        ValueError
+            If more than the first extent changes.
+        """
+        port = self._port(input_index, self._program.inputs)
+        size = tuple(int(extent) for extent in tensor_size)
+        if len(size) < 2 or size[0] < 1 or size[1:] != port.shape:
+            wanted = ", ".join(map(str, port.shape))
+            raise ValueError(f"input {port.name!r}: wanted shape (N, {wanted}), got {size}")
+        self._items = size[0]
+        self.close()
+
+    def allocate_tensors(self) -> None:
+        """Make inputs and outputs ready for the batch chosen; compiles the model for it."""
+        if self._items != self._program.batch and not _is_program(self._source):
+            self.close()
+            self._program = open_program(self._source, config=self._config, batch=self._items)
+        if self._session is None:
+            self._session = open_session(self._program, **self._options)
+        self._inputs = {
+            index: np.zeros((self._items, *port.shape), np.int8)
+            for index, port in enumerate(self._program.inputs)
+        }
+        self._outputs = {}
+
+    def close(self) -> None:
+        """Give back the device; ``allocate_tensors`` takes one again."""
+        if self._session is not None:
+            self._session.close()
+        self._session = None
+
+    def get_input_details(self) -> list[dict[str, Any]]:
+        """Return a dictionary for each input, with the keys of TensorFlow Lite."""
+        return [self._details(n, port) for n, port in enumerate(self._program.inputs)]
+
+    def get_output_details(self) -> list[dict[str, Any]]:
+        """Return a dictionary for each output, with the keys of TensorFlow Lite."""
+        first = len(self._program.inputs)
+        outputs = self._program.outputs
+        return [self._details(n, port) for n, port in enumerate(outputs, first)]
+
+    def set_tensor(self, tensor_index: int, value: np.ndarray) -> None:
+        """Set an input.
+
+        Raises
+        ------
+        ValueError
+            If the tensor is no input, or ``value`` has another shape or type.
+        RuntimeError
+            If ``allocate_tensors`` has not been called.
+        """
+        self._opened()
+        port = self._port(tensor_index, self._program.inputs)
+        value = np.asarray(value)
+        shape = (self._items, *port.shape)
+        if value.dtype != np.int8 or value.shape != shape:
+            raise InputError(
+                f"input {port.name!r}: wanted int8 of shape {shape}, "
+                f"got {value.dtype} of shape {value.shape}"
+            )
+        self._inputs[tensor_index] = value.copy()
+
+    def invoke(self) -> None:
+        """Run the model on what the inputs hold."""
+        results = self._opened().run([self._inputs[n] for n in sorted(self._inputs)])
+        self._outputs = dict(enumerate(results, len(self._inputs)))
+
+    def get_tensor(self, tensor_index: int) -> np.ndarray:
+        """Return a copy of an input, or of an output after ``invoke``.
+
+        Raises
+        ------
+        ValueError
+            If there is no such tensor, or it has not been computed yet.
+        """
+        tensors = self._inputs | self._outputs
+        if tensor_index not in tensors:
+            raise ValueError(f"tensor: wanted one of {sorted(tensors)}, got {tensor_index}")
+        return tensors[tensor_index].copy()
+
+    def _opened(self) -> Session:
+        if self._session is None:
+            raise RuntimeError("allocate_tensors has not been called")
+        return self._session
+
+    def _port(self, index: int, ports: Sequence[Port]) -> Port:
+        if not 0 <= index < len(ports):
+            raise ValueError(f"input: wanted 0 to {len(ports) - 1}, got {index}")
+        return ports[index]
+
+    def _details(self, index: int, port: Port) -> dict[str, Any]:
+        shape = np.array([self._items, *port.shape], np.int32)
+        return {
+            "name": port.name,
+            "index": index,
+            "shape": shape,
+            "shape_signature": np.array([-1, *port.shape], np.int32),
+            "dtype": np.int8,
+            "quantization": (port.scale, port.zero_point),
+            "quantization_parameters": {
+                "scales": np.array([port.scale], np.float32),
+                "zero_points": np.array([port.zero_point], np.int32),
+                "quantized_dimension": 0,
+            },
+            "sparsity_parameters": {},
+        }
+
+
+@dataclass(frozen=True)
+class NodeArgument:
+    """An input or output as ONNX Runtime describes it."""
+
+    name: str
+    shape: list[str | int]
+    type: str = "tensor(int8)"
+
+
+class InferenceSession:
+    """A model behind the interface of ONNX Runtime's ``InferenceSession``.
+
+    Parameters
+    ----------
+    path_or_bytes : str, pathlib.Path or bytes
+        A ``.tflite`` model or a program.
+    device, config, batch, **options
+        As in ``open_program`` and ``open_session``.
+
+    Examples
+    --------
+    >>> session = InferenceSession("model.tflite", batch=64)  # doctest: +SKIP
+    >>> (y,) = session.run(None, {session.get_inputs()[0].name: x})  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: Source,
+        *,
+        device: str = "machine",
+        config: Config | str = "edge",
+        batch: int | None = None,
+        **options: Any,
+    ) -> None:
+        program = open_program(path_or_bytes, config=config, batch=batch)
+        self._session = open_session(program, device=device, **options)
+
+    @property
+    def statistics(self) -> Statistics:
+        """What all runs have cost."""
+        return self._session.statistics
+
+    def get_inputs(self) -> list[NodeArgument]:
+        """Return a description of each input."""
+        return [_argument(port) for port in self._session.program.inputs]
+
+    def get_outputs(self) -> list[NodeArgument]:
+        """Return a description of each output."""
+        return [_argument(port) for port in self._session.program.outputs]
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, np.ndarray]
+    ) -> list[np.ndarray]:
+        """Return outputs, int8, for any number of items.
+
+        Parameters
+        ----------
+        output_names : sequence of str or None
+            Which outputs, in which order; None for all.
+        input_feed : mapping of str to numpy.ndarray
+            For each input int8, or float, then quantised with its scale; shape ``(N, ...)``.
+
+        Raises
+        ------
+        InputError
+            If a name is unknown or missing, or an input has a wrong shape or type.
+        """
+        inputs = self._session.program.inputs
+        names = [port.name for port in inputs]
+        if sorted(input_feed) != sorted(names):
+            raise InputError(f"inputs: wanted {sorted(names)}, got {sorted(input_feed)}")
+        feeds = [quantized(np.asarray(input_feed[port.name]), port) for port in inputs]
+        outputs = [port.name for port in self._session.program.outputs]
+        wanted = list(outputs if output_names is None else output_names)
+        for name in wanted:
+            if name not in outputs:
+                raise InputError(f"outputs: wanted some of {outputs}, got {name!r}")
+        results = dict(zip(outputs, self._session.run(feeds), strict=True))
+        return [results[name] for name in wanted]
+
+
+def _argument(port: Port) -> NodeArgument:
+    return NodeArgument(port.name, ["N", *port.shape])

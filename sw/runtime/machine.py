@@ -1,0 +1,55 @@
+"""The machine model as a device."""
+
+import numpy as np
+
+from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
+from celosia.sw.runtime.device import DeviceError, RunResult
+
+__all__ = ["MachineDevice"]
+
+
+class MachineDevice:
+    """Runs programs on the NumPy model: exact bytes, no cycles.
+
+    Parameters
+    ----------
+    config : Config
+        Sizes of the core.
+    memory_bytes : int
+        External memory.
+
+    Raises
+    ------
+    DeviceError
+        If there is not enough memory for it.
+    """
+
+    def __init__(self, config: Config, memory_bytes: int) -> None:
+        from celosia.sim.machine import Machine
+
+        self.config = config
+        try:
+            self.machine = Machine(config, memory_bytes=memory_bytes)
+        except MemoryError:
+            raise DeviceError(f"machine: no {memory_bytes} bytes of memory to be had") from None
+
+    def write(self, address: int, data: bytes) -> None:
+        """Write to external memory, from byte ``address`` on."""
+        self.machine.memory[address : address + len(data)] = np.frombuffer(data, np.uint8)
+
+    def read(self, address: int, count: int) -> bytes:
+        """Return ``count`` bytes of external memory."""
+        return self.machine.memory[address : address + count].tobytes()
+
+    def run(self, address: int, count: int) -> RunResult:
+        """Run the program of ``count`` instructions at byte ``address``."""
+        from celosia.sim.machine import MachineError
+
+        try:
+            self.machine.run(self.read(address, count * INSTRUCTION_BYTES))
+        except MachineError as error:
+            return RunResult(error=(error.error, error.unit, error.index))
+        return RunResult()
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,65 @@
+"""The simulated RTL as a device."""
+
+from celosia.hw.arch.config import Config
+from celosia.sw.runtime.device import DeviceError, RunResult
+
+__all__ = ["RtlBackend"]
+
+
+class RtlBackend:
+    """Runs programs on the core's compiled Verilog: exact bytes, exact cycles.
+
+    Parameters
+    ----------
+    config : Config
+        Sizes of the core.
+    memory_bytes : int
+        External memory.
+    latency : int
+        Cycles from a request to external memory to its first answer.
+    bandwidth : float
+        Beats of external memory per cycle, above 0 up to 2.
+
+    Raises
+    ------
+    ValueError
+        If latency or bandwidth are out of range.
+    DeviceError
+        If no simulator is found, or the model cannot be built.
+    """
+
+    def __init__(
+        self, config: Config, memory_bytes: int, latency: int = 32, bandwidth: float = 1.0
+    ) -> None:
+        from celosia.sim.rtl import RtlDevice, RtlError
+        from celosia.sim.simulators import SimulatorNotFound
+
+        self.config = config
+        try:
+            self.device = RtlDevice(
+                config, latency=latency, bandwidth=bandwidth, memory_bytes=memory_bytes
+            )
+        except (SimulatorNotFound, RtlError, OSError) as error:
+            raise DeviceError(f"rtl: {error}") from error
+
+    def write(self, address: int, data: bytes) -> None:
+        """Write to external memory, from byte ``address`` on."""
+        self.device.write(address, data)
+
+    def read(self, address: int, count: int) -> bytes:
+        """Return ``count`` bytes of external memory."""
+        return self.device.read(address, count)
+
+    def run(self, address: int, count: int) -> RunResult:
+        """Run the program of ``count`` instructions at byte ``address``."""
+        from celosia.sim.rtl import RtlError
+
+        try:
+            result = self.device.run(address, count)
+        except RtlError as error:
+            raise DeviceError(f"rtl: {error}") from error
+        return RunResult(result.cycles, result.counters, result.error)
+
+    def close(self) -> None:
+        """Give back the simulator."""
+        self.device.close()

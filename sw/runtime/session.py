@@ -1,0 +1,263 @@
+"""A program on a device: constants loaded once, then batch after batch."""
+
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from celosia.hw.arch import isa
+from celosia.sw.program import Port, Program, ProgramError, Section
+from celosia.sw.runtime.device import Device, DeviceError, RunResult
+
+__all__ = ["InputError", "Session", "Statistics", "quantized"]
+
+
+class InputError(ValueError):
+    """Inputs of a wrong shape, type or content; the message is one line."""
+
+
+def quantized(array: np.ndarray, port: Port) -> np.ndarray:
+    """Return inputs as the model takes them.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+        int8, taken as they are, or float, quantised with the input's scale, half away from zero;
+        shape ``(N, ...)`` with as many elements in each as an item has.
+    port : Port
+        The input.
+
+    Returns
+    -------
+    numpy.ndarray
+        int8, shape ``(N, *port.shape)``.
+
+    Raises
+    ------
+    InputError
+        If it is of another type or shape, empty, or not a number somewhere.
+    """
+    wanted = f"[N, {', '.join(map(str, port.shape))}]"
+    said = f"input {port.name!r}"
+    if array.dtype != np.int8 and array.dtype.kind != "f":
+        raise InputError(f"{said}: wanted int8 or float, got {array.dtype}")
+    if array.ndim < 2 or len(array) < 1 or array[0].size != port.bytes_per_item:
+        raise InputError(f"{said}: wanted shape {wanted}, got {list(array.shape)}")
+    array = array.reshape(len(array), *port.shape)
+    if array.dtype == np.int8:
+        return array
+    if np.isnan(array).any():
+        raise InputError(f"{said}: wanted numbers, got NaN")
+    # TensorFlow Lite divides in single precision.
+    with np.errstate(over="ignore"):
+        ratio = (array.astype(np.float32) / np.float32(port.scale)).astype(np.float64)
+    rounded = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio)
+    return np.clip(rounded + port.zero_point, -128, 127).astype(np.int8)
+
+
+class Statistics:
+    """What runs of a program have cost.
+
+    Attributes
+    ----------
+    setup_cycles, cycles : int or None
+        One-time load of constants that stay, and all the rest; None on a device without clock.
+    inputs : int
+        Items computed, padding of the last batch not counted.
+    counters, setup_counters : dict or None
+        For each unit, cycles by class.
+    seconds : float
+        Time on the host's clock that the runs took, set-up not counted.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.setup_cycles: int | None = None
+        self.cycles: int | None = None
+        self.inputs = 0
+        self.seconds = 0.0
+        self.setup_counters: dict[str, dict[str, int]] | None = None
+        self.counters: dict[str, dict[str, int]] | None = None
+
+    def add_setup(self, result: RunResult) -> None:
+        """Count the one-time load."""
+        self.setup_cycles = result.cycles
+        self.setup_counters = _sum(None, result.counters)
+
+    def add(self, result: RunResult, inputs: int, seconds: float) -> None:
+        """Count one run."""
+        if result.cycles is not None:
+            self.cycles = (self.cycles or 0) + result.cycles
+        self.counters = _sum(self.counters, result.counters)
+        self.inputs += inputs
+        self.seconds += seconds
+
+    @property
+    def macs(self) -> int:
+        """Multiplications that the model asks for, for all inputs."""
+        return self.program.macs * self.inputs
+
+    @property
+    def cycles_per_input(self) -> float | None:
+        """Cycles of each input."""
+        return self.cycles / self.inputs if self.cycles and self.inputs else None
+
+    @property
+    def utilisation(self) -> float | None:
+        """Share of the multipliers' cycles that the model asks for, 0 to 1."""
+        config = self.program.config
+        return self.macs / (self.cycles * config.rows * config.columns) if self.cycles else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all figures under their names."""
+        return {
+            "model": self.program.name,
+            "preset": self.program.config.name,
+            "batch": self.program.batch,
+            "setup_cycles": self.setup_cycles,
+            "cycles": self.cycles,
+            "inputs": self.inputs,
+            "cycles_per_input": self.cycles_per_input,
+            "macs": self.macs,
+            "utilisation": self.utilisation,
+            "seconds": self.seconds,
+            "counters": self.counters,
+            "setup_counters": self.setup_counters,
+        }
+
+
+def _sum(
+    total: dict[str, dict[str, int]] | None, more: Mapping[str, Mapping[str, int]] | None
+) -> dict[str, dict[str, int]] | None:
+    if more is None:
+        return total
+    result: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for counters in (total or {}, more):
+        for unit, classes in counters.items():
+            for name, cycles in classes.items():
+                result[unit][name] += cycles
+    return {unit: dict(classes) for unit, classes in result.items()}
+
+
+class Session:
+    """A program loaded into a device.
+
+    Parameters
+    ----------
+    program : Program
+        What to run.
+    device : Device
+        Where; its core must be of the configuration that the program was compiled for.
+
+    Raises
+    ------
+    ProgramError
+        If the core is of another configuration.
+    DeviceError
+        If the one-time load fails.
+    """
+
+    def __init__(self, program: Program, device: Device) -> None:
+        if program.config.fingerprint != device.config.fingerprint:
+            raise ProgramError(
+                f"{program.name}: program was compiled for {program.config.name} "
+                f"({program.config.fingerprint:08x}), the core is {device.config.name} "
+                f"({device.config.fingerprint:08x})"
+            )
+        self.program = program
+        self.device = device
+        self.statistics = Statistics(program)
+        for segment in program.segments:
+            device.write(segment.address, segment.data)
+        for section in (program.setup, program.main):
+            device.write(section.address, section.code)
+        self.statistics.add_setup(self._run(program.setup, "setup"))
+
+    def run(self, inputs: Sequence[np.ndarray], *, progress: bool = False) -> list[np.ndarray]:
+        """Return the outputs for any number of inputs.
+
+        Parameters
+        ----------
+        inputs : sequence of numpy.ndarray
+            For each input of the model int8, shape ``(N, *port.shape)``, with the same N.
+        progress : bool
+            Whether to show a progress bar on stderr, when it is a terminal and it takes long.
+
+        Returns
+        -------
+        list of numpy.ndarray
+            For each output of the model int8, shape ``(N, *port.shape)``.
+
+        Raises
+        ------
+        InputError
+            If an input is of another shape or type.
+        DeviceError
+            If the device stops with an error; names the instruction and the layer.
+        """
+        count = self._check(inputs)
+        outputs = [np.empty((count, *port.shape), np.int8) for port in self.program.outputs]
+        batch = self.program.batch
+        with tqdm(
+            total=count, unit="input", delay=1, file=sys.stderr, disable=None if progress else True
+        ) as bar:
+            for first in range(0, count, batch):
+                last = min(first + batch, count)
+                self._write([array[first:last] for array in inputs])
+                start = time.perf_counter()
+                result = self._run(self.program.main, "main")
+                self.statistics.add(result, last - first, time.perf_counter() - start)
+                for output, port in zip(outputs, self.program.outputs, strict=True):
+                    raw = self.device.read(port.address, (last - first) * port.bytes_per_item)
+                    output[first:last] = np.frombuffer(raw, np.int8).reshape(-1, *port.shape)
+                bar.update(last - first)
+        return outputs
+
+    def _check(self, inputs: Sequence[np.ndarray]) -> int:
+        """Return the number of items, the same for all inputs."""
+        ports = self.program.inputs
+        if len(inputs) != len(ports):
+            raise InputError(f"wanted {len(ports)} inputs, got {len(inputs)}")
+        for array, port in zip(inputs, ports, strict=True):
+            if array.dtype != np.int8 or array.shape[1:] != port.shape or not len(array):
+                raise InputError(
+                    f"input {port.name!r}: wanted int8 of shape (N, "
+                    f"{', '.join(map(str, port.shape))}), got {array.dtype} {array.shape}"
+                )
+        counts = {len(array) for array in inputs}
+        if len(counts) != 1:
+            raise InputError(f"wanted the same number of each input, got {sorted(counts)}")
+        return counts.pop()
+
+    def _write(self, inputs: Sequence[np.ndarray]) -> None:
+        """Write one batch, filled up with zero points."""
+        for array, port in zip(inputs, self.program.inputs, strict=True):
+            missing = (self.program.batch - len(array)) * port.bytes_per_item
+            padding = np.full(missing, port.zero_point, np.int8).tobytes()
+            self.device.write(port.address, np.ascontiguousarray(array).tobytes() + padding)
+
+    def _run(self, section: Section, name: str) -> RunResult:
+        result = self.device.run(section.address, section.count)
+        if result.error is None:
+            return result
+        code, unit, index = result.error
+        where = f"instruction {index} of {name}"
+        if 0 <= index < section.count:
+            where += f" ({isa.disassemble(section.instruction(index))})"
+            if section.layers[index] >= 0:
+                where += f", layer {self.program.layers[section.layers[index]].name!r}"
+        raise DeviceError(f"{code.name} in {unit.name}: {where}")
+
+    def close(self) -> None:
+        """Give back the device."""
+        self.device.close()
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

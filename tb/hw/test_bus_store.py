@@ -1,0 +1,293 @@
+from collections import deque
+from dataclasses import dataclass, field
+from functools import partial
+
+import pytest
+
+from celosia.hw import streams
+from celosia.hw.arch import isa
+from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.hw.arch.registers import Activity
+from celosia.hw.bus.store import StoreUnit
+from celosia.sim.axi import AxiMemory
+from celosia.sim.pysim import put, rest, run
+
+MEMORY = 1 << 14
+READ_LATENCY = 6
+
+
+@dataclass
+class Bench:
+    """A store unit between models of the unified buffer and of external memory."""
+
+    rows: int = 4
+    unified_bytes: int = 512
+    bus_bytes: int = 4
+    burst_beats: int = 4
+    outstanding: int = 4
+    latency: int = 5
+    rng: object = None
+    stall: float = 0.0
+    refuses: object = staticmethod(lambda address: False)
+
+    cycle: int = 0
+    taken: list = field(default_factory=list)
+    done: list = field(default_factory=list)
+    faults: list = field(default_factory=list)
+    activity: list = field(default_factory=list)
+    abort_at: int | None = None
+    asked_before: int = 0
+    wrong_read_at: int | None = None
+
+    def __post_init__(self):
+        sizes = "rows unified_bytes bus_bytes burst_beats outstanding"
+        self.dut = StoreUnit(**{name: getattr(self, name) for name in sizes.split()})
+        self.unified = bytes((11 * i + (i >> 8)) % 253 for i in range(self.unified_bytes))
+        self.memory = AxiMemory(
+            bytearray(MEMORY),
+            data_bytes=self.bus_bytes,
+            burst_beats=self.burst_beats,
+            latency=self.latency,
+            rng=self.rng,
+            stall=self.stall,
+            refuses=self.refuses,
+        )
+
+    async def issue(self, ctx, instructions):
+        port = self.dut.instruction
+        shape = port.payload.shape()
+        for index, instruction in enumerate(instructions):
+            await rest(ctx, self.rng, self.stall)
+            word = int.from_bytes(isa.encode(instruction), "little")
+            bits = index | word << streams.INDEX_BITS
+            await put(ctx, port, shape.from_bits(bits & ((1 << shape.size) - 1)))
+            self.taken.append(self.cycle)
+
+    def read(self, request):
+        lanes = []
+        for lane in range(self.rows):
+            assert request.skip[lane] == 0
+            address = (request.address + lane) % (2 * self.unified_bytes)
+            if request.mask >> lane & 1:
+                assert address < self.unified_bytes
+            lanes.append(self.unified[address] if request.mask >> lane & 1 else 0)
+        return lanes
+
+    async def watch(self, ctx):
+        """Be the unified buffer, and keep time."""
+        dut = self.dut
+        answers = deque([None] * (READ_LATENCY - 1))
+        reads = 0
+        samples = (
+            *(dut.request.valid, dut.request.ready, dut.request.payload),
+            *(dut.done, dut.fault_valid, dut.fault, dut.activity, dut.idle),
+        )
+        async for _, _, valid, ready, request, done, fault_valid, fault, *state in ctx.tick().sample(
+            *samples
+        ):
+            self.cycle += 1
+            answers.append(self.read(request) if valid and ready else None)
+            answer = answers.popleft()
+            reads += answer is not None
+            ctx.set(dut.read_valid, answer is not None)
+            ctx.set(dut.read_fault, answer is not None and reads == self.wrong_read_at)
+            ctx.set(dut.read_data, answer or [0xEE] * self.rows)
+            if done:
+                self.done.append(self.cycle)
+            if fault_valid:
+                self.faults.append((fault.code, fault.index))
+            activity, idle = state
+            self.activity.append(activity)
+            assert (activity == Activity.IDLE) == bool(idle)
+            if idle:
+                assert not any(answers)
+            ctx.set(dut.request.ready, self.rng is None or self.rng.random() >= self.stall)
+            if self.cycle == self.abort_at:
+                ctx.set(dut.abort, 1)
+                self.asked_before = len(self.memory.writes)
+
+    def run(self, instructions, *, ends=None):
+        """Run until ``ends()``, by default until all are done, and then until the unit is idle."""
+        ends = ends or (lambda: len(self.done) == len(instructions))
+
+        async def until_idle(ctx):
+            while not ends():
+                await ctx.tick()
+            while not ctx.get(self.dut.idle):
+                await ctx.tick()
+            await ctx.tick().repeat(3)
+            assert ctx.get(self.dut.idle)
+
+        run(
+            self.dut,
+            until_idle,
+            background=(
+                partial(self.issue, instructions=instructions),
+                partial(self.memory.serve_writes, bus=self.dut.bus),
+                self.watch,
+            ),
+            cycles_limit=20_000,
+        )
+
+
+def expected(bench, instructions):
+    """Return the bytes of external memory that ``instructions`` write."""
+    written = {}
+    for one in instructions:
+        for row in range(one.rows):
+            for i in range(one.length):
+                source = one.unified + row * one.unified_pitch + i
+                place = (one.external + row * one.external_pitch + i) % MEMORY
+                written[place] = bench.unified[source]
+    return written
+
+
+def check_content(bench, instructions):
+    written = expected(bench, instructions)
+    assert bench.memory.content == bytes(written.get(i, 0) for i in range(MEMORY))
+
+
+def random_store(bench, rng):
+    length = int(rng.integers(1, 40 if rng.random() < 0.7 else 120))
+    rows = int(rng.integers(1, 6))
+    slack = bench.unified_bytes - length
+    pitch = int(rng.integers(0, slack // max(rows - 1, 1) + 1))
+    return Instruction(
+        Opcode.STORE,
+        external=int(rng.integers(0, MEMORY)),
+        external_pitch=int(rng.integers(0, 300)),
+        unified=int(rng.integers(0, slack - pitch * (rows - 1) + 1)),
+        unified_pitch=pitch,
+        rows=rows,
+        length=length,
+    )
+
+
+@pytest.mark.parametrize("stall", [0.0, 0.3, 0.7])
+@pytest.mark.parametrize(("rows", "bus_bytes"), [(4, 4), (16, 8)])
+def test_random_instructions(rng, stall, rows, bus_bytes):
+    bench = Bench(rows=rows, bus_bytes=bus_bytes, rng=rng, stall=stall)
+    instructions = [random_store(bench, rng) for _ in range(12)]
+    bench.run(instructions)
+    assert not bench.faults
+    check_content(bench, instructions)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"external": 3, "length": 1},
+        {"external": 2, "length": 512},
+        {"external": 4093, "length": 7, "unified": 1},
+        {"external": (1 << 32) - 9, "length": 9},
+        {"external": 7, "length": 5, "unified": 507, "rows": 3, "external_pitch": 5},
+        {"external": 1, "length": 3, "rows": 40, "external_pitch": 3, "unified_pitch": 5},
+    ],
+)
+def test_corners(fields):
+    bench = Bench()
+    instruction = Instruction(Opcode.STORE, **fields)
+    bench.run([instruction])
+    assert not bench.faults
+    check_content(bench, [instruction])
+
+
+@pytest.mark.parametrize(
+    ("fields", "bursts"),
+    [
+        ({"unified": 511, "length": 2}, 0),
+        ({"length": 8, "rows": 4, "unified": 488, "unified_pitch": 10}, 2),
+        ({"length": 4, "rows": 3, "unified_pitch": 511}, 1),
+        ({"external": (1 << 32) - 3, "length": 4}, 0),
+        ({"external": 1 << 31, "external_pitch": 1 << 31, "rows": 3}, 1),
+    ],
+)
+def test_range(fields, bursts):
+    bench = Bench()
+    good = Instruction(Opcode.STORE, external=16, length=4)
+    bench.run([good, Instruction(Opcode.STORE, **fields), good], ends=lambda: bench.faults)
+    assert bench.faults == [(isa.Error.RANGE, 1)]
+    assert len(bench.done) == 1
+    assert len(bench.memory.writes) == 1 + bursts
+
+
+@pytest.mark.parametrize("stall", [0.0, 0.5])
+@pytest.mark.parametrize("bad", [0, 5, 39])
+def test_refused_burst(rng, stall, bad):
+    bench = Bench(rng=rng, stall=stall, refuses=lambda address: address // 4 == 100 + bad)
+    before = Instruction(Opcode.STORE, external=0, length=64)
+    wrong = Instruction(Opcode.STORE, external=400, length=160, unified=64)
+    bench.run([before, wrong, before, before], ends=lambda: bench.faults)
+    assert bench.faults == [(isa.Error.BUS, 1)]
+    assert len(bench.done) == 1
+    whole = expected(bench, [before, wrong])
+    content = bench.memory.content
+    assert all(content[i] in (0, whole.get(i, 0)) for i in range(MEMORY))
+    assert all(content[i] == whole[i] for i in range(64))
+
+
+def test_fault_of_a_read():
+    bench = Bench(wrong_read_at=3)
+    bench.run([Instruction(Opcode.STORE, length=64)], ends=lambda: bench.faults)
+    assert bench.faults == [(isa.Error.RANGE, 0)]
+    assert not bench.done
+
+
+@pytest.mark.parametrize("turn", range(16))
+def test_abort(rng, turn):
+    bench = Bench(rng=rng, stall=0.4 if turn % 2 else 0.0)
+    bench.abort_at = int(rng.integers(1, 150))
+    instructions = [random_store(bench, rng) for _ in range(8)]
+    bench.run(instructions, ends=lambda: bench.cycle > bench.abort_at + 3)
+    assert not bench.faults
+    # The address channel holds two; what it was given gets all its beats, or idle never comes.
+    assert len(bench.memory.writes) <= bench.asked_before + 2
+    possible = [{0} for _ in range(MEMORY)]
+    for one in instructions:
+        for place, byte in expected(bench, [one]).items():
+            possible[place].add(byte)
+    assert all(byte in of for byte, of in zip(bench.memory.content, possible, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("length", "pitch", "external"), [(112, 112, 0), (112, 200, 5), (16, 16, 0), (3, 32, 1)]
+)
+def test_throughput(length, pitch, external):
+    bench = Bench(
+        rows=16, bus_bytes=16, unified_bytes=8192, burst_beats=16, outstanding=64, latency=32
+    )
+    instruction = Instruction(
+        Opcode.STORE,
+        external=external,
+        external_pitch=pitch,
+        unified_pitch=length,
+        rows=64,
+        length=length,
+    )
+    bench.run([instruction])
+    check_content(bench, [instruction])
+    beats = sum(beats for *_, beats in bench.memory.writes)
+    fill = StoreUnit.LATENCY + READ_LATENCY
+    assert bench.done[0] - bench.taken[0] <= 1.1 * (beats + 32) + fill
+
+
+def test_instructions_overlap():
+    bench = Bench(rows=16, bus_bytes=16, unified_bytes=8192, outstanding=64, latency=32)
+    instructions = [
+        Instruction(Opcode.STORE, external=512 * n, length=64, unified=64 * n) for n in range(30)
+    ]
+    bench.run(instructions)
+    check_content(bench, instructions)
+    fill = StoreUnit.LATENCY + READ_LATENCY
+    assert bench.done[-1] - bench.taken[0] <= 1.1 * (30 * 4 + 32) + fill
+
+
+def test_activity():
+    bench = Bench(latency=20)
+    bench.run([Instruction(Opcode.STORE, external=3, length=90)])
+    assert set(bench.activity) == {
+        Activity.IDLE,
+        Activity.BUSY,
+        Activity.MEMORY,
+        Activity.DRAIN,
+    }

@@ -1,0 +1,147 @@
+import numpy as np
+import pytest
+
+from celosia.hw.arch.isa import Kind
+from celosia.hw.memory.parameter_memory import ParameterMemory, ParameterStore
+from celosia.hw.memory.table_memory import TableMemory
+from celosia.sim import pysim
+
+
+def channels(rng, count):
+    """Random channels and their bytes in external memory."""
+    rows = np.stack(
+        [
+            rng.integers(-(2**31), 2**31, count),
+            rng.integers(0, 2**31, count),
+            rng.integers(0, 32, count),
+            rng.integers(0, 32, count),
+        ],
+        axis=-1,
+    )
+    raw = np.zeros((count, 16), np.uint8)
+    raw[:, :4] = rows[:, 0].astype("<i4").view(np.uint8).reshape(-1, 4)
+    raw[:, 4:8] = rows[:, 1].astype("<u4").view(np.uint8).reshape(-1, 4)
+    raw[:, 8:10] = rows[:, 2:]
+    return rows, raw.reshape(-1)
+
+
+def beats(kind, first_byte, raw, size):
+    return [
+        {"kind": kind, "offset": first_byte + at, "data": raw[at : at + size].tolist()}
+        for at in range(0, len(raw), size)
+    ]
+
+
+async def read_groups(ctx, dut, groups):
+    """Return the parameters of ``groups``, asked for one each cycle."""
+    lanes = dut.memory.lanes
+    got = []
+    for cycle in range(len(groups) + dut.memory.LATENCY):
+        if cycle < len(groups):
+            ctx.set(dut.group, int(groups[cycle]))
+        if cycle >= dut.memory.LATENCY:
+            values = [ctx.get(dut.channels[i]) for i in range(lanes)]
+            got.append([[v.bias, v.multiplier, v.left, v.right] for v in values])
+        await ctx.tick()
+    return np.array(got).reshape(-1, 4)
+
+
+@pytest.mark.parametrize(
+    "lanes, bus_bytes, count",
+    [(1, 4, 5), (1, 16, 6), (2, 8, 12), (4, 16, 16), (4, 32, 24), (8, 128, 32), (4, 4, 4)],
+)
+def test_channels(rng, lanes, bus_bytes, count):
+    dut = ParameterStore(lanes=lanes, parameter_channels=count, tables=1, bus_bytes=bus_bytes)
+    wanted, raw = channels(rng, count)
+    per_beat = max(1, bus_bytes // 16)
+    part = count // 2 // per_beat * per_beat
+    # From an odd channel on, so that beats of several channels straddle groups.
+    other, other_raw = channels(rng, max(part, per_beat))
+    first = 1 if len(other) < count else 0
+    order = rng.integers(0, count // lanes, 30)
+
+    async def bench(ctx):
+        await pysim.put_all(ctx, dut.parameters, beats(Kind.CHANNELS, 0, raw, bus_bytes))
+        await ctx.tick()
+        got = await read_groups(ctx, dut, order)
+        assert (got == wanted.reshape(-1, lanes, 4)[order].reshape(-1, 4)).all()
+
+        again = beats(Kind.CHANNELS, 16 * first, other_raw, bus_bytes)
+        await pysim.put_all(ctx, dut.parameters, again, rng=rng, stall=0.4)
+        await ctx.tick()
+        wanted[first : first + len(other)] = other
+        assert (await read_groups(ctx, dut, range(count // lanes)) == wanted).all()
+
+    pysim.run(dut, bench)
+
+
+def test_channels_past_the_end_are_not_written(rng):
+    dut = ParameterStore(lanes=2, parameter_channels=6, tables=1, bus_bytes=32)
+    wanted, raw = channels(rng, 6)
+    other, other_raw = channels(rng, 4)
+
+    async def bench(ctx):
+        await pysim.put_all(ctx, dut.parameters, beats(Kind.CHANNELS, 0, raw, 32))
+        await pysim.put_all(ctx, dut.parameters, beats(Kind.CHANNELS, 16 * 5, other_raw, 32))
+        await ctx.tick()
+        wanted[5] = other[0]
+        assert (await read_groups(ctx, dut, range(3)) == wanted).all()
+
+    pysim.run(dut, bench)
+
+
+@pytest.mark.parametrize("lanes, tables, bus_bytes", [(1, 1, 4), (3, 2, 16), (2, 3, 32)])
+def test_tables(rng, lanes, tables, bus_bytes):
+    store = {"lanes": 2 if lanes == 3 else lanes, "parameter_channels": 8}
+    dut = ParameterStore(**store, tables=tables, bus_bytes=bus_bytes)
+    lanes = store["lanes"]
+    content = rng.integers(-128, 128, (tables, 256), np.int8)
+    raw = content.reshape(-1).view(np.uint8)
+    picked, rows = rng.integers(0, 256, (300, lanes)), rng.integers(0, tables, 300)
+
+    async def bench(ctx):
+        for beat in beats(Kind.TABLES, 0, raw, bus_bytes):
+            await pysim.rest(ctx, rng, 0.1)
+            ctx.set(dut.parameters.payload, beat)
+            ctx.set(dut.parameters.valid, 1)
+            cycles = 1
+            while not ctx.get(dut.parameters.ready):
+                await ctx.tick()
+                cycles += 1
+            assert cycles == bus_bytes
+            await ctx.tick()
+            ctx.set(dut.parameters.valid, 0)
+        await ctx.tick()
+        latency = dut.tables.LATENCY
+        for cycle in range(300 + latency):
+            if cycle >= latency:
+                got = [ctx.get(dut.values[i]) for i in range(lanes)]
+                assert got == content[rows[cycle - latency]][picked[cycle - latency]].tolist()
+            if cycle < 300:
+                ctx.set(dut.table, int(rows[cycle]))
+                for i in range(lanes):
+                    ctx.set(dut.entries[i], int(picked[cycle, i]))
+            await ctx.tick()
+
+    pysim.run(dut, bench)
+
+
+@pytest.mark.parametrize(
+    "component, sizes, message",
+    [
+        (ParameterMemory, {"lanes": 3}, "lanes: wanted a power of two, got 3"),
+        (ParameterMemory, {"channels": 7}, "channels: wanted a multiple of lanes = 2, got 7"),
+        (
+            ParameterMemory,
+            {"bus_bytes": 64},
+            "bus_bytes: wanted a power of two from 4 to 32, got 64",
+        ),
+        (TableMemory, {"lanes": 0}, "lanes: wanted at least 1, got 0"),
+        (TableMemory, {"tables": 0}, "tables: wanted at least 1, got 0"),
+        (TableMemory, {"bus_bytes": 3}, "bus_bytes: wanted a power of two, at least 2, got 3"),
+    ],
+)
+def test_refuses(component, sizes, message):
+    more = {"channels": 8} if component is ParameterMemory else {"tables": 1}
+    with pytest.raises(ValueError, match=message):
+        component(**{"lanes": 2, "bus_bytes": 8, "offset_bits": 10, **more, **sizes})

@@ -1,0 +1,294 @@
+"""The sequencer between a memory and four units made of Python."""
+
+import random
+
+import pytest
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import INSTRUCTION_BYTES, preset
+from celosia.hw.arch.isa import Opcode
+from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
+from celosia.hw.sequencer.semaphores import GREATEST, Semaphores
+from celosia.hw.sequencer.sequencer import Sequencer
+from celosia.sim import pysim
+
+CONFIG = preset("micro,queue_depth=2")
+UNITS = ("load", "store", "matrix", "vector")
+
+
+class Bench:
+    """A sequencer; each unit takes a random time for an instruction and logs when it ran it."""
+
+    def __init__(self, program, *, seed=0, watchdog=2000, latency=9, faults=()):
+        self.words = program if isinstance(program, bytes) else isa.encode_program(program)
+        self.count = len(self.words) // INSTRUCTION_BYTES
+        self.rng = random.Random(seed)
+        self.dut = Sequencer(config=CONFIG)
+        self.watchdog = watchdog
+        self.latency = latency
+        self.faults = dict(faults)
+        self.log = []
+        self.cycle = 0
+
+    async def memory(self, ctx):
+        request, beats = self.dut.request, self.dut.beats
+        queue = []
+        bus = CONFIG.bus_bytes
+        while True:
+            ctx.set(request.ready, self.rng.random() < 0.8)
+            if ctx.get(request.valid) and ctx.get(request.ready):
+                payload = ctx.get(request.payload)
+                for n in range(payload.beats + 1):
+                    place = payload.address + n * bus - 0x1000
+                    word = int.from_bytes(self.words[place : place + bus], "little")
+                    due = self.cycle + self.latency + n
+                    error = place == self.faults.get("bus")
+                    queue.append((due, {"data": word, "error": error, "last": n == payload.beats}))
+            due = bool(queue) and queue[0][0] <= self.cycle
+            ctx.set(beats.valid, due)
+            if due:
+                ctx.set(beats.payload, queue[0][1])
+                if ctx.get(beats.ready):
+                    queue.pop(0)
+            await ctx.tick()
+            self.cycle += 1
+
+    def unit(self, name):
+        async def bench(ctx):
+            port = getattr(self.dut, name)
+            ctx.set(port.idle, 1)
+            while True:
+                ctx.set(port.done, 0)
+                ctx.set(port.fault_valid, 0)
+                ctx.set(port.activity, Activity.IDLE)
+                ctx.set(port.instruction.ready, not ctx.get(port.abort))
+                payload = ctx.get(port.instruction.payload)
+                taken = ctx.get(port.instruction.valid) and ctx.get(port.instruction.ready)
+                await ctx.tick()
+                if not taken:
+                    continue
+                ctx.set(port.instruction.ready, 0)
+                ctx.set(port.idle, 0)
+                begin = self.cycle
+                ctx.set(port.activity, Activity.BUSY)
+                for _ in range(self.rng.randrange(1, 30)):
+                    await ctx.tick()
+                if self.faults.get(name) == payload.index:
+                    ctx.set(port.fault, {"code": isa.Error.RANGE, "index": payload.index})
+                    ctx.set(port.fault_valid, 1)
+                    await ctx.tick()
+                    ctx.set(port.fault_valid, 0)
+                else:
+                    self.log.append((payload.index, begin, self.cycle))
+                    ctx.set(port.done, 1)
+                    ctx.set(port.activity, Activity.DRAIN)
+                    await ctx.tick()
+                    ctx.set(port.done, 0)
+                ctx.set(port.idle, 1)
+
+        return bench
+
+    async def go(self, ctx, *, limit=6000):
+        """Ring the doorbell, wait for the end, and return the result."""
+        dut = self.dut
+        ctx.set(dut.program_address, 0x1000)
+        ctx.set(dut.program_length, self.count)
+        ctx.set(dut.watchdog, self.watchdog)
+        ctx.set(dut.clear_counters, 1)
+        await ctx.tick()
+        ctx.set(dut.clear_counters, 0)
+        await ctx.tick().repeat(COUNTERS_PER_UNIT + 2)
+        ctx.set(dut.start, 1)
+        await ctx.tick()
+        ctx.set(dut.start, 0)
+        for _ in range(limit):
+            if ctx.get(dut.done) or ctx.get(dut.error):
+                break
+            await ctx.tick()
+        else:
+            raise AssertionError("neither done nor error")
+        return await self.result(ctx)
+
+    async def result(self, ctx):
+        dut = self.dut
+        totals = []
+        for unit in range(5):
+            total = 0
+            for place in range(COUNTERS_PER_UNIT):
+                ctx.set(dut.counter_address, unit * COUNTERS_PER_UNIT + place)
+                await ctx.tick().repeat(2)
+                total += ctx.get(dut.counter_value)
+            totals.append(total)
+        cycles = ctx.get(dut.cycles)
+        assert totals == [cycles] * 5
+        if ctx.get(dut.error):
+            return ctx.get(dut.code), ctx.get(dut.unit), ctx.get(dut.index)
+        return None
+
+    def run(self, *, times=1):
+        results = []
+
+        async def main(ctx):
+            for _ in range(times):
+                results.append(await self.go(ctx))
+                ctx.set(self.dut.reset, 1)
+                await ctx.tick()
+                ctx.set(self.dut.reset, 0)
+                for _ in range(100):
+                    if ctx.get(self.dut.clear):
+                        break
+                    await ctx.tick()
+                else:
+                    raise AssertionError("no reset")
+                await ctx.tick()
+
+        benches = [self.unit(name) for name in UNITS]
+        pysim.run(self.dut, main, background=[self.memory, *benches], cycles_limit=40_000)
+        return results[0] if times == 1 else results
+
+
+def legal(opcode, **fields):
+    return isa.Instruction(opcode, **fields)
+
+
+SIMPLE = (Opcode.LOAD, Opcode.STORE, Opcode.MATMUL, Opcode.VECTOR, Opcode.FILL)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_units_run_side_by_side_and_semaphores_order_them(seed):
+    rng = random.Random(seed)
+    program, edges, posted = [], [], {}
+    semaphore_of = {}
+    for index in range(40):
+        opcode = rng.choice(SIMPLE)
+        unit = isa.UNITS[opcode]
+        wait = post = 0
+        # One semaphore for each pair of units, its n-th take meets its n-th post.
+        for (source, target), queue in posted.items():
+            if target is unit and queue and rng.random() < 0.7:
+                wait |= 1 << semaphore_of[source, target]
+                edges.append((queue.pop(0), index))
+        target = rng.choice([isa.UNITS[o] for o in SIMPLE])
+        if target is not unit:
+            pair = (unit, target)
+            semaphore_of.setdefault(pair, len(semaphore_of))
+            posted.setdefault(pair, []).append(index)
+            post = 1 << semaphore_of[pair]
+        program.append(legal(opcode, wait=wait, post=post))
+    program.append(legal(Opcode.HALT))
+    bench = Bench(program, seed=seed)
+    assert bench.run() is None
+    ran = {index: (begin, end) for index, begin, end in bench.log}
+    assert sorted(ran) == list(range(40))
+    for before, after in edges:
+        assert ran[before][1] < ran[after][0]
+    for unit in set(isa.UNITS[o] for o in SIMPLE):
+        mine = [ran[i] for i, ins in enumerate(program[:-1]) if ins.unit is unit]
+        assert all(a[1] <= b[0] for a, b in zip(mine, mine[1:], strict=False))
+    overlaps = sum(
+        a[0] < b[1] and b[0] < a[1] for a in ran.values() for b in ran.values() if a != b
+    )
+    assert edges and overlaps
+
+
+def test_fence_waits_for_all_and_nop_posts():
+    program = [
+        legal(Opcode.LOAD),
+        legal(Opcode.MATMUL),
+        legal(Opcode.FENCE),
+        legal(Opcode.NOP, post=1 << 5),
+        legal(Opcode.VECTOR, wait=1 << 5),
+        legal(Opcode.HALT),
+    ]
+    bench = Bench(program)
+    assert bench.run() is None
+    ran = {index: (begin, end) for index, begin, end in bench.log}
+    assert max(ran[0][1], ran[1][1]) < ran[4][0]
+
+
+def test_runs_again_and_starts_with_empty_semaphores():
+    program = [legal(Opcode.LOAD, post=1), legal(Opcode.HALT), legal(Opcode.STORE)]
+    bench = Bench(program)
+    assert bench.run(times=3) == [None] * 3
+    assert len(bench.log) == 3
+
+
+def broken(opcode, **fields):
+    """Return a program whose second instruction has ``fields`` put into its bits unchecked."""
+    word = int.from_bytes(isa.encode(isa.Instruction(opcode)), "little")
+    for name, value in fields.items():
+        place = isa.LAYOUTS[opcode][name]
+        word &= ~(((1 << place.width) - 1) << place.offset)
+        word |= value << place.offset
+    return (
+        isa.encode(legal(Opcode.LOAD))
+        + word.to_bytes(INSTRUCTION_BYTES, "little")
+        + isa.encode(legal(Opcode.HALT))
+    )
+
+
+@pytest.mark.parametrize(
+    ("opcode", "changes"),
+    [
+        (Opcode.LOAD, {"rows": 0}),
+        (Opcode.LOAD, {"length": CONFIG.unified_bytes + 1}),
+        (Opcode.STORE, {"unified": CONFIG.unified_bytes}),
+        (Opcode.LOAD_WEIGHTS, {"external": 3}),
+        (Opcode.LOAD_WEIGHTS, {"tile": CONFIG.weight_tiles}),
+        (Opcode.LOAD_PARAMS, {"count": 0}),
+        (Opcode.MATMUL, {"x_count": 0}),
+        (Opcode.MATMUL, {"taps": 0}),
+        (Opcode.MATMUL, {"skip": CONFIG.unified_rows}),
+        (Opcode.MATMUL, {"accumulator": CONFIG.accumulator_rows}),
+        (Opcode.VECTOR, {"params": 1}),
+        (Opcode.VECTOR, {"mode": 3}),
+        (Opcode.VECTOR, {"source": 1, "channels": CONFIG.columns + 1}),
+        (Opcode.VECTOR, {"source": 1, "destination": 1, "mode": 1}),
+        (Opcode.FILL, {"destination_x_stride": CONFIG.unified_bytes}),
+    ],
+)
+def test_field_out_of_range(opcode, changes):
+    bench = Bench(broken(opcode, **changes))
+    assert bench.run() == (isa.Error.FIELD, isa.Unit.SEQUENCER, 1)
+    assert [index for index, _, _ in bench.log] in ([], [0])
+
+
+def test_reserved_bits_and_unknown_opcodes():
+    for code, error in ((0, isa.Error.OPCODE), (11, isa.Error.OPCODE), (255, isa.Error.OPCODE)):
+        program = isa.encode(legal(Opcode.NOP)) + bytes([code]) + bytes(INSTRUCTION_BYTES - 1)
+        assert Bench(program).run() == (error, isa.Unit.SEQUENCER, 1)
+    for opcode in Opcode:
+        word = bytearray(isa.encode(legal(opcode)))
+        word[-1] = 0x80
+        assert Bench(bytes(word)).run() == (isa.Error.FIELD, isa.Unit.SEQUENCER, 0)
+
+
+def test_program_without_halt_bus_error_fault_overflow_and_watchdog():
+    sequencer = isa.Unit.SEQUENCER
+    assert Bench([legal(Opcode.NOP)]).run() == (isa.Error.PROGRAM, sequencer, 1)
+    bench = Bench([legal(Opcode.NOP), legal(Opcode.HALT)], faults={"bus": 64 + 24})
+    assert bench.run() == (isa.Error.BUS, sequencer, 1)
+    bench = Bench(
+        [legal(Opcode.LOAD), legal(Opcode.MATMUL), legal(Opcode.HALT)], faults={"matrix": 1}
+    )
+    assert bench.run() == (isa.Error.RANGE, isa.Unit.MATRIX, 1)
+    stuck = [legal(Opcode.LOAD), legal(Opcode.VECTOR, wait=1 << 15), legal(Opcode.HALT)]
+    assert Bench(stuck, watchdog=300).run() == (isa.Error.WATCHDOG, isa.Unit.VECTOR, 1)
+
+
+def test_counts_past_the_greatest():
+    dut = Semaphores(count=3, units=2)
+
+    async def bench(ctx):
+        ctx.set(dut.post[1], 0b100)
+        await ctx.tick().repeat(GREATEST)
+        ctx.set(dut.post[1], 0)
+        await ctx.tick().repeat(2)
+        assert not ctx.get(dut.overflow)
+        assert ctx.get(dut.lacking) == 0b011
+        ctx.set(dut.post[1], 0b101)
+        await ctx.tick()
+        ctx.set(dut.post[1], 0)
+        assert ctx.get(dut.overflow) == 0b10
+
+    pysim.run(dut, bench)

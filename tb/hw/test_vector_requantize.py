@@ -1,0 +1,129 @@
+import numpy as np
+import pytest
+
+from celosia.hw.arch.isa import Rounding
+from celosia.hw.vector.delay import Delay
+from celosia.hw.vector.multiplier import Multiplier
+from celosia.hw.vector.requantize import Clamp, Requantizer
+from celosia.sim import pysim, quantize
+
+INTS = [-(2**31), -(2**31) + 1, -(2**30), -3, -1, 0, 1, 2, 2**30, 2**31 - 2, 2**31 - 1]
+FACTORS = [0, 1, 2**30 - 1, 2**30, 2**31 - 2, 2**31 - 1]
+
+
+def test_multiplier_corners_and_random(rng):
+    dut = Multiplier()
+    factors = [*FACTORS, 0xFFFF, 0x10000, 0x7FFF0000]
+    cases = [(a, b, half) for a in [*INTS, 0xFFFF, -0x10000] for b in factors for half in (0, 1)]
+    a, b = rng.integers(-(2**31), 2**31, 1500), rng.integers(0, 2**31, 1500)
+    cases += zip(a.tolist(), b.tolist(), rng.integers(0, 2, 1500).tolist(), strict=True)
+
+    async def bench(ctx):
+        for cycle in range(len(cases) + dut.LATENCY):
+            if cycle >= dut.LATENCY:
+                x, y, half = cases[cycle - dut.LATENCY]
+                assert ctx.get(dut.high) == (x * y + half * 2**30) >> 31, (x, y, half)
+            if cycle < len(cases):
+                ctx.set(dut.a, cases[cycle][0])
+                ctx.set(dut.b, cases[cycle][1])
+                ctx.set(dut.half, cases[cycle][2])
+            await ctx.tick()
+
+    pysim.run(dut, bench)
+
+
+def stimuli(rng, count):
+    """Elements with many corners, as columns x, bias, multiplier, left, right, rounding."""
+    near = rng.choice(INTS, count)
+    x = np.where(rng.random(count) < 0.4, near, rng.integers(-(2**31), 2**31, count))
+    small = rng.random(count) < 0.5
+    x = np.where(small, x >> rng.integers(0, 32, count), x)
+    bias = np.where(
+        rng.random(count) < 0.5, rng.choice(INTS, count), rng.integers(-999, 999, count)
+    )
+    factor = np.where(
+        rng.random(count) < 0.3, rng.choice(FACTORS, count), rng.integers(2**30, 2**31, count)
+    )
+    left, right = rng.integers(0, 32, count), rng.integers(0, 32, count)
+    left = np.where(rng.random(count) < 0.5, 0, left)
+    right = np.where(rng.random(count) < 0.3, 0, right)
+    return np.stack([x, bias, factor, left, right, rng.integers(0, 2, count)], axis=-1)
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_requantizer(rng, lanes):
+    dut = Requantizer(lanes=lanes)
+    groups = stimuli(rng, 900 * lanes).reshape(900, lanes, 6)
+    groups[..., 5] = groups[:, :1, 5]
+    valids = rng.integers(0, 2, 900).tolist()
+    wanted = [
+        np.stack(
+            [quantize.requantize(*group[i, :5], Rounding(int(group[i, 5]))) for i in range(lanes)]
+        )
+        for group in groups
+    ]
+
+    async def bench(ctx):
+        for cycle in range(len(groups) + dut.LATENCY):
+            done = cycle - dut.LATENCY
+            assert ctx.get(dut.scaled_valid) == (valids[done] if done >= 0 else 0)
+            if done >= 0:
+                got = [ctx.get(dut.scaled[i]) for i in range(lanes)]
+                assert got == wanted[done].tolist(), groups[done]
+            if cycle < len(groups):
+                group = groups[cycle].tolist()
+                ctx.set(dut.valid, valids[cycle])
+                ctx.set(dut.rounding, Rounding(group[0][5]))
+                for i, (x, bias, factor, left, right, _) in enumerate(group):
+                    ctx.set(dut.sums[i], x)
+                    values = {"bias": bias, "multiplier": factor, "left": left, "right": right}
+                    ctx.set(dut.parameters[i], values)
+            await ctx.tick()
+
+    pysim.run(dut, bench)
+
+
+def test_clamp(rng):
+    dut = Clamp(lanes=2)
+    cases = []
+    for _ in range(600):
+        low, high, zero_point = rng.integers(-128, 128, 3).tolist()
+        x = np.where(rng.random(2) < 0.3, rng.choice(INTS, 2), rng.integers(-300, 300, 2))
+        cases.append((x.tolist(), zero_point, low, high))
+
+    async def bench(ctx):
+        for cycle in range(len(cases) + dut.LATENCY):
+            if cycle >= dut.LATENCY:
+                x, zero_point, low, high = cases[cycle - dut.LATENCY]
+                got = [ctx.get(dut.bytes[i]) for i in range(2)]
+                assert got == quantize.finish(x, zero_point, low, high).tolist(), (x, low, high)
+            if cycle < len(cases):
+                x, zero_point, low, high = cases[cycle]
+                for i in range(2):
+                    ctx.set(dut.scaled[i], x[i])
+                ctx.set(dut.zero_point, zero_point)
+                ctx.set(dut.low, low)
+                ctx.set(dut.high, high)
+            await ctx.tick()
+
+    pysim.run(dut, bench)
+
+
+@pytest.mark.parametrize("cycles", [1, 4])
+def test_delay(cycles):
+    dut = Delay(8, cycles=cycles)
+
+    async def bench(ctx):
+        for cycle in range(12):
+            ctx.set(dut.i, cycle + 1)
+            assert ctx.get(dut.o) == max(0, cycle + 1 - cycles)
+            await ctx.tick()
+
+    pysim.run(dut, bench)
+
+
+def test_refuses():
+    with pytest.raises(ValueError, match="lanes: wanted at least 1, got 0"):
+        Requantizer(lanes=0)
+    with pytest.raises(ValueError, match="cycles: wanted at least 1, got 0"):
+        Delay(1, cycles=0)

@@ -1,0 +1,412 @@
+import time
+
+import numpy as np
+import pytest
+from celosia.hw.arch.config import PRESETS, Config
+from celosia.hw.arch.isa import (
+    Error,
+    Instruction,
+    Kind,
+    Mode,
+    Opcode,
+    Space,
+    assemble,
+    encode_program,
+)
+from celosia.sim.footprint import Memory
+from celosia.sim.hazards import Fault, Hazard, Written, judge
+from celosia.sim.order import Clocks
+from celosia.sim.schedule import MachineError
+
+SMALL = Config(
+    rows=4,
+    columns=4,
+    unified_bytes=1024,
+    weight_tiles=16,
+    accumulator_depth=32,
+    lanes=2,
+    bus_bytes=4,
+    parameter_channels=16,
+    tables=2,
+)
+
+
+def found(text: str, initial: Written | None = None) -> Hazard:
+    with pytest.raises(Hazard) as caught:
+        judge(assemble(text), SMALL, initial=initial)
+    return caught.value
+
+
+def legal(text: str, initial: Written | None = None) -> Written:
+    return judge(assemble(text), SMALL, initial=initial)
+
+
+def everything() -> Written:
+    return Written(SMALL, everything=True)
+
+
+# Two instructions that touch the same place, by memory; {0} and {1} take semaphores.
+PAIRS = {
+    "unified": ("LOAD length=8 {0}", "FILL destination_base=7 channels=3 {1}"),
+    "unified read": ("FILL channels=8 {0}", "STORE unified=7 length=1 {1}"),
+    "unified matmul": ("LOAD length=8 {0}", "MATMUL taps=4 unified=4 {1}"),
+    "weights": ("LOAD_WEIGHTS tile=2 tiles=2 {0}", "MATMUL taps=8 tile=3 {1}"),
+    "parameters": ("LOAD_PARAMS first=4 count=2 {0}", "VECTOR params=4 channels=1 {1}"),
+    "tables": ("LOAD_PARAMS kind=TABLES first=1 {0}", "VECTOR use_table=1 table=1 {1}"),
+    "accumulators": ("MATMUL accumulator=3 {0}", "VECTOR source=ACCUMULATORS source_base=3 {1}"),
+    "half": ("MATMUL accumulator=3 {0}", "VECTOR source=ACCUMULATORS source_base=9 {1}"),
+    "external": ("STORE external=100 length=4 {0}", "LOAD external=103 unified=512 {1}"),
+    "external weights": ("STORE external=79 {0}", "LOAD_WEIGHTS external=64 {1}"),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_race_is_found_and_a_semaphore_or_fence_cures_it(name: str):
+    first, second = PAIRS[name]
+    race = found(f"{first}\n{second}\nHALT".format("", ""), everything())
+    assert race.fault is Fault.RACE
+    assert race.instructions == (0, 1)
+    for number, text in enumerate((first, second)):
+        assert f"instruction {number} ({text.split()[0]} " in str(race)
+    legal(f"{first}\n{second}\nHALT".format("post=5", "wait=5"), everything())
+    legal(f"{first}\nFENCE\n{second}\nHALT".format("", ""), everything())
+    legal(f"{second}\n{first}\nHALT".format("wait=1", "post=1"), everything())
+    late = found(f"{first}\n{second}\nNOP wait=5\nHALT".format("post=5", ""), everything())
+    assert late.fault is Fault.RACE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Neighbours, both sides.
+        "LOAD length=8\nFILL destination_base=8 channels=3",
+        "LOAD unified=8 length=8\nFILL channels=8",
+        # Interleaved rows.
+        "LOAD rows=4 unified_pitch=8 length=4\nFILL destination_base=4 x_count=4 "
+        "destination_x_stride=8 channels=4",
+        # Runs: 2 bytes of every 6.
+        "FILL channels=6 destination_run=2 destination_skip=1\nLOAD unified=2 length=4",
+        # Taps past the last are not read.
+        "LOAD unified=5 length=3\nMATMUL taps=5",
+        # Two readers.
+        "STORE length=8\nMATMUL taps=4\nVECTOR channels=4 destination_base=100",
+        # The other half.
+        "MATMUL accumulator=3\nVECTOR source=ACCUMULATORS source_base=32 destination_base=100",
+        # Two readers of external memory.
+        "LOAD length=4\nSTORE external=4 unified=8 length=4",
+        # One unit alone.
+        "LOAD length=8\nLOAD length=8",
+    ],
+)
+def test_neighbours_do_not_race(text: str):
+    legal(f"{text}\nHALT", everything())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FILL channels=6 destination_run=2 destination_skip=1\nLOAD unified=2 length=5",
+        "LOAD rows=4 unified_pitch=8 length=5\nFILL destination_base=4 x_count=4 "
+        "destination_x_stride=8 channels=4",
+        "LOAD unified=4 length=3\nMATMUL taps=5",
+        "LOAD unified=9 length=1\nMATMUL taps=6 run=3 skip=1 unified=1",
+    ],
+)
+def test_one_byte_is_enough(text: str):
+    assert found(f"{text}\nHALT", everything()).fault is Fault.RACE
+
+
+def test_order_passes_through_other_units():
+    legal("LOAD length=4 post=0\nFILL destination_base=8 wait=0 post=1\nSTORE external=512 length=4 wait=1\nHALT")
+    broken = "LOAD length=4\nFILL destination_base=8 post=1\nSTORE external=512 length=4 wait=1\nHALT"
+    assert found(broken, everything()).fault is Fault.RACE
+
+
+def test_a_nop_that_waits_orders_all_that_follows():
+    legal("LOAD length=4 post=0\nNOP wait=0\nSTORE external=512 length=4\nHALT")
+
+
+def test_the_second_take_waits_for_the_second_post():
+    loads = "LOAD length=4 post=0\nLOAD unified=4 length=4 post=0\n"
+    legal(loads + "STORE external=512 length=4 wait=0\nSTORE external=512 length=8 wait=0\nHALT")
+    early = found(loads + "STORE external=512 length=8 wait=0\nNOP wait=1\nLOAD unified=9\nHALT", everything())
+    assert early.fault in (Fault.RACE, Fault.DEADLOCK)
+    one = found(loads + "STORE external=512 length=8 wait=0\nSTORE external=512 length=1 wait=0\nHALT")
+    assert (one.fault, one.instructions) == (Fault.RACE, (1, 2))
+
+
+def test_posts_of_two_units_say_nothing_until_all_are_taken():
+    posts = "LOAD length=4 post=0\nFILL destination_base=4 channels=4 post=0\n"
+    assert found(posts + "STORE external=512 length=4 wait=0\nNOP\nSTORE external=512 length=8 wait=0\nHALT").fault is (
+        Fault.RACE
+    )
+    legal(posts + "STORE external=512 unified=100 wait=0\nSTORE external=512 length=8 wait=0\nHALT", everything())
+
+
+def test_a_fence_starts_the_count_of_posts_anew():
+    legal(
+        "LOAD length=4 post=0\nSTORE external=512 length=4 wait=0\nFENCE\n"
+        "FILL channels=4 post=0\nSTORE external=512 length=4 wait=0\nHALT"
+    )
+
+
+def test_a_count_left_over_by_a_phase_is_taken_first():
+    text = "LOAD length=4 post=0\nFENCE\nLOAD unified=4 length=4 post=0\n"
+    early = text + "STORE external=512 length=8 wait=0\nNOP\nSTORE external=512 length=1 wait=0\nHALT"
+    assert found(early).fault is Fault.RACE
+    legal(text + "STORE external=512 length=4 wait=0\nSTORE external=512 length=8 wait=0\nHALT")
+
+
+def test_a_vector_that_reads_what_it_wrote_races_with_itself():
+    shift = "VECTOR x_count=4 source_x_stride=1 destination_base=1 destination_x_stride=1\nHALT"
+    hazard = found(shift, everything())
+    assert (hazard.fault, hazard.instructions) == (Fault.RACE, (0, 0))
+    legal("VECTOR x_count=4 source_x_stride=2 destination_x_stride=2 channels=2\nHALT", everything())
+    back = "VECTOR x_count=4 source_base=1 source_x_stride=1 destination_x_stride=1\nHALT"
+    legal(back, everything())
+    same_row = f"VECTOR x_count=2 destination=ACCUMULATORS mode={Mode.ADD.name}\nHALT"
+    assert found(same_row, everything()).fault is Fault.RACE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "LOAD wait=0\nHALT",
+        "LOAD wait=0 post=1\nFILL destination_base=9 wait=1 post=0\nHALT",
+        "LOAD wait=0\nLOAD wait=0\nLOAD wait=0\nFILL destination_base=99 post=0\nHALT",
+        "FILL post=0\nSTORE wait=0\nSTORE wait=0\nHALT",
+        "NOP wait=3\nHALT",
+        "HALT wait=3",
+    ],
+)
+def test_deadlock(text: str):
+    hazard = found(text, everything())
+    assert hazard.fault is Fault.DEADLOCK
+    assert "waits for ever for semaphore" in str(hazard)
+
+
+UNWRITTEN = {
+    "STORE unified=8 length=4": "unified byte of the unified buffer 8",
+    "MATMUL taps=4": "unified byte of the unified buffer 0",
+    "FILL channels=4\nFENCE\nMATMUL taps=4 tile=3": "weights tile 3",
+    "FILL channels=3\nFENCE\nSTORE length=4": "unified byte of the unified buffer 3",
+    "VECTOR source=ACCUMULATORS source_base=2": "accumulator row 2 column 0",
+    "FILL\nVECTOR params=2": "parameters channel 2",
+    "FILL channels=3\nLOAD_PARAMS count=3\nFENCE\nVECTOR channels=3 use_table=1 table=1": (
+        "tables table 1"
+    ),
+    "FILL\nLOAD_PARAMS count=3\nFENCE\nVECTOR destination=ACCUMULATORS mode=MAX": (
+        "accumulator row 0 column 0"
+    ),
+    "LOAD length=4\nLOAD_WEIGHTS\nFENCE\nMATMUL taps=4 accumulate=1": "accumulator row 0 column 0",
+}
+
+
+@pytest.mark.parametrize("text", UNWRITTEN)
+def test_unwritten(text: str):
+    hazard = found(f"{text}\nHALT")
+    index = len(text.splitlines()) - 1
+    assert (hazard.fault, hazard.instructions) == (Fault.UNWRITTEN, (index,))
+    assert UNWRITTEN[text] in str(hazard)
+    assert text.splitlines()[-1] in str(hazard)
+
+
+def test_written_goes_from_program_to_program():
+    setup = assemble("LOAD_WEIGHTS tile=3\nLOAD_PARAMS count=4\nHALT")
+    main = assemble(
+        "LOAD length=8 post=0\nMATMUL taps=4 tile=3 wait=0 post=1\n"
+        "VECTOR source=ACCUMULATORS channels=4 per_channel=1 destination_base=64 wait=1 post=2\n"
+        "STORE unified=64 length=4 wait=2\nHALT"
+    )
+    with pytest.raises(Hazard, match="UNWRITTEN: instruction 1"):
+        judge(main, SMALL)
+    written = judge([setup, main], SMALL)
+    judge(main, SMALL, initial=judge(setup, SMALL))
+    judge([encode_program(setup), encode_program(main), main], SMALL)
+    assert np.flatnonzero(written.places[Memory.WEIGHTS]).tolist() == [3]
+    unified = np.flatnonzero(written.places[Memory.UNIFIED]).tolist()
+    assert unified == [*range(8), *range(64, 68)]
+
+
+def test_initial_is_not_changed():
+    initial = Written(SMALL)
+    judge(assemble("FILL\nHALT"), SMALL, initial=initial)
+    assert not any(places.any() for places in initial.places.values())
+
+
+def test_leftover():
+    hazard = found("FILL post=3\nFILL post=3\nSTORE wait=3\nHALT")
+    assert (hazard.fault, hazard.instructions) == (Fault.LEFTOVER, (1,))
+    assert "semaphore 3 is left at 1" in str(hazard)
+
+
+def test_two_units_may_not_take_one_semaphore():
+    text = "LOAD length=4 post=0\nLOAD length=4 post=0\nSTORE wait=0\nFILL wait=0\nHALT"
+    hazard = found(text, everything())
+    assert (hazard.fault, hazard.instructions) == (Fault.SEMAPHORE, (2, 3))
+    legal("FILL post=0\nSTORE wait=0\nFENCE\nLOAD post=0\nFILL wait=0\nHALT", everything())
+
+
+def test_a_count_that_may_overflow():
+    posts = [Instruction(Opcode.FILL, post=1)] * 4100
+    takes = [Instruction(Opcode.STORE, unified=8, wait=1)] * 4100
+    program = [i for pair in zip(posts, takes, strict=True) for i in pair]
+    with pytest.raises(Hazard, match="past 4095") as caught:
+        judge([*program, Instruction(Opcode.HALT)], SMALL, initial=everything())
+    assert caught.value.fault is Fault.SEMAPHORE
+    back = [Instruction(Opcode.FILL, post=1, wait=2 if n else 0) for n in range(4100)]
+    forth = [
+        Instruction(Opcode.STORE, unified=8, wait=1, post=2 if n < 4099 else 0)
+        for n in range(4100)
+    ]
+    program = [i for pair in zip(back, forth, strict=True) for i in pair]
+    judge([*program, Instruction(Opcode.HALT)], SMALL, initial=everything())
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("LOAD unified=1020 length=5\nHALT", Error.RANGE),
+        ("VECTOR table=2\nHALT", Error.FIELD),
+        ("NOP", Error.PROGRAM),
+    ],
+)
+def test_illegal_instructions_are_machine_errors(text: str, error: Error):
+    with pytest.raises(MachineError) as caught:
+        judge(assemble(text), SMALL)
+    assert caught.value.error is error
+
+
+def double_buffered(tiles: int) -> list[Instruction]:
+    """Weights streamed into two places, sums drained from the half that is not being filled.
+
+    Semaphores: 0, 1 weights there; 2, 3 sums there; 4, 5 half drained; 6, 7 weights used.
+    """
+    program = [
+        Instruction(Opcode.LOAD, rows=64, length=784, unified_pitch=784, external_pitch=784, post=1)
+    ]
+    program.append(Instruction(Opcode.LOAD_PARAMS, kind=Kind.CHANNELS, count=16))
+    program.append(Instruction(Opcode.FENCE, wait=1))
+    for t in range(tiles):
+        side = t % 2
+        again, more = t >= 2, t + 2 < tiles
+        program.append(
+            Instruction(
+                Opcode.LOAD_WEIGHTS,
+                tile=49 * side,
+                tiles=49,
+                wait=64 << side if again else 0,
+                post=1 << side,
+            )
+        )
+        program.append(
+            Instruction(
+                Opcode.MATMUL,
+                x_count=64,
+                x_stride=784,
+                taps=784,
+                tile=49 * side,
+                accumulator=512 * side,
+                wait=1 << side | (16 << side if again else 0),
+                post=4 << side | (64 << side if more else 0),
+            )
+        )
+        program.append(
+            Instruction(
+                Opcode.VECTOR,
+                source=Space.ACCUMULATORS,
+                source_base=512 * side,
+                source_x_stride=1,
+                x_count=64,
+                channels=16,
+                per_channel=1,
+                destination_base=60000 + t % 4 * 16,
+                destination_x_stride=64,
+                wait=4 << side,
+                post=16 << side if more else 0,
+            )
+        )
+    return [*program, Instruction(Opcode.HALT)]
+
+
+def test_a_long_program_is_judged_quickly():
+    program = double_buffered(160)
+    began = time.perf_counter()
+    judge(program, PRESETS["edge"])
+    assert time.perf_counter() - began < 2
+
+
+@pytest.mark.parametrize("place", range(8))
+def test_every_semaphore_of_a_pipeline_is_needed(place: int):
+    bit = 1 << place
+    broken = []
+    for i in double_buffered(12):
+        fields = i.fields | {"wait": i.wait & ~bit, "post": i.post & ~bit}
+        broken.append(Instruction(i.opcode, **fields))
+    with pytest.raises(Hazard) as caught:
+        judge(broken, PRESETS["edge"])
+    assert caught.value.fault is Fault.RACE
+
+
+def chance(program: list[Instruction], rng: np.random.Generator) -> set[tuple[int, int]]:
+    """Pairs (a, b) with a finished before b began in one run at random speeds, no queues' limits."""
+    counts = [0] * 16
+    queues: dict[object, list[int]] = {}
+    for index, i in enumerate(program):
+        queues.setdefault(i.unit, []).append(index)
+    speed = {(kind, unit): 10.0 ** rng.integers(-3, 4) for kind in ("start", "end") for unit in queues}
+    running: dict[object, int] = {}
+    finished: list[int] = []
+    pairs = set()
+    while any(queues.values()) or running:
+        ready = [
+            ("start", unit)
+            for unit, queue in queues.items()
+            if queue
+            and unit not in running
+            and all(counts[s] for s in range(16) if program[queue[0]].wait >> s & 1)
+        ]
+        may = ready + [("end", unit) for unit in running]
+        kind, unit = max(may, key=lambda move: speed[move] * rng.random())
+        sign = 1 if kind == "end" else -1
+        if kind == "start":
+            index = running[unit] = queues[unit].pop(0)
+            pairs |= {(a, index) for a in finished}
+            mask = program[index].wait
+        else:
+            index = running.pop(unit)
+            finished.append(index)
+            mask = program[index].post
+        for s in range(16):
+            counts[s] += sign * (mask >> s & 1)
+    return pairs
+
+
+@pytest.mark.parametrize("posters", [1, 4])
+def test_order_holds_in_every_run(posters: int, rng: np.random.Generator):
+    for _ in range(12):
+        program = random_pipeline(rng, posters)
+        clocks = Clocks(program, range(len(program)))
+        always = set.intersection(*(chance(program, rng) for _ in range(150)))
+        every = [(a, b) for a in range(len(program)) for b in range(len(program)) if a != b]
+        sure = {pair for pair in every if clocks.before(*pair)}
+        assert sure <= always
+        # With one poster to a semaphore the judge knows all there is to know.
+        assert posters > 1 or sure == always
+
+
+def random_pipeline(rng: np.random.Generator, posters: int) -> list[Instruction]:
+    """Instructions of random units, each semaphore with one taker, every take posted before."""
+    opcodes = (Opcode.LOAD, Opcode.STORE, Opcode.MATMUL, Opcode.FILL)
+    counts = [0] * 8
+    program = []
+    for _ in range(10):
+        unit = int(rng.integers(4))
+        mine = [s for s in range(8) if s % 4 == unit and counts[s] and rng.random() < 0.7]
+        may = [s for s in range(8) if posters > 1 or s // 4 * 2 + s % 2 == unit]
+        post = sum(1 << s for s in may if rng.random() < 0.4)
+        for s in range(8):
+            counts[s] += (post >> s & 1) - (s in mine)
+        wait = sum(1 << s for s in mine)
+        program.append(Instruction(opcodes[unit], wait=wait, post=post))
+    return program

@@ -1,0 +1,455 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from celosia.hw.arch.config import PRESETS, Config
+from celosia.hw.arch.isa import (
+    Error,
+    Instruction,
+    Kind,
+    Mode,
+    Opcode,
+    Rounding,
+    Space,
+    Unit,
+    Window,
+    encode_program,
+)
+from celosia.sim.hazards import Hazard
+from celosia.sim.machine import Machine
+from celosia.sim.schedule import MachineError
+
+HALT = Instruction(Opcode.HALT)
+SMALL = Config(
+    rows=4,
+    columns=6,
+    unified_bytes=1024,
+    weight_tiles=16,
+    accumulator_depth=32,
+    lanes=2,
+    bus_bytes=4,
+    parameter_channels=16,
+    tables=3,
+    queue_depth=2,
+)
+CONFIGS = [SMALL, PRESETS["nano"], PRESETS["edge"]]
+
+
+def filled(config: Config, rng: np.random.Generator, memory_bytes: int = 1 << 14) -> Machine:
+    """A machine with something in every place."""
+    machine = Machine(config, memory_bytes=memory_bytes)
+    machine.memory[:] = rng.integers(0, 256, memory_bytes)
+    for array in (machine.unified, machine.weights, machine.tables):
+        array[...] = rng.integers(-128, 128, array.shape)
+    machine.accumulators[...] = rng.integers(-(1 << 31), 1 << 31, machine.accumulators.shape)
+    p = machine.parameters
+    p["bias"] = rng.integers(-(1 << 12), 1 << 12, p.size)
+    p["multiplier"] = rng.integers(0, 1 << 31, p.size)
+    p["left"] = np.where(rng.random(p.size) < 0.7, 0, rng.integers(0, 32, p.size))
+    p["right"] = rng.integers(0, 24, p.size)
+    return machine
+
+
+def expect(machine: Machine, want: dict[str, np.ndarray]) -> None:
+    for name, array in machine.state.items():
+        np.testing.assert_array_equal(array, want[name], err_msg=name)
+
+
+def draw(rng: np.random.Generator, **limits: int) -> dict[str, int]:
+    return {name: int(rng.integers(1, high, endpoint=True)) for name, high in limits.items()}
+
+
+def pixels(i: Instruction, side: str):
+    """Origins of the pixels, x fastest."""
+    f = i.fields
+    for z in range(i.z_count):
+        for y in range(i.y_count):
+            for x in range(i.x_count):
+                yield sum(
+                    n * f[f"{side}{axis}_stride"] for n, axis in ((x, "x"), (y, "y"), (z, "z"))
+                )
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
+@pytest.mark.parametrize("opcode", [Opcode.LOAD, Opcode.STORE])
+def test_blocks(opcode: Opcode, config: Config, rng: np.random.Generator):
+    machine = filled(config, rng)
+    for _ in range(20):
+        sizes = draw(rng, rows=7, length=40, external_pitch=60, unified_pitch=60)
+        places = {"external": int(rng.integers(0, 5000)), "unified": int(rng.integers(0, 500))}
+        i = Instruction(opcode, **sizes, **places)
+        want = machine.state
+        for row in range(i.rows):
+            for byte in range(i.length):
+                outside = i.external + row * i.external_pitch + byte
+                inside = i.unified + row * i.unified_pitch + byte
+                if opcode is Opcode.LOAD:
+                    want["unified"][inside] = machine.memory[outside].astype(np.int8)
+                else:
+                    want["memory"][outside] = machine.unified[inside].astype(np.uint8)
+        machine.run([i, HALT])
+        expect(machine, want)
+
+
+@pytest.mark.parametrize("config", [*CONFIGS, PRESETS["tpu_v1"]], ids=lambda c: c.name)
+def test_load_weights_drops_the_padding(config: Config, rng: np.random.Generator):
+    machine = Machine(config, memory_bytes=1 << 18)
+    machine.memory[:] = rng.integers(0, 256, 1 << 18)
+    base, tile, tiles = 3 * config.bus_bytes, 1, 2
+    machine.run([Instruction(Opcode.LOAD_WEIGHTS, external=base, tile=tile, tiles=tiles), HALT])
+    for t in range(tiles):
+        for r in range(config.rows):
+            start = base + (t * config.rows + r) * config.tile_row_bytes
+            row = machine.memory[start : start + config.columns].view(np.int8)
+            np.testing.assert_array_equal(machine.weights[tile + t, r], row)
+    assert not machine.weights[0].any()
+    assert not machine.weights[3:].any()
+
+
+def test_load_params(rng: np.random.Generator):
+    machine = filled(SMALL, rng)
+    want = machine.state
+    machine.run(
+        [
+            Instruction(Opcode.LOAD_PARAMS, external=160, first=3, count=5),
+            Instruction(Opcode.LOAD_PARAMS, kind=Kind.TABLES, external=1024, first=1, count=2),
+            HALT,
+        ]
+    )
+    for c in range(5):
+        raw = machine.memory[160 + 16 * c : 176 + 16 * c].tobytes()
+        want["parameters"][3 + c] = (
+            int.from_bytes(raw[:4], "little", signed=True),
+            int.from_bytes(raw[4:8], "little") % (1 << 31),
+            raw[8] % 32,
+            raw[9] % 32,
+        )
+    want["tables"][1:3] = machine.memory[1024:1536].view(np.int8).reshape(2, 256)
+    expect(machine, want)
+
+
+def slow_matmul(machine: Machine, i: Instruction) -> np.ndarray:
+    """Sums by the text of docs/architecture.md, one product at a time."""
+    config = machine.config
+    sums = machine.accumulators.astype(object)
+    for p, origin in enumerate(pixels(i, "")):
+        for s in range(-(-i.taps // config.rows)):
+            row = [0] * config.columns
+            for lane in range(config.rows):
+                k = s * config.rows + lane
+                if k < i.taps:
+                    address = i.unified + origin + k + k // i.run * i.skip * config.rows
+                    x = int(machine.unified[address])
+                    weights = machine.weights[i.tile + s, lane].tolist()
+                    row = [r + x * w for r, w in zip(row, weights, strict=True)]
+            keep = s > 0 or i.accumulate
+            old = sums[i.accumulator + p].tolist() if keep else [0] * config.columns
+            new = [(o + r + (1 << 31)) % (1 << 32) - (1 << 31) for o, r in zip(old, row, strict=True)]
+            sums[i.accumulator + p] = new
+    return sums.astype(np.int32)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
+def test_matmul(config: Config, rng: np.random.Generator):
+    machine = filled(config, rng)
+    for _ in range(15):
+        sizes = draw(rng, x_count=4, y_count=3, z_count=2, taps=3 * config.rows, run=12)
+        strides = {f"{axis}_stride": int(rng.integers(0, 40)) for axis in "xyz"}
+        values = {"unified": 300, "skip": 2, "tile": 3, "accumulator": 5, "accumulate": 1}
+        chosen = {name: int(rng.integers(0, high + 1)) for name, high in values.items()}
+        i = Instruction(Opcode.MATMUL, **sizes, **strides, **chosen)
+        want = machine.state | {"accumulators": slow_matmul(machine, i)}
+        machine.run([i, HALT])
+        expect(machine, want)
+
+
+def test_matmul_of_the_largest_sums_wraps():
+    config = PRESETS["edge"]
+    machine = Machine(config)
+    machine.unified[:] = -128
+    machine.weights[...] = -128
+    taps = config.weight_tiles * config.rows
+    i = Instruction(Opcode.MATMUL, taps=taps, unified=0, accumulate=1)
+    for _ in range(17):
+        machine.run([i, HALT])
+    exact = 17 * taps * 128 * 128
+    assert exact > 1 << 31
+    assert (machine.accumulators[0] == exact - (1 << 32)).all()
+    assert not machine.accumulators[1:].any()
+
+
+def wrap(value: int) -> int:
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def slow_requantize(x: int, p: Any, double: bool) -> int:
+    x = wrap(x + int(p["bias"])) << int(p["left"])
+    x = wrap(x) if double else min(max(x, -(1 << 31)), (1 << 31) - 1)
+    right = int(p["right"])
+    h = (x * int(p["multiplier"]) + ((1 << 30) if double or not right else 0)) >> 31
+    return (h + (1 << right >> 1) - (double and h < 0)) >> right if right else h
+
+
+def slow_vector(machine: Machine, i: Instruction) -> None:
+    """Run a VECTOR one group after the other, by the text of docs/architecture.md."""
+    config = machine.config
+    flat = machine.accumulators.reshape(-1)
+    combine = max if i.window == Window.MAX.value else sum
+
+    def place(space: int, base: int, c: int, run: int, skip: int) -> int:
+        if space == Space.ACCUMULATORS.value:
+            return base * config.columns + c
+        return base + c + c // run * skip * config.rows
+
+    origins = zip(pixels(i, "source_"), pixels(i, "destination_"), strict=True)
+    for origin, target in origins:
+        for first in range(0, i.channels, config.lanes):
+            results = []
+            for c in range(first, min(first + config.lanes, i.channels)):
+                elements = []
+                for wy in range(i.window_y_count):
+                    for wx in range(i.window_x_count):
+                        base = i.source_base + origin
+                        base += wy * i.window_y_stride + wx * i.window_x_stride
+                        a = place(i.source, base, c, i.source_run, i.source_skip)
+                        elements.append(int((flat if i.source else machine.unified)[a]))
+                p = machine.parameters[i.params + (c if i.per_channel else c % config.lanes)]
+                h = slow_requantize(wrap(combine(elements)), p, i.rounding == Rounding.DOUBLE.value)
+                base = i.destination_base + target
+                a = place(i.destination, base, c, i.destination_run, i.destination_skip)
+                results.append((a, h))
+            for a, h in results:
+                if i.destination == Space.ACCUMULATORS.value:
+                    old = int(flat[a])
+                    flat[a] = (h, wrap(old + h), max(old, h))[i.mode]
+                else:
+                    y = min(max(h + i.zero_point, i.low), i.high)
+                    machine.unified[a] = machine.tables[i.table][y & 255] if i.use_table else y
+
+
+def random_vector(config: Config, rng: np.random.Generator) -> Instruction:
+    """A VECTOR whose source and destination may overlap."""
+    source, destination = (int(n) for n in rng.integers(0, 2, 2))
+    values: dict[str, int] = draw(rng, x_count=3, y_count=2, z_count=2)
+    inner = bool(source or destination)
+    values["channels"] = int(rng.integers(1, (config.columns if inner else 11) + 1))
+    for side, space in (("source", source), ("destination", destination)):
+        values[f"{side}_base"] = int(rng.integers(0, 10 if space else 60))
+        for axis in "xyz":
+            values[f"{side}_{axis}_stride"] = int(rng.integers(0, 4 if space else 30))
+        values[f"{side}_run"] = int(rng.integers(1, 9))
+        values[f"{side}_skip"] = int(rng.integers(0, 3))
+    values |= draw(rng, window_x_count=3, window_y_count=2)
+    for axis in "xy":
+        values[f"window_{axis}_stride"] = int(rng.integers(0, 4 if source else 20))
+    if not (source and destination):
+        values["mode"] = int(rng.integers(0, 3))
+    low, high = sorted(rng.integers(-128, 128, 2).tolist())
+    values |= {"source": source, "destination": destination, "low": low, "high": high}
+    values["params"] = int(rng.integers(0, 2)) * config.lanes
+    values["per_channel"] = int(rng.integers(0, 2)) if values["channels"] <= 8 else 0
+    values["table"] = int(rng.integers(0, config.tables))
+    for name in ("window", "rounding", "use_table"):
+        values[name] = int(rng.integers(0, 2))
+    values["zero_point"] = int(rng.integers(-128, 128))
+    return Instruction(Opcode.VECTOR, **values)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
+def test_vector(config: Config, rng: np.random.Generator):
+    machine, model = filled(config, rng), Machine(config, memory_bytes=1)
+    for _ in range(60):
+        i = random_vector(config, rng)
+        for name in ("unified", "accumulators", "parameters", "tables"):
+            getattr(model, name)[...] = getattr(machine, name)
+        slow_vector(model, i)
+        machine.run([i, HALT])
+        np.testing.assert_array_equal(machine.unified, model.unified, err_msg=repr(i))
+        np.testing.assert_array_equal(machine.accumulators, model.accumulators, err_msg=repr(i))
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
+def test_fill(config: Config, rng: np.random.Generator):
+    machine = filled(config, rng)
+    for _ in range(20):
+        sizes = draw(rng, x_count=4, y_count=3, z_count=2, channels=20, destination_run=9)
+        strides = {f"destination_{axis}_stride": int(rng.integers(0, 50)) for axis in "xyz"}
+        value = int(rng.integers(-128, 128))
+        i = Instruction(
+            Opcode.FILL, **sizes, **strides, destination_base=7, destination_skip=1, value=value
+        )
+        want = machine.state
+        for origin in pixels(i, "destination_"):
+            for c in range(i.channels):
+                want["unified"][7 + origin + c + c // i.destination_run * config.rows] = value
+        machine.run([i, HALT])
+        expect(machine, want)
+
+
+def test_fill_of_the_same_byte_again_and_again_is_quick():
+    machine = Machine(SMALL)
+    counts = dict.fromkeys(("x_count", "y_count", "z_count"), 65535)
+    machine.run([Instruction(Opcode.FILL, **counts, destination_base=9, value=-3), HALT])
+    assert np.flatnonzero(machine.unified).tolist() == [9]
+
+
+def test_semaphores_decide_the_order():
+    machine = Machine(SMALL)
+    machine.memory[:4] = (1, 2, 3, 4)
+    program = [
+        Instruction(Opcode.STORE, external=8, unified=0, length=4, wait=2),
+        Instruction(Opcode.FILL, channels=2, value=9, wait=1, post=2),
+        Instruction(Opcode.LOAD, unified=0, length=4, post=1),
+        HALT,
+    ]
+    machine.run(program)
+    assert machine.memory[8:12].tolist() == [9, 9, 3, 4]
+    machine.memory[8:12] = 0
+    machine.run(encode_program(program))
+    assert machine.memory[8:12].tolist() == [9, 9, 3, 4]
+
+
+def test_fence_and_nop_take_and_post():
+    machine = Machine(SMALL)
+    machine.run(
+        [
+            Instruction(Opcode.FILL, channels=3, value=1, post=1),
+            Instruction(Opcode.NOP, wait=1, post=6),
+            Instruction(Opcode.STORE, external=4, length=3, wait=2),
+            Instruction(Opcode.FENCE, wait=4, post=1),
+            Instruction(Opcode.HALT, wait=1),
+        ]
+    )
+    assert machine.memory[4:7].tolist() == [1, 1, 1]
+
+
+def test_what_follows_halt_does_not_run():
+    machine = Machine(SMALL)
+    machine.run([HALT, Instruction(Opcode.FILL, value=1)])
+    assert not machine.unified.any()
+
+
+WAITS = Instruction(Opcode.LOAD, wait=8)
+OUTSIDE = {
+    "load": (Unit.LOAD, Instruction(Opcode.LOAD, unified=1020, length=5)),
+    "load rows": (Unit.LOAD, Instruction(Opcode.LOAD, rows=3, unified_pitch=512)),
+    "load past 4 GiB": (Unit.LOAD, Instruction(Opcode.LOAD, external=(1 << 32) - 4, length=5)),
+    "store": (Unit.STORE, Instruction(Opcode.STORE, unified=1023, length=2)),
+    "weights": (Unit.LOAD, Instruction(Opcode.LOAD_WEIGHTS, tile=15, tiles=2)),
+    "params": (Unit.LOAD, Instruction(Opcode.LOAD_PARAMS, first=15, count=2)),
+    "tables": (Unit.LOAD, Instruction(Opcode.LOAD_PARAMS, kind=Kind.TABLES, first=3)),
+    "taps": (Unit.MATRIX, Instruction(Opcode.MATMUL, unified=1020, taps=5)),
+    "skips": (Unit.MATRIX, Instruction(Opcode.MATMUL, taps=3, run=1, skip=255)),
+    "tiles": (Unit.MATRIX, Instruction(Opcode.MATMUL, tile=15, taps=5)),
+    "half": (Unit.MATRIX, Instruction(Opcode.MATMUL, accumulator=30, x_count=3)),
+    "source": (Unit.VECTOR, Instruction(Opcode.VECTOR, source_base=1020, channels=5)),
+    "window": (Unit.VECTOR, Instruction(Opcode.VECTOR, window_x_count=3, window_x_stride=512)),
+    "row": (Unit.VECTOR, Instruction(Opcode.VECTOR, source=Space.ACCUMULATORS, source_base=64)),
+    "destination": (Unit.VECTOR, Instruction(Opcode.VECTOR, destination_base=1023, channels=2)),
+    "channel": (Unit.VECTOR, Instruction(Opcode.VECTOR, params=14, channels=3, per_channel=1)),
+    "fill": (Unit.VECTOR, Instruction(Opcode.FILL, x_count=2, destination_x_stride=1023, channels=2)),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_range(name: str, rng: np.random.Generator):
+    unit, wrong = OUTSIDE[name]
+    machine = filled(SMALL, rng)
+    before = machine.state
+    with pytest.raises(MachineError, match=rf"instruction 1 \({wrong.opcode.name} ") as caught:
+        machine.run([Instruction(Opcode.NOP), wrong, HALT])
+    assert (caught.value.error, caught.value.unit, caught.value.index) == (Error.RANGE, unit, 1)
+    expect(machine, before)
+
+
+def test_the_last_byte_of_everything_is_inside(rng: np.random.Generator):
+    machine = filled(SMALL, rng, memory_bytes=64)
+    machine.run(
+        [
+            Instruction(Opcode.STORE, external=63, unified=1023),
+            Instruction(Opcode.MATMUL, unified=1020, taps=4, tile=15, accumulator=61, x_count=3),
+            Instruction(
+                Opcode.VECTOR, source=Space.ACCUMULATORS, source_base=63, params=14, channels=2
+            ),
+            Instruction(Opcode.FILL, destination_base=1023, value=77),
+            HALT,
+        ]
+    )
+    assert machine.unified[1023] == 77
+
+
+def failing(program: list[Instruction] | bytes) -> MachineError:
+    with pytest.raises(MachineError) as caught:
+        Machine(SMALL, memory_bytes=64).run(program)
+    return caught.value
+
+
+def test_bus_error():
+    error = failing([Instruction(Opcode.STORE, external=63, length=2), HALT])
+    assert (error.error, error.unit) == (Error.BUS, Unit.STORE)
+    assert "up to byte 63, got 64" in str(error)
+
+
+def test_field_error_lets_earlier_instructions_run():
+    machine = Machine(SMALL)
+    fill = Instruction(Opcode.FILL, value=1)
+    with pytest.raises(MachineError, match="LOAD unified: wanted 0 to 1023, got 1024") as caught:
+        machine.run([fill, Instruction(Opcode.LOAD, unified=1024), fill])
+    assert (caught.value.error, caught.value.index) == (Error.FIELD, 1)
+    assert caught.value.unit is Unit.SEQUENCER
+    assert machine.unified[0] == 1
+
+
+def test_opcode_error():
+    error = failing(encode_program([Instruction(Opcode.NOP)]) + bytes(64))
+    assert (error.error, error.unit, error.index) == (Error.OPCODE, Unit.SEQUENCER, 1)
+
+
+@pytest.mark.parametrize("program", [[], [Instruction(Opcode.NOP)]])
+def test_program_error(program: list[Instruction]):
+    error = failing(program)
+    assert (error.error, error.unit) == (Error.PROGRAM, Unit.SEQUENCER)
+    assert error.index == len(program)
+
+
+def test_semaphore_error():
+    post = Instruction(Opcode.NOP, post=1)
+    Machine(SMALL).run([post] * 4095 + [HALT])
+    error = failing([post] * 4096 + [HALT])
+    assert (error.error, error.unit, error.index) == (Error.SEMAPHORE, Unit.SEQUENCER, 4095)
+
+
+@pytest.mark.parametrize(
+    ("program", "unit", "index"),
+    [
+        ([WAITS, HALT], Unit.LOAD, 0),
+        ([Instruction(Opcode.FILL, wait=2), WAITS, HALT], Unit.LOAD, 1),
+        ([Instruction(Opcode.NOP, wait=1), HALT], Unit.SEQUENCER, 0),
+        ([Instruction(Opcode.HALT, wait=1)], Unit.SEQUENCER, 0),
+        ([WAITS, WAITS, WAITS, Instruction(Opcode.FILL, post=8), HALT], Unit.LOAD, 0),
+    ],
+)
+def test_deadlock(program: list[Instruction], unit: Unit, index: int):
+    error = failing(program)
+    assert (error.error, error.unit, error.index) == (Error.WATCHDOG, unit, index)
+    assert "waits for ever for semaphore" in str(error)
+
+
+def test_judge_comes_first_and_knows_earlier_programs():
+    machine = Machine(SMALL)
+    store = [Instruction(Opcode.STORE, external=100, length=4), HALT]
+    with pytest.raises(Hazard, match="UNWRITTEN"):
+        machine.run(store, judge=True)
+    machine.run([Instruction(Opcode.FILL, channels=4, value=5), HALT])
+    machine.run(store, judge=True)
+    assert machine.memory[100:104].tolist() == [5, 5, 5, 5]
+
+
+def test_memory_must_be_there():
+    with pytest.raises(ValueError, match="memory_bytes: wanted at least 1, got 0"):
+        Machine(SMALL, memory_bytes=0)
+
+
+def test_a_program_of_broken_length_is_refused():
+    with pytest.raises(ValueError, match="wanted a multiple of 64 bytes, got 65"):
+        Machine(SMALL).run(bytes(65))

@@ -1,0 +1,238 @@
+import math
+
+import numpy as np
+import pytest
+from celosia.hw.arch.isa import Rounding
+from celosia.sim import quantize
+from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
+
+INT32 = (-(1 << 31), (1 << 31) - 1)
+
+
+def wrap(value: int) -> int:
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def by_contract(x: int, bias: int, multiplier: int, left: int, right: int, double: bool) -> int:
+    """The text of docs/architecture.md, 'Arithmetic', in whole numbers without a width."""
+    x = wrap(x + bias) << left
+    x = wrap(x) if double else min(max(x, INT32[0]), INT32[1])
+    h = (x * multiplier + ((1 << 30) if double or right == 0 else 0)) >> 31
+    if right:
+        h = (h + (1 << (right - 1)) - (1 if double and h < 0 else 0)) >> right
+    return h
+
+
+def corners(rng: np.random.Generator, count: int) -> dict[str, np.ndarray]:
+    """Random arguments of requantize, with the ends of every range mixed in."""
+
+    def ends(low: int, high: int) -> np.ndarray:
+        near = [low, low + 1, high - 1, high, *(v for v in (-1, 0, 1) if low <= v <= high)]
+        mixed = rng.integers(low, high, count, endpoint=True)
+        return np.where(rng.random(count) < 0.4, rng.choice(near, count), mixed)
+
+    small = rng.integers(-300, 300, count)
+    return {
+        "x": np.where(rng.random(count) < 0.5, small, ends(*INT32)),
+        "bias": np.where(rng.random(count) < 0.5, 0, ends(*INT32)),
+        "multiplier": ends(0, INT32[1]),
+        "left": np.where(rng.random(count) < 0.6, 0, ends(0, 31)),
+        "right": ends(0, 31),
+    }
+
+
+@pytest.mark.parametrize("rounding", Rounding)
+def test_requantize_is_the_contract(rounding: Rounding, rng: np.random.Generator):
+    arguments = corners(rng, 4000)
+    got = quantize.requantize(**arguments, rounding=rounding)
+    columns = zip(*(values.tolist() for values in arguments.values()), strict=True)
+    want = [by_contract(*row, rounding is Rounding.DOUBLE) for row in columns]
+    assert got.dtype == np.int32
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("bias", [0, 12345])
+def test_double_is_tflite_double(bias: int, rng: np.random.Generator):
+    x = rng.integers(*INT32, 5000, endpoint=True)
+    multiplier = rng.integers(1 << 30, 1 << 31, 5000)
+    shift = rng.integers(-31, 31, 5000)
+    want = quantize.multiply_by_quantized_multiplier_double(
+        quantize.wrap32(x + bias), multiplier, shift
+    )
+    left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
+    got = quantize.requantize(x, bias, multiplier, left, right, Rounding.DOUBLE)
+    np.testing.assert_array_equal(got, want)
+
+
+def test_single_is_tflite_single_where_32_bits_hold_it(rng: np.random.Generator):
+    multiplier = rng.integers(1 << 30, 1 << 31, 5000)
+    shift = rng.integers(-31, 31, 5000)
+    room = np.maximum(31 - np.maximum(shift, 0), 1)
+    x = rng.integers(-(1 << room), 1 << room)
+    want = quantize.multiply_by_quantized_multiplier_single(x, multiplier, shift)
+    left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
+    got = quantize.requantize(x, 0, multiplier, left, right, Rounding.SINGLE)
+    np.testing.assert_array_equal(got, want)
+
+
+def test_the_roundings_differ_where_the_first_rounding_makes_a_half():
+    # A little less than a half: the first of two rounds to 1, whose half is rounded up again.
+    multiplier, right = (1 << 31) - 1, 1
+    single = quantize.requantize(1, 0, multiplier, 0, right, Rounding.SINGLE)
+    double = quantize.requantize(1, 0, multiplier, 0, right, Rounding.DOUBLE)
+    assert (int(single), int(double)) == (0, 1)
+
+
+def test_finish_keeps_the_sum_exact():
+    h = np.array([INT32[0], -1, 0, 1, INT32[1]])
+    np.testing.assert_array_equal(
+        quantize.finish(h, 127, -128, 127), np.array([-128, 126, 127, 127, 127], np.int8)
+    )
+    np.testing.assert_array_equal(quantize.finish(h, -3, -2, 5), np.array([-2, -2, -2, -2, 5]))
+
+
+def test_rounding_divide_by_pot_is_half_away_from_zero():
+    x = np.arange(-40, 41)
+    for exponent in range(6):
+        exact = x / 2**exponent
+        want = np.sign(exact) * np.floor(np.abs(exact) + 0.5)
+        np.testing.assert_array_equal(quantize.rounding_divide_by_pot(x, exponent), want)
+
+
+def test_high_mul_saturates_only_at_the_corner():
+    least, most = INT32
+    got = quantize.saturating_rounding_doubling_high_mul([least, least, most], [least, most, most])
+    np.testing.assert_array_equal(got, [most, -most, most - 1])
+
+
+@pytest.mark.parametrize("real", [1e-3, 0.5, 0.9999999999, 1.0, 1.5, 1000.3, 2.0**-31])
+def test_quantize_multiplier_is_close(real: float):
+    multiplier, shift = quantize.quantize_multiplier(real)
+    assert 1 << 30 <= multiplier < 1 << 31
+    assert math.isclose(multiplier * 2.0 ** (shift - 31), real, rel_tol=2**-31)
+
+
+@pytest.mark.parametrize(
+    ("real", "want"),
+    [
+        (0.0, (0, 0)),
+        (2.0**-32, (1 << 30, -31)),
+        (2.0**-33, (0, 0)),
+        (1.0 - 2.0**-40, (1 << 30, 1)),
+        (2.0**40, ((1 << 31) - 1, 30)),
+    ],
+)
+def test_quantize_multiplier_at_the_ends(real: float, want: tuple[int, int]):
+    assert quantize.quantize_multiplier(real) == want
+
+
+@pytest.mark.parametrize("real", [-1.0, math.inf, math.nan])
+def test_quantize_multiplier_refuses(real: float):
+    with pytest.raises(ValueError, match="wanted a finite number of at least 0"):
+        quantize.quantize_multiplier(real)
+
+
+def test_split_shift():
+    assert quantize.split_shift(-31) == (0, 31)
+    assert quantize.split_shift(30) == (30, 0)
+    with pytest.raises(ValueError, match="wanted -31 to 31, got 32"):
+        quantize.split_shift(32)
+
+
+def test_channel_parameters_keep_the_shape():
+    multiplier, left, right = quantize.channel_parameters([[0.25, 3.0], [0.0, 1.0]])
+    np.testing.assert_array_equal(multiplier, [[1 << 30, 3 << 29], [0, 1 << 30]])
+    np.testing.assert_array_equal(left, [[0, 2], [0, 1]])
+    np.testing.assert_array_equal(right, [[1, 0], [0, 0]])
+
+
+def litert(layers: list[FullyConnected], x: np.ndarray, scale: float, zero_point: int):
+    interpreter_module = pytest.importorskip("ai_edge_litert.interpreter")
+    interpreter = interpreter_module.Interpreter(
+        model_content=write_fully_connected(
+            layers, input_scale=scale, input_zero_point=zero_point, batch=len(x)
+        ),
+        experimental_op_resolver_type=interpreter_module.OpResolverType.BUILTIN_REF,
+    )
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
+    interpreter.invoke()
+    return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+
+
+def random_layer(
+    rng: np.random.Generator, real: float, per_channel: bool, bias: bool
+) -> tuple[FullyConnected, float]:
+    """A layer whose factor from sums to outputs is about ``real``, and its input scale."""
+    outputs, inputs = 24, 20
+    input_scale, output_scale = (float(np.float32(rng.uniform(0.01, 0.1))) for _ in range(2))
+    spread = rng.uniform(0.5, 1, outputs if per_channel else None)
+    weight_scale = np.float32(real * output_scale / input_scale * spread)
+    reach = min(int(100 / real) + 1, 1 << 30)
+    layer = FullyConnected(
+        weights=rng.integers(-127, 128, (outputs, inputs)).astype(np.int8),
+        weight_scale=weight_scale if per_channel else float(weight_scale),
+        bias=rng.integers(-reach, reach, outputs).astype(np.int32) if bias else None,
+        output_scale=output_scale,
+        output_zero_point=int(rng.integers(-100, 100)),
+    )
+    return layer, input_scale
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("per_channel", [True, False])
+def test_single_rounding_is_litert_fully_connected(
+    per_channel: bool, bias: bool, rng: np.random.Generator
+):
+    double_differs = 0
+    for real in (2.0**-34, 2e-9, 1e-6, 1e-3, 0.01, 0.01, 0.3, 0.3, 0.8, 1.7, 40.0):
+        layer, scale = random_layer(rng, real, per_channel, bias)
+        zero_point = int(rng.integers(-128, 128))
+        x = rng.integers(-128, 128, (64, 20)).astype(np.int8)
+        want = litert([layer], x, scale, zero_point)
+        sums = quantize.fully_connected_sums(x, layer.weights, layer.bias, zero_point)
+        reals = quantize.effective_scale(scale, layer.weight_scale, layer.output_scale)
+        exact = quantize.litert_fully_connected(sums, reals, layer.output_zero_point)
+        np.testing.assert_array_equal(exact, want)
+        parameters = quantize.channel_parameters(reals)
+        for rounding in Rounding:
+            h = quantize.requantize(sums, 0, *parameters, rounding)
+            got = quantize.finish(h, layer.output_zero_point, -128, 127)
+            if rounding is Rounding.SINGLE:
+                np.testing.assert_array_equal(got, want)
+            double_differs += int(np.sum(got != want))
+    assert double_differs > 0
+
+
+def test_litert_rounds_halves_away_from_zero_in_float64():
+    sums = np.arange(-9, 10, dtype=np.int32)
+    layer = FullyConnected(
+        weights=np.zeros((19, 1), np.int8), weight_scale=0.5, bias=sums, output_scale=1.0
+    )
+    want = litert([layer], np.zeros((1, 1), np.int8), 1.0, 0)[0]
+    np.testing.assert_array_equal(quantize.litert_fully_connected(sums, 0.5, 0), want)
+    single = quantize.requantize(sums, 0, 1 << 30, 0, 0, Rounding.SINGLE)
+    # The contract's SINGLE rounds halves up: it differs from the kernel on negative halves only.
+    np.testing.assert_array_equal(np.flatnonzero(single != want), np.arange(0, 9, 2))
+
+
+def test_litert_products_past_32_bits_become_the_least_number():
+    weights = np.array([[1], [2], [3], [100], [-1], [-100]], np.int8)
+    layer = FullyConnected(weights=weights, weight_scale=2.0**30, output_scale=1.0)
+    x = np.ones((1, 1), np.int8)
+    want = litert([layer], x, 1.0, 0)
+    sums = quantize.fully_connected_sums(x, weights, None, 0)
+    np.testing.assert_array_equal(quantize.litert_fully_connected(sums, 2.0**30, 0), want)
+    np.testing.assert_array_equal(want, [[127, -128, -128, -128, -128, -128]])
+
+
+def test_litert_clamps_fused_activations(rng: np.random.Generator):
+    layer, scale = random_layer(rng, 0.02, False, True)
+    x = rng.integers(-128, 128, (32, 20)).astype(np.int8)
+    sums = quantize.fully_connected_sums(x, layer.weights, layer.bias, 5)
+    real = quantize.effective_scale(scale, layer.weight_scale, layer.output_scale)
+    for activation, top in (("RELU", math.inf), ("RELU6", 6.0)):
+        fused = FullyConnected(**{**vars(layer), "activation": activation, "output_zero_point": -9})
+        high = min(127, -9 + top / layer.output_scale)
+        want = quantize.litert_fully_connected(sums, real, -9, -9, round(high))
+        np.testing.assert_array_equal(litert([fused], x, scale, 5), want)
