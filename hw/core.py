@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, ResetInserter, Signal
+from amaranth.hdl import Cat, Module, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import Config
+from celosia.hw.bus.interrupts import Interrupts
 from celosia.hw.bus.load import LoadUnit
 from celosia.hw.bus.reader import ReadMaster
 from celosia.hw.bus.registers import RegisterFile
@@ -17,9 +18,9 @@ from celosia.hw.memory.unified_buffer import UnifiedBuffer
 from celosia.hw.sequencer.sequencer import Sequencer
 from celosia.hw.vector.unit import VectorUnit
 
-#: Ports of the unified buffer, by priority.
-READERS = ("store", "vector", "matrix")
-WRITERS = ("vector", "load")
+#: Who reads and writes the unified buffer, by priority, and through which port.
+READERS = {"store": "request", "vector": "unified_read", "matrix": "request"}
+WRITERS = {"vector": "unified_write", "load": "write"}
 
 #: Cycles after which a write by the load unit is seen, of the slowest memory.
 VISIBLE_CYCLES = 4
@@ -157,19 +158,41 @@ class Core(wiring.Component):
 
     @staticmethod
     def _connect_buffer(m: Module, buffer: UnifiedBuffer, rooms: dict[str, Any]) -> None:
-        for n, name in enumerate(READERS):
+        for n, (name, request) in enumerate(READERS.items()):
             unit = rooms[name]
-            wiring.connect(m, unit.request, getattr(buffer, f"read_{n}"))
+            wiring.connect(m, getattr(unit, request), getattr(buffer, f"read_{n}"))
             m.d.comb += [
                 unit.read_valid.eq(buffer.read_valid[n]),
                 unit.read_data.eq(buffer.read_data),
                 unit.read_fault.eq(buffer.read_fault & buffer.read_valid[n]),
             ]
-        for n, name in enumerate(WRITERS):
-            wiring.connect(m, rooms[name].write, getattr(buffer, f"write_{n}"))
-        m.d.comb += rooms["vector"].write_fault.eq(buffer.write_fault[WRITERS.index("vector")])
+        for n, (name, write) in enumerate(WRITERS.items()):
+            wiring.connect(m, getattr(rooms[name], write), getattr(buffer, f"write_{n}"))
+        m.d.comb += rooms["vector"].write_fault.eq(buffer.write_fault[list(WRITERS).index("vector")])
 
     def _connect_registers(self, m: Module, sequencer: Sequencer) -> None:
         m.submodules.registers = registers = RegisterFile()
+        m.submodules.interrupts = interrupts = Interrupts()
         wiring.connect(m, wiring.flipped(self.s_axil), registers.bus)
-        return registers, sequencer
+        status = Cat(sequencer.running, sequencer.done, sequencer.error, sequencer.draining)
+        m.d.comb += [
+            registers.fingerprint.eq(self.config.fingerprint),
+            registers.status.eq(status),
+            registers.interrupt.eq(interrupts.pending),
+            registers.error_code.eq(sequencer.code),
+            registers.error_unit.eq(sequencer.unit),
+            registers.error_index.eq(sequencer.index),
+            registers.cycles.eq(sequencer.cycles),
+            registers.counter_value.eq(sequencer.counter_value),
+            sequencer.counter_address.eq(registers.counter_address),
+            sequencer.program_address.eq(registers.program_address),
+            sequencer.program_length.eq(registers.program_length),
+            sequencer.watchdog.eq(registers.watchdog),
+            Cat(sequencer.start, sequencer.reset, sequencer.clear_counters).eq(
+                registers.control_write
+            ),
+            interrupts.events.eq(Cat(sequencer.done, sequencer.error)),
+            interrupts.enable.eq(registers.interrupt_enable),
+            interrupts.clear.eq(registers.interrupt_clear),
+            self.irq.eq(interrupts.irq),
+        ]

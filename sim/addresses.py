@@ -6,7 +6,7 @@ are one-dimensional NumPy arrays, so that every access is at most two strided vi
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,13 +57,13 @@ class Pattern:
     def __init__(
         self,
         base: int,
-        loops: list[tuple[int, int]],
+        loops: Sequence[tuple[int, int]],
         elements: int = 1,
         run: int = 1 << 30,
         jump: int = 0,
     ) -> None:
         self.base = base
-        self.loops = loops
+        self.loops = list(loops)
         self.elements = elements
         self.run = min(run, elements) if jump else elements
         self.jump = jump

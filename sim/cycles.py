@@ -36,7 +36,8 @@ class Costs(NamedTuple):
 COSTS = Costs()
 
 
-class Cost(NamedTuple):
+@dataclass(frozen=True)
+class Cost:
     """One instruction: when it ran, in cycles from the start of the program."""
 
     index: int

@@ -17,7 +17,7 @@ constexpr uint32_t kOkay = 0;
 constexpr uint32_t kDecerr = 3;
 constexpr size_t kAddressQueue = 64;
 
-// Verilator gives ports up to 64 bits as integers, wider ones as arrays of 32-bit words.
+// Verilator writes the second of two underscores as ___05F; it gives ports up to 64 bits as integers, wider ones as arrays of 32-bit words.
 template <typename Port>
 void put_bytes(Port& port, const uint8_t* from) {
     std::memcpy(&port, from, kBusBytes);
@@ -73,53 +73,53 @@ struct Device {
         Vcelosia& c = *core;
         credit = credit + rate < 2 * 65536 ? credit + rate : 2 * 65536;
         bool read_due = !reads.empty() && reads.front().ready <= cycle;
-        bool write_due = !writes.empty() && c.m_axi__wvalid;
+        bool write_due = !writes.empty() && c.m_axi___05Fwvalid;
         bool may = credit >= 65536;
         bool both = credit >= 2 * 65536;
         // Where there is bandwidth for one of them only, they take turns.
         bool read_now = read_due && may && (both || !write_due || reading_first);
         bool write_now = !writes.empty() && may && (both || !read_due || !reading_first);
 
-        c.m_axi__arready = reads.size() < kAddressQueue;
-        c.m_axi__awready = writes.size() < kAddressQueue;
-        c.m_axi__rvalid = read_now;
+        c.m_axi___05Farready = reads.size() < kAddressQueue;
+        c.m_axi___05Fawready = writes.size() < kAddressQueue;
+        c.m_axi___05Frvalid = read_now;
         if (read_now) {
             const Burst& burst = reads.front();
             bool good = inside(burst.address);
             static const uint8_t zeros[kBusBytes] = {};
-            put_bytes(c.m_axi__rdata, good ? &memory[burst.address] : zeros);
-            c.m_axi__rid = burst.id;
-            c.m_axi__rresp = good ? kOkay : kDecerr;
-            c.m_axi__rlast = burst.beats == 1;
+            put_bytes(c.m_axi___05Frdata, good ? &memory[burst.address] : zeros);
+            c.m_axi___05Frid = burst.id;
+            c.m_axi___05Frresp = good ? kOkay : kDecerr;
+            c.m_axi___05Frlast = burst.beats == 1;
         }
-        c.m_axi__wready = write_now;
+        c.m_axi___05Fwready = write_now;
         bool answer_now = !answers.empty() && answers.front().ready <= cycle;
-        c.m_axi__bvalid = answer_now;
+        c.m_axi___05Fbvalid = answer_now;
         if (answer_now) {
-            c.m_axi__bid = answers.front().id;
-            c.m_axi__bresp = answers.front().response;
+            c.m_axi___05Fbid = answers.front().id;
+            c.m_axi___05Fbresp = answers.front().response;
         }
         c.clk = 0;
         c.eval();
 
-        if (read_now && c.m_axi__rready) {
+        if (read_now && c.m_axi___05Frready) {
             credit -= 65536;
             reading_first = false;
             Burst& burst = reads.front();
             burst.address += kBusBytes;
             if (--burst.beats == 0) reads.pop_front();
         }
-        if (write_now && c.m_axi__wvalid) {
+        if (write_now && c.m_axi___05Fwvalid) {
             credit -= 65536;
             reading_first = true;
             take_beat();
         }
-        if (answer_now && c.m_axi__bready) answers.pop_front();
-        if (c.m_axi__arvalid && c.m_axi__arready) {
-            reads.push_back({cycle + latency, c.m_axi__araddr, c.m_axi__arlen + 1u, c.m_axi__arid});
+        if (answer_now && c.m_axi___05Fbready) answers.pop_front();
+        if (c.m_axi___05Farvalid && c.m_axi___05Farready) {
+            reads.push_back({cycle + latency, c.m_axi___05Faraddr, c.m_axi___05Farlen + 1u, c.m_axi___05Farid});
         }
-        if (c.m_axi__awvalid && c.m_axi__awready) {
-            writes.push_back({cycle, c.m_axi__awaddr, c.m_axi__awlen + 1u, c.m_axi__awid});
+        if (c.m_axi___05Fawvalid && c.m_axi___05Fawready) {
+            writes.push_back({cycle, c.m_axi___05Fawaddr, c.m_axi___05Fawlen + 1u, c.m_axi___05Fawid});
         }
         c.clk = 1;
         c.eval();
@@ -130,10 +130,10 @@ struct Device {
         Vcelosia& c = *core;
         Burst& burst = writes.front();
         uint8_t bytes[kBusBytes];
-        get_bytes(c.m_axi__wdata, bytes);
+        get_bytes(c.m_axi___05Fwdata, bytes);
         if (inside(burst.address)) {
             for (int n = 0; n < kBusBytes; n++) {
-                if (c.m_axi__wstrb >> n & 1) memory[burst.address + n] = bytes[n];
+                if (c.m_axi___05Fwstrb >> n & 1) memory[burst.address + n] = bytes[n];
             }
         } else {
             write_response = kDecerr;
@@ -149,22 +149,22 @@ struct Device {
     // Returns the response, or -1 after `limit` cycles without one.
     int write_register(uint32_t address, uint32_t value, int limit) {
         Vcelosia& c = *core;
-        c.s_axil__awaddr = address;
-        c.s_axil__wdata = value;
-        c.s_axil__wstrb = 15;
-        c.s_axil__awvalid = c.s_axil__wvalid = 1;
-        c.s_axil__bready = 1;
+        c.s_axil___05Fawaddr = address;
+        c.s_axil___05Fwdata = value;
+        c.s_axil___05Fwstrb = 15;
+        c.s_axil___05Fawvalid = c.s_axil___05Fwvalid = 1;
+        c.s_axil___05Fbready = 1;
         for (int n = 0; n < limit; n++) {
             c.eval();
-            bool address_taken = c.s_axil__awvalid && c.s_axil__awready;
-            bool data_taken = c.s_axil__wvalid && c.s_axil__wready;
-            bool answered = c.s_axil__bvalid;
-            int response = c.s_axil__bresp;
+            bool address_taken = c.s_axil___05Fawvalid && c.s_axil___05Fawready;
+            bool data_taken = c.s_axil___05Fwvalid && c.s_axil___05Fwready;
+            bool answered = c.s_axil___05Fbvalid;
+            int response = c.s_axil___05Fbresp;
             step();
-            if (address_taken) c.s_axil__awvalid = 0;
-            if (data_taken) c.s_axil__wvalid = 0;
+            if (address_taken) c.s_axil___05Fawvalid = 0;
+            if (data_taken) c.s_axil___05Fwvalid = 0;
             if (answered) {
-                c.s_axil__bready = 0;
+                c.s_axil___05Fbready = 0;
                 return response;
             }
         }
@@ -173,19 +173,19 @@ struct Device {
 
     int read_register(uint32_t address, uint32_t* value, int limit) {
         Vcelosia& c = *core;
-        c.s_axil__araddr = address;
-        c.s_axil__arvalid = 1;
-        c.s_axil__rready = 1;
+        c.s_axil___05Faraddr = address;
+        c.s_axil___05Farvalid = 1;
+        c.s_axil___05Frready = 1;
         for (int n = 0; n < limit; n++) {
             c.eval();
-            bool taken = c.s_axil__arvalid && c.s_axil__arready;
-            bool answered = c.s_axil__rvalid;
-            int response = c.s_axil__rresp;
-            *value = c.s_axil__rdata;
+            bool taken = c.s_axil___05Farvalid && c.s_axil___05Farready;
+            bool answered = c.s_axil___05Frvalid;
+            int response = c.s_axil___05Frresp;
+            *value = c.s_axil___05Frdata;
             step();
-            if (taken) c.s_axil__arvalid = 0;
+            if (taken) c.s_axil___05Farvalid = 0;
             if (answered) {
-                c.s_axil__rready = 0;
+                c.s_axil___05Frready = 0;
                 return response;
             }
         }

@@ -21,8 +21,10 @@ from celosia.sim.order import Clocks, MixedSemaphore, PossibleOverflow
 from celosia.sim.schedule import MachineError, Program, bits, describe, listing, schedule
 from celosia.sim.vector import in_order_matters
 
+__all__ = ["Fault", "Hazard", "MachineError", "Written", "judge"]
+
 #: Queue depth that every core has: a program that needs more would depend on the core.
-_LEAST_DEPTH = 2
+_LEAST_DEPTH = 3
 
 
 class Fault(Enum):

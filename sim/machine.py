@@ -32,6 +32,7 @@ _FLOAT32_TAPS = (1 << 24) >> 14
 _CACHE = 64
 
 Step = Callable[[], None]
+_Channels = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 class _Prepared:
@@ -220,15 +221,19 @@ class Machine:
 
         return matmul
 
-    def _channels(self, i: Instruction) -> Callable[[], tuple[np.ndarray, ...]]:
+    def _channels(self, i: Instruction) -> Callable[[], _Channels]:
         """Return what gives bias, multiplier, left and right of channels 0 and on."""
         lanes = np.arange(i.channels)
         places = i.params + (lanes if i.per_channel else lanes % self.config.lanes)
 
-        def channels() -> tuple[np.ndarray, ...]:
+        def channels() -> _Channels:
             chosen = self.parameters[places]
-            names = ("bias", "multiplier", "left", "right")
-            return tuple(chosen[name].astype(np.int64) for name in names)
+            return (
+                chosen["bias"].astype(np.int64),
+                chosen["multiplier"].astype(np.int64),
+                chosen["left"].astype(np.int64),
+                chosen["right"].astype(np.int64),
+            )
 
         return channels
 
@@ -274,8 +279,10 @@ class Machine:
             for first in range(0, i.channels, self.config.lanes):
                 group = slice(first, min(first + self.config.lanes, i.channels))
                 x = combine(memory[offsets + read[pixel, group]].astype(np.int64), axis=0)
-                of_group = (parameter[group] for parameter in parameters)
-                h = quantize.requantize(quantize.wrap32(x), *of_group, Rounding(i.rounding))
+                bias, multiplier, left, right = (values[group] for values in parameters)
+                h = quantize.requantize(
+                    quantize.wrap32(x), bias, multiplier, left, right, Rounding(i.rounding)
+                )
                 places = write[pixel, group]
                 if i.destination == Space.UNIFIED.value:
                     self.unified[places] = self._result(i, h)

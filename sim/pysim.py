@@ -6,6 +6,7 @@ simulation can be repeated.
 """
 
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,19 +29,14 @@ async def put(ctx: Any, stream: Any, payload: Any) -> None:
     """Offer ``payload`` on ``stream`` and return in the cycle after it was taken."""
     ctx.set(stream.payload, payload)
     ctx.set(stream.valid, 1)
-    ready = False
-    # Not until(): a bench that is dropped inside it leaves an error behind.
-    while not ready:
-        *_, ready = await ctx.tick().sample(stream.ready)
+    await ctx.tick().until(stream.ready)
     ctx.set(stream.valid, 0)
 
 
 async def get(ctx: Any, stream: Any) -> Any:
     """Take one payload from ``stream`` and return it in the cycle after."""
     ctx.set(stream.ready, 1)
-    payload, valid = None, False
-    while not valid:
-        *_, payload, valid = await ctx.tick().sample(stream.payload, stream.valid)
+    (payload,) = await ctx.tick().sample(stream.payload).until(stream.valid)
     ctx.set(stream.ready, 0)
     return payload
 
@@ -81,6 +77,14 @@ async def get_all(
     return payloads
 
 
+def _close(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Drop benches that still wait when the simulation ends."""
+    for coroutine in coroutines:
+        # Amaranth's until() and repeat() cannot be closed while they wait, and say so.
+        with suppress(RuntimeError):
+            coroutine.close()
+
+
 def run(
     dut: Any,
     *benches: Bench,
@@ -115,13 +119,25 @@ def run(
         await ctx.delay(_PERIOD * cycles_limit)
         raise TimeoutError(f"simulation: wanted an end within {cycles_limit} cycles, got none")
 
-    simulator.add_testbench(limit, background=True)
+    started: list[Coroutine[Any, Any, None]] = []
+
+    def add(bench: Bench, *, background: bool) -> None:
+        async def start(ctx: Any) -> None:
+            started.append(bench(ctx))
+            await started[-1]
+
+        simulator.add_testbench(start, background=background)
+
+    add(limit, background=True)
     for bench in background:
-        simulator.add_testbench(bench, background=True)
+        add(bench, background=True)
     for bench in benches:
-        simulator.add_testbench(bench)
-    if vcd is None:
-        simulator.run()
-    else:
-        with simulator.write_vcd(str(vcd)):
+        add(bench, background=False)
+    try:
+        if vcd is None:
             simulator.run()
+        else:
+            with simulator.write_vcd(str(vcd)):
+                simulator.run()
+    finally:
+        _close(started)

@@ -193,7 +193,8 @@ def effective_scale(input_scale: float, weight_scale: ArrayLike, output_scale: f
 
     The scales are float32 in a model file; the product and the quotient are float64.
     """
-    scale = np.float64(np.float32(input_scale)) * np.float64(np.float32(weight_scale))
+    weights = np.asarray(weight_scale, np.float32).astype(np.float64)
+    scale = np.float64(np.float32(input_scale)) * weights
     return np.asarray(scale / np.float64(np.float32(output_scale)))
 
 

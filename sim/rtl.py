@@ -32,7 +32,27 @@ from celosia.hw.arch.registers import (
 from celosia.sim.simulators import SimulatorNotFound, find_verilator
 
 _HARNESS = Path(__file__).with_name("harness.cpp")
-_FLAGS = ("--cc", "--top-module", "celosia", "-O3", "--x-assign", "0", "--x-initial", "0", "--noassert")
+_FLAGS = (
+    "--cc",
+    "--top-module",
+    "celosia",
+    "-O3",
+    "--x-assign",
+    "0",
+    "--x-initial",
+    "0",
+    "--noassert",
+)
+# Amaranth sizes operators for its own rules, and names signals without regard to C++.
+_WAIVED = (
+    "WIDTH",
+    "UNOPTFLAT",
+    "CASEINCOMPLETE",
+    "CASEOVERLAP",
+    "SYMRSVDWORD",
+    "CMPCONST",
+    "UNSIGNED",
+)
 _SLICE = 1 << 16
 
 
@@ -64,7 +84,9 @@ def _run(command: list[str], directory: Path) -> None:
     if result.returncode:
         log = cache_directory() / "build.log"
         log.write_text(result.stdout + result.stderr)
-        raise RtlError(f"{Path(command[0]).name} failed ({result.returncode}); its words are in {log}")
+        raise RtlError(
+            f"{Path(command[0]).name} failed ({result.returncode}); its words are in {log}"
+        )
 
 
 def _compile(config: Config, verilator: Path, target: Path) -> None:
@@ -75,15 +97,17 @@ def _compile(config: Config, verilator: Path, target: Path) -> None:
         (directory / "celosia.v").write_text(verilog(config))
         (directory / "harness.cpp").write_bytes(_HARNESS.read_bytes())
         (directory / "waivers.vlt").write_text(
-            "`verilator_config\n"
-            + "".join(f"lint_off -rule {r}\n" for r in ("WIDTH", "UNOPTFLAT", "CASEINCOMPLETE", "CASEOVERLAP"))
+            "`verilator_config\n" + "".join(f"lint_off -rule {r}\n" for r in _WAIVED)
         )
         _run([str(verilator), *_FLAGS, "waivers.vlt", "celosia.v"], directory)
         root = subprocess.run(
-            [str(verilator), "--getenv", "VERILATOR_ROOT"], capture_output=True, text=True, check=True
+            [str(verilator), "--getenv", "VERILATOR_ROOT"],
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout.strip()
         compiler = ["ccache", "g++"] if shutil.which("ccache") else ["g++"]
-        flags = ["-O3", "-fPIC", "-std=gnu++17", "-w", f"-DCELOSIA_BUS_BYTES={config.bus_bytes}"]
+        flags = ["-fPIC", "-std=gnu++17", "-w", f"-DCELOSIA_BUS_BYTES={config.bus_bytes}"]
         includes = ["-Iobj_dir", f"-I{root}/include", f"-I{root}/include/vltstd"]
         sources = sorted((directory / "obj_dir").glob("*.cpp"))
         sources += [directory / "harness.cpp"]
@@ -95,7 +119,9 @@ def _compile(config: Config, verilator: Path, target: Path) -> None:
         objects = [f"{source.stem}.o" for source in sources]
         running: list[subprocess.Popen[bytes]] = []
         for source, thing in zip(sources, objects, strict=True):
-            command = [*compiler, *flags, *includes, "-c", str(source), "-o", thing]
+            # Verilator keeps set-up code apart: it runs once.
+            level = "-O1" if source.stem.endswith("Slow") else "-O3"
+            command = [*compiler, level, *flags, *includes, "-c", str(source), "-o", thing]
             running.append(subprocess.Popen(command, cwd=directory, stderr=subprocess.PIPE))
             if len(running) >= (os.cpu_count() or 1):
                 _reap(running.pop(0))
@@ -126,7 +152,9 @@ def model(config: Config) -> Path:
 
     verilator = find_verilator()
     if not shutil.which("g++"):
-        raise SimulatorNotFound("g++: wanted a C++ compiler on PATH, found none (apt-get install g++)")
+        raise SimulatorNotFound(
+            "g++: wanted a C++ compiler on PATH, found none (apt-get install g++)"
+        )
     sizes = {key: value for key, value in asdict(config).items() if key != "name"}
     digest = hashlib.sha256(repr((sources_digest(), sizes, _FLAGS, str(verilator))).encode())
     digest.update(_HARNESS.read_bytes())
@@ -135,7 +163,9 @@ def model(config: Config) -> Path:
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         start = time.monotonic()
-        print(f"building the Verilator model of {config.name}, once ...", file=sys.stderr, flush=True)
+        print(
+            f"building the Verilator model of {config.name}, once ...", file=sys.stderr, flush=True
+        )
         _compile(config, Path(verilator), target)
         print(f"built in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
     return target

@@ -174,6 +174,21 @@ class Program:
         """Multiplications for each item."""
         return sum(layer.macs for layer in self.layers)
 
+    def want(self, config: Config) -> None:
+        """Refuse a core of another configuration.
+
+        Raises
+        ------
+        ProgramError
+            If ``config`` has another fingerprint.
+        """
+        if self.config.fingerprint != config.fingerprint:
+            raise ProgramError(
+                f"{self.name}: program was compiled for {self.config.name} "
+                f"({self.config.fingerprint:08x}), the core is {config.name} "
+                f"({config.fingerprint:08x})"
+            )
+
     def to_bytes(self) -> bytes:
         """Return the contents of the program's file. The same program gives the same bytes."""
         sections = {"setup": self.setup, "main": self.main}
@@ -291,7 +306,7 @@ def _from_header(header: dict[str, Any], blobs: bytes) -> Program:
 
 
 def _ports(said: list[dict[str, Any]]) -> tuple[Port, ...]:
-    return tuple(Port(**(port | {"shape": tuple(port["shape"])})) for port in said)
+    return tuple(Port(**{**port, "shape": tuple(port["shape"])}) for port in said)
 
 
 def _packed(layers: Sequence[int]) -> list[list[int]]:

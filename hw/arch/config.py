@@ -46,7 +46,7 @@ class Config:
     tables : int
         Tables of 256 entries, at least 1.
     queue_depth : int
-        Instructions waiting in the queue of one unit, at least 2.
+        Instructions waiting in the queue of one unit, at least 3.
     burst_beats : int
         Longest burst in beats, a power of two up to 256, and of at most 4096 bytes.
     outstanding : int
@@ -125,7 +125,7 @@ class Config:
             f"a multiple of lanes = {self.lanes}",
         )
         want(1 <= self.tables <= 256, "tables", "1 to 256")
-        want(self.queue_depth >= 2, "queue_depth", "at least 2")
+        want(self.queue_depth >= 3, "queue_depth", "at least 3")
         want(
             _is_power_of_two(self.burst_beats)
             and self.burst_beats <= 256
@@ -201,7 +201,7 @@ PRESETS = {
             lanes=1,
             bus_bytes=4,
             parameter_channels=256,
-            queue_depth=2,
+            queue_depth=4,
             outstanding=8,
             dsp_columns=4,
         ),

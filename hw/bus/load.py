@@ -181,7 +181,7 @@ class LoadUnit(wiring.Component):
         asking = decoder.o.valid | ~blocks.idle
         m.d.comb += [
             self.done.eq(visible[-1]),
-            self.idle.eq(~asking & (expected.level == 0) & receiver.idle & ~visible.any()),
+            self.idle.eq(~asking & (expected.r_level == 0) & receiver.idle & ~visible.any()),
         ]
         with m.If(self.idle):
             m.d.comb += self.activity.eq(Activity.IDLE)

@@ -1,6 +1,6 @@
 """The receiving side of the load unit: beats become writes."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, ValueLike, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -12,7 +12,7 @@ from celosia.hw.memory.parameter_memory import parameters_payload
 from celosia.hw.memory.weight_buffer import weights_payload
 
 
-def lane_mask(first: ValueLike, last: ValueLike, *, lanes: int) -> ValueLike:
+def lane_mask(first: Value, last: Value, *, lanes: int) -> Value:
     """Return ``lanes`` bits, set from bit ``first`` to bit ``last``."""
     return Cat(*((first <= lane) & (last >= lane) for lane in range(lanes)))
 
@@ -159,7 +159,7 @@ class Receiver(wiring.Component):
             self._place(m, begins, weights)
         return m
 
-    def _place(self, m: Module, begins: Signal, weights: ValueLike) -> None:
+    def _place(self, m: Module, begins: Signal, weights: Value) -> None:
         """Move the places of all outputs on to the beat that is taken."""
         burst = self.bursts.payload
         beat = self.beats.payload

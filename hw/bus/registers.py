@@ -24,10 +24,12 @@ STROBES = {"control": "control_write", "interrupt": "interrupt_clear"}
 
 
 def _port(register: Register) -> dict[str, Any]:
-    if register.access == "rw":
-        return {register.name: Out(32, init=register.init)}
-    value = {register.name: In(32, init=register.init)}
-    return value | {STROBES[register.name]: Out(32)} if register.access == "w1" else value
+    flow = Out if register.access == "rw" else In
+    # The stubs do not know init yet.
+    ports = {register.name: flow(32, init=register.init)}  # pyright: ignore[reportCallIssue]
+    if register.access == "w1":
+        ports[STROBES[register.name]] = Out(32)
+    return ports
 
 
 class RegisterFile(wiring.Component):

@@ -162,7 +162,7 @@ class StoreUnit(wiring.Component):
         self._answer(m, pending, stop, failed)
 
         asking = decoder.o.valid | ~blocks.idle | ~gatherer.idle
-        m.d.comb += self.idle.eq(~asking & writer.idle & (pending.level == 0) & ~self.done)
+        m.d.comb += self.idle.eq(~asking & writer.idle & (pending.r_level == 0) & ~self.done)
         with m.If(self.idle):
             m.d.comb += self.activity.eq(Activity.IDLE)
         with m.Elif(

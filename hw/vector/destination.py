@@ -101,9 +101,7 @@ class Destination(wiring.Component):
             self.descriptors.payload.mask.eq(lane_mask(task, nest.last[0], lanes=sizes.lanes)),
             self.descriptors.payload.group.eq(group),
             self.descriptors.payload.last.eq(nest.last.all()),
-            self.descriptors.payload.outside.eq(
-                is_outside(nest.address, task.destination, sizes)
-            ),
+            self.descriptors.payload.outside.eq(is_outside(nest.address, task.destination, sizes)),
         ]
         with m.If(self.launch):
             m.d.sync += [running.eq(1), group.eq(0)]

@@ -107,9 +107,7 @@ class Answers(wiring.Component):
             awaited.w_data.eq(self.asked),
             awaited.r_en.eq(self.read_valid),
             self.quiet.eq(~awaited.r_rdy & ~Cat(late_valid[1:]).any()),
-            now.eq(
-                Mux(self.read_valid, awaited.r_data, Mux(late_valid[-1], late[-1], self.asked))
-            ),
+            now.eq(Mux(self.read_valid, awaited.r_data, Mux(late_valid[-1], late[-1], self.asked))),
             element.valid.eq(self.read_valid | late_valid[-1] | self.ask_nothing),
             element.first.eq(now.first),
             element.last.eq(now.last),

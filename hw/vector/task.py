@@ -221,10 +221,7 @@ class Decoder(wiring.Component):
             task.index.eq(self.instruction.index),
             task.constant.eq(vector.opcode == isa.Opcode.FILL),
             task.source_base.eq(vector.source_base),
-            *(
-                task.source_strides[n].eq(vector[f"source_{a}_stride"])
-                for n, a in enumerate("xyz")
-            ),
+            *(task.source_strides[n].eq(vector[f"source_{a}_stride"]) for n, a in enumerate("xyz")),
             task.window.eq(vector.window),
             *(task.window_strides[n].eq(vector[f"window_{a}_stride"]) for n, a in enumerate("xy")),
             task.params.eq(vector.params[self.sizes.lane_bits :]),

@@ -86,7 +86,9 @@ def allocate(
     """
     for value in network.values:
         if value.is_input and value.is_output:
-            raise CompileError(f"{value.name}: wanted an output that a layer computes, got an input")
+            raise CompileError(
+                f"{value.name}: wanted an output that a layer computes, got an input"
+            )
     items, prefetch, unified = _choose(network, config, batch)
     address = 0
 
@@ -108,9 +110,7 @@ def allocate(
     if address >> ADDRESS_BITS:
         raise CompileError(f"network: wanted at most 4 GiB of external memory, got {address} bytes")
     parts = tuple((first, min(items, batch - first)) for first in range(0, batch, items))
-    return Placement(
-        parts, prefetch, unified, external, tuple(weights), tuple(parameters), address
-    )
+    return Placement(parts, prefetch, unified, external, tuple(weights), tuple(parameters), address)
 
 
 def _choose(
@@ -195,7 +195,7 @@ def _first_fit(
         starts = [-(-start // config.rows) * config.rows for start in starts]
         if alternate and turn % 2:
             ends = [config.unified_bytes, *(begin for begin, _ in busy)]
-            starts = sorted(((end - span.count) // config.rows * config.rows for end in ends))
+            starts = sorted((end - span.count) // config.rows * config.rows for end in ends)
             starts.reverse()
         else:
             starts.sort()

@@ -1,6 +1,7 @@
 """All passes, from a graph to a program."""
 
 from collections.abc import Iterable
+from itertools import islice
 
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Opcode, encode_program
@@ -73,14 +74,13 @@ def compile_graph(graph: Graph, config: Config, batch: int = 1) -> Program:
 
 
 def _section(steps: Iterable[Step], config: Config, address: int) -> Section:
-    emitted = list(steps)
-    instructions = synchronise(emitted, config)
-    instructions.append(Instruction(Opcode.HALT))
-    if len(instructions) > _MOST_INSTRUCTIONS:
+    emitted = list(islice(steps, _MOST_INSTRUCTIONS))
+    if len(emitted) == _MOST_INSTRUCTIONS:
         raise CompileError(
-            f"network: wanted at most {_MOST_INSTRUCTIONS} instructions, got {len(instructions)}: "
+            f"network: wanted at most {_MOST_INSTRUCTIONS} instructions, got more: "
             "a smaller batch takes fewer"
         )
+    instructions = [*synchronise(emitted, config), Instruction(Opcode.HALT)]
     layers = (*(step.layer for step in emitted), -1)
     code = encode_program(instructions)
     assert len(code) == INSTRUCTION_BYTES * len(layers)
@@ -114,9 +114,7 @@ def _item_shape(tensor: Tensor, items: int) -> tuple[int, ...]:
     return tensor.shape
 
 
-def _layers(
-    network: Network, tiling: Tiling, sizes: list[tuple[int, int]]
-) -> tuple[Layer, ...]:
+def _layers(network: Network, tiling: Tiling, sizes: list[tuple[int, int]]) -> tuple[Layer, ...]:
     layers = []
     for number, layer in enumerate(network.layers):
         ends = (network.values[layer.source], network.values[layer.result])

@@ -8,7 +8,7 @@ from celosia.hw.arch.isa import Instruction, Kind, Opcode, Space
 from celosia.sw.compiler.allocate import Placement
 from celosia.sw.compiler.schedule import Block, Drain, LoadBlock, Multiply, StoreBlock
 from celosia.sw.compiler.spec import Network
-from celosia.sw.compiler.stream import Bound, FetchParameters, FetchWeights, Work
+from celosia.sw.compiler.stream import FetchParameters, FetchWeights, Work
 from celosia.sw.compiler.tile import Tiling
 
 __all__ = ["Access", "Step", "emit_main", "emit_setup"]

@@ -76,9 +76,7 @@ def rows(program: Program, finishes: Sequence[int]) -> list[Row]:
         macs, spent, each, setup = numbers
         share = macs * program.batch / (spent * cells) if spent else 0.0
         per_input = spent / program.batch
-        return Row(
-            name, operator, runs_on, macs, spent, per_input, share, each, setup, weights
-        )
+        return Row(name, operator, runs_on, macs, spent, per_input, share, each, setup, weights)
 
     table = [
         row(

@@ -124,7 +124,9 @@ class _Scheduler:
         rows = layer.rows * self.placement.parts[part][1]
         blocks = -(-rows // self.config.accumulator_depth)
         step = -(-rows // blocks)
-        fresh = self.network.values[layer.source].is_input and self.first_use[layer.source] == number
+        fresh = (
+            self.network.values[layer.source].is_input and self.first_use[layer.source] == number
+        )
         fresh = fresh and not (self.placement.prefetch and part > 0)
         for first in range(0, rows, step):
             last = min(first + step, rows)

@@ -144,7 +144,10 @@ class Network:
         known = {number for number, value in enumerate(self.values) if value.is_input}
         for layer in self.layers:
             _want(layer.source in known, layer.name, "a source computed before", layer.source)
-            sizes = self.values[layer.source].bytes_per_item, self.values[layer.result].bytes_per_item
+            sizes = (
+                self.values[layer.source].bytes_per_item,
+                self.values[layer.result].bytes_per_item,
+            )
             wanted = layer.rows * layer.taps, layer.rows * layer.channels
             _want(sizes == wanted, layer.name, f"values of {wanted} bytes", sizes)
             known.add(layer.result)

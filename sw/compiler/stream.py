@@ -103,9 +103,7 @@ def stream(actions: Sequence[Action], tiling: Tiling, config: Config) -> list[Wo
             steps = tiling.layers[action.layer].steps
             first = action.tile * steps + action.first_step
             count = action.last_step - action.first_step
-            work.append(
-                FetchWeights(layer=action.layer, first=first, count=count, place=place)
-            )
+            work.append(FetchWeights(layer=action.layer, first=first, count=count, place=place))
         for number, place in channels.ahead(used_drains, most):
             layer, first = drains[number].layer, drains[number].tile * config.columns
             work.append(

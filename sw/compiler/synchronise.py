@@ -20,8 +20,7 @@ _UNITS = (Unit.LOAD, Unit.STORE, Unit.MATRIX, Unit.VECTOR)
 
 #: Semaphore of each pair (who posts, who waits).
 SEMAPHORE = {
-    pair: number
-    for number, pair in enumerate((a, b) for a in _UNITS for b in _UNITS if a is not b)
+    pair: number for number, pair in enumerate((a, b) for a in _UNITS for b in _UNITS if a is not b)
 }
 assert len(SEMAPHORE) <= SEMAPHORES
 

@@ -68,7 +68,7 @@ def tile(network: Network, config: Config) -> Tiling:
             f"{layer}: wanted parameters of at least {columns} channels, "
             f"got parameter_channels = {config.parameter_channels}"
         )
-    shapes = [(-(-l.taps // rows), -(-l.channels // columns)) for l in network.layers]
+    shapes = [(-(-layer.taps // rows), -(-layer.channels // columns)) for layer in network.layers]
     tiles, weights = _reside([steps * tiles for steps, tiles in shapes], config.weight_tiles, 1)
     channels, parameters = _reside(
         [tiles * columns for _, tiles in shapes], config.parameter_channels, columns

@@ -14,8 +14,7 @@ def verify(program: Program) -> None:
     CompileError
         Naming the instructions and the layer. It means that the compiler has a fault.
     """
-    from celosia.sim.hazards import Hazard, judge
-    from celosia.sim.schedule import MachineError
+    from celosia.sim.hazards import Hazard, MachineError, judge
 
     sections = {"setup": program.setup, "main": program.main}
     written = None

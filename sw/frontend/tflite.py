@@ -88,7 +88,7 @@ class _Reader:
     def __init__(self, content: bytes, name: str) -> None:
         self.content = content
         self.name = name
-        self.model = tflite.Model.GetRootAs(content, 0)
+        self.model: Any = tflite.Model.GetRootAs(content, 0)
 
     def graph(self) -> Graph:
         """Return the model's only subgraph."""
@@ -147,7 +147,7 @@ class _Reader:
             return np.frombuffer(self.content, np.uint8, size, start)
         return buffer.DataAsNumpy() if buffer.DataLength() else np.empty(0, np.uint8)
 
-    def _tensor(self, tensor: tflite.Tensor) -> Tensor:
+    def _tensor(self, tensor: Any) -> Tensor:
         name = (tensor.Name() or b"").decode("utf-8", "replace")
         shape = self._numbers(tensor.ShapeLength(), tensor.Shape)
         dtype = _TYPES.get(tensor.Type())
@@ -171,7 +171,7 @@ class _Reader:
             data = np.frombuffer(raw.tobytes(), dtype.newbyteorder("<")).reshape(shape)
         return Tensor(name, shape, dtype, self._quantization(name, tensor), data)
 
-    def _quantization(self, name: str, tensor: tflite.Tensor) -> Quantization | None:
+    def _quantization(self, name: str, tensor: Any) -> Quantization | None:
         details = tensor.Quantization()
         if details is None or not details.ScaleLength():
             return None
@@ -188,9 +188,7 @@ class _Reader:
             raise ModelError(f"tensor {name!r}: wanted scales greater than 0, got {scales.min()}")
         return Quantization(scales, zero_points, int(details.QuantizedDimension()))
 
-    def _operation(
-        self, place: int, operator: tflite.Operator, tensors: tuple[Tensor, ...]
-    ) -> Operation:
+    def _operation(self, place: int, operator: Any, tensors: tuple[Tensor, ...]) -> Operation:
         kind = self._kind(operator.OpcodeIndex())
         inputs = self._numbers(operator.InputsLength(), operator.Inputs)
         outputs = self._numbers(operator.OutputsLength(), operator.Outputs)
@@ -257,7 +255,7 @@ def _want_places(
         raise ModelError(f"wanted {least} to {most} inputs and one output")
 
 
-def _options(operator: tflite.Operator, table: type, kind: int) -> Any:
+def _options(operator: Any, table: type, kind: int) -> Any:
     """Return the operator's options read as ``table``, or None when it has none."""
     raw = operator.BuiltinOptions()
     if raw is None or operator.BuiltinOptionsType() != kind:
@@ -268,7 +266,7 @@ def _options(operator: tflite.Operator, table: type, kind: int) -> Any:
 
 
 def _fully_connected(
-    operator: tflite.Operator,
+    operator: Any,
     inputs: tuple[int, ...],
     outputs: tuple[int, ...],
     tensors: tuple[Tensor, ...],
@@ -312,7 +310,7 @@ def _fully_connected(
 
 
 def _reshape(
-    operator: tflite.Operator,
+    operator: Any,
     inputs: tuple[int, ...],
     outputs: tuple[int, ...],
     tensors: tuple[Tensor, ...],

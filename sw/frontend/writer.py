@@ -78,7 +78,7 @@ class _Writer:
         self.buffers = [self._buffer(None)]
         self.tensors: list[int] = []
 
-    def vector(self, start, values: Sequence[int], prepend: str) -> int:
+    def vector(self, start, values: Sequence[float], prepend: str) -> int:
         """Write a vector whose start function is ``start``, of scalars or of table offsets."""
         start(self.builder, len(values))
         for value in reversed(values):

@@ -1,16 +1,13 @@
-"""What every device offers, and how one is chosen."""
+"""What every device offers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
 
-__all__ = ["DEVICES", "Device", "DeviceError", "RunResult", "open_device"]
-
-#: Devices by name.
-DEVICES = ("machine", "rtl")
+__all__ = ["Device", "DeviceError", "RunResult"]
 
 
 class DeviceError(RuntimeError):
@@ -56,33 +53,3 @@ class Device(Protocol):
     def close(self) -> None:
         """Give back what the device holds."""
         ...
-
-
-def open_device(name: str, config: Config, memory_bytes: int, **options: Any) -> Device:
-    """Return a device.
-
-    Parameters
-    ----------
-    name : str
-        ``machine`` or ``rtl``.
-    config : Config
-        Sizes of its core.
-    memory_bytes : int
-        External memory that will be used, from address 0.
-    **options
-        ``rtl``: ``latency`` in cycles and ``bandwidth`` in beats per cycle of external memory.
-
-    Raises
-    ------
-    DeviceError
-        If there is no such device, or no simulator.
-    """
-    if name == "machine":
-        from celosia.sw.runtime.machine import MachineDevice
-
-        return MachineDevice(config, memory_bytes)
-    if name == "rtl":
-        from celosia.sw.runtime.rtl import RtlBackend
-
-        return RtlBackend(config, memory_bytes, **options)
-    raise DeviceError(f"device: wanted one of {', '.join(DEVICES)}, got {name!r}")

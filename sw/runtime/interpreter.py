@@ -11,7 +11,7 @@ from celosia.hw.arch.config import Config, preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.program import MAGIC, Port, Program
-from celosia.sw.runtime.device import open_device
+from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.session import InputError, Session, Statistics, quantized
 
 __all__ = ["InferenceSession", "Interpreter", "NodeArgument", "open_program", "open_session"]

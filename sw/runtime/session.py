@@ -10,7 +10,7 @@ import numpy as np
 from tqdm import tqdm
 
 from celosia.hw.arch import isa
-from celosia.sw.program import Port, Program, ProgramError, Section
+from celosia.sw.program import Port, Program, Section
 from celosia.sw.runtime.device import Device, DeviceError, RunResult
 
 __all__ = ["InputError", "Session", "Statistics", "quantized"]
@@ -162,12 +162,7 @@ class Session:
     """
 
     def __init__(self, program: Program, device: Device) -> None:
-        if program.config.fingerprint != device.config.fingerprint:
-            raise ProgramError(
-                f"{program.name}: program was compiled for {program.config.name} "
-                f"({program.config.fingerprint:08x}), the core is {device.config.name} "
-                f"({device.config.fingerprint:08x})"
-            )
+        program.want(device.config)
         self.program = program
         self.device = device
         self.statistics = Statistics(program)

@@ -1,5 +1,7 @@
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import pytest
 from amaranth.hdl import Module
@@ -32,9 +34,9 @@ class Bench:
     burst_beats: int = 4
     outstanding: int = 4
     latency: int = 5
-    rng: object = None
+    rng: Any = None
     stall: float = 0.0
-    refuses: object = staticmethod(lambda address: False)
+    refuses: Callable[[int], bool] = lambda address: False
 
     cycle: int = 0
     taken: list = field(default_factory=list)
@@ -42,7 +44,7 @@ class Bench:
     faults: list = field(default_factory=list)
     last_write: int = 0
     activity: list = field(default_factory=list)
-    abort_at: int | None = None
+    abort_at: int = 0
     asked_before: int = 0
 
     def __post_init__(self):

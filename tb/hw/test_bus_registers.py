@@ -31,9 +31,7 @@ class Host:
         for name, value in payload.items():
             ctx.set(getattr(self.bus, name), value)
         ctx.set(valid, 1)
-        taken = False
-        while not taken:
-            *_, taken = await ctx.tick().sample(ready)
+        await ctx.tick().until(ready)
         ctx.set(valid, 0)
 
     async def read(self, ctx, address):
@@ -41,9 +39,7 @@ class Host:
         await self.transfer(ctx, bus.arvalid, bus.arready, araddr=address)
         await rest(ctx, self.rng, self.stall)
         ctx.set(bus.rready, 1)
-        valid = 0
-        while not valid:
-            *_, valid, data, response = await ctx.tick().sample(bus.rvalid, bus.rdata, bus.rresp)
+        data, response = await ctx.tick().sample(bus.rdata, bus.rresp).until(bus.rvalid)
         ctx.set(bus.rready, 0)
         return data, response
 
@@ -59,9 +55,7 @@ class Host:
             await self.transfer(ctx, valid, ready, **payload)
         await rest(ctx, self.rng, self.stall)
         ctx.set(bus.bready, 1)
-        valid = 0
-        while not valid:
-            *_, valid, response = await ctx.tick().sample(bus.bvalid, bus.bresp)
+        (response,) = await ctx.tick().sample(bus.bresp).until(bus.bvalid)
         ctx.set(bus.bready, 0)
         return response
 

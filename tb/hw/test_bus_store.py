@@ -1,6 +1,8 @@
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -26,16 +28,16 @@ class Bench:
     burst_beats: int = 4
     outstanding: int = 4
     latency: int = 5
-    rng: object = None
+    rng: Any = None
     stall: float = 0.0
-    refuses: object = staticmethod(lambda address: False)
+    refuses: Callable[[int], bool] = lambda address: False
 
     cycle: int = 0
     taken: list = field(default_factory=list)
     done: list = field(default_factory=list)
     faults: list = field(default_factory=list)
     activity: list = field(default_factory=list)
-    abort_at: int | None = None
+    abort_at: int = 0
     asked_before: int = 0
     wrong_read_at: int | None = None
 
@@ -76,15 +78,23 @@ class Bench:
     async def watch(self, ctx):
         """Be the unified buffer, and keep time."""
         dut = self.dut
-        answers = deque([None] * (READ_LATENCY - 1))
+        answers: deque[list[int] | None] = deque([None] * (READ_LATENCY - 1))
         reads = 0
         samples = (
             *(dut.request.valid, dut.request.ready, dut.request.payload),
             *(dut.done, dut.fault_valid, dut.fault, dut.activity, dut.idle),
         )
-        async for _, _, valid, ready, request, done, fault_valid, fault, *state in ctx.tick().sample(
-            *samples
-        ):
+        async for (
+            _,
+            _,
+            valid,
+            ready,
+            request,
+            done,
+            fault_valid,
+            fault,
+            *state,
+        ) in ctx.tick().sample(*samples):
             self.cycle += 1
             answers.append(self.read(request) if valid and ready else None)
             answer = answers.popleft()

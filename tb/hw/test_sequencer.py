@@ -12,7 +12,7 @@ from celosia.hw.sequencer.semaphores import GREATEST, Semaphores
 from celosia.hw.sequencer.sequencer import Sequencer
 from celosia.sim import pysim
 
-CONFIG = preset("micro,queue_depth=2")
+CONFIG = preset("micro,queue_depth=3")
 UNITS = ("load", "store", "matrix", "vector")
 
 

@@ -2,12 +2,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from celosia.hw.arch.config import PRESETS, Config
 from celosia.hw.arch.isa import (
     Error,
     Instruction,
     Kind,
-    Mode,
     Opcode,
     Rounding,
     Space,
@@ -30,7 +30,7 @@ SMALL = Config(
     bus_bytes=4,
     parameter_channels=16,
     tables=3,
-    queue_depth=2,
+    queue_depth=3,
 )
 CONFIGS = [SMALL, PRESETS["nano"], PRESETS["edge"]]
 
@@ -144,7 +144,9 @@ def slow_matmul(machine: Machine, i: Instruction) -> np.ndarray:
                     row = [r + x * w for r, w in zip(row, weights, strict=True)]
             keep = s > 0 or i.accumulate
             old = sums[i.accumulator + p].tolist() if keep else [0] * config.columns
-            new = [(o + r + (1 << 31)) % (1 << 32) - (1 << 31) for o, r in zip(old, row, strict=True)]
+            new = [
+                (o + r + (1 << 31)) % (1 << 32) - (1 << 31) for o, r in zip(old, row, strict=True)
+            ]
             sums[i.accumulator + p] = new
     return sums.astype(np.int32)
 
@@ -347,7 +349,10 @@ OUTSIDE = {
     "row": (Unit.VECTOR, Instruction(Opcode.VECTOR, source=Space.ACCUMULATORS, source_base=64)),
     "destination": (Unit.VECTOR, Instruction(Opcode.VECTOR, destination_base=1023, channels=2)),
     "channel": (Unit.VECTOR, Instruction(Opcode.VECTOR, params=14, channels=3, per_channel=1)),
-    "fill": (Unit.VECTOR, Instruction(Opcode.FILL, x_count=2, destination_x_stride=1023, channels=2)),
+    "fill": (
+        Unit.VECTOR,
+        Instruction(Opcode.FILL, x_count=2, destination_x_stride=1023, channels=2),
+    ),
 }
 
 
@@ -426,7 +431,7 @@ def test_semaphore_error():
         ([Instruction(Opcode.FILL, wait=2), WAITS, HALT], Unit.LOAD, 1),
         ([Instruction(Opcode.NOP, wait=1), HALT], Unit.SEQUENCER, 0),
         ([Instruction(Opcode.HALT, wait=1)], Unit.SEQUENCER, 0),
-        ([WAITS, WAITS, WAITS, Instruction(Opcode.FILL, post=8), HALT], Unit.LOAD, 0),
+        ([WAITS, WAITS, WAITS, WAITS, Instruction(Opcode.FILL, post=8), HALT], Unit.LOAD, 0),
     ],
 )
 def test_deadlock(program: list[Instruction], unit: Unit, index: int):

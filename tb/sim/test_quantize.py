@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+
 from celosia.hw.arch.isa import Rounding
 from celosia.sim import quantize
 from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
@@ -45,8 +46,9 @@ def corners(rng: np.random.Generator, count: int) -> dict[str, np.ndarray]:
 def test_requantize_is_the_contract(rounding: Rounding, rng: np.random.Generator):
     arguments = corners(rng, 4000)
     got = quantize.requantize(**arguments, rounding=rounding)
-    columns = zip(*(values.tolist() for values in arguments.values()), strict=True)
-    want = [by_contract(*row, rounding is Rounding.DOUBLE) for row in columns]
+    rows = zip(*(values.tolist() for values in arguments.values()), strict=True)
+    double = rounding is Rounding.DOUBLE
+    want = [by_contract(x, b, m, left, right, double) for x, b, m, left, right in rows]
     assert got.dtype == np.int32
     np.testing.assert_array_equal(got, want)
 
@@ -167,7 +169,7 @@ def random_layer(
     outputs, inputs = 24, 20
     input_scale, output_scale = (float(np.float32(rng.uniform(0.01, 0.1))) for _ in range(2))
     spread = rng.uniform(0.5, 1, outputs if per_channel else None)
-    weight_scale = np.float32(real * output_scale / input_scale * spread)
+    weight_scale = np.asarray(real * output_scale / input_scale * spread, np.float32)
     reach = min(int(100 / real) + 1, 1 << 30)
     layer = FullyConnected(
         weights=rng.integers(-127, 128, (outputs, inputs)).astype(np.int8),

@@ -1,0 +1,291 @@
+"""Reference pages of the instruction set and the registers, written from their tables.
+
+``python -m celosia.hw.arch.reference`` writes ``docs/isa.md`` and ``docs/registers.md``.
+"""
+
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from amaranth.lib import data, enum
+
+from celosia.hw.arch import isa, registers
+from celosia.hw.arch.config import INSTRUCTION_BYTES, PRESETS, SEMAPHORES, Config, preset
+from celosia.hw.arch.isa import Error, Opcode
+from celosia.hw.arch.registers import Activity
+
+#: How the pages are written anew.
+COMMAND = "python -m celosia.hw.arch.reference"
+
+MEANINGS: dict[Opcode, str] = {
+    Opcode.NOP: "Does nothing; takes and posts semaphores like every instruction.",
+    Opcode.FENCE: "Waits until every unit is idle and all queues are empty. Only then are the "
+    "instructions behind it looked at.",
+    Opcode.HALT: "Waits like FENCE, then ends the program: the core sets `done` and, where it is "
+    "enabled, raises the interrupt.",
+    Opcode.LOAD: "Copies `rows` rows of `length` bytes from external memory into the unified "
+    "buffer. Addresses and pitches are in bytes on both sides.",
+    Opcode.LOAD_WEIGHTS: "Copies `tiles` tiles from external memory into the weight buffer. A tile "
+    "is R rows of C weights, each row padded to whole beats of the bus.",
+    Opcode.LOAD_PARAMS: "Copies the parameters of `count` channels (bias, multiplier, shifts), or "
+    "`count` tables of 256 entries, from external memory into the vector unit.",
+    Opcode.STORE: "Copies `rows` rows of `length` bytes from the unified buffer to external "
+    "memory. Addresses and pitches are in bytes on both sides.",
+    Opcode.MATMUL: "Multiplies a vector of `taps` bytes of the unified buffer for each pixel by "
+    "⌈`taps` / R⌉ consecutive weight tiles, and puts the C sums of each pixel into one row of the "
+    "accumulators. `run` and `skip` gather the taps of a convolution window.",
+    Opcode.VECTOR: "Combines the elements of a window for each pixel and channel, adds the bias, "
+    "requantises, clamps and looks up, from accumulators or unified buffer to either of them. The "
+    "arithmetic is in [architecture.md](architecture.md#arithmetic).",
+    Opcode.FILL: "Writes the constant `value` to every destination byte of its loops, addressed as "
+    "VECTOR does.",
+}
+
+EXAMPLES: dict[Opcode, str] = {
+    Opcode.NOP: "NOP wait=0 post=1+2",
+    Opcode.FENCE: "FENCE",
+    Opcode.HALT: "HALT  # the last instruction of a program",
+    Opcode.LOAD: "LOAD external=0x4000 external_pitch=784 unified_pitch=800 rows=8 length=784 "
+    "post=0",
+    Opcode.LOAD_WEIGHTS: "LOAD_WEIGHTS external=0x10000 tile=4 tiles=49 post=1",
+    Opcode.LOAD_PARAMS: "LOAD_PARAMS external=0x8000 kind=CHANNELS count=128 post=2",
+    Opcode.STORE: "STORE wait=5 external=0x9000 external_pitch=10 unified=1024 unified_pitch=16 "
+    "rows=8 length=10",
+    Opcode.MATMUL: "MATMUL wait=0+1 x_count=8 x_stride=800 taps=784 tile=4 accumulator=0 post=3",
+    Opcode.VECTOR: "VECTOR wait=2+3 source=ACCUMULATORS x_count=8 channels=10 source_x_stride=1 "
+    "destination_base=1024 destination_x_stride=16 per_channel=1 zero_point=-3 post=5",
+    Opcode.FILL: "FILL x_count=32 channels=16 destination_base=4096 destination_x_stride=16 "
+    "value=-128",
+}
+
+ERRORS: dict[Error, str] = {
+    Error.NONE: "no error",
+    Error.OPCODE: "unknown opcode",
+    Error.FIELD: "a field outside its range, or reserved bits that are set",
+    Error.RANGE: "a byte, tile, row, channel or table touched lies outside its memory",
+    Error.BUS: "the bus answered SLVERR or DECERR",
+    Error.WATCHDOG: "nothing moved for `watchdog` cycles",
+    Error.SEMAPHORE: "a semaphore would count past 4095",
+    Error.PROGRAM: "the program ends without HALT",
+}
+
+ACTIVITIES: dict[Activity, str] = {
+    Activity.BUSY: "work was done",
+    Activity.MEMORY: "waiting for a buffer port or the bus",
+    Activity.WEIGHTS: "waiting for a weight tile",
+    Activity.DRAIN: "all asked for, results under way",
+    Activity.EMPTY: "no instruction",
+    Activity.SEMAPHORE: "waiting for semaphore s, the lowest that is not there",
+}
+
+#: Sizes that bound a field, as the pages write them.
+_SIZES: dict[str, Callable[[Config], int]] = {
+    "unified_bytes": lambda config: config.unified_bytes,
+    "unified_rows": lambda config: config.unified_rows,
+    "weight_tiles": lambda config: config.weight_tiles,
+    "accumulator_rows": lambda config: config.accumulator_rows,
+    "parameter_channels": lambda config: config.parameter_channels,
+    "tables": lambda config: config.tables,
+    "lanes": lambda config: config.lanes,
+    "bus_bytes": lambda config: config.bus_bytes,
+    "max(16, bus_bytes)": lambda config: max(16, config.bus_bytes),
+}
+
+#: Cores whose limits tell all the sizes apart.
+_PROBES = (
+    *PRESETS.values(),
+    preset("edge,unified_bytes=1040,weight_tiles=77,parameter_channels=24,tables=9,lanes=4"),
+    preset("tpu_v1,weight_tiles=99,parameter_channels=512,tables=200,bus_bytes=32,lanes=64"),
+)
+
+
+def _symbol(values: list[int], greatest: int) -> str:
+    """Return how the pages write the ``values`` that a bound has on ``_PROBES``.
+
+    Raises
+    ------
+    ValueError
+        If no size of a core gives them.
+    """
+    if len(set(values)) == 1:
+        return str(values[0])
+    for name, size in _SIZES.items():
+        for less in (0, 1):
+            exact = [size(config) - less for config in _PROBES]
+            if values == [min(greatest, value) for value in exact]:
+                text = f"`{name}` − 1" if less else f"`{name}`"
+                return text if values == exact else f"{text}, at most {greatest}"
+    raise ValueError(f"limit: wanted a size of a core, got {values}")
+
+
+def range_text(opcode: Opcode, field: isa.Field) -> str:
+    """Return the values that a field may take, in terms of the sizes of a core."""
+    if not isinstance(field.shape, int):
+        return " ".join(f"`{member.name}`" for member in field.shape)
+    limits = [isa.limits(config)[opcode][field.name] for config in _PROBES]
+    highs = [limit.high for limit in limits]
+    text = f"{limits[0].low} to {_symbol(highs, field.representable[1])}"
+    multiple = _symbol([limit.multiple for limit in limits], 1 << 32)
+    return text if multiple == "1" else f"{text}; a multiple of {multiple}"
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> list[str]:
+    lines = [[str(cell).replace("|", "\\|") for cell in row] for row in (head, *rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return [f"| {' | '.join(line)} |" for line in lines] + [""]
+
+
+def _field_row(layout: data.StructLayout, field: isa.Field, ranges: str) -> list[object]:
+    place = layout[field.name]
+    default: object = field.default
+    if field.shape is Opcode:
+        default = "none"
+    elif not isinstance(field.shape, int):
+        default = f"`{field.shape(field.default).name}`"
+    signed = ", signed" if isinstance(field.shape, int) and field.shape < 0 else ""
+    return [f"`{field.name}`", f"{place.width}{signed}", place.offset, default, ranges, field.text]
+
+
+_HEAD = ("field", "bits", "offset", "default", "range", "meaning")
+
+
+def _instruction(opcode: Opcode) -> list[str]:
+    layout = isa.LAYOUTS[opcode]
+    unit = isa.UNITS[opcode].name.lower()
+    lines = [f"### {opcode.name}", "", f"Opcode {opcode.value}, {unit}. {MEANINGS[opcode]}", ""]
+    lines += ["```", EXAMPLES[opcode], "```", ""]
+    if isa.FORMATS[opcode]:
+        fields = isa.FORMATS[opcode]
+        rows = [_field_row(layout, field, range_text(opcode, field)) for field in fields]
+        lines += _table(_HEAD, rows)
+    return lines
+
+
+def _enumeration(kind: type[enum.Enum]) -> list[str]:
+    words = (kind.__doc__ or "").replace("``", "`")
+    members = ", ".join(f"`{member.name}` {member.value}" for member in kind)
+    return [f"- **{kind.__name__}**: {words} {members}."]
+
+
+def reference() -> str:
+    """Return the page of the instruction set, Markdown."""
+    bits = 8 * INSTRUCTION_BYTES
+    masks = f"numbers 0 to {SEMAPHORES - 1}"
+    header = [
+        _field_row(isa.HEADER, field, "see below" if field.name == "opcode" else masks)
+        for field in isa.HEADER_FIELDS
+    ]
+    kinds = (isa.Kind, isa.Space, isa.Window, isa.Mode, isa.Rounding, isa.Unit)
+    lines = [
+        "# Instruction set",
+        "",
+        f"Written by `{COMMAND}` from `hw/arch/formats.py`; do not edit.",
+        "",
+        f"Every instruction is one little-endian word of {INSTRUCTION_BYTES} bytes ({bits} bits). "
+        "Offsets are in bits from the least significant one; all bits above the last field of an "
+        "instruction are reserved and must be zero. Sizes in ranges are fields of "
+        "`celosia.hw.arch.config.Config`; R = `rows`, C = `columns`. What the instructions do to "
+        "which byte, and the formats of tiles, parameters and tables in external memory, is in "
+        "[architecture.md](architecture.md#external-formats).",
+        "",
+        "## Assembly",
+        "",
+        "One instruction a line: the opcode, then `field=value` for the fields that differ from "
+        "their default, in any order; `#` starts a comment. Numbers are decimal, or hexadecimal "
+        "behind `0x`; an enumerated field takes a name; `wait` and `post` list semaphores, for "
+        "instance `wait=0+3`. `celosia assemble` and `celosia disassemble` go between text and "
+        "words.",
+        "",
+        "## Header",
+        "",
+        "The first fields of every instruction.",
+        "",
+        *_table(_HEAD, header),
+        "## Instructions",
+        "",
+    ]
+    for opcode in Opcode:
+        lines += _instruction(opcode)
+    lines += [
+        "Two rules join fields of VECTOR: `channels` is at most `columns` where source or "
+        "destination is `ACCUMULATORS`, and `mode` is `OVERWRITE` where both are.",
+        "",
+        "## Enumerations",
+        "",
+    ]
+    for kind in kinds:
+        lines += _enumeration(kind)
+    rows = [(error.value, f"`{error.name}`", text) for error, text in ERRORS.items()]
+    lines += ["", "## Errors", "", *_table(("code", "name", "when"), rows)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def register_reference() -> str:
+    """Return the page of the registers, Markdown."""
+    rows = [
+        (f"0x{r.offset:02X}", f"`{r.name}`", r.access, f"0x{r.init:X}", r.text)
+        for r in registers.REGISTERS
+    ]
+    last = Activity.SEMAPHORE.value + SEMAPHORES - 1
+    counters = [
+        (f"{a.value} to {last}", "`semaphore_<s>`", text)
+        if a is Activity.SEMAPHORE
+        else (a.value, f"`{a.name.lower()}`", text)
+        for a, text in ACTIVITIES.items()
+    ]
+    units = ", ".join(f"{unit.value} {unit.name.lower()}" for unit in isa.Unit)
+    lines = [
+        "# Registers",
+        "",
+        f"Written by `{COMMAND}` from `hw/arch/registers.py`; do not edit.",
+        "",
+        "32-bit registers behind AXI4-Lite, at byte addresses. Access: `r` read; `rw` read and "
+        "write; `w1` writing ones acts, reads give the state.",
+        "",
+        *_table(("address", "register", "access", "at reset", "meaning"), rows),
+        "Codes of `error_code` are in [isa.md](isa.md#errors), numbers of `error_unit` below.",
+        "",
+        "## Counters",
+        "",
+        f"Counter `a` of unit `u` is at 0x{registers.COUNTERS:X} + "
+        f"(`u` · {registers.COUNTERS_PER_UNIT} + `a`) · 4. Units: {units}. In every cycle in which "
+        "a program runs exactly one counter of each unit counts, so that those of one unit add up "
+        "to `cycles`.",
+        "",
+        *_table(("`a`", "name", "the unit in that cycle"), counters),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+#: The pages, by their names in ``docs``.
+PAGES: dict[str, Callable[[], str]] = {"isa.md": reference, "registers.md": register_reference}
+
+
+def docs_folder() -> Path:
+    """Return the folder of the pages beside these sources.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the sources do not lie in a working tree.
+    """
+    tree = Path(__file__).resolve().parents[2]
+    if not (tree / "pyproject.toml").is_file() or not (tree / "docs").is_dir():
+        raise FileNotFoundError(f"reference: wanted docs/ and pyproject.toml in {tree}, got none")
+    return tree / "docs"
+
+
+def main() -> int:
+    """Write the pages; return the exit code."""
+    try:
+        folder = docs_folder()
+    except FileNotFoundError as error:
+        print(error, file=sys.stderr)
+        return 1
+    for name, page in PAGES.items():
+        (folder / name).write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""Writes results to the accumulators, over, onto or above the sums that are there."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw.arch import isa
+from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY, read_layout, write_layout
+from celosia.hw.vector.pipe import MARK, Pipe
+from celosia.hw.vector.task import VectorSizes
+
+
+class AccumulatorWriter(wiring.Component):
+    """Fixed-latency end of the pipe for tasks whose destination is the accumulators.
+
+    A row is read ``Pipe.SOON`` cycles before its result, so four groups are under way between
+    read and write: their results are forwarded to a later group of the same row and columns.
+
+    Parameters
+    ----------
+    sizes : VectorSizes
+        Sizes of the unit.
+
+    Members
+    -------
+    soon, scaled : In(MARK), In(ArrayLayout(signed(32), lanes))
+        As of ``Pipe``.
+    endings : In(ArrayLayout(VectorSizes.ending, 2))
+        Of the tasks of both slots.
+    descriptor, pop : In(VectorSizes.descriptor), Out(1)
+        Where the group of ``soon`` goes; taken with it.
+    stop : In(1)
+        Writes nothing.
+    accumulator_read, sums, accumulator_write : Out(read_layout), In, Out(write_layout)
+        Ports of the accumulators.
+    finished : Out(1)
+        The last group of a task is being written.
+    fault, fault_slot : Out(1), Out(1)
+        A group cannot be written, of which task.
+
+    Timing
+    ------
+    ``accumulator_write`` follows ``scaled`` by one cycle.
+    """
+
+    soon: data.View
+    scaled: data.View
+    endings: data.View
+    descriptor: data.View
+    pop: Signal
+    stop: Signal
+    accumulator_read: data.View
+    sums: data.View
+    accumulator_write: data.View
+    finished: Signal
+    fault: Signal
+    fault_slot: Signal
+
+    def __init__(self, *, sizes: VectorSizes) -> None:
+        assert Pipe.SOON == ACCUMULATOR_LATENCY + 1
+        self.sizes = sizes
+        depth, lanes, columns = sizes.accumulator_depth, sizes.lanes, sizes.columns
+        self._step = data.StructLayout(
+            {
+                "valid": 1,
+                "slot": 1,
+                "bad": 1,
+                "last": 1,
+                "mode": isa.Mode,
+                "row": sizes.accumulator_bits,
+                "group": sizes.descriptor["group"].width,
+                "mask": lanes,
+            }
+        )
+        super().__init__(
+            {
+                "soon": In(MARK),
+                "scaled": In(data.ArrayLayout(signed(32), lanes)),
+                "endings": In(data.ArrayLayout(sizes.ending, 2)),
+                "descriptor": In(sizes.descriptor),
+                "pop": Out(1),
+                "stop": In(1),
+                "accumulator_read": Out(read_layout(depth=depth)),
+                "sums": In(data.ArrayLayout(signed(32), columns)),
+                "accumulator_write": Out(write_layout(depth=depth, columns=columns)),
+                "finished": Out(1),
+                "fault": Out(1),
+                "fault_slot": Out(1),
+            }
+        )
+
+    def _steps(self, m: Module) -> list[data.View]:
+        """Return the group that is read, and those before it, oldest last."""
+        place = self.descriptor
+        steps = [Signal(self._step, name=f"step_{age}") for age in range(6)]
+        m.d.comb += [
+            steps[0].valid.eq(self.soon.valid & self.soon.tag.to_accumulators),
+            steps[0].slot.eq(self.soon.tag.slot),
+            steps[0].bad.eq(self.soon.tag.fault | place.outside),
+            steps[0].last.eq(place.last),
+            steps[0].mode.eq(self.endings[self.soon.tag.slot].mode),
+            steps[0].row.eq(place.address),
+            steps[0].group.eq(place.group),
+            steps[0].mask.eq(place.mask),
+        ]
+        m.d.sync += [late.eq(early) for early, late in zip(steps, steps[1:], strict=False)]
+        return steps
+
+    def _old(self, m: Module, hits: list[Value], results: list[data.View]) -> data.View:
+        """Return the sum to combine with, but for what the group just before writes."""
+        sizes = self.sizes
+        old = Signal(data.ArrayLayout(signed(32), sizes.lanes))
+        group = Signal(self._step["group"].width)
+        m.d.comb += group.eq(self._read_group)
+        with m.Switch(group):
+            for number in range(sizes.column_groups):
+                with m.Case(number):
+                    for lane in range(sizes.lanes):
+                        value: Value = self.sums[number * sizes.lanes + lane]
+                        for hit, result in reversed(list(zip(hits, results, strict=True))):
+                            value = Mux(hit[lane], result[lane], value)
+                        m.d.sync += old[lane].eq(value)
+        return old
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        sizes = self.sizes
+        lanes = sizes.lanes
+        steps = self._steps(m)
+        reads = steps[0].mode != isa.Mode.OVERWRITE
+        m.d.comb += [
+            self.pop.eq(steps[0].valid),
+            self.accumulator_read.enable.eq(steps[0].valid & reads & ~steps[0].bad & ~self.stop),
+            self.accumulator_read.row.eq(steps[0].row),
+        ]
+
+        # Lanes of the group in step 1 that the one `distance` before it writes too.
+        hits = []
+        for distance in range(1, 5):
+            earlier = steps[1 + distance]
+            same = earlier.valid & (earlier.row == steps[1].row)
+            same &= earlier.group == steps[1].group
+            hit = Signal(lanes, name=f"hit_{distance}")
+            m.d.sync += hit.eq(Mux(same, earlier.mask, 0))
+            hits.append(hit)
+        hit_next = Signal(lanes)
+        m.d.sync += hit_next.eq(hits[0])
+
+        results = [Signal(self.scaled.shape(), name=f"result_{age}") for age in range(3)]
+        m.d.sync += [results[1].eq(results[0]), results[2].eq(results[1])]
+        self._read_group = steps[2].group
+        old = self._old(m, hits[1:], results)
+        for lane in range(lanes):
+            new = self.scaled[lane]
+            before = Signal(signed(32), name=f"before_{lane}")
+            m.d.comb += before.eq(Mux(hit_next[lane], results[0][lane], old[lane]))
+            with m.Switch(steps[3].mode):
+                with m.Case(isa.Mode.ADD):
+                    m.d.sync += results[0][lane].eq(new + before)
+                with m.Case(isa.Mode.MAX):
+                    m.d.sync += results[0][lane].eq(Mux(new > before, new, before))
+                with m.Default():
+                    m.d.sync += results[0][lane].eq(new)
+
+        ends = steps[3].valid & ~self.stop
+        m.d.comb += [self.fault.eq(ends & steps[3].bad), self.fault_slot.eq(steps[3].slot)]
+        write = self.accumulator_write
+        m.d.sync += [
+            write.enable.eq(ends & ~steps[3].bad),
+            write.row.eq(steps[3].row),
+            write.mask.eq(
+                Cat(
+                    (steps[3].group == n) & steps[3].mask[i]
+                    for n in range(sizes.column_groups)
+                    for i in range(lanes)
+                )
+            ),
+            self.finished.eq(ends & ~steps[3].bad & steps[3].last),
+        ]
+        m.d.comb += [write.sums[c].eq(results[0][c % lanes]) for c in range(sizes.columns)]
+        return m

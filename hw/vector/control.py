@@ -1,0 +1,211 @@
+"""Takes instructions one after the other, two of them under way at once."""
+
+from amaranth.hdl import Array, Module, Mux, Signal
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw import streams
+from celosia.hw.arch import isa
+from celosia.hw.arch.registers import Activity
+from celosia.hw.vector.task import INSTRUCTION, VectorSizes
+
+
+class State(enum.Enum, shape=2):
+    """What becomes of the instruction taken last."""
+
+    FREE = 0
+    PREPARING = 1
+    RUNNING = 2
+
+
+class VectorControl(wiring.Component):
+    """Starts tasks, keeps the account of those under way, and stops the unit.
+
+    A task starts once everything of the one before is on its way through the pipe. It waits for
+    that one to be done if it reads what that one writes, and if it writes accumulators behind
+    writes to the unified buffer, which may still report a fault.
+
+    Parameters
+    ----------
+    sizes : VectorSizes
+        Sizes of the unit.
+    settle_cycles : int
+        In which the pipe empties once nothing is asked for.
+
+    Members
+    -------
+    instruction, done, fault_valid, fault, abort, idle, activity
+        Contract of a unit.
+    decoded : In(VectorSizes.task)
+        The instruction on offer.
+    task, slot : Out(VectorSizes.task), Out(1)
+        The task to start or to run, and its number modulo 2.
+    prepare, prepared, launch : Out(1), In(1), Out(1)
+        Prepare the decoded task's runs; they are; the task starts.
+    running, issues, reads_wait, writes_wait, busy, awaited, settling : In(1)
+        The source has something left to ask for, asks now, may not; a write may not; elements
+        are on their way to the pipe; answers to reads, and writes, are on their way.
+    endings : Out(ArrayLayout(VectorSizes.ending, 2))
+        Of the tasks under way.
+    oldest : Out(1)
+        Slot of the oldest task that is not done.
+    bytes_finished, bytes_fault : In(1)
+        The oldest task is done, or has failed.
+    sums_finished, sums_fault, sums_fault_slot : In(1)
+        A task that writes accumulators is done; one has failed.
+    stop : Out(1)
+        Nothing is to be asked for or written any more.
+    """
+
+    instruction: stream.Interface
+    done: Signal
+    fault_valid: Signal
+    fault: data.View
+    abort: Signal
+    idle: Signal
+    activity: Signal
+    decoded: data.View
+    task: data.View
+    slot: Signal
+    prepare: Signal
+    prepared: Signal
+    launch: Signal
+    running: Signal
+    issues: Signal
+    reads_wait: Signal
+    writes_wait: Signal
+    busy: Signal
+    awaited: Signal
+    settling: Signal
+    endings: data.View
+    oldest: Signal
+    bytes_finished: Signal
+    bytes_fault: Signal
+    sums_finished: Signal
+    sums_fault: Signal
+    sums_fault_slot: Signal
+    stop: Signal
+
+    def __init__(self, *, sizes: VectorSizes, settle_cycles: int) -> None:
+        self.settle_cycles = settle_cycles
+        outputs = ("done", "fault_valid", "idle", "prepare", "launch", "slot", "oldest", "stop")
+        inputs = (
+            "abort",
+            "prepared",
+            "running",
+            "issues",
+            "reads_wait",
+            "writes_wait",
+            "busy",
+            "awaited",
+            "settling",
+            "bytes_finished",
+            "bytes_fault",
+            "sums_finished",
+            "sums_fault",
+            "sums_fault_slot",
+        )
+        super().__init__(
+            {
+                "instruction": In(stream.Signature(INSTRUCTION)),
+                "fault": Out(streams.FAULT),
+                "activity": Out(Activity),
+                "decoded": In(sizes.task),
+                "task": Out(sizes.task),
+                "endings": Out(data.ArrayLayout(sizes.ending, 2)),
+                **{name: Out(1) for name in outputs},
+                **{name: In(1) for name in inputs},
+            }
+        )
+
+    def _launch(self, m: Module, state: Signal, used: Signal, to_sums: Signal) -> None:
+        """Take the next instruction, and start it when nothing under way forbids."""
+        reads_sums = self.task.source == isa.Space.ACCUMULATORS
+        writes_sums = self.task.destination == isa.Space.ACCUMULATORS
+        other_writes_sums = Mux(self.slot, to_sums[0], to_sums[1])
+        reads_results = ~self.task.constant & (reads_sums == other_writes_sums)
+        overtakes = writes_sums & ~other_writes_sums
+        other_used = Mux(self.slot, used[0], used[1])
+        own_used = Mux(self.slot, used[1], used[0])
+        m.d.comb += [
+            self.instruction.ready.eq((state == State.FREE) & ~self.stop),
+            self.prepare.eq(self.instruction.valid & self.instruction.ready),
+            self.launch.eq(
+                (state == State.PREPARING)
+                & self.prepared
+                & ~self.busy
+                & ~own_used
+                & ~(other_used & (reads_results | overtakes))
+                & ~self.stop
+            ),
+        ]
+        with m.If(self.prepare):
+            m.d.sync += [self.task.eq(self.decoded), state.eq(State.PREPARING)]
+        with m.Elif(self.launch):
+            m.d.sync += state.eq(State.RUNNING)
+        with m.Elif((state == State.RUNNING) & ~self.running):
+            m.d.sync += [state.eq(State.FREE), self.slot.eq(~self.slot)]
+
+    def _finish(self, m: Module, used: Signal, to_sums: Signal, indices: list[Signal]) -> None:
+        """Report the end of tasks in order, and faults."""
+        sums_finished = Signal()
+        of_sums = Mux(self.oldest, to_sums[1], to_sums[0])
+        stopped = Signal()
+        m.d.comb += [
+            self.stop.eq(stopped | self.abort),
+            self.done.eq(~self.stop & Mux(of_sums, sums_finished, self.bytes_finished)),
+            self.fault_valid.eq(~self.stop & (self.sums_fault | self.bytes_fault)),
+            self.fault.code.eq(isa.Error.RANGE),
+            self.fault.index.eq(
+                Array(indices)[Mux(self.sums_fault, self.sums_fault_slot, self.oldest)]
+            ),
+        ]
+        m.d.sync += sums_finished.eq(self.sums_finished)
+        with m.If(self.fault_valid | self.abort):
+            m.d.sync += stopped.eq(1)
+        with m.If(self.done):
+            m.d.sync += self.oldest.eq(~self.oldest)
+        for slot in range(2):
+            with m.If(self.launch & (self.slot == slot)):
+                m.d.sync += [
+                    used[slot].eq(1),
+                    to_sums[slot].eq(self.task.destination == isa.Space.ACCUMULATORS),
+                    indices[slot].eq(self.task.index),
+                    self.endings[slot].eq(self.task.ending),
+                ]
+            with m.Elif(self.done & (self.oldest == slot)):
+                m.d.sync += used[slot].eq(0)
+
+    def _classify(self, m: Module, state: Signal, used: Signal) -> None:
+        """Give the cycle its class."""
+        with m.If(self.stop):
+            m.d.comb += self.activity.eq(Mux(self.idle, Activity.IDLE, Activity.DRAIN))
+        with m.Elif(self.reads_wait):
+            m.d.comb += self.activity.eq(Activity.MEMORY)
+        with m.Elif(self.issues):
+            m.d.comb += self.activity.eq(Activity.BUSY)
+        with m.Elif(self.writes_wait):
+            m.d.comb += self.activity.eq(Activity.MEMORY)
+        with m.Elif(used.any() & ~self.running):
+            m.d.comb += self.activity.eq(Activity.DRAIN)
+        with m.Elif(state != State.FREE):
+            m.d.comb += self.activity.eq(Activity.BUSY)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        state = Signal(State)
+        used = Signal(2)
+        to_sums = Signal(2)
+        indices = [Signal(streams.INDEX_BITS, name=f"index_{slot}") for slot in range(2)]
+        self._launch(m, state, used, to_sums)
+        self._finish(m, used, to_sums, indices)
+
+        # Once stopped, results run out of the pipe unseen.
+        settles = Signal(range(self.settle_cycles + 1), init=self.settle_cycles)
+        with m.If(~self.stop | self.awaited | self.settling):
+            m.d.sync += settles.eq(self.settle_cycles)
+        with m.Elif(settles != 0):
+            m.d.sync += settles.eq(settles - 1)
+        m.d.comb += self.idle.eq(Mux(self.stop, settles == 0, (state == State.FREE) & ~used.any()))
+        self._classify(m, state, used)
+        return m

@@ -1,0 +1,228 @@
+"""The pipe: parameters, requantiser, clamp and table, one group of channels per cycle."""
+
+from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw.arch import isa
+from celosia.hw.memory.parameter_memory import (
+    ParameterMemory,
+    ParameterStore,
+    parameters_payload,
+)
+from celosia.hw.memory.table_memory import TableMemory
+from celosia.hw.vector.delay import Delay
+from celosia.hw.vector.requantize import Clamp, Requantizer
+from celosia.hw.vector.task import TAG, VectorSizes
+from celosia.hw.vector.window import group_layout
+
+#: A group's tag, and that there is one.
+MARK = data.StructLayout({"valid": 1, "tag": TAG})
+
+
+class ParameterWalk(wiring.Component):
+    """Which parameters each group takes.
+
+    Members
+    -------
+    launch, task : In(1), In(VectorSizes.task)
+        Begins with ``task``.
+    step : In(1)
+        A group takes the parameters of ``group``.
+    group : Out(unsigned)
+        Group of the parameter memory.
+    outside : Out(1)
+        There is no such group.
+
+    Timing
+    ------
+    Outputs change in the cycle after ``launch`` or ``step``.
+    """
+
+    launch: Signal
+    task: data.View
+    step: Signal
+    group: Signal
+    outside: Signal
+
+    def __init__(self, *, sizes: VectorSizes) -> None:
+        self.sizes = sizes
+        super().__init__(
+            {
+                "launch": In(1),
+                "task": In(sizes.task),
+                "step": In(1),
+                "group": Out(sizes.group_bits + 1),
+                "outside": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        bits = self.sizes.group_bits
+        first = Signal(bits)
+        last = Signal(bits)
+        left = Signal(bits)
+        per_channel = Signal()
+        with m.If(self.launch):
+            m.d.sync += [
+                first.eq(self.task.params),
+                last.eq(self.task.group_last),
+                per_channel.eq(self.task.per_channel),
+                self.group.eq(self.task.params),
+                left.eq(self.task.group_last),
+            ]
+        with m.Elif(self.step & (left == 0)):
+            m.d.sync += [self.group.eq(first), left.eq(last)]
+        with m.Elif(self.step):
+            m.d.sync += [self.group.eq(self.group + per_channel), left.eq(left - 1)]
+        groups = self.sizes.parameter_channels // self.sizes.lanes
+        m.d.comb += self.outside.eq(self.group >= groups)
+        return m
+
+
+class Pipe(wiring.Component):
+    """Turns groups of int32 elements into scaled int32 and into bytes.
+
+    Parameters
+    ----------
+    sizes : VectorSizes
+        Sizes of the unit.
+    bus_bytes : int
+        See ``Config``.
+
+    Members
+    -------
+    parameters : In(stream of parameters_payload)
+        Writes of the parameter memory and the tables.
+    launch, task, slot : In
+        Groups from the next cycle on belong to ``task``, which has ``slot``.
+    endings : In(ArrayLayout(VectorSizes.ending, 2))
+        What the end of the pipe wants to know of the tasks of both slots.
+    group : In(group_layout)
+        Groups.
+    soon : Out(MARK)
+        A group that is in ``scaled`` in ``SOON`` cycles.
+    scaled : Out(ArrayLayout(signed(32), lanes))
+        Results before zero point, clamp and table.
+    result, bytes : Out(MARK), Out(ArrayLayout(signed(8), lanes))
+        Results after them.
+
+    Timing
+    ------
+    ``scaled`` follows ``group`` by ``SCALED_LATENCY`` cycles, ``bytes`` by ``LATENCY``. No
+    backpressure.
+    """
+
+    SOON = 3
+    SCALED_LATENCY = ParameterMemory.LATENCY + Requantizer.LATENCY
+    LATENCY = SCALED_LATENCY + Clamp.LATENCY + TableMemory.LATENCY
+
+    parameters: stream.Interface
+    launch: Signal
+    task: data.View
+    slot: Signal
+    endings: data.View
+    group: data.View
+    soon: data.View
+    scaled: data.View
+    result: data.View
+    bytes: data.View
+
+    def __init__(self, *, sizes: VectorSizes, bus_bytes: int) -> None:
+        self.sizes = sizes
+        self.bus_bytes = bus_bytes
+        payload = parameters_payload(
+            bus_bytes=bus_bytes,
+            parameter_channels=sizes.parameter_channels,
+            tables=sizes.tables,
+        )
+        super().__init__(
+            {
+                "parameters": In(stream.Signature(payload)),
+                "launch": In(1),
+                "task": In(sizes.task),
+                "slot": In(1),
+                "endings": In(data.ArrayLayout(sizes.ending, 2)),
+                "group": In(group_layout(lanes=sizes.lanes)),
+                "soon": Out(MARK),
+                "scaled": Out(data.ArrayLayout(signed(32), sizes.lanes)),
+                "result": Out(MARK),
+                "bytes": Out(data.ArrayLayout(signed(8), sizes.lanes)),
+            }
+        )
+
+    def _delayed(self, m: Module, name: str, value: data.View, cycles: int) -> data.View:
+        m.submodules[name] = delay = Delay(value.shape(), cycles=cycles)
+        m.d.comb += delay.i.eq(value)
+        return delay.o
+
+    def _enter(self, m: Module, store: ParameterStore, outside: Signal) -> data.View:
+        """Feed the requantiser; return the mark of the group that comes in."""
+        task = Signal(data.StructLayout({"rounding": isa.Rounding, "tag": TAG}))
+        with m.If(self.launch):
+            m.d.sync += [
+                task.rounding.eq(self.task.rounding),
+                task.tag.slot.eq(self.slot),
+                task.tag.to_accumulators.eq(self.task.destination == isa.Space.ACCUMULATORS),
+            ]
+        mark = Signal(MARK)
+        m.d.comb += [
+            mark.valid.eq(self.group.valid),
+            mark.tag.eq(task.tag),
+            mark.tag.fault.eq(self.group.fault | outside),
+        ]
+        m.submodules.requantizer = requantizer = Requantizer(lanes=self.sizes.lanes)
+        latency = ParameterMemory.LATENCY
+        m.submodules.rounding = rounding = Delay(isa.Rounding, cycles=latency)
+        m.d.comb += [
+            requantizer.sums.eq(self._delayed(m, "values", self.group["values"], latency)),
+            requantizer.parameters.eq(store.channels),
+            rounding.i.eq(task.rounding),
+            requantizer.rounding.eq(rounding.o),
+            self.scaled.eq(requantizer.scaled),
+        ]
+        return mark
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        sizes = self.sizes
+        m.submodules.store = store = ParameterStore(
+            lanes=sizes.lanes,
+            parameter_channels=sizes.parameter_channels,
+            tables=sizes.tables,
+            bus_bytes=self.bus_bytes,
+        )
+        wiring.connect(m, wiring.flipped(self.parameters), store.parameters)
+        m.submodules.walk = walk = ParameterWalk(sizes=sizes)
+        m.d.comb += [
+            walk.launch.eq(self.launch),
+            walk.task.eq(self.task),
+            walk.step.eq(self.group.valid),
+            store.group.eq(walk.group),
+        ]
+        mark = self._enter(m, store, walk.outside)
+        soon = self._delayed(m, "mark_soon", mark, self.SCALED_LATENCY - self.SOON)
+        at_scaled = self._delayed(m, "mark_scaled", soon, self.SOON)
+        at_table = self._delayed(m, "mark_table", at_scaled, Clamp.LATENCY)
+        at_end = self._delayed(m, "mark_end", at_table, TableMemory.LATENCY)
+
+        m.submodules.clamp = clamp = Clamp(lanes=sizes.lanes)
+        ending = self.endings[at_scaled.tag.slot]
+        plain = self._delayed(m, "plain", clamp.bytes, TableMemory.LATENCY)
+        use_table = self.endings[at_end.tag.slot].use_table
+        m.d.comb += [
+            clamp.scaled.eq(self.scaled),
+            clamp.zero_point.eq(ending.zero_point),
+            clamp.low.eq(ending.low),
+            clamp.high.eq(ending.high),
+            *(store.entries[lane].eq(clamp.bytes[lane]) for lane in range(sizes.lanes)),
+            store.table.eq(self.endings[at_table.tag.slot].table),
+            *(
+                self.bytes[lane].eq(Mux(use_table, store.values[lane], plain[lane]))
+                for lane in range(sizes.lanes)
+            ),
+            self.soon.eq(soon),
+            self.result.eq(at_end),
+        ]
+        return m

@@ -1,0 +1,259 @@
+"""The vector unit: everything that is not a matrix product."""
+
+from amaranth.hdl import Module, Mux, Signal, signed, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw import streams
+from celosia.hw.arch import isa
+from celosia.hw.arch.registers import Activity
+from celosia.hw.matrix.accumulators import read_layout, write_layout
+from celosia.hw.memory.parameter_memory import parameters_payload
+from celosia.hw.vector.accumulate import AccumulatorWriter
+from celosia.hw.vector.control import VectorControl
+from celosia.hw.vector.destination import Destination
+from celosia.hw.vector.pipe import Pipe
+from celosia.hw.vector.source import Source
+from celosia.hw.vector.task import INSTRUCTION, Decoder, VectorSizes
+from celosia.hw.vector.window import WindowUnit
+from celosia.hw.vector.writer import UnifiedWriter
+
+
+class VectorUnit(wiring.Component):
+    """Executes VECTOR and FILL.
+
+    Parameters
+    ----------
+    rows, columns, lanes, unified_bytes, accumulator_depth, parameter_channels, tables, bus_bytes : int
+        See ``Config``.
+    visible_cycles : int
+        Cycles from a write of the unified buffer taken to its ``write_fault``, by when reads see
+        it too. At least 1.
+
+    Members
+    -------
+    instruction, done, fault_valid, fault, abort, idle, activity
+        Contract of a unit.
+    unified_read, read_valid, read_data, read_fault : Out(stream of streams.unified_read), In, In, In
+        Read port of the unified buffer. Answers come in order, after at most 16 cycles for
+        full speed.
+    unified_write, write_fault : Out(stream of streams.unified_write), In(1)
+        Write port of the unified buffer.
+    accumulator_read, sums, accumulator_write : Out(read_layout), In, Out(write_layout)
+        Ports of the accumulators.
+    parameters : In(stream of parameters_payload)
+        Writes of the parameter memory and the tables.
+
+    Timing
+    ------
+    From an instruction taken to its first read ``PREPARE`` = log2(lanes) + 4 cycles, if nothing under
+    way forbids. Out of the unified buffer a pixel takes a cycle for each element of each group's
+    window; out of the accumulators, the elements of one window or its groups, whichever are more.
+    FILL writes a group each cycle.
+
+    Raises
+    ------
+    ValueError
+        If a size is none that a core can have.
+    """
+
+    instruction: stream.Interface
+    done: Signal
+    fault_valid: Signal
+    fault: data.View
+    abort: Signal
+    idle: Signal
+    activity: Signal
+    unified_read: stream.Interface
+    read_valid: Signal
+    read_data: data.View
+    read_fault: Signal
+    unified_write: stream.Interface
+    write_fault: Signal
+    accumulator_read: data.View
+    sums: data.View
+    accumulator_write: data.View
+    parameters: stream.Interface
+
+    def __init__(
+        self,
+        *,
+        rows: int,
+        columns: int,
+        lanes: int,
+        unified_bytes: int,
+        accumulator_depth: int,
+        parameter_channels: int,
+        tables: int,
+        bus_bytes: int,
+        visible_cycles: int,
+    ) -> None:
+        self.sizes = VectorSizes(
+            rows=rows,
+            columns=columns,
+            lanes=lanes,
+            unified_bytes=unified_bytes,
+            accumulator_depth=accumulator_depth,
+            parameter_channels=parameter_channels,
+            tables=tables,
+        )
+        self.bus_bytes = bus_bytes
+        self.PREPARE = self.sizes.lane_bits + 4
+        self.writer = UnifiedWriter(sizes=self.sizes, visible_cycles=visible_cycles)
+        unified = {"rows": rows, "unified_bytes": unified_bytes}
+        payload = parameters_payload(
+            bus_bytes=bus_bytes, parameter_channels=parameter_channels, tables=tables
+        )
+        super().__init__(
+            {
+                "instruction": In(stream.Signature(INSTRUCTION)),
+                "done": Out(1),
+                "fault_valid": Out(1),
+                "fault": Out(streams.FAULT),
+                "abort": In(1),
+                "idle": Out(1),
+                "activity": Out(Activity),
+                "unified_read": Out(stream.Signature(streams.unified_read(**unified))),
+                "read_valid": In(1),
+                "read_data": In(data.ArrayLayout(unsigned(8), rows)),
+                "read_fault": In(1),
+                "unified_write": Out(stream.Signature(streams.unified_write(**unified))),
+                "write_fault": In(1),
+                "accumulator_read": Out(read_layout(depth=accumulator_depth)),
+                "sums": In(data.ArrayLayout(signed(32), columns)),
+                "accumulator_write": Out(write_layout(depth=accumulator_depth, columns=columns)),
+                "parameters": In(stream.Signature(payload)),
+            }
+        )
+
+    def _walks(self, m: Module, control: VectorControl) -> tuple[Source, Destination]:
+        """Return source and destination, started by ``control``."""
+        sizes = self.sizes
+        m.submodules.decoder = decoder = Decoder(sizes=sizes)
+        m.submodules.source = source = Source(sizes=sizes)
+        m.submodules.destination = destination = Destination(sizes=sizes)
+        m.d.comb += [
+            decoder.instruction.eq(self.instruction.payload),
+            control.decoded.eq(decoder.task),
+            control.prepared.eq(source.prepared & destination.prepared),
+            control.running.eq(source.running),
+            control.issues.eq(source.issues),
+            control.reads_wait.eq(source.waits),
+            source.run.eq(decoder.source_run),
+            source.skip_rows.eq(decoder.source_skip),
+            destination.run.eq(decoder.destination_run),
+            destination.skip_rows.eq(decoder.destination_skip),
+            source.read_valid.eq(self.read_valid),
+            source.read_data.eq(self.read_data),
+            source.read_fault.eq(self.read_fault),
+            source.sums.eq(self.sums),
+        ]
+        for walk in (source, destination):
+            m.d.comb += [
+                walk.prepare.eq(control.prepare),
+                walk.launch.eq(control.launch),
+                walk.task.eq(control.task),
+                walk.stop.eq(control.stop),
+            ]
+        wiring.connect(m, source.unified_read, wiring.flipped(self.unified_read))
+        return source, destination
+
+    def _pipe(self, m: Module, control: VectorControl, source: Source) -> Pipe:
+        """Return the pipe, fed by ``source`` through the window unit."""
+        m.submodules.window = window = WindowUnit(
+            columns=self.sizes.columns, lanes=self.sizes.lanes
+        )
+        m.submodules.pipe = pipe = Pipe(sizes=self.sizes, bus_bytes=self.bus_bytes)
+        wiring.connect(m, wiring.flipped(self.parameters), pipe.parameters)
+        # The window's elements come in when `task` may be another one already.
+        with m.If(control.launch):
+            from_sums = control.task.source == isa.Space.ACCUMULATORS
+            m.d.sync += [
+                self._window.eq(control.task.window),
+                self._groups_last.eq(Mux(from_sums, control.task.group_last, 0)),
+            ]
+        m.d.comb += [
+            window.element.eq(source.element),
+            window.window.eq(self._window),
+            window.groups_last.eq(self._groups_last),
+            control.awaited.eq(~source.quiet),
+            control.busy.eq(source.running | ~source.quiet | window.busy),
+            pipe.launch.eq(control.launch),
+            pipe.task.eq(control.task),
+            pipe.slot.eq(control.slot),
+            pipe.endings.eq(control.endings),
+            pipe.group.eq(window.group),
+        ]
+        return pipe
+
+    def _ends(self, m: Module, control: VectorControl, pipe: Pipe, described: data.View) -> Signal:
+        """Write results; return whether a descriptor has been used."""
+        m.submodules.writer = writer = self.writer
+        m.submodules.adder = adder = AccumulatorWriter(sizes=self.sizes)
+        m.d.comb += [
+            adder.soon.eq(pipe.soon),
+            adder.scaled.eq(pipe.scaled),
+            adder.endings.eq(control.endings),
+            adder.sums.eq(self.sums),
+            self.accumulator_write.eq(adder.accumulator_write),
+            control.sums_finished.eq(adder.finished),
+            control.sums_fault.eq(adder.fault),
+            control.sums_fault_slot.eq(adder.fault_slot),
+            writer.result.eq(pipe.result),
+            writer.bytes.eq(pipe.bytes),
+            writer.slot.eq(control.oldest),
+            writer.write_fault.eq(self.write_fault),
+            control.bytes_finished.eq(writer.finished),
+            control.bytes_fault.eq(writer.fault),
+            control.writes_wait.eq(writer.waits),
+            control.settling.eq(writer.settling),
+        ]
+        for end in (adder, writer):
+            m.d.comb += [end.descriptor.eq(described), end.stop.eq(control.stop)]
+        wiring.connect(m, writer.unified_write, wiring.flipped(self.unified_write))
+        self._adder_read = adder.accumulator_read
+        return adder.pop | writer.pop
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        sizes = self.sizes
+        m.submodules.control = control = VectorControl(
+            sizes=sizes, settle_cycles=Pipe.LATENCY + sizes.column_groups + 4
+        )
+        wiring.connect(m, wiring.flipped(self.instruction), control.instruction)
+        m.d.comb += [
+            self.done.eq(control.done),
+            self.fault_valid.eq(control.fault_valid),
+            self.fault.eq(control.fault),
+            control.abort.eq(self.abort),
+            self.idle.eq(control.idle),
+            self.activity.eq(control.activity),
+        ]
+        source, destination = self._walks(m, control)
+        self._window = Signal(isa.Window)
+        self._groups_last = Signal(range(sizes.column_groups))
+        pipe = self._pipe(m, control, source)
+
+        layout = sizes.descriptor
+        m.submodules.places = places = SyncFIFOBuffered(width=layout.size, depth=sizes.depth)
+        used = self._ends(m, control, pipe, data.View(layout, places.r_data))
+        pushed = destination.descriptors.valid & places.w_rdy
+        read = self.accumulator_read
+        m.d.comb += [
+            places.w_data.eq(destination.descriptors.payload),
+            places.w_en.eq(destination.descriptors.valid),
+            destination.descriptors.ready.eq(places.w_rdy),
+            source.described.eq(pushed),
+            places.r_en.eq(used),
+            # Never both: a task that reads sums waits for one that adds to them.
+            read.enable.eq(source.accumulator_read.enable | self._adder_read.enable),
+            read.row.eq(
+                Mux(
+                    source.accumulator_read.enable,
+                    source.accumulator_read.row,
+                    self._adder_read.row,
+                )
+            ),
+        ]
+        return m

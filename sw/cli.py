@@ -1,0 +1,181 @@
+"""The command ``celosia``: arguments, and one clear line for everything that is wrong with them."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, NoReturn
+
+from celosia.hw.arch.config import PRESETS, Config, preset
+from celosia.sw import commands
+from celosia.sw.runtime.backends import DEVICES
+from celosia.sw.runtime.device import DeviceError
+
+__all__ = ["main"]
+
+_PRESET = f"one of {', '.join(PRESETS)}, then changes as ,field=value"
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints take one line."""
+
+    def error(self, message: str) -> NoReturn:
+        words = [*self.prog.split()[1:], *message.split()]
+        self.exit(2, f"celosia: {' '.join(words)}\n")
+
+
+def _config(text: str) -> Config:
+    try:
+        return preset(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"wanted a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"wanted a number, got {text!r}") from None
+
+
+def _version() -> str:
+    try:
+        return version("celosia")
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="celosia", description="Open tensor processing unit.")
+    parser.add_argument("--version", action="version", version=f"celosia {_version()}")
+    commands_of = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        made = commands_of.add_parser(name, help=text, description=text)
+        made.set_defaults(run=getattr(commands, f"run_{name}"))
+        return made
+
+    _compiling(command)
+    _running(command)
+    _hardware(command)
+    return parser
+
+
+def _preset(parser: argparse.ArgumentParser, default: Config | None = PRESETS["edge"]) -> None:
+    parser.add_argument("--preset", type=_config, default=default, metavar="P", help=_PRESET)
+
+
+def _output(parser: argparse.ArgumentParser, text: str, **settings: Any) -> None:
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=text, **settings)
+
+
+def _compiling(command: "commands.Adder") -> None:
+    made = command("compile", "compile a model to a program")
+    made.add_argument("model", type=Path, metavar="MODEL", help=".tflite file")
+    _output(made, "program to write", required=True)
+    _preset(made)
+    made.add_argument("--batch", type=_whole, default=1, metavar="N", help="inputs of one run")
+
+    made = command("report", "say what each layer of a model takes")
+    made.add_argument("model", type=Path, metavar="MODEL", help=".tflite file")
+    _preset(made)
+    made.add_argument("--batch", type=_whole, default=1, metavar="N", help="inputs of one run")
+    made.add_argument("--csv", type=Path, metavar="FILE", help="also write a table as CSV")
+    made.add_argument("--json", type=Path, metavar="FILE", help="also write a table as JSON")
+
+    made = command("assemble", "translate assembly to instructions")
+    made.add_argument("file", type=Path, metavar="FILE", help="text, an instruction a line")
+    _output(made, "words of 64 bytes to write", required=True)
+
+    made = command("disassemble", "translate instructions to assembly")
+    made.add_argument("file", type=Path, metavar="FILE", help="words of 64 bytes, or a program")
+    _output(made, "text to write instead of showing it")
+
+
+def _memory(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--latency",
+        type=_whole,
+        default=32,
+        metavar="CYCLES",
+        help="of the external memory behind rtl (32)",
+    )
+    parser.add_argument(
+        "--bandwidth",
+        type=_number,
+        default=1.0,
+        metavar="BEATS",
+        help="of the external memory behind rtl, per cycle (1.0)",
+    )
+
+
+def _running(command: "commands.Adder") -> None:
+    made = command("run", "run a model or a program on inputs")
+    made.add_argument("model", type=Path, metavar="MODEL|PROGRAM")
+    made.add_argument("--input", type=Path, required=True, metavar="X.npy", help="int8 or float")
+    made.add_argument("--output", type=Path, required=True, metavar="Y.npy", help="int8 results")
+    made.add_argument("--device", choices=DEVICES, default="rtl", help="where to run (rtl)")
+    _preset(made, None)
+    made.add_argument("--batch", type=_whole, metavar="N", help="inputs of one run (up to 64)")
+    made.add_argument("--stats", type=Path, metavar="S.json", help="also write cycles and counters")
+    _memory(made)
+
+    made = command("demo", "classify handwritten digits on the simulated core")
+    _output(made, "picture to write (celosia_demo.png)", default=Path("celosia_demo.png"))
+    _preset(made)
+    made.add_argument("--images", type=_whole, default=256, metavar="N", help="digits (256)")
+    made.add_argument("--batch", type=_whole, default=64, metavar="N", help="digits of one run")
+    _memory(made)
+
+
+def _hardware(command: "commands.Adder") -> None:
+    made = command("verilog", "write the Verilog of a core")
+    _preset(made)
+    _output(made, "file to write", required=True)
+
+    made = command("synth", "synthesise, place and route a core")
+    _preset(made)
+    made.add_argument("--seeds", type=_whole, default=5, metavar="N", help="runs of the placer (5)")
+    made.add_argument(
+        "--directory", type=Path, default=Path("build/synth"), metavar="D", help="for what is made"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        What follows the command's name; that of the process unless given.
+
+    Returns
+    -------
+    int
+        0; 2 for bad input; 1 where the machine lacks something or a device fails.
+    """
+    parsed = _parser().parse_args(arguments)
+    try:
+        parsed.run(parsed)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    except commands.BAD_INPUT as error:
+        return _complain(error, 2)
+    except (DeviceError, commands.Missing) as error:
+        return _complain(error, 1)
+    except KeyboardInterrupt:
+        return _complain("interrupted", 130)
+    return 0
+
+
+def _complain(what: object, code: int) -> int:
+    print(f"celosia: {' '.join(str(what).split())}", file=sys.stderr)
+    return code

@@ -1,0 +1,258 @@
+"""What the commands of ``celosia`` do."""
+
+import argparse
+import io
+import json
+import os
+import statistics
+import sys
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import INSTRUCTION_BYTES, PRESETS, Config
+from celosia.sw.compiler import report
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.tflite import load
+from celosia.sw.program import MAGIC, Program, write_atomically
+from celosia.sw.runtime.backends import open_device
+from celosia.sw.runtime.interpreter import open_program
+from celosia.sw.runtime.session import InputError, Session, Statistics, quantized
+
+__all__ = ["BAD_INPUT", "Adder", "Missing"]
+
+#: What is raised for input that cannot be used: every error of the rooms is a ValueError.
+BAD_INPUT = (ValueError, OSError)
+
+
+class Missing(RuntimeError):
+    """This machine lacks something; the message is one line."""
+
+
+class Adder(Protocol):
+    """Makes the parser of one command."""
+
+    def __call__(self, name: str, text: str) -> argparse.ArgumentParser:
+        """Return the parser of the command ``name``."""
+        ...
+
+
+def _writable(*paths: Path | None, sources: tuple[Path, ...] = ()) -> None:
+    """Refuse outputs that could not be written, before anything takes time."""
+    taken = [path.resolve() for path in sources]
+    for path in paths:
+        if path is None:
+            continue
+        if path.is_dir():
+            raise InputError(f"{path}: wanted a file, got a directory")
+        if not path.parent.is_dir():
+            raise InputError(f"{path}: no such directory as {path.parent}")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise InputError(f"{path}: cannot be written")
+        if path.resolve() in taken and (path.is_file() or not path.exists()):
+            raise InputError(f"{path}: named twice, or an input")
+        taken.append(path.resolve())
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def run_compile(arguments: argparse.Namespace) -> None:
+    """Compile a model to a program."""
+    _writable(arguments.output, sources=(arguments.model,))
+    program = compile_graph(load(arguments.model), arguments.preset, arguments.batch)
+    program.save(arguments.output)
+
+
+def run_report(arguments: argparse.Namespace) -> None:
+    """Show what each layer takes."""
+    from celosia.sim.cycles import estimate
+
+    _writable(arguments.csv, arguments.json, sources=(arguments.model,))
+    program = compile_graph(load(arguments.model), arguments.preset, arguments.batch)
+    main = estimate(program.main.code, program.config)
+    setup = estimate(program.setup.code, program.config).total
+    table = report.rows(program, [cost.finish for cost in main.instructions])
+    contents = {}
+    if arguments.csv:
+        contents[arguments.csv] = report.as_csv(table).encode()
+    if arguments.json:
+        contents[arguments.json] = report.as_json(program, table, setup).encode()
+    write_atomically(contents)
+    print(report.as_text(program, table, setup), end="")
+
+
+def run_assemble(arguments: argparse.Namespace) -> None:
+    """Translate assembly to instructions."""
+    _writable(arguments.output, sources=(arguments.file,))
+    try:
+        text = _read(arguments.file).decode()
+        words = isa.encode_program(isa.assemble(text))
+    except UnicodeDecodeError:
+        raise InputError(f"{arguments.file}: not a text file") from None
+    except ValueError as error:
+        raise InputError(f"{arguments.file}: {error}") from None
+    write_atomically({arguments.output: words})
+
+
+def run_disassemble(arguments: argparse.Namespace) -> None:
+    """Translate instructions to assembly."""
+    _writable(arguments.output, sources=(arguments.file,))
+    content = _read(arguments.file)
+    if content.startswith(MAGIC):
+        program = Program.load(arguments.file)
+        lines = []
+        for name, section in (("setup", program.setup), ("main", program.main)):
+            lines.append(f"# {name}, at {section.address:#x}")
+            lines += map(isa.disassemble, section.instructions)
+    else:
+        lines = _listing(arguments.file, content)
+    text = "".join(line + "\n" for line in lines)
+    if arguments.output:
+        write_atomically({arguments.output: text.encode()})
+    else:
+        sys.stdout.write(text)
+
+
+def _listing(path: Path, content: bytes) -> list[str]:
+    if len(content) % INSTRUCTION_BYTES:
+        wanted = f"a multiple of {INSTRUCTION_BYTES} bytes"
+        raise InputError(f"{path}: wanted {wanted}, got {len(content)}")
+    lines = []
+    for start in range(0, len(content), INSTRUCTION_BYTES):
+        try:
+            lines.append(isa.disassemble(isa.decode(content[start : start + INSTRUCTION_BYTES])))
+        except ValueError as error:
+            number = start // INSTRUCTION_BYTES
+            raise InputError(f"{path}: instruction {number}: {error}") from None
+    return lines
+
+
+def read_array(path: Path) -> np.ndarray:
+    """Return the array of an ``.npy`` file.
+
+    Raises
+    ------
+    InputError
+        If there is none, or it is damaged, or holds Python objects.
+    """
+    content = _read(path)
+    if not content.startswith(b"\x93NUMPY"):
+        raise InputError(f"{path}: not an .npy file")
+    # A damaged header ends in exceptions of many kinds, out of NumPy and Python's own parser.
+    try:
+        array = np.load(io.BytesIO(content), allow_pickle=False)
+    except Exception as error:
+        what = "Python objects" if "pickle" in str(error) else "truncated or damaged .npy file"
+        raise InputError(f"{path}: {what}") from None
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"{path}: not an .npy file")
+    return array
+
+
+def run_run(arguments: argparse.Namespace) -> None:
+    """Run a model or a program on inputs."""
+    model, config = arguments.model, arguments.preset
+    _writable(arguments.output, arguments.stats, sources=(model, arguments.input))
+    array = read_array(arguments.input)
+    batch = arguments.batch or (min(64, max(1, len(array))) if array.ndim else 1)
+    program = open_program(model, config=config or PRESETS["edge"], batch=batch)
+    if arguments.batch and arguments.batch != program.batch:
+        raise InputError(
+            f"{model}: program was compiled for batch {program.batch}, got --batch {batch}"
+        )
+    if len(program.inputs) != 1 or len(program.outputs) != 1:
+        raise InputError(
+            f"{model}: wanted one input and one output, "
+            f"got {len(program.inputs)} and {len(program.outputs)}"
+        )
+    try:
+        x = quantized(array, program.inputs[0])
+    except InputError as error:
+        raise InputError(f"{arguments.input}: {error}") from None
+    with _session(program, config or program.config, arguments.device, arguments) as session:
+        (y,) = session.run([x], progress=True)
+        costs = session.statistics
+    contents = {arguments.output: _npy(y)}
+    if arguments.stats:
+        contents[arguments.stats] = (json.dumps(costs.as_dict(), indent=2) + "\n").encode()
+    write_atomically(contents)
+    print(_summary(costs))
+
+
+def _session(
+    program: Program, config: Config, device: str, arguments: argparse.Namespace
+) -> Session:
+    options = {}
+    if device == "rtl":
+        options = {"latency": arguments.latency, "bandwidth": arguments.bandwidth}
+    program.want(config)
+    return Session(program, open_device(device, config, program.memory_bytes, **options))
+
+
+def _npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def _summary(costs: Statistics) -> str:
+    text = f"{costs.inputs} inputs in {costs.seconds:.2f} s"
+    if costs.cycles_per_input and costs.utilisation:
+        text += f", {costs.cycles_per_input:,.1f} cycles per input"
+        text += f", {costs.utilisation:.1%} of the multipliers in use"
+    return text
+
+
+def run_demo(arguments: argparse.Namespace) -> None:
+    """Classify handwritten digits, and draw what came out."""
+    from celosia.sw.demo import demo
+
+    _writable(arguments.output)
+    demo(
+        arguments.output,
+        config=arguments.preset,
+        images=arguments.images,
+        batch=arguments.batch,
+        latency=arguments.latency,
+        bandwidth=arguments.bandwidth,
+    )
+
+
+def run_verilog(arguments: argparse.Namespace) -> None:
+    """Write the Verilog of a core."""
+    from celosia.hw.build import verilog
+
+    _writable(arguments.output)
+    write_atomically({arguments.output: verilog(arguments.preset).encode()})
+
+
+def run_synth(arguments: argparse.Namespace) -> None:
+    """Synthesise, place and route a core; print what it takes and how fast it is."""
+    from celosia.hw.build import ToolError, synthesise
+
+    config, directory = arguments.preset, arguments.directory
+    try:
+        found = synthesise(
+            config,
+            seeds=range(1, arguments.seeds + 1),
+            directory=directory,
+            report=lambda line: print(line, file=sys.stderr, flush=True),
+        )
+    except ToolError as error:
+        raise Missing(str(error)) from error
+    print(f"{config.name} on LFE5U-85F, speed grade 6")
+    for cell, (used, available) in sorted(found.used.items()):
+        print(f"{cell:<20} {used:>7,} of {available:>7,}  {used / available:6.1%}")
+    speeds = list(found.fmax.values())
+    least, middle, most = min(speeds), statistics.median(speeds), max(speeds)
+    print(f"Fmax over {len(speeds)} seeds: {least:.1f} / {middle:.1f} / {most:.1f} MHz", end=" ")
+    print("(minimum / median / maximum)")

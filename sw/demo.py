@@ -1,0 +1,260 @@
+"""``celosia demo``: handwritten digits through the simulated core, and one picture of it."""
+
+import io
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from celosia.hw.arch.config import Config
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.compiler.synchronise import SEMAPHORE
+from celosia.sw.data import load_mnist
+from celosia.sw.frontend.tflite import load
+from celosia.sw.program import Program, write_atomically
+from celosia.sw.runtime.backends import open_device
+from celosia.sw.runtime.device import DeviceError
+from celosia.sw.runtime.session import Session, Statistics, quantized
+
+__all__ = ["demo", "draw", "grouped"]
+
+_RED = "#c0392b"
+_INK = "#22303c"
+
+#: Classes of counters in the order in which they are drawn, with what the legend says.
+_CLASSES = {
+    "busy": ("busy", "#1f6f8b"),
+    "weights": ("waiting for weights", "#e67e22"),
+    "memory": ("waiting for memory", "#f1c40f"),
+    "drain": ("results under way", "#7fb7be"),
+    "wait load": ("waiting for load", "#6c5b7b"),
+    "wait store": ("waiting for store", "#9a86a4"),
+    "wait matrix": ("waiting for matrix", "#b8a9c9"),
+    "wait vector": ("waiting for vector", "#d9cfe3"),
+    "empty": ("no instruction", "#ecf0f1"),
+}
+
+
+def demo(
+    output: Path,
+    *,
+    config: Config,
+    images: int = 256,
+    batch: int = 64,
+    latency: int = 32,
+    bandwidth: float = 1.0,
+    device: str = "rtl",
+) -> Statistics:
+    """Classify digits, print what came out and what it cost, and draw both.
+
+    Parameters
+    ----------
+    output : pathlib.Path
+        Picture to write, PNG.
+    config : Config
+        The core.
+    images : int
+        Number of test digits.
+    batch : int
+        Digits of one run.
+    latency, bandwidth
+        Of the external memory, see ``open_device``.
+    device : str
+        Where to run.
+
+    Raises
+    ------
+    DeviceError
+        If the device fails, or gives other bytes than the machine model.
+    """
+    pictures, labels = (part[:images] for part in load_mnist("test"))
+    model = files("celosia.sw.models").joinpath("mnist_mlp.tflite").read_bytes()
+    program = compile_graph(load(model), config, min(batch, len(pictures)))
+    x = quantized(pictures / np.float32(255), program.inputs[0])
+    options = {"latency": latency, "bandwidth": bandwidth} if device == "rtl" else {}
+    y, statistics = _run(program, x, device, **options)
+    wanted, _ = _run(program, x, "machine")
+    if not np.array_equal(y, wanted):
+        raise DeviceError(f"{device}: {np.sum(y != wanted)} bytes differ from the machine model")
+    guesses = y.argmax(axis=1)
+    accuracy = float(np.mean(guesses == labels))
+    lines = summary(statistics, accuracy)
+    for name, text in lines.items():
+        print(f"{name:<24} {text}")
+    print(f"{'bytes':<24} {y.size:,}, the same from {device} and from the machine model")
+    write_atomically({output: draw(pictures, labels, guesses, statistics, accuracy)})
+    print(f"{'picture':<24} {output}")
+    return statistics
+
+
+def _run(
+    program: Program, x: np.ndarray, device: str, **options: Any
+) -> tuple[np.ndarray, Statistics]:
+    opened = open_device(device, program.config, program.memory_bytes, **options)
+    with Session(program, opened) as session:
+        (y,) = session.run([x], progress=True)
+        return y, session.statistics
+
+
+def summary(statistics: Statistics, accuracy: float) -> dict[str, str]:
+    """Return what was reached, a text for each figure."""
+    config = statistics.program.config
+    wrong = round(statistics.inputs * (1 - accuracy))
+    lines = {
+        "core": f"{config.name}, {config.rows} x {config.columns} multipliers",
+        "accuracy": f"{accuracy:.2%} of {statistics.inputs} digits, {wrong} wrong",
+    }
+    if statistics.cycles_per_input and statistics.utilisation and statistics.cycles:
+        lines["cycles per image"] = f"{statistics.cycles_per_input:,.1f}"
+        lines["multipliers in use"] = f"{statistics.utilisation:.1%}"
+        speed = statistics.cycles / statistics.seconds
+        lines["simulation"] = (
+            f"{statistics.inputs / statistics.seconds:,.0f} images/s, {speed:,.0f} cycles/s"
+        )
+    return lines
+
+
+def grouped(counters: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    """Return counters with the semaphores named by the unit that is waited for.
+
+    Parameters
+    ----------
+    counters : mapping
+        For each unit, cycles by class.
+    """
+    posters = {f"semaphore_{n}": pair[0].name.lower() for pair, n in SEMAPHORE.items()}
+    result: dict[str, dict[str, int]] = {}
+    for unit, classes in counters.items():
+        sums = result.setdefault(unit, {})
+        for name, cycles in classes.items():
+            known = f"wait {posters[name]}" if name in posters else name
+            sums[known] = sums.get(known, 0) + cycles
+    return result
+
+
+def draw(
+    pictures: np.ndarray,
+    labels: np.ndarray,
+    guesses: np.ndarray,
+    statistics: Statistics,
+    accuracy: float,
+) -> bytes:
+    """Return the picture, PNG: digits with what they were taken for, and a bar for each unit.
+
+    Parameters
+    ----------
+    pictures : numpy.ndarray
+        uint8, shape ``(N, 28, 28)``.
+    labels, guesses : numpy.ndarray
+        Integers, shape ``(N,)``.
+    statistics : Statistics
+        What the run has cost.
+    accuracy : float
+        Share of right guesses.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    across = 32
+    down = -(-len(pictures) // across)
+    counters = grouped(statistics.counters or {})
+    figure = Figure(figsize=(15, 2.2 + 0.56 * down + 0.42 * len(counters)), dpi=110)
+    FigureCanvasAgg(figure)
+    heights = [0.56 * down + 0.2, max(0.42 * len(counters), 0.01) + 0.3]
+    top, bottom = figure.subplots(
+        2,
+        1,
+        height_ratios=heights,
+        gridspec_kw={"left": 0.07, "right": 0.985, "top": 0.93, "bottom": 0.1, "hspace": 0.12},
+    )
+    facts = summary(statistics, accuracy)
+    line = [facts["core"], facts["accuracy"]]
+    if "cycles per image" in facts:
+        line.append(f"{facts['cycles per image']} cycles per image")
+        line.append(f"{facts['multipliers in use']} of the multipliers in use")
+    figure.suptitle("  ·  ".join(line), color=_INK, fontsize=13, y=0.975)
+    _digits(top, pictures, labels, guesses, across)
+    _bars(bottom, counters)
+    file = io.BytesIO()
+    figure.savefig(file, format="png")
+    return file.getvalue()
+
+
+def _digits(
+    axes: Any, pictures: np.ndarray, labels: np.ndarray, guesses: np.ndarray, across: int
+) -> None:
+    """Draw the digits in rows, under each the guess; wrong ones in red, with what was right."""
+    width, height = 34, 46
+    down = -(-len(pictures) // across)
+    sheet = np.zeros((down * height, across * width), np.uint8)
+    for number, picture in enumerate(pictures):
+        y, x = number // across * height, number % across * width
+        sheet[y + 2 : y + 30, x + 3 : x + 31] = picture
+        right = guesses[number] == labels[number]
+        text = str(guesses[number]) if right else f"{guesses[number]} not {labels[number]}"
+        axes.text(
+            x + width / 2,
+            y + 38,
+            text,
+            ha="center",
+            va="center",
+            fontsize=7.5 if right else 6.5,
+            color=_INK if right else _RED,
+            fontweight="normal" if right else "bold",
+        )
+        if not right:
+            axes.add_patch(_frame(x + 1.5, y + 0.5, 31, 31))
+    axes.imshow(255 - sheet, cmap="gray", vmin=0, vmax=255, interpolation="nearest", aspect="equal")
+    axes.set_axis_off()
+
+
+def _frame(x: float, y: float, width: float, height: float) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x, y), width, height, fill=False, edgecolor=_RED, linewidth=1.6)
+
+
+def _bars(axes: Any, counters: Mapping[str, Mapping[str, int]]) -> None:
+    """Draw one bar for each unit, as long as the run, split by what its cycles went to."""
+    if not counters:
+        axes.set_axis_off()
+        return
+    units = list(counters)
+    seen = [name for name in _CLASSES if any(classes.get(name) for classes in counters.values())]
+    total = max(sum(classes.values()) for classes in counters.values())
+    start = np.zeros(len(units))
+    for name in seen:
+        text, colour = _CLASSES[name]
+        share = np.array([counters[unit].get(name, 0) / total * 100 for unit in units])
+        axes.barh(
+            units, share, left=start, label=text, color=colour, edgecolor="white", linewidth=0.5
+        )
+        for place, (left, long) in enumerate(zip(start, share, strict=True)):
+            if long > 4:
+                dark = name in ("busy", "wait load", "wait store")
+                axes.text(
+                    left + long / 2,
+                    place,
+                    f"{long:.0f} %",
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    color="white" if dark else _INK,
+                )
+        start += share
+    axes.invert_yaxis()
+    axes.set_xlim(0, 100)
+    axes.set_xlabel(f"share of {total:,} cycles", color=_INK, fontsize=9)
+    axes.tick_params(colors=_INK, labelsize=9, length=0)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    axes.legend(
+        ncols=len(seen),
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        frameon=False,
+        fontsize=9,
+        handlelength=1.2,
+    )

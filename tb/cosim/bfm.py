@@ -1,0 +1,421 @@
+"""Drivers and models of the benches: ports, streams, units, memories, all with random pauses.
+
+Everything samples just before the rising edge and drives just after it, as registers do.
+"""
+
+import json
+import os
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import cocotb
+import numpy as np
+from amaranth.hdl import Shape
+from amaranth.lib import data
+from amaranth.lib.wiring import In
+from cocotb.clock import Clock
+from cocotb.triggers import RisingEdge
+from duts import make
+
+from celosia.hw import streams
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.registers import Activity
+from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
+
+PERIOD_NS = 10
+
+
+def pack(shape: Any, value: Any) -> int:
+    """Return the bits of a value: a number, or a dict or sequence of them; what is absent is 0."""
+    if isinstance(shape, data.Layout):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        bits = 0
+        for name, part in items:
+            field = shape[name]
+            bits |= pack(field.shape, part) << field.offset
+        return bits
+    width = Shape.cast(shape).width
+    number = int(getattr(value, "value", value))
+    if not -(1 << width >> 1) <= number < 1 << width:
+        raise ValueError(f"field: wanted a number of {width} bits, got {number}")
+    return number & ((1 << width) - 1)
+
+
+def unpack(shape: Any, bits: int) -> Any:
+    """Return what bits say: a number, or a dict or list of them."""
+    if isinstance(shape, data.Layout):
+        parts = {name: unpack(f.shape, bits >> f.offset) for name, f in shape}
+        return list(parts.values()) if isinstance(shape, data.ArrayLayout) else parts
+    plain = Shape.cast(shape)
+    bits &= (1 << plain.width) - 1
+    return bits - (1 << plain.width) if plain.signed and bits >> plain.width - 1 else bits
+
+
+class Ports:
+    """The ports of the component that is simulated, by their names in Verilog.
+
+    Attributes
+    ----------
+    config : Config
+        Its sizes.
+    options : dict
+        What the test passed besides.
+    rng : random.Random
+        All that is random.
+    numbers : numpy.random.Generator
+        The same for arrays.
+    cycle : int
+        Rising edges since the reset.
+    """
+
+    def __init__(self, dut: Any) -> None:
+        settings = json.loads(os.environ["CELOSIA_COSIM"])
+        self.config = Config(**settings["sizes"])
+        self.options = settings["options"]
+        self.rng = random.Random(settings["seed"])
+        self.numbers = np.random.default_rng(settings["seed"])
+        self.dut = dut
+        self.component = make(settings["dut"], self.config)
+        self.edge = RisingEdge(dut.clk)
+        self.cycle = 0
+        self.shapes: dict[str, Any] = {}
+        self.inputs: list[str] = []
+        self._handles: dict[str, Any] = {}
+        for path, member, value in self.component.signature.flatten(self.component):
+            name = "__".join(str(part) for part in path)
+            self.shapes[name] = value.shape()
+            self._handles[name] = getattr(dut, name)
+            if member.flow == In:
+                self.inputs.append(name)
+
+    def set(self, name: str, value: Any) -> None:
+        """Drive a port from the next edge on; see ``pack``."""
+        self._handles[name].value = pack(self.shapes[name], value)
+
+    def bits(self, name: str) -> int:
+        """Return the bits of a port."""
+        return int(self._handles[name].value)
+
+    def get(self, name: str) -> Any:
+        """Return what a port says; see ``unpack``."""
+        return unpack(self.shapes[name], self.bits(name))
+
+    async def start(self) -> None:
+        """Start the clock, with all inputs zero, and reset."""
+        for name in self.inputs:
+            self._handles[name].value = 0
+        self.dut.rst.value = 1
+        Clock(self.dut.clk, PERIOD_NS, "ns").start(start_high=False)
+        cocotb.start_soon(self._count())
+        await self.reset()
+
+    async def _count(self) -> None:
+        while True:
+            await self.edge
+            self.cycle += 1
+
+    async def reset(self) -> None:
+        """Reset for some cycles."""
+        self.dut.rst.value = 1
+        await self.ticks(3)
+        self.dut.rst.value = 0
+        await self.edge
+
+    async def ticks(self, count: int) -> None:
+        """Wait for a number of rising edges."""
+        for _ in range(count):
+            await self.edge
+
+    async def until(self, holds: Callable[[], Any], limit: int, what: str) -> None:
+        """Wait until something holds at an edge, at most ``limit`` cycles."""
+        for _ in range(limit):
+            if holds():
+                return
+            await self.edge
+        raise TimeoutError(f"{what}: wanted within {limit} cycles, not seen")
+
+    def rests(self, probability: float) -> bool:
+        """Draw whether something pauses for this cycle."""
+        return self.rng.random() < probability
+
+
+class Source:
+    """Offers what is put into its queue on a stream, pausing at random.
+
+    Parameters
+    ----------
+    ports : Ports
+        The component.
+    name : str
+        The stream.
+    stall : float
+        Probability of a pause in each cycle before an offer, 0 to below 1.
+    """
+
+    def __init__(self, ports: Ports, name: str, stall: float = 0.0) -> None:
+        self.ports = ports
+        self.name = name
+        self.stall = stall
+        self.queue: deque[int] = deque()
+        self.taken = 0
+        self.task = cocotb.start_soon(self._run())
+
+    def put(self, value: Any) -> None:
+        """Queue a payload."""
+        self.queue.append(pack(self.ports.shapes[f"{self.name}__payload"], value))
+
+    async def _run(self) -> None:
+        ports, name = self.ports, self.name
+        offered = False
+        while True:
+            await ports.edge
+            if offered and ports.bits(f"{name}__ready"):
+                self.taken += 1
+                self.queue.popleft()
+                offered = False
+            if not offered and self.queue and not ports.rests(self.stall):
+                ports.dut[f"{name}__payload"].value = self.queue[0]
+                offered = True
+            ports.set(f"{name}__valid", offered)
+
+
+class Sink:
+    """Takes payloads from a stream, pausing at random, and hands each to a function."""
+
+    def __init__(
+        self, ports: Ports, name: str, take: Callable[[Any], None], stall: float = 0.0
+    ) -> None:
+        self.ports = ports
+        self.name = name
+        self.take = take
+        self.stall = stall
+        cocotb.start_soon(self._run())
+
+    async def _run(self) -> None:
+        ports, name = self.ports, self.name
+        ready = False
+        held: int | None = None
+        while True:
+            await ports.edge
+            valid = ports.bits(f"{name}__valid")
+            payload = ports.bits(f"{name}__payload") if valid else None
+            assert held is None or payload == held, f"{name}: an offer changed before it was taken"
+            held = None if ready else payload
+            if valid and ready:
+                self.take(unpack(ports.shapes[f"{name}__payload"], payload))
+            ready = not ports.rests(self.stall)
+            ports.set(f"{name}__ready", ready)
+
+
+class Unit:
+    """Issues instructions to a unit, counts what it finishes, and watches over its contract.
+
+    Parameters
+    ----------
+    ports : Ports
+        The component.
+    prefix : str
+        What stands before the names of the unit's ports.
+    stall : float
+        Probability of a pause before each instruction.
+
+    Attributes
+    ----------
+    done : int
+        Instructions finished.
+    faults : list of (isa.Error, int)
+        What the unit reported.
+    activities : list of int
+        Cycles in each class.
+    """
+
+    def __init__(self, ports: Ports, prefix: str = "", stall: float = 0.0) -> None:
+        self.ports = ports
+        self.prefix = prefix
+        self.source = Source(ports, f"{prefix}instruction", stall)
+        self.issued = 0
+        self.done = 0
+        self.faults: list[tuple[isa.Error, int]] = []
+        self.activities = [0] * len(Activity)
+        cocotb.start_soon(self._watch())
+
+    def put(self, instruction: isa.Instruction, index: int | None = None) -> None:
+        """Queue an instruction, numbered as they come unless ``index`` is given."""
+        word = int.from_bytes(isa.encode(instruction), "little")
+        number = self.issued if index is None else index
+        self.source.queue.append(number | word << streams.INDEX_BITS)
+        self.issued += 1
+
+    async def _watch(self) -> None:
+        ports, prefix = self.ports, self.prefix
+        while True:
+            await ports.edge
+            finished = ports.bits(f"{prefix}done")
+            activity = Activity(ports.bits(f"{prefix}activity"))
+            self.activities[list(Activity).index(activity)] += 1
+            self.done += finished
+            if ports.bits(f"{prefix}fault_valid"):
+                fault = ports.get(f"{prefix}fault")
+                self.faults.append((isa.Error(fault["code"]), fault["index"]))
+            if ports.bits(f"{prefix}abort") or ports.bits("rst") or self.faults:
+                continue
+            assert self.done <= self.source.taken, f"{prefix} finished what it was not given"
+            if self.done < self.source.taken and not finished:
+                assert not ports.bits(f"{prefix}idle"), f"{prefix} is idle with work to do"
+                assert activity is not Activity.IDLE, f"{prefix} counts as idle with work to do"
+
+    async def finish(self, limit: int = 20_000) -> None:
+        """Wait until everything issued is done."""
+        await self.ports.until(
+            lambda: self.done == self.issued or self.faults, limit, f"{self.prefix} done"
+        )
+        assert not self.faults, f"{self.prefix} reported {self.faults}"
+        await self.ports.until(lambda: self.ports.bits(f"{self.prefix}idle"), 100, "idle")
+
+    async def fail(self, limit: int = 20_000) -> tuple[isa.Error, int]:
+        """Wait for a fault; abort, drain and reset; return the fault."""
+        ports, prefix = self.ports, self.prefix
+        await ports.until(lambda: self.faults, limit, f"{prefix} fault")
+        ports.set(f"{prefix}abort", 1)
+        await ports.ticks(2)
+        await ports.until(lambda: ports.bits(f"{prefix}idle"), 2000, f"{prefix} idle after abort")
+        await ports.ticks(ports.rng.randrange(5))
+        assert ports.bits(f"{prefix}idle") and len(self.faults) == 1
+        return self.faults[0]
+
+    def begin_again(self) -> None:
+        """Forget everything, as the unit does at a reset."""
+        self.source.queue.clear()
+        self.issued = self.done = self.source.taken = 0
+        self.faults.clear()
+
+
+def lanes(access: dict[str, Any], rows: int, address_bits: int) -> list[int | None]:
+    """Return the byte address of each lane of an access to the unified buffer, masked ones None."""
+    first = access["address"]
+    span = (1 << address_bits) - 1
+    return [
+        ((first + lane) & span) + access["skip"][lane] * rows if access["mask"] >> lane & 1 else None
+        for lane in range(rows)
+    ]
+
+
+class UnifiedBuffer:
+    """A unified buffer behind a unit's read port, and its write port where it has one.
+
+    Parameters
+    ----------
+    ports : Ports
+        The component.
+    content : int8 array of shape (unified_bytes,)
+        The bytes; written in place.
+    read : str
+        The stream of requests; ``read_valid``, ``read_data``, ``read_fault`` answer it.
+    write : str, optional
+        The stream of writes; ``write_fault`` answers it.
+    latency, write_latency : int
+        Cycles to an answer, and to the fault of a write.
+    stall : float
+        Probability that a port rests for a cycle.
+    """
+
+    def __init__(
+        self,
+        ports: Ports,
+        content: np.ndarray,
+        *,
+        read: str,
+        write: str | None = None,
+        latency: int,
+        write_latency: int = 1,
+        stall: float = 0.0,
+    ) -> None:
+        self.ports = ports
+        self.content = content
+        self.stall = stall
+        self.latency = latency
+        self.write_latency = write_latency
+        self.reads = 0
+        # Reads come first: one taken in the cycle of a write does not see it.
+        cocotb.start_soon(self._serve(read, write))
+
+    def _places(self, access: dict[str, Any]) -> list[int | None]:
+        config = self.ports.config
+        return lanes(access, config.rows, config.address_bits + 1)
+
+    def _answer(self, access: dict[str, Any]) -> tuple[int, list[int], int]:
+        size = self.content.size
+        places = self._places(access)
+        values = [
+            int(self.content[place]) & 255 if place is not None and place < size else 0
+            for place in places
+        ]
+        self.reads += 1
+        return 1, values, int(any(place is not None and place >= size for place in places))
+
+    def _store(self, access: dict[str, Any]) -> int:
+        outside = 0
+        for place, value in zip(self._places(access), access["data"], strict=True):
+            if place is not None and place < self.content.size:
+                self.content[place] = np.uint8(value).view(np.int8)
+            elif place is not None:
+                outside = 1
+        return outside
+
+    async def _serve(self, read: str, write: str | None) -> None:
+        ports = self.ports
+        nothing = (0, [0] * ports.config.rows, 0)
+        answers = deque([nothing] * (self.latency - 1))
+        faults = deque([0] * (self.write_latency - 1))
+        may_read = may_write = False
+        while True:
+            await ports.edge
+            taken = may_read and ports.bits(f"{read}__valid")
+            answers.append(self._answer(ports.get(f"{read}__payload")) if taken else nothing)
+            valid, values, fault = answers.popleft()
+            ports.set("read_valid", valid)
+            ports.set("read_data", values)
+            ports.set("read_fault", fault)
+            may_read = not ports.rests(self.stall)
+            ports.set(f"{read}__ready", may_read)
+            if write is None:
+                continue
+            taken = may_write and ports.bits(f"{write}__valid")
+            faults.append(self._store(ports.get(f"{write}__payload")) if taken else 0)
+            ports.set("write_fault", faults.popleft())
+            may_write = not ports.rests(self.stall)
+            ports.set(f"{write}__ready", may_write)
+
+
+class AccumulatorMemory:
+    """Accumulators behind the vector unit's ports.
+
+    Parameters
+    ----------
+    ports : Ports
+        The component.
+    content : int32 array of shape (accumulator_rows, columns)
+        The sums; written in place.
+    """
+
+    def __init__(self, ports: Ports, content: np.ndarray) -> None:
+        self.ports = ports
+        self.content = content
+        cocotb.start_soon(self._serve())
+
+    async def _serve(self) -> None:
+        ports = self.ports
+        answers = deque([[0] * ports.config.columns] * (ACCUMULATOR_LATENCY - 1))
+        while True:
+            await ports.edge
+            read, write = ports.get("accumulator_read"), ports.get("accumulator_write")
+            row = self.content[read["row"]] if read["enable"] else self.content[0] * 0 - 1
+            answers.append([int(value) for value in row])
+            ports.set("sums", answers.popleft())
+            if write["enable"]:
+                for column, value in enumerate(write["sums"]):
+                    if write["mask"] >> column & 1:
+                        self.content[write["row"], column] = value

@@ -1,0 +1,23 @@
+import importlib.util
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+_spec = importlib.util.spec_from_file_location("cosim_runner", Path(__file__).with_name("runner.py"))
+assert _spec is not None and _spec.loader is not None
+runner = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(runner)
+
+
+@pytest.fixture
+def cosim(request: pytest.FixtureRequest, seed: int, waves: Path | None) -> Callable[..., None]:
+    """Run a bench: ``cosim(dut, config, **options)``, see ``runner.run``."""
+
+    def run(dut: str, config: object, **options: object) -> None:
+        name = re.sub(r"[^\w.-]+", "_", request.node.name)
+        folder = runner.BUILD / "runs" / f"{runner.simulator()}-{name}"
+        runner.run(dut, config, seed=seed, folder=folder, waves=waves, **options)
+
+    return run

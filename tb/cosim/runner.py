@@ -1,0 +1,202 @@
+"""Builds the Verilog of a component for a simulator, once, and runs a bench on it."""
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from amaranth.back import verilog
+from cocotb_tools.check_results import get_results
+from cocotb_tools.runner import Runner, get_runner
+
+from celosia.hw.arch.config import Config
+from celosia.hw.build import sources_digest
+from celosia.sim.simulators import (
+    COCOTB_VERILATOR,
+    SimulatorNotFound,
+    find_icarus,
+    find_verilator,
+)
+
+HERE = Path(__file__).resolve().parent
+BUILD = HERE.parents[1] / "build" / "cosim"
+SIMULATORS = ("icarus", "verilator")
+TIMESCALE = ("1ns", "1ps")
+
+# Amaranth leaves the widths of operands to Verilog's own rules, writes `casez` without all cases,
+# and puts parts of one bundle of registers on both sides of an assignment.
+WAIVERS = """\
+`verilator_config
+lint_off -rule WIDTHEXPAND
+lint_off -rule WIDTHTRUNC
+lint_off -rule CASEINCOMPLETE
+lint_off -rule CASEOVERLAP
+lint_off -rule UNOPTFLAT
+"""
+
+# The later -g wins over the runner's: with SystemVerilog's rules a variable's initial value is no
+# event, so blocks that hang on constants alone, as in idle state machines, would never run.
+ICARUS_ARGUMENTS = ["-g2005"]
+VERILATOR_ARGUMENTS = ["-O3", "--x-assign", "unique", "--x-initial", "unique", "-CFLAGS", "-O1"]
+
+
+def simulator() -> str:
+    """Return the simulator that ``SIM`` names: icarus unless it is set.
+
+    Raises
+    ------
+    ValueError
+        If it names another.
+    """
+    name = os.environ.get("SIM", "icarus")
+    if name not in SIMULATORS:
+        raise ValueError(f"SIM: wanted {' or '.join(SIMULATORS)}, got {name!r}")
+    return name
+
+
+@contextmanager
+def _surroundings(sim: str) -> Iterator[None]:
+    """Put the simulator's folder on ``PATH``, and this one on Python's, as the runner reads them."""
+    program = find_icarus() if sim == "icarus" else find_verilator(COCOTB_VERILATOR)
+    path, modules = os.environ["PATH"], sys.path.copy()
+    os.environ["PATH"] = os.pathsep.join((str(program.parent), path))
+    sys.path[:0] = [str(HERE), str(HERE.parents[1] / "build" / "view")]
+    try:
+        yield
+    finally:
+        os.environ["PATH"] = path
+        sys.path[:] = modules
+
+
+def _digest(sim: str) -> str:
+    """Return what a model depends on besides its name and sizes."""
+    files = b"".join((HERE / name).read_bytes() for name in ("duts.py", "runner.py"))
+    program = find_icarus() if sim == "icarus" else find_verilator(COCOTB_VERILATOR)
+    text = f"{sources_digest()} {version('cocotb')} {program}"
+    return hashlib.sha256(text.encode() + files).hexdigest()
+
+
+def _build(runner: Runner, sim: str, dut: str, config: Config, folder: Path, waves: bool) -> None:
+    from duts import make
+
+    folder.mkdir(parents=True)
+    top = folder / f"{dut}.v"
+    top.write_text(verilog.convert(make(dut, config), name=dut, emit_src=False))
+    sources = [top]
+    arguments = ICARUS_ARGUMENTS if sim == "icarus" else VERILATOR_ARGUMENTS
+    if sim == "verilator":
+        waivers = folder / "waivers.vlt"
+        waivers.write_text(WAIVERS)
+        sources.insert(0, waivers)
+        if shutil.which("ccache"):
+            os.environ.setdefault("OBJCACHE", "ccache")
+    elif waves:
+        recorder = folder / "recorder.v"
+        recorder.write_text(
+            "module recorder;\n"
+            f'initial begin $dumpfile("{dut}.fst"); $dumpvars(0, {dut}); end\n'
+            "endmodule\n"
+        )
+        sources.append(recorder)
+        arguments = [*arguments, "-s", "recorder"]
+    runner.build(
+        sources=sources,
+        hdl_toplevel=dut,
+        build_dir=folder,
+        build_args=arguments,
+        timescale=TIMESCALE,
+        waves=waves and sim == "verilator",
+        log_file=folder / "build.log",
+    )
+
+
+def model(runner: Runner, sim: str, dut: str, config: Config, waves: bool = False) -> Path:
+    """Return the folder of the built model, building it unless that was done before."""
+    name = hashlib.sha256(repr(sorted(asdict(config).items())).encode()).hexdigest()[:8]
+    folder = BUILD / f"{sim}-{dut}-{name}{'-waves' if waves else ''}"
+    stamp = folder / "digest"
+    digest = _digest(sim)
+    if not stamp.exists() or stamp.read_text() != digest:
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            _build(runner, sim, dut, config, folder, waves)
+        except (RuntimeError, SystemExit) as error:
+            log = folder / "build.log"
+            words = log.read_text()[-3000:] if log.exists() else ""
+            pytest.fail(f"{sim} could not build {dut}: {error}\n{words}", pytrace=False)
+        stamp.write_text(digest)
+    return folder
+
+
+def run(
+    dut: str,
+    config: Config,
+    *,
+    seed: int,
+    folder: Path,
+    waves: Path | None = None,
+    **options: object,
+) -> None:
+    """Run ``bench_<dut>`` on the simulator that ``SIM`` names; fail if one of its tests does.
+
+    Parameters
+    ----------
+    dut : str
+        Name of the component in ``duts.py`` and of the bench.
+    config : Config
+        Its sizes.
+    seed : int
+        Seed of all that is random in the bench.
+    folder : Path
+        Where the bench runs and leaves its log and results.
+    waves : Path, optional
+        File for a waveform, without its ending.
+    **options
+        What else the bench wants to know; anything that JSON can say.
+    """
+    sim = simulator()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    results, log = folder / "results.xml", folder / "simulation.log"
+    settings = {"dut": dut, "sizes": asdict(config), "seed": seed, "options": options}
+    try:
+        with _surroundings(sim):
+            runner = get_runner(sim)
+            build = model(runner, sim, dut, config, waves is not None)
+            runner.build_dir = build
+            runner.test(
+                test_module=f"bench_{dut}",
+                hdl_toplevel=dut,
+                hdl_toplevel_lang="verilog",
+                build_dir=build,
+                test_dir=folder,
+                results_xml=str(results),
+                seed=seed,
+                waves=waves is not None,
+                extra_env={"CELOSIA_COSIM": json.dumps(settings), "COCOTB_ANSI_OUTPUT": "0"},
+                log_file=log,
+            )
+    except SimulatorNotFound as missing:
+        pytest.skip(str(missing))
+    except (RuntimeError, SystemExit):
+        pass  # the results below say so, by being absent or naming failures
+    tests, failures = get_results(results) if results.exists() else (0, 1)
+    if not tests or failures:
+        pytest.fail(
+            f"bench_{dut} on {sim}: {failures} of {tests} failed\n{_end(log)}", pytrace=False
+        )
+    if waves is not None:
+        for made in (*folder.glob("*.fst"), *folder.glob("*.vcd")):
+            shutil.copyfile(made, f"{waves}{made.suffix}")
+
+
+def _end(log: Path) -> str:
+    """Return what a log ends with."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-60:]) if log.exists() else ""

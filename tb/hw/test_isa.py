@@ -1,0 +1,277 @@
+import numpy as np
+import pytest
+
+from celosia.hw.arch.config import INSTRUCTION_BYTES, PRESETS, SEMAPHORES, Config, preset
+from celosia.hw.arch.isa import (
+    FORMATS,
+    LAYOUTS,
+    UNITS,
+    Error,
+    Field,
+    Illegal,
+    Instruction,
+    Mode,
+    Opcode,
+    Rounding,
+    Space,
+    Unit,
+    Window,
+    assemble,
+    assemble_line,
+    check,
+    decode,
+    disassemble,
+    encode,
+    encode_program,
+    limits,
+)
+
+EDGE = PRESETS["edge"]
+EVERY_FIELD = [(opcode, field) for opcode, fields in FORMATS.items() for field in fields]
+
+
+def name(value: object) -> str:
+    return value.name if isinstance(value, Opcode | Field) else repr(value)
+
+
+def random_instruction(opcode: Opcode, rng: np.random.Generator) -> Instruction:
+    values = {"wait": int(rng.integers(1 << SEMAPHORES)), "post": int(rng.integers(1 << 16))}
+    for field in FORMATS[opcode]:
+        low, high = field.representable
+        drawn = int(rng.integers(low, high, endpoint=True))
+        values[field.name] = int(rng.choice([low, high, field.default, drawn]))
+    return Instruction(opcode, **values)
+
+
+@pytest.mark.parametrize("opcode", Opcode)
+def test_words_and_text_say_the_same(opcode: Opcode, rng: np.random.Generator):
+    for _ in range(50):
+        i = random_instruction(opcode, rng)
+        word = encode(i)
+        assert len(word) == INSTRUCTION_BYTES
+        assert decode(word) == i
+        assert assemble_line(disassemble(i)) == i
+        view = LAYOUTS[opcode].from_bits(
+            int.from_bytes(word, "little") % (1 << LAYOUTS[opcode].size)
+        )
+        read = {field: getattr(view[field], "value", view[field]) for field in i.fields}
+        assert read == i.fields
+
+
+def test_every_format_fits_a_word_and_begins_with_the_header():
+    for opcode, layout in LAYOUTS.items():
+        assert layout.size <= 8 * INSTRUCTION_BYTES
+        places = {key: (field.offset, field.width) for key, field in layout}
+        assert places["opcode"] == (0, 8)
+        assert places["wait"] == (8, 16)
+        assert places["post"] == (24, 16)
+        assert encode(Instruction(opcode))[0] == opcode.value
+
+
+def test_every_opcode_has_a_unit_and_a_format():
+    assert set(UNITS) == set(FORMATS) == set(Opcode)
+    assert Instruction(Opcode.FILL).unit is Unit.VECTOR
+
+
+@pytest.mark.parametrize(("opcode", "field"), EVERY_FIELD, ids=name)
+def test_what_does_not_fit_the_bits_is_refused(opcode: Opcode, field: Field):
+    low, high = field.representable
+    for value in (low, high):
+        assert (
+            decode(encode(Instruction(opcode, **{field.name: value}))).fields[field.name] == value
+        )
+    for value in (low - 1, high + 1):
+        message = f"{opcode.name} {field.name}: wanted {low} to {high}, got {value}"
+        with pytest.raises(ValueError, match=message):
+            Instruction(opcode, **{field.name: value})
+
+
+@pytest.mark.parametrize("mask", ["wait", "post"])
+def test_semaphore_masks_have_as_many_bits_as_there_are(mask: str):
+    Instruction(Opcode.NOP, **{mask: (1 << SEMAPHORES) - 1})
+    with pytest.raises(ValueError, match=f"NOP {mask}: wanted 0 to 65535, got 65536"):
+        Instruction(Opcode.NOP, **{mask: 1 << SEMAPHORES})
+
+
+def test_fields_of_other_formats_are_refused():
+    with pytest.raises(ValueError, match="HALT: wanted one of wait, post, got field 'length'"):
+        Instruction(Opcode.HALT, length=1)
+
+
+def test_instructions_are_values():
+    a = Instruction(Opcode.LOAD, length=3, wait=1)
+    b = Instruction(Opcode.LOAD, wait=1, length=3)
+    assert a == b
+    assert hash(a) == hash(b)
+    assert a != Instruction(Opcode.LOAD, length=4, wait=1)
+    assert a != Instruction(Opcode.STORE, length=3, wait=1)
+    assert a != "LOAD length=3 wait=0"
+    assert repr(a) == "Instruction(LOAD length=3 wait=0)"
+    assert (a.length, a.rows) == (3, 1)
+    assert not hasattr(a, "taps")
+
+
+@pytest.mark.parametrize("code", [0, 11, 255])
+def test_unknown_opcodes_are_illegal(code: int):
+    with pytest.raises(Illegal, match=f"opcode: wanted 1 to 10, got {code}") as caught:
+        decode(bytes([code]) + bytes(63))
+    assert caught.value.error is Error.OPCODE
+
+
+@pytest.mark.parametrize("opcode", Opcode)
+def test_reserved_bits_are_illegal(opcode: Opcode):
+    for bit in (LAYOUTS[opcode].size, 8 * INSTRUCTION_BYTES - 1):
+        word = int.from_bytes(encode(Instruction(opcode)), "little") | 1 << bit
+        with pytest.raises(Illegal, match="wanted zeros above bit") as caught:
+            decode(word.to_bytes(INSTRUCTION_BYTES, "little"))
+        assert caught.value.error is Error.FIELD
+
+
+def test_the_mode_that_is_none_is_illegal():
+    place = LAYOUTS[Opcode.VECTOR]["mode"].offset
+    word = int.from_bytes(encode(Instruction(Opcode.VECTOR)), "little") | 3 << place
+    with pytest.raises(Illegal, match="VECTOR mode: wanted 0 to 2, got 3") as caught:
+        decode(word.to_bytes(INSTRUCTION_BYTES, "little"))
+    assert caught.value.error is Error.FIELD
+
+
+@pytest.mark.parametrize("length", [0, 63, 65])
+def test_words_have_one_length(length: int):
+    with pytest.raises(ValueError, match=f"wanted 64 bytes, got {length}"):
+        decode(bytes(length))
+
+
+@pytest.mark.parametrize("config", PRESETS.values(), ids=lambda c: c.name)
+@pytest.mark.parametrize(("opcode", "field"), EVERY_FIELD, ids=name)
+def test_limits_are_the_edge_of_what_is_checked(opcode: Opcode, field: Field, config: Config):
+    low, high, multiple = limits(config)[opcode][field.name]
+    least, most = field.representable
+    for value in (low, high // multiple * multiple):
+        check(Instruction(opcode, **{field.name: value}), config)
+    for value in (low - 1, high + 1, low + 1 if multiple > 1 else high + 1):
+        if least <= value <= most:
+            wanted = f"{opcode.name} {field.name}: wanted {low} to {high}.*, got {value}$"
+            with pytest.raises(Illegal, match=wanted) as caught:
+                check(Instruction(opcode, **{field.name: value}), config)
+            assert caught.value.error is Error.FIELD
+
+
+# Limits of the default core, written down once more.
+AT_EDGE = {
+    Opcode.LOAD: {"unified": (0, 131071, 1), "length": (1, 131072, 1), "rows": (1, 65535, 1)},
+    Opcode.LOAD_WEIGHTS: {"external": (0, (1 << 32) - 1, 16), "tiles": (1, 512, 1)},
+    Opcode.LOAD_PARAMS: {"external": (0, (1 << 32) - 1, 16), "count": (1, 65535, 1)},
+    Opcode.MATMUL: {
+        "taps": (1, (1 << 20) - 1, 1),
+        "run": (1, (1 << 20) - 1, 1),
+        "skip": (0, 8191, 1),
+        "tile": (0, 511, 1),
+        "accumulator": (0, 1023, 1),
+        "x_stride": (0, 131071, 1),
+    },
+    Opcode.VECTOR: {
+        "window_x_count": (1, 255, 1),
+        "source_run": (1, 65535, 1),
+        "params": (0, 1023, 8),
+        "table": (0, 3, 1),
+        "low": (-128, 127, 1),
+    },
+}
+
+
+@pytest.mark.parametrize("opcode", AT_EDGE, ids=name)
+def test_limits_at_edge(opcode: Opcode):
+    found = limits(EDGE)[opcode]
+    assert {key: tuple(found[key]) for key in AT_EDGE[opcode]} == AT_EDGE[opcode]
+
+
+def test_parameters_lie_at_whole_beats_of_a_wide_bus():
+    assert limits(PRESETS["tpu_v1"])[Opcode.LOAD_PARAMS]["external"].multiple == 256
+
+
+@pytest.mark.parametrize("space", ["source", "destination"])
+def test_accumulators_have_as_many_channels_as_columns(space: str):
+    inside = {space: Space.ACCUMULATORS}
+    check(Instruction(Opcode.VECTOR, channels=16, **inside), EDGE)
+    check(Instruction(Opcode.VECTOR, channels=17), EDGE)
+    with pytest.raises(Illegal, match="VECTOR channels: wanted 1 to 16, got 17") as caught:
+        check(Instruction(Opcode.VECTOR, channels=17, **inside), EDGE)
+    assert caught.value.error is Error.FIELD
+
+
+@pytest.mark.parametrize("mode", [Mode.ADD, Mode.MAX])
+def test_accumulators_are_read_at_one_place_only(mode: Mode):
+    both = {"source": Space.ACCUMULATORS, "destination": Space.ACCUMULATORS}
+    check(Instruction(Opcode.VECTOR, **both), EDGE)
+    check(Instruction(Opcode.VECTOR, destination=Space.ACCUMULATORS, mode=mode), EDGE)
+    with pytest.raises(Illegal, match="VECTOR mode: wanted OVERWRITE"):
+        check(Instruction(Opcode.VECTOR, **both, mode=mode), EDGE)
+
+
+def test_assembly_reads_as_documented():
+    program = assemble(
+        """
+        # A comment, and a blank line.
+
+        LOAD length=0x10 rows=2 post=0+3   # hexadecimal, several semaphores
+        VECTOR post=15 wait=3 rounding=SINGLE source=ACCUMULATORS window=SUM low=-5 mode=ADD
+        HALT
+        """
+    )
+    assert program == [
+        Instruction(Opcode.LOAD, length=16, rows=2, post=0b1001),
+        Instruction(
+            Opcode.VECTOR,
+            wait=8,
+            post=1 << 15,
+            rounding=Rounding.SINGLE,
+            source=Space.ACCUMULATORS,
+            window=Window.SUM,
+            low=-5,
+            mode=Mode.ADD,
+        ),
+        Instruction(Opcode.HALT),
+    ]
+    assert encode_program(program) == b"".join(encode(i) for i in program)
+
+
+def test_disassembly_leaves_defaults_out():
+    i = Instruction(Opcode.VECTOR, low=-128, high=126, source=Space.ACCUMULATORS, post=5)
+    assert disassemble(i) == "VECTOR source=ACCUMULATORS high=126 post=0+2"
+    assert disassemble(Instruction(Opcode.HALT)) == "HALT"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("JUMP", "opcode: wanted one of NOP, .*, got 'JUMP'"),
+        ("load", "opcode: wanted one of NOP, .*, got 'load'"),
+        ("LOAD length", "LOAD: wanted field=value, each of .* once, got 'length'"),
+        ("LOAD taps=1", "LOAD: wanted field=value, each of .* once, got 'taps=1'"),
+        ("LOAD rows=1 rows=2", "LOAD: wanted field=value, each of .* once, got 'rows=2'"),
+        ("LOAD opcode=4", "LOAD: wanted field=value, each of .* once, got 'opcode=4'"),
+        ("LOAD rows=two", "LOAD rows: wanted a whole number, got 'two'"),
+        ("LOAD rows=", "LOAD rows: wanted a whole number, got ''"),
+        ("LOAD rows=70000", "LOAD rows: wanted 0 to 65535, got 70000"),
+        ("LOAD wait=16", r"LOAD wait: wanted semaphores 0 to 15 joined by '\+', got '16'"),
+        ("LOAD wait=1+x", r"LOAD wait: wanted a whole number, got '1\+x'"),
+        ("VECTOR mode=MIN", "VECTOR mode: wanted one of OVERWRITE, ADD, MAX, got 'MIN'"),
+        ("VECTOR mode=1", "VECTOR mode: wanted one of OVERWRITE, ADD, MAX, got '1'"),
+    ],
+)
+def test_what_the_assembler_refuses(line: str, message: str):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        assemble_line(line)
+    with pytest.raises(ValueError, match=f"^line 3: {message}$"):
+        assemble(f"NOP\n\n{line}\nHALT")
+
+
+def test_a_blank_line_is_no_instruction():
+    assert assemble_line("   # nothing") is None
+    assert assemble("\n\n") == []
+
+
+def test_limits_follow_changed_presets():
+    small = preset("edge,weight_tiles=7,tables=1")
+    assert limits(small)[Opcode.MATMUL]["tile"].high == 6
+    assert limits(small)[Opcode.VECTOR]["table"].high == 0

@@ -1,0 +1,288 @@
+import numpy as np
+import pytest
+from vector_bench import Bench, Programs
+
+from celosia.hw.arch.isa import Error, Instruction, Mode, Opcode, Space, Window
+from celosia.hw.arch.registers import Activity
+from celosia.hw.vector.unit import VectorUnit
+from celosia.sim import pysim
+
+SHAPES = {  # rows, columns, lanes, bus_bytes
+    "nano": (4, 4, 1, 4),
+    "micro": (8, 8, 2, 8),
+    "wide": (4, 12, 2, 4),
+    "twelve": (4, 12, 4, 4),
+    "tall": (16, 4, 4, 16),
+    "full": (8, 8, 8, 8),
+    "edge": (16, 16, 8, 16),
+}
+
+
+def sizes(name, **changes):
+    rows, columns, lanes, bus_bytes = SHAPES[name]
+    return {
+        "rows": rows,
+        "columns": columns,
+        "lanes": lanes,
+        "unified_bytes": 64 * rows,
+        "accumulator_depth": 16,
+        "parameter_channels": 8 * lanes,
+        "tables": 2,
+        "bus_bytes": bus_bytes,
+        **changes,
+    }
+
+
+@pytest.mark.parametrize("stall", [0.0, 0.5])
+@pytest.mark.parametrize("name", SHAPES)
+def test_random_programs(rng, name, stall):
+    bench = Bench(rng, stall=stall, **sizes(name))
+    programs = Programs(rng, bench.sizes)
+    count = 24
+
+    async def program(ctx):
+        await bench.load_parameters(ctx, pysim.put)
+        for index in range(count):
+            instruction = programs.any()
+            bench.state.execute(instruction)
+            await pysim.rest(ctx, rng, stall)
+            await bench.issue(ctx, instruction, index)
+            if rng.random() < 0.2:
+                await bench.settle(ctx)
+                bench.compare()
+        await bench.settle(ctx)
+        bench.compare()
+        assert len(bench.done) == count
+        assert not bench.faults
+
+    pysim.run(bench.dut, program, background=[bench.memories], cycles_limit=60_000)
+
+
+def run(rng, name, instructions, *, stall=0.0, visit=None, limit=20_000, **changes):
+    """Run ``instructions`` on random memories, compare, and return the bench and the cycles taken."""
+    bench = Bench(rng, stall=stall, **sizes(name, **changes))
+    taken = []
+
+    async def program(ctx):
+        await bench.load_parameters(ctx, pysim.put)
+        for index, instruction in enumerate(instructions):
+            bench.state.execute(instruction)
+            taken.append(await bench.issue(ctx, instruction, index))
+        if visit is not None:
+            await visit(ctx, bench)
+        await bench.settle(ctx)
+        bench.compare()
+        assert len(bench.done) == len(instructions)
+
+    pysim.run(bench.dut, program, background=[bench.memories], cycles_limit=limit)
+    return bench, taken
+
+
+def span(cycles):
+    return cycles[-1] - cycles[0] + 1
+
+
+@pytest.mark.parametrize("name, window, cycles", [("edge", (1, 1), 2), ("edge", (2, 2), 4)])
+def test_pace_from_accumulators(rng, name, window, cycles):
+    columns = SHAPES[name][1]
+    instruction = Instruction(
+        Opcode.VECTOR,
+        source=Space.ACCUMULATORS,
+        x_count=12,
+        source_x_stride=1,
+        channels=columns,
+        window_x_count=window[0],
+        window_y_count=window[1],
+        window_x_stride=1,
+        window_y_stride=2,
+        destination_x_stride=columns,
+        per_channel=1,
+    )
+    bench, taken = run(rng, name, [instruction], tables=1)
+    first = bench.reads[0]
+    assert first - taken[0] == bench.dut.PREPARE
+    assert span(bench.reads) <= 12 * cycles
+    assert span(bench.writes) == 12 * cycles - (cycles - 2)
+    busy = bench.activity[taken[0] : bench.done[0]].count(Activity.BUSY)
+    assert busy <= 12 * cycles + bench.dut.PREPARE
+
+
+def test_pace_from_unified_buffer(rng):
+    instruction = Instruction(
+        Opcode.VECTOR,
+        x_count=10,
+        channels=15,
+        source_x_stride=16,
+        window_x_count=3,
+        window_x_stride=16,
+        destination_base=512,
+        destination_x_stride=16,
+        window=Window.SUM,
+    )
+    bench, taken = run(rng, "micro", [instruction], unified_bytes=1024, tables=1)
+    assert bench.reads[0] - taken[0] <= 8
+    assert span(bench.reads) == 10 * 8 * 3
+    latency = bench.done[0] - bench.reads[-1]
+    assert latency <= 32
+
+
+def test_pace_of_fill(rng):
+    instruction = Instruction(Opcode.FILL, x_count=20, channels=4, destination_x_stride=7, value=-3)
+    bench, _ = run(rng, "micro", [instruction], tables=1)
+    assert span(bench.writes) == 20 * 2
+
+
+def test_next_instruction_starts_before_the_last_write(rng):
+    instructions = [
+        Instruction(
+            Opcode.VECTOR,
+            source=Space.ACCUMULATORS,
+            x_count=8,
+            source_x_stride=1,
+            source_base=n,
+            channels=8,
+            destination_base=64 * n,
+            destination_x_stride=8,
+            rounding=n,
+            zero_point=n,
+        )
+        for n in range(2)
+    ]
+    bench, _ = run(rng, "micro", instructions, tables=1)
+    assert bench.reads[8] < bench.writes[0]
+    assert bench.reads[8] - bench.reads[7] <= bench.dut.PREPARE + 8
+
+
+@pytest.mark.parametrize("mode", [Mode.ADD, Mode.MAX])
+@pytest.mark.parametrize("lanes", ["nano", "full"])
+def test_all_pixels_into_one_row(rng, mode, lanes):
+    columns = SHAPES[lanes][1]
+    instruction = Instruction(
+        Opcode.VECTOR,
+        destination=Space.ACCUMULATORS,
+        x_count=40,
+        source_x_stride=3,
+        channels=columns,
+        destination_base=5,
+        mode=mode,
+    )
+    bench, _ = run(rng, lanes, [instruction], tables=1)
+    groups = columns // SHAPES[lanes][2]
+    assert span(bench.writes) == 40 * groups
+
+
+OUTSIDE = [
+    {"source_base": 255, "source_x_stride": 200, "channels": 2},
+    {"source_base": 250, "source_run": 1, "source_skip": 60, "channels": 3},
+    {"destination_base": 255, "channels": 2},
+    {"destination_base": 200, "destination_y_stride": 57, "y_count": 2},
+    {"destination_base": 3, "destination_run": 2, "destination_skip": 63, "channels": 5},
+    {"source": Space.ACCUMULATORS, "source_base": 30, "source_x_stride": 2, "x_count": 2},
+    {"source": Space.ACCUMULATORS, "source_base": 31, "window_y_count": 2, "window_y_stride": 1},
+    {"destination": Space.ACCUMULATORS, "destination_base": 32},
+    {"destination": Space.ACCUMULATORS, "destination_base": 255, "mode": Mode.ADD},
+    {"params": 6, "per_channel": 1, "channels": 3},
+]
+
+
+@pytest.mark.parametrize("fields", OUTSIDE)
+def test_range(rng, fields):
+    bench = Bench(rng, **sizes("nano", tables=1))
+    bad = Instruction(Opcode.VECTOR, **{"destination_base": 100, "x_count": 2} | fields)
+    fill = Instruction(Opcode.FILL, channels=200, value=7)
+
+    async def program(ctx):
+        await bench.load_parameters(ctx, pysim.put)
+        before = Instruction(Opcode.FILL, channels=3, destination_base=9, value=1)
+        bench.state.execute(before)
+        await bench.issue(ctx, before, 40)
+        await bench.issue(ctx, bad, 41)
+        # What comes behind must not be seen, whether it is taken or not.
+        port = bench.dut.instruction
+        for _ in range(400):
+            ctx.set(port.valid, 1)
+            ctx.set(port.payload.index, 42)
+            ctx.set(port.payload.fields.fill, fields_of(fill))
+            await ctx.tick()
+        assert ctx.get(bench.dut.idle)
+
+    pysim.run(bench.dut, program, background=[bench.memories])
+    assert [(code, index) for code, index, _ in bench.faults] == [(Error.RANGE, 41)]
+    assert len(bench.done) == 1
+    fault = bench.faults[0][2]
+    assert not [cycle for cycle in bench.writes if cycle > fault]
+    # Nothing but what the instruction names may have changed.
+    changed = np.flatnonzero(bench.unified_seen != bench.state.unified)
+    named = {100, 101, 102} if "destination_base" not in fields else set(range(256))
+    assert set(changed.tolist()) <= named
+    assert (bench.unified_seen[:100] != 7).any()
+    if fields.get("destination") is Space.ACCUMULATORS:
+        assert (bench.sums_seen == bench.state.sums).all()
+
+
+def fields_of(instruction):
+    return {"opcode": instruction.opcode, **instruction.fields}
+
+
+@pytest.mark.parametrize("wait", [0, 3, 9, 14, 25, 33, 60])
+def test_abort(rng, wait):
+    bench = Bench(rng, stall=0.3, **sizes("micro", tables=1))
+    programs = Programs(rng, bench.sizes)
+    dut = bench.dut
+
+    async def program(ctx):
+        await bench.load_parameters(ctx, pysim.put)
+        for index in range(2):
+            await bench.issue(ctx, programs.vector(x_count=2), index)
+        for _ in range(wait):
+            await ctx.tick()
+        ctx.set(dut.abort, 1)
+        await ctx.tick()
+        reads, writes, done = len(bench.reads), len(bench.writes), len(bench.done)
+        # A write of the accumulators may be in its register.
+        await ctx.tick()
+        assert len(bench.writes) <= writes + 1
+        writes = len(bench.writes)
+        cycles = 0
+        while not ctx.get(dut.idle):
+            await ctx.tick()
+            cycles += 1
+        assert cycles < 60
+        for _ in range(80):
+            assert ctx.get(dut.idle)
+            assert not ctx.get(dut.instruction.ready)
+            await ctx.tick()
+        assert (len(bench.reads), len(bench.writes), len(bench.done)) == (reads, writes, done)
+
+    pysim.run(dut, program, background=[bench.memories])
+
+
+def test_activity(rng):
+    instructions = [
+        Instruction(
+            Opcode.VECTOR,
+            source=Space.ACCUMULATORS,
+            x_count=30,
+            channels=8,
+            destination_x_stride=1,
+        ),
+        Instruction(Opcode.FILL, x_count=100, destination_x_stride=1),
+    ]
+    bench, taken = run(rng, "micro", instructions, stall=0.7, tables=1)
+    during = bench.activity[taken[0] + 1 : bench.done[1]]
+    assert Activity.IDLE not in during
+    assert during.count(Activity.MEMORY) > 100
+    assert during[-1] in (Activity.DRAIN, Activity.MEMORY)
+    assert set(bench.activity[bench.done[1] + 1 :]) == {Activity.IDLE}
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"lanes": 3}, "lanes: wanted a power of two up to rows = 8 that divides columns = 8, got 3"),
+        ({"visible_cycles": 0}, "visible_cycles: wanted at least 1, got 0"),
+    ],
+)
+def test_refuses(changes, message):
+    with pytest.raises(ValueError, match=message):
+        VectorUnit(**{**sizes("micro"), "visible_cycles": 3, **changes})

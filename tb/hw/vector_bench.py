@@ -1,0 +1,307 @@
+"""Memories around a vector unit in simulation, and its instructions in plain NumPy."""
+
+from collections import deque
+
+import numpy as np
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.isa import Instruction, Mode, Opcode, Rounding, Space, Window
+from celosia.hw.vector.unit import VectorUnit
+from celosia.sim import quantize
+
+VISIBLE = 3
+READ_LATENCY = 6
+
+
+def loops(i, side, axes="xyz"):
+    """Offsets of all pixels, or of a window's elements, innermost fastest."""
+    counts = [getattr(i, f"{'window_' if side == 'window_' else ''}{a}_count") for a in axes]
+    strides = [getattr(i, f"{side}{a}_stride") for a in axes]
+    offsets = np.zeros(1, np.int64)
+    for count, stride in zip(counts, strides, strict=True):
+        offsets = (np.arange(count)[:, None] * stride + offsets[None, :]).reshape(-1)
+    return offsets
+
+
+def spread(i, side, rows):
+    """Offset of each channel in the unified buffer."""
+    c = np.arange(i.channels)
+    return c + c // getattr(i, f"{side}run") * getattr(i, f"{side}skip") * rows
+
+
+class State:
+    """All memories that a vector unit sees, with random contents."""
+
+    def __init__(self, rng, sizes):
+        self.sizes = sizes
+        s = sizes
+        self.unified = rng.integers(-128, 128, s["unified_bytes"], np.int8)
+        depth = 2 * s["accumulator_depth"]
+        wide = rng.integers(-(2**31), 2**31, (depth, s["columns"]))
+        shift = rng.integers(0, 31, (depth, s["columns"]))
+        self.sums = (wide >> shift).astype(np.int32)
+        self.sums[rng.random(self.sums.shape) < 0.1] = -(2**31)
+        n = s["parameter_channels"]
+        self.bias = rng.integers(-(2**31), 2**31, n) >> rng.integers(0, 31, n)
+        self.multiplier = rng.integers(2**30, 2**31, n)
+        self.multiplier[rng.random(n) < 0.1] = 0
+        self.multiplier[rng.random(n) < 0.1] = 2**31 - 1
+        self.left = np.where(rng.random(n) < 0.6, 0, rng.integers(0, 32, n))
+        self.right = np.where(rng.random(n) < 0.2, 0, rng.integers(0, 32, n))
+        self.tables = rng.integers(-128, 128, (s["tables"], 256), np.int8)
+
+    def execute(self, i):
+        """Run one instruction."""
+        rows, lanes = self.sizes["rows"], self.sizes["lanes"]
+        to = loops(i, "destination_") + i.destination_base
+        if i.opcode is Opcode.FILL:
+            self.unified[to[:, None] + spread(i, "destination_", rows)] = i.value
+            return
+        c = np.arange(i.channels)
+        p = i.params + (c if i.per_channel else c % lanes)
+        parameters = self.bias[p], self.multiplier[p], self.left[p], self.right[p]
+        elements = loops(i, "window_", "xy")
+        for origin, row in zip(loops(i, "source_") + i.source_base, to, strict=True):
+            if i.source == Space.ACCUMULATORS.value:
+                x = self.sums[origin + elements, : i.channels].astype(np.int64)
+            else:
+                at = (origin + elements)[:, None] + spread(i, "source_", rows)
+                x = self.unified[at].astype(np.int64)
+            x = quantize.wrap32(x.sum(0)) if i.window == Window.SUM.value else x.max(0)
+            h = quantize.requantize(x, *parameters, Rounding(i.rounding))
+            if i.destination == Space.ACCUMULATORS.value:
+                self._accumulate(i, row, h)
+                continue
+            y = quantize.finish(h, i.zero_point, i.low, i.high)
+            if i.use_table:
+                y = self.tables[i.table][y.view(np.uint8)]
+            self.unified[row + spread(i, "destination_", rows)] = y
+
+    def _accumulate(self, i, row, h):
+        old = self.sums[row, : i.channels]
+        new = {
+            Mode.OVERWRITE.value: h,
+            Mode.ADD.value: quantize.wrap32(old.astype(np.int64) + h),
+            Mode.MAX.value: np.maximum(old, h),
+        }[i.mode]
+        self.sums[row, : i.channels] = new
+
+
+class Bench:
+    """A vector unit, memories that behave as its ports ask, and an account of what happened."""
+
+    def __init__(self, rng, *, stall=0.0, **sizes):
+        self.rng = rng
+        self.stall = stall
+        self.sizes = sizes
+        self.dut = VectorUnit(**sizes, visible_cycles=VISIBLE)
+        self.state = State(rng, sizes)
+        self.activity = []
+        self.done = []
+        self.faults = []
+        self.reads = []
+        self.writes = []
+        self.cycle = 0
+
+    async def load_parameters(self, ctx, put):
+        """Write parameters and tables through the stream of the load unit."""
+        state, size = self.state, self.sizes["bus_bytes"]
+        n = self.sizes["parameter_channels"]
+        raw = np.zeros((n, 16), np.uint8)
+        raw[:, :4] = state.bias.astype("<i4").view(np.uint8).reshape(n, 4)
+        raw[:, 4:8] = state.multiplier.astype("<u4").view(np.uint8).reshape(n, 4)
+        raw[:, 8], raw[:, 9] = state.left, state.right
+        for kind, content in ((0, raw.reshape(-1)), (1, state.tables.reshape(-1).view(np.uint8))):
+            for at in range(0, len(content), size):
+                beat = {"kind": isa.Kind(kind), "offset": at, "data": content[at : at + size].tolist()}
+                await put(ctx, self.dut.parameters, beat)
+
+    def _places(self, payload, spare=0):
+        rows, size = self.sizes["rows"], self.sizes["unified_bytes"]
+        lanes = np.arange(rows)
+        at = payload.address + lanes + np.array(list(payload.skip)) * rows
+        mask = (payload.mask >> lanes & 1).astype(bool)
+        return at, mask, bool((mask & (at >= size)).any())
+
+    async def memories(self, ctx):
+        """Play both buffers, for ever."""
+        dut, rng, state = self.dut, self.rng, self.state
+        rows, columns = self.sizes["rows"], self.sizes["columns"]
+        unified, sums = state.unified.copy(), state.sums.copy()
+        self.unified_seen, self.sums_seen = unified, sums
+        answers = deque([None] * (READ_LATENCY - 1))
+        pending = deque([None] * (VISIBLE - 1))
+        rows_read = None
+        read_ready, write_ready = 1, 1
+        read, write = dut.unified_read, dut.unified_write
+        garbage = rng.integers(-(2**31), 2**31, (8, columns)).tolist()
+        while True:
+            ctx.set(read.ready, read_ready)
+            ctx.set(write.ready, write_ready)
+            (asks, request, writes, item, from_row, to_row, activity, done, bad, fault) = (
+                await ctx.tick().sample(
+                    read.valid, read.payload, write.valid, write.payload,
+                    dut.accumulator_read, dut.accumulator_write,
+                    dut.activity, dut.done, dut.fault_valid, dut.fault,
+                )
+            )[2:]
+            self.activity.append(activity)
+            if done:
+                self.done.append(self.cycle)
+            if bad:
+                self.faults.append((fault.code, fault.index, self.cycle))
+            # What this cycle asked for comes READ_LATENCY cycles after it.
+            answer = None
+            if asks and read_ready:
+                self.reads.append(self.cycle)
+                at, mask, outside = self._places(request)
+                inside = mask & (at < len(unified))
+                found = np.where(inside, unified[np.minimum(at, len(unified) - 1)], 0)
+                answer = (found.view(np.uint8) if found.dtype == np.int8 else found & 255, outside)
+            answers.append(answer)
+            answer = answers.popleft()
+            ctx.set(dut.read_valid, answer is not None)
+            ctx.set(dut.read_fault, bool(rng.integers(2)) if answer is None else answer[1])
+            if answer is not None:
+                ctx.set(dut.read_data, answer[0].tolist())
+            change = None
+            if writes and write_ready:
+                self.writes.append(self.cycle)
+                at, mask, outside = self._places(item)
+                inside = mask & (at < len(unified))
+                values = np.array(list(item.data), np.uint8).view(np.int8)
+                change = (at[inside], values[inside], outside)
+            pending.append(change)
+            change = pending.popleft()
+            if change is not None:
+                unified[change[0]] = change[1]
+            ctx.set(dut.write_fault, change is not None and change[2])
+            # Sums come two cycles after the read, rubbish at all other times.
+            ctx.set(dut.sums, garbage[self.cycle % 8] if rows_read is None else rows_read)
+            rows_read = None
+            if from_row.enable:
+                rows_read = sums[from_row.row].tolist()
+                self.reads.append(self.cycle)
+            if to_row.enable:
+                mask = (to_row.mask >> np.arange(columns) & 1).astype(bool)
+                sums[to_row.row, mask] = np.array(list(to_row.sums))[mask]
+                self.writes.append(self.cycle)
+            read_ready = int(rng.random() >= self.stall)
+            write_ready = int(rng.random() >= self.stall)
+            self.cycle += 1
+
+    async def issue(self, ctx, instruction, index):
+        """Offer one instruction, and return the cycle in which it was taken."""
+        port = self.dut.instruction
+        word = int.from_bytes(isa.encode(instruction), "little")
+        width = len(port.payload.fields.as_value())
+        ctx.set(port.payload.index, index)
+        ctx.set(port.payload.fields.as_value(), word & ((1 << width) - 1))
+        ctx.set(port.valid, 1)
+        while not ctx.get(port.ready):
+            await ctx.tick()
+        taken = self.cycle
+        await ctx.tick()
+        ctx.set(port.valid, 0)
+        return taken
+
+    async def settle(self, ctx):
+        """Wait until the unit is idle."""
+        while not ctx.get(self.dut.idle):
+            await ctx.tick()
+        for _ in range(VISIBLE + 1):
+            await ctx.tick()
+
+    def compare(self):
+        """Assert that the memories played hold what the plain model holds."""
+        assert (self.sums_seen == self.state.sums).all()
+        assert (self.unified_seen == self.state.unified).all()
+
+
+class Programs:
+    """Random instructions that stay inside the memories."""
+
+    def __init__(self, rng, sizes):
+        self.rng = rng
+        self.sizes = sizes
+
+    def _below(self, *ends):
+        return int(self.rng.choice([self.rng.integers(1, end + 1) for end in ends]))
+
+    def _reach(self, fields, side, space, regions):
+        """Choose strides and base of one side so that all of it lies in one region."""
+        rng, rows = self.rng, self.sizes["rows"]
+        low, high = regions
+        flat = space == Space.ACCUMULATORS.value
+        while True:
+            # Smaller and smaller, so that it fits in the end.
+            limit = max(1, int((high - low) * rng.random() ** 3))
+            more = {f"{side}{a}_stride": int(rng.integers(0, limit)) for a in "xyz"}
+            if side == "source_":
+                more |= {f"window_{a}_stride": int(rng.integers(0, limit)) for a in "xy"}
+            more[f"{side}run"] = self._below(3, fields["channels"], 65535)
+            more[f"{side}skip"] = int(rng.integers(0, 3))
+            trial = Instruction(Opcode.VECTOR, **fields, **more)
+            end = loops(trial, side).max() + 1
+            if side == "source_":
+                end += loops(trial, "window_", "xy").max()
+            if not flat:
+                end += spread(trial, side, rows).max()
+            if end <= high - low:
+                more[f"{side}base"] = int(rng.integers(low, high - end + 1))
+                return more
+
+    def vector(self, **given):
+        """Return a random VECTOR; ``given`` fields are as they are."""
+        rng, s = self.rng, self.sizes
+        source, destination = rng.integers(0, 2, 2).tolist()
+        source, destination = given.get("source", source), given.get("destination", destination)
+        mode = int(rng.integers(0, 3)) if (source, destination) == (0, 1) else 0
+        most = s["columns"] if 1 in (source, destination) else 3 * s["lanes"] + 2
+        per_channel = int(rng.integers(0, 2))
+        channels = min(self._below(most, s["lanes"]), most)
+        groups = -(-channels // s["lanes"]) if per_channel else 1
+        spare = s["parameter_channels"] // s["lanes"] - groups
+        bounds = rng.integers(-128, 128, 2).tolist()
+        fields = {
+            "source": source,
+            "destination": destination,
+            **{f"{a}_count": self._below(3) for a in "xyz"},
+            "channels": channels,
+            "window": int(rng.integers(0, 2)),
+            **{f"window_{a}_count": self._below(1, 3) for a in "xy"},
+            "mode": mode,
+            "params": int(rng.integers(0, spare + 1)) * s["lanes"],
+            "per_channel": per_channel,
+            "rounding": int(rng.integers(0, 2)),
+            "zero_point": int(rng.integers(-128, 128)),
+            "low": min(bounds),
+            "high": max(bounds),
+            "use_table": int(rng.integers(0, 2)),
+            "table": int(rng.integers(0, s["tables"])),
+            **given,
+        }
+        # Apart, so that no pixel reads what another pixel of the same instruction has written.
+        bytes_, sums = s["unified_bytes"], 2 * s["accumulator_depth"]
+        whole = {Space.UNIFIED.value: bytes_, Space.ACCUMULATORS.value: sums}
+        from_, to = (0, whole[source]), (0, whole[destination])
+        if source == destination:
+            half = whole[source] // 2
+            from_, to = ((0, half), (half, 2 * half))[:: 1 if rng.integers(2) else -1]
+        fields |= self._reach(fields, "source_", source, from_)
+        fields |= self._reach(fields, "destination_", destination, to)
+        if destination == Space.UNIFIED.value or mode != Mode.ADD.value:
+            return Instruction(Opcode.VECTOR, **fields)
+        if rng.integers(3) == 0:
+            fields |= {f"destination_{a}_stride": 0 for a in "xyz"}
+        return Instruction(Opcode.VECTOR, **fields)
+
+    def fill(self):
+        """Return a random FILL."""
+        fields = {**{f"{a}_count": self._below(4) for a in "xyz"}, "channels": self._below(1, 9)}
+        fields |= self._reach(fields, "destination_", 0, (0, self.sizes["unified_bytes"]))
+        return Instruction(Opcode.FILL, value=int(self.rng.integers(-128, 128)), **fields)
+
+    def any(self):
+        """Return a random instruction."""
+        return self.fill() if self.rng.random() < 0.2 else self.vector()

@@ -1,0 +1,158 @@
+import warnings
+
+import numpy as np
+import pytest
+
+from celosia.hw.arch.config import Config, preset
+from celosia.hw.arch.isa import Opcode
+from celosia.sim.cycles import estimate
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.compiler.spec import CompileError
+from celosia.sw.frontend.tflite import load
+from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
+from celosia.sw.program import Program
+from celosia.sw.runtime.interpreter import open_session
+
+CONFIGS = {
+    "nano": preset("nano"),
+    "micro": preset("micro"),
+    "edge": preset("edge"),
+    "narrow": preset("edge,columns=8"),
+    "odd": Config(
+        name="odd",
+        rows=8,
+        columns=12,
+        unified_bytes=4096,
+        weight_tiles=24,
+        accumulator_depth=16,
+        lanes=4,
+        bus_bytes=8,
+        parameter_channels=24,
+    ),
+    "two tiles": preset("micro,weight_tiles=2,unified_bytes=2048,parameter_channels=8"),
+    "tpu_v1": preset("tpu_v1"),
+}
+
+
+def random_model(rng: np.random.Generator, widths: list[int]) -> bytes:
+    """Return layers of the given widths, of every activation, bias and kind of scale."""
+    layers = []
+    for taps, channels in zip(widths, widths[1:], strict=False):
+        scale = rng.uniform(0.002, 0.02, rng.choice([1, channels])).astype(np.float32)
+        bias = rng.integers(-3000, 3000, channels).astype(np.int32)
+        layers.append(
+            FullyConnected(
+                weights=rng.integers(-127, 128, (channels, taps)).astype(np.int8),
+                weight_scale=scale if scale.size > 1 else float(scale[0]),
+                bias=bias if rng.random() < 0.8 else None,
+                output_scale=float(rng.uniform(0.02, 0.3)) * np.sqrt(taps),
+                output_zero_point=int(rng.integers(-128, 128)),
+                activation=str(rng.choice(["NONE", "RELU", "RELU6", "RELU_N1_TO_1"])),
+            )
+        )
+    zero_point = int(rng.integers(-128, 128))
+    return write_fully_connected(layers, input_scale=0.05, input_zero_point=zero_point)
+
+
+def reference(model: bytes, x: np.ndarray) -> np.ndarray:
+    """Return what the reference kernels make of int8 inputs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from ai_edge_litert.interpreter import Interpreter, OpResolverType
+    interpreter = Interpreter(
+        model_content=model, experimental_op_resolver_type=OpResolverType.BUILTIN_REF
+    )
+    (source,), (result,) = interpreter.get_input_details(), interpreter.get_output_details()
+    interpreter.resize_tensor_input(source["index"], x.shape)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(source["index"], x)
+    interpreter.invoke()
+    return interpreter.get_tensor(result["index"])
+
+
+def run(program: Program, x: np.ndarray) -> np.ndarray:
+    with open_session(program) as session:
+        (y,) = session.run([x])
+    return y
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_random_networks_match_the_reference(name: str, rng: np.random.Generator) -> None:
+    for _ in range(6):
+        widths = [int(width) for width in rng.integers(1, 301, rng.integers(2, 5))]
+        batch, count = int(rng.integers(1, 40)), int(rng.integers(1, 60))
+        model = random_model(rng, widths)
+        x = rng.integers(-128, 128, (count, widths[0])).astype(np.int8)
+        program = compile_graph(load(model), CONFIGS[name], batch)
+        assert np.array_equal(run(program, x), reference(model, x)), (widths, batch, count)
+
+
+def test_shipped_model_matches_the_reference(
+    mnist_model, mnist: tuple[np.ndarray, np.ndarray]
+) -> None:
+    model = mnist_model.read_bytes()
+    x = (mnist[0][:200].reshape(-1, 784).astype(np.int16) - 128).astype(np.int8)
+    program = compile_graph(load(model), preset("edge"), 64)
+    assert np.array_equal(run(program, x), reference(model, x))
+
+
+def test_same_model_gives_the_same_program(mnist_model) -> None:
+    graph = load(mnist_model)
+    first, second = (compile_graph(graph, preset("micro"), 8).to_bytes() for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize(("batch", "most"), [(1, 1.10 * 6400), (64, 1.05 * 25600)])
+def test_schedule_keeps_the_array_busy(mnist_model, batch: int, most: float) -> None:
+    program = compile_graph(load(mnist_model), preset("edge"), batch)
+    assert estimate(program.main.code, program.config).total <= most
+
+
+def test_resident_weights_load_once(mnist_model) -> None:
+    program = compile_graph(load(mnist_model), preset("edge"), 4)
+    opcodes = [i.opcode for i in program.main.instructions]
+    assert Opcode.LOAD_WEIGHTS not in opcodes and Opcode.LOAD_PARAMS not in opcodes
+    tiles = [i.tiles for i in program.setup.instructions if i.opcode is Opcode.LOAD_WEIGHTS]
+    assert sum(tiles) == 400
+    assert all(layer.resident for layer in program.layers)
+
+
+def test_weights_that_do_not_fit_stream(mnist_model) -> None:
+    program = compile_graph(load(mnist_model), preset("nano"), 4)
+    resident = [layer.resident for layer in program.layers]
+    assert resident == [False, True]
+    assert any(i.opcode is Opcode.LOAD_WEIGHTS for i in program.main.instructions)
+
+
+def test_batch_that_does_not_fit_runs_in_parts(mnist_model) -> None:
+    program = compile_graph(load(mnist_model), preset("edge"), 200)
+    loads = [i for i in program.main.instructions if i.opcode is Opcode.LOAD]
+    assert sum(i.rows * i.length for i in loads) == 200 * 784
+    stores = [i for i in program.main.instructions if i.opcode is Opcode.STORE]
+    assert len(stores) == 3 and sum(i.length for i in stores) == 200 * 10
+
+
+def test_what_cannot_fit_is_refused_by_name(rng: np.random.Generator) -> None:
+    graph = load(random_model(rng, [2000, 100, 3]))
+    config = preset("micro,unified_bytes=2048")
+    with pytest.raises(CompileError, match=r"output_0: .* 2100 bytes .* unified_bytes = 2048"):
+        compile_graph(graph, config, 1)
+
+
+def test_parameters_that_cannot_fit_are_refused(rng: np.random.Generator) -> None:
+    graph = load(random_model(rng, [5, 5]))
+    with pytest.raises(CompileError, match="output_0: .* 8 channels, got parameter_channels = 4"):
+        compile_graph(graph, preset("micro,parameter_channels=4"), 1)
+
+
+@pytest.mark.parametrize("batch", [0, -1, (1 << 20) + 1])
+def test_batch_out_of_range_is_refused(rng: np.random.Generator, batch: int) -> None:
+    with pytest.raises(CompileError, match="batch: wanted 1 to 1048576"):
+        compile_graph(load(random_model(rng, [5, 5])), preset("micro"), batch)
+
+
+def test_too_many_instructions_are_refused(rng: np.random.Generator) -> None:
+    graph = load(random_model(rng, [300, 300]))
+    config = preset("nano,weight_tiles=2,accumulator_depth=4,unified_bytes=1024")
+    with pytest.raises(CompileError, match="at most 65535 instructions"):
+        compile_graph(graph, config, 12)
