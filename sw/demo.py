@@ -18,13 +18,13 @@ from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.session import Session, Statistics, quantized
 
-__all__ = ["demo", "draw", "grouped"]
+__all__ = ["CLASSES", "demo", "draw", "grouped"]
 
 _RED = "#c0392b"
 _INK = "#22303c"
 
 #: Classes of counters in the order in which they are drawn, with what the legend says.
-_CLASSES = {
+CLASSES = {
     "busy": ("busy", "#1f6f8b"),
     "weights": ("waiting for weights", "#e67e22"),
     "memory": ("waiting for memory", "#f1c40f"),
@@ -222,11 +222,11 @@ def _bars(axes: Any, counters: Mapping[str, Mapping[str, int]]) -> None:
         axes.set_axis_off()
         return
     units = list(counters)
-    seen = [name for name in _CLASSES if any(classes.get(name) for classes in counters.values())]
+    seen = [name for name in CLASSES if any(classes.get(name) for classes in counters.values())]
     total = max(sum(classes.values()) for classes in counters.values())
     start = np.zeros(len(units))
     for name in seen:
-        text, colour = _CLASSES[name]
+        text, colour = CLASSES[name]
         share = np.array([counters[unit].get(name, 0) / total * 100 for unit in units])
         axes.barh(
             units, share, left=start, label=text, color=colour, edgecolor="white", linewidth=0.5

@@ -4,6 +4,7 @@ One table, ``FORMATS``, declares every field; encoder, decoder, assembler, machi
 and the reference page all read it, through ``celosia.hw.arch.isa``.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 from amaranth.hdl import ShapeLike, signed, unsigned
@@ -250,6 +251,7 @@ class Limit(NamedTuple):
     multiple: int = 1
 
 
+@cache
 def limits(config: Config) -> dict[Opcode, dict[str, Limit]]:
     """Return what each field may be on a core of this configuration.
 

@@ -150,11 +150,10 @@ class Receiver(wiring.Component):
             target = burst.tag.target
             unified = target == Target.UNIFIED
             weights = target == Target.WEIGHTS
-            wanted = ~beat.error & ~self.drop
             m.d.sync += [
                 begins.eq(beat.last),
                 final.eq(burst.final & beat.last),
-                waiting.eq(Cat(unified, weights, ~unified & ~weights) & wanted.replicate(3)),
+                waiting.eq(Cat(unified, weights, ~unified & ~weights)),
             ]
             self._place(m, begins, weights)
         return m

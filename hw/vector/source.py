@@ -124,8 +124,9 @@ class Answers(wiring.Component):
 class Source(wiring.Component):
     """Walks the source of a task and reads.
 
-    The last read of a window waits until the groups that come of it have descriptors, and until
-    those of the window before have left the window's register: so nothing behind ever waits.
+    The last read of a window waits until there is room for the groups that come of it, all the way
+    to their write, and until those of the window before have left the window's register. So nothing
+    behind ever waits.
 
     Parameters
     ----------
@@ -136,8 +137,8 @@ class Source(wiring.Component):
     -------
     prepare, run, skip_rows, prepared, launch, task, stop
         As for ``Destination``.
-    described : In(1)
-        One more descriptor is there.
+    released : In(1)
+        A group has been written, and leaves its room.
     unified_read, read_valid, read_data, read_fault : Out(stream), In, In, In
         Read port of the unified buffer.
     accumulator_read, sums : Out(read_layout), In
@@ -161,7 +162,7 @@ class Source(wiring.Component):
     launch: Signal
     task: data.View
     stop: Signal
-    described: Signal
+    released: Signal
     unified_read: stream.Interface
     read_valid: Signal
     read_data: data.View
@@ -186,7 +187,7 @@ class Source(wiring.Component):
                 "launch": In(1),
                 "task": In(sizes.task),
                 "stop": In(1),
-                "described": In(1),
+                "released": In(1),
                 "unified_read": Out(stream.Signature(read)),
                 "read_valid": In(1),
                 "read_data": In(data.ArrayLayout(unsigned(8), sizes.rows)),
@@ -239,15 +240,16 @@ class Source(wiring.Component):
         row_groups = Signal(range(self.sizes.column_groups))
         with m.If(self.task.source == isa.Space.ACCUMULATORS):
             m.d.comb += row_groups.eq(self.task.group_last)
-        described = Signal(range(self.sizes.depth + 1))
+        depth = self.sizes.depth
+        free = Signal(range(depth + 1), init=depth)
         gap = Signal.like(row_groups)
         with m.If(ends):
             m.d.sync += gap.eq(row_groups)
         with m.Elif(gap != 0):
             m.d.sync += gap.eq(gap - 1)
-        m.d.sync += described.eq(described + self.described - Mux(ends, row_groups + 1, 0))
+        m.d.sync += free.eq(free + self.released - Mux(ends, row_groups + 1, 0))
         may_end = Signal()
-        m.d.comb += may_end.eq((gap == 0) & (described > row_groups))
+        m.d.comb += may_end.eq((gap == 0) & (free > row_groups))
         return may_end, gap != 0
 
     def elaborate(self, platform: object) -> Module:

@@ -47,7 +47,7 @@ class VectorUnit(wiring.Component):
 
     Timing
     ------
-    From an instruction taken to its first read ``PREPARE`` = log2(lanes) + 4 cycles, if nothing under
+    From an instruction taken to its first read ``PREPARE`` = log2(lanes) + 3 cycles, if nothing under
     way forbids. Out of the unified buffer a pixel takes a cycle for each element of each group's
     window; out of the accumulators, the elements of one window or its groups, whichever are more.
     FILL writes a group each cycle.
@@ -99,7 +99,7 @@ class VectorUnit(wiring.Component):
             tables=tables,
         )
         self.bus_bytes = bus_bytes
-        self.PREPARE = self.sizes.lane_bits + 4
+        self.PREPARE = self.sizes.lane_bits + 3
         self.writer = UnifiedWriter(sizes=self.sizes, visible_cycles=visible_cycles)
         unified = {"rows": rows, "unified_bytes": unified_bytes}
         payload = parameters_payload(
@@ -238,13 +238,12 @@ class VectorUnit(wiring.Component):
         layout = sizes.descriptor
         m.submodules.places = places = SyncFIFOBuffered(width=layout.size, depth=sizes.depth)
         used = self._ends(m, control, pipe, data.View(layout, places.r_data))
-        pushed = destination.descriptors.valid & places.w_rdy
         read = self.accumulator_read
         m.d.comb += [
             places.w_data.eq(destination.descriptors.payload),
             places.w_en.eq(destination.descriptors.valid),
             destination.descriptors.ready.eq(places.w_rdy),
-            source.described.eq(pushed),
+            source.released.eq(used),
             places.r_en.eq(used),
             # Never both: a task that reads sums waits for one that adds to them.
             read.enable.eq(source.accumulator_read.enable | self._adder_read.enable),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import tflite
+from flatbuffers import number_types
 
 from celosia.sw.graph import Graph, Operation, Quantization, Tensor
 
@@ -208,11 +209,17 @@ class _Reader:
         return Operation(kind, place, inputs, outputs, attributes)
 
     def _kind(self, number: int) -> str:
-        """Return the operator's name; files of before 2020 hold small codes in another field."""
+        """Return the operator's name.
+
+        Small codes lie in a field of one byte, in old files in that alone; the greater of both
+        counts. The package's own ``BuiltinCode`` never looks at small codes of the wider field.
+        """
         if number >= self.model.OperatorCodesLength():
             raise IndexError
         code = self.model.OperatorCodes(number)
-        value = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        place = code._tab.Offset(10)
+        wide = code._tab.Get(number_types.Int32Flags, place + code._tab.Pos) if place else 0
+        value = max(wide, code.DeprecatedBuiltinCode())
         if value == tflite.BuiltinOperator.CUSTOM:
             custom = (code.CustomCode() or b"").decode("utf-8", "replace")
             return f"CUSTOM {custom!r}"

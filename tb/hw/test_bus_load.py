@@ -45,6 +45,7 @@ class Bench:
     last_write: int = 0
     activity: list = field(default_factory=list)
     abort_at: int = 0
+    writes_from: int = 0
     asked_before: int = 0
 
     def __post_init__(self):
@@ -126,7 +127,7 @@ class Bench:
                 self.faults.append((fault.code, fault.index))
             self.activity.append(activity)
             assert (activity == Activity.IDLE) == bool(idle)
-            ctx.set(unit.write.ready, not self.rests())
+            ctx.set(unit.write.ready, not self.rests() and self.cycle >= self.writes_from)
             if self.cycle == self.abort_at:
                 ctx.set(unit.abort, 1)
                 self.asked_before = len(self.memory.reads)
@@ -281,6 +282,14 @@ def test_range(opcode, fields, bursts):
     assert bench.faults == [(isa.Error.RANGE, 1)]
     assert len(bench.done) == 1
     assert len(bench.memory.reads) == 1 + bursts
+
+
+def test_error_waits_for_the_writes_before_it():
+    bench = Bench(writes_from=80)
+    good = Instruction(Opcode.LOAD, external=16, length=4)
+    bench.run([good, Instruction(Opcode.LOAD, unified=511, length=2)], ends=lambda: bench.faults)
+    assert bench.unified == expected(bench, [good])[0]
+    assert len(bench.done) == 1
 
 
 @pytest.mark.parametrize("stall", [0.0, 0.5])

@@ -136,6 +136,26 @@ def test_constants_and_strobes():
     assert host.strobes == [(1, 0), (0, 2)]
 
 
+def test_second_write_waits_for_the_first_answer():
+    host = Host(RegisterFile())
+    bus = host.bus
+    answers = []
+
+    async def bench(ctx):
+        for address in (0x38, OFFSETS["watchdog"]):
+            await host.transfer(ctx, bus.awvalid, bus.awready, awaddr=address)
+            await host.transfer(ctx, bus.wvalid, bus.wready, wdata=5, wstrb=15)
+        await ctx.tick().repeat(5)
+        ctx.set(bus.bready, 1)
+        for _ in range(2):
+            answers.extend(await ctx.tick().sample(bus.bresp).until(bus.bvalid))
+        await ctx.tick()
+        assert not ctx.get(bus.bvalid)
+
+    simulate(host, bench)
+    assert answers == [DECERR, OKAY]
+
+
 def test_every_counter():
     host = Host(RegisterFile())
 

@@ -245,7 +245,7 @@ def test_fault_of_a_read():
 
 @pytest.mark.parametrize("turn", range(16))
 def test_abort(rng, turn):
-    bench = Bench(rng=rng, stall=0.4 if turn % 2 else 0.0)
+    bench = Bench(rng=rng, stall=0.4 if turn % 2 else 0.0, latency=1 if turn % 4 < 2 else 9)
     bench.abort_at = int(rng.integers(1, 150))
     instructions = [random_store(bench, rng) for _ in range(8)]
     bench.run(instructions, ends=lambda: bench.cycle > bench.abort_at + 3)
@@ -290,6 +290,25 @@ def test_instructions_overlap():
     check_content(bench, instructions)
     fill = StoreUnit.LATENCY + READ_LATENCY
     assert bench.done[-1] - bench.taken[0] <= 1.1 * (30 * 4 + 32) + fill
+
+
+class RestsUntil:
+    """Draws that make a side rest for the first ``draws`` times that it asks."""
+
+    def __init__(self, draws):
+        self.draws = draws
+
+    def random(self):
+        self.draws -= 1
+        return float(self.draws < 0)
+
+
+def test_reads_wait_for_a_bus_that_waits():
+    bench = Bench(outstanding=16, burst_beats=16)
+    bench.memory.rng, bench.memory.stall = RestsUntil(600), 0.5
+    instruction = Instruction(Opcode.STORE, length=300, unified=5)
+    bench.run([instruction])
+    check_content(bench, [instruction])
 
 
 def test_activity():

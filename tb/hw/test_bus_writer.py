@@ -88,6 +88,12 @@ def test_bursts_arrive(rng, stall):
     assert memory.content == written(bursts)
     assert memory.writes == [(0, address, len(beats)) for address, beats in bursts]
     assert answers == [0] * 40
+    assert memory.most_unanswered <= 4
+
+
+def test_outstanding_is_reached(rng):
+    memory, _ = simulate(random_bursts(rng, 20), None, 0.0, latency=60)
+    assert memory.most_unanswered == 4
 
 
 def test_refused(rng):

@@ -30,7 +30,10 @@ def test_rounds_in_order(rng, levels):
                     await ctx.tick()
                 address = base + sum(n * stride for n, stride in zip(at, strides, strict=True))
                 assert ctx.get(dut.address) == address % (1 << 14)
-                last = sum((n == all_ - 1) << level for level, (n, all_) in enumerate(zip(at, rounds, strict=True)))
+                last = sum(
+                    (n == all_ - 1) << level
+                    for level, (n, all_) in enumerate(zip(at, rounds, strict=True))
+                )
                 assert ctx.get(dut.last) == last
                 ctx.set(dut.step, 1)
                 await ctx.tick()

@@ -103,20 +103,25 @@ class Bench:
         self.writes = []
         self.cycle = 0
 
-    async def load_parameters(self, ctx, put):
-        """Write parameters and tables through the stream of the load unit."""
+    async def load_parameters(self, ctx, put, *, tables=True):
+        """Write parameters, and tables, through the stream of the load unit."""
         state, size = self.state, self.sizes["bus_bytes"]
         n = self.sizes["parameter_channels"]
         raw = np.zeros((n, 16), np.uint8)
         raw[:, :4] = state.bias.astype("<i4").view(np.uint8).reshape(n, 4)
         raw[:, 4:8] = state.multiplier.astype("<u4").view(np.uint8).reshape(n, 4)
         raw[:, 8], raw[:, 9] = state.left, state.right
-        for kind, content in ((0, raw.reshape(-1)), (1, state.tables.reshape(-1).view(np.uint8))):
+        table_bytes = state.tables.reshape(-1).view(np.uint8) if tables else []
+        for kind, content in ((0, raw.reshape(-1)), (1, table_bytes)):
             for at in range(0, len(content), size):
-                beat = {"kind": isa.Kind(kind), "offset": at, "data": content[at : at + size].tolist()}
+                beat = {
+                    "kind": isa.Kind(kind),
+                    "offset": at,
+                    "data": content[at : at + size].tolist(),
+                }
                 await put(ctx, self.dut.parameters, beat)
 
-    def _places(self, payload, spare=0):
+    def _places(self, payload):
         rows, size = self.sizes["rows"], self.sizes["unified_bytes"]
         lanes = np.arange(rows)
         at = payload.address + lanes + np.array(list(payload.skip)) * rows
@@ -126,7 +131,7 @@ class Bench:
     async def memories(self, ctx):
         """Play both buffers, for ever."""
         dut, rng, state = self.dut, self.rng, self.state
-        rows, columns = self.sizes["rows"], self.sizes["columns"]
+        columns = self.sizes["columns"]
         unified, sums = state.unified.copy(), state.sums.copy()
         self.unified_seen, self.sums_seen = unified, sums
         answers = deque([None] * (READ_LATENCY - 1))
@@ -140,9 +145,16 @@ class Bench:
             ctx.set(write.ready, write_ready)
             (asks, request, writes, item, from_row, to_row, activity, done, bad, fault) = (
                 await ctx.tick().sample(
-                    read.valid, read.payload, write.valid, write.payload,
-                    dut.accumulator_read, dut.accumulator_write,
-                    dut.activity, dut.done, dut.fault_valid, dut.fault,
+                    read.valid,
+                    read.payload,
+                    write.valid,
+                    write.payload,
+                    dut.accumulator_read,
+                    dut.accumulator_write,
+                    dut.activity,
+                    dut.done,
+                    dut.fault_valid,
+                    dut.fault,
                 )
             )[2:]
             self.activity.append(activity)

@@ -5,19 +5,15 @@ import pytest
 
 from celosia.hw.arch.config import PRESETS, Config
 from celosia.hw.arch.isa import (
-    Error,
     Instruction,
     Kind,
     Opcode,
     Rounding,
     Space,
-    Unit,
     Window,
     encode_program,
 )
-from celosia.sim.hazards import Hazard
 from celosia.sim.machine import Machine
-from celosia.sim.schedule import MachineError
 
 HALT = Instruction(Opcode.HALT)
 SMALL = Config(
@@ -329,132 +325,3 @@ def test_what_follows_halt_does_not_run():
     machine = Machine(SMALL)
     machine.run([HALT, Instruction(Opcode.FILL, value=1)])
     assert not machine.unified.any()
-
-
-WAITS = Instruction(Opcode.LOAD, wait=8)
-OUTSIDE = {
-    "load": (Unit.LOAD, Instruction(Opcode.LOAD, unified=1020, length=5)),
-    "load rows": (Unit.LOAD, Instruction(Opcode.LOAD, rows=3, unified_pitch=512)),
-    "load past 4 GiB": (Unit.LOAD, Instruction(Opcode.LOAD, external=(1 << 32) - 4, length=5)),
-    "store": (Unit.STORE, Instruction(Opcode.STORE, unified=1023, length=2)),
-    "weights": (Unit.LOAD, Instruction(Opcode.LOAD_WEIGHTS, tile=15, tiles=2)),
-    "params": (Unit.LOAD, Instruction(Opcode.LOAD_PARAMS, first=15, count=2)),
-    "tables": (Unit.LOAD, Instruction(Opcode.LOAD_PARAMS, kind=Kind.TABLES, first=3)),
-    "taps": (Unit.MATRIX, Instruction(Opcode.MATMUL, unified=1020, taps=5)),
-    "skips": (Unit.MATRIX, Instruction(Opcode.MATMUL, taps=3, run=1, skip=255)),
-    "tiles": (Unit.MATRIX, Instruction(Opcode.MATMUL, tile=15, taps=5)),
-    "half": (Unit.MATRIX, Instruction(Opcode.MATMUL, accumulator=30, x_count=3)),
-    "source": (Unit.VECTOR, Instruction(Opcode.VECTOR, source_base=1020, channels=5)),
-    "window": (Unit.VECTOR, Instruction(Opcode.VECTOR, window_x_count=3, window_x_stride=512)),
-    "row": (Unit.VECTOR, Instruction(Opcode.VECTOR, source=Space.ACCUMULATORS, source_base=64)),
-    "destination": (Unit.VECTOR, Instruction(Opcode.VECTOR, destination_base=1023, channels=2)),
-    "channel": (Unit.VECTOR, Instruction(Opcode.VECTOR, params=14, channels=3, per_channel=1)),
-    "fill": (
-        Unit.VECTOR,
-        Instruction(Opcode.FILL, x_count=2, destination_x_stride=1023, channels=2),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", OUTSIDE)
-def test_range(name: str, rng: np.random.Generator):
-    unit, wrong = OUTSIDE[name]
-    machine = filled(SMALL, rng)
-    before = machine.state
-    with pytest.raises(MachineError, match=rf"instruction 1 \({wrong.opcode.name} ") as caught:
-        machine.run([Instruction(Opcode.NOP), wrong, HALT])
-    assert (caught.value.error, caught.value.unit, caught.value.index) == (Error.RANGE, unit, 1)
-    expect(machine, before)
-
-
-def test_the_last_byte_of_everything_is_inside(rng: np.random.Generator):
-    machine = filled(SMALL, rng, memory_bytes=64)
-    machine.run(
-        [
-            Instruction(Opcode.STORE, external=63, unified=1023),
-            Instruction(Opcode.MATMUL, unified=1020, taps=4, tile=15, accumulator=61, x_count=3),
-            Instruction(
-                Opcode.VECTOR, source=Space.ACCUMULATORS, source_base=63, params=14, channels=2
-            ),
-            Instruction(Opcode.FILL, destination_base=1023, value=77),
-            HALT,
-        ]
-    )
-    assert machine.unified[1023] == 77
-
-
-def failing(program: list[Instruction] | bytes) -> MachineError:
-    with pytest.raises(MachineError) as caught:
-        Machine(SMALL, memory_bytes=64).run(program)
-    return caught.value
-
-
-def test_bus_error():
-    error = failing([Instruction(Opcode.STORE, external=63, length=2), HALT])
-    assert (error.error, error.unit) == (Error.BUS, Unit.STORE)
-    assert "up to byte 63, got 64" in str(error)
-
-
-def test_field_error_lets_earlier_instructions_run():
-    machine = Machine(SMALL)
-    fill = Instruction(Opcode.FILL, value=1)
-    with pytest.raises(MachineError, match="LOAD unified: wanted 0 to 1023, got 1024") as caught:
-        machine.run([fill, Instruction(Opcode.LOAD, unified=1024), fill])
-    assert (caught.value.error, caught.value.index) == (Error.FIELD, 1)
-    assert caught.value.unit is Unit.SEQUENCER
-    assert machine.unified[0] == 1
-
-
-def test_opcode_error():
-    error = failing(encode_program([Instruction(Opcode.NOP)]) + bytes(64))
-    assert (error.error, error.unit, error.index) == (Error.OPCODE, Unit.SEQUENCER, 1)
-
-
-@pytest.mark.parametrize("program", [[], [Instruction(Opcode.NOP)]])
-def test_program_error(program: list[Instruction]):
-    error = failing(program)
-    assert (error.error, error.unit) == (Error.PROGRAM, Unit.SEQUENCER)
-    assert error.index == len(program)
-
-
-def test_semaphore_error():
-    post = Instruction(Opcode.NOP, post=1)
-    Machine(SMALL).run([post] * 4095 + [HALT])
-    error = failing([post] * 4096 + [HALT])
-    assert (error.error, error.unit, error.index) == (Error.SEMAPHORE, Unit.SEQUENCER, 4095)
-
-
-@pytest.mark.parametrize(
-    ("program", "unit", "index"),
-    [
-        ([WAITS, HALT], Unit.LOAD, 0),
-        ([Instruction(Opcode.FILL, wait=2), WAITS, HALT], Unit.LOAD, 1),
-        ([Instruction(Opcode.NOP, wait=1), HALT], Unit.SEQUENCER, 0),
-        ([Instruction(Opcode.HALT, wait=1)], Unit.SEQUENCER, 0),
-        ([WAITS, WAITS, WAITS, WAITS, Instruction(Opcode.FILL, post=8), HALT], Unit.LOAD, 0),
-    ],
-)
-def test_deadlock(program: list[Instruction], unit: Unit, index: int):
-    error = failing(program)
-    assert (error.error, error.unit, error.index) == (Error.WATCHDOG, unit, index)
-    assert "waits for ever for semaphore" in str(error)
-
-
-def test_judge_comes_first_and_knows_earlier_programs():
-    machine = Machine(SMALL)
-    store = [Instruction(Opcode.STORE, external=100, length=4), HALT]
-    with pytest.raises(Hazard, match="UNWRITTEN"):
-        machine.run(store, judge=True)
-    machine.run([Instruction(Opcode.FILL, channels=4, value=5), HALT])
-    machine.run(store, judge=True)
-    assert machine.memory[100:104].tolist() == [5, 5, 5, 5]
-
-
-def test_memory_must_be_there():
-    with pytest.raises(ValueError, match="memory_bytes: wanted at least 1, got 0"):
-        Machine(SMALL, memory_bytes=0)
-
-
-def test_a_program_of_broken_length_is_refused():
-    with pytest.raises(ValueError, match="wanted a multiple of 64 bytes, got 65"):
-        Machine(SMALL).run(bytes(65))

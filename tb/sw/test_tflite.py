@@ -1,6 +1,6 @@
+import struct
 from pathlib import Path
 
-import flatbuffers
 import numpy as np
 import pytest
 import tflite
@@ -29,11 +29,130 @@ def model(rng: np.random.Generator) -> bytes:
     return write_fully_connected(layers, input_scale=0.1, input_zero_point=4)
 
 
-def edited(model: bytes, **changes: object) -> bytes:
-    """Return the model with parts of its object form replaced by path, as ``a__0__b=value``."""
-    tree = tflite.Model.GetRootAs(bytearray(model), 0)
-    raw = bytearray(model)
-    for name, value in changes.items():
-        place = {"type": 4 + 2, "opcode": 0}[name]
-        assert place >= 0 and value is not None
-    return bytes(raw) if tree is not None else b""
+def tensor_of(model: bytes, name: str) -> tflite.Tensor:
+    subgraph = tflite.Model.GetRootAs(model, 0).Subgraphs(0)
+    tensors = [subgraph.Tensors(n) for n in range(subgraph.TensorsLength())]
+    return next(tensor for tensor in tensors if tensor.Name() == name.encode())
+
+
+def with_field(model: bytes, table, number: int, kind: str, value: int) -> bytes:
+    """Return the model with a scalar field of a table, stored in the file, changed."""
+    offset = table._tab.Offset(4 + 2 * number)
+    assert offset, "the field has its default, so it has no place in the file"
+    changed = bytearray(model)
+    struct.pack_into(kind, changed, table._tab.Pos + offset, value)
+    return bytes(changed)
+
+
+def with_element(model: bytes, table, number: int, kind: str, index: int, value: int) -> bytes:
+    """Return the model with an element of a vector of scalars changed; −1 is its length."""
+    start = table._tab.Vector(table._tab.Offset(4 + 2 * number))
+    size = 4 if index < 0 else struct.calcsize(kind)
+    changed = bytearray(model)
+    struct.pack_into(kind, changed, start + index * size, value)
+    return bytes(changed)
+
+
+def test_graph_of_a_model(model: bytes) -> None:
+    graph = load(model)
+    assert [operation.kind for operation in graph.operations] == ["FULLY_CONNECTED"] * 2
+    assert graph.operations[0].attributes == {"activation": "RELU6", "keep_num_dims": False}
+    assert graph.operations[1].attributes["activation"] == "NONE"
+    source, weights = (graph.tensors[n] for n in graph.operations[0].inputs[:2])
+    assert source.shape == (1, 7) and source.data is None
+    assert source.quantization is not None and source.quantization.zero_point == 4
+    assert weights.data is not None and weights.data.shape == (5, 7)
+    assert weights.quantization is not None and len(weights.quantization.scales) == 5
+    assert len(graph.inputs) == len(graph.outputs) == 1
+
+
+def test_path_and_contents_give_the_same(model: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "small.tflite"
+    path.write_bytes(model)
+    assert load(path).name == "small.tflite"
+    assert [t.shape for t in load(path).tensors] == [t.shape for t in load(model).tensors]
+
+
+def test_missing_file() -> None:
+    with pytest.raises(ModelError, match="^nowhere.tflite: no such file$"):
+        load("nowhere.tflite")
+
+
+@pytest.mark.parametrize("content", [b"", b"TFL3", b"{}" * 100, b"\0" * 64])
+def test_other_files(content: bytes) -> None:
+    with pytest.raises(ModelError, match="^model: not a .tflite file$"):
+        load(content)
+
+
+def test_every_truncation_is_refused(model: bytes) -> None:
+    for length in range(len(model)):
+        with pytest.raises(ModelError):
+            load(model[:length])
+
+
+def test_damage_raises_nothing_else(model: bytes, rng: np.random.Generator) -> None:
+    for _ in range(400):
+        content = bytearray(model)
+        for place in rng.integers(8, len(model), rng.integers(1, 6)):
+            content[place] = rng.integers(256)
+        try:
+            load(bytes(content))
+        except ModelError as error:
+            assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("name", ["input", "output_0", "output_1"])
+def test_float_tensor_is_named(model: bytes, name: str) -> None:
+    changed = with_field(model, tensor_of(model, name), 1, "b", tflite.TensorType.FLOAT32)
+    wanted = f"model: float32 tensor '{name}': wanted a fully int8 quantised model"
+    with pytest.raises(ModelError, match=wanted):
+        load(changed)
+
+
+def test_unknown_operator_is_named_with_its_place(model: bytes) -> None:
+    code = tflite.Model.GetRootAs(model, 0).OperatorCodes(0)
+    changed = with_field(model, code, 3, "<i", tflite.BuiltinOperator.SOFTMAX)
+    wanted = r"operator 0 SOFTMAX \('output_0'\): operator is not supported"
+    with pytest.raises(ModelError, match=wanted):
+        load(changed)
+
+
+def test_several_subgraphs(model: bytes) -> None:
+    changed = with_element(model, tflite.Model.GetRootAs(model, 0), 2, "<I", -1, 2)
+    with pytest.raises(ModelError, match="wanted one subgraph, got 2"):
+        load(changed)
+
+
+def test_weights_with_a_zero_point(model: bytes) -> None:
+    details = tensor_of(model, "weights_1").Quantization()
+    changed = with_element(model, details, 3, "<q", 0, 2)
+    wanted = r"operator 1 FULLY_CONNECTED \('output_1'\): wanted weights with zero point 0, got 2"
+    with pytest.raises(ModelError, match=wanted):
+        load(changed)
+
+
+def test_scale_of_zero(model: bytes) -> None:
+    details = tensor_of(model, "output_0").Quantization()
+    changed = with_element(model, details, 2, "<f", 0, 0)
+    with pytest.raises(ModelError, match="'output_0': wanted scales greater than 0"):
+        load(changed)
+
+
+def test_unknown_activation(model: bytes) -> None:
+    raw = tflite.Model.GetRootAs(model, 0).Subgraphs(0).Operators(0).BuiltinOptions()
+    options = tflite.FullyConnectedOptions()
+    options.Init(raw.Bytes, raw.Pos)
+    changed = with_field(model, options, 0, "b", tflite.ActivationFunctionType.TANH)
+    with pytest.raises(ModelError, match="fused activation TANH is not supported"):
+        load(changed)
+
+
+def test_shapes_that_do_not_fit(model: bytes) -> None:
+    changed = with_element(model, tensor_of(model, "input"), 0, "<i", 1, 8)
+    with pytest.raises(ModelError, match="do not lead from"):
+        load(changed)
+
+
+def test_convolution_is_named(more_models: Path) -> None:
+    with pytest.raises(ModelError, match="operator 0 CONV_2D .* operator is not supported"):
+        load(more_models / "kws_ref_model.tflite")

@@ -1,0 +1,285 @@
+"""Random legal instructions, and the semaphores that put a program in order."""
+
+import random
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
+from celosia.hw.arch.isa import Instruction, Kind, Mode, Opcode, Rounding, Space, Window
+from celosia.sim import footprint
+
+UNITS = (isa.Unit.LOAD, isa.Unit.STORE, isa.Unit.MATRIX, isa.Unit.VECTOR)
+
+
+class Generator:
+    """Draws instructions that a core can run.
+
+    Parameters
+    ----------
+    config : Config
+        The core.
+    rng : random.Random
+        Where they come from.
+    source, target : tuple of int
+        First byte and size of what loads read and what stores write in external memory.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        rng: random.Random,
+        *,
+        source: tuple[int, int] = (0, 1 << 14),
+        target: tuple[int, int] = (1 << 14, 1 << 14),
+    ) -> None:
+        self.config = config
+        self.rng = rng
+        self.source = source
+        self.target = target
+
+    def legal(self, draw: Callable[[], Instruction]) -> Instruction:
+        """Return the first of what ``draw`` returns that is in range."""
+        for _ in range(10_000):
+            instruction = draw()
+            try:
+                isa.check(instruction, self.config)
+                touches = footprint.touches(instruction, self.config)
+            except (isa.Illegal, footprint.OutOfRange):
+                continue
+            if all(self._reachable(touch) for touch in touches):
+                return instruction
+        raise RuntimeError("no legal instruction in 10,000 draws")
+
+    def _reachable(self, touch: footprint.Touch) -> bool:
+        if touch.memory is not footprint.Memory.EXTERNAL:
+            return True
+        first, size = self.target if touch.write else self.source
+        return first <= touch.pattern.base and touch.pattern.last < first + size
+
+    def _small(self, most: int) -> int:
+        """Return 0 to ``most``, mostly small."""
+        return self.rng.randint(0, self.rng.choice([1, most // 4 + 1, most]))
+
+    def _counts(self, most: int) -> dict[str, int]:
+        """Return counts of the three loops, of at most ``most`` pixels."""
+        counts = [1, 1, 1]
+        for axis in self.rng.sample(range(3), 3):
+            room = most // (counts[0] * counts[1] * counts[2])
+            counts[axis] = self.rng.randint(1, max(1, min(room, 6)))
+        return dict(zip(("x_count", "y_count", "z_count"), counts, strict=True))
+
+    def _runs(self, prefix: str, elements: int) -> dict[str, int]:
+        if self.rng.random() < 0.4:
+            return {}
+        run = self.rng.randint(1, elements + 2)
+        return {f"{prefix}run": run, f"{prefix}skip": self.rng.randint(0, 2)}
+
+    def _strides(self, prefix: str, most: int, axes: str = "xyz") -> dict[str, int]:
+        return {f"{prefix}{axis}_stride": self._small(most) for axis in axes}
+
+    def matmul(self) -> Instruction:
+        """Return a MATMUL."""
+        config, rng = self.config, self.rng
+
+        def draw() -> Instruction:
+            taps = rng.randint(1, rng.choice([config.rows, 2 * config.rows, 4 * config.rows]))
+            return Instruction(
+                Opcode.MATMUL,
+                unified=rng.randrange(config.unified_bytes),
+                **self._counts(config.accumulator_depth),
+                **self._strides("", 2 * config.rows),
+                taps=taps,
+                **self._runs("", taps),
+                tile=rng.randrange(config.weight_tiles),
+                accumulator=rng.randrange(config.accumulator_rows),
+                accumulate=rng.randrange(2),
+            )
+
+        return self.legal(draw)
+
+    def _side(self, side: str, space: Space, channels: int) -> dict[str, int]:
+        config = self.config
+        if space is Space.ACCUMULATORS:
+            base = self.rng.randrange(config.accumulator_rows)
+            return {f"{side}_base": base, **self._strides(f"{side}_", 3)}
+        return {
+            f"{side}_base": self.rng.randrange(config.unified_bytes),
+            **self._strides(f"{side}_", 3 * config.rows),
+            **self._runs(f"{side}_", channels),
+        }
+
+    def vector(self) -> Instruction:
+        """Return a VECTOR that does not depend on the order of its own groups."""
+        config, rng = self.config, self.rng
+
+        def draw() -> Instruction:
+            source, destination = rng.choice(list(Space)), rng.choice(list(Space))
+            inside = Space.ACCUMULATORS in (source, destination)
+            channels = rng.randint(1, config.columns if inside else 2 * config.columns)
+            both = source is destination is Space.ACCUMULATORS
+            low = rng.choice([-128, rng.randint(-128, 0)])
+            return Instruction(
+                Opcode.VECTOR,
+                source=source,
+                destination=destination,
+                **self._counts(24),
+                channels=channels,
+                **self._side("source", source, channels),
+                window=rng.choice(list(Window)),
+                window_x_count=rng.choice([1, 1, 2, 3]),
+                window_y_count=rng.choice([1, 1, 2]),
+                **self._strides("window_", 4, "xy"),
+                **self._side("destination", destination, channels),
+                mode=Mode.OVERWRITE if both else rng.choice(list(Mode)),
+                params=rng.randrange(0, config.parameter_channels, config.lanes),
+                per_channel=rng.randrange(2),
+                rounding=rng.choice(list(Rounding)),
+                zero_point=rng.randint(-128, 127),
+                low=low,
+                high=rng.choice([127, rng.randint(low, 127)]),
+                use_table=rng.randrange(2),
+                table=rng.randrange(config.tables),
+            )
+
+        return self.legal(draw)
+
+    def fill(self) -> Instruction:
+        """Return a FILL."""
+        rng = self.rng
+
+        def draw() -> Instruction:
+            channels = rng.randint(1, 3 * self.config.columns)
+            return Instruction(
+                Opcode.FILL,
+                **self._counts(12),
+                channels=channels,
+                **self._side("destination", Space.UNIFIED, channels),
+                value=rng.randint(-128, 127),
+            )
+
+        return self.legal(draw)
+
+    def _block(self, opcode: Opcode, region: tuple[int, int]) -> Instruction:
+        rng, size = self.rng, self.config.unified_bytes
+
+        def draw() -> Instruction:
+            length = rng.randint(1, rng.choice([3, 3 * self.config.rows, size]))
+            return Instruction(
+                opcode,
+                external=region[0] + rng.randrange(region[1]),
+                external_pitch=rng.choice([length, rng.randint(0, 600)]),
+                unified=rng.randrange(size),
+                unified_pitch=rng.choice([min(length, size - 1), self._small(size - 1)]),
+                rows=rng.randint(1, rng.choice([1, 4, 8])),
+                length=length,
+            )
+
+        return self.legal(draw)
+
+    def load(self) -> Instruction:
+        """Return a LOAD."""
+        return self._block(Opcode.LOAD, self.source)
+
+    def store(self) -> Instruction:
+        """Return a STORE whose rows do not overlap in external memory."""
+        return self._block(Opcode.STORE, self.target)
+
+    def load_weights(self) -> Instruction:
+        """Return a LOAD_WEIGHTS."""
+        config, rng = self.config, self.rng
+        first, size = self.source
+        return self.legal(
+            lambda: Instruction(
+                Opcode.LOAD_WEIGHTS,
+                external=first + rng.randrange(0, size, config.bus_bytes),
+                tile=rng.randrange(config.weight_tiles),
+                tiles=rng.randint(1, 3),
+            )
+        )
+
+    def load_params(self) -> Instruction:
+        """Return a LOAD_PARAMS."""
+        config, rng = self.config, self.rng
+        first, size = self.source
+        step = max(PARAMETER_BYTES, config.bus_bytes)
+
+        def draw() -> Instruction:
+            kind = rng.choice(list(Kind))
+            most = config.tables if kind is Kind.TABLES else config.parameter_channels
+            return Instruction(
+                Opcode.LOAD_PARAMS,
+                external=first + rng.randrange(0, size, step),
+                kind=kind,
+                first=rng.randrange(most),
+                count=rng.randint(1, most),
+            )
+
+        return self.legal(draw)
+
+    def any(self) -> Instruction:
+        """Return any instruction of an executing unit."""
+        draws = (self.matmul, self.vector, self.vector, self.load, self.store)
+        rare = (self.fill, self.load_weights, self.load_params)
+        return self.rng.choice((*draws, *draws, *rare))()
+
+
+def channels_image(count: int, numbers: np.random.Generator) -> np.ndarray:
+    """Return parameters of ``count`` channels as in external memory, uint8, mostly in use."""
+    raw = np.zeros((count, PARAMETER_BYTES), np.uint8)
+    bias = numbers.integers(-(2**31), 2**31, count) >> numbers.integers(0, 31, count)
+    multiplier = numbers.integers(0, 2**31, count) | numbers.choice([0, 2**30], count)
+    raw[:, 0:4] = bias.astype("<i4").view(np.uint8).reshape(count, 4)
+    raw[:, 4:8] = multiplier.astype("<u4").view(np.uint8).reshape(count, 4)
+    raw[:, 8] = numbers.choice([0, 0, 1, 5, 31], count)
+    raw[:, 9] = numbers.choice([0, 1, 4, 8, 12, 20, 31], count)
+    return raw.reshape(-1)
+
+
+def tables_image(count: int, numbers: np.random.Generator) -> np.ndarray:
+    """Return ``count`` tables as in external memory, uint8."""
+    return numbers.integers(0, 256, count * TABLE_BYTES, np.uint8)
+
+
+def conflict(a: Instruction, b: Instruction, config: Config) -> bool:
+    """Return whether one of two instructions writes, byte for byte, what the other touches."""
+    for one in footprint.touches(a, config):
+        for other in footprint.touches(b, config):
+            if one.memory is not other.memory or not (one.write or other.write):
+                continue
+            low = max(one.pattern.base, other.pattern.base)
+            high = min(one.pattern.last, other.pattern.last)
+            if low <= high and np.any(
+                one.pattern.bitmap(low, high) & other.pattern.bitmap(low, high)
+            ):
+                return True
+    return False
+
+
+def ordered(instructions: Sequence[Instruction], config: Config) -> list[Instruction]:
+    """Return a program with semaphores wherever two units touch the same place, and HALT.
+
+    Each ordered pair of units has a semaphore; what waits takes the count of the latest
+    instruction of the other unit that it conflicts with, unless it waited for a later one before.
+    """
+    pairs = [(a, b) for a in UNITS for b in UNITS if a is not b]
+    wait, post = [0] * len(instructions), [0] * len(instructions)
+    known = dict.fromkeys(pairs, -1)
+    for n, instruction in enumerate(instructions):
+        for unit in UNITS:
+            if unit is instruction.unit:
+                continue
+            pair = (unit, instruction.unit)
+            for before in range(n - 1, known[pair], -1):
+                earlier = instructions[before]
+                if earlier.unit is unit and conflict(earlier, instruction, config):
+                    wait[n] |= 1 << pairs.index(pair)
+                    post[before] |= 1 << pairs.index(pair)
+                    known[pair] = before
+                    break
+    program = [
+        Instruction(i.opcode, **(i.fields | {"wait": w, "post": p}))
+        for i, w, p in zip(instructions, wait, post, strict=True)
+    ]
+    return [*program, Instruction(Opcode.HALT)]

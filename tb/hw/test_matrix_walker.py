@@ -1,0 +1,138 @@
+"""The pixels of a MATMUL against nested loops."""
+
+import numpy as np
+import pytest
+
+from celosia.hw.arch import isa
+from celosia.hw.matrix.walker import PassWalker
+from celosia.sim import pysim
+
+DEFAULTS = isa.Instruction(isa.Opcode.MATMUL).fields
+
+
+def pixels(dut, fields):
+    """Yield the outputs of each pixel of each step, as a dict, by the meaning of MATMUL."""
+    f = DEFAULTS | fields
+    half = f["accumulator"] // dut.accumulator_depth
+    steps = -(-f["taps"] // dut.rows)
+    count = f["x_count"] * f["y_count"] * f["z_count"]
+    for step in range(steps):
+        pixel = 0
+        for z in range(f["z_count"]):
+            for y in range(f["y_count"]):
+                for x in range(f["x_count"]):
+                    origin = x * f["x_stride"] + y * f["y_stride"] + z * f["z_stride"]
+                    address = f["unified"] + origin + step * dut.rows
+                    row = f["accumulator"] + pixel
+                    lanes = np.arange(dut.rows) + step * dut.rows < f["taps"]
+                    yield {
+                        "address": address,
+                        "row": row,
+                        "accumulate": int(step > 0 or f["accumulate"]),
+                        "mask": int(lanes @ (1 << np.arange(dut.rows))),
+                        "first": int(pixel == 0),
+                        "last": int(pixel == count - 1),
+                        "opening": int(step == 0),
+                        "final": int(step == steps - 1 and pixel == count - 1),
+                        "outside": int(
+                            address >= dut.unified_bytes or row // dut.accumulator_depth != half
+                        ),
+                    }
+                    pixel += 1
+
+
+def seen(ctx, dut, wanted):
+    return {name: ctx.get(getattr(dut, name)) for name in wanted}
+
+
+def walk(dut, programs, rng=None, stall=0.0):
+    """Walk each program to its end or to the first pixel outside; return how many went outside."""
+    outside = 0
+
+    async def bench(ctx):
+        nonlocal outside
+        for fields in programs:
+            ctx.set(dut.instruction, DEFAULTS | fields | {"opcode": isa.Opcode.MATMUL})
+            ctx.set(dut.begin, 1)
+            await ctx.tick()
+            ctx.set(dut.begin, 0)
+            # Only in the cycle of `begin` are the fields looked at.
+            ctx.set(dut.instruction, {name: 0 for name in DEFAULTS})
+            for wanted in pixels(dut, fields):
+                while rng is not None and rng.random() < stall:
+                    ctx.set(dut.advance, 0)
+                    if not wanted["outside"]:
+                        assert seen(ctx, dut, wanted) == wanted
+                    await ctx.tick()
+                if wanted["outside"]:
+                    assert ctx.get(dut.outside)
+                    outside += 1
+                    break
+                assert seen(ctx, dut, wanted) == wanted
+                ctx.set(dut.advance, not wanted["final"])
+                await ctx.tick()
+            ctx.set(dut.advance, 0)
+
+    pysim.run(dut, bench, cycles_limit=100_000)
+    return outside
+
+
+@pytest.mark.parametrize(
+    ("rows", "unified_bytes", "depth"), [(4, 64, 8), (8, 128, 4), (4, 48, 4), (16, 1040, 16)]
+)
+@pytest.mark.parametrize("stall", [0.0, 0.5])
+def test_random_loops(rows, unified_bytes, depth, stall, rng):
+    dut = PassWalker(rows=rows, unified_bytes=unified_bytes, accumulator_depth=depth)
+    programs = []
+    for _ in range(60):
+        small = rng.random() < 0.7
+        stride = 6 if small else unified_bytes
+        programs.append(
+            {
+                "unified": int(rng.integers(0, 8 if small else unified_bytes)),
+                **{f"{axis}_count": int(rng.integers(1, 4)) for axis in "xyz"},
+                **{f"{axis}_stride": int(rng.integers(0, stride)) for axis in "xyz"},
+                "taps": int(rng.integers(1, 3 * rows + 2)),
+                "accumulator": int(rng.choice([0, depth - 1, depth, 2 * depth - 1, depth // 2])),
+                "accumulate": int(rng.integers(0, 2)),
+            }
+        )
+    outside = walk(dut, programs, rng, stall)
+    assert 0 < outside < len(programs)
+
+
+def test_construction():
+    dut = PassWalker(rows=4, unified_bytes=48, accumulator_depth=8)
+    assert (dut.rows, dut.unified_bytes, dut.accumulator_depth) == (4, 48, 8)
+    assert dut.address_bits == 7 and len(dut.address) == 7 and len(dut.row) == 4
+
+
+@pytest.mark.parametrize("taps", [1, 3, 4, 5, 8, 9])
+def test_steps_at_the_edges_of_the_lanes(taps):
+    walk(PassWalker(rows=4, unified_bytes=64, accumulator_depth=4), [{"taps": taps}])
+
+
+@pytest.mark.parametrize("accumulator", [0, 4])
+def test_a_whole_half_is_inside_and_one_more_row_is_not(accumulator):
+    dut = PassWalker(rows=4, unified_bytes=64, accumulator_depth=4)
+    whole = {"accumulator": accumulator, "x_count": 2, "y_count": 2, "taps": 9}
+    assert walk(dut, [whole]) == 0
+    assert walk(dut, [whole | {"x_count": 5, "y_count": 1}]) == 1
+    assert walk(dut, [whole | {"accumulator": accumulator + 1}]) == 1
+
+
+@pytest.mark.parametrize("size", [64, 48])
+def test_the_last_byte_is_inside_and_the_next_is_not(size):
+    dut = PassWalker(rows=4, unified_bytes=size, accumulator_depth=8)
+    assert walk(dut, [{"unified": size - 1}]) == 0
+    assert walk(dut, [{"unified": size - 4, "taps": 5}]) == 1
+    for axis in "xyz":
+        long = {f"{axis}_count": 2, f"{axis}_stride": size - 1}
+        assert walk(dut, [long]) == 0
+        assert walk(dut, [long | {"unified": 1}]) == 1
+        assert walk(dut, [long | {"unified": size - 1}]) == 1
+
+
+def test_long_counts():
+    dut = PassWalker(rows=4, unified_bytes=64, accumulator_depth=512)
+    walk(dut, [{"y_count": 300, "z_count": 1, "x_count": 1}, {"z_count": 260, "taps": 5}])

@@ -1,0 +1,192 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from celosia.hw.arch import isa
+from celosia.sw.cli import main
+from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
+from celosia.sw.program import Program
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, with a model, a program and inputs."""
+    rng = np.random.default_rng(3)
+    layer = FullyConnected(
+        weights=rng.integers(-127, 128, (4, 9)).astype(np.int8),
+        weight_scale=0.01,
+        output_scale=0.2,
+    )
+    monkeypatch.chdir(tmp_path)
+    Path("m.tflite").write_bytes(write_fully_connected([layer], input_scale=0.1))
+    np.save("x.npy", rng.integers(-128, 128, (7, 9)).astype(np.int8))
+    np.save("real.npy", rng.normal(size=(7, 3, 3)))
+    assert main("compile m.tflite -o m.prog --preset nano --batch 3".split()) == 0
+    return tmp_path
+
+
+def refused(capsys: pytest.CaptureFixture[str], folder: Path, command: str) -> str:
+    """Run a command that must fail; return its one line."""
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    capsys.readouterr()
+    try:
+        code = main(command.split())
+    except SystemExit as stop:
+        code = stop.code
+    said = capsys.readouterr()
+    assert code == 2 and said.out == ""
+    assert said.err.startswith("celosia: ") and said.err.count("\n") == 1
+    after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert after == before
+    return said.err
+
+
+def test_compile(folder: Path) -> None:
+    program = Program.load("m.prog")
+    assert program.config.name == "nano" and program.batch == 3
+    assert main("compile m.tflite -o again.prog --preset nano --batch 3".split()) == 0
+    assert Path("again.prog").read_bytes() == Path("m.prog").read_bytes()
+
+
+def test_run_of_model_and_program_agree(folder: Path) -> None:
+    for name in ("m.tflite --preset nano", "m.tflite --batch 2", "m.prog"):
+        command = f"run {name} --input x.npy --output y.npy --device machine --stats s.json"
+        assert main(command.split()) == 0
+        y = np.load("y.npy")
+        assert y.dtype == np.int8 and y.shape == (7, 4)
+        stats = json.loads(Path("s.json").read_text())
+        assert stats["inputs"] == 7 and stats["macs"] == 7 * 36 and stats["cycles"] is None
+        Path(f"y {name[:8]}.npy").write_bytes(Path("y.npy").read_bytes())
+    assert len({path.read_bytes() for path in folder.glob("y *.npy")}) == 1
+
+
+def test_run_quantises_real_inputs(folder: Path) -> None:
+    x = np.rint(np.load("real.npy").astype(np.float32) / np.float32(0.1))
+    np.save("whole.npy", np.clip(x, -128, 127).astype(np.int8))
+    for name in ("real", "whole"):
+        command = f"run m.prog --input {name}.npy --output {name}_y.npy --device machine"
+        assert main(command.split()) == 0
+    assert np.array_equal(np.load("real_y.npy"), np.load("whole_y.npy"))
+
+
+def test_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main("report m.tflite --batch 4 --csv r.csv --json r.json".split()) == 0
+    assert "FULLY_CONNECTED" in capsys.readouterr().out
+    head, row, total = Path("r.csv").read_text().splitlines()
+    assert head.startswith("layer,operator,runs_on,macs,cycles")
+    assert row.startswith("output_0,FULLY_CONNECTED,core,36,") and total.startswith("total,,,36,")
+    content = json.loads(Path("r.json").read_text())
+    assert content["batch"] == 4 and len(content["layers"]) == 1
+    assert content["total"]["cycles"] == content["layers"][0]["cycles"] > 0
+
+
+def test_assemble_and_disassemble(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "LOAD external=64 length=5 post=1  # first\n\nHALT\n"
+    Path("a.s").write_text(text)
+    assert main("assemble a.s -o a.bin".split()) == 0
+    assert Path("a.bin").read_bytes() == isa.encode_program(isa.assemble(text))
+    assert main("disassemble a.bin".split()) == 0
+    assert capsys.readouterr().out == "LOAD external=64 length=5 post=1\nHALT\n"
+    assert main("disassemble m.prog -o p.s".split()) == 0
+    assert main("assemble p.s -o p.bin".split()) == 0
+    program = Program.load("m.prog")
+    assert Path("p.bin").read_bytes() == program.setup.code + program.main.code
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("", "required: COMMAND"),
+        ("frobnicate", "invalid choice: 'frobnicate'"),
+        ("compile m.tflite", "required: -o/--output"),
+        ("compile gone.tflite -o p", "gone.tflite: no such file"),
+        ("compile x.npy -o p", "x.npy: not a .tflite file"),
+        ("compile cut.tflite -o p", "cut.tflite: truncated or damaged .tflite file"),
+        ("compile m.tflite -o p --preset tiny", "wanted one of nano, micro, edge, tpu_v1"),
+        ("compile m.tflite -o p --preset edge,rows=5", "rows: wanted a power of two"),
+        ("compile m.tflite -o p --batch 0", "--batch: wanted a whole number of at least 1"),
+        ("compile m.tflite -o p --batch 2000000", "batch: wanted 1 to 1048576"),
+        ("compile m.tflite -o gone/p", "no such directory as gone"),
+        ("compile m.tflite -o .", "wanted a file, got a directory"),
+        ("compile m.tflite -o m.tflite", "named twice, or an input"),
+        ("report gone.tflite", "gone.tflite: no such file"),
+        ("report m.tflite --csv gone/r.csv", "no such directory as gone"),
+        ("assemble bad.s -o p", "bad.s: line 2: LOAD length: wanted a whole number, got 'x'"),
+        ("assemble m.prog -o p", "m.prog: not a text file"),
+        ("disassemble bad.s", "wanted a multiple of 64 bytes"),
+        ("disassemble zeros.bin", "instruction 0: opcode: wanted 1 to 10, got 0"),
+        ("disassemble cut.prog", "cut.prog: damaged or truncated program file"),
+        ("verilog --preset nano -o gone/v", "no such directory as gone"),
+        ("demo -o gone/d.png", "no such directory as gone"),
+    ],
+)
+def test_bad_input(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: str, says: str
+) -> None:
+    Path("cut.tflite").write_bytes(Path("m.tflite").read_bytes()[:-30])
+    Path("cut.prog").write_bytes(Path("m.prog").read_bytes()[:-30])
+    Path("bad.s").write_text("HALT\nLOAD length=x\n")
+    Path("zeros.bin").write_bytes(bytes(64))
+    assert says in refused(capsys, folder, command)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("m.prog --input gone.npy", "gone.npy: no such file"),
+        ("m.prog --input m.prog", "m.prog: not an .npy file"),
+        ("m.prog --input cut.npy", "cut.npy: truncated or damaged .npy file"),
+        ("m.prog --input objects.npy", "objects.npy: Python objects"),
+        ("m.prog --input bytes.npy", "bytes.npy: input 'input': wanted int8 or float, got uint8"),
+        ("m.prog --input wide.npy", "wanted shape [N, 9], got [7, 10]"),
+        ("m.prog --input nan.npy", "nan.npy: input 'input': wanted numbers, got NaN"),
+        ("m.prog --input none.npy", "wanted shape [N, 9], got [0, 9]"),
+        ("m.prog --input one.npy", "wanted shape [N, 9], got []"),
+        ("m.prog --input x.npy --preset micro", "compiled for nano"),
+        ("m.prog --input x.npy --batch 5", "program was compiled for batch 3, got --batch 5"),
+        ("m.prog --input x.npy --device gpu", "invalid choice: 'gpu'"),
+        ("m.prog --input x.npy --stats gone/s", "no such directory as gone"),
+        ("m.prog --input x.npy --stats y.npy", "named twice"),
+        ("m.prog --input x.npy --latency -1", "--latency: wanted a whole number"),
+        ("m.prog --input x.npy --bandwidth fast", "--bandwidth: wanted a number, got 'fast'"),
+        ("x.npy --input x.npy", "x.npy: not a .tflite file"),
+        ("gone --input x.npy", "gone: no such file"),
+    ],
+)
+def test_bad_input_of_run(
+    folder: Path, capsys: pytest.CaptureFixture[str], options: str, says: str
+) -> None:
+    Path("cut.npy").write_bytes(Path("x.npy").read_bytes()[:-3])
+    np.save("objects.npy", np.array([{}], object), allow_pickle=True)
+    np.save("bytes.npy", np.zeros((7, 9), np.uint8))
+    np.save("wide.npy", np.zeros((7, 10), np.int8))
+    np.save("nan.npy", np.full((7, 9), np.nan))
+    np.save("none.npy", np.zeros((0, 9), np.int8))
+    np.save("one.npy", np.int8(1))
+    device = "" if "--device" in options else " --device machine"
+    assert says in refused(capsys, folder, f"run {options} --output y.npy{device}")
+
+
+def test_missing_simulator(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from celosia.sim import rtl
+    from celosia.sim.simulators import SimulatorNotFound
+
+    def missing(*_: object) -> None:
+        raise SimulatorNotFound("Verilator 5.000 or newer wanted, none found")
+
+    monkeypatch.setattr(rtl, "model", missing)
+    capsys.readouterr()
+    assert main("run m.prog --input x.npy --output y.npy --device rtl".split()) == 1
+    said = capsys.readouterr().err
+    assert said == "celosia: rtl: Verilator 5.000 or newer wanted, none found\n"
+    assert not Path("y.npy").exists()
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0 and capsys.readouterr().out.startswith("celosia ")

@@ -1,0 +1,55 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from celosia.hw.arch.config import preset
+from celosia.hw.arch.isa import Unit
+from celosia.sw import demo
+from celosia.sw.compiler.synchronise import SEMAPHORE
+from celosia.sw.program import Program
+from celosia.sw.runtime.device import RunResult
+from celosia.sw.runtime.session import Statistics
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture
+def digits(mnist: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "load_mnist", lambda split: mnist)
+
+
+def test_demo_on_the_machine_model(
+    digits: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "digits.png"
+    made = demo.demo(output, config=preset("nano"), images=40, batch=16, device="machine")
+    assert made.inputs == 40
+    said = capsys.readouterr().out
+    assert "of 40 digits" in said and "the same from machine and from the machine model" in said
+    assert output.read_bytes().startswith(PNG)
+
+
+def test_semaphores_are_named_by_who_is_waited_for() -> None:
+    first, second = SEMAPHORE[Unit.MATRIX, Unit.VECTOR], SEMAPHORE[Unit.STORE, Unit.VECTOR]
+    counters = {"vector": {"busy": 5, f"semaphore_{first}": 3, f"semaphore_{second}": 2}}
+    assert demo.grouped(counters) == {"vector": {"busy": 5, "wait matrix": 3, "wait store": 2}}
+
+
+def test_every_class_of_a_counter_is_drawn(
+    mnist: tuple[np.ndarray, np.ndarray], mnist_model: Path
+) -> None:
+    from celosia.hw.arch.registers import activity_names
+    from celosia.sw.compiler.compile import compile_graph
+    from celosia.sw.frontend.tflite import load
+
+    used = {f"semaphore_{number}" for number in SEMAPHORE.values()}
+    names = [n for n in activity_names().values() if n in used or not n.startswith("semaphore")]
+    program: Program = compile_graph(load(mnist_model), preset("edge"), 4)
+    statistics = Statistics(program)
+    statistics.add(RunResult(len(names), {"matrix": dict.fromkeys(names, 1)}), 2, 0.1)
+    drawn = demo.grouped(statistics.counters or {})["matrix"]
+    assert set(drawn) <= set(demo.CLASSES)
+    pictures, labels = mnist
+    wrong = (labels[:2] + 1) % 10
+    assert demo.draw(pictures[:2], labels[:2], wrong, statistics, 0.0).startswith(PNG)

@@ -1,0 +1,211 @@
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import Config, preset
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.tflite import load
+from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
+from celosia.sw.program import Port, Program, ProgramError
+from celosia.sw.runtime.backends import open_device
+from celosia.sw.runtime.device import DeviceError, RunResult
+from celosia.sw.runtime.interpreter import InferenceSession, Interpreter
+from celosia.sw.runtime.session import InputError, Session, quantized
+
+PORT = Port(name="x", shape=(2, 3), items=1, scale=0.5, zero_point=-3, address=0)
+
+
+@pytest.fixture(scope="module")
+def model() -> bytes:
+    rng = np.random.default_rng(5)
+    layers = [
+        FullyConnected(
+            weights=rng.integers(-127, 128, shape).astype(np.int8),
+            weight_scale=0.01,
+            output_scale=0.6,
+            output_zero_point=7,
+        )
+        for shape in ((20, 12), (4, 20))
+    ]
+    return write_fully_connected(layers, input_scale=0.1, input_zero_point=-5)
+
+
+@pytest.fixture
+def program(model: bytes) -> Program:
+    return compile_graph(load(model), preset("nano"), 4)
+
+
+@pytest.fixture
+def x(rng: np.random.Generator) -> np.ndarray:
+    return rng.integers(-128, 128, (11, 12)).astype(np.int8)
+
+
+class Scripted:
+    """A device that answers every run as told and remembers what was written."""
+
+    def __init__(self, config: Config, *results: RunResult) -> None:
+        self.config = config
+        self.results = list(results)
+        self.memory: dict[int, bytes] = {}
+        self.closed = False
+
+    def write(self, address: int, data: bytes) -> None:
+        self.memory[address] = data
+
+    def read(self, address: int, count: int) -> bytes:
+        return bytes(count)
+
+    def run(self, address: int, count: int) -> RunResult:
+        return self.results.pop(0)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def counters(busy: int) -> Mapping[str, Mapping[str, int]]:
+    return {"matrix": {"busy": busy, "empty": 100 - busy}}
+
+
+def test_any_number_of_inputs(program: Program, x: np.ndarray) -> None:
+    with Session(program, open_device("machine", program.config, program.memory_bytes)) as session:
+        (whole,) = session.run([x])
+        parts = [session.run([x[n : n + 1]])[0] for n in range(len(x))]
+    assert whole.shape == (11, 4) and np.array_equal(whole, np.concatenate(parts))
+
+
+def test_last_batch_is_filled_with_zero_points(program: Program, x: np.ndarray) -> None:
+    device = Scripted(program.config, *[RunResult()] * 4)
+    Session(program, device).run([x])
+    assert device.memory[program.inputs[0].address] == x[8:].tobytes() + b"\xfb" * 12
+
+
+def test_statistics(program: Program, x: np.ndarray) -> None:
+    runs = [RunResult(100, counters(busy)) for busy in (10, 60, 70, 80)]
+    session = Session(program, Scripted(program.config, *runs))
+    session.run([x])
+    said = session.statistics.as_dict()
+    assert said["setup_cycles"] == 100 and said["cycles"] == 300 and said["inputs"] == 11
+    assert said["cycles_per_input"] == pytest.approx(300 / 11)
+    assert said["macs"] == 11 * 320
+    assert said["utilisation"] == pytest.approx(11 * 320 / (300 * 16))
+    assert said["counters"] == {"matrix": {"busy": 210, "empty": 90}}
+    assert said["setup_counters"] == {"matrix": {"busy": 10, "empty": 90}}
+
+
+def test_error_names_instruction_and_layer(program: Program, x: np.ndarray) -> None:
+    place = [i.opcode for i in program.main.instructions].index(isa.Opcode.MATMUL)
+    failed = RunResult(9, {}, (isa.Error.BUS, isa.Unit.LOAD, place))
+    session = Session(program, Scripted(program.config, RunResult(), failed))
+    wanted = rf"^BUS in LOAD: instruction {place} of main \(MATMUL .*\), layer 'output_0'$"
+    with pytest.raises(DeviceError, match=wanted):
+        session.run([x])
+
+
+def test_machine_reports_errors(program: Program) -> None:
+    device = open_device("machine", program.config, program.memory_bytes)
+    device.write(0, bytes(128))
+    assert device.run(0, 1).error == (isa.Error.OPCODE, isa.Unit.SEQUENCER, 0)
+
+
+def test_other_core_is_refused(program: Program) -> None:
+    with pytest.raises(ProgramError, match="compiled for nano .* the core is micro"):
+        Session(program, Scripted(preset("micro")))
+
+
+def test_device_is_closed(program: Program) -> None:
+    device = Scripted(program.config, RunResult())
+    with Session(program, device):
+        assert not device.closed
+    assert device.closed
+
+
+def test_unknown_device() -> None:
+    with pytest.raises(DeviceError, match="device: wanted one of machine, rtl, got 'gpu'"):
+        open_device("gpu", preset("nano"), 1024)
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [[], [np.zeros((3, 12), np.uint8)], [np.zeros((3, 13), np.int8)], [np.zeros((0, 12), np.int8)]],
+)
+def test_wrong_inputs(program: Program, inputs: list[np.ndarray]) -> None:
+    session = Session(program, Scripted(program.config, RunResult()))
+    with pytest.raises(InputError, match="wanted"):
+        session.run(inputs)
+
+
+@pytest.mark.parametrize(
+    ("real", "wanted"),
+    [(0.0, -3), (0.25, -2), (-0.25, -4), (0.24, -3), (0.75, -1), (1e9, 127), (-np.inf, -128)],
+)
+def test_quantized_rounds_half_away_from_zero(real: float, wanted: int) -> None:
+    for dtype in (np.float32, np.float64):
+        assert (quantized(np.full((2, 6), real, dtype), PORT) == wanted).all()
+
+
+def test_quantized_takes_any_shape_of_the_right_size() -> None:
+    for shape in ((4, 6), (4, 2, 3), (4, 3, 2, 1)):
+        assert quantized(np.zeros(shape, np.int8), PORT).shape == (4, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros((4, 6), np.uint8), "wanted int8 or float, got uint8"),
+        (np.zeros((4, 7), np.int8), r"wanted shape \[N, 2, 3\], got \[4, 7\]"),
+        (np.zeros(6, np.int8), r"wanted shape \[N, 2, 3\], got \[6\]"),
+        (np.zeros((0, 6), np.int8), "wanted shape"),
+        (np.array(3, np.int8), "wanted shape"),
+        (np.full((1, 6), np.nan), "wanted numbers, got NaN"),
+        (np.zeros((1, 6), complex), "wanted int8 or float, got complex128"),
+    ],
+)
+def test_quantized_refuses(array: np.ndarray, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        quantized(array, PORT)
+
+
+def test_interpreter(model: bytes, x: np.ndarray) -> None:
+    interpreter = Interpreter(model_content=model, config="nano")
+    (source,), (result,) = interpreter.get_input_details(), interpreter.get_output_details()
+    assert list(source["shape"]) == [1, 12] and source["dtype"] is np.int8
+    assert source["quantization"] == (pytest.approx(0.1), -5)
+    with pytest.raises(RuntimeError, match="allocate_tensors"):
+        interpreter.invoke()
+    interpreter.resize_tensor_input(source["index"], [11, 12])
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(source["index"], x)
+    with pytest.raises(ValueError, match="tensor: wanted one of"):
+        interpreter.get_tensor(result["index"])
+    interpreter.invoke()
+    (y,) = InferenceSession(model, config="micro", batch=4).run(None, {"input": x})
+    assert np.array_equal(interpreter.get_tensor(result["index"]), y)
+
+
+def test_interpreter_refuses(model: bytes, x: np.ndarray) -> None:
+    with pytest.raises(ValueError, match="wanted one of model_path and model_content"):
+        Interpreter()
+    interpreter = Interpreter(model_content=model, config="nano")
+    interpreter.allocate_tensors()
+    with pytest.raises(ValueError, match=r"wanted int8 of shape \(1, 12\)"):
+        interpreter.set_tensor(0, x)
+    with pytest.raises(ValueError, match="wanted 0 to 0, got 1"):
+        interpreter.set_tensor(1, x)
+    with pytest.raises(ValueError, match=r"wanted shape \(N, 12\)"):
+        interpreter.resize_tensor_input(0, [4, 13])
+
+
+def test_inference_session(program: Program, x: np.ndarray) -> None:
+    session = InferenceSession(program.to_bytes())
+    assert [(a.name, a.shape) for a in session.get_inputs()] == [("input", ["N", 12])]
+    assert [a.name for a in session.get_outputs()] == ["output_1"]
+    (y,) = session.run(["output_1"], {"input": x})
+    real = (x.astype(np.float32) + 5) * np.float32(0.1)
+    assert np.array_equal(session.run(None, {"input": real})[0], y)
+    assert session.statistics.inputs == 22
+    with pytest.raises(InputError, match=r"inputs: wanted \['input'\], got \['other'\]"):
+        session.run(None, {"other": x})
+    with pytest.raises(InputError, match="outputs: wanted some of"):
+        session.run(["other"], {"input": x})

@@ -1,0 +1,117 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from celosia.hw.arch.config import PRESETS
+from celosia.hw.arch.isa import Instruction, Opcode, Unit
+from celosia.sim.hazards import Fault, Hazard, judge
+from celosia.sw.compiler.emit import Access, Step
+from celosia.sw.compiler.spec import CompileError
+from celosia.sw.compiler.synchronise import MOST_COUNT, SEMAPHORE, synchronise
+
+NANO = PRESETS["nano"]
+
+
+def load_step(start: int, count: int) -> Step:
+    access = Access("unified", True, 0, 0, 0, 1, start, start + count)
+    return Step(Instruction(Opcode.LOAD, unified=start, length=count), (access,), 0)
+
+
+def store_step(start: int, count: int) -> Step:
+    access = Access("unified", False, 0, 0, 0, 1, start, start + count)
+    return Step(Instruction(Opcode.STORE, unified=start, length=count), (access,), 0)
+
+
+def fill_step(start: int, count: int) -> Step:
+    access = Access("unified", True, 0, 0, 0, 1, start, start + count)
+    return Step(
+        Instruction(Opcode.FILL, channels=count, destination_base=start), (access,), 0
+    )
+
+
+def test_a_semaphore_for_each_pair() -> None:
+    assert len(SEMAPHORE) == 12 and sorted(SEMAPHORE.values()) == list(range(12))
+
+
+def test_dependence_takes_one_post_and_one_wait() -> None:
+    first, second = synchronise([load_step(0, 8), store_step(4, 2)], NANO)
+    bit = 1 << SEMAPHORE[Unit.LOAD, Unit.STORE]
+    assert (first.post, first.wait, second.post, second.wait) == (bit, 0, 0, bit)
+
+
+def test_independent_work_is_left_alone() -> None:
+    made = synchronise([load_step(0, 8), store_step(8, 2), fill_step(20, 4)], NANO)
+    assert all(i.wait == 0 and i.post == 0 for i in made)
+
+
+def test_only_the_latest_producer_posts() -> None:
+    made = synchronise([load_step(0, 4), load_step(4, 4), store_step(0, 8)], NANO)
+    assert [bool(i.post) for i in made] == [False, True, False]
+
+
+def test_what_is_known_is_not_said_again() -> None:
+    steps = [load_step(0, 8), fill_step(0, 4), store_step(0, 8)]
+    made = synchronise(steps, NANO)
+    # The store waits for the fill, which has waited for the load.
+    assert made[2].wait == 1 << SEMAPHORE[Unit.VECTOR, Unit.STORE]
+    assert made[0].post == 1 << SEMAPHORE[Unit.LOAD, Unit.VECTOR]
+
+
+def test_second_reader_of_a_unit_does_not_wait() -> None:
+    made = synchronise([load_step(0, 8), store_step(0, 2), store_step(4, 2)], NANO)
+    assert made[2].wait == 0
+
+
+def test_blocks_that_interleave_do_not_conflict() -> None:
+    left = Access("unified", True, 100, 10, 0, 5, 0, 4)
+    right = Access("unified", False, 100, 10, 0, 5, 4, 10)
+    other = Access("unified", False, 101, 10, 0, 5, 4, 10)
+    assert not left.conflicts(right) and not right.conflicts(left)
+    assert left.conflicts(other)
+    assert not right.conflicts(other)
+
+
+def random_steps(rng: np.random.Generator) -> list[Step]:
+    steps: list[Step] = [fill_step(0, 64)]
+    for _ in range(60):
+        make = (load_step, store_step, fill_step)[rng.integers(3)]
+        start = int(rng.integers(0, 56))
+        steps.append(make(start, int(rng.integers(1, 9))))
+    return steps
+
+
+def test_random_programs_are_judged_clean(rng: np.random.Generator) -> None:
+    for _ in range(20):
+        made = [*synchronise(random_steps(rng), NANO), Instruction(Opcode.HALT)]
+        external = iter(range(0, 1 << 20, 64))
+        for instruction in made:
+            if instruction.opcode in (Opcode.LOAD, Opcode.STORE):
+                instruction.fields["external"] = next(external)
+        judge(made, NANO)
+        posts, waits = (Counter[int](), Counter[int]())
+        for instruction in made:
+            posts.update(bit for bit in range(16) if instruction.post >> bit & 1)
+            waits.update(bit for bit in range(16) if instruction.wait >> bit & 1)
+        assert posts == waits
+
+
+def test_every_wait_is_needed(rng: np.random.Generator) -> None:
+    made = [*synchronise(random_steps(rng), NANO), Instruction(Opcode.HALT)]
+    external = iter(range(0, 1 << 20, 64))
+    for instruction in made:
+        if instruction.opcode in (Opcode.LOAD, Opcode.STORE):
+            instruction.fields["external"] = next(external)
+    waiting = next(n for n, i in enumerate(made) if i.wait)
+    made[waiting].fields["wait"] = 0
+    with pytest.raises(Hazard) as caught:
+        judge(made, NANO)
+    assert caught.value.fault in (Fault.RACE, Fault.LEFTOVER)
+
+
+def test_counts_that_could_pass_the_limit_are_refused() -> None:
+    steps = [load_step(n, 1) for n in range(MOST_COUNT + 10)]
+    # Each store needs the load of the same byte alone, and comes long after all of them.
+    steps += [store_step(n, 1) for n in range(MOST_COUNT + 10)]
+    with pytest.raises(CompileError, match="at most 4095 counts"):
+        synchronise(steps, NANO)
