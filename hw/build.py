@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from amaranth.back import verilog as backend
+from amaranth.lib.wiring import Component
 
 from celosia.hw.arch.config import Config
 from celosia.hw.core import Core
@@ -19,9 +21,32 @@ from celosia.hw.folded import Folded
 TOP = "celosia"
 
 
+#: A block that sets every word of a memory to zero, one statement a word.
+_ZEROS = re.compile(
+    r"initial begin\n\s+(\S+)\[0\] = (\d+'[dh]0+);\n(?:\s+\1\[(\d+)\] = \2;\n)+\s+end\n"
+)
+
+
+def _convert(component: Component) -> str:
+    """Return the Verilog of a component, memories of zeros said in one line each.
+
+    Amaranth writes a statement for each word: a third of a million for a core of 16 × 16, which
+    simulators and synthesis then read.
+    """
+
+    def loop(match: re.Match[str]) -> str:
+        name, zero, last = match.groups()
+        return (
+            f"initial begin : zeros_of_{name}\n    integer place;\n"
+            f"    for (place = 0; place <= {last}; place = place + 1) {name}[place] = {zero};\n  end\n"
+        )
+
+    return _ZEROS.sub(loop, backend.convert(component, name=TOP, emit_src=False))
+
+
 def verilog(config: Config) -> str:
     """Return the Verilog of a core; its top module is ``celosia``."""
-    return backend.convert(Core(config=config), name=TOP, emit_src=False)
+    return _convert(Core(config=config))
 
 
 def sources_digest() -> str:
@@ -102,7 +127,7 @@ def synthesise(
         If a tool is missing or fails.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    text = backend.convert(Folded(Core(config=config)), name=TOP, emit_src=False)
+    text = _convert(Folded(Core(config=config)))
     stamp = hashlib.sha256((text + _SCRIPT).encode()).hexdigest()[:16]
     netlist = directory / f"{stamp}.json"
     if not netlist.exists():

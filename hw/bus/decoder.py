@@ -58,15 +58,20 @@ class StoreDecoder(wiring.Component):
         Their blocks.
     abort : In(1)
         Takes nothing and drops the block it holds.
+    idle : Out(1)
+        Nothing inside.
 
     Timing
     ------
-    One cycle; one instruction every second cycle.
+    Blocks follow instructions by ``LATENCY`` cycles, before another is taken.
     """
+
+    LATENCY = 1
 
     i: stream.Interface
     o: stream.Interface
     abort: Signal
+    idle: Signal
 
     def __init__(self, *, place_bits: int, extent_bits: int) -> None:
         block = block_layout(place_bits=place_bits, extent_bits=extent_bits, tag=STORE_TAG)
@@ -75,6 +80,7 @@ class StoreDecoder(wiring.Component):
                 "i": In(stream.Signature(streams.issued(isa.Opcode.STORE))),
                 "o": Out(stream.Signature(block)),
                 "abort": In(1),
+                "idle": Out(1),
             }
         )
 
@@ -83,6 +89,7 @@ class StoreDecoder(wiring.Component):
         m.d.comb += self.i.ready.eq(~self.o.valid & ~self.abort)
         with m.If((self.i.valid & self.i.ready) | self.o.ready | self.abort):
             m.d.sync += self.o.valid.eq(self.i.valid & self.i.ready)
+        m.d.comb += self.idle.eq(~self.o.valid)
         with m.If(self.i.ready):
             m.d.sync += _copy(self.o.payload, self.i.payload.fields.store)
             m.d.sync += self.o.payload.tag.index.eq(self.i.payload.index)
@@ -110,15 +117,20 @@ class LoadDecoder(wiring.Component):
         Their blocks.
     abort : In(1)
         Takes nothing and drops the block it holds.
+    idle : Out(1)
+        Nothing inside.
 
     Timing
     ------
-    One cycle; one instruction every second cycle.
+    Blocks follow instructions by ``LATENCY`` cycles, before another is taken.
     """
+
+    LATENCY = 2
 
     i: stream.Interface
     o: stream.Interface
     abort: Signal
+    idle: Signal
 
     def __init__(
         self,
@@ -142,6 +154,7 @@ class LoadDecoder(wiring.Component):
                 "i": In(stream.Signature(instructions)),
                 "o": Out(stream.Signature(block)),
                 "abort": In(1),
+                "idle": Out(1),
             }
         )
 
@@ -149,6 +162,8 @@ class LoadDecoder(wiring.Component):
         m = Module()
         block = Signal.like(self.o.payload)
         fields = self.i.payload.fields
+        first = Signal(isa.COUNT_BITS)
+        count = Signal(isa.COUNT_BITS)
         m.d.comb += block.tag.index.eq(self.i.payload.index)
         with m.Switch(fields.load.opcode):
             with m.Case(isa.Opcode.LOAD_WEIGHTS):
@@ -161,30 +176,47 @@ class LoadDecoder(wiring.Component):
                     block.numbered.eq(1),
                     block.extent.eq(self.tile_bytes - 1),
                     block.rows.eq(weights.tiles - 1),
-                    block.bad.eq(weights.tile + weights.tiles > self.weight_tiles),
                     block.tag.target.eq(Target.WEIGHTS),
+                    first.eq(weights.tile),
+                    count.eq(weights.tiles),
                 ]
             with m.Case(isa.Opcode.LOAD_PARAMS):
                 params = fields.load_params
-                end = params.first + params.count
-                m.d.comb += block.external.eq(params.external)
-                for kind, target, item_bytes, items in (
-                    (isa.Kind.CHANNELS, Target.CHANNELS, PARAMETER_BYTES, self.parameter_channels),
-                    (isa.Kind.TABLES, Target.TABLES, TABLE_BYTES, self.tables),
+                m.d.comb += [
+                    block.external.eq(params.external),
+                    first.eq(params.first),
+                    count.eq(params.count),
+                ]
+                for kind, target, item_bytes in (
+                    (isa.Kind.CHANNELS, Target.CHANNELS, PARAMETER_BYTES),
+                    (isa.Kind.TABLES, Target.TABLES, TABLE_BYTES),
                 ):
                     with m.If(params.kind == kind):
                         m.d.comb += [
                             block.place.eq(params.first * item_bytes),
                             block.extent.eq(params.count * item_bytes - 1),
-                            block.bad.eq(end > items),
                             block.tag.target.eq(target),
                         ]
             with m.Default():
                 m.d.comb += _copy(block, fields.load)
 
-        m.d.comb += self.i.ready.eq(~self.o.valid & ~self.abort)
-        with m.If((self.i.valid & self.i.ready) | self.o.ready | self.abort):
-            m.d.sync += self.o.valid.eq(self.i.valid & self.i.ready)
+        taken = Signal()
+        end = Signal(isa.COUNT_BITS + 1)
+        limits = {
+            Target.WEIGHTS: self.weight_tiles,
+            Target.CHANNELS: self.parameter_channels,
+            Target.TABLES: self.tables,
+        }
+        m.d.comb += self.i.ready.eq(~taken & ~self.o.valid & ~self.abort)
+        m.d.sync += taken.eq(self.i.valid & self.i.ready)
         with m.If(self.i.ready):
-            m.d.sync += self.o.payload.eq(block)
+            m.d.sync += [self.o.payload.eq(block), end.eq(first + count)]
+        with m.If(taken):
+            m.d.sync += self.o.valid.eq(1)
+            for target, limit in limits.items():
+                with m.If(self.o.payload.tag.target == target):
+                    m.d.sync += self.o.payload.bad.eq(end > limit)
+        with m.If((self.o.valid & self.o.ready) | self.abort):
+            m.d.sync += self.o.valid.eq(0)
+        m.d.comb += self.idle.eq(~taken & ~self.o.valid)
         return m

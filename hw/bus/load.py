@@ -36,7 +36,7 @@ class LoadUnit(wiring.Component):
         See "Contract of a unit" in ``docs/architecture.md``. Activity: BUSY when a burst is asked
         for or a beat arrives, else DRAIN when everything is asked for, else MEMORY.
     request : Out(stream of ``streams.burst``)
-        Bursts, to ``ReadMaster``.
+        Bursts, to ``ReadMaster``. An abort or a fault takes back one that waits.
     beats : In(stream of ``read_beat``)
         Their beats.
     write, weights, parameters : Out(stream)
@@ -49,7 +49,7 @@ class LoadUnit(wiring.Component):
     one beat each cycle. ``done`` comes ``visible_cycles`` cycles after the last write was taken.
     """
 
-    LATENCY = 1 + Blocks.LATENCY
+    LATENCY = LoadDecoder.LATENCY + Blocks.LATENCY
 
     instruction: stream.Interface
     done: Signal
@@ -150,11 +150,11 @@ class LoadUnit(wiring.Component):
 
         failed = Signal()
         stop = Signal()
-        m.d.sync += failed.eq(failed | receiver.fault_valid)
+        # What blocks still offer is dropped meanwhile, so that they may hear of it a cycle later.
+        m.d.sync += [failed.eq(failed | receiver.fault_valid), blocks.abort.eq(stop)]
         m.d.comb += [
             stop.eq(self.abort | failed | receiver.fault_valid),
             decoder.abort.eq(stop),
-            blocks.abort.eq(stop),
             receiver.drop.eq(stop),
             self.fault_valid.eq(receiver.fault_valid),
             self.fault.eq(receiver.fault),
@@ -165,11 +165,11 @@ class LoadUnit(wiring.Component):
         asked = self.request.valid & self.request.ready
         m.d.comb += [
             *(remembered[name].eq(segment[name]) for name, _ in self.expected),
-            self.request.valid.eq(blocks.o.valid & ~segment.bad & expected.w_rdy),
+            self.request.valid.eq(blocks.o.valid & ~segment.bad & expected.w_rdy & ~stop),
             self.request.payload.address.eq(segment.address),
             self.request.payload.beats.eq(segment.beats),
-            blocks.o.ready.eq(expected.w_rdy & (segment.bad | self.request.ready)),
-            expected.w_en.eq(blocks.o.valid & (segment.bad | self.request.ready)),
+            blocks.o.ready.eq(stop | (expected.w_rdy & (segment.bad | self.request.ready))),
+            expected.w_en.eq(blocks.o.valid & (segment.bad | self.request.ready) & ~stop),
             expected.w_data.eq(remembered),
             receiver.bursts.valid.eq(expected.r_rdy),
             receiver.bursts.payload.eq(expected.r_data),
@@ -178,7 +178,7 @@ class LoadUnit(wiring.Component):
 
         visible = Signal(self.visible_cycles)
         m.d.sync += visible.eq(Cat(receiver.finished, visible))
-        asking = decoder.o.valid | ~blocks.idle
+        asking = ~decoder.idle | ~blocks.idle
         m.d.comb += [
             self.done.eq(visible[-1]),
             self.idle.eq(~asking & (expected.r_level == 0) & receiver.idle & ~visible.any()),

@@ -53,13 +53,17 @@ def block_layout(*, place_bits: int, extent_bits: int, tag: ShapeLike) -> data.S
     )
 
 
-def row_layout(*, place_bits: int, tag: ShapeLike) -> data.StructLayout:
+def row_layout(
+    *, place_bits: int, extent_bits: int, frame_bytes: int, tag: ShapeLike
+) -> data.StructLayout:
     """Return what :class:`RowLoop` gives.
 
     Members
     -------
     first, last
         Byte addresses of the ends of the row in external memory.
+    frames
+        Frames, aligned ranges of ``frame_bytes``, that it enters after the first; 0 if ``bad``.
     place
         Place of the row; less ``first``, unless ``numbered``, modulo its width.
     bad
@@ -71,6 +75,7 @@ def row_layout(*, place_bits: int, tag: ShapeLike) -> data.StructLayout:
         {
             "first": unsigned(ADDRESS_BITS),
             "last": unsigned(ADDRESS_BITS),
+            "frames": unsigned(max(extent_bits - (frame_bytes - 1).bit_length(), 0) + 1),
             "place": unsigned(place_bits),
             "numbered": 1,
             "bad": 1,
@@ -87,6 +92,8 @@ class RowLoop(wiring.Component):
     ----------
     place_bits, extent_bits, tag
         See :func:`block_layout`. A place past ``limit`` by one pitch must still fit.
+    frame_bytes : int
+        See :func:`row_layout`, a power of two.
     limit : int
         First byte address that a row of a ``bounded`` block may not touch.
 
@@ -113,10 +120,15 @@ class RowLoop(wiring.Component):
     abort: Signal
     idle: Signal
 
-    def __init__(self, *, place_bits: int, extent_bits: int, limit: int, tag: ShapeLike) -> None:
+    def __init__(
+        self, *, place_bits: int, extent_bits: int, frame_bytes: int, limit: int, tag: ShapeLike
+    ) -> None:
         self.limit = limit
+        self.frame_bytes = frame_bytes
         self.block = block_layout(place_bits=place_bits, extent_bits=extent_bits, tag=tag)
-        self.row = row_layout(place_bits=place_bits, tag=tag)
+        self.row = row_layout(
+            place_bits=place_bits, extent_bits=extent_bits, frame_bytes=frame_bytes, tag=tag
+        )
         super().__init__(
             {
                 "i": In(stream.Signature(self.block)),
@@ -173,6 +185,8 @@ class RowLoop(wiring.Component):
 
         bad = middle.bad | (bounded & (end >= self.limit))
         offset = Mux(middle.numbered, 0, middle.first)
+        frame_at = (self.frame_bytes - 1).bit_length()
+        frames = (middle.last[frame_at:] - middle.first[frame_at:])[: len(middle.frames)]
         with m.If(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
         with m.If(out_free):
@@ -180,6 +194,7 @@ class RowLoop(wiring.Component):
                 self.o.valid.eq(middle_valid),
                 self.o.payload.eq(middle),
                 self.o.payload.place.eq(middle.place - offset),
+                self.o.payload.frames.eq(Mux(bad, 0, frames)),
                 self.o.payload.bad.eq(bad),
                 halted.eq(middle_valid & bad),
             ]

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw.arch.config import ADDRESS_BITS
 from celosia.hw.bus.reader import length_bits
 from celosia.hw.bus.rows import RowLoop, row_layout
+from celosia.hw.bus.slice import Slice
 
 
 def segment_layout(
@@ -61,7 +62,7 @@ class Segmenter(wiring.Component):
         Bytes of one beat, a power of two.
     burst_beats : int
         Longest burst in beats, a power of two, at most 4096 bytes.
-    place_bits, tag
+    place_bits, extent_bits, tag
         As for ``RowLoop``.
 
     Members
@@ -71,7 +72,7 @@ class Segmenter(wiring.Component):
     o : Out(stream of :func:`segment_layout`)
         Their bursts.
     abort : In(1)
-        Drops everything but what is offered, takes nothing.
+        Drops everything, takes nothing.
     idle : Out(1)
         Nothing inside.
 
@@ -93,7 +94,13 @@ class Segmenter(wiring.Component):
     idle: Signal
 
     def __init__(
-        self, *, data_bytes: int, burst_beats: int, place_bits: int, tag: ShapeLike
+        self,
+        *,
+        data_bytes: int,
+        burst_beats: int,
+        place_bits: int,
+        extent_bits: int,
+        tag: ShapeLike,
     ) -> None:
         if data_bytes * burst_beats > 4096:
             raise ValueError(
@@ -102,7 +109,12 @@ class Segmenter(wiring.Component):
             )
         self.data_bytes = data_bytes
         self.burst_beats = burst_beats
-        self.row = row_layout(place_bits=place_bits, tag=tag)
+        self.row = row_layout(
+            place_bits=place_bits,
+            extent_bits=extent_bits,
+            frame_bytes=data_bytes * burst_beats,
+            tag=tag,
+        )
         self.segment = segment_layout(
             data_bytes=data_bytes, burst_beats=burst_beats, place_bits=place_bits, tag=tag
         )
@@ -129,11 +141,11 @@ class Segmenter(wiring.Component):
 
         out_free = Signal()
         middle_free = Signal()
+        # In a register of its own, since rows wait for it.
         ends = Signal()
         m.d.comb += [
             out_free.eq(~self.o.valid | self.o.ready),
             middle_free.eq(~middle_valid | out_free),
-            ends.eq((frame == row.last[frame_at:]) | row.bad),
             self.i.ready.eq((~busy | (middle_free & ends)) & ~self.abort),
             self.idle.eq(~busy & ~middle_valid & ~self.o.valid),
         ]
@@ -154,6 +166,8 @@ class Segmenter(wiring.Component):
                 middle.tag.eq(row.tag),
                 numbered.eq(row.numbered),
                 frame.eq(frame + 1),
+                row.frames.eq(row.frames - 1),
+                ends.eq(row.frames == 1),
                 begins.eq(0),
             ]
             with m.If(ends):
@@ -162,23 +176,24 @@ class Segmenter(wiring.Component):
             m.d.sync += [
                 row.eq(self.i.payload),
                 frame.eq(self.i.payload.first[frame_at:]),
+                ends.eq(self.i.payload.frames == 0),
                 begins.eq(1),
                 busy.eq(1),
             ]
 
         with m.If(out_free):
             m.d.sync += [
-                self.o.valid.eq(middle_valid & ~self.abort),
+                self.o.valid.eq(middle_valid),
                 self.o.payload.eq(middle),
                 self.o.payload.place.eq(middle.place + Mux(numbered, 0, middle.address)),
             ]
         with m.If(self.abort):
-            m.d.sync += [busy.eq(0), middle_valid.eq(0)]
+            m.d.sync += [busy.eq(0), middle_valid.eq(0), self.o.valid.eq(0)]
         return m
 
 
 class Blocks(wiring.Component):
-    """Turns blocks into bursts: a ``RowLoop`` and a :class:`Segmenter`.
+    """Turns blocks into bursts: a ``RowLoop``, a :class:`Segmenter` and a ``Slice``.
 
     Parameters
     ----------
@@ -192,7 +207,7 @@ class Blocks(wiring.Component):
     o : Out(stream of :func:`segment_layout`)
         Their bursts.
     abort : In(1)
-        Drops everything but what is offered, takes nothing.
+        Drops everything but the two bursts of the ``Slice``, takes nothing.
     idle : Out(1)
         Nothing inside.
 
@@ -201,7 +216,7 @@ class Blocks(wiring.Component):
     First burst after ``LATENCY`` cycles, then one burst each cycle, also across blocks.
     """
 
-    LATENCY = RowLoop.LATENCY + Segmenter.LATENCY
+    LATENCY = RowLoop.LATENCY + Segmenter.LATENCY + Slice.LATENCY
 
     i: stream.Interface
     o: stream.Interface
@@ -218,9 +233,19 @@ class Blocks(wiring.Component):
         limit: int,
         tag: ShapeLike,
     ) -> None:
-        self._rows = RowLoop(place_bits=place_bits, extent_bits=extent_bits, limit=limit, tag=tag)
+        self._rows = RowLoop(
+            place_bits=place_bits,
+            extent_bits=extent_bits,
+            frame_bytes=data_bytes * burst_beats,
+            limit=limit,
+            tag=tag,
+        )
         self._segments = Segmenter(
-            data_bytes=data_bytes, burst_beats=burst_beats, place_bits=place_bits, tag=tag
+            data_bytes=data_bytes,
+            burst_beats=burst_beats,
+            place_bits=place_bits,
+            extent_bits=extent_bits,
+            tag=tag,
         )
         self.block = self._rows.block
         self.segment = self._segments.segment
@@ -239,10 +264,14 @@ class Blocks(wiring.Component):
         m.submodules.segments = segments = self._segments
         wiring.connect(m, wiring.flipped(self.i), rows.i)
         wiring.connect(m, rows.o, segments.i)
-        wiring.connect(m, wiring.flipped(self.o), segments.o)
+        m.submodules.offered = offered = Slice(self.segment)
+        wiring.connect(m, wiring.flipped(self.o), offered.o)
         m.d.comb += [
+            offered.i.valid.eq(segments.o.valid & ~self.abort),
+            offered.i.payload.eq(segments.o.payload),
+            segments.o.ready.eq(offered.i.ready),
             rows.abort.eq(self.abort),
             segments.abort.eq(self.abort),
-            self.idle.eq(rows.idle & segments.idle),
+            self.idle.eq(rows.idle & segments.idle & offered.idle),
         ]
         return m

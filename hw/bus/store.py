@@ -51,7 +51,7 @@ class StoreUnit(wiring.Component):
     One beat each cycle. ``done`` comes two cycles after the answer to the last burst.
     """
 
-    LATENCY = 2 + Blocks.LATENCY
+    LATENCY = StoreDecoder.LATENCY + Blocks.LATENCY + 1
 
     instruction: stream.Interface
     done: Signal
@@ -134,10 +134,13 @@ class StoreUnit(wiring.Component):
         failed = Signal()
         m.d.comb += [
             stop.eq(self.abort | failed),
-            *(part.abort.eq(stop) for part in (decoder, blocks, gatherer, writer)),
+            *(part.abort.eq(stop) for part in (decoder, gatherer, writer)),
             gatherer.valid.eq(self.read_valid),
             gatherer.data.eq(self.read_data),
         ]
+
+        # What blocks still offer is dropped meanwhile, so that they may hear of it a cycle later.
+        m.d.sync += blocks.abort.eq(stop)
 
         # All three take a burst in the same cycle. After an abort nobody does: it is dropped.
         segment = blocks.o.payload
@@ -161,7 +164,7 @@ class StoreUnit(wiring.Component):
         ]
         self._answer(m, pending, stop, failed)
 
-        asking = decoder.o.valid | ~blocks.idle | ~gatherer.idle
+        asking = ~decoder.idle | ~blocks.idle | ~gatherer.idle
         m.d.comb += self.idle.eq(~asking & writer.idle & (pending.r_level == 0) & ~self.done)
         with m.If(self.idle):
             m.d.comb += self.activity.eq(Activity.IDLE)

@@ -106,12 +106,10 @@ class AccumulatorWriter(wiring.Component):
         m.d.sync += [late.eq(early) for early, late in zip(steps, steps[1:], strict=False)]
         return steps
 
-    def _old(self, m: Module, hits: list[Value], results: list[data.View]) -> data.View:
-        """Return the sum to combine with, but for what the group just before writes."""
+    def _old(self, m: Module, group: Value, hits: list[Value], results: list) -> data.View:
+        """Return what ``group`` of a row holds, but for what the group just before writes."""
         sizes = self.sizes
         old = Signal(data.ArrayLayout(signed(32), sizes.lanes))
-        group = Signal(self._step["group"].width)
-        m.d.comb += group.eq(self._read_group)
         with m.Switch(group):
             for number in range(sizes.column_groups):
                 with m.Case(number):
@@ -148,8 +146,7 @@ class AccumulatorWriter(wiring.Component):
 
         results = [Signal(self.scaled.shape(), name=f"result_{age}") for age in range(3)]
         m.d.sync += [results[1].eq(results[0]), results[2].eq(results[1])]
-        self._read_group = steps[2].group
-        old = self._old(m, hits[1:], results)
+        old = self._old(m, steps[2].group, hits[1:], results)
         for lane in range(lanes):
             new = self.scaled[lane]
             before = Signal(signed(32), name=f"before_{lane}")

@@ -1,5 +1,7 @@
 """Takes instructions one after the other, two of them under way at once."""
 
+from typing import Any
+
 from amaranth.hdl import Array, Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -43,8 +45,8 @@ class VectorControl(wiring.Component):
     prepare, prepared, launch : Out(1), In(1), Out(1)
         Prepare the decoded task's runs; they are; the task starts.
     running, issues, reads_wait, writes_wait, busy, awaited, settling : In(1)
-        The source has something left to ask for, asks now, may not; a write may not; elements
-        are on their way to the pipe; answers to reads, and writes, are on their way.
+        Source or destination are not through the task; the source asks now, may not; a write may
+        not; elements are on their way to the pipe; answers to reads, and writes, are on their way.
     endings : Out(ArrayLayout(VectorSizes.ending, 2))
         Of the tasks under way.
     oldest : Out(1)
@@ -118,7 +120,7 @@ class VectorControl(wiring.Component):
             }
         )
 
-    def _launch(self, m: Module, state: Signal, used: Signal, to_sums: Signal) -> None:
+    def _launch(self, m: Module, state: Any, used: Signal, to_sums: Signal) -> None:
         """Take the next instruction, and start it when nothing under way forbids."""
         reads_sums = self.task.source == isa.Space.ACCUMULATORS
         writes_sums = self.task.destination == isa.Space.ACCUMULATORS
@@ -176,7 +178,7 @@ class VectorControl(wiring.Component):
             with m.Elif(self.done & (self.oldest == slot)):
                 m.d.sync += used[slot].eq(0)
 
-    def _classify(self, m: Module, state: Signal, used: Signal) -> None:
+    def _classify(self, m: Module, state: Any, used: Signal) -> None:
         """Give the cycle its class."""
         with m.If(self.stop):
             m.d.comb += self.activity.eq(Mux(self.idle, Activity.IDLE, Activity.DRAIN))

@@ -37,6 +37,8 @@ class Destination(wiring.Component):
         Gives no descriptor.
     descriptors : Out(stream of VectorSizes.descriptor)
         One for each group, in order.
+    running : Out(1)
+        There are descriptors to come.
 
     Timing
     ------
@@ -51,6 +53,7 @@ class Destination(wiring.Component):
     task: data.View
     stop: Signal
     descriptors: stream.Interface
+    running: Signal
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes
@@ -64,6 +67,7 @@ class Destination(wiring.Component):
                 "task": In(sizes.task),
                 "stop": In(1),
                 "descriptors": Out(stream.Signature(sizes.descriptor)),
+                "running": Out(1),
             }
         )
 
@@ -79,7 +83,6 @@ class Destination(wiring.Component):
             bits=sizes.address_bits, count_bits=(sizes.group_bits, *[isa.COUNT_BITS] * 3)
         )
         taken = self.descriptors.valid & self.descriptors.ready
-        running = Signal()
         group = Signal(sizes.descriptor["group"].width)
         m.d.comb += [
             runs.start.eq(self.prepare),
@@ -95,7 +98,7 @@ class Destination(wiring.Component):
             *(nest.strides[n + 1].eq(task.destination_strides[n]) for n in range(3)),
             *(nest.counts[str(n + 1)].eq(task.pixels_last[n]) for n in range(3)),
             nest.step.eq(taken),
-            self.descriptors.valid.eq(running & ~self.stop),
+            self.descriptors.valid.eq(self.running & ~self.stop),
             self.descriptors.payload.address.eq(nest.address),
             self.descriptors.payload.skip.eq(runs.skip),
             self.descriptors.payload.mask.eq(lane_mask(task, nest.last[0], lanes=sizes.lanes)),
@@ -104,9 +107,9 @@ class Destination(wiring.Component):
             self.descriptors.payload.outside.eq(is_outside(nest.address, task.destination, sizes)),
         ]
         with m.If(self.launch):
-            m.d.sync += [running.eq(1), group.eq(0)]
+            m.d.sync += [self.running.eq(1), group.eq(0)]
         with m.Elif(taken):
             m.d.sync += group.eq(Mux(nest.last[0], 0, group + 1))
             with m.If(nest.last.all()):
-                m.d.sync += running.eq(0)
+                m.d.sync += self.running.eq(0)
         return m

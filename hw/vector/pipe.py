@@ -1,5 +1,7 @@
 """The pipe: parameters, requantiser, clamp and table, one group of channels per cycle."""
 
+from typing import Any
+
 from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -152,7 +154,7 @@ class Pipe(wiring.Component):
             }
         )
 
-    def _delayed(self, m: Module, name: str, value: data.View, cycles: int) -> data.View:
+    def _delayed(self, m: Module, name: str, value: data.View, cycles: int) -> Any:
         m.submodules[name] = delay = Delay(value.shape(), cycles=cycles)
         m.d.comb += delay.i.eq(value)
         return delay.o

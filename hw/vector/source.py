@@ -1,6 +1,6 @@
 """Where elements come from: reads of the unified buffer or the accumulators, or nothing."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
@@ -235,7 +235,7 @@ class Source(wiring.Component):
             m.d.comb += nest.counts[str(n + 3)].eq(task.pixels_last[n])
         return nest, runs
 
-    def _pace(self, m: Module, ends: Signal) -> tuple[Signal, Signal]:
+    def _pace(self, m: Module, ends: Signal) -> tuple[Value, Value]:
         """Return whether a window may end in this cycle, and whether its register is in use."""
         row_groups = Signal(range(self.sizes.column_groups))
         with m.If(self.task.source == isa.Space.ACCUMULATORS):

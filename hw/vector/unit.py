@@ -1,6 +1,6 @@
 """The vector unit: everything that is not a matrix product."""
 
-from amaranth.hdl import Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
@@ -137,7 +137,7 @@ class VectorUnit(wiring.Component):
             decoder.instruction.eq(self.instruction.payload),
             control.decoded.eq(decoder.task),
             control.prepared.eq(source.prepared & destination.prepared),
-            control.running.eq(source.running),
+            control.running.eq(source.running | destination.running),
             control.issues.eq(source.issues),
             control.reads_wait.eq(source.waits),
             source.run.eq(decoder.source_run),
@@ -166,29 +166,27 @@ class VectorUnit(wiring.Component):
         )
         m.submodules.pipe = pipe = Pipe(sizes=self.sizes, bus_bytes=self.bus_bytes)
         wiring.connect(m, wiring.flipped(self.parameters), pipe.parameters)
-        # The window's elements come in when `task` may be another one already.
-        with m.If(control.launch):
-            from_sums = control.task.source == isa.Space.ACCUMULATORS
-            m.d.sync += [
-                self._window.eq(control.task.window),
-                self._groups_last.eq(Mux(from_sums, control.task.group_last, 0)),
-            ]
+        task = control.task
+        from_sums = task.source == isa.Space.ACCUMULATORS
         m.d.comb += [
+            window.launch.eq(control.launch),
+            window.window.eq(task.window),
+            window.groups_last.eq(Mux(from_sums, task.group_last, 0)),
             window.element.eq(source.element),
-            window.window.eq(self._window),
-            window.groups_last.eq(self._groups_last),
             control.awaited.eq(~source.quiet),
             control.busy.eq(source.running | ~source.quiet | window.busy),
             pipe.launch.eq(control.launch),
-            pipe.task.eq(control.task),
+            pipe.task.eq(task),
             pipe.slot.eq(control.slot),
             pipe.endings.eq(control.endings),
             pipe.group.eq(window.group),
         ]
         return pipe
 
-    def _ends(self, m: Module, control: VectorControl, pipe: Pipe, described: data.View) -> Signal:
-        """Write results; return whether a descriptor has been used."""
+    def _ends(
+        self, m: Module, control: VectorControl, pipe: Pipe, described: data.View
+    ) -> tuple[Value, data.View]:
+        """Write results; return whether a descriptor has been used, and a read of sums."""
         m.submodules.writer = writer = self.writer
         m.submodules.adder = adder = AccumulatorWriter(sizes=self.sizes)
         m.d.comb += [
@@ -212,8 +210,7 @@ class VectorUnit(wiring.Component):
         for end in (adder, writer):
             m.d.comb += [end.descriptor.eq(described), end.stop.eq(control.stop)]
         wiring.connect(m, writer.unified_write, wiring.flipped(self.unified_write))
-        self._adder_read = adder.accumulator_read
-        return adder.pop | writer.pop
+        return adder.pop | writer.pop, adder.accumulator_read
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -231,13 +228,11 @@ class VectorUnit(wiring.Component):
             self.activity.eq(control.activity),
         ]
         source, destination = self._walks(m, control)
-        self._window = Signal(isa.Window)
-        self._groups_last = Signal(range(sizes.column_groups))
         pipe = self._pipe(m, control, source)
 
         layout = sizes.descriptor
         m.submodules.places = places = SyncFIFOBuffered(width=layout.size, depth=sizes.depth)
-        used = self._ends(m, control, pipe, data.View(layout, places.r_data))
+        used, adder_read = self._ends(m, control, pipe, data.View(layout, places.r_data))
         read = self.accumulator_read
         m.d.comb += [
             places.w_data.eq(destination.descriptors.payload),
@@ -246,12 +241,12 @@ class VectorUnit(wiring.Component):
             source.released.eq(used),
             places.r_en.eq(used),
             # Never both: a task that reads sums waits for one that adds to them.
-            read.enable.eq(source.accumulator_read.enable | self._adder_read.enable),
+            read.enable.eq(source.accumulator_read.enable | adder_read.enable),
             read.row.eq(
                 Mux(
                     source.accumulator_read.enable,
                     source.accumulator_read.row,
-                    self._adder_read.row,
+                    adder_read.row,
                 )
             ),
         ]

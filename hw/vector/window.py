@@ -27,6 +27,8 @@ class WindowUnit(wiring.Component):
     -------
     element : In(element_layout)
         Elements, marked first and last of their window.
+    launch : In(1)
+        Takes ``window`` and ``groups_last`` for the elements from the next cycle on.
     window : In(isa.Window)
         How they are combined. Sums wrap.
     groups_last : In(range(columns // lanes))
@@ -35,7 +37,7 @@ class WindowUnit(wiring.Component):
     group : Out(group_layout)
         Groups.
     busy : Out(1)
-        A window is begun, or there are groups to come.
+        There are groups to come.
 
     Timing
     ------
@@ -45,6 +47,7 @@ class WindowUnit(wiring.Component):
 
     LATENCY = 1
 
+    launch: Signal
     element: data.View
     window: Signal
     groups_last: Signal
@@ -56,6 +59,7 @@ class WindowUnit(wiring.Component):
         self.lanes = lanes
         super().__init__(
             {
+                "launch": In(1),
                 "element": In(element_layout(columns=columns)),
                 "window": In(isa.Window),
                 "groups_last": In(range(columns // lanes)),
@@ -67,21 +71,25 @@ class WindowUnit(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         element = self.element
+        window = Signal(isa.Window)
+        groups_last = Signal.like(self.groups_last)
+        with m.If(self.launch):
+            m.d.sync += [window.eq(self.window), groups_last.eq(self.groups_last)]
+
         held = Signal(data.ArrayLayout(signed(32), self.columns))
         combined = Signal(data.ArrayLayout(signed(32), self.columns))
         held_fault = Signal()
         fault = Signal()
-        begun = Signal()
         m.d.comb += fault.eq(element.fault | (held_fault & ~element.first))
         for column in range(self.columns):
             new = element["values"][column]
             old = held[column]
             both = Mux(
-                self.window == isa.Window.SUM, (old + new)[:32], Mux(old > new, old, new)
+                window == isa.Window.SUM, (old + new)[:32], Mux(old > new, old, new)
             ).as_signed()
             m.d.comb += combined[column].eq(Mux(element.first, new, both))
         with m.If(element.valid):
-            m.d.sync += [held.eq(combined), held_fault.eq(fault), begun.eq(~element.last)]
+            m.d.sync += [held.eq(combined), held_fault.eq(fault)]
 
         out = Signal(data.ArrayLayout(signed(32), self.columns))
         out_fault = Signal()
@@ -92,7 +100,7 @@ class WindowUnit(wiring.Component):
                 out.eq(combined),
                 out_fault.eq(fault),
                 out_valid.eq(1),
-                left.eq(self.groups_last),
+                left.eq(groups_last),
             ]
         with m.Else():
             m.d.sync += [
@@ -104,6 +112,6 @@ class WindowUnit(wiring.Component):
             self.group.valid.eq(out_valid),
             self.group.fault.eq(out_fault),
             *(self.group["values"][lane].eq(out[lane]) for lane in range(self.lanes)),
-            self.busy.eq(begun | out_valid),
+            self.busy.eq(out_valid),
         ]
         return m

@@ -110,6 +110,7 @@ async def out_of_range(dut: Any) -> None:
         for instruction in zeros:
             bench.unit.put(instruction)
         bench.machine.run([*zeros, Instruction(Opcode.HALT)])
+        await bench.unit.finish()
         bad = Instruction(Opcode.MATMUL, **fields)
         isa.check(bad, config)
         bench.unit.put(bad)

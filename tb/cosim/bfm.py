@@ -3,7 +3,9 @@
 Everything samples just before the rising edge and drives just after it, as registers do.
 """
 
+import itertools
 import json
+import logging
 import os
 import random
 from collections import deque
@@ -17,6 +19,7 @@ from amaranth.lib import data
 from amaranth.lib.wiring import In
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
+from cocotbext.axi import AxiBus, AxiRam
 from duts import make
 
 from celosia.hw import streams
@@ -105,6 +108,12 @@ class Ports:
     def get(self, name: str) -> Any:
         """Return what a port says; see ``unpack``."""
         return unpack(self.shapes[name], self.bits(name))
+
+    def field(self, name: str, part: str) -> int:
+        """Return one field of a port; the others may be undefined."""
+        place = self.shapes[name][part]
+        value = self._handles[name].value
+        return unpack(place.shape, int(value[place.offset + place.width - 1 : place.offset]))
 
     async def start(self) -> None:
         """Start the clock, with all inputs zero, and reset."""
@@ -420,11 +429,64 @@ class AccumulatorMemory:
         answers = deque([[0] * ports.config.columns] * (ACCUMULATOR_LATENCY - 1))
         while True:
             await ports.edge
-            read, write = ports.get("accumulator_read"), ports.get("accumulator_write")
-            row = self.content[read["row"]] if read["enable"] else self.content[0] * 0 - 1
+            row = np.full(ports.config.columns, -1)
+            if ports.field("accumulator_read", "enable"):
+                row = self.content[ports.get("accumulator_read")["row"]]
             answers.append([int(value) for value in row])
             ports.set("sums", answers.popleft())
-            if write["enable"]:
+            if ports.field("accumulator_write", "enable"):
+                write = ports.get("accumulator_write")
                 for column, value in enumerate(write["sums"]):
                     if write["mask"] >> column & 1:
                         self.content[write["row"], column] = value
+
+
+class ExternalMemory:
+    """An AxiRam behind ``m_axi``, all channels pausing at random, that refuses what is not there.
+
+    Parameters
+    ----------
+    ports : Ports
+        The component.
+    size : int
+        Bytes; accesses past them are answered by SLVERR.
+    stall : float
+        Probability that a channel pauses for a cycle.
+    """
+
+    def __init__(self, ports: Ports, size: int, stall: float) -> None:
+        logging.getLogger(f"cocotb.{ports.dut._name}").setLevel(logging.ERROR)
+        self.ports = ports
+        self.size = size
+        bus = AxiBus.from_prefix(ports.dut, "m_axi_")
+        self.ram = AxiRam(bus, ports.dut.clk, ports.dut.rst, size=size)
+        reads, writes = self.ram.read_if, self.ram.write_if
+        reads._read = self._checked(reads._read, lambda length: length)
+        writes._write = self._checked(writes._write, len)
+        channels = (reads.ar_channel, reads.r_channel)
+        for channel in (*channels, writes.aw_channel, writes.w_channel, writes.b_channel):
+            channel.set_pause_generator(ports.rests(stall) for _ in itertools.count())
+
+    def _checked(self, access: Any, length: Callable[[Any], int]) -> Any:
+        async def checked(address: int, what: Any) -> Any:
+            if address + length(what) > self.size:
+                raise ValueError(f"address: wanted below {self.size}, got {address}")
+            return await access(address, what)
+
+        return checked
+
+    @property
+    def content(self) -> np.ndarray:
+        """A copy of all bytes, uint8."""
+        return np.frombuffer(self.ram.read(0, self.size), np.uint8)
+
+    def write(self, address: int, content: bytes | np.ndarray) -> None:
+        """Put bytes there, as the host does."""
+        self.ram.write(address, bytes(content))
+
+    async def stays_quiet(self, cycles: int) -> None:
+        """Assert that nothing is asked for and nothing answered for a number of cycles."""
+        for _ in range(cycles):
+            await self.ports.edge
+            for channel in ("aw", "w", "ar", "b", "r"):
+                assert not self.ports.bits(f"m_axi__{channel}valid"), f"{channel} after the end"

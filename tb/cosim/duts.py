@@ -56,12 +56,11 @@ class Transfer(wiring.Component):
             outstanding=config.outstanding,
             visible_cycles=4,
         )
-        self.store = StoreUnit(**sizes, **bus, outstanding=config.outstanding)
+        self.store = StoreUnit(**sizes, **bus)
         self.reader = ReadMaster(
             data_bytes=config.bus_bytes,
             burst_beats=config.burst_beats,
             outstanding=config.outstanding,
-            clients=1,
         )
         units = {"load": self.load, "store": self.store}
         super().__init__(
@@ -105,8 +104,8 @@ class Transfer(wiring.Component):
             wiring.connect(m, wiring.flipped(outer), inner)
         wiring.connect(m, store.request, buffer.read_1)
         wiring.connect(m, load.write, buffer.write_1)
-        wiring.connect(m, load.request, reader.request_0)
-        wiring.connect(m, reader.beats_0, load.beats)
+        wiring.connect(m, load.request, reader.request_1)
+        wiring.connect(m, reader.beats_1, load.beats)
         m.d.comb += [
             self.answer_valid.eq(buffer.read_valid[0]),
             self.answer.eq(buffer.read_data),

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -12,12 +13,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from amaranth.back import verilog
+from amaranth.back import verilog as backend
 from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import Runner, get_runner
 
+from celosia.hw import build
 from celosia.hw.arch.config import Config
-from celosia.hw.build import sources_digest
 from celosia.sim.simulators import (
     COCOTB_VERILATOR,
     SimulatorNotFound,
@@ -31,7 +32,8 @@ SIMULATORS = ("icarus", "verilator")
 TIMESCALE = ("1ns", "1ps")
 
 # Amaranth leaves the widths of operands to Verilog's own rules, writes `casez` without all cases,
-# and puts parts of one bundle of registers on both sides of an assignment.
+# and puts parts of one bundle on both sides of an assignment. Loops over lanes compare with the least
+# and the greatest number too. C++ has a function `abort`.
 WAIVERS = """\
 `verilator_config
 lint_off -rule WIDTHEXPAND
@@ -39,12 +41,39 @@ lint_off -rule WIDTHTRUNC
 lint_off -rule CASEINCOMPLETE
 lint_off -rule CASEOVERLAP
 lint_off -rule UNOPTFLAT
+lint_off -rule SYMRSVDWORD
+lint_off -rule CMPCONST
+lint_off -rule UNSIGNED
 """
 
 # The later -g wins over the runner's: with SystemVerilog's rules a variable's initial value is no
 # event, so blocks that hang on constants alone, as in idle state machines, would never run.
 ICARUS_ARGUMENTS = ["-g2005"]
-VERILATOR_ARGUMENTS = ["-O3", "--x-assign", "unique", "--x-initial", "unique", "-CFLAGS", "-O1"]
+# The runner makes every signal public, which takes minutes to compile; ports are enough.
+VERILATOR_ARGUMENTS = [
+    *("--no-public-flat-rw", "--public-depth", "1"),
+    *("--x-assign", "unique", "--x-initial", "unique"),
+    *("-CFLAGS", "-O1"),
+]
+
+
+#: A block that drives a constant, and the register that Amaranth's Yosys lets such blocks wait for.
+_CONSTANT = re.compile(r"(?m)^  always @\*\n    ([^=\n]+= \d+'[bdh][0-9a-f]+;)\n")
+_TRIGGER = re.compile(r"(?m)^  reg (\\\$auto\$verilog_backend\S+ ) = 0;\n")
+
+
+def driven(text: str) -> str:
+    """Return Verilog whose constant blocks run once, as all others do.
+
+    Where a part of a signal is constant, Yosys leaves out the trigger: the block would never run.
+    """
+    modules = text.split("\nendmodule")
+    for n, module in enumerate(modules):
+        trigger = _TRIGGER.search(module)
+        if trigger:
+            block = f"  always @* begin\n    if ({trigger[1]}) begin end\n    \\1\n  end\n"
+            modules[n] = _CONSTANT.sub(block.replace("\\$", "\\\\$"), module)
+    return "\nendmodule".join(modules)
 
 
 def simulator() -> str:
@@ -79,16 +108,29 @@ def _digest(sim: str) -> str:
     """Return what a model depends on besides its name and sizes."""
     files = b"".join((HERE / name).read_bytes() for name in ("duts.py", "runner.py"))
     program = find_icarus() if sim == "icarus" else find_verilator(COCOTB_VERILATOR)
-    text = f"{sources_digest()} {version('cocotb')} {program}"
+    text = f"{build.sources_digest()} {version('cocotb')} {program}"
     return hashlib.sha256(text.encode() + files).hexdigest()
 
 
-def _build(runner: Runner, sim: str, dut: str, config: Config, folder: Path, waves: bool) -> None:
+def _top(dut: str) -> str:
+    """Return the name of the top module."""
+    return build.TOP if dut == "core" else dut
+
+
+def _verilog(dut: str, config: Config) -> str:
+    """Return the Verilog of a component; that of the core is what ``celosia verilog`` writes."""
+    if dut == "core":
+        return driven(build.verilog(config))
     from duts import make
 
+    return driven(backend.convert(make(dut, config), name=dut, emit_src=False))
+
+
+def _build(runner: Runner, sim: str, dut: str, config: Config, folder: Path, waves: bool) -> None:
     folder.mkdir(parents=True)
     top = folder / f"{dut}.v"
-    top.write_text(verilog.convert(make(dut, config), name=dut, emit_src=False))
+    text = _verilog(dut, config)
+    top.write_text(text)
     sources = [top]
     arguments = ICARUS_ARGUMENTS if sim == "icarus" else VERILATOR_ARGUMENTS
     if sim == "verilator":
@@ -101,14 +143,14 @@ def _build(runner: Runner, sim: str, dut: str, config: Config, folder: Path, wav
         recorder = folder / "recorder.v"
         recorder.write_text(
             "module recorder;\n"
-            f'initial begin $dumpfile("{dut}.fst"); $dumpvars(0, {dut}); end\n'
+            f'initial begin $dumpfile("{dut}.fst"); $dumpvars(0, {_top(dut)}); end\n'
             "endmodule\n"
         )
         sources.append(recorder)
         arguments = [*arguments, "-s", "recorder"]
     runner.build(
         sources=sources,
-        hdl_toplevel=dut,
+        hdl_toplevel=_top(dut),
         build_dir=folder,
         build_args=arguments,
         timescale=TIMESCALE,
@@ -169,13 +211,13 @@ def run(
     try:
         with _surroundings(sim):
             runner = get_runner(sim)
-            build = model(runner, sim, dut, config, waves is not None)
-            runner.build_dir = build
+            built = model(runner, sim, dut, config, waves is not None)
+            runner.build_dir = built
             runner.test(
                 test_module=f"bench_{dut}",
-                hdl_toplevel=dut,
+                hdl_toplevel=_top(dut),
                 hdl_toplevel_lang="verilog",
-                build_dir=build,
+                build_dir=built,
                 test_dir=folder,
                 results_xml=str(results),
                 seed=seed,

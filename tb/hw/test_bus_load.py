@@ -56,7 +56,7 @@ class Bench:
         self.unit = LoadUnit(
             **{name: getattr(self, name) for name in sizes.split()}, visible_cycles=VISIBLE
         )
-        self.reader = ReadMaster(
+        self.reader: Any = ReadMaster(
             data_bytes=self.bus_bytes, burst_beats=self.burst_beats, outstanding=self.outstanding
         )
         self.dut = Module()
@@ -312,7 +312,7 @@ def test_abort(rng, turn):
     instructions = [random_instruction(bench, rng) for _ in range(8)]
     bench.run(instructions, ends=lambda: bench.cycle > bench.abort_at + 3)
     assert not bench.faults
-    # One may be on the address channel, one on its way there.
+    # One may be on the address channel, one be taken for it as the abort begins.
     assert len(bench.memory.reads) <= bench.asked_before + 2
     for got, all_of_it in zip(
         (bench.unified.keys(), bench.weights.keys(), bench.parameters.keys()),

@@ -178,7 +178,7 @@ def test_abort_leaves_what_is_offered(cycles):
         await ctx.tick().repeat(3)
         assert ctx.get(dut.o.valid) == offered
         ctx.set(dut.o.ready, 1)
-        await ctx.tick().repeat(2)
+        await ctx.tick().repeat(3)
         assert not ctx.get(dut.o.valid)
         assert ctx.get(dut.idle)
 
@@ -187,11 +187,11 @@ def test_abort_leaves_what_is_offered(cycles):
 
 def test_refuses_bursts_over_a_page():
     with pytest.raises(ValueError, match="at most 4096 bytes, got 256 beats of 32"):
-        Segmenter(data_bytes=32, burst_beats=256, place_bits=8, tag=1)
+        Segmenter(data_bytes=32, burst_beats=256, place_bits=8, extent_bits=8, tag=1)
 
 
 def test_latencies_add_up():
-    assert Blocks.LATENCY == RowLoop.LATENCY + Segmenter.LATENCY
+    assert Blocks.LATENCY == RowLoop.LATENCY + Segmenter.LATENCY + Slice.LATENCY
 
 
 @pytest.mark.parametrize("stalls", [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.5, 0.5)])

@@ -140,16 +140,19 @@ class Bench:
         )
 
 
-def expected(bench, instructions):
-    """Return the bytes of external memory that ``instructions`` write."""
-    written = {}
+def writes(bench, instructions):
+    """Yield place and value of each byte of external memory that ``instructions`` write, in order."""
     for one in instructions:
         for row in range(one.rows):
             for i in range(one.length):
                 source = one.unified + row * one.unified_pitch + i
                 place = (one.external + row * one.external_pitch + i) % MEMORY
-                written[place] = bench.unified[source]
-    return written
+                yield place, bench.unified[source]
+
+
+def expected(bench, instructions):
+    """Return the bytes of external memory after ``instructions``, by place."""
+    return dict(writes(bench, instructions))
 
 
 def check_content(bench, instructions):
@@ -253,9 +256,8 @@ def test_abort(rng, turn):
     # The address channel holds two; what it was given gets all its beats, or idle never comes.
     assert len(bench.memory.writes) <= bench.asked_before + 2
     possible = [{0} for _ in range(MEMORY)]
-    for one in instructions:
-        for place, byte in expected(bench, [one]).items():
-            possible[place].add(byte)
+    for place, byte in writes(bench, instructions):
+        possible[place].add(byte)
     assert all(byte in of for byte, of in zip(bench.memory.content, possible, strict=True))
 
 
@@ -290,6 +292,12 @@ def test_instructions_overlap():
     check_content(bench, instructions)
     fill = StoreUnit.LATENCY + READ_LATENCY
     assert bench.done[-1] - bench.taken[0] <= 1.1 * (30 * 4 + 32) + fill
+
+
+@pytest.mark.parametrize("cycle", range(6, 20))
+def test_idle_waits_for_reads(cycle):
+    bench = Bench(latency=1, abort_at=cycle)
+    bench.run([Instruction(Opcode.STORE, length=4)], ends=lambda: bench.cycle > cycle + 1)
 
 
 class RestsUntil:

@@ -119,9 +119,7 @@ def operations(script, rng, *, half, first, last, rate):
         sums = rng.choice([-top, top - 1, *rng.integers(-top, top, 6)], dut.columns)
         script.operate(cycle, row, accumulate, sums)
         latest[row] = cycle
-        between = {other: other != row for other in rows} | {
-            other: True for other in rows if other != row
-        }
+        between = {other: other != row for other in rows}
 
 
 @pytest.mark.parametrize("rate", [0.3, 0.7, 1.0])

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from amaranth.hdl import ResetInserter
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, preset
@@ -125,12 +126,17 @@ class Bench:
             return ctx.get(dut.code), ctx.get(dut.unit), ctx.get(dut.index)
         return None
 
-    def run(self, *, times=1):
+    def run(self, *, times=1, then=None):
+        """Run ``times`` times, with a soft reset after each; from the second on ``then``."""
         results = []
 
         async def main(ctx):
             for _ in range(times):
                 results.append(await self.go(ctx))
+                if then is not None:
+                    self.words = isa.encode_program(then)
+                    self.count = len(then)
+                    self.faults = {}
                 ctx.set(self.dut.reset, 1)
                 await ctx.tick()
                 ctx.set(self.dut.reset, 0)
@@ -143,7 +149,9 @@ class Bench:
                 await ctx.tick()
 
         benches = [self.unit(name) for name in UNITS]
-        pysim.run(self.dut, main, background=[self.memory, *benches], cycles_limit=40_000)
+        # Resets cost time to simulate.
+        core = self.dut if then is None else ResetInserter(self.dut.clear)(self.dut)
+        pysim.run(core, main, background=[self.memory, *benches], cycles_limit=40_000)
         return results[0] if times == 1 else results
 
 
@@ -274,6 +282,68 @@ def test_program_without_halt_bus_error_fault_overflow_and_watchdog():
     assert bench.run() == (isa.Error.RANGE, isa.Unit.MATRIX, 1)
     stuck = [legal(Opcode.LOAD), legal(Opcode.VECTOR, wait=1 << 15), legal(Opcode.HALT)]
     assert Bench(stuck, watchdog=300).run() == (isa.Error.WATCHDOG, isa.Unit.VECTOR, 1)
+
+
+@pytest.mark.parametrize(
+    ("program", "faults", "code"),
+    [
+        ([legal(Opcode.NOP)], {}, isa.Error.PROGRAM),
+        ([legal(Opcode.NOP), legal(Opcode.HALT)], {"bus": 64 + 8}, isa.Error.BUS),
+        ([legal(Opcode.LOAD), legal(Opcode.HALT)], {"load": 0}, isa.Error.RANGE),
+        ([legal(Opcode.LOAD), legal(Opcode.FENCE)], {"load": 0}, isa.Error.RANGE),
+        ([legal(Opcode.NOP, post=1), legal(Opcode.FENCE, wait=3)], {}, isa.Error.WATCHDOG),
+        ([legal(Opcode.STORE, wait=2)] * 5 + [legal(Opcode.HALT)], {}, isa.Error.WATCHDOG),
+    ],
+)
+def test_runs_again_after_an_error(program, faults, code):
+    """Nothing is left over: no semaphore, no instruction, no half of a fence."""
+    # The NOP in front waits for a post that is behind it.
+    again = [legal(Opcode.LOAD), legal(Opcode.NOP, wait=1), legal(Opcode.HALT, post=1)]
+    bench = Bench(program, faults=faults, watchdog=100)
+    first, second = bench.run(times=2, then=again)
+    assert first[0] == code
+    assert second == (isa.Error.WATCHDOG, isa.Unit.SEQUENCER, 1)
+    assert bench.log[-1][0] == 0
+
+
+def overflow(monkeypatch, instructions):
+    """Return the result and both flags of a program behind 15 posts, where 15 is the greatest."""
+    monkeypatch.setattr("celosia.hw.sequencer.semaphores.GREATEST", 15)
+    bench = Bench([legal(Opcode.NOP, post=1)] * 15 + instructions)
+    ends = []
+
+    async def main(ctx):
+        ends.append(await bench.go(ctx))
+        await ctx.tick().repeat(20)
+        ends.append((ctx.get(bench.dut.done), ctx.get(bench.dut.error)))
+
+    units = [bench.unit(name) for name in UNITS]
+    pysim.run(bench.dut, main, background=[bench.memory, *units])
+    return ends
+
+
+def test_overflow_names_the_instruction_of_a_unit(monkeypatch):
+    program = [legal(Opcode.LOAD, post=1), legal(Opcode.NOP, wait=2), legal(Opcode.HALT)]
+    ends = overflow(monkeypatch, program)
+    assert ends == [(isa.Error.SEMAPHORE, isa.Unit.SEQUENCER, 15), (0, 1)]
+
+
+@pytest.mark.xfail(strict=True, reason="an overflow of the sequencer's own posts is said PROGRAM")
+def test_overflow_names_an_instruction_of_the_sequencer(monkeypatch):
+    ends = overflow(monkeypatch, [legal(Opcode.NOP, post=1), legal(Opcode.HALT)])
+    assert ends == [(isa.Error.SEMAPHORE, isa.Unit.SEQUENCER, 15), (0, 1)]
+
+
+@pytest.mark.xfail(strict=True, reason="HALT takes effect in the cycle in which a post overflows")
+def test_overflow_in_front_of_halt_is_not_done(monkeypatch):
+    ends = overflow(monkeypatch, [legal(Opcode.LOAD, post=1), legal(Opcode.HALT)])
+    assert ends == [(isa.Error.SEMAPHORE, isa.Unit.SEQUENCER, 15), (0, 1)]
+
+
+@pytest.mark.xfail(strict=True, reason="nothing runs any more when the post of HALT overflows")
+def test_overflow_of_halt_itself(monkeypatch):
+    ends = overflow(monkeypatch, [legal(Opcode.HALT, post=1)])
+    assert ends == [(isa.Error.SEMAPHORE, isa.Unit.SEQUENCER, 15), (0, 1)]
 
 
 def test_counts_past_the_greatest():

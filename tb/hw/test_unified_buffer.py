@@ -1,9 +1,11 @@
 """The unified buffer against an array of bytes."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from celosia.hw.memory.unified_buffer import UnifiedBuffer
+from celosia.hw.memory.unified_buffer import Arbiter, Placer, UnifiedBuffer
 from celosia.sim import pysim
 
 
@@ -27,7 +29,7 @@ def access(dut, rng, *, outside=False):
 
 @pytest.mark.parametrize(("rows", "size"), [(4, 64), (8, 256), (16, 1024), (4, 48)])
 def test_random_accesses(rows, size):
-    dut = UnifiedBuffer(rows=rows, unified_bytes=size, readers=1, writers=1)
+    dut: Any = UnifiedBuffer(rows=rows, unified_bytes=size, readers=1, writers=1)
     rng = np.random.default_rng(rows)
     memory = np.zeros(size, np.uint8)
 
@@ -75,7 +77,7 @@ def test_random_accesses(rows, size):
 
 
 def test_priority_and_whose_answer():
-    dut = UnifiedBuffer(rows=4, unified_bytes=64, readers=3, writers=2)
+    dut: Any = UnifiedBuffer(rows=4, unified_bytes=64, readers=3, writers=2)
 
     async def bench(ctx):
         for n in range(3):
@@ -99,3 +101,109 @@ def test_priority_and_whose_answer():
         assert [o for o in order if o] == [1, 2, 4]
 
     pysim.run(dut, bench)
+
+
+def test_construction():
+    dut: Any = UnifiedBuffer(rows=8, unified_bytes=256, readers=3, writers=2)
+    assert (dut.rows, dut.unified_bytes, dut.readers, dut.writers) == (8, 256, 3, 2)
+    assert (dut.READ_LATENCY, dut.WRITE_LATENCY, dut.VISIBLE) == (6, 3, 1)
+    assert (len(dut.read_valid), len(dut.write_fault)) == (3, 2)
+    assert Placer(rows=8, unified_bytes=256, carried_bits=2).depth == 32
+    assert Arbiter(shape=dut.read_shape, count=3).count == 3
+
+
+@pytest.mark.parametrize("size", [32, 48])
+def test_every_address_with_every_skip(size):
+    """Lane 0 from in front of the buffer to past its end, skips up to what saturates."""
+    rows = 4
+    dut: Any = UnifiedBuffer(rows=rows, unified_bytes=size, readers=1, writers=1)
+    bits = len(dut.read_0.payload.address)
+    most = (1 << len(dut.read_0.payload.skip[0])) - 1
+    contents = np.arange(size) * 5 + 1 & 255
+    # One address in front for each lane that may be masked; the rest is past the end.
+    places = range(-rows + 1, (1 << bits) - rows + 1)
+    requests = [(address, skip) for address in places for skip in range(most + 1)]
+    wanted = []
+    for address, skip in requests:
+        lanes = np.array([address + lane + skip * rows * (lane > 1) for lane in range(rows)])
+        lanes[address + np.arange(rows) < 0] = -1
+        inside = (lanes >= 0) & (lanes < size)
+        wanted.append(
+            (
+                [int(contents[a]) if i else 0 for a, i in zip(lanes, inside, strict=True)],
+                not inside.all(),
+            )
+        )
+
+    async def bench(ctx):
+        for base in range(0, size, rows):
+            payload = {"address": base, "mask": 15, "skip": [0] * rows}
+            payload["data"] = contents[base : base + rows].tolist()
+            await pysim.put(ctx, dut.write_0, payload)
+        ctx.set(dut.read_0.valid, 1)
+        for cycle in range(len(requests) + dut.READ_LATENCY):
+            if cycle < len(requests):
+                address, skip = requests[cycle]
+                skips = [0, 0, skip, skip]
+                wrapped = address & ((1 << bits) - 1)
+                ctx.set(dut.read_0.payload, {"address": wrapped, "skip": skips, "mask": 15})
+            if cycle >= dut.READ_LATENCY:
+                answer, fault = wanted[cycle - dut.READ_LATENCY]
+                got = [ctx.get(dut.read_data[i]) for i in range(rows)]
+                assert (got, ctx.get(dut.read_fault)) == (answer, fault), requests[
+                    cycle - dut.READ_LATENCY
+                ]
+            await ctx.tick()
+
+    pysim.run(dut, bench)
+
+
+@pytest.mark.parametrize("load", [0.3, 0.8])
+def test_contention_of_all_ports(load):
+    """Answers and faults find who asked; priority decides; nothing is lost or done twice."""
+    rows, size = 4, 64
+    dut: Any = UnifiedBuffer(rows=rows, unified_bytes=size, readers=3, writers=2)
+    rng = np.random.default_rng(int(load * 10))
+    memory = np.zeros(size, np.int64)
+    answers, faults = {}, {}
+    seen = [0] * 5
+
+    async def bench(ctx):
+        waiting = {}
+        for cycle in range(500):
+            for port in [f"read_{n}" for n in range(3)] + [f"write_{n}" for n in range(2)]:
+                if port not in waiting and rng.random() < load:
+                    request, lanes = access(dut, rng, outside=rng.random() < 0.2)
+                    if port.startswith("write"):
+                        request["data"] = [int(v) for v in rng.integers(0, 256, rows)]
+                    waiting[port] = request, lanes
+                    ctx.set(getattr(dut, port).payload, request)
+                ctx.set(getattr(dut, port).valid, port in waiting)
+            for kind, count in (("read", 3), ("write", 2)):
+                asking = [n for n in range(count) if f"{kind}_{n}" in waiting]
+                for n in asking:
+                    assert ctx.get(getattr(dut, f"{kind}_{n}").ready) == (n == asking[0])
+                if not asking:
+                    continue
+                request, lanes = waiting.pop(f"{kind}_{asking[0]}")
+                on = np.array([bool(request["mask"] >> lane & 1) for lane in range(rows)])
+                inside = (lanes >= 0) & (lanes < size)
+                outside = bool((on & ~inside).any())
+                seen[asking[0] + 3 * (kind == "write")] += 1
+                if kind == "read":
+                    due = cycle + dut.READ_LATENCY
+                    got = np.where(on & inside, memory[np.clip(lanes, 0, size - 1)], 0)
+                    answers[due] = 1 << asking[0], got.tolist(), outside
+                else:
+                    faults[cycle + dut.WRITE_LATENCY] = outside << asking[0]
+                    memory[lanes[on & inside]] = np.array(request["data"])[on & inside]
+            whose, bytes_read, fault = answers.get(cycle, (0, None, False))
+            assert ctx.get(dut.read_valid) == whose
+            if whose:
+                assert [ctx.get(dut.read_data[i]) for i in range(rows)] == bytes_read
+                assert ctx.get(dut.read_fault) == fault
+            assert ctx.get(dut.write_fault) == faults.get(cycle, 0)
+            await ctx.tick()
+
+    pysim.run(dut, bench)
+    assert min(seen) > 2 and any(faults.values()) and any(f for _, _, f in answers.values())

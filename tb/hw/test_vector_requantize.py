@@ -58,7 +58,10 @@ def test_requantizer(rng, lanes):
     valids = rng.integers(0, 2, 900).tolist()
     wanted = [
         np.stack(
-            [quantize.requantize(*group[i, :5], Rounding(int(group[i, 5]))) for i in range(lanes)]
+            [
+                quantize.requantize(*group[i, :5].tolist(), rounding=Rounding(int(group[i, 5])))
+                for i in range(lanes)
+            ]
         )
         for group in groups
     ]

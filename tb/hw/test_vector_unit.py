@@ -151,7 +151,25 @@ def test_next_instruction_starts_before_the_last_write(rng):
     ]
     bench, _ = run(rng, "micro", instructions, tables=1)
     assert bench.reads[8] < bench.writes[31] - 8
-    assert bench.reads[8] - bench.reads[7] <= bench.dut.PREPARE + 4
+    assert bench.reads[8] - bench.reads[7] <= bench.dut.PREPARE + 5
+
+
+@pytest.mark.parametrize("stall", [0.0, 0.7])
+def test_last_places_are_not_those_of_the_next_instruction(rng, stall):
+    # More groups than there is room for: the places lag behind the reads.
+    instructions = [
+        Instruction(
+            Opcode.VECTOR,
+            source=Space.ACCUMULATORS,
+            x_count=pixels,
+            channels=8,
+            destination_base=40,
+            destination_x_stride=9,
+        )
+        for pixels in (12, 16, 9)
+    ]
+    fill = Instruction(Opcode.FILL, x_count=3, destination_base=1, destination_x_stride=2)
+    run(rng, "micro", [i for vector in instructions for i in (vector, fill)], stall=stall, tables=1)
 
 
 @pytest.mark.parametrize("mode", [Mode.ADD, Mode.MAX])
@@ -239,6 +257,28 @@ def test_range_and_reset(rng):
 
     design = ResetInserter(reset)(bench.dut)
     pysim.run(design, program, background=[bench.memories])
+
+
+def test_late_fault_holds_back_the_next_instruction(rng):
+    bench = Bench(rng, **sizes("micro", tables=1))
+    last = bench.sizes["unified_bytes"] - 1
+
+    async def program(ctx):
+        # Lane 1 lies outside, which only the buffer notices.
+        bad = Instruction(Opcode.FILL, channels=2, destination_base=last)
+        bench.stall = 1.0
+        await ctx.tick().repeat(2)
+        await bench.issue(ctx, bad, 5)
+        await bench.issue(ctx, Instruction(Opcode.FILL, channels=60, value=1), 6)
+        await ctx.tick().repeat(60)
+        bench.stall = 0.0
+        await ctx.tick().repeat(60)
+        assert ctx.get(bench.dut.idle)
+
+    pysim.run(bench.dut, program, background=[bench.memories])
+    assert [fault[:2] for fault in bench.faults] == [(Error.RANGE, 5)]
+    assert len(bench.writes) == 1
+    assert not bench.done
 
 
 async def pulse(ctx, signal):

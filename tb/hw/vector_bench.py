@@ -111,7 +111,7 @@ class Bench:
         raw[:, :4] = state.bias.astype("<i4").view(np.uint8).reshape(n, 4)
         raw[:, 4:8] = state.multiplier.astype("<u4").view(np.uint8).reshape(n, 4)
         raw[:, 8], raw[:, 9] = state.left, state.right
-        table_bytes = state.tables.reshape(-1).view(np.uint8) if tables else []
+        table_bytes = state.tables.reshape(-1).view(np.uint8)[: None if tables else 0]
         for kind, content in ((0, raw.reshape(-1)), (1, table_bytes)):
             for at in range(0, len(content), size):
                 beat = {
@@ -134,8 +134,8 @@ class Bench:
         columns = self.sizes["columns"]
         unified, sums = state.unified.copy(), state.sums.copy()
         self.unified_seen, self.sums_seen = unified, sums
-        answers = deque([None] * (READ_LATENCY - 1))
-        pending = deque([None] * (VISIBLE - 1))
+        answers: deque = deque([None] * (READ_LATENCY - 1))
+        pending: deque = deque([None] * (VISIBLE - 1))
         rows_read = None
         read_ready, write_ready = 1, 1
         read, write = dut.unified_read, dut.unified_write
@@ -169,7 +169,7 @@ class Bench:
                 at, mask, outside = self._places(request)
                 inside = mask & (at < len(unified))
                 found = np.where(inside, unified[np.minimum(at, len(unified) - 1)], 0)
-                answer = (found.view(np.uint8) if found.dtype == np.int8 else found & 255, outside)
+                answer = (found.astype(np.int8).view(np.uint8), outside)
             answers.append(answer)
             answer = answers.popleft()
             ctx.set(dut.read_valid, answer is not None)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
@@ -16,7 +18,8 @@ class Queue(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.fifo = fifo = SyncFIFOBuffered(width=8, depth=4)
+        fifo: Any = SyncFIFOBuffered(width=8, depth=4)
+        m.submodules.fifo = fifo
         wiring.connect(m, wiring.flipped(self.i), fifo.w_stream)
         wiring.connect(m, wiring.flipped(self.o), fifo.r_stream)
         return m

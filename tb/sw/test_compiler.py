@@ -78,8 +78,9 @@ def run(program: Program, x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_random_networks_match_the_reference(name: str, rng: np.random.Generator) -> None:
-    for _ in range(6):
-        widths = [int(width) for width in rng.integers(1, 301, rng.integers(2, 5))]
+    widest = 120 if name in ("odd", "two tiles") else 300
+    for _ in range(5):
+        widths = [int(width) for width in rng.integers(1, widest + 1, rng.integers(2, 5))]
         batch, count = int(rng.integers(1, 40)), int(rng.integers(1, 60))
         model = random_model(rng, widths)
         x = rng.integers(-128, 128, (count, widths[0])).astype(np.int8)
@@ -155,4 +156,4 @@ def test_too_many_instructions_are_refused(rng: np.random.Generator) -> None:
     graph = load(random_model(rng, [300, 300]))
     config = preset("nano,weight_tiles=2,accumulator_depth=4,unified_bytes=1024")
     with pytest.raises(CompileError, match="at most 65535 instructions"):
-        compile_graph(graph, config, 12)
+        compile_graph(graph, config, 20)

@@ -25,9 +25,7 @@ def store_step(start: int, count: int) -> Step:
 
 def fill_step(start: int, count: int) -> Step:
     access = Access("unified", True, 0, 0, 0, 1, start, start + count)
-    return Step(
-        Instruction(Opcode.FILL, channels=count, destination_base=start), (access,), 0
-    )
+    return Step(Instruction(Opcode.FILL, channels=count, destination_base=start), (access,), 0)
 
 
 def test_a_semaphore_for_each_pair() -> None:

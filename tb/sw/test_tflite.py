@@ -1,5 +1,6 @@
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,8 +30,12 @@ def model(rng: np.random.Generator) -> bytes:
     return write_fully_connected(layers, input_scale=0.1, input_zero_point=4)
 
 
-def tensor_of(model: bytes, name: str) -> tflite.Tensor:
-    subgraph = tflite.Model.GetRootAs(model, 0).Subgraphs(0)
+def root(model: bytes) -> Any:
+    return tflite.Model.GetRootAs(model, 0)
+
+
+def tensor_of(model: bytes, name: str) -> Any:
+    subgraph = root(model).Subgraphs(0)
     tensors = [subgraph.Tensors(n) for n in range(subgraph.TensorsLength())]
     return next(tensor for tensor in tensors if tensor.Name() == name.encode())
 
@@ -110,7 +115,7 @@ def test_float_tensor_is_named(model: bytes, name: str) -> None:
 
 
 def test_unknown_operator_is_named_with_its_place(model: bytes) -> None:
-    code = tflite.Model.GetRootAs(model, 0).OperatorCodes(0)
+    code = root(model).OperatorCodes(0)
     changed = with_field(model, code, 3, "<i", tflite.BuiltinOperator.SOFTMAX)
     wanted = r"operator 0 SOFTMAX \('output_0'\): operator is not supported"
     with pytest.raises(ModelError, match=wanted):
@@ -139,7 +144,7 @@ def test_scale_of_zero(model: bytes) -> None:
 
 
 def test_unknown_activation(model: bytes) -> None:
-    raw = tflite.Model.GetRootAs(model, 0).Subgraphs(0).Operators(0).BuiltinOptions()
+    raw = root(model).Subgraphs(0).Operators(0).BuiltinOptions()
     options = tflite.FullyConnectedOptions()
     options.Init(raw.Bytes, raw.Pos)
     changed = with_field(model, options, 0, "b", tflite.ActivationFunctionType.TANH)

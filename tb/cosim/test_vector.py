@@ -1,0 +1,21 @@
+import pytest
+
+from celosia.hw.arch.config import Config
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "lanes", "bus_bytes", "stall"), [(4, 4, 1, 4, 0.0), (8, 12, 4, 8, 0.35)]
+)
+def test_vectors(cosim, rows, columns, lanes, bus_bytes, stall):
+    config = Config(
+        rows=rows,
+        columns=columns,
+        unified_bytes=32 * rows,
+        weight_tiles=2,
+        accumulator_depth=16,
+        lanes=lanes,
+        bus_bytes=bus_bytes,
+        parameter_channels=8 * lanes,
+        tables=2,
+    )
+    cosim("vector", config, programs=8, stall=stall)

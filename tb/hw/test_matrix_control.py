@@ -1,0 +1,399 @@
+"""Control of the matrix unit: what it asks for, when, and what it does where it must stop."""
+
+import numpy as np
+import pytest
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.registers import Activity
+from celosia.hw.matrix.control import MatrixControl, TileFeeder
+from celosia.sim import pysim
+
+LAYOUT = isa.LAYOUTS[isa.Opcode.MATMUL]
+DEFAULTS = isa.Instruction(isa.Opcode.MATMUL).fields
+
+
+def issued(index, fields):
+    """Return the payload of an instruction stream."""
+    instruction = isa.Instruction(isa.Opcode.MATMUL, **fields)
+    word = int.from_bytes(isa.encode(instruction), "little")
+    matmul = LAYOUT.from_bits(word & ((1 << LAYOUT.size) - 1))
+    return {"index": index, "fields": {"matmul": matmul}}
+
+
+class Feeder:
+    """A tile feeder; the passes behind it begin and switch whenever they like."""
+
+    def __init__(self, programs, *, rows=8, weight_tiles=12, weight_rows=2, rng=None, stall=0.0):
+        self.dut = TileFeeder(rows=rows, weight_tiles=weight_tiles, weight_rows=weight_rows)
+        self.programs = programs
+        self.rng, self.stall = rng, stall
+        self.started = []
+        self.taken = []
+        self.switches = []
+        self.cycle = 0
+
+    def steps(self, fields):
+        return -(-(DEFAULTS | fields)["taps"] // self.dut.rows)
+
+    async def feed(self, ctx):
+        for index, fields in enumerate(self.programs):
+            await pysim.rest(ctx, self.rng, self.stall)
+            await pysim.put(ctx, self.dut.instruction, issued(index, fields))
+
+    async def passes(self, ctx):
+        """Begin each instruction, then take each of its tiles some time after it is there."""
+        dut = self.dut
+        for index, fields in enumerate(self.programs):
+            while not ctx.get(dut.waiting):
+                await ctx.tick()
+            await pysim.rest(ctx, self.rng, self.stall)
+            assert ctx.get(dut.current.index) == index
+            ctx.set(dut.begin, 1)
+            await ctx.tick()
+            ctx.set(dut.begin, 0)
+            for _ in range(self.steps(fields)):
+                while not ctx.get(dut.loaded):
+                    await ctx.tick()
+                await pysim.rest(ctx, self.rng, self.stall)
+                ctx.set(dut.switched, 1)
+                await ctx.tick()
+                ctx.set(dut.switched, 0)
+
+    async def watch(self, ctx):
+        dut = self.dut
+        names = ("taken", "start", "tile", "enable", "loaded", "switched")
+        loaded = 0
+        while True:
+            values = await ctx.tick().sample(*(getattr(dut, name) for name in names))
+            now = dict(zip(names, values[2:], strict=True))
+            # `loaded` follows `start` by one cycle and ends with `switched`.
+            assert now["loaded"] == loaded
+            if now["taken"]:
+                assert not self.taken or len(self.started) == self.ends[len(self.taken) - 1]
+                self.taken.append(self.cycle)
+            if now["switched"]:
+                self.switches.append(self.cycle)
+            if now["start"]:
+                assert now["enable"] and (not loaded or now["switched"])
+                self.started.append((self.cycle, now["tile"]))
+            loaded = 1 if now["start"] else 0 if now["switched"] else loaded
+            self.cycle += 1
+
+    def run(self):
+        self.ends = np.cumsum([self.steps(fields) for fields in self.programs])
+
+        async def main(ctx):
+            ctx.set(self.dut.enable, 1)
+            await self.feed(ctx)
+
+        pysim.run(self.dut, main, self.passes, background=[self.watch])
+        wanted = [
+            (DEFAULTS | fields)["tile"] + step
+            for fields in self.programs
+            for step in range(self.steps(fields))
+        ]
+        assert [tile for _, tile in self.started] == wanted
+        return np.array([cycle for cycle, _ in self.started])
+
+
+@pytest.mark.parametrize("stall", [0.0, 0.6])
+@pytest.mark.parametrize(("rows", "weight_rows"), [(8, 1), (8, 2), (8, 8), (4, 1)])
+def test_tiles_are_sent_in_order_and_not_too_close(rows, weight_rows, stall, rng):
+    programs = [
+        {"tile": int(rng.integers(0, 9)), "taps": int(rng.integers(1, 3 * rows))} for _ in range(20)
+    ]
+    bench = Feeder(programs, rows=rows, weight_rows=weight_rows, rng=rng, stall=stall)
+    started = bench.run()
+    assert np.diff(started).min() >= rows // weight_rows
+    # Each tile but the first waits for the switch that makes room, or comes in the same cycle.
+    assert all(started[1:] >= np.array(bench.switches[:-1]))
+
+
+@pytest.mark.parametrize("weight_rows", [1, 2, 8])
+def test_the_next_tile_starts_in_the_cycle_of_the_switch(weight_rows):
+    bench = Feeder([{"taps": 64}], weight_rows=weight_rows)
+    started = bench.run()
+    assert np.diff(started).tolist() == [8 // weight_rows] * 7
+    if weight_rows == 8:
+        assert started[1:].tolist() == bench.switches[:-1]
+
+
+def test_enable_holds_instructions_and_tiles():
+    dut = TileFeeder(rows=4, weight_tiles=4, weight_rows=1)
+
+    async def bench(ctx):
+        ctx.set(dut.instruction.payload, issued(5, {"taps": 8}))
+        ctx.set(dut.instruction.valid, 1)
+        await ctx.tick().repeat(3)
+        assert not ctx.get(dut.instruction.ready) and not ctx.get(dut.waiting)
+        ctx.set(dut.enable, 1)
+        assert ctx.get(dut.instruction.ready) and ctx.get(dut.taken)
+        await ctx.tick()
+        assert ctx.get(dut.waiting) and ctx.get(dut.start)
+        # Not before its passes began and both tiles are sent.
+        assert not ctx.get(dut.instruction.ready)
+        ctx.set(dut.enable, 0)
+        assert not ctx.get(dut.start)
+        await ctx.tick().repeat(6)
+        ctx.set(dut.enable, 1)
+        assert ctx.get(dut.start) and ctx.get(dut.tile) == 0
+        ctx.set(dut.begin, 1)
+        await ctx.tick()
+        ctx.set(dut.begin, 0)
+        assert not ctx.get(dut.instruction.ready) and not ctx.get(dut.waiting)
+        ctx.set(dut.switched, 1)
+        assert not ctx.get(dut.start)
+        await ctx.tick()
+        ctx.set(dut.switched, 0)
+        await ctx.tick().repeat(2)
+        assert ctx.get(dut.start) and ctx.get(dut.tile) == 1
+        await ctx.tick()
+        assert ctx.get(dut.instruction.ready)
+
+    pysim.run(dut, bench)
+
+
+@pytest.mark.parametrize("weight_tiles", [4, 5, 7])
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_a_tile_outside_is_said_and_not_sent(weight_tiles, before):
+    dut = TileFeeder(rows=4, weight_tiles=weight_tiles, weight_rows=4)
+    starts = []
+
+    async def bench(ctx):
+        ctx.set(dut.enable, 1)
+        fields = {"tile": weight_tiles - before, "taps": 4 * before + 4}
+        await pysim.put(ctx, dut.instruction, issued(0, fields))
+        ctx.set(dut.switched, 1)
+        for _ in range(before + 4):
+            starts.append(ctx.get(dut.start))
+            assert ctx.get(dut.outside) == (sum(starts) == before and not starts[-1])
+            await ctx.tick()
+        assert sum(starts) == before
+
+    pysim.run(dut, bench)
+
+
+class Control:
+    """Matrix control with a buffer that answers, and a log of what it asked for."""
+
+    READ_LATENCY = 6
+    RESULTS_LATENCY = 17
+
+    def __init__(self, programs, *, rows=4, weight_rows=1, stall=0.0, rng=None, refused=None):
+        self.rows, self.unified_bytes, self.depth = rows, 64 * rows, 16
+        self.dut = MatrixControl(
+            rows=rows,
+            unified_bytes=self.unified_bytes,
+            weight_tiles=8,
+            weight_rows=weight_rows,
+            accumulator_depth=self.depth,
+            read_latency=self.READ_LATENCY,
+            results_latency=self.RESULTS_LATENCY,
+        )
+        self.programs = programs
+        self.rng, self.stall, self.refused = rng, stall, refused
+        self.fired, self.done, self.faults, self.activities, self.idle = [], [], [], [], []
+        self.cycle = 0
+
+    async def watch(self, ctx):
+        dut = self.dut
+        names = ("fired", "done", "fault_valid", "fault", "activity", "idle")
+        asked = ("row", "accumulate", "first")
+        outputs = [getattr(dut, name) for name in names + asked]
+        refused = []
+        while True:
+            ctx.set(dut.request.ready, self.rng is None or self.rng.random() >= self.stall)
+            ctx.set(dut.read_fault, self.cycle - self.READ_LATENCY in refused)
+            port = (dut.request.valid, dut.request.ready, dut.request.payload)
+            _, _, valid, ready, payload, *values = await ctx.tick().sample(*port, *outputs)
+            now = dict(zip(names + asked, values, strict=True))
+            assert now["fired"] == (valid and ready)
+            if now["fired"]:
+                if len(self.fired) == self.refused:
+                    refused.append(self.cycle)
+                self.fired.append((self.cycle, (self.lanes(payload), *(now[n] for n in asked))))
+            if now["done"]:
+                self.done.append(self.cycle)
+            if now["fault_valid"]:
+                self.faults.append((now["fault"].code, now["fault"].index))
+            self.activities.append(Activity(now["activity"]))
+            self.idle.append(now["idle"])
+            self.cycle += 1
+
+    def lanes(self, payload):
+        return [
+            payload.address + lane + payload.skip[lane] * self.rows
+            for lane in range(self.rows)
+            if payload.mask >> lane & 1
+        ]
+
+    def wanted(self):
+        """Return the requests of all instructions, and the numbers of the last of each."""
+        requests, lasts = [], []
+        for fields in self.programs:
+            f = DEFAULTS | fields
+            for step in range(-(-f["taps"] // self.rows)):
+                taps = range(step * self.rows, min(f["taps"], (step + 1) * self.rows))
+                count = f["x_count"] * f["y_count"] * f["z_count"]
+                for pixel in range(count):
+                    yx, x = divmod(pixel, f["x_count"])
+                    z, y = divmod(yx, f["y_count"])
+                    origin = x * f["x_stride"] + y * f["y_stride"] + z * f["z_stride"]
+                    lanes = [
+                        f["unified"] + origin + k + k // f["run"] * f["skip"] * self.rows
+                        for k in taps
+                    ]
+                    accumulate = int(step > 0 or f["accumulate"])
+                    row = f["accumulator"] + pixel
+                    requests.append((lanes, row, accumulate, int(pixel == 0)))
+            lasts.append(len(requests) - 1)
+        return requests, lasts
+
+    async def feed(self, ctx):
+        for index, fields in enumerate(self.programs):
+            await pysim.rest(ctx, self.rng, self.stall)
+            await pysim.put(ctx, self.dut.instruction, issued(index, fields))
+
+    def run(self):
+        async def main(ctx):
+            await self.feed(ctx)
+            while len(self.done) < len(self.programs):
+                await ctx.tick()
+            await ctx.tick().repeat(2)
+
+        pysim.run(self.dut, main, background=[self.watch], cycles_limit=20_000)
+        requests, lasts = self.wanted()
+        assert [request for _, request in self.fired] == requests
+        cycles = [cycle for cycle, _ in self.fired]
+        assert self.done == [cycles[last] + self.RESULTS_LATENCY for last in lasts]
+        assert not self.faults
+        return cycles
+
+    def until_fault(self, cycles=300):
+        """Feed the instructions, let ``cycles`` pass and return the faults."""
+
+        async def main(ctx):
+            await ctx.tick().repeat(cycles)
+
+        pysim.run(self.dut, main, background=[self.feed, self.watch])
+        return self.faults
+
+
+@pytest.mark.parametrize("stall", [0.0, 0.5])
+@pytest.mark.parametrize(("rows", "weight_rows"), [(4, 1), (4, 4), (8, 2)])
+def test_random_programs(rows, weight_rows, stall, rng):
+    programs = [
+        {
+            "unified": int(rng.integers(0, 10)),
+            **{f"{axis}_count": int(rng.integers(1, 3)) for axis in "xyz"},
+            **{f"{axis}_stride": int(rng.integers(0, 9)) for axis in "xyz"},
+            "taps": int(rng.integers(1, 3 * rows + 2)),
+            "run": int(rng.integers(1, 9)),
+            "skip": int(rng.integers(0, 2)),
+            "tile": int(rng.integers(0, 5)),
+            "accumulator": int(rng.integers(0, 9)) + 16 * int(rng.integers(0, 2)),
+            "accumulate": int(rng.integers(0, 2)),
+        }
+        for _ in range(25)
+    ]
+    bench = Control(programs, rows=rows, weight_rows=weight_rows, stall=stall, rng=rng)
+    cycles = bench.run()
+    spacing(bench, cycles)
+    # What a cycle was spent on: exactly the cycles of requests are BUSY.
+    busy = [n for n, activity in enumerate(bench.activities) if activity is Activity.BUSY]
+    assert busy == cycles
+    idle = [n for n, activity in enumerate(bench.activities) if activity is Activity.IDLE]
+    assert all(bench.idle[n] for n in idle) and idle[-1] == len(bench.activities) - 1
+    between = range(cycles[0], bench.done[-1])
+    assert not any(bench.idle[n] for n in between if n <= cycles[-1])
+    assert (Activity.MEMORY in bench.activities) == (stall > 0)
+
+
+def spacing(bench, cycles):
+    """Assert what Accumulators ask: additions to a row 4 apart, or nothing else between."""
+    latest = {}
+    for n, (cycle, (_, row, accumulate, _)) in enumerate(bench.fired):
+        if accumulate and row in latest:
+            before = latest[row]
+            others = [r for _, (_, r, _, _) in bench.fired[before + 1 : n] if r != row]
+            assert not others or cycle - cycles[before] >= 4
+        latest[row] = n
+
+
+@pytest.mark.parametrize(("pixels", "each"), [(1, 1), (2, 4), (3, 4), (4, 4), (7, 7)])
+def test_cycles_of_a_pass(pixels, each):
+    bench = Control([{"taps": 32, "x_count": pixels, "x_stride": 1}], weight_rows=4)
+    cycles = bench.run()
+    firsts = [cycle for cycle, (_, _, _, first) in bench.fired if first]
+    assert np.diff(firsts).tolist() == [each] * 7
+    # Within a pass one pixel follows the other.
+    assert all(b - a == 1 for a, b in zip(cycles, cycles[1:], strict=False) if b not in firsts)
+
+
+def test_waiting_for_weights_is_said():
+    bench = Control([{"taps": 32}], rows=8, weight_rows=1)
+    cycles = bench.run()
+    # The first pass waits for the skips too, while the second tile loads already.
+    assert np.diff(cycles[1:]).tolist() == [8] * 2
+    between = bench.activities[cycles[1] + 1 : cycles[2]]
+    assert between == [Activity.WEIGHTS] * 7
+    after = bench.activities[cycles[-1] + 1 : bench.done[-1]]
+    assert set(after) == {Activity.DRAIN}
+
+
+@pytest.mark.parametrize(
+    ("fields", "fired"),
+    [
+        ({"taps": 12, "tile": 7}, 1),
+        ({"unified": 254, "x_count": 4, "x_stride": 1}, 2),
+        ({"accumulator": 14, "x_count": 3}, 2),
+        ({"accumulator": 30, "x_count": 3}, 2),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 1])
+def test_what_lies_outside_faults_once_with_its_index(fields, fired, before):
+    bench = Control([{}] * before + [fields], weight_rows=4)
+    assert bench.until_fault() == [(isa.Error.RANGE, before)]
+    assert len(bench.fired) <= before + fired
+    assert bench.idle[-1]
+
+
+@pytest.mark.parametrize("refused", [0, 2, 5])
+def test_refused_reads_name_their_instruction(refused):
+    programs = [{"x_count": 2}, {"x_count": 2, "accumulator": 16}, {"x_count": 2}]
+    bench = Control(programs, weight_rows=4, refused=refused)
+    assert bench.until_fault() == [(isa.Error.RANGE, refused // 2)]
+    assert bench.idle[-1]
+
+
+def test_abort_stops_requests_and_drains():
+    bench = Control([{"x_count": 8, "y_count": 8, "accumulator": 0}] * 2)
+
+    async def main(ctx):
+        while len(bench.fired) < 3:
+            await ctx.tick()
+        ctx.set(bench.dut.abort, 1)
+        asked = len(bench.fired)
+        await ctx.tick()
+        assert not ctx.get(bench.dut.request.valid) and not ctx.get(bench.dut.idle)
+        assert not ctx.get(bench.dut.instruction.ready)
+        await ctx.tick().repeat(bench.RESULTS_LATENCY)
+        assert ctx.get(bench.dut.idle)
+        assert len(bench.fired) <= asked + 1 and not bench.faults
+
+    pysim.run(bench.dut, main, background=[bench.feed, bench.watch])
+
+
+def test_construction():
+    dut = Control([]).dut
+    assert (dut.rows, dut.unified_bytes) == (4, 256)
+    assert (dut.read_latency, dut.results_latency) == (6, 17)
+    assert (dut.feeder.weight_tiles, dut.feeder.weight_rows) == (8, 1)
+
+
+@pytest.mark.xfail(strict=True, reason="done follows the last request whatever became of it")
+@pytest.mark.parametrize("refused", [0, 1])
+def test_an_instruction_that_faults_is_never_done(refused):
+    bench = Control([{"x_count": 2, "x_stride": 1}], weight_rows=4, refused=refused)
+    assert bench.until_fault() == [(isa.Error.RANGE, 0)]
+    assert not bench.done

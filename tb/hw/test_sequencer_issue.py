@@ -1,0 +1,258 @@
+"""The queue in front of a unit: order, semaphores, posts, activity."""
+
+import pytest
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import SEMAPHORES
+from celosia.hw.arch.isa import Opcode
+from celosia.hw.arch.registers import Activity
+from celosia.hw.sequencer.issue import Issue
+from celosia.sim import pysim
+
+OPCODES = (Opcode.VECTOR, Opcode.FILL)
+
+
+def pushed(index, *, wait=0, post=0, opcode=Opcode.FILL):
+    """Return the payload of a push."""
+    word = int.from_bytes(isa.encode(isa.Instruction(opcode, wait=wait, post=post)), "little")
+    layout = isa.LAYOUTS[opcode]
+    fields = {opcode.name.lower(): layout.from_bits(word & ((1 << layout.size) - 1))}
+    return {"index": index, "fields": fields}
+
+
+def build(**parameters):
+    return Issue(opcodes=OPCODES, **{"depth": 4} | parameters)
+
+
+def test_construction():
+    dut = build(depth=3, in_flight=5)
+    assert (dut.depth, dut.in_flight) == (3, 5)
+    assert build().in_flight == 16
+    assert dut.push.payload.shape() == dut.instruction.payload.shape() == dut.payload
+
+
+def granting(dut):
+    """Return a bench that grants whatever is asked, in the same cycle."""
+
+    async def bench(ctx):
+        while True:
+            ctx.set(dut.granted, ctx.get(dut.asking))
+            await ctx.tick()
+
+    return bench
+
+
+class Bench:
+    """Random pushes, grants and a unit that finishes after random times; everything by cycle."""
+
+    NAMES = ("asking", "want", "granted", "post", "post_index", "waiting", "index", "done")
+
+    def __init__(self, rng, *, count=60, depth=4, in_flight=16, rest=0.3, grant=0.5, work=6):
+        self.dut = build(depth=depth, in_flight=in_flight)
+        self.rng, self.rest, self.grant, self.work = rng, rest, grant, work
+        masks = rng.integers(0, 1 << SEMAPHORES, (count, 2))
+        self.masks = [(int(w), int(p)) for w, p in masks]
+        self.payloads = [pushed(n, wait=w, post=p) for n, (w, p) in enumerate(self.masks)]
+        self.pushes, self.taken, self.done, self.posts = [], [], [], []
+        self.grants = []
+        self.cycle = 0
+
+    async def push(self, ctx):
+        await pysim.put_all(ctx, self.dut.push, self.payloads, rng=self.rng, stall=self.rest)
+
+    async def unit(self, ctx):
+        """Take an instruction now and then, and finish them in order."""
+        dut = self.dut
+        running = []
+        while True:
+            finish = bool(running) and running[0] <= self.cycle
+            ctx.set(dut.done, finish)
+            if finish:
+                running.pop(0)
+            ctx.set(dut.instruction.ready, self.rng.random() >= self.rest)
+            port = dut.instruction
+            *_, valid, ready = await ctx.tick().sample(port.valid, port.ready)
+            if valid and ready:
+                earliest = self.cycle + 1 + int(self.rng.integers(0, self.work))
+                running.append(max(earliest, running[-1] if running else 0))
+
+    async def semaphores(self, ctx):
+        dut = self.dut
+        while True:
+            grant = self.rng.random() < self.grant
+            ctx.set(dut.granted, ctx.get(dut.asking) and grant)
+            await ctx.tick()
+
+    async def watch(self, ctx):
+        dut = self.dut
+        ports = [getattr(dut, name) for name in self.NAMES]
+        streams = [dut.push.valid, dut.push.ready, dut.instruction.valid, dut.instruction.ready]
+        before = None
+        while True:
+            values = await ctx.tick().sample(*ports, *streams, dut.instruction.payload.index)
+            now = dict(zip(self.NAMES, values[2:], strict=False))
+            flags, index = values[-5:-1], values[-1]
+            if before:
+                # Which instruction a post belongs to is said one cycle later.
+                self.posts[-1] = (*self.posts[-1][:2], now["post_index"])
+            before = now["post"]
+            if now["post"]:
+                self.posts.append((self.cycle, now["post"], None))
+            self.account(now, flags, index)
+            self.cycle += 1
+
+    def account(self, now, flags, index):
+        number = len(self.grants)
+        if now["asking"]:
+            assert now["want"] == self.masks[number][0]
+            assert number == len(self.taken), "asked for more than the next instruction"
+        if now["granted"]:
+            self.grants.append(self.cycle)
+        under_way = len(self.pushes) - len(self.done)
+        assert now["waiting"] or under_way == 0 or self.cycle == self.pushes[-1] + 1
+        if flags[0] and flags[1]:
+            self.pushes.append(self.cycle)
+        if flags[2] and flags[3]:
+            assert index == len(self.taken) < len(self.grants) + (now["granted"] == 0)
+            self.taken.append(self.cycle)
+        if now["done"]:
+            self.done.append(self.cycle)
+
+    def run(self):
+        async def main(ctx):
+            await self.push(ctx)
+            while len(self.done) < len(self.masks):
+                await ctx.tick()
+            await ctx.tick().repeat(8)
+            assert not ctx.get(self.dut.waiting) and not ctx.get(self.dut.asking)
+
+        background = [self.semaphores, self.unit, self.watch]
+        pysim.run(self.dut, main, background=background, cycles_limit=20_000)
+
+
+@pytest.mark.parametrize(("rest", "grant"), [(0.0, 1.0), (0.5, 1.0), (0.0, 0.3), (0.6, 0.4)])
+@pytest.mark.parametrize(("depth", "in_flight", "work"), [(2, 16, 6), (4, 2, 30), (4, 16, 1)])
+def test_random_traffic(rest, grant, depth, in_flight, work, rng):
+    bench = Bench(rng, rest=rest, grant=grant, depth=depth, in_flight=in_flight, work=work)
+    bench.run()
+    assert len(bench.grants) == len(bench.taken) == len(bench.masks)
+    # Every mask that is not empty is posted once, in order, after its instruction was done.
+    expected = [(n, post) for n, (_, post) in enumerate(bench.masks) if post]
+    assert [(index, mask) for _, mask, index in bench.posts] == expected
+    late = [cycle - bench.done[index] for cycle, _, index in bench.posts]
+    assert 1 <= min(late) and max(late) <= 4
+    for n, done in enumerate(bench.done):
+        assert bench.pushes[n] < bench.grants[n] < bench.taken[n] < done
+        # No more in the queue, or in the unit, than there may be.
+        ahead = sum(cycle < bench.pushes[n] for cycle in bench.taken)
+        assert n - ahead <= depth + 1
+        unfinished = sum(cycle < bench.taken[n] for cycle in bench.done)
+        assert n - unfinished < in_flight + 2
+
+
+def test_an_instruction_passes_in_three_cycles():
+    dut = build()
+
+    async def bench(ctx):
+        ctx.set(dut.instruction.ready, 1)
+        ctx.set(dut.push.payload, pushed(7))
+        ctx.set(dut.push.valid, 1)
+        cycles = []
+        for cycle in range(6):
+            *_, valid = await ctx.tick().sample(dut.instruction.valid)
+            ctx.set(dut.push.valid, 0)
+            cycles.extend([cycle] * valid)
+        # Pushed in cycle 0.
+        assert cycles == [3]
+
+    pysim.run(dut, bench, background=[granting(dut)])
+
+
+async def settle(ctx, dut, *, unit=Activity.IDLE, lacking=0):
+    ctx.set(dut.unit_activity, unit)
+    ctx.set(dut.lacking, lacking)
+    await ctx.tick()
+    return ctx.get(dut.activity.as_value())
+
+
+def test_activity_tells_idle_cycles_apart():
+    dut = build()
+
+    async def bench(ctx):
+        assert await settle(ctx, dut) == Activity.EMPTY.value
+        for unit in (Activity.BUSY, Activity.MEMORY, Activity.WEIGHTS, Activity.DRAIN):
+            assert await settle(ctx, dut, unit=unit) == unit.value
+        await pysim.put(ctx, dut.push, pushed(0, wait=0b1010_0000))
+        await ctx.tick().repeat(2)
+        assert ctx.get(dut.asking) and ctx.get(dut.want) == 0b1010_0000
+        # The lowest one that it wants and that is not there.
+        assert await settle(ctx, dut, lacking=0xFFFF) == Activity.SEMAPHORE.value + 5
+        assert await settle(ctx, dut, lacking=0xFF80) == Activity.SEMAPHORE.value + 7
+        # The unit goes on with what it has; only a drain is overruled.
+        for unit in (Activity.BUSY, Activity.MEMORY, Activity.WEIGHTS):
+            assert await settle(ctx, dut, unit=unit, lacking=0xFFFF) == unit.value
+        drain = await settle(ctx, dut, unit=Activity.DRAIN, lacking=0xFFFF)
+        assert drain == Activity.SEMAPHORE.value + 5
+        ctx.set(dut.granted, 1)
+        await ctx.tick()
+        ctx.set(dut.granted, 0)
+        assert not ctx.get(dut.asking)
+        # There is an instruction, and it waits for no semaphore.
+        assert await settle(ctx, dut, lacking=0xFFFF) == Activity.DRAIN.value
+
+    pysim.run(dut, bench)
+
+
+def test_waiting_and_index_of_the_oldest():
+    dut = build()
+
+    async def bench(ctx):
+        for index in (11, 12, 13):
+            await pysim.put(ctx, dut.push, pushed(index, post=1 << index))
+        assert ctx.get(dut.waiting)
+        await pysim.get(ctx, dut.instruction)
+        await pysim.get(ctx, dut.instruction)
+        for index in (11, 12):
+            await ctx.tick().repeat(4)
+            assert ctx.get(dut.waiting) and ctx.get(dut.index) == index
+            ctx.set(dut.done, 1)
+            await ctx.tick()
+            ctx.set(dut.done, 0)
+        await ctx.tick().repeat(4)
+        assert ctx.get(dut.waiting) and ctx.get(dut.index) == 13
+
+    pysim.run(dut, bench, background=[granting(dut)])
+
+
+@pytest.mark.xfail(strict=True, reason="the record takes two cycles to come out of its queue")
+def test_index_is_the_oldest_in_every_cycle():
+    dut = build()
+
+    async def bench(ctx):
+        await pysim.put(ctx, dut.push, pushed(11))
+        await pysim.put(ctx, dut.push, pushed(12))
+        await pysim.get(ctx, dut.instruction)
+        for _ in range(4):
+            assert ctx.get(dut.waiting) and ctx.get(dut.index) == 11
+            await ctx.tick()
+
+    pysim.run(dut, bench, background=[granting(dut)])
+
+
+def test_a_unit_that_is_done_at_once_gets_its_post():
+    dut = build()
+
+    async def bench(ctx):
+        posts = []
+        await pysim.put(ctx, dut.push, pushed(3, post=0b101))
+        await pysim.get(ctx, dut.instruction)
+        ctx.set(dut.done, 1)
+        for cycle in range(8):
+            *_, post, waiting = await ctx.tick().sample(dut.post, dut.waiting)
+            ctx.set(dut.done, 0)
+            if post:
+                posts.append((post, ctx.get(dut.post_index)))
+                assert waiting and cycle <= 4
+        assert posts == [(0b101, 3)] and not ctx.get(dut.waiting)
+
+    pysim.run(dut, bench, background=[granting(dut)])
