@@ -57,8 +57,8 @@ class WeightBuffer(wiring.Component):
     Timing
     ------
     Row 0, column 0 appears ``LATENCY`` cycles after ``start``: three for the memory, and two that
-    let the array's controller start the next tile in the cycle of a pass's first read. A beat written is read by tiles
-    started ``WRITE_LATENCY`` cycles later.
+    let the array's controller start the next tile in the cycle of a pass's first read. A beat
+    written is read by tiles started ``WRITE_LATENCY`` cycles later, or more.
     """
 
     LATENCY = 5

@@ -42,7 +42,7 @@ class Answers(wiring.Component):
     Members
     -------
     ask_unified, ask_accumulators, ask_nothing : In(1)
-        A read is taken, or, for nothing, an element is there at once. Only one kind until
+        A read is taken, or, for nothing, an element comes in the next cycle. Only one kind until
         ``quiet``.
     asked : In(ASKED)
         With each of them.
@@ -99,6 +99,10 @@ class Answers(wiring.Component):
             m.d.sync += [asked.eq(late[-1]), valid.eq(late_valid[-1])]
             late.append(asked)
             late_valid.append(valid)
+        # Registered, so that what decides to ask does not reach into the window unit.
+        nothing = Signal()
+        asked_nothing = Signal(ASKED)
+        m.d.sync += [nothing.eq(self.ask_nothing), asked_nothing.eq(self.asked)]
         now = Signal(ASKED)
         element = self.element
         m.d.comb += [
@@ -106,9 +110,11 @@ class Answers(wiring.Component):
             awaited.w_en.eq(self.ask_unified),
             awaited.w_data.eq(self.asked),
             awaited.r_en.eq(self.read_valid),
-            self.quiet.eq(~awaited.r_rdy & ~Cat(late_valid[1:]).any()),
-            now.eq(Mux(self.read_valid, awaited.r_data, Mux(late_valid[-1], late[-1], self.asked))),
-            element.valid.eq(self.read_valid | late_valid[-1] | self.ask_nothing),
+            self.quiet.eq(~awaited.r_rdy & ~Cat(nothing, late_valid[1:]).any()),
+            now.eq(
+                Mux(self.read_valid, awaited.r_data, Mux(late_valid[-1], late[-1], asked_nothing))
+            ),
+            element.valid.eq(self.read_valid | late_valid[-1] | nothing),
             element.first.eq(now.first),
             element.last.eq(now.last),
             element.fault.eq(now.outside | (self.read_valid & self.read_fault)),

@@ -39,14 +39,18 @@ class Bench:
         )
         AccumulatorMemory(ports, self.sums)
 
-    async def prepare(self) -> None:
-        """Give both the same random contents and parameters."""
-        config, numbers = self.ports.config, self.ports.numbers
+    def fill_memories(self) -> None:
+        """Give both the same random contents."""
+        numbers = self.ports.numbers
         self.unified[:] = numbers.integers(-128, 128, self.unified.shape)
         wide = numbers.integers(-(2**31), 2**31, self.sums.shape)
         self.sums[:] = wide >> numbers.integers(0, 32, self.sums.shape)
         self.machine.unified[:] = self.unified
         self.machine.accumulators[:] = self.sums
+
+    async def load_parameters(self) -> None:
+        """Give both the same random parameters and tables."""
+        config, numbers = self.ports.config, self.ports.numbers
         images = {
             Kind.CHANNELS: channels_image(config.parameter_channels, numbers),
             Kind.TABLES: tables_image(config.tables, numbers),
@@ -87,7 +91,8 @@ async def random_programs(dut: Any) -> None:
     await ports.start()
     bench = Bench(ports, stall=ports.options["stall"])
     for _ in range(ports.options["programs"]):
-        await bench.prepare()
+        bench.fill_memories()
+        await bench.load_parameters()
         draws = [bench.generator.vector] * 5 + [bench.generator.fill]
         await bench.run([ports.rng.choice(draws)() for _ in range(ports.rng.randint(1, 10))])
 
@@ -116,8 +121,9 @@ async def errors(dut: Any) -> None:
     ports = Ports(dut)
     await ports.start()
     bench = Bench(ports, stall=ports.options["stall"])
+    await bench.load_parameters()
     for wrong in wrong_instructions(ports.config):
-        await bench.prepare()
+        bench.fill_memories()
         first = Instruction(Opcode.FILL, channels=5, value=77)
         await bench.run([first])
         bench.unit.put(wrong)
@@ -134,7 +140,7 @@ async def errors(dut: Any) -> None:
         ports.set("abort", 0)
         await ports.reset()
         bench.unit.begin_again()
-        await bench.prepare()
+        bench.fill_memories()
         await bench.run([bench.generator.vector(), bench.generator.fill()])
         bench.unit.begin_again()
 
@@ -144,8 +150,9 @@ async def adds_to_one_place_again_and_again(dut: Any) -> None:
     ports = Ports(dut)
     await ports.start()
     bench = Bench(ports, stall=ports.options["stall"])
+    await bench.load_parameters()
     for mode in (Mode.ADD, Mode.MAX):
-        await bench.prepare()
+        bench.fill_memories()
         fields = {"destination": Space.ACCUMULATORS, "mode": mode, "channels": ports.config.columns}
         await bench.run(
             [

@@ -25,6 +25,8 @@ class Generator:
         Where they come from.
     source, target : tuple of int
         First byte and size of what loads read and what stores write in external memory.
+    parameters : tuple of int, optional
+        The same of what LOAD_PARAMS reads; unless given, ``source``.
     """
 
     def __init__(
@@ -34,11 +36,13 @@ class Generator:
         *,
         source: tuple[int, int] = (0, 1 << 14),
         target: tuple[int, int] = (1 << 14, 1 << 14),
+        parameters: tuple[int, int] | None = None,
     ) -> None:
         self.config = config
         self.rng = rng
         self.source = source
         self.target = target
+        self.parameters = parameters or source
 
     def legal(self, draw: Callable[[], Instruction]) -> Instruction:
         """Return the first of what ``draw`` returns that is in range."""
@@ -58,8 +62,11 @@ class Generator:
     def _reachable(self, touch: footprint.Touch) -> bool:
         if touch.memory is not footprint.Memory.EXTERNAL:
             return True
-        first, size = self.target if touch.write else self.source
-        return first <= touch.pattern.base and touch.pattern.last < first + size
+        regions = (self.target,) if touch.write else (self.source, self.parameters)
+        return any(
+            first <= touch.pattern.base and touch.pattern.last < first + size
+            for first, size in regions
+        )
 
     def _small(self, most: int) -> int:
         """Return 0 to ``most``, mostly small."""
@@ -205,7 +212,7 @@ class Generator:
     def load_params(self) -> Instruction:
         """Return a LOAD_PARAMS."""
         config, rng = self.config, self.rng
-        first, size = self.source
+        first, size = self.parameters
         step = max(PARAMETER_BYTES, config.bus_bytes)
 
         def draw() -> Instruction:

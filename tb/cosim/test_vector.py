@@ -18,4 +18,4 @@ def test_vectors(cosim, rows, columns, lanes, bus_bytes, stall):
         parameter_channels=8 * lanes,
         tables=2,
     )
-    cosim("vector", config, programs=8, stall=stall)
+    cosim("vector", config, programs=6, stall=stall)

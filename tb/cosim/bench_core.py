@@ -1,0 +1,220 @@
+"""The whole core between AxiRam and AxiLiteMaster, against the machine."""
+
+from typing import Any
+
+import cocotb
+import numpy as np
+from bfm import Ports
+from cocotbext.axi import AxiResp
+from host import CODE, SIZE, SOURCE, TARGET, Host, check_damage, failure_of
+from programs import ordered
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import INSTRUCTION_BYTES
+from celosia.hw.arch.isa import Instruction, Opcode, Space
+from celosia.hw.arch.registers import MAGIC, OFFSETS, VERSION, Control
+from celosia.sim import footprint
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.tflite import load
+from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
+
+HALT = Instruction(Opcode.HALT)
+
+
+async def started(dut: Any, size: int = SIZE) -> Host:
+    ports = Ports(dut)
+    await ports.start()
+    return Host(ports, stall=ports.options["stall"], size=size)
+
+
+def random_program(host: Host, count: int) -> list[Instruction]:
+    """Return a program without races that shows all it did in external memory."""
+    middle = [host.generator.any() for _ in range(count)]
+    return ordered([*host.opening(), *middle, *host.closing()], host.config)
+
+
+async def run_good(host: Host, count: int) -> None:
+    """Run a random program on both and compare."""
+    program = random_program(host, count)
+    words = isa.encode_program(program)
+    host.write_memory(CODE, words)
+    host.machine.run(words, judge=True)
+    error = await host.run_words(words)
+    assert error is None, f"{error}: {program}"
+    host.compare(str(program))
+
+
+@cocotb.test()
+async def random_programs(dut: Any) -> None:
+    host = await started(dut)
+    for _ in range(host.ports.options["programs"]):
+        host.fill_memory()
+        await run_good(host, host.ports.rng.randint(10, 30))
+        await host.counters()
+
+
+@cocotb.test()
+async def registers(dut: Any) -> None:
+    host = await started(dut)
+    assert await host.read("magic") == MAGIC
+    assert await host.read("version") == VERSION
+    assert await host.read("fingerprint") == host.config.fingerprint
+    await host.write("watchdog", 12345)
+    assert await host.read("watchdog") == 12345
+    last = max(OFFSETS.values())
+    assert (await host.registers.read(last + 4, 4)).resp == AxiResp.DECERR
+    assert (await host.registers.write(last + 4, bytes(4))).resp == AxiResp.DECERR
+    assert (await host.registers.write(OFFSETS["magic"], bytes(4))).resp == AxiResp.SLVERR
+    assert await host.read("magic") == MAGIC
+
+
+@cocotb.test()
+async def network(dut: Any) -> None:
+    """Layers of fully connected neurons, as the compiler makes them."""
+    host = await started(dut, 1 << 16)
+    numbers = host.ports.numbers
+    widths = host.ports.options["widths"]
+    layers = [
+        FullyConnected(
+            weights=numbers.integers(-127, 128, (channels, taps)).astype(np.int8),
+            weight_scale=0.01,
+            bias=numbers.integers(-3000, 3000, channels).astype(np.int32),
+            output_scale=0.1 * float(np.sqrt(taps)),
+            output_zero_point=int(numbers.integers(-128, 128)),
+            activation="RELU",
+        )
+        for taps, channels in zip(widths, widths[1:], strict=False)
+    ]
+    model = load(write_fully_connected(layers, input_scale=0.05, input_zero_point=3))
+    program = compile_graph(model, host.config, host.ports.options["batch"])
+    assert program.memory_bytes <= host.memory.size
+    for segment in program.segments:
+        host.write_memory(segment.address, segment.data)
+    (port,) = program.inputs
+    for round_ in range(2):
+        inputs = numbers.integers(0, 256, program.batch * port.bytes_per_item, np.uint8)
+        host.write_memory(port.address, inputs.tobytes())
+        for section in (program.setup, program.main)[round_:]:
+            host.write_memory(section.address, section.code)
+            host.machine.run(section.code)
+            assert await host.run(section.address, section.count) is None
+            host.compare("a section of the network")
+    counters = await host.counters()
+    assert counters["matrix"]["busy"]
+
+
+def wrong_instructions(host: Host) -> list[bytes]:
+    """Return instructions that end a program, of every unit and kind."""
+    config = host.config
+    size, rows = config.unified_bytes, config.accumulator_rows
+    running = [
+        Instruction(Opcode.LOAD, external=SOURCE[0], unified=size - 3, length=4),
+        Instruction(Opcode.LOAD, external=SIZE - 5, length=9),
+        Instruction(Opcode.LOAD_WEIGHTS, tile=config.weight_tiles - 1, tiles=2),
+        Instruction(Opcode.LOAD_PARAMS, external=1 << 24),
+        Instruction(Opcode.STORE, external=TARGET[0], unified=size - 1, length=2),
+        Instruction(Opcode.STORE, external=1 << 30, length=3),
+        Instruction(Opcode.MATMUL, unified=size - 1, taps=2),
+        Instruction(Opcode.MATMUL, accumulator=config.accumulator_depth - 1, y_count=2),
+        Instruction(Opcode.VECTOR, destination_base=size - 1, channels=2),
+        Instruction(
+            Opcode.VECTOR,
+            source=Space.ACCUMULATORS,
+            source_base=rows - 1,
+            y_count=2,
+            source_y_stride=1,
+        ),
+        Instruction(Opcode.FILL, destination_base=size - 2, channels=5),
+        Instruction(Opcode.VECTOR, wait=1 << 15),
+    ]
+    halves = isa.encode(Instruction(Opcode.FENCE)), isa.encode(Instruction(Opcode.LOAD))
+    return [
+        *(isa.encode(instruction) for instruction in running),
+        bytes([77]) + halves[0][1:],
+        halves[0][:-1] + b"\x40",
+        isa.encode(Instruction(Opcode.STORE, length=size))[:-1] + b"\x80",
+    ]
+
+
+def busy_program(host: Host, wrong: bytes) -> bytes:
+    """Return a program that keeps every unit busy while ``wrong`` runs."""
+    config = host.config
+    length = config.unified_bytes // 2
+    around = [
+        Instruction(Opcode.LOAD, external=SOURCE[0], unified=length, length=length),
+        Instruction(Opcode.STORE, external=TARGET[0], external_pitch=64, rows=6, length=60),
+        Instruction(Opcode.MATMUL, x_count=config.accumulator_depth, taps=3 * config.rows),
+        Instruction(
+            Opcode.VECTOR,
+            source=Space.ACCUMULATORS,
+            x_count=8,
+            source_base=config.accumulator_depth,
+            source_x_stride=1,
+            channels=config.columns,
+        ),
+    ]
+    host.ports.rng.shuffle(around)
+    place = host.ports.rng.randrange(5)
+    before, behind = isa.encode_program(around[:place]), isa.encode_program(around[place:])
+    return before + wrong + behind + isa.encode(HALT)
+
+
+def stored(words: bytes) -> list[np.ndarray]:
+    """Return the addresses that the stores of a program name."""
+    result = []
+    for place in range(0, len(words), INSTRUCTION_BYTES):
+        try:
+            instruction = isa.decode(words[place : place + INSTRUCTION_BYTES])
+        except isa.Illegal:
+            continue
+        if instruction.opcode is Opcode.STORE:
+            result.append(footprint.external_block(instruction).addresses().ravel())
+    return result
+
+
+@cocotb.test()
+async def errors(dut: Any) -> None:
+    """Wrong programs: error, soft reset, and a good program runs."""
+    host = await started(dut)
+    host.fill_memory()
+    wrong = wrong_instructions(host)
+    for word in host.ports.rng.sample(wrong, host.ports.options["wrong"]):
+        words = busy_program(host, word)
+        before = host.machine.memory.copy()
+        expected = failure_of(host.machine, words)
+        host.machine.memory[:] = before
+        assert expected is not None
+        await host.write("watchdog", 400)
+        got = await host.run_words(words)
+        assert got == expected, f"wanted {expected}, got {got}: {words.hex()}"
+        await host.reset()
+        await host.memory.stays_quiet(30)
+        check_damage(host, words.hex(), stored(words))
+    await host.write("watchdog", 1 << 20)
+    await run_good(host, 6)
+
+
+@cocotb.test()
+async def errors_of_programs(dut: Any) -> None:
+    """No HALT, a fetch that is refused, a semaphore past its end; resets in the middle."""
+    host = await started(dut)
+    host.fill_memory()
+    sequencer = isa.Unit.SEQUENCER
+    nops = [Instruction(Opcode.NOP)] * 3
+    assert await host.run_words(isa.encode_program(nops)) == (isa.Error.PROGRAM, sequencer, 3)
+    await host.reset()
+    words = isa.encode_program(nops)
+    host.write_memory(SIZE - len(words), words)
+    assert await host.run(SIZE - len(words), 5) == (isa.Error.BUS, sequencer, 3)
+    await host.reset()
+    for _ in range(host.ports.options["resets"]):
+        words = busy_program(host, isa.encode(Instruction(Opcode.LOAD, length=9)))
+        host.write_memory(CODE, words)
+        await host.begin(CODE, len(words) // INSTRUCTION_BYTES)
+        await host.ports.ticks(host.ports.rng.randrange(20, 300))
+        await host.write("control", Control.RESET.value)
+        await host.reset()
+        await host.write("interrupt", 3)
+        await host.memory.stays_quiet(30)
+        check_damage(host, words.hex(), stored(words))
+    await run_good(host, 6)

@@ -1,0 +1,233 @@
+"""The host of a core: its registers behind AxiLiteMaster, its memory, and a machine beside it."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+from bfm import ExternalMemory, Ports
+from cocotb.triggers import with_timeout
+from cocotbext.axi import AxiLiteBus, AxiLiteMaster
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import INSTRUCTION_BYTES, PARAMETER_BYTES
+from celosia.hw.arch.isa import Instruction, Kind, Opcode, Rounding, Space
+from celosia.hw.arch.registers import (
+    COUNTERS,
+    COUNTERS_PER_UNIT,
+    OFFSETS,
+    Control,
+    Interrupt,
+    Status,
+    activity_names,
+)
+from celosia.sim.machine import Machine
+from programs import Generator, channels_image
+
+#: External memory: what loads read, channels' parameters, what stores write, programs.
+SIZE = 1 << 15
+SOURCE = (0, 1 << 12)
+PARAMETERS = (1 << 12, 1 << 12)
+TARGET = (1 << 13, 1 << 13)
+DUMP = 1 << 14
+CODE = 3 << 13
+
+Failure = tuple[isa.Error, isa.Unit, int]
+
+
+class Host:
+    """Runs programs on the core and on a machine.
+
+    Parameters
+    ----------
+    ports : Ports
+        The core.
+    stall : float
+        Probability that a channel of either bus pauses for a cycle.
+    """
+
+    def __init__(self, ports: Ports, *, stall: float, size: int = SIZE) -> None:
+        self.ports = ports
+        self.config = ports.config
+        self.memory = ExternalMemory(ports, size, stall)
+        bus = AxiLiteBus.from_prefix(ports.dut, "s_axil_")
+        self.registers = AxiLiteMaster(bus, ports.dut.clk, ports.dut.rst)
+        writes, reads = self.registers.write_if, self.registers.read_if
+        channels = (writes.aw_channel, writes.w_channel, writes.b_channel)
+        for channel in (*channels, reads.ar_channel, reads.r_channel):
+            channel.set_pause_generator(ports.rests(stall) for _ in itertools.count())
+        self.machine = Machine(ports.config, memory_bytes=size)
+        self.generator = Generator(
+            ports.config, ports.rng, source=SOURCE, target=TARGET, parameters=PARAMETERS
+        )
+
+    def fill_memory(self) -> None:
+        """Give both the same external memory: parameters where they belong, else anything."""
+        first, size = PARAMETERS
+        content = self.machine.memory
+        content[:] = self.ports.numbers.integers(0, 256, content.size)
+        image = channels_image(size // PARAMETER_BYTES, self.ports.numbers)
+        image[: 4 * PARAMETER_BYTES * self.config.lanes] = bytes_image(self.config.lanes)
+        content[first : first + size] = image
+        self.memory.write(0, content)
+
+    def write_memory(self, address: int, content: bytes) -> None:
+        """Write to the memory of both."""
+        self.memory.write(address, content)
+        data = np.frombuffer(content, np.uint8)
+        self.machine.memory[address : address + data.size] = data
+
+    async def read(self, name: str | int) -> int:
+        """Read a register by its name or offset."""
+        offset = OFFSETS[name] if isinstance(name, str) else name
+        return await with_timeout(self.registers.read_dword(offset), 20, "us")
+
+    async def write(self, name: str, value: int) -> None:
+        """Write a register."""
+        await with_timeout(self.registers.write_dword(OFFSETS[name], value), 20, "us")
+
+    async def begin(self, address: int, count: int) -> None:
+        """Ring the doorbell."""
+        assert not await self.read("status") & (Status.BUSY | Status.ERROR).value
+        await self.write("interrupt_enable", (Interrupt.DONE | Interrupt.ERROR).value)
+        await self.write("program_address", address)
+        await self.write("program_length", count)
+        await self.write("control", Control.CLEAR.value)
+        await self.ports.ticks(COUNTERS_PER_UNIT + 2)
+        await self.write("control", Control.START.value)
+
+    async def run(self, address: int, count: int, limit: int = 30_000) -> Failure | None:
+        """Run a program that lies in memory; return the error, or None."""
+        await self.begin(address, count)
+        await self.ports.until(lambda: self.ports.bits("irq"), limit, "interrupt")
+        status = Status(await self.read("status"))
+        pending = await self.read("interrupt")
+        await self.write("interrupt", pending)
+        failed = bool(status & Status.ERROR)
+        assert pending == (Interrupt.ERROR if failed else Interrupt.DONE).value
+        assert failed or Status.DONE in status
+        assert Status.BUSY not in status
+        await self.ports.ticks(3)
+        assert not self.ports.bits("irq")
+        if not failed:
+            return None
+        code, unit = await self.read("error_code"), await self.read("error_unit")
+        return isa.Error(code), isa.Unit(unit), await self.read("error_index")
+
+    async def run_words(self, words: bytes, address: int = CODE) -> Failure | None:
+        """Put a program into the memory of both and run it on the core."""
+        self.write_memory(address, words)
+        return await self.run(address, len(words) // INSTRUCTION_BYTES)
+
+    async def reset(self) -> None:
+        """Reset softly and wait until the bus is quiet."""
+        await self.write("control", Control.RESET.value)
+        for _ in range(200):
+            status = Status(await self.read("status"))
+            if not status & (Status.BUSY | Status.ERROR | Status.DRAINING):
+                return
+        raise AssertionError("no end of the reset")
+
+    async def counters(self) -> dict[str, dict[str, int]]:
+        """Read all counters, check that those of a unit sum to the cycles, and return them."""
+        cycles = await self.read("cycles")
+        result = {}
+        for unit in isa.Unit:
+            counts = {}
+            for place, name in activity_names().items():
+                number = unit.value * COUNTERS_PER_UNIT + place
+                counts[name] = await self.read(COUNTERS + 4 * number)
+            total = sum(counts.values())
+            assert total == cycles, f"{unit.name}: {total} cycles counted of {cycles}: {counts}"
+            result[unit.name.lower()] = counts
+        return result
+
+    def compare(self, what: str) -> None:
+        """Compare all external memory with the machine's."""
+        wrong = np.flatnonzero(self.memory.content != self.machine.memory)
+        assert not wrong.size, f"memory differs at {wrong[:8].tolist()} of {wrong.size} after {what}"
+
+    def opening(self) -> list[Instruction]:
+        """Return instructions that write every place of the core's memories."""
+        config = self.config
+        return [
+            Instruction(Opcode.LOAD, external=SOURCE[0], length=config.unified_bytes),
+            Instruction(
+                Opcode.LOAD_WEIGHTS, external=SOURCE[0] + 64, tiles=config.weight_tiles
+            ),
+            Instruction(
+                Opcode.LOAD_PARAMS,
+                external=PARAMETERS[0] + 64 * config.lanes,
+                count=config.parameter_channels,
+            ),
+            Instruction(
+                Opcode.LOAD_PARAMS, external=SOURCE[0], kind=Kind.TABLES, count=config.tables
+            ),
+            *(
+                Instruction(
+                    Opcode.MATMUL,
+                    x_count=config.accumulator_depth,
+                    x_stride=3,
+                    taps=2 * config.rows,
+                    accumulator=half * config.accumulator_depth,
+                )
+                for half in range(2)
+            ),
+        ]
+
+    def closing(self) -> list[Instruction]:
+        """Return instructions that store all of the unified buffer and of the accumulators."""
+        config = self.config
+        count = config.accumulator_rows * config.columns
+        program = [
+            Instruction(Opcode.STORE, external=DUMP, length=config.unified_bytes),
+            Instruction(Opcode.LOAD_PARAMS, external=PARAMETERS[0], count=4 * config.lanes),
+        ]
+        for place in range(4):
+            program += [
+                Instruction(
+                    Opcode.VECTOR,
+                    source=Space.ACCUMULATORS,
+                    x_count=config.accumulator_rows,
+                    source_x_stride=1,
+                    channels=config.columns,
+                    destination_x_stride=config.columns,
+                    params=place * config.lanes,
+                    rounding=Rounding.DOUBLE,
+                ),
+                Instruction(
+                    Opcode.STORE,
+                    external=DUMP + config.unified_bytes + place * count,
+                    length=count,
+                ),
+            ]
+        return program
+
+
+def bytes_image(lanes: int) -> np.ndarray:
+    """Return parameters with which a group of lanes shows one byte of each sum, for all four."""
+    raw = np.zeros((4, lanes, PARAMETER_BYTES), np.uint8)
+    raw[:, :, 4:8] = np.array([(1 << 31) - 1], "<u4").view(np.uint8)
+    raw[:, :, 8] = np.array([0, 8, 16, 24])[:, None]
+    raw[:, :, 9] = 24
+    return raw.reshape(-1)
+
+
+def failure_of(machine: Machine, words: bytes) -> Failure | None:
+    """Run a program on the machine and return how it ends."""
+    from celosia.sim.schedule import MachineError
+
+    try:
+        machine.run(words)
+    except MachineError as error:
+        return error.error, error.unit, error.index
+    return None
+
+
+def check_damage(host: Host, program: Any, stores: list[np.ndarray]) -> None:
+    """Check that external memory has changed only where stores name it; the machine follows."""
+    content = host.memory.content
+    may = np.zeros(content.size, np.bool_)
+    for places in stores:
+        may[places[places < content.size]] = True
+    assert np.array_equal(content[~may], host.machine.memory[~may]), f"{program} wrote elsewhere"
+    host.machine.memory[:] = content

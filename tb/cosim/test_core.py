@@ -1,0 +1,38 @@
+import pytest
+
+from celosia.hw.arch.config import Config
+
+SQUARE = Config(
+    rows=4,
+    columns=4,
+    unified_bytes=256,
+    weight_tiles=12,
+    accumulator_depth=16,
+    lanes=1,
+    weight_rows=2,
+    bus_bytes=4,
+    parameter_channels=32,
+    burst_beats=8,
+    outstanding=4,
+)
+WIDE = Config(
+    rows=8,
+    columns=12,
+    unified_bytes=512,
+    weight_tiles=12,
+    accumulator_depth=16,
+    lanes=4,
+    bus_bytes=8,
+    parameter_channels=32,
+    tables=2,
+    queue_depth=3,
+    dsp_columns=5,
+)
+
+
+@pytest.mark.parametrize(
+    ("config", "stall"), [(SQUARE, 0.0), (WIDE, 0.3)], ids=["4x4", "8x12-stalls"]
+)
+def test_programs(cosim, config, stall):
+    options = {"programs": 2, "wrong": 6, "resets": 3, "widths": [20, 14, 5], "batch": 3}
+    cosim("core", config, stall=stall, **options)
