@@ -168,7 +168,9 @@ class Core(wiring.Component):
             ]
         for n, (name, write) in enumerate(WRITERS.items()):
             wiring.connect(m, getattr(rooms[name], write), getattr(buffer, f"write_{n}"))
-        m.d.comb += rooms["vector"].write_fault.eq(buffer.write_fault[list(WRITERS).index("vector")])
+        m.d.comb += rooms["vector"].write_fault.eq(
+            buffer.write_fault[list(WRITERS).index("vector")]
+        )
 
     def _connect_registers(self, m: Module, sequencer: Sequencer) -> None:
         m.submodules.registers = registers = RegisterFile()

@@ -35,7 +35,7 @@ REGISTERS = (
     Register("interrupt_enable", 0x14, "rw", 0, "bit 0 done, 1 error"),
     Register("interrupt", 0x18, "w1", 0, "bit 0 done, 1 error; writing ones clears"),
     Register("program_address", 0x1C, "rw", 0, "byte address of the first instruction, 64-aligned"),
-    Register("program_length", 0x20, "rw", 0, "instructions in the program"),
+    Register("program_length", 0x20, "rw", 0, "instructions in the program, at most 65535"),
     Register("error_code", 0x24, "r", 0, "isa.Error of the first error"),
     Register("error_unit", 0x28, "r", 0, "isa.Unit that noticed it"),
     Register("error_index", 0x2C, "r", 0, "index of the instruction in the program"),

@@ -312,7 +312,7 @@ class MatrixControl(wiring.Component):
         with m.Elif(draining != 0):
             m.d.sync += draining.eq(draining - 1)
         m.d.comb += [
-            self.done.eq(finals[-1]),
+            self.done.eq(finals[-1] & ~stopped),
             self.idle.eq((draining == 0) & (self.abort | stopped | ~(running | feeder.waiting))),
         ]
         fired_index = [index]

@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
+from celosia.hw.memory import race
 
 
 class UnitCounters(wiring.Component):
@@ -42,7 +43,9 @@ class UnitCounters(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.memory = memory = Memory(shape=unsigned(32), depth=COUNTERS_PER_UNIT, init=[])
+        m.submodules.memory = memory = Memory(
+            shape=unsigned(32), depth=COUNTERS_PER_UNIT, init=[], attrs=race.UNDEFINED
+        )
         read = memory.read_port()
         write = memory.write_port()
         counts = Signal()
@@ -56,8 +59,8 @@ class UnitCounters(wiring.Component):
             read.addr.eq(Mux(self.enable, self.activity.as_value(), self.address)),
             total.eq(Mux(latest_valid & (latest_place == place), latest, read.data) + 1),
             write.en.eq(counts | self.clear),
-            write.addr.eq(Mux(counts, place, self.address)),
-            write.data.eq(Mux(counts, total, 0)),
+            write.addr.eq(Mux(self.clear, self.address, place)),
+            write.data.eq(Mux(self.clear, 0, total)),
             self.value.eq(read.data),
         ]
         m.d.sync += [
@@ -90,7 +93,7 @@ class Counters(wiring.Component):
         Counter ``address % COUNTERS_PER_UNIT`` of unit ``address // COUNTERS_PER_UNIT``, one cycle
         later.
     cycles : Out(32)
-        Cycles with ``enable``.
+        Cycles with ``enable``. A reset leaves them and the counters as they are.
     """
 
     enable: Signal
@@ -118,15 +121,19 @@ class Counters(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         bits = (COUNTERS_PER_UNIT - 1).bit_length()
-        sweep = Signal(bits)
+        # A reset keeps the counts in their memories, so it must keep these too.
+        sweep = Signal(bits, reset_less=True)
+        clearing = Signal(reset_less=True)
+        cycles = Signal(32, reset_less=True)
+        m.d.comb += [self.clearing.eq(clearing), self.cycles.eq(cycles)]
         chosen = Signal(range(self.units))
         m.d.sync += chosen.eq(self.address[bits:])
         with m.If(self.clear):
-            m.d.sync += [self.clearing.eq(1), sweep.eq(0), self.cycles.eq(0)]
-        with m.Elif(self.clearing):
-            m.d.sync += [sweep.eq(sweep + 1), self.clearing.eq(sweep != COUNTERS_PER_UNIT - 1)]
+            m.d.sync += [clearing.eq(1), sweep.eq(0), cycles.eq(0)]
+        with m.Elif(clearing):
+            m.d.sync += [sweep.eq(sweep + 1), clearing.eq(sweep != COUNTERS_PER_UNIT - 1)]
         with m.Elif(self.enable):
-            m.d.sync += self.cycles.eq(self.cycles + 1)
+            m.d.sync += cycles.eq(cycles + 1)
         for u in range(self.units):
             unit = UnitCounters()
             m.submodules[f"unit_{u}"] = unit

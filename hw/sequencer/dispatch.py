@@ -18,6 +18,10 @@ EXECUTORS: dict[isa.Unit, tuple[isa.Opcode, ...]] = {
 }
 
 
+#: Cycles from a post of the sequencer's own until its instruction counts as finished.
+SETTLE = 3
+
+
 class Dispatch(wiring.Component):
     """Pushes checked instructions into the queues; executes NOP, FENCE and HALT itself.
 
@@ -34,7 +38,7 @@ class Dispatch(wiring.Component):
     lacking : In(SEMAPHORES)
     post : Out(SEMAPHORES)
     halted : Out(1)
-        HALT took effect, one cycle.
+        HALT took effect, one cycle, ``SETTLE`` cycles after its post.
     activity : Out(Activity)
         BUSY: handed an instruction on; MEMORY: none there; DRAIN: a queue is full, or a fence.
     """
@@ -91,15 +95,21 @@ class Dispatch(wiring.Component):
         ]
         with m.If(own & self.granted):
             m.d.sync += acquired.eq(1)
+        # A count that the post overflows shows before the instruction has gone.
+        settling = Signal(range(SETTLE + 1))
         finished = Signal()
         m.d.comb += finished.eq(own & acquired & (self.quiet | (header.opcode == isa.Opcode.NOP)))
-        with m.If(finished):
+        with m.If(settling == SETTLE):
             m.d.comb += [
                 self.i.ready.eq(1),
-                self.post.eq(header.post),
-                self.halted.eq(header.opcode == isa.Opcode.HALT),
+                self.halted.eq(own & (header.opcode == isa.Opcode.HALT)),
             ]
-            m.d.sync += acquired.eq(0)
+            m.d.sync += [acquired.eq(0), settling.eq(0)]
+        with m.Elif(settling != 0):
+            m.d.sync += settling.eq(settling + 1)
+        with m.Elif(finished):
+            m.d.comb += self.post.eq(header.post)
+            m.d.sync += settling.eq(1)
 
         missing = Signal(SEMAPHORES)
         m.d.comb += [missing.eq(self.want & self.lacking), self.activity.eq(Activity.MEMORY)]

@@ -32,7 +32,8 @@ class Issue(wiring.Component):
     done : In(1)
         From the unit, see ``docs/architecture.md``.
     unit_activity, activity : In, Out(Activity)
-        The unit's own, and the same with idle cycles told apart.
+        The unit's own, and the same with idle cycles told apart; while the next instruction lacks a
+        semaphore, DRAIN too becomes the wait for it.
     asking, want, granted, lacking
         A taker's side of ``Semaphores``.
     post, post_index : Out
@@ -121,11 +122,15 @@ class Issue(wiring.Component):
         m.d.sync += self.post_index.eq(latest)
         with m.If(posted):
             m.d.sync += latest.eq(oldest.index)
+        # The record of an instruction just handed over has not come out of its queue yet.
+        handed = Signal.like(self.index)
+        with m.If(queue.r_en):
+            m.d.sync += handed.eq(head.index)
         in_flight = Signal(range(self.in_flight + 1))
         m.d.sync += in_flight.eq(in_flight + queue.r_en - posted)
         m.d.comb += [
             self.waiting.eq(queue.r_rdy | (queue.level != 0) | (in_flight != 0) | self.post.any()),
-            self.index.eq(Mux(taken.r_rdy, oldest.index, head.index)),
+            self.index.eq(Mux(taken.r_rdy, oldest.index, Mux(in_flight != 0, handed, head.index))),
         ]
         self._classify(m, queue.r_rdy & ~acquired)
         return m

@@ -96,7 +96,7 @@ class Sequencer(wiring.Component):
                 "reset": In(1),
                 "clear_counters": In(1),
                 "program_address": In(ADDRESS_BITS),
-                "program_length": In(streams.INDEX_BITS),
+                "program_length": In(32),
                 "watchdog": In(32),
                 "running": Out(1),
                 "done": Out(1),
@@ -146,7 +146,10 @@ class Sequencer(wiring.Component):
         m.d.comb += [
             fetch.begin.eq(supervisor.begin),
             fetch.address.eq(self.program_address),
-            fetch.length.eq(self.program_length),
+            # A program too long to be numbered is one without an end.
+            fetch.length.eq(
+                Mux(self.program_length[streams.INDEX_BITS :].any(), 0, self.program_length)
+            ),
             fetch.stop.eq(~supervisor.running & ~supervisor.begin),
             dispatch.i.valid.eq(check.o.valid & good & supervisor.running),
             dispatch.i.payload.eq(check.o.payload),
@@ -209,6 +212,8 @@ class Sequencer(wiring.Component):
             own.code.eq(Mux(bad, check.o.payload.error, isa.Error.PROGRAM)),
             own.index.eq(Mux(bad, check.o.payload.index, self.program_length)),
         ]
+        with m.If(semaphores.overflow[isa.Unit.SEQUENCER.value]):
+            m.d.comb += [own.code.eq(isa.Error.SEMAPHORE), own.index.eq(check.o.payload.index)]
         for unit, issue in issues.items():
             with m.If(semaphores.overflow[unit.value]):
                 m.d.comb += [own.code.eq(isa.Error.SEMAPHORE), own.index.eq(issue.post_index)]

@@ -17,7 +17,8 @@ class Supervisor(wiring.Component):
     Members
     -------
     start : In(1)
-        Doorbell; without effect while a program runs or an error stands.
+        Doorbell; without effect while a program runs or an error stands. Between HALT and ``done``
+        it is kept.
     reset : In(1)
         Soft reset asked for: stops everything, waits until it is idle, then ``clear``.
     watchdog : In(32)
@@ -41,7 +42,8 @@ class Supervisor(wiring.Component):
     flush, clear : Out(1)
         Resets fetch and check; resets every room. One cycle.
     done, error : Out(1)
-        How the last program ended; ``error`` stands until a soft reset, ``done`` until a start.
+        How the last program ended; ``error`` stands until a soft reset, ``done`` until a start
+        or a soft reset.
     draining : Out(1)
         Transfers are under way on the bus or in a unit after an error or a reset.
     code, unit, index : Out
@@ -103,10 +105,11 @@ class Supervisor(wiring.Component):
         m = Module()
         resetting = Signal()
         ending = Signal()
+        rung = Signal()
         quiet_cycles = Signal(32)
         hung = Signal()
         m.d.comb += [
-            self.begin.eq(self.start & ~self.running & ~ending & ~self.error & ~resetting),
+            self.begin.eq((self.start | rung) & ~self.running & ~ending & ~self.error & ~resetting),
             self.abort.eq(self.error | resetting),
             self.draining.eq(self.abort & ~(self.fetch_idle & self.units_idle)),
             self.clear.eq(resetting & self.fetch_idle & self.units_idle),
@@ -119,8 +122,10 @@ class Supervisor(wiring.Component):
         with m.Else():
             m.d.sync += quiet_cycles.eq(quiet_cycles + 1)
         with m.If(self.begin):
-            m.d.sync += [self.running.eq(1), self.done.eq(0)]
-        with m.If(self.halted):
+            m.d.sync += [self.running.eq(1), self.done.eq(0), rung.eq(0)]
+        with m.Elif(self.start & ending):
+            m.d.sync += rung.eq(1)
+        with m.If(self.halted & self.running & ~self.fault_valid.any()):
             m.d.sync += [self.running.eq(0), ending.eq(1)]
         with m.If(self.flush):
             m.d.sync += [ending.eq(0), self.done.eq(1)]

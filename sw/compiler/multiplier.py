@@ -1,20 +1,19 @@
-"""Multipliers whose single rounding gives what a kernel in float64 gives, for every sum.
+"""Multipliers whose rounding gives what a kernel in float64 gives, for every sum there can be.
 
 LiteRT's reference FULLY_CONNECTED multiplies sums by the real factor in float64 and rounds halves
 away from zero. A Q31 multiplier rounds halves up and is off by up to 2⁻³², so the two differ for
-the few sums that come to lie on a half. A multiplier one greater or so usually agrees everywhere;
-it is found by comparing the least sum of every int8 result.
+the few sums that come to lie on a half. What the kernel gives is known from the least sum of each
+int8 result; each of these bounds the multiplier, and any whole number within all bounds agrees.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
-__all__ = ["exact_multiplier", "quantize_multiplier"]
+__all__ = ["double_multiplier", "quantize_multiplier", "single_multiplier"]
 
-#: Differences from the nearest multiplier that are tried, in this order.
-_NUDGES = (0, 1, -1, 2, -2, 3, 4, 5, 6, 7, 8)
+_LEAST_MULTIPLIER, _MOST_MULTIPLIER = 1 << 30, (1 << 31) - 1
 
 
 def quantize_multiplier(real: float) -> tuple[int, int]:
@@ -46,7 +45,7 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
     if shift < -31 or multiplier == 0:
         return 0, 0
     if shift > 30:
-        return (1 << 31) - 1, 30
+        return _MOST_MULTIPLIER, 30
     return multiplier, shift
 
 
@@ -66,10 +65,27 @@ def _least_sums(real: float, results: np.ndarray) -> np.ndarray:
     return tried[np.argmax(_reached(tried, real, results), axis=0), np.arange(results.size)]
 
 
-def exact_multiplier(
-    real: float, *, zero_point: int, low: int = -128, high: int = 127, most: int = (1 << 31) - 1
-) -> tuple[int, int, bool]:
-    """Return a multiplier, its shift, and whether it agrees with float64 for every sum.
+def _conditions(
+    real: float, shift: int, results: np.ndarray, least: int, most: int
+) -> Iterator[tuple[int, int]]:
+    """Yield pairs with which ``value * multiplier >= wanted`` has to hold.
+
+    Single rounding comes to a result where value · multiplier ≥ (result − 1/2) · 2^(31 − shift).
+    """
+    first = _least_sums(real, results)
+    for start, result in zip(first.tolist(), results.tolist(), strict=True):
+        wanted = (2 * result - 1) << (30 - shift)
+        if start <= most:
+            yield max(int(start), least), wanted
+        if start > least:
+            # The sum before stays below: both sides negated.
+            yield -min(int(start) - 1, most), 1 - wanted
+
+
+def single_multiplier(
+    real: float, *, zero_point: int, low: int = -128, high: int = 127, sums: tuple[int, int]
+) -> tuple[int, int] | None:
+    """Return a multiplier and shift whose single rounding agrees with float64 for every sum.
 
     Parameters
     ----------
@@ -77,40 +93,58 @@ def exact_multiplier(
         Factor from sums to results, greater than 0.
     zero_point, low, high : int
         Zero point and clamp of the results.
-    most : int
-        Greatest magnitude of a sum.
+    sums : tuple of int
+        Least and greatest sum there can be, in the range of int32.
 
     Returns
     -------
-    multiplier : int
-        As of ``quantize_multiplier``, or a few more or less where only that agrees.
-    shift : int
-        As of ``quantize_multiplier``.
-    exact : bool
-        Whether single rounding then gives ``round(sum * real)``, halves away from zero, clamped,
-        for every sum up to ``most``.
+    tuple of int or None
+        Multiplier and shift as of ``quantize_multiplier``, the multiplier as near to that one as
+        can be; None where no multiplier gives ``round(sum * real)``, halves away from zero,
+        clamped, for all sums.
 
     Examples
     --------
-    >>> exact_multiplier(0.5, zero_point=0, most=1 << 20)
-    (1073741825, 0, True)
+    >>> single_multiplier(0.5, zero_point=0, sums=(-1000, 1000))
+    (1073741825, 0)
     """
     multiplier, shift = quantize_multiplier(real)
+    if not multiplier:
+        # Below 2⁻³², no int32 comes to a half.
+        return 0, 0
     results = np.arange(low + 1, high + 1, dtype=np.int64) - zero_point
-    want = np.clip(_least_sums(real, results), -most, most + 1) if multiplier else []
-    want = [int(value) for value in want]
-    for nudge in _NUDGES if multiplier else ():
-        tried = multiplier + nudge
-        if tried < 1 << 31 and _same(tried, shift, want, results, most):
-            return tried, shift, True
-    return multiplier, shift, False
+    smallest, greatest = _LEAST_MULTIPLIER, _MOST_MULTIPLIER
+    for value, wanted in _conditions(real, shift, results, *sums):
+        if value > 0:
+            smallest = max(smallest, -(-wanted // value))
+        elif value < 0:
+            greatest = min(greatest, wanted // value)
+        elif wanted > 0:
+            return None
+    return (min(max(multiplier, smallest), greatest), shift) if smallest <= greatest else None
 
 
-def _same(multiplier: int, shift: int, want: Sequence[int], results: np.ndarray, most: int) -> bool:
-    """Return whether a multiplier's least sums for ``results`` are ``want``."""
-    for least, result in zip(want, results.tolist(), strict=True):
-        # The least sum with sum * multiplier >= (result - 1/2) * 2^(31 - shift).
-        own = -((1 - 2 * result) * (1 << (30 - shift)) // multiplier)
-        if min(max(own, -most), most + 1) != least:
-            return False
-    return True
+def double_multiplier(real: float, *, sums: tuple[int, int]) -> tuple[int, int, int] | None:
+    """Return a multiplier, left and right shift whose double rounding is exact, or None.
+
+    There is one where ``real`` is a whole number of few bits over a power of two: the first
+    rounding then has nothing to round, and the second takes halves away from zero.
+
+    Parameters
+    ----------
+    real : float
+        Factor from sums to results, greater than 0.
+    sums : tuple of int
+        Least and greatest sum there can be.
+
+    Examples
+    --------
+    >>> double_multiplier(0.75, sums=(-1000, 1000))
+    (1610612736, 2, 2)
+    """
+    numerator, denominator = real.as_integer_ratio()
+    bits, right = numerator.bit_length(), denominator.bit_length() - 1
+    reach = max(-sums[0], sums[1] + 1)
+    if right > 31 or bits > 31 or reach << bits > 1 << 31:
+        return None
+    return numerator << (31 - bits), bits, right

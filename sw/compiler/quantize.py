@@ -1,59 +1,30 @@
 """First pass: from the graph to layers with the integer parameters of the requantiser.
 
-The arithmetic is that of TensorFlow Lite when it prepares its reference kernels, in the same
-floating-point types, so that every multiplier and clamp comes out the same.
+Factors and clamps are computed as LiteRT's reference kernels compute them, in the same
+floating-point types. Multipliers are those that give the kernels' bytes for every sum of a channel
+that inputs can lead to; a layer without such multipliers is refused.
 """
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from celosia.hw.arch.isa import Rounding
+from celosia.sw.compiler.multiplier import double_multiplier, single_multiplier
 from celosia.sw.compiler.spec import CompileError, Dense, Network, Value
 from celosia.sw.graph import Graph, Operation, Quantization, Tensor
 
-__all__ = ["activation_range", "quantize", "quantize_multiplier"]
+__all__ = ["activation_range", "quantize", "sum_ranges"]
 
+_INT32 = (-(1 << 31), (1 << 31) - 1)
 _BOUNDS = {
     "NONE": (None, None),
     "RELU": (0.0, None),
     "RELU6": (0.0, 6.0),
     "RELU_N1_TO_1": (-1.0, 1.0),
 }
-
-
-def quantize_multiplier(real: float) -> tuple[int, int]:
-    """Return the Q31 multiplier and the power of two that stand for a real factor.
-
-    Parameters
-    ----------
-    real : float
-        Not negative.
-
-    Returns
-    -------
-    multiplier : int
-        0, or 2³⁰ to 2³¹ − 1.
-    shift : int
-        −31 to 30; ``real`` is about ``multiplier / 2**31 * 2**shift``. Factors too small for that
-        become zero.
-
-    Examples
-    --------
-    >>> quantize_multiplier(0.75)
-    (1610612736, 0)
-    """
-    fraction, shift = math.frexp(real)
-    multiplier = math.floor(fraction * (1 << 31) + 0.5)
-    if multiplier == 1 << 31:
-        multiplier //= 2
-        shift += 1
-    if shift < -31 or multiplier == 0:
-        return 0, 0
-    if shift > 30:
-        return (1 << 31) - 1, 30
-    return multiplier, shift
 
 
 def activation_range(activation: str, output: Quantization) -> tuple[int, int]:
@@ -156,12 +127,13 @@ def _dense(graph: Graph, operation: Operation, source: int, result: int, items: 
         given = graph.tensors[operation.inputs[2]].data
         assert given is not None
         bias = given.reshape(-1).astype(np.int64)
+    ranges = sum_ranges(weights, bias, tensor.quantization.zero_point)
     bias = bias - tensor.quantization.zero_point * weights.sum(axis=1, dtype=np.int64)
-    pairs = [quantize_multiplier(real) for real in _factors(tensor, kernel, output)]
-    if len(pairs) == 1:
-        pairs *= channels
-    multipliers, shifts = np.array(pairs, np.int64).T
     low, high = activation_range(operation.attributes["activation"], output.quantization)
+    zero_point = output.quantization.zero_point
+    reals = _factors(tensor, kernel, output)
+    label = graph.label(operation)
+    scaling = _scaling(label, reals, ranges, zero_point=zero_point, low=low, high=high)
     return Dense(
         name=output.name or f"{operation.kind.lower()}_{operation.place}",
         kind=operation.kind,
@@ -171,25 +143,88 @@ def _dense(graph: Graph, operation: Operation, source: int, result: int, items: 
         rows=tensor.elements // taps // items,
         weights=weights,
         bias=bias.astype(np.int32).astype(np.int64),
-        multiplier=multipliers,
-        left=np.maximum(shifts, 0),
-        right=np.maximum(-shifts, 0),
-        rounding=Rounding.SINGLE,
-        zero_point=output.quantization.zero_point,
+        **scaling,
+        zero_point=zero_point,
         low=low,
         high=high,
     )
 
 
-def _factors(source: Tensor, kernel: Tensor, output: Tensor) -> list[float]:
-    """Return the real factors of requantisation: one, or one for each channel.
+def sum_ranges(weights: np.ndarray, bias: np.ndarray, zero_point: int) -> list[tuple[int, int]]:
+    """Return the least and the greatest sum of each channel, over all inputs.
 
-    TensorFlow Lite multiplies the first two scales in single precision for a kernel quantised as
-    a whole, in double precision for one quantised by channel.
+    Parameters
+    ----------
+    weights : numpy.ndarray
+        int8, shape ``(channels, taps)``.
+    bias : numpy.ndarray
+        int64, shape ``(channels,)``.
+    zero_point : int
+        Of the inputs, which are int8.
+
+    Returns
+    -------
+    list of tuple of int
+        All of int32 for a channel whose sums can leave that, because sums wrap.
     """
+    up = np.maximum(weights, 0).sum(axis=1, dtype=np.int64)
+    down = np.minimum(weights, 0).sum(axis=1, dtype=np.int64)
+    least = bias + up * (-128 - zero_point) + down * (127 - zero_point)
+    most = bias + up * (127 - zero_point) + down * (-128 - zero_point)
+    pairs = zip(least.tolist(), most.tolist(), strict=True)
+    return [(a, b) if _INT32[0] <= a and b <= _INT32[1] else _INT32 for a, b in pairs]
+
+
+def _scaling(
+    label: str, reals: list[float], ranges: list[tuple[int, int]], **clamp: int
+) -> dict[str, Any]:
+    """Return multipliers, shifts and rounding with which no sum gives another byte than float64."""
+    for channel, (real, sums) in enumerate(zip(reals, ranges, strict=True)):
+        # Past 32 bits the kernel's result is no longer what the numbers say.
+        if max(-sums[0], sums[1]) * real + 128 >= 1 << 31:
+            raise CompileError(
+                f"{label}: channel {channel}: wanted results within 32 bits before the clamp, got "
+                f"factor {real:.9g} on sums from {sums[0]} to {sums[1]}"
+            )
+    single = _single(reals, ranges, **clamp)
+    if None not in single:
+        multiplier, shift = np.array(single, np.int64).T
+        left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
+        rounding = Rounding.SINGLE
+    else:
+        double = [double_multiplier(r, sums=s) for r, s in zip(reals, ranges, strict=True)]
+        if None in double:
+            channel = next(c for c, found in enumerate(single) if found is None)
+            raise CompileError(
+                f"{label}: channel {channel}: no multiplier rounds like the reference kernel, "
+                f"factor {reals[channel]:.9g} on sums from {ranges[channel][0]} to "
+                f"{ranges[channel][1]}"
+            )
+        multiplier, left, right = np.array(double, np.int64).T
+        rounding = Rounding.DOUBLE
+    return {"multiplier": multiplier, "left": left, "right": right, "rounding": rounding}
+
+
+def _single(
+    reals: list[float], ranges: list[tuple[int, int]], **clamp: int
+) -> list[tuple[int, int] | None]:
+    """Return a multiplier and shift for each channel, where there is one.
+
+    Channels of one factor share one, unless only the narrower sums of each allow any.
+    """
+    wide: dict[float, tuple[int, int]] = {}
+    for real, (least, most) in zip(reals, ranges, strict=True):
+        known = wide.get(real, (least, most))
+        wide[real] = min(least, known[0]), max(most, known[1])
+    shared = {real: single_multiplier(real, sums=sums, **clamp) for real, sums in wide.items()}
+    return [
+        shared[real] or single_multiplier(real, sums=sums, **clamp)
+        for real, sums in zip(reals, ranges, strict=True)
+    ]
+
+
+def _factors(source: Tensor, kernel: Tensor, output: Tensor) -> list[float]:
+    """Return the real factor of each channel; products and quotients of scales are float64."""
     assert source.quantization and kernel.quantization and output.quantization
-    scales = kernel.quantization.scales
-    result = output.quantization.scale
-    if len(scales) == 1:
-        return [float(source.quantization.scales[0] * scales[0]) / result]
-    return [source.quantization.scale * float(scale) / result for scale in scales]
+    scales = np.broadcast_to(kernel.quantization.scales, kernel.shape[:1]).astype(np.float64)
+    return (source.quantization.scale * scales / output.quantization.scale).tolist()

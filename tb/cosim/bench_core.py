@@ -196,7 +196,7 @@ async def errors(dut: Any) -> None:
 
 @cocotb.test()
 async def errors_of_programs(dut: Any) -> None:
-    """No HALT, a fetch that is refused, a semaphore past its end; resets in the middle."""
+    """No HALT, a fetch that is refused, and resets in the middle."""
     host = await started(dut)
     host.fill_memory()
     sequencer = isa.Unit.SEQUENCER

@@ -12,6 +12,12 @@ _spec.loader.exec_module(runner)
 
 
 @pytest.fixture
+def simulator() -> str:
+    """Name of the simulator: what Verilator does in a second takes Icarus half a minute."""
+    return runner.simulator()
+
+
+@pytest.fixture
 def cosim(request: pytest.FixtureRequest, seed: int, waves: Path | None) -> Callable[..., None]:
     """Run a bench: ``cosim(dut, config, **options)``, see ``runner.run``."""
 

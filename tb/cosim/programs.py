@@ -253,10 +253,19 @@ def tables_image(count: int, numbers: np.random.Generator) -> np.ndarray:
 
 
 def conflict(a: Instruction, b: Instruction, config: Config) -> bool:
-    """Return whether one of two instructions writes, byte for byte, what the other touches."""
+    """Return whether one of two units' instructions writes, byte for byte, what the other touches.
+
+    The matrix unit has half of the accumulators to itself.
+    """
+    half = config.accumulator_depth * config.columns
     for one in footprint.touches(a, config):
         for other in footprint.touches(b, config):
             if one.memory is not other.memory or not (one.write or other.write):
+                continue
+            if one.memory is footprint.Memory.ACCUMULATORS:
+                spans = [(p.base // half, p.last // half) for p in (one.pattern, other.pattern)]
+                if spans[0][0] <= spans[1][1] and spans[1][0] <= spans[0][1]:
+                    return True
                 continue
             low = max(one.pattern.base, other.pattern.base)
             high = min(one.pattern.last, other.pattern.last)

@@ -33,6 +33,7 @@ WIDE = Config(
 @pytest.mark.parametrize(
     ("config", "stall"), [(SQUARE, 0.0), (WIDE, 0.3)], ids=["4x4", "8x12-stalls"]
 )
-def test_programs(cosim, config, stall):
-    options = {"programs": 2, "wrong": 6, "resets": 3, "widths": [20, 14, 5], "batch": 3}
-    cosim("core", config, stall=stall, **options)
+def test_programs(cosim, simulator, config, stall):
+    fast = simulator == "verilator"
+    options = {"programs": 12, "wrong": 15, "resets": 12} if fast else {"programs": 1, "wrong": 5, "resets": 2}
+    cosim("core", config, stall=stall, widths=[20, 14, 5], batch=3, **options)

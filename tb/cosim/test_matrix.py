@@ -6,7 +6,7 @@ from celosia.hw.arch.config import Config
 @pytest.mark.parametrize(
     ("rows", "columns", "weight_rows", "stall"), [(4, 4, 1, 0.0), (8, 6, 4, 0.35)]
 )
-def test_programs(cosim, rows, columns, weight_rows, stall):
+def test_programs(cosim, simulator, rows, columns, weight_rows, stall):
     config = Config(
         rows=rows,
         columns=columns,
@@ -19,4 +19,4 @@ def test_programs(cosim, rows, columns, weight_rows, stall):
         parameter_channels=1,
         dsp_columns=columns // 2,
     )
-    cosim("matrix", config, programs=12, stall=stall)
+    cosim("matrix", config, programs=60 if simulator == "verilator" else 12, stall=stall)

@@ -7,7 +7,7 @@ from celosia.hw.arch.config import Config
     ("rows", "columns", "bus_bytes", "burst_beats", "outstanding", "stall"),
     [(4, 4, 4, 4, 2, 0.0), (8, 12, 8, 16, 8, 0.4)],
 )
-def test_transfers(cosim, rows, columns, bus_bytes, burst_beats, outstanding, stall):
+def test_transfers(cosim, simulator, rows, columns, bus_bytes, burst_beats, outstanding, stall):
     config = Config(
         rows=rows,
         columns=columns,
@@ -21,4 +21,4 @@ def test_transfers(cosim, rows, columns, bus_bytes, burst_beats, outstanding, st
         burst_beats=burst_beats,
         outstanding=outstanding,
     )
-    cosim("transfer", config, batches=10, stall=stall)
+    cosim("transfer", config, batches=50 if simulator == "verilator" else 8, stall=stall)

@@ -6,7 +6,7 @@ from celosia.hw.arch.config import Config
 @pytest.mark.parametrize(
     ("rows", "columns", "lanes", "bus_bytes", "stall"), [(4, 4, 1, 4, 0.0), (8, 12, 4, 8, 0.35)]
 )
-def test_vectors(cosim, rows, columns, lanes, bus_bytes, stall):
+def test_vectors(cosim, simulator, rows, columns, lanes, bus_bytes, stall):
     config = Config(
         rows=rows,
         columns=columns,
@@ -18,4 +18,4 @@ def test_vectors(cosim, rows, columns, lanes, bus_bytes, stall):
         parameter_channels=8 * lanes,
         tables=2,
     )
-    cosim("vector", config, programs=6, stall=stall)
+    cosim("vector", config, programs=30 if simulator == "verilator" else 4, stall=stall)

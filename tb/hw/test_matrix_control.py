@@ -391,7 +391,6 @@ def test_construction():
     assert (dut.feeder.weight_tiles, dut.feeder.weight_rows) == (8, 1)
 
 
-@pytest.mark.xfail(strict=True, reason="done follows the last request whatever became of it")
 @pytest.mark.parametrize("refused", [0, 1])
 def test_an_instruction_that_faults_is_never_done(refused):
     bench = Control([{"x_count": 2, "x_stride": 1}], weight_rows=4, refused=refused)

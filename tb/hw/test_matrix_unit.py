@@ -201,7 +201,6 @@ def test_constructor_passes_refusals_on():
         MatrixUnit(rows=4, columns=4, weight_rows=1, **sizes, **more | {"accumulator_depth": 6})
 
 
-@pytest.mark.xfail(strict=True, reason="a fault drops sums that are under way, but not their done")
 def test_done_before_a_fault_means_that_the_sums_are_there():
     bench = Bench(rows=4, columns=4, weight_rows=4, tiles=8)
     bench.cycle = 0

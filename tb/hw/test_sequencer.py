@@ -328,19 +328,16 @@ def test_overflow_names_the_instruction_of_a_unit(monkeypatch):
     assert ends == [(isa.Error.SEMAPHORE, isa.Unit.SEQUENCER, 15), (0, 1)]
 
 
-@pytest.mark.xfail(strict=True, reason="an overflow of the sequencer's own posts is said PROGRAM")
 def test_overflow_names_an_instruction_of_the_sequencer(monkeypatch):
     ends = overflow(monkeypatch, [legal(Opcode.NOP, post=1), legal(Opcode.HALT)])
     assert ends == [(isa.Error.SEMAPHORE, isa.Unit.SEQUENCER, 15), (0, 1)]
 
 
-@pytest.mark.xfail(strict=True, reason="HALT takes effect in the cycle in which a post overflows")
 def test_overflow_in_front_of_halt_is_not_done(monkeypatch):
     ends = overflow(monkeypatch, [legal(Opcode.LOAD, post=1), legal(Opcode.HALT)])
     assert ends == [(isa.Error.SEMAPHORE, isa.Unit.SEQUENCER, 15), (0, 1)]
 
 
-@pytest.mark.xfail(strict=True, reason="nothing runs any more when the post of HALT overflows")
 def test_overflow_of_halt_itself(monkeypatch):
     ends = overflow(monkeypatch, [legal(Opcode.HALT, post=1)])
     assert ends == [(isa.Error.SEMAPHORE, isa.Unit.SEQUENCER, 15), (0, 1)]

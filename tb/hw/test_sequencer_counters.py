@@ -124,7 +124,6 @@ def test_clear_while_counting_starts_anew(place):
     pysim.run(dut, bench)
 
 
-@pytest.mark.xfail(strict=True, reason="the count of the last cycle takes the first clearing one")
 def test_clear_while_counting_clears_counter_zero():
     dut = Counters(units=1)
 
@@ -140,7 +139,6 @@ def test_clear_while_counting_clears_counter_zero():
     pysim.run(dut, bench)
 
 
-@pytest.mark.xfail(strict=True, reason="a reset clears the cycles, and memories keep their counts")
 def test_classes_add_up_to_the_cycles_after_a_reset():
     dut = Counters(units=1)
     reset = Signal()

@@ -224,7 +224,6 @@ def test_waiting_and_index_of_the_oldest():
     pysim.run(dut, bench, background=[granting(dut)])
 
 
-@pytest.mark.xfail(strict=True, reason="the record takes two cycles to come out of its queue")
 def test_index_is_the_oldest_in_every_cycle():
     dut = build()
 

@@ -248,7 +248,6 @@ def test_start_in_the_middle_of_a_reset_has_no_effect():
     simulate(bench)
 
 
-@pytest.mark.xfail(strict=True, reason="a fault in the cycle of HALT leaves both flags")
 def test_a_program_ends_in_one_way_only():
     async def bench(ctx, dut):
         await start(ctx, dut)

@@ -7,22 +7,30 @@ import pytest
 from celosia.hw.arch.isa import Rounding
 from celosia.sim import quantize
 from celosia.sw.compiler import multiplier as module
-from celosia.sw.compiler.multiplier import exact_multiplier, quantize_multiplier
+from celosia.sw.compiler.multiplier import (
+    double_multiplier,
+    quantize_multiplier,
+    single_multiplier,
+)
+
+INT32 = (-(1 << 31), (1 << 31) - 1)
 
 
-def on_core(sums: np.ndarray, multiplier: int, shift: int, zero_point: int) -> np.ndarray:
-    left, right = quantize.split_shift(shift)
-    h = quantize.requantize(sums, 0, multiplier, left, right, Rounding.SINGLE)
-    return quantize.finish(h, zero_point, -128, 127)
+def on_core(
+    sums: np.ndarray, scaling: tuple[int, int], zero_point: int, low: int = -128, high: int = 127
+) -> np.ndarray:
+    left, right = quantize.split_shift(scaling[1])
+    h = quantize.requantize(sums, 0, scaling[0], left, right, Rounding.SINGLE)
+    return quantize.finish(h, zero_point, low, high)
 
 
-def around_halves(real: float, rng: np.random.Generator) -> np.ndarray:
+def around_halves(real: float, rng: np.random.Generator, reach: int) -> np.ndarray:
     """Sums on both sides of every half, and others."""
     halves = (np.arange(-260, 260) + 0.5) / real
     near = np.round(halves)[:, None] + np.arange(-2, 3)
     other = rng.integers(-300, 300, 2000) / real * rng.random(2000)
-    sums = np.concatenate([near.ravel(), np.round(other)])
-    return np.clip(sums, -(1 << 24), 1 << 24).astype(np.int32)
+    sums = np.concatenate([near.ravel(), np.round(other), [-reach, reach]])
+    return np.clip(sums, -reach, reach).astype(np.int32)
 
 
 def factors(rng: np.random.Generator) -> list[float]:
@@ -30,36 +38,89 @@ def factors(rng: np.random.Generator) -> list[float]:
     usual = [quantize.effective_scale(i, w, 0.1) for i, w in scales]
     few_bits = [rng.integers(1, 400) * 2.0 ** -rng.integers(6, 20) for _ in range(30)]
     powers = [2.0**-n for n in range(1, 16)]
-    return [float(real) for real in (*usual, *few_bits, *powers)]
+    return [float(real) for real in (*usual, *few_bits, *powers, 3e-9, 1.7, 40.0, 3e5)]
 
 
 def test_agrees_with_float64_for_every_sum(rng: np.random.Generator):
     differs = 0
     for real in factors(rng):
         zero_point = int(rng.integers(-128, 128))
-        sums = around_halves(real, rng)
+        reach = min(1 << 24, int(2**30 / real))
+        sums = around_halves(real, rng, reach)
         want = quantize.litert_fully_connected(sums, real, zero_point)
-        multiplier, shift, exact = exact_multiplier(real, zero_point=zero_point, most=1 << 24)
-        assert exact, real
-        np.testing.assert_array_equal(on_core(sums, multiplier, shift, zero_point), want)
-        differs += np.any(on_core(sums, *quantize_multiplier(real), zero_point) != want)
+        found = single_multiplier(real, zero_point=zero_point, sums=(-reach, reach))
+        assert found is not None, real
+        np.testing.assert_array_equal(on_core(sums, found, zero_point), want)
+        differs += np.any(on_core(sums, quantize_multiplier(real), zero_point) != want)
     assert differs > 30
 
 
-def test_every_sum_of_a_narrow_range():
-    sums = np.arange(-(1 << 12), 1 << 12, dtype=np.int32)
-    for real in (0.5, 0.375, 1.0, 1.5, 2.0, 0.0625, 5 / 64):
-        multiplier, shift, exact = exact_multiplier(real, zero_point=3, most=1 << 12)
-        assert exact
-        want = quantize.litert_fully_connected(sums, real, 3)
-        np.testing.assert_array_equal(on_core(sums, multiplier, shift, 3), want)
+def same(real: float, multiplier: int, shift: int, sums: range, zero_point: int, clamp) -> bool:
+    """Whether a multiplier agrees for all sums of a range, by trying each."""
+    every = np.arange(sums.start, sums.stop, dtype=np.int32)
+    want = quantize.litert_fully_connected(every, real, zero_point, *clamp)
+    return np.array_equal(on_core(every, (multiplier, shift), zero_point, *clamp), want)
+
+
+def test_finds_one_exactly_where_there_is_one(rng: np.random.Generator):
+    found = 0
+    for _ in range(150):
+        # Near halves of sums that are far apart: some have no multiplier.
+        real = float(rng.integers(1, 300) + rng.choice([0.0, 1e-6, -1e-7, 3e-7])) / 256
+        least = int(rng.integers(-9000, 1000))
+        sums = range(least, least + int(rng.integers(1, 12_000)))
+        zero_point, low = int(rng.integers(-128, 128)), int(rng.integers(-128, 100))
+        clamp = low, int(rng.integers(low, 128))
+        got = single_multiplier(
+            real, zero_point=zero_point, low=low, high=clamp[1], sums=(least, sums.stop - 1)
+        )
+        if got is not None:
+            assert same(real, *got, sums, zero_point, clamp)
+            found += 1
+            continue
+        nearest, shift = quantize_multiplier(real)
+        for tried in range(nearest - 40, nearest + 41):
+            assert not same(real, tried, shift, sums, zero_point, clamp)
+    assert 100 < found
+
+
+def test_keeps_the_nearest_where_it_can():
+    nearest = quantize_multiplier(0.5)
+    assert single_multiplier(0.5, zero_point=0, sums=(0, 1000)) == nearest
+    assert single_multiplier(0.5, zero_point=0, low=0, sums=(-1000, 1000)) == nearest
+    assert single_multiplier(0.5, zero_point=0, sums=(-1, 1)) == (nearest[0] + 1, 0)
+    assert single_multiplier(0.5, zero_point=0, low=3, high=3, sums=INT32) == nearest
 
 
 def test_says_when_there_is_none():
     # One more is too many by a whole sum at the far end of the range.
-    assert exact_multiplier(2.0**-24, zero_point=0) == (1 << 30, -23, False)
-    assert exact_multiplier(2.0**-24, zero_point=0, most=1 << 24)[2]
-    assert exact_multiplier(2.0**-40, zero_point=0) == (0, 0, False)
+    assert single_multiplier(2.0**-24, zero_point=0, sums=INT32) is None
+    assert single_multiplier(2.0**-24, zero_point=0, sums=(-(1 << 24), 1 << 24)) is not None
+
+
+@pytest.mark.parametrize("real", [2.0**-33, 2.0**-40, 2.0**-32 - 2.0**-64])
+def test_factors_that_no_sum_brings_to_a_half(real: float):
+    ends = np.array(INT32, np.int32)
+    assert single_multiplier(real, zero_point=7, sums=INT32) == (0, 0)
+    np.testing.assert_array_equal(quantize.litert_fully_connected(ends, real, 7), [7, 7])
+
+
+@pytest.mark.parametrize("real", [2.0**-24, 3 * 2.0**-26, 255 * 2.0**-30, 2.0**-31, 3.0, 1.5])
+def test_double_rounding_is_exact_for_few_bits(real: float, rng: np.random.Generator):
+    reach = (1 << (31 - real.as_integer_ratio()[0].bit_length())) - 1
+    found = double_multiplier(real, sums=(-reach - 1, reach))
+    assert found is not None
+    sums = np.append(around_halves(real, rng, reach), [-reach - 1])
+    h = quantize.requantize(sums, 0, *found, Rounding.DOUBLE)
+    want = quantize.litert_fully_connected(sums, real, -3)
+    np.testing.assert_array_equal(quantize.finish(h, -3, -128, 127), want)
+    assert double_multiplier(real, sums=(-reach - 2, 0)) is None
+    assert double_multiplier(real, sums=(0, reach + 1)) is None
+
+
+@pytest.mark.parametrize("real", [0.1, 2.0**-32, float(1 << 32)])
+def test_double_rounding_refuses_other_factors(real: float):
+    assert double_multiplier(real, sums=(-1, 1)) is None
 
 
 @pytest.mark.parametrize("real", [0.0, 2.0**-33, 2.0**-32, 0.3, 1.0 - 2.0**-40, 7.0, 2.0**40])

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch.isa import Rounding
-from celosia.sw.compiler.quantize import activation_range, quantize, quantize_multiplier
+from celosia.sw.compiler.multiplier import quantize_multiplier
+from celosia.sw.compiler.quantize import activation_range, quantize, sum_ranges
+from celosia.sw.compiler.spec import CompileError
 from celosia.sw.frontend.tflite import load
 from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
 from celosia.sw.graph import Quantization
@@ -92,3 +94,82 @@ def test_models_own_batch_becomes_items() -> None:
     network = quantize(load(write_fully_connected([layer], input_scale=1.0, batch=5)))
     assert network.items == 5
     assert [value.bytes_per_item for value in network.values] == [3, 2]
+
+
+def dense(weights: list[list[int]], weight_scale: float, bias: list[int], input_scale: float = 1.0):
+    layer = FullyConnected(
+        weights=np.array(weights, np.int8),
+        weight_scale=weight_scale,
+        bias=np.array(bias, np.int32),
+        output_scale=1.0,
+    )
+    (made,) = quantize(load(write_fully_connected([layer], input_scale=input_scale))).layers
+    return made
+
+
+def test_ranges_of_sums(rng: np.random.Generator) -> None:
+    weights = rng.integers(-127, 128, (3, 4)).astype(np.int8)
+    bias = np.array([0, 100, -(1 << 31)], np.int64)
+    ranges = sum_ranges(weights, bias, 5)
+    corners = np.array(np.meshgrid(*[[-128, 127]] * 4)).reshape(4, -1).T.astype(np.int64) - 5
+    sums = corners @ weights.T.astype(np.int64) + bias
+    assert ranges[:2] == list(zip(sums.min(axis=0), sums.max(axis=0), strict=True))[:2]
+    assert ranges[2] == (-(1 << 31), (1 << 31) - 1)
+
+
+def test_factor_of_one_scale_is_a_product_in_double_precision() -> None:
+    # A product in single precision would be a half, and a sum of 1 come to 1 instead of 0.
+    input_scale = float(np.float32(1 - 2.0**-20))
+    weight_scale = float(np.float32(0.5 * (1 + 2.0**-20)))
+    assert np.float32(input_scale) * np.float32(weight_scale) == 0.5
+    made = dense([[0], [0]], weight_scale, [1, 1], input_scale)
+    assert 2 * made.multiplier[0] >> 31 == 0 and made.multiplier[0] < 1 << 30 or (
+        made.right[0] == 1 and made.multiplier[0] < 1 << 31
+    )
+
+
+def test_halves_below_zero_move_the_multiplier() -> None:
+    assert dense([[1]], 0.5, [0]).multiplier.tolist() == [(1 << 30) + 1]
+    assert dense([[0]], 0.5, [3]).multiplier.tolist() == [1 << 30]
+
+
+def test_channels_of_one_factor_take_their_own_where_none_fits_all() -> None:
+    made = dense([[0], [0]], 2.0**-24, [1 << 30, -(1 << 23)])
+    assert made.rounding is Rounding.SINGLE
+    assert len(set(made.multiplier.tolist())) == 2
+
+
+def test_double_rounding_where_single_has_no_multiplier() -> None:
+    made = dense([[127] * 4], 2.0**-24, [1 << 29])
+    assert made.rounding is Rounding.SINGLE
+    layer = FullyConnected(
+        weights=np.full((1, 66_000), 127, np.int8), weight_scale=2.0**-24, output_scale=1.0
+    )
+    (made,) = quantize(load(write_fully_connected([layer], input_scale=1.0))).layers
+    assert made.rounding is Rounding.DOUBLE
+    assert (made.multiplier[0], made.left[0], made.right[0]) == (1 << 30, 1, 24)
+
+
+def test_refuses_what_no_multiplier_rounds() -> None:
+    weights = np.zeros((2, 66_000), np.int8)
+    weights[1] = 127
+    layer = FullyConnected(
+        weights=weights, weight_scale=0.1, output_scale=float(np.float32(0.1) * 2.0**20)
+    )
+    graph = load(write_fully_connected([layer], input_scale=0.07))
+    with pytest.raises(
+        CompileError, match=r"operator 0 FULLY_CONNECTED .*: channel 1: no multiplier rounds"
+    ):
+        quantize(graph)
+
+
+@pytest.mark.parametrize(
+    ("weight", "bias", "scale", "fits"),
+    [(1, 0, 2.0**23, True), (1, 0, 2.0**24, False), (0, -1, 2.0**30, True), (0, 0, 2.0**60, True)],
+)
+def test_refuses_results_past_32_bits(weight: int, bias: int, scale: float, fits: bool) -> None:
+    if fits:
+        assert dense([[weight]], scale, [bias]).rounding is Rounding.SINGLE
+        return
+    with pytest.raises(CompileError, match="channel 0: wanted results within 32 bits"):
+        dense([[weight]], scale, [bias])
