@@ -5,6 +5,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.memory import race
+
 #: Cycles from ``read`` to ``read_sums``.
 ACCUMULATOR_LATENCY = 2
 
@@ -87,7 +89,7 @@ class AccumulatorColumn(wiring.Component):
         result = Signal(signed(32))
         reads = []
         for half in range(2):
-            memory = Memory(shape=signed(32), depth=self.depth, init=[])
+            memory = Memory(shape=signed(32), depth=self.depth, init=[], attrs=race.UNDEFINED)
             m.submodules[f"half_{half}"] = memory
             read = memory.read_port()
             write = memory.write_port()

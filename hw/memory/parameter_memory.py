@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
+from celosia.hw.memory import race
 from celosia.hw.memory.table_memory import TableMemory
 
 
@@ -137,7 +138,7 @@ class ParameterMemory(wiring.Component):
         row = held_first[lane_bits:]
         for lane in range(self.lanes):
             m.submodules[f"lane_{lane}"] = memory = Memory(
-                shape=streams.CHANNEL, depth=self.depth, init=[]
+                shape=streams.CHANNEL, depth=self.depth, init=[], attrs=race.UNDEFINED
             )
             write = memory.write_port()
             read = memory.read_port()

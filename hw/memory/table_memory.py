@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import TABLE_BYTES
+from celosia.hw.memory import race
 
 
 class TableMemory(wiring.Component):
@@ -94,7 +95,7 @@ class TableMemory(wiring.Component):
         ]
         for lane in range(self.lanes):
             m.submodules[f"lane_{lane}"] = memory = Memory(
-                shape=unsigned(8), depth=self.tables * TABLE_BYTES, init=[]
+                shape=unsigned(8), depth=self.tables * TABLE_BYTES, init=[], attrs=race.UNDEFINED
             )
             write = memory.write_port()
             read = memory.read_port()

@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
+from celosia.hw.memory import race
 
 
 def rotated(lanes: list[Value], amount: Value) -> list[Value]:
@@ -302,7 +303,9 @@ class UnifiedBuffer(wiring.Component):
         ]
         bytes_read = []
         for b in range(count):
-            bank = Memory(shape=unsigned(8), depth=self.unified_bytes // count, init=[])
+            bank = Memory(
+                shape=unsigned(8), depth=self.unified_bytes // count, init=[], attrs=race.UNDEFINED
+            )
             m.submodules[f"bank_{b}"] = bank
             read = bank.read_port()
             write = bank.write_port()

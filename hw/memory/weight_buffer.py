@@ -5,6 +5,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.memory import race
+
 
 def weights_payload(
     *, rows: int, columns: int, weight_tiles: int, bus_bytes: int
@@ -127,7 +129,7 @@ class WeightBuffer(wiring.Component):
         for segment in range(self.weight_rows):
             hit = taken & (beat.row[row_bits:] == segment) if self.weight_rows > 1 else taken
             for j in range(self.columns):
-                bank = Memory(shape=unsigned(8), depth=depth, init=[])
+                bank = Memory(shape=unsigned(8), depth=depth, init=[], attrs=race.UNDEFINED)
                 m.submodules[f"bank_{segment}_{j}"] = bank
                 write = bank.write_port()
                 read = bank.read_port()

@@ -4,16 +4,19 @@ LiteRT's reference FULLY_CONNECTED multiplies sums by the real factor in float64
 away from zero. A Q31 multiplier rounds halves up and is off by up to 2⁻³², so the two differ for
 the few sums that come to lie on a half. What the kernel gives is known from the least sum of each
 int8 result; each of these bounds the multiplier, and any whole number within all bounds agrees.
+
+Double rounding never helps: it takes halves away from zero, but only for factors of so few bits k
+that sums below 2^(31 − k) are multiplied exactly, and there a multiplier one greater agrees too.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-__all__ = ["double_multiplier", "quantize_multiplier", "single_multiplier"]
+__all__ = ["quantize_multiplier", "single_multiplier"]
 
-_LEAST_MULTIPLIER, _MOST_MULTIPLIER = 1 << 30, (1 << 31) - 1
+_MOST = (1 << 31) - 1
 
 
 def quantize_multiplier(real: float) -> tuple[int, int]:
@@ -45,7 +48,7 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
     if shift < -31 or multiplier == 0:
         return 0, 0
     if shift > 30:
-        return _MOST_MULTIPLIER, 30
+        return _MOST, 30
     return multiplier, shift
 
 
@@ -113,38 +116,26 @@ def single_multiplier(
         # Below 2⁻³², no int32 comes to a half.
         return 0, 0
     results = np.arange(low + 1, high + 1, dtype=np.int64) - zero_point
-    smallest, greatest = _LEAST_MULTIPLIER, _MOST_MULTIPLIER
-    for value, wanted in _conditions(real, shift, results, *sums):
+    # Next to a power of two, the multipliers on its other side may be the ones.
+    for offset in (0, -1, 1):
+        if not -31 <= shift + offset <= 30:
+            continue
+        nearest = min(round(math.ldexp(multiplier, -offset)), _MOST)
+        found = _nearest(nearest, _conditions(real, shift + offset, results, *sums))
+        if found is not None:
+            return found, shift + offset
+    return None
+
+
+def _nearest(multiplier: int, conditions: Iterable[tuple[int, int]]) -> int | None:
+    """Return the multiplier nearest to the given one that meets all conditions, or None."""
+    # With half of the greatest, what saturates in front of it is far past the clamp behind it.
+    smallest, greatest = 1 << 29, _MOST
+    for value, wanted in conditions:
         if value > 0:
             smallest = max(smallest, -(-wanted // value))
         elif value < 0:
             greatest = min(greatest, wanted // value)
         elif wanted > 0:
             return None
-    return (min(max(multiplier, smallest), greatest), shift) if smallest <= greatest else None
-
-
-def double_multiplier(real: float, *, sums: tuple[int, int]) -> tuple[int, int, int] | None:
-    """Return a multiplier, left and right shift whose double rounding is exact, or None.
-
-    There is one where ``real`` is a whole number of few bits over a power of two: the first
-    rounding then has nothing to round, and the second takes halves away from zero.
-
-    Parameters
-    ----------
-    real : float
-        Factor from sums to results, greater than 0.
-    sums : tuple of int
-        Least and greatest sum there can be.
-
-    Examples
-    --------
-    >>> double_multiplier(0.75, sums=(-1000, 1000))
-    (1610612736, 2, 2)
-    """
-    numerator, denominator = real.as_integer_ratio()
-    bits, right = numerator.bit_length(), denominator.bit_length() - 1
-    reach = max(-sums[0], sums[1] + 1)
-    if right > 31 or bits > 31 or reach << bits > 1 << 31:
-        return None
-    return numerator << (31 - bits), bits, right
+    return min(max(multiplier, smallest), greatest) if smallest <= greatest else None

@@ -7,12 +7,11 @@ that inputs can lead to; a layer without such multipliers is refused.
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from celosia.hw.arch.isa import Rounding
-from celosia.sw.compiler.multiplier import double_multiplier, single_multiplier
+from celosia.sw.compiler.multiplier import single_multiplier
 from celosia.sw.compiler.spec import CompileError, Dense, Network, Value
 from celosia.sw.graph import Graph, Operation, Quantization, Tensor
 
@@ -133,7 +132,9 @@ def _dense(graph: Graph, operation: Operation, source: int, result: int, items: 
     zero_point = output.quantization.zero_point
     reals = _factors(tensor, kernel, output)
     label = graph.label(operation)
-    scaling = _scaling(label, reals, ranges, zero_point=zero_point, low=low, high=high)
+    multipliers, shifts = _scaling(
+        label, reals, ranges, zero_point=zero_point, low=low, high=high
+    )
     return Dense(
         name=output.name or f"{operation.kind.lower()}_{operation.place}",
         kind=operation.kind,
@@ -143,7 +144,10 @@ def _dense(graph: Graph, operation: Operation, source: int, result: int, items: 
         rows=tensor.elements // taps // items,
         weights=weights,
         bias=bias.astype(np.int32).astype(np.int64),
-        **scaling,
+        multiplier=multipliers,
+        left=np.maximum(shifts, 0),
+        right=np.maximum(-shifts, 0),
+        rounding=Rounding.SINGLE,
         zero_point=zero_point,
         low=low,
         high=high,
@@ -177,50 +181,30 @@ def sum_ranges(weights: np.ndarray, bias: np.ndarray, zero_point: int) -> list[t
 
 def _scaling(
     label: str, reals: list[float], ranges: list[tuple[int, int]], **clamp: int
-) -> dict[str, Any]:
-    """Return multipliers, shifts and rounding with which no sum gives another byte than float64."""
-    for channel, (real, sums) in enumerate(zip(reals, ranges, strict=True)):
-        # Past 32 bits the kernel's result is no longer what the numbers say.
-        if max(-sums[0], sums[1]) * real + 128 >= 1 << 31:
-            raise CompileError(
-                f"{label}: channel {channel}: wanted results within 32 bits before the clamp, got "
-                f"factor {real:.9g} on sums from {sums[0]} to {sums[1]}"
-            )
-    single = _single(reals, ranges, **clamp)
-    if None not in single:
-        multiplier, shift = np.array(single, np.int64).T
-        left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
-        rounding = Rounding.SINGLE
-    else:
-        double = [double_multiplier(r, sums=s) for r, s in zip(reals, ranges, strict=True)]
-        if None in double:
-            channel = next(c for c, found in enumerate(single) if found is None)
-            raise CompileError(
-                f"{label}: channel {channel}: no multiplier rounds like the reference kernel, "
-                f"factor {reals[channel]:.9g} on sums from {ranges[channel][0]} to "
-                f"{ranges[channel][1]}"
-            )
-        multiplier, left, right = np.array(double, np.int64).T
-        rounding = Rounding.DOUBLE
-    return {"multiplier": multiplier, "left": left, "right": right, "rounding": rounding}
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return multipliers and shifts with which no sum gives another byte than in float64.
 
-
-def _single(
-    reals: list[float], ranges: list[tuple[int, int]], **clamp: int
-) -> list[tuple[int, int] | None]:
-    """Return a multiplier and shift for each channel, where there is one.
-
-    Channels of one factor share one, unless only the narrower sums of each allow any.
+    Channels of one factor share a multiplier, unless only the narrower sums of each allow any.
     """
     wide: dict[float, tuple[int, int]] = {}
     for real, (least, most) in zip(reals, ranges, strict=True):
         known = wide.get(real, (least, most))
         wide[real] = min(least, known[0]), max(most, known[1])
     shared = {real: single_multiplier(real, sums=sums, **clamp) for real, sums in wide.items()}
-    return [
-        shared[real] or single_multiplier(real, sums=sums, **clamp)
-        for real, sums in zip(reals, ranges, strict=True)
-    ]
+    pairs = []
+    for channel, (real, sums) in enumerate(zip(reals, ranges, strict=True)):
+        got = f"factor {real:.9g} on sums from {sums[0]} to {sums[1]}"
+        # Past 32 bits the kernel's result is no longer what the numbers say.
+        if max(-sums[0], sums[1]) * real + 128 >= 1 << 31:
+            wanted = "results within 32 bits before the clamp"
+            raise CompileError(f"{label}: channel {channel}: wanted {wanted}, got {got}")
+        pair = shared[real] or single_multiplier(real, sums=sums, **clamp)
+        if pair is None:
+            wanted = "a factor that 31 bits round like the reference kernel"
+            raise CompileError(f"{label}: channel {channel}: wanted {wanted}, got {got}")
+        pairs.append(pair)
+    multipliers, shifts = np.array(pairs, np.int64).T
+    return multipliers, shifts
 
 
 def _factors(source: Tensor, kernel: Tensor, output: Tensor) -> list[float]:

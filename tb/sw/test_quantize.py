@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch.isa import Rounding
-from celosia.sw.compiler.multiplier import quantize_multiplier
+from celosia.sim.quantize import requantize
+from celosia.sw.compiler.multiplier import quantize_multiplier, single_multiplier
 from celosia.sw.compiler.quantize import activation_range, quantize, sum_ranges
 from celosia.sw.compiler.spec import CompileError
 from celosia.sw.frontend.tflite import load
@@ -81,9 +82,9 @@ def test_zero_point_goes_into_the_bias() -> None:
 def test_bias_wraps_to_int32() -> None:
     layer = FullyConnected(
         weights=np.full((1, 4), 127, np.int8),
-        weight_scale=0.5,
+        weight_scale=0.7,
         bias=np.array([(1 << 31) - 1], np.int32),
-        output_scale=0.25,
+        output_scale=2.0**30,
     )
     network = quantize(load(write_fully_connected([layer], input_scale=1.0, input_zero_point=-1)))
     assert network.layers[0].bias.tolist() == [(1 << 31) - 1 + 4 * 127 - (1 << 32)]
@@ -122,10 +123,9 @@ def test_factor_of_one_scale_is_a_product_in_double_precision() -> None:
     input_scale = float(np.float32(1 - 2.0**-20))
     weight_scale = float(np.float32(0.5 * (1 + 2.0**-20)))
     assert np.float32(input_scale) * np.float32(weight_scale) == 0.5
-    made = dense([[0], [0]], weight_scale, [1, 1], input_scale)
-    assert 2 * made.multiplier[0] >> 31 == 0 and made.multiplier[0] < 1 << 30 or (
-        made.right[0] == 1 and made.multiplier[0] < 1 << 31
-    )
+    made = dense([[0], [0]], weight_scale, [1, -1], input_scale)
+    h = requantize([0, 0], made.bias, made.multiplier, made.left, made.right, made.rounding)
+    assert h.tolist() == [0, 0]
 
 
 def test_halves_below_zero_move_the_multiplier() -> None:
@@ -133,33 +133,24 @@ def test_halves_below_zero_move_the_multiplier() -> None:
     assert dense([[0]], 0.5, [3]).multiplier.tolist() == [1 << 30]
 
 
-def test_channels_of_one_factor_take_their_own_where_none_fits_all() -> None:
-    made = dense([[0], [0]], 2.0**-24, [1 << 30, -(1 << 23)])
-    assert made.rounding is Rounding.SINGLE
-    assert len(set(made.multiplier.tolist())) == 2
-
-
-def test_double_rounding_where_single_has_no_multiplier() -> None:
-    made = dense([[127] * 4], 2.0**-24, [1 << 29])
-    assert made.rounding is Rounding.SINGLE
-    layer = FullyConnected(
-        weights=np.full((1, 66_000), 127, np.int8), weight_scale=2.0**-24, output_scale=1.0
-    )
-    (made,) = quantize(load(write_fully_connected([layer], input_scale=1.0))).layers
-    assert made.rounding is Rounding.DOUBLE
-    assert (made.multiplier[0], made.left[0], made.right[0]) == (1 << 30, 1, 24)
+def test_channels_of_one_factor_may_take_their_own() -> None:
+    wide = (-(1 << 31), (1 << 30) + 127)
+    assert single_multiplier(2.0**-24, zero_point=0, sums=wide) is None
+    made = dense([[0], [1]], 2.0**-24, [-(1 << 31), 1 << 30])
+    h = requantize([0, 0], made.bias, made.multiplier, made.left, made.right, made.rounding)
+    assert h.tolist() == [-128, 64]
 
 
 def test_refuses_what_no_multiplier_rounds() -> None:
-    weights = np.zeros((2, 66_000), np.int8)
+    weights = np.zeros((2, 66_600), np.int8)
     weights[1] = 127
-    layer = FullyConnected(
-        weights=weights, weight_scale=0.1, output_scale=float(np.float32(0.1) * 2.0**20)
+    layer = FullyConnected(weights=weights, weight_scale=2.0**-24, output_scale=1.0)
+    graph = load(write_fully_connected([layer], input_scale=1.0))
+    says = (
+        r"operator 0 FULLY_CONNECTED .*: channel 1: wanted a factor that 31 bits round like the "
+        r"reference kernel, got factor 5.96046448e-08 on sums from -1082649600 to 1074191400"
     )
-    graph = load(write_fully_connected([layer], input_scale=0.07))
-    with pytest.raises(
-        CompileError, match=r"operator 0 FULLY_CONNECTED .*: channel 1: no multiplier rounds"
-    ):
+    with pytest.raises(CompileError, match=says):
         quantize(graph)
 
 
