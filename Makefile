@@ -14,11 +14,11 @@ VIEW := build/view/celosia/hw
 PACKAGES := hw sim sw constraints
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-only lint type synth clean view setup
+.PHONY: help demo test test-only conformance lint type synth clean view setup
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(RUN) $(TOOLS)  ## classify handwritten digits on the simulated core
 	@$(BIN)/celosia demo
@@ -27,6 +27,9 @@ test: lint type test-only  ## all checks: lint, types, tests
 
 test-only: $(DEV) $(TOOLS)  ## the tests alone (PYTEST_ARGS='-k name')
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+conformance: $(DEV) $(TOOLS)  ## 10,000 digits: LiteRT, machine model and RTL give the same bytes
+	@$(BIN)/python -m pytest --long -m slow tb/e2e $(PYTEST_ARGS)
 
 lint: $(DEV)  ## ruff over all Python files
 	@$(BIN)/ruff check hw sim sw tb constraints

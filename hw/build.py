@@ -17,6 +17,7 @@ from amaranth.lib.wiring import Component
 from celosia.hw.arch.config import Config
 from celosia.hw.core import Core
 from celosia.hw.folded import Folded
+from celosia.hw.top import Top
 
 TOP = "celosia"
 
@@ -45,8 +46,8 @@ def _convert(component: Component) -> str:
 
 
 def verilog(config: Config) -> str:
-    """Return the Verilog of a core; its top module is ``celosia``."""
-    return _convert(Core(config=config))
+    """Return the Verilog of a core; its top module is ``celosia``, see ``Top``."""
+    return _convert(Top(Core(config=config)))
 
 
 def sources_digest() -> str:

@@ -19,7 +19,7 @@ from celosia.sim.addresses import Pattern
 from celosia.sim.footprint import Memory, Touch
 from celosia.sim.order import Clocks, MixedSemaphore, PossibleOverflow
 from celosia.sim.schedule import MachineError, Program, bits, describe, listing, schedule
-from celosia.sim.vector import in_order_matters
+from celosia.sim.vector import feeds_itself
 
 __all__ = ["Fault", "Hazard", "MachineError", "Written", "judge"]
 
@@ -180,7 +180,7 @@ class _Judge:
     def races(self) -> None:
         """Check that instructions which touch the same place are in order."""
         for index, i in enumerate(self.instructions):
-            if i.opcode is Opcode.VECTOR and in_order_matters(i, self.config):
+            if i.opcode is Opcode.VECTOR and feeds_itself(i, self.config):
                 message = f"{self.name(index)} reads what an earlier pixel or group of it wrote"
                 raise Hazard(Fault.RACE, (index, index), message)
         halves = [self.halves(index) for index in range(len(self.instructions))]

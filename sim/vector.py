@@ -27,8 +27,18 @@ def in_order_matters(i: Instruction, config: Config) -> bool:
     combines = i.destination == Space.ACCUMULATORS.value and i.mode != Mode.OVERWRITE.value
     if combines and not target.apart and not _all_different(target):
         return True
+    return feeds_itself(i, config)
+
+
+def feeds_itself(i: Instruction, config: Config) -> bool:
+    """Return whether the source of a VECTOR's group is what an earlier group of it wrote.
+
+    Reads of the source run ahead of writes, so that is a race. Sums that are added to or kept when
+    greater, again and again, are none: the accumulators' port hands each on to the next.
+    """
     if i.source != i.destination:
         return False
+    target = footprint.destination(i, config)
     offsets = footprint.window(i)
     first, last = (footprint.source(i, config, offset) for offset in (offsets[0], offsets[-1]))
     if first.base > target.last or last.last < target.base:

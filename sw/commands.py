@@ -240,6 +240,8 @@ def run_synth(arguments: argparse.Namespace) -> None:
     from celosia.hw.build import ToolError, synthesise
 
     config, directory = arguments.preset, arguments.directory
+    if directory.exists() and not directory.is_dir():
+        raise InputError(f"{directory}: wanted a directory, got a file")
     try:
         found = synthesise(
             config,
@@ -250,9 +252,10 @@ def run_synth(arguments: argparse.Namespace) -> None:
     except ToolError as error:
         raise Missing(str(error)) from error
     print(f"{config.name} on LFE5U-85F, speed grade 6")
+    print(f"{'cells':<16} {'used':>9} {'available':>11} {'percent':>9}")
     for cell, (used, available) in sorted(found.used.items()):
-        print(f"{cell:<20} {used:>7,} of {available:>7,}  {used / available:6.1%}")
-    speeds = list(found.fmax.values())
-    least, middle, most = min(speeds), statistics.median(speeds), max(speeds)
-    print(f"Fmax over {len(speeds)} seeds: {least:.1f} / {middle:.1f} / {most:.1f} MHz", end=" ")
-    print("(minimum / median / maximum)")
+        print(f"{cell:<16} {used:>9,} {available:>11,} {used / available:>9.1%}")
+    speeds = sorted(found.fmax.values())
+    least, middle, most = speeds[0], statistics.median(speeds), speeds[-1]
+    text = f"{least:.1f} / {middle:.1f} / {most:.1f} MHz (minimum / median / maximum"
+    print(f"{'Fmax':<16} {text} of {len(speeds)} {'seed' if len(speeds) == 1 else 'seeds'})")

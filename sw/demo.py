@@ -29,6 +29,7 @@ CLASSES = {
     "weights": ("waiting for weights", "#e67e22"),
     "memory": ("waiting for memory", "#f1c40f"),
     "drain": ("results under way", "#7fb7be"),
+    "queue": ("queue full, or a fence", "#c8b88a"),
     "wait load": ("waiting for load", "#6c5b7b"),
     "wait store": ("waiting for store", "#9a86a4"),
     "wait matrix": ("waiting for matrix", "#b8a9c9"),
@@ -117,7 +118,10 @@ def summary(statistics: Statistics, accuracy: float) -> dict[str, str]:
 
 
 def grouped(counters: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    """Return counters with the semaphores named by the unit that is waited for.
+    """Return counters with names that say what is waited for.
+
+    Semaphores are named by the unit that posts them. The sequencer has no results: what it counts
+    as under way is an instruction that a full queue, or a fence, holds up.
 
     Parameters
     ----------
@@ -130,6 +134,8 @@ def grouped(counters: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, in
         sums = result.setdefault(unit, {})
         for name, cycles in classes.items():
             known = f"wait {posters[name]}" if name in posters else name
+            if (unit, name) == ("sequencer", "drain"):
+                known = "queue"
             sums[known] = sums.get(known, 0) + cycles
     return result
 
@@ -256,5 +262,7 @@ def _bars(axes: Any, counters: Mapping[str, Mapping[str, int]]) -> None:
         bbox_to_anchor=(0.5, 1.0),
         frameon=False,
         fontsize=9,
-        handlelength=1.2,
+        handlelength=1.1,
+        handletextpad=0.5,
+        columnspacing=1.1,
     )

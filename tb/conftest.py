@@ -1,6 +1,7 @@
 import os
 import re
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
+#: Lines that tests have found worth telling.
+FIGURES = pytest.StashKey[list[str]]()
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("celosia")
     group.addoption("--seed", type=int, default=0, help="seed of all random stimuli")
     group.addoption("--waves", action="store_true", help="write waveforms to build/waves")
+    group.addoption("--long", action="store_true", help="run tests marked slow, too")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -24,6 +29,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         folder = item.path.relative_to(ROOT / "tb").parts[0]
         if folder in ("cosim", "formal"):
             item.add_marker(folder)
+    if not config.getoption("--long"):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    lines = terminalreporter.config.stash.get(FIGURES, [])
+    if lines:
+        terminalreporter.section("figures")
+        for line in lines:
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture
@@ -46,6 +63,12 @@ def waves(request: pytest.FixtureRequest) -> Path | None:
     folder = ROOT / "build" / "waves"
     folder.mkdir(parents=True, exist_ok=True)
     return folder / re.sub(r"[^\w.-]+", "_", request.node.nodeid.removeprefix("tb/"))
+
+
+@pytest.fixture
+def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Takes a line that is shown when all tests are over."""
+    return request.config.stash.setdefault(FIGURES, []).append
 
 
 @pytest.fixture(scope="session")

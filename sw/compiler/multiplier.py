@@ -5,8 +5,9 @@ away from zero. A Q31 multiplier rounds halves up and is off by up to 2⁻³², 
 the few sums that come to lie on a half. What the kernel gives is known from the least sum of each
 int8 result; each of these bounds the multiplier, and any whole number within all bounds agrees.
 
-Double rounding never helps: it takes halves away from zero, but only for factors of so few bits k
-that sums below 2^(31 − k) are multiplied exactly, and there a multiplier one greater agrees too.
+Double rounding takes halves away from zero by itself where it has nothing to round first: with a
+factor of k bits, for sums below 2^(31 − k). For those a multiplier one greater agrees as well, so
+single rounding is all that is tried.
 """
 
 import math

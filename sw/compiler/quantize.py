@@ -132,9 +132,7 @@ def _dense(graph: Graph, operation: Operation, source: int, result: int, items: 
     zero_point = output.quantization.zero_point
     reals = _factors(tensor, kernel, output)
     label = graph.label(operation)
-    multipliers, shifts = _scaling(
-        label, reals, ranges, zero_point=zero_point, low=low, high=high
-    )
+    multipliers, shifts = _scaling(label, reals, ranges, zero_point=zero_point, low=low, high=high)
     return Dense(
         name=output.name or f"{operation.kind.lower()}_{operation.place}",
         kind=operation.kind,

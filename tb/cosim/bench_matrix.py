@@ -4,7 +4,8 @@ from typing import Any
 
 import cocotb
 import numpy as np
-from bfm import Ports, Source, UnifiedBuffer, Unit
+from bfm import Ports, Source, Unit
+from memories import UnifiedBuffer
 from programs import Generator
 
 from celosia.hw.arch import isa

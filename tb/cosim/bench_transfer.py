@@ -4,7 +4,8 @@ from typing import Any
 
 import cocotb
 import numpy as np
-from bfm import ExternalMemory, Ports, Sink, Unit
+from bfm import Ports, Sink, Unit
+from memories import ExternalMemory
 from programs import Generator, conflict
 
 from celosia.hw.arch import isa

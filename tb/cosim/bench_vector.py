@@ -4,10 +4,10 @@ from typing import Any
 
 import cocotb
 import numpy as np
-from bfm import AccumulatorMemory, Ports, Source, UnifiedBuffer, Unit
+from bfm import Ports, Source, Unit
+from memories import AccumulatorMemory, UnifiedBuffer
 from programs import Generator, channels_image, tables_image
 
-from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Instruction, Kind, Mode, Opcode, Space
 from celosia.hw.memory.unified_buffer import UnifiedBuffer as HardwareBuffer
 from celosia.sim.machine import Machine

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-_spec = importlib.util.spec_from_file_location("cosim_runner", Path(__file__).with_name("runner.py"))
+_spec = importlib.util.spec_from_file_location(
+    "cosim_runner", Path(__file__).with_name("runner.py")
+)
 assert _spec is not None and _spec.loader is not None
 runner = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(runner)

@@ -4,9 +4,11 @@ import itertools
 from typing import Any
 
 import numpy as np
-from bfm import ExternalMemory, Ports
+from bfm import Ports
 from cocotb.triggers import with_timeout
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster
+from memories import ExternalMemory
+from programs import Generator, channels_image
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, PARAMETER_BYTES
@@ -21,7 +23,7 @@ from celosia.hw.arch.registers import (
     activity_names,
 )
 from celosia.sim.machine import Machine
-from programs import Generator, channels_image
+from celosia.sim.schedule import MachineError
 
 #: External memory: what loads read, channels' parameters, what stores write, programs.
 SIZE = 1 << 15
@@ -144,16 +146,16 @@ class Host:
     def compare(self, what: str) -> None:
         """Compare all external memory with the machine's."""
         wrong = np.flatnonzero(self.memory.content != self.machine.memory)
-        assert not wrong.size, f"memory differs at {wrong[:8].tolist()} of {wrong.size} after {what}"
+        assert not wrong.size, (
+            f"memory differs at {wrong[:8].tolist()} of {wrong.size} after {what}"
+        )
 
     def opening(self) -> list[Instruction]:
         """Return instructions that write every place of the core's memories."""
         config = self.config
         return [
             Instruction(Opcode.LOAD, external=SOURCE[0], length=config.unified_bytes),
-            Instruction(
-                Opcode.LOAD_WEIGHTS, external=SOURCE[0] + 64, tiles=config.weight_tiles
-            ),
+            Instruction(Opcode.LOAD_WEIGHTS, external=SOURCE[0] + 64, tiles=config.weight_tiles),
             Instruction(
                 Opcode.LOAD_PARAMS,
                 external=PARAMETERS[0] + 64 * config.lanes,
@@ -214,8 +216,6 @@ def bytes_image(lanes: int) -> np.ndarray:
 
 def failure_of(machine: Machine, words: bytes) -> Failure | None:
     """Run a program on the machine and return how it ends."""
-    from celosia.sim.schedule import MachineError
-
     try:
         machine.run(words)
     except MachineError as error:

@@ -9,7 +9,7 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Kind, Mode, Opcode, Rounding, Space, Window
 from celosia.sim import footprint
-from celosia.sim.vector import in_order_matters
+from celosia.sim.vector import feeds_itself
 
 UNITS = (isa.Unit.LOAD, isa.Unit.STORE, isa.Unit.MATRIX, isa.Unit.VECTOR)
 
@@ -53,7 +53,7 @@ class Generator:
                 touches = footprint.touches(instruction, self.config)
             except (isa.Illegal, footprint.OutOfRange):
                 continue
-            if instruction.opcode is Opcode.VECTOR and in_order_matters(instruction, self.config):
+            if instruction.opcode is Opcode.VECTOR and feeds_itself(instruction, self.config):
                 continue  # a race with itself, for the judge
             if all(self._reachable(touch) for touch in touches):
                 return instruction

@@ -53,7 +53,8 @@ ICARUS_ARGUMENTS = ["-g2005"]
 VERILATOR_ARGUMENTS = [
     *("--no-public-flat-rw", "--public-depth", "1"),
     *("--x-assign", "unique", "--x-initial", "unique"),
-    *("-CFLAGS", "-O1"),
+    # Python takes most of the time of a run, and compiling with -O1 twice as long.
+    *("-CFLAGS", "-O0"),
 ]
 
 
@@ -94,22 +95,30 @@ def simulator() -> str:
 def _surroundings(sim: str) -> Iterator[None]:
     """Put the simulator's folder on ``PATH``, and this one on Python's, as the runner reads them."""
     program = find_icarus() if sim == "icarus" else find_verilator(COCOTB_VERILATOR)
-    path, modules = os.environ["PATH"], sys.path.copy()
-    os.environ["PATH"] = os.pathsep.join((str(program.parent), path))
+    before, modules = os.environ.copy(), sys.path.copy()
+    os.environ["PATH"] = os.pathsep.join((str(program.parent), before["PATH"]))
+    if shutil.which("ccache"):
+        os.environ.setdefault("OBJCACHE", "ccache")
     sys.path[:0] = [str(HERE), str(HERE.parents[1] / "build" / "view")]
     try:
         yield
     finally:
-        os.environ["PATH"] = path
+        os.environ.clear()
+        os.environ.update(before)
         sys.path[:] = modules
 
 
 def _digest(sim: str) -> str:
     """Return what a model depends on besides its name and sizes."""
     files = b"".join((HERE / name).read_bytes() for name in ("duts.py", "runner.py"))
+    return hashlib.sha256(
+        build.sources_digest().encode() + files + _tools(sim).encode()
+    ).hexdigest()
+
+
+def _tools(sim: str) -> str:
     program = find_icarus() if sim == "icarus" else find_verilator(COCOTB_VERILATOR)
-    text = f"{build.sources_digest()} {version('cocotb')} {program}"
-    return hashlib.sha256(text.encode() + files).hexdigest()
+    return f"{program} {program.stat().st_mtime} cocotb {version('cocotb')}"
 
 
 def _top(dut: str) -> str:
@@ -126,19 +135,18 @@ def _verilog(dut: str, config: Config) -> str:
     return driven(backend.convert(make(dut, config), name=dut, emit_src=False))
 
 
-def _build(runner: Runner, sim: str, dut: str, config: Config, folder: Path, waves: bool) -> None:
+def _compile(runner: Runner, sim: str, dut: str, text: str, folder: Path, waves: bool) -> None:
+    """Build the model of a component from its Verilog, in a new folder."""
     folder.mkdir(parents=True)
     top = folder / f"{dut}.v"
-    text = _verilog(dut, config)
     top.write_text(text)
     sources = [top]
-    arguments = ICARUS_ARGUMENTS if sim == "icarus" else VERILATOR_ARGUMENTS
+    arguments = ICARUS_ARGUMENTS
     if sim == "verilator":
         waivers = folder / "waivers.vlt"
         waivers.write_text(WAIVERS)
         sources.insert(0, waivers)
-        if shutil.which("ccache"):
-            os.environ.setdefault("OBJCACHE", "ccache")
+        arguments = VERILATOR_ARGUMENTS
     elif waves:
         recorder = folder / "recorder.v"
         recorder.write_text(
@@ -148,32 +156,40 @@ def _build(runner: Runner, sim: str, dut: str, config: Config, folder: Path, wav
         )
         sources.append(recorder)
         arguments = [*arguments, "-s", "recorder"]
-    runner.build(
-        sources=sources,
-        hdl_toplevel=_top(dut),
-        build_dir=folder,
-        build_args=arguments,
-        timescale=TIMESCALE,
-        waves=waves and sim == "verilator",
-        log_file=folder / "build.log",
-    )
+    log = folder / "build.log"
+    try:
+        runner.build(
+            sources=sources,
+            hdl_toplevel=_top(dut),
+            build_dir=folder,
+            build_args=arguments,
+            timescale=TIMESCALE,
+            waves=waves and sim == "verilator",
+            log_file=log,
+        )
+    except (RuntimeError, SystemExit) as error:
+        words = log.read_text()[-3000:] if log.exists() else ""
+        pytest.fail(f"{sim} could not build {dut}: {error}\n{words}", pytrace=False)
 
 
 def model(runner: Runner, sim: str, dut: str, config: Config, waves: bool = False) -> Path:
-    """Return the folder of the built model, building it unless that was done before."""
+    """Return the folder of the built model, building it unless that was done before.
+
+    Sources are looked at first; where they have changed, their Verilog decides.
+    """
     name = hashlib.sha256(repr(sorted(asdict(config).items())).encode()).hexdigest()[:8]
     folder = BUILD / f"{sim}-{dut}-{name}{'-waves' if waves else ''}"
-    stamp = folder / "digest"
-    digest = _digest(sim)
-    if not stamp.exists() or stamp.read_text() != digest:
+    stamp = folder / "stamp"
+    of_sources, _, of_verilog = (stamp.read_text() if stamp.exists() else "").partition("\n")
+    if of_sources == _digest(sim):
+        return folder
+    text = _verilog(dut, config)
+    settings = f"{_tools(sim)}{ICARUS_ARGUMENTS}{VERILATOR_ARGUMENTS}{WAIVERS}"
+    digest = hashlib.sha256((text + settings).encode()).hexdigest()
+    if of_verilog != digest:
         shutil.rmtree(folder, ignore_errors=True)
-        try:
-            _build(runner, sim, dut, config, folder, waves)
-        except (RuntimeError, SystemExit) as error:
-            log = folder / "build.log"
-            words = log.read_text()[-3000:] if log.exists() else ""
-            pytest.fail(f"{sim} could not build {dut}: {error}\n{words}", pytrace=False)
-        stamp.write_text(digest)
+        _compile(runner, sim, dut, text, folder, waves)
+    stamp.write_text(f"{_digest(sim)}\n{digest}")
     return folder
 
 

@@ -3,7 +3,6 @@ import pytest
 from celosia.hw.arch.config import Config
 
 
-
 @pytest.mark.parametrize(("rows", "columns", "depth"), [(4, 3, 16), (8, 6, 4)])
 def test_random_operations(cosim, rows, columns, depth):
     config = Config(

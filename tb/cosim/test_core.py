@@ -35,5 +35,9 @@ WIDE = Config(
 )
 def test_programs(cosim, simulator, config, stall):
     fast = simulator == "verilator"
-    options = {"programs": 12, "wrong": 15, "resets": 12} if fast else {"programs": 1, "wrong": 5, "resets": 2}
+    options = (
+        {"programs": 12, "wrong": 15, "resets": 12}
+        if fast
+        else {"programs": 1, "wrong": 5, "resets": 2}
+    )
     cosim("core", config, stall=stall, widths=[20, 14, 5], batch=3, **options)

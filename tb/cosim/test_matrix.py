@@ -19,4 +19,4 @@ def test_programs(cosim, simulator, rows, columns, weight_rows, stall):
         parameter_channels=1,
         dsp_columns=columns // 2,
     )
-    cosim("matrix", config, programs=60 if simulator == "verilator" else 12, stall=stall)
+    cosim("matrix", config, programs=30 if simulator == "verilator" else 12, stall=stall)

@@ -18,4 +18,4 @@ def test_vectors(cosim, simulator, rows, columns, lanes, bus_bytes, stall):
         parameter_channels=8 * lanes,
         tables=2,
     )
-    cosim("vector", config, programs=30 if simulator == "verilator" else 4, stall=stall)
+    cosim("vector", config, programs=12 if simulator == "verilator" else 4, stall=stall)

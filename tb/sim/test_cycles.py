@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -5,6 +7,8 @@ from celosia.hw.arch.config import PRESETS, preset
 from celosia.hw.arch.isa import Instruction, Opcode, Space, Unit, assemble
 from celosia.sim.cycles import COSTS, estimate, work
 from celosia.sim.schedule import MachineError
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.tflite import load
 
 EDGE = PRESETS["edge"]
 HALT = Instruction(Opcode.HALT)
@@ -41,6 +45,20 @@ def matmul(**values: int) -> Instruction:
 )
 def test_work_of_one_instruction(instruction: Instruction, cycles: int):
     assert work(instruction, EDGE)[0] == cycles
+
+
+#: Cycles of one run by batch, counted by the RTL at latency 32 and bandwidth 1:
+#: celosia run sw/models/mnist_mlp.tflite --batch N --input X.npy --output Y.npy --stats S.json
+RTL_CYCLES = {1: 6_667, 16: 6_762, 64: 26_188}
+RTL_SETUP_CYCLES = 6_636
+
+
+@pytest.mark.parametrize("batch", RTL_CYCLES)
+def test_close_to_what_the_rtl_takes(batch: int, mnist_model: Path):
+    program = compile_graph(load(mnist_model), EDGE, batch)
+    assert estimate(program.main.code, EDGE).total == pytest.approx(RTL_CYCLES[batch], rel=0.03)
+    setup = estimate(program.setup.code, EDGE).total
+    assert setup == pytest.approx(RTL_SETUP_CYCLES, rel=0.03)
 
 
 @pytest.mark.parametrize(("rows", "each"), [(1, 16), (4, 4), (16, 1)])

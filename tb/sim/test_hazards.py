@@ -165,8 +165,22 @@ def test_a_vector_that_reads_what_it_wrote_races_with_itself():
     )
     back = "VECTOR x_count=4 source_base=1 source_x_stride=1 destination_x_stride=1\nHALT"
     legal(back, everything())
-    same_row = f"VECTOR x_count=2 destination=ACCUMULATORS mode={Mode.ADD.name}\nHALT"
-    assert found(same_row, everything()).fault is Fault.RACE
+
+
+@pytest.mark.parametrize("mode", [Mode.ADD, Mode.MAX])
+def test_a_vector_may_combine_with_its_own_sums(mode: Mode):
+    vector = f"VECTOR x_count=2 destination=ACCUMULATORS mode={mode.name}"
+    legal(f"{vector}\nHALT", everything())
+    legal(f"{vector} channels=4 destination_y_stride=1 y_count=3\nHALT", everything())
+
+
+def test_an_overwriting_vector_of_sums_may_not_feed_itself():
+    vector = "VECTOR x_count=2 source=ACCUMULATORS destination=ACCUMULATORS"
+    legal(f"{vector} source_x_stride=1 destination_x_stride=1\nHALT", everything())
+    legal(f"{vector} source_base=1 source_x_stride=1 destination_x_stride=1\nHALT", everything())
+    own = f"{vector} source_x_stride=1 destination_base=1 destination_x_stride=1\nHALT"
+    assert found(own, everything()).fault is Fault.RACE
+    assert found(f"{vector}\nHALT", everything()).fault is Fault.RACE
 
 
 @pytest.mark.parametrize(

