@@ -108,7 +108,7 @@ class Core(wiring.Component):
             bus_bytes=config.bus_bytes,
             burst_beats=config.burst_beats,
         )
-        reader = ReadMaster(
+        reader: Any = ReadMaster(
             data_bytes=config.bus_bytes,
             burst_beats=config.burst_beats,
             outstanding=config.outstanding,
@@ -173,7 +173,8 @@ class Core(wiring.Component):
         )
 
     def _connect_registers(self, m: Module, sequencer: Sequencer) -> None:
-        m.submodules.registers = registers = RegisterFile()
+        registers: Any = RegisterFile()
+        m.submodules.registers = registers
         m.submodules.interrupts = interrupts = Interrupts()
         wiring.connect(m, wiring.flipped(self.s_axil), registers.bus)
         status = Cat(sequencer.running, sequencer.done, sequencer.error, sequencer.draining)

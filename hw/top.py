@@ -44,7 +44,8 @@ class Top(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.domains.sync = sync = ClockDomain(reset_less=True)
+        sync: Any = ClockDomain(reset_less=True)
+        m.domains.sync = sync
         reset = Signal(init=1)
         m.submodules.core = ResetInserter(reset)(self.core)
         m.d.comb += [sync.clk.eq(self.clk), self.irq.eq(self.core.irq)]

@@ -5,6 +5,7 @@ once, in ``celosia.hw.arch.formats``.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 from amaranth.lib import enum
 
@@ -162,7 +163,7 @@ def check(instruction: Instruction, config: Config) -> None:
 
 def encode(instruction: Instruction) -> bytes:
     """Return the ``INSTRUCTION_BYTES`` bytes of an instruction."""
-    values = {"opcode": instruction.opcode, **instruction.fields}
+    values: Any = {"opcode": instruction.opcode, **instruction.fields}
     word = LAYOUTS[instruction.opcode].const(values).as_bits()
     return word.to_bytes(INSTRUCTION_BYTES, "little")
 

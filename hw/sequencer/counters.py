@@ -1,6 +1,6 @@
 """Activity counters: one of them counts, for each unit and cycle."""
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -56,7 +56,7 @@ class UnitCounters(wiring.Component):
         latest_valid = Signal()
         total = Signal(32)
         m.d.comb += [
-            read.addr.eq(Mux(self.enable, self.activity.as_value(), self.address)),
+            read.addr.eq(Mux(self.enable, Value.cast(self.activity), self.address)),
             total.eq(Mux(latest_valid & (latest_place == place), latest, read.data) + 1),
             write.en.eq(counts | self.clear),
             write.addr.eq(Mux(self.clear, self.address, place)),

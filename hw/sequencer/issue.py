@@ -129,7 +129,9 @@ class Issue(wiring.Component):
         in_flight = Signal(range(self.in_flight + 1))
         m.d.sync += in_flight.eq(in_flight + queue.r_en - posted)
         m.d.comb += [
-            self.waiting.eq(queue.r_rdy | (queue.level != 0) | (in_flight != 0) | self.post.any()),
+            self.waiting.eq(
+                queue.r_rdy | (queue.r_level != 0) | (in_flight != 0) | self.post.any()
+            ),
             self.index.eq(Mux(taken.r_rdy, oldest.index, Mux(in_flight != 0, handed, head.index))),
         ]
         self._classify(m, queue.r_rdy & ~acquired)

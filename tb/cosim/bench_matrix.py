@@ -36,14 +36,14 @@ class Bench:
     def write_tiles(self, tiles: range) -> None:
         """Put new weights into some tiles of both."""
         config = self.ports.config
+        numbers = self.ports.numbers
         blocks = config.tile_row_bytes // config.bus_bytes
         for tile in tiles:
             shape = self.machine.weights[tile].shape
-            self.machine.weights[tile] = self.ports.numbers.choice(
-                [-128, 127, self.ports.numbers.integers(-128, 128)], shape
-            )
+            ends = np.array([-128, 127, numbers.integers(-128, 128)])
+            self.machine.weights[tile] = numbers.choice(ends, shape)
             for row in range(config.rows):
-                raw = self.ports.numbers.integers(0, 256, config.tile_row_bytes, np.uint8)
+                raw = numbers.integers(0, 256, config.tile_row_bytes, np.uint8)
                 raw[: config.columns] = self.machine.weights[tile, row].view(np.uint8)
                 for block, beat in enumerate(raw.reshape(blocks, -1)):
                     self.weights.put({"tile": tile, "row": row, "block": block, "data": beat})

@@ -57,8 +57,8 @@ class Bench:
             ready = not ports.rests(self.stall)
             ports.set("request__ready", ready)
 
-    async def _take(self, name: str) -> Instruction | int:
-        """Wait for an instruction; return it, or its number where the unit gives up on it."""
+    async def _take(self, name: str) -> int:
+        """Wait for an instruction and return its number."""
         ports = self.ports
         while True:
             ready = not ports.rests(self.stall) and not ports.bits(f"{name}__abort")

@@ -131,7 +131,7 @@ class Ports:
         self.dut.rst.value = 1
         await self.ticks(3)
         self.dut.rst.value = 0
-        await self.edge
+        await self.ticks(4)  # the core's own reset comes out of registers
         self.resetting = False
 
     async def ticks(self, count: int) -> None:
@@ -212,7 +212,7 @@ class Sink:
             payload = ports.bits(f"{name}__payload") if valid else None
             assert held is None or payload == held, f"{name}: an offer changed before it was taken"
             held = None if ready else payload
-            if valid and ready:
+            if payload is not None and ready:
                 self.take(unpack(ports.shapes[f"{name}__payload"], payload))
             ready = not ports.rests(self.stall)
             ports.set(f"{name}__ready", ready)

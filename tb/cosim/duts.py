@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from amaranth.hdl import Module
-from amaranth.lib import stream, wiring
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
@@ -42,9 +42,17 @@ class Transfer(wiring.Component):
         The bus.
     """
 
+    weights: stream.Interface
+    parameters: stream.Interface
+    read_first: stream.Interface
+    answer_valid: Signal
+    answer: data.View
+    write_first: stream.Interface
+    m_axi: Any
+
     def __init__(self, *, config: Config) -> None:
         sizes = {"rows": config.rows, "unified_bytes": config.unified_bytes}
-        self.buffer = UnifiedBuffer(**sizes, readers=2, writers=2)
+        self.buffer: Any = UnifiedBuffer(**sizes, readers=2, writers=2)
         bus = {"bus_bytes": config.bus_bytes, "burst_beats": config.burst_beats}
         self.load = LoadUnit(
             **sizes,
@@ -57,7 +65,7 @@ class Transfer(wiring.Component):
             visible_cycles=4,
         )
         self.store = StoreUnit(**sizes, **bus)
-        self.reader = ReadMaster(
+        self.reader: Any = ReadMaster(
             data_bytes=config.bus_bytes,
             burst_beats=config.burst_beats,
             outstanding=config.outstanding,

@@ -52,7 +52,7 @@ class Host:
         self.config = ports.config
         self.memory = ExternalMemory(ports, size, stall)
         bus = AxiLiteBus.from_prefix(ports.dut, "s_axil_")
-        self.registers = AxiLiteMaster(bus, ports.dut.clk, ports.dut.rst)
+        self.registers: Any = AxiLiteMaster(bus, ports.dut.clk, ports.dut.rst)
         writes, reads = self.registers.write_if, self.registers.read_if
         channels = (writes.aw_channel, writes.w_channel, writes.b_channel)
         for channel in (*channels, reads.ar_channel, reads.r_channel):

@@ -90,8 +90,8 @@ class UnifiedBuffer:
 
     async def _serve(self, read: str, write: str | None) -> None:
         ports = self.ports
-        nothing = (0, [0] * ports.config.rows, 0)
-        answers = deque([nothing] * (self.latency - 1))
+        nothing: tuple[int, list[int], int] = (0, [0] * ports.config.rows, 0)
+        answers: deque[tuple[int, list[int], int]] = deque([nothing] * (self.latency - 1))
         faults = deque([0] * (self.write_latency - 1))
         may_read = may_write = False
         while True:
@@ -164,7 +164,7 @@ class ExternalMemory:
         self.ports = ports
         self.size = size
         bus = AxiBus.from_prefix(ports.dut, "m_axi_")
-        self.ram = AxiRam(bus, ports.dut.clk, ports.dut.rst, size=size)
+        self.ram: Any = AxiRam(bus, ports.dut.clk, ports.dut.rst, size=size)
         reads, writes = self.ram.read_if, self.ram.write_if
         reads._read = self._checked(reads._read, lambda length: length)
         writes._write = self._checked(writes._write, len)
