@@ -1,25 +1,21 @@
-"""Verilog of a core, and its synthesis with open tools."""
+"""Verilog of a core, and what it depends on."""
 
 import hashlib
-import json
 import re
-import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
 
 from amaranth.back import verilog as backend
 from amaranth.lib.wiring import Component
 
 from celosia.hw.arch.config import Config
 from celosia.hw.core import Core
-from celosia.hw.folded import Folded
 from celosia.hw.top import Top
 
 TOP = "celosia"
+
+#: Files that read the core, and do not make it.
+_APART = ("synthesis.py", "folded.py", "reference.py")
 
 
 #: A block that sets every word of a memory to zero, one statement a word.
@@ -28,7 +24,7 @@ _ZEROS = re.compile(
 )
 
 
-def _convert(component: Component) -> str:
+def convert(component: Component) -> str:
     """Return the Verilog of a component, memories of zeros said in one line each.
 
     Amaranth writes a statement for each word: a third of a million for a core of 16 × 16, which
@@ -47,7 +43,7 @@ def _convert(component: Component) -> str:
 
 def verilog(config: Config) -> str:
     """Return the Verilog of a core; its top module is ``celosia``, see ``Top``."""
-    return _convert(Top(Core(config=config)))
+    return convert(Top(Core(config=config)))
 
 
 def sources_digest() -> str:
@@ -58,113 +54,8 @@ def sources_digest() -> str:
     digest = hashlib.sha256(version("amaranth").encode())
     room = Path(__file__).parent
     for path in sorted(room.rglob("*.py")):
+        if path.name in _APART:
+            continue
         digest.update(str(path.relative_to(room)).encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-class Synthesis(NamedTuple):
-    """What the tools made of a core.
-
-    ``used`` holds the cells of each kind and how many the part has; ``fmax`` the clock in MHz
-    reached with each seed.
-    """
-
-    used: dict[str, tuple[int, int]]
-    fmax: dict[int, float]
-
-
-class ToolError(RuntimeError):
-    """A tool of the flow failed; its words are in the log that is named."""
-
-
-def _tool(name: str, arguments: list[str], log: Path) -> None:
-    """Run a tool: the system's where there is one, else the one that PyPI has."""
-    beside = str(Path(sys.executable).parent)
-    packaged = f"yowasp-{name}"
-    command = shutil.which(name) or shutil.which(packaged) or shutil.which(packaged, path=beside)
-    if command is None:
-        raise ToolError(
-            f"{name}: wanted {name} or {packaged} on PATH, found none (pip install 'celosia[synth]')"
-        )
-    with log.open("w") as words:
-        result = subprocess.run(
-            [command, *arguments], cwd=log.parent, stdout=words, stderr=words, check=False
-        )
-    if result.returncode:
-        raise ToolError(f"{name}: exit code {result.returncode}; its words are in {log}")
-
-
-#: LFE5U-85F, the largest package, speed grade 6.
-_PART = ("--85k", "--package", "CABGA756", "--speed", "6")
-
-
-def synthesise(
-    config: Config,
-    *,
-    seeds: Iterable[int],
-    directory: Path,
-    report: Callable[[str], None] = lambda line: None,
-) -> Synthesis:
-    """Synthesise, place and route the core alone for an LFE5U-85F, speed grade 6.
-
-    Inputs and outputs are folded into registers, see ``Folded``. The netlist is kept in
-    ``directory`` and made anew only when the Verilog changed; so is the result of each seed.
-
-    Parameters
-    ----------
-    config : Config
-        Sizes of the core.
-    seeds : iterable of int
-        Seeds of the placer; one run each.
-    directory : Path
-        Where Verilog, netlist, logs and reports go.
-    report : function of str
-        Told what is going on.
-
-    Raises
-    ------
-    ToolError
-        If a tool is missing or fails.
-    """
-    directory.mkdir(parents=True, exist_ok=True)
-    text = _convert(Folded(Core(config=config)))
-    stamp = hashlib.sha256((text + _SCRIPT).encode()).hexdigest()[:16]
-    netlist = directory / f"{stamp}.json"
-    if not netlist.exists():
-        report(f"synthesising {config.name} with yosys")
-        (directory / "celosia.v").write_text(text)
-        (directory / "synth.ys").write_text(_SCRIPT)
-        _tool("yosys", ["-q", "-l", "yosys.log", "synth.ys"], directory / "yosys.out")
-        (directory / "netlist.json").rename(netlist)
-    fmax: dict[int, float] = {}
-    used: dict[str, tuple[int, int]] = {}
-    for seed in seeds:
-        result = directory / f"{stamp}_{seed}.report.json"
-        if not result.exists():
-            report(f"placing and routing, seed {seed}")
-            arguments = ["--json", netlist.name, *_PART, "--seed", str(seed), "--freq", "120"]
-            arguments += ["--timing-allow-fail", "--report", "report.json"]
-            _tool("nextpnr-ecp5", arguments, directory / f"{stamp}_{seed}.log")
-            (directory / "report.json").rename(result)
-        said = json.loads(result.read_text())
-        fmax[seed] = min(clock["achieved"] for clock in said["fmax"].values())
-        used = {
-            cell: (count["used"], count["available"])
-            for cell, count in said["utilization"].items()
-            if count["used"]
-        }
-        report(f"seed {seed}: {fmax[seed]:.1f} MHz")
-    return Synthesis(used, fmax)
-
-
-# ``hierarchy; proc; opt_clean -purge`` in front of synthesis and ``check -assert`` behind it: abc9
-# can take the bits of an array port for aliases of one another (YosysHQ/yosys#4349).
-_SCRIPT = f"""\
-read_verilog celosia.v
-hierarchy -top {TOP}
-proc
-opt_clean -purge
-synth_ecp5 -top {TOP} -json netlist.json
-check -assert
-"""

@@ -237,7 +237,7 @@ def run_verilog(arguments: argparse.Namespace) -> None:
 
 def run_synth(arguments: argparse.Namespace) -> None:
     """Synthesise, place and route a core; print what it takes and how fast it is."""
-    from celosia.hw.build import ToolError, synthesise
+    from celosia.hw.synthesis import ToolError, synthesise
 
     config, directory = arguments.preset, arguments.directory
     if directory.exists() and not directory.is_dir():

@@ -19,11 +19,11 @@ WIDE = Config(
     rows=8,
     columns=12,
     unified_bytes=512,
-    weight_tiles=12,
+    weight_tiles=8,
     accumulator_depth=16,
     lanes=4,
     bus_bytes=8,
-    parameter_channels=32,
+    parameter_channels=16,
     tables=2,
     queue_depth=3,
     dsp_columns=5,
@@ -36,8 +36,8 @@ WIDE = Config(
 def test_programs(cosim, simulator, config, stall):
     fast = simulator == "verilator"
     options = (
-        {"programs": 12, "wrong": 15, "resets": 12}
+        {"programs": 12, "longest": 30, "wrong": 15, "resets": 12}
         if fast
-        else {"programs": 1, "wrong": 5, "resets": 2}
+        else {"programs": 1, "longest": 12, "wrong": 4, "resets": 1}
     )
     cosim("core", config, stall=stall, widths=[20, 14, 5], batch=3, **options)
