@@ -293,9 +293,13 @@ class RtlDevice:
 
         Raises
         ------
+        ValueError
+            If ``count`` is not 1 to 65535.
         RtlError
             If the core does not finish within ``cycles_limit``.
         """
+        if not 1 <= count < 1 << 16:
+            raise ValueError(f"program: wanted 1 to {(1 << 16) - 1} instructions, got {count}")
         self._write_register("program_address", address)
         self._write_register("program_length", count)
         self._write_register("control", Control.CLEAR.value)
