@@ -83,7 +83,7 @@ class Generator:
     def _runs(self, prefix: str, elements: int) -> dict[str, int]:
         if self.rng.random() < 0.4:
             return {}
-        run = self.rng.randint(1, elements + 2)
+        run = self.rng.choice([1, 2, self.config.rows, self.rng.randint(1, elements + 2)])
         return {f"{prefix}run": run, f"{prefix}skip": self.rng.randint(0, 2)}
 
     def _strides(self, prefix: str, most: int, axes: str = "xyz") -> dict[str, int]:
