@@ -17,15 +17,18 @@ TOP = "celosia"
 #: Files that read the core, and do not make it.
 _APART = ("synthesis.py", "folded.py", "reference.py")
 
-
 #: A block that sets every word of a memory to zero, one statement a word.
 _ZEROS = re.compile(
     r"initial begin\n\s+(\S+)\[0\] = (\d+'[dh]0+);\n(?:\s+\1\[(\d+)\] = \2;\n)+\s+end\n"
 )
 
+#: A block that drives a constant, and the register that Yosys lets all other blocks wait for.
+_CONSTANT = re.compile(r"(?m)^  always @\*\n    ([^=\n]+= \d+'[bdh][0-9a-f]+;)\n")
+_TRIGGER = re.compile(r"(?m)^  reg (\\\$auto\$verilog_backend\S+ ) = 0;\n")
 
-def convert(component: Component) -> str:
-    """Return the Verilog of a component, memories of zeros said in one line each.
+
+def _cleared(text: str) -> str:
+    """Return Verilog that clears a memory in one line.
 
     Amaranth writes a statement for each word: a third of a million for a core of 16 × 16, which
     simulators and synthesis then read.
@@ -38,7 +41,28 @@ def convert(component: Component) -> str:
             f"    for (place = 0; place <= {last}; place = place + 1) {name}[place] = {zero};\n  end\n"
         )
 
-    return _ZEROS.sub(loop, backend.convert(component, name=TOP, emit_src=False))
+    return _ZEROS.sub(loop, text)
+
+
+def _driven(text: str) -> str:
+    """Return Verilog whose constant blocks run once, as all others do.
+
+    Where a part of a signal is constant, Yosys leaves out the trigger: the block would never run.
+    """
+    modules = text.split("\nendmodule")
+    for n, module in enumerate(modules):
+        trigger = _TRIGGER.search(module)
+        if trigger:
+            head = f"  always @* begin\n    if ({trigger[1]}) begin end\n    "
+            modules[n] = _CONSTANT.sub(
+                lambda match, head=head: f"{head}{match[1]}\n  end\n", module
+            )
+    return "\nendmodule".join(modules)
+
+
+def convert(component: Component, *, name: str = TOP) -> str:
+    """Return the Verilog of a component as simulators and synthesis read it best."""
+    return _driven(_cleared(backend.convert(component, name=name, emit_src=False)))
 
 
 def verilog(config: Config) -> str:

@@ -63,7 +63,7 @@ def load_mnist(split: Split = "test") -> tuple[np.ndarray, np.ndarray]:
         No place has the images.
     """
     if split not in _FILES:
-        raise ValueError(f"split must be 'train' or 'test', not {split!r}")
+        raise ValueError(f"split: wanted 'train' or 'test', got {split!r}")
     given = os.environ.get("CELOSIA_DATA")
     for folder in ([Path(given) / "mnist"] if given else []) + [_cache()]:
         if all((folder / name).is_file() for name in _FILES[split]):

@@ -250,6 +250,11 @@ def _bars(axes: Any, counters: Mapping[str, Mapping[str, int]]) -> None:
                     color="white" if dark else _INK,
                 )
         start += share
+    _label_bars(axes, total, len(seen))
+
+
+def _label_bars(axes: Any, total: int, classes: int) -> None:
+    """Name the axis, the units and the classes; leave out the frame."""
     axes.invert_yaxis()
     axes.set_xlim(0, 100)
     axes.set_xlabel(f"share of {total:,} cycles", color=_INK, fontsize=9)
@@ -257,7 +262,7 @@ def _bars(axes: Any, counters: Mapping[str, Mapping[str, int]]) -> None:
     for side in axes.spines.values():
         side.set_visible(False)
     axes.legend(
-        ncols=len(seen),
+        ncols=classes,
         loc="lower center",
         bbox_to_anchor=(0.5, 1.0),
         frameon=False,

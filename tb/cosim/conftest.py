@@ -13,19 +13,21 @@ runner = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(runner)
 
 
-@pytest.fixture
-def simulator() -> str:
+@pytest.fixture(params=runner.simulators())
+def simulator(request: pytest.FixtureRequest) -> str:
     """Name of the simulator: what Verilator does in a second takes Icarus half a minute."""
-    return runner.simulator()
+    return request.param
 
 
 @pytest.fixture
-def cosim(request: pytest.FixtureRequest, seed: int, waves: Path | None) -> Callable[..., None]:
+def cosim(
+    request: pytest.FixtureRequest, simulator: str, seed: int, waves: Path | None
+) -> Callable[..., None]:
     """Run a bench: ``cosim(dut, config, **options)``, see ``runner.run``."""
 
     def run(dut: str, config: object, **options: object) -> None:
         name = re.sub(r"[^\w.-]+", "_", request.node.name)
-        folder = runner.BUILD / "runs" / f"{runner.simulator()}-{name}"
-        runner.run(dut, config, seed=seed, folder=folder, waves=waves, **options)
+        folder = runner.BUILD / "runs" / name
+        runner.run(dut, config, sim=simulator, seed=seed, folder=folder, waves=waves, **options)
 
     return run

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from amaranth.back import verilog as backend
 from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import Runner, get_runner
 
@@ -58,37 +56,20 @@ VERILATOR_ARGUMENTS = [
 ]
 
 
-#: A block that drives a constant, and the register that Amaranth's Yosys lets such blocks wait for.
-_CONSTANT = re.compile(r"(?m)^  always @\*\n    ([^=\n]+= \d+'[bdh][0-9a-f]+;)\n")
-_TRIGGER = re.compile(r"(?m)^  reg (\\\$auto\$verilog_backend\S+ ) = 0;\n")
-
-
-def driven(text: str) -> str:
-    """Return Verilog whose constant blocks run once, as all others do.
-
-    Where a part of a signal is constant, Yosys leaves out the trigger: the block would never run.
-    """
-    modules = text.split("\nendmodule")
-    for n, module in enumerate(modules):
-        trigger = _TRIGGER.search(module)
-        if trigger:
-            block = f"  always @* begin\n    if ({trigger[1]}) begin end\n    \\1\n  end\n"
-            modules[n] = _CONSTANT.sub(block.replace("\\$", "\\\\$"), module)
-    return "\nendmodule".join(modules)
-
-
-def simulator() -> str:
-    """Return the simulator that ``SIM`` names: icarus unless it is set.
+def simulators() -> tuple[str, ...]:
+    """Return the simulator that ``SIM`` names, or all of them where it is not set.
 
     Raises
     ------
     ValueError
         If it names another.
     """
-    name = os.environ.get("SIM", "icarus")
+    name = os.environ.get("SIM")
+    if name is None:
+        return SIMULATORS
     if name not in SIMULATORS:
         raise ValueError(f"SIM: wanted {' or '.join(SIMULATORS)}, got {name!r}")
-    return name
+    return (name,)
 
 
 @contextmanager
@@ -129,10 +110,10 @@ def _top(dut: str) -> str:
 def _verilog(dut: str, config: Config) -> str:
     """Return the Verilog of a component; that of the core is what ``celosia verilog`` writes."""
     if dut == "core":
-        return driven(build.verilog(config))
+        return build.verilog(config)
     from duts import make
 
-    return driven(backend.convert(make(dut, config), name=dut, emit_src=False))
+    return build.convert(make(dut, config), name=dut)
 
 
 def _compile(runner: Runner, sim: str, dut: str, text: str, folder: Path, waves: bool) -> None:
@@ -197,12 +178,13 @@ def run(
     dut: str,
     config: Config,
     *,
+    sim: str,
     seed: int,
     folder: Path,
     waves: Path | None = None,
     **options: object,
 ) -> None:
-    """Run ``bench_<dut>`` on the simulator that ``SIM`` names; fail if one of its tests does.
+    """Run ``bench_<dut>`` on a simulator; fail if one of its tests does.
 
     Parameters
     ----------
@@ -210,6 +192,8 @@ def run(
         Name of the component in ``duts.py`` and of the bench.
     config : Config
         Its sizes.
+    sim : str
+        One of ``SIMULATORS``.
     seed : int
         Seed of all that is random in the bench.
     folder : Path
@@ -219,7 +203,6 @@ def run(
     **options
         What else the bench wants to know; anything that JSON can say.
     """
-    sim = simulator()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     results, log = folder / "results.xml", folder / "simulation.log"

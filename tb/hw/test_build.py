@@ -1,0 +1,29 @@
+"""The Verilog that simulators and synthesis read."""
+
+import re
+
+from celosia.hw.arch.config import preset
+from celosia.hw.build import convert, sources_digest, verilog
+from celosia.hw.memory.weight_buffer import WeightBuffer
+
+CONSTANT_ALONE = re.compile(r"(?m)^  always @\*\n    [^=\n]+= \d+'")
+
+
+def test_the_core_is_one_module_tree_with_clock_and_reset():
+    text = verilog(preset("nano,unified_bytes=1024,weight_tiles=4"))
+    top = text[text.rindex("module celosia(") :]
+    for port in ("clk", "rst", "irq", "m_axi__awvalid", "m_axi__rdata", "s_axil__araddr"):
+        assert re.search(rf"(input|output) .*\b{port};", top)
+    assert not CONSTANT_ALONE.search(text)
+
+
+def test_a_memory_is_cleared_in_one_line():
+    buffer = WeightBuffer(rows=4, columns=3, weight_tiles=16, weight_rows=2, bus_bytes=4)
+    text = convert(buffer, name="buffer")
+    assert text.count("for (place = 0; place <= 31; place = place + 1)") == 6
+    assert "[1] = 8'h00" not in text and "module buffer(" in text
+
+
+def test_the_digest_is_of_the_sources():
+    assert sources_digest() == sources_digest()
+    assert re.fullmatch(r"[0-9a-f]{64}", sources_digest())
