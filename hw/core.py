@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Module, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.arch.config import Config
+from celosia.hw.arch.config import PARAMETER_BYTES, Config
 from celosia.hw.bus.interrupts import Interrupts
 from celosia.hw.bus.load import LoadUnit
 from celosia.hw.bus.reader import ReadMaster
@@ -32,7 +32,7 @@ class Core(wiring.Component):
     Parameters
     ----------
     config : Config
-        Sizes.
+        Sizes. ``bus_bytes`` is at most 16: a beat holds one channel's parameters or a part of them.
 
     Members
     -------
@@ -53,6 +53,10 @@ class Core(wiring.Component):
     irq: Signal
 
     def __init__(self, *, config: Config) -> None:
+        if config.bus_bytes > PARAMETER_BYTES:
+            raise ValueError(
+                f"bus_bytes: wanted at most {PARAMETER_BYTES} for gateware, got {config.bus_bytes}"
+            )
         self.config = config
         super().__init__(
             {"m_axi": Out(axi4(config.bus_bytes)), "s_axil": In(axi4_lite()), "irq": Out(1)}

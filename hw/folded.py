@@ -23,6 +23,10 @@ class Folded(wiring.Component):
     -------
     pin_in : In(1)
     pin_out : Out(1)
+
+    Timing
+    ------
+    One bit in and one bit out each cycle.
     """
 
     pin_in: Signal

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <vector>
 
 #include "Vcelosia.h"
@@ -56,6 +58,8 @@ struct Device {
     std::deque<Answer> answers;
     uint32_t write_response = kOkay;
     bool reading_first = false;
+    // A beat was offered and not taken: it stays.
+    bool read_held = false;
 
     Device(uint64_t bytes, uint64_t latency_, uint64_t rate_)
         : core(new Vcelosia(&context)), memory(bytes), latency(latency_), rate(rate_) {
@@ -77,8 +81,8 @@ struct Device {
         bool may = credit >= 65536;
         bool both = credit >= 2 * 65536;
         // Where there is bandwidth for one of them only, they take turns.
-        bool read_now = read_due && may && (both || !write_due || reading_first);
-        bool write_now = !writes.empty() && may && (both || !read_due || !reading_first);
+        bool read_now = read_held || (read_due && may && (both || !write_due || reading_first));
+        bool write_now = !writes.empty() && may && (both || !read_now);
 
         c.m_axi___05Farready = reads.size() < kAddressQueue;
         c.m_axi___05Fawready = writes.size() < kAddressQueue;
@@ -102,7 +106,8 @@ struct Device {
         c.clk = 0;
         c.eval();
 
-        if (read_now && c.m_axi___05Frready) {
+        read_held = read_now && !c.m_axi___05Frready;
+        if (read_now && !read_held) {
             credit -= 65536;
             reading_first = false;
             Burst& burst = reads.front();
@@ -197,8 +202,15 @@ struct Device {
 
 extern "C" {
 
+// Returns null where there is not that much memory.
 Device* celosia_open(uint64_t bytes, uint64_t latency, uint64_t rate) {
-    return new Device(bytes, latency, rate);
+    try {
+        return new Device(bytes, latency, rate);
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    } catch (const std::length_error&) {
+        return nullptr;
+    }
 }
 
 void celosia_close(Device* device) { delete device; }

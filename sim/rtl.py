@@ -235,6 +235,10 @@ class RtlDevice:
         self.cycles_limit = cycles_limit
         self._library = _library(model(config))
         self._device = self._library.celosia_open(memory_bytes, latency, round(bandwidth * 65536))
+        if not self._device:
+            raise RtlError(
+                f"external memory: wanted {memory_bytes} bytes, this machine has not got them"
+            )
         self._memory = np.ctypeslib.as_array(
             self._library.celosia_memory(self._device), shape=(memory_bytes,)
         )

@@ -125,6 +125,10 @@ class Config:
             f"a multiple of lanes = {self.lanes}",
         )
         want(1 <= self.tables <= 256, "tables", "1 to 256")
+        for field, most in _ADDRESSABLE.items():
+            want(
+                getattr(self, field) <= most, field, f"at most {most}, which instructions can name"
+            )
         want(self.queue_depth >= 3, "queue_depth", "at least 3")
         want(
             _is_power_of_two(self.burst_beats)
@@ -177,6 +181,15 @@ class Config:
         sizes = {key: value for key, value in asdict(self).items() if key not in _NOT_IN_PROGRAMS}
         return binascii.crc32(repr(sorted(sizes.items())).encode())
 
+
+#: Greatest sizes that the fields of the instructions reach.
+_ADDRESSABLE = {
+    "columns": (1 << 16) - 1,
+    "unified_bytes": 1 << 26,
+    "weight_tiles": (1 << 16) - 1,
+    "accumulator_depth": 1 << 15,
+    "parameter_channels": (1 << 16) - 1,
+}
 
 #: Fields that change neither what a program may say nor what it means.
 _NOT_IN_PROGRAMS = (

@@ -37,6 +37,10 @@ class RoundRobin(wiring.Component):
         Whose turn it is: one of those who ask, or none. Combinational.
     advance : In(1)
         The granted one is served in this cycle.
+
+    Timing
+    ------
+    ``grants`` is combinational. The turn moves on in the cycle after ``advance``.
     """
 
     requests: Signal

@@ -49,6 +49,11 @@ class AccumulatorColumn(wiring.Component):
         Read of the vector unit, ``ACCUMULATOR_LATENCY`` cycles.
     vector_enable, vector_row, vector_sum : In
         Write of the vector unit.
+
+    Timing
+    ------
+    One operation of the matrix unit and one access of the vector unit each cycle; a sum is written
+    ``Accumulators.WRITE_LATENCY`` cycles after ``enable``.
     """
 
     enable: Signal

@@ -135,6 +135,10 @@ class LongRuns(wiring.Component):
     enters : Out(lanes)
         Next value of the lanes that enter a new run, to be registered by who asserts ``restart``
         or ``advance``.
+
+    Timing
+    ------
+    ``enters`` is combinational, for the step that ``restart`` or ``advance`` begins.
     """
 
     start: Signal

@@ -151,6 +151,10 @@ class Arbiter(wiring.Component):
     requests : ``count`` In streams ``request_<n>``
     valid, chosen, payload : Out
         The request taken in the cycle before and whose it was.
+
+    Timing
+    ------
+    One request each cycle; outputs follow by one cycle.
     """
 
     valid: Signal

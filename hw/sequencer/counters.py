@@ -22,6 +22,10 @@ class UnitCounters(wiring.Component):
         Sets counter ``address`` to zero.
     address, value : In, Out(32)
         Read, one cycle later; only while ``enable`` has been low for two cycles.
+
+    Timing
+    ------
+    A cycle's count is in the memory two cycles later.
     """
 
     enable: Signal
@@ -94,6 +98,10 @@ class Counters(wiring.Component):
         later.
     cycles : Out(32)
         Cycles with ``enable``. A reset leaves them and the counters as they are.
+
+    Timing
+    ------
+    ``value`` follows ``address`` by one cycle; clearing takes COUNTERS_PER_UNIT cycles.
     """
 
     enable: Signal

@@ -41,6 +41,11 @@ class Dispatch(wiring.Component):
         HALT took effect, one cycle, ``SETTLE`` cycles after its post.
     activity : Out(Activity)
         BUSY: handed an instruction on; MEMORY: none there; DRAIN: a queue is full, or a fence.
+
+    Timing
+    ------
+    One instruction each cycle into queues with room; NOP, FENCE and HALT take ``SETTLE`` cycles
+    more.
     """
 
     i: stream.Interface

@@ -28,7 +28,8 @@ class Fetch(wiring.Component):
     Members
     -------
     begin : In(1)
-        Starts with ``address`` and ``length``; only while idle.
+        Starts with ``address``, whose bits below an instruction are taken as zero, and ``length``;
+        only while idle, and after a reset if it was stopped.
     stop : In(1)
         Level: asks for nothing new and drops what arrives.
     request, beats
@@ -111,7 +112,7 @@ class Fetch(wiring.Component):
         with m.If(self.begin):
             m.d.sync += [
                 bursts_left.eq(self.length * bursts),
-                address.eq(self.address),
+                address.eq(self.address & ~(INSTRUCTION_BYTES - 1)),
                 index.eq(0),
                 left.eq(self.length),
             ]

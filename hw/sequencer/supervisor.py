@@ -48,6 +48,10 @@ class Supervisor(wiring.Component):
         Transfers are under way on the bus or in a unit after an error or a reset.
     code, unit, index : Out
         The first error.
+
+    Timing
+    ------
+    ``begin`` comes in the cycle of ``start``; ``running`` falls in the cycle after HALT or a fault.
     """
 
     start: Signal
@@ -115,7 +119,7 @@ class Supervisor(wiring.Component):
             self.clear.eq(resetting & self.fetch_idle & self.units_idle),
             # What was fetched behind HALT is dropped before the program counts as done.
             self.flush.eq(ending & self.fetch_idle),
-            hung.eq(self.running & (self.watchdog != 0) & (quiet_cycles == self.watchdog)),
+            hung.eq(self.running & (self.watchdog != 0) & (quiet_cycles >= self.watchdog)),
         ]
         with m.If(self.moved | ~self.running):
             m.d.sync += quiet_cycles.eq(0)

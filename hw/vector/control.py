@@ -57,6 +57,11 @@ class VectorControl(wiring.Component):
         A task that writes accumulators is done; one has failed.
     stop : Out(1)
         Nothing is to be asked for or written any more.
+
+    Timing
+    ------
+    A task starts at the earliest in the cycle after its runs are prepared; one is taken while the one
+    before is under way.
     """
 
     instruction: stream.Interface

@@ -20,6 +20,10 @@ class Delay(wiring.Component):
     i, o : In, Out(shape)
         The value, and what it was ``cycles`` cycles ago; zero at first.
 
+    Timing
+    ------
+    ``o`` follows ``i`` by ``cycles`` cycles.
+
     Raises
     ------
     ValueError

@@ -54,6 +54,11 @@ class Answers(wiring.Component):
         Elements in the order asked.
     quiet : Out(1)
         No answer is awaited.
+
+    Timing
+    ------
+    Elements come with the answers: of the accumulators ``ACCUMULATOR_LATENCY`` cycles after the read,
+    of nothing one cycle after it was asked.
     """
 
     DEPTH = 16
@@ -159,6 +164,10 @@ class Source(wiring.Component):
         An element is asked for in this cycle, or the window's register is the bottleneck.
     waits : Out(1)
         The unified buffer does not take a read.
+
+    Timing
+    ------
+    First read in the cycle after ``launch``, then one each cycle.
     """
 
     prepare: Signal

@@ -44,6 +44,10 @@ class UnifiedWriter(wiring.Component):
         The buffer does not take a write.
     settling : Out(1)
         A write taken is not visible yet.
+
+    Timing
+    ------
+    One write each cycle; ``finished`` comes ``visible_cycles`` cycles after the last one was taken.
     """
 
     result: data.View

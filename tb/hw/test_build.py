@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from celosia.hw.arch.config import preset
 from celosia.hw.build import convert, sources_digest, verilog
 from celosia.hw.memory.weight_buffer import WeightBuffer
@@ -22,6 +24,11 @@ def test_a_memory_is_cleared_in_one_line():
     text = convert(buffer, name="buffer")
     assert text.count("for (place = 0; place <= 31; place = place + 1)") == 6
     assert "[1] = 8'h00" not in text and "module buffer(" in text
+
+
+def test_a_core_that_gateware_cannot_be_is_refused_at_once():
+    with pytest.raises(ValueError, match="bus_bytes: wanted at most 16 for gateware, got 256"):
+        verilog(preset("tpu_v1"))
 
 
 def test_the_digest_is_of_the_sources():

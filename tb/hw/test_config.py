@@ -165,3 +165,18 @@ def test_what_is_no_preset(text: str, message: str):
 def test_sizes_cannot_change():
     with pytest.raises(FrozenInstanceError):
         EDGE.rows = 8  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize(
+    ("field", "size"),
+    [
+        ("unified_bytes", 1 << 27),
+        ("weight_tiles", 1 << 16),
+        ("accumulator_depth", 1 << 16),
+        ("parameter_channels", 1 << 16),
+        ("columns", 1 << 16),
+    ],
+)
+def test_sizes_that_instructions_cannot_name(field: str, size: int):
+    with pytest.raises(ValueError, match=f"{field}: wanted at most .* got {size}"):
+        replace(EDGE, **{field: size})

@@ -181,6 +181,19 @@ def test_watchdog_fires_after_exactly_as_many_quiet_cycles(watchdog):
     simulate(bench)
 
 
+def test_watchdog_lowered_below_the_cycles_gone_by():
+    async def bench(ctx, dut):
+        ctx.set(dut.watchdog, 100)
+        await start(ctx, dut)
+        await ctx.tick().repeat(50)
+        assert state(ctx, dut) == {"running"}
+        ctx.set(dut.watchdog, 10)
+        await ctx.tick()
+        assert state(ctx, dut) == {"error", "abort"}
+
+    simulate(bench)
+
+
 def test_no_watchdog():
     async def bench(ctx, dut):
         await start(ctx, dut)
