@@ -194,8 +194,7 @@ def test_stop_asks_for_nothing_and_drops_what_arrives(rng):
     pysim.run(dut, main, background=[memory.run])
 
 
-def stopped_and_begun_again(rng, *, reset):
-    """Stop a fetch, begin another program as soon as it is idle; return what comes first."""
+def test_a_reset_after_stop_makes_room_for_another_program(rng):
     dut = Fetch(bus_bytes=8, burst_beats=16)
     text = program(rng, 8)
     memory = Memory(dut, text, latency=10)
@@ -208,10 +207,9 @@ def stopped_and_begun_again(rng, *, reset):
         ctx.set(dut.stop, 1)
         while not ctx.get(dut.idle):
             await ctx.tick()
-        if reset:
-            ctx.set(clear, 1)
-            await ctx.tick()
-            ctx.set(clear, 0)
+        ctx.set(clear, 1)
+        await ctx.tick()
+        ctx.set(clear, 0)
         ctx.set(dut.stop, 0)
         await begin(ctx, dut, length=2, address=0x1000 + 6 * INSTRUCTION_BYTES)
         got.extend([await pysim.get(ctx, dut.fetched) for _ in range(2)])
@@ -219,10 +217,6 @@ def stopped_and_begun_again(rng, *, reset):
     pysim.run(ResetInserter(clear)(dut), main, background=[memory.run], cycles_limit=500)
     assert [payload.word for payload in got] == words_of(text)[6:]
     assert [payload.index for payload in got] == [0, 1]
-
-
-def test_a_reset_after_stop_makes_room_for_another_program(rng):
-    stopped_and_begun_again(rng, reset=True)
 
 
 def test_an_empty_program_is_exhausted_at_once(rng):
