@@ -1,20 +1,33 @@
 """One multiply-accumulate cell of the systolic array."""
 
-from amaranth.hdl import Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 
 def multiply_in_logic(a: Value, b: Value) -> Value:
-    """Return the product of two signed values as a tree of shifted additions.
+    """Return the product of two signed values without a multiplication.
 
-    Written without a multiplication, so that no synthesiser spends a hardware multiplier on it.
+    No synthesiser spends a hardware multiplier on it. Radix-4 Booth recoding (O. L. MacSorley,
+    "High-speed arithmetic in binary computers", 1961): each pair of bits of ``b`` adds −2 to 2 times
+    ``a``, half as many terms as bits. A negative term is the complement of its magnitude; the ones that
+    complete the complements are gathered into one more term.
     """
     width = len(a) + len(b)
+    digits = -(-len(b) // 2)
+    # Above its sign, and below its lowest bit.
+    bits = [Const(0, 1), *(b[min(n, len(b) - 1)] for n in range(2 * digits))]
     terms: list[Value] = []
-    for bit in range(len(b)):
-        term = Mux(b[bit], a, 0).as_signed() << bit
-        terms.append(-term if bit == len(b) - 1 else term)
+    ones: list[Value] = []
+    for digit in range(digits):
+        below, low, high = bits[2 * digit : 2 * digit + 3]
+        recoded = Cat(below, low, high)
+        twice = (recoded == 0b011) | (recoded == 0b100)
+        magnitude = Mux(twice, a << 1, Mux(low ^ below, a, 0)).as_signed()[: len(a) + 1]
+        complement = magnitude ^ high.replicate(len(a) + 1)
+        terms.append(Cat(Const(0, 2 * digit), complement).as_signed())
+        ones += [high, Const(0, 1)]
+    terms.append(Cat(*ones).as_unsigned())
     while len(terms) > 1:
         paired = [x + y for x, y in zip(terms[::2], terms[1::2], strict=False)]
         terms = paired + terms[len(paired) * 2 :]
