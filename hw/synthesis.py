@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from celosia.hw.arch.config import Config
 from celosia.hw.build import TOP, convert
@@ -61,7 +63,8 @@ def synthesise(
     """Synthesise, place and route the core alone for an LFE5U-85F, speed grade 6.
 
     Inputs and outputs are folded into registers, see ``Folded``. The netlist is kept in
-    ``directory`` and made anew only when the Verilog changed; so is the result of each seed.
+    ``directory`` and made anew only when the Verilog changed; so is the result of each seed. As many
+    seeds run at once as the machine has cores.
 
     Parameters
     ----------
@@ -89,25 +92,36 @@ def synthesise(
         (directory / "synth.ys").write_text(_SCRIPT)
         _tool("yosys", ["-q", "-l", "yosys.log", "synth.ys"], directory / "yosys.out")
         (directory / "netlist.json").rename(netlist)
-    fmax: dict[int, float] = {}
-    used: dict[str, tuple[int, int]] = {}
-    for seed in seeds:
+
+    def place(seed: int) -> dict[str, Any]:
         result = directory / f"{stamp}_{seed}.report.json"
         if not result.exists():
             report(f"placing and routing, seed {seed}")
+            # Renamed when it is whole: a run that was broken off leaves no result.
+            partial = directory / f"{stamp}_{seed}.partial.json"
             arguments = ["--json", netlist.name, *_PART, "--seed", str(seed), "--freq", "120"]
-            arguments += ["--timing-allow-fail", "--report", "report.json"]
+            arguments += ["--timing-allow-fail", "--report", partial.name]
             _tool("nextpnr-ecp5", arguments, directory / f"{stamp}_{seed}.log")
-            (directory / "report.json").rename(result)
+            partial.rename(result)
         said = json.loads(result.read_text())
-        fmax[seed] = min(clock["achieved"] for clock in said["fmax"].values())
-        used = {
-            cell: (count["used"], count["available"])
-            for cell, count in said["utilization"].items()
-            if count["used"]
-        }
-        report(f"seed {seed}: {fmax[seed]:.1f} MHz")
-    return Synthesis(used, fmax)
+        report(f"seed {seed}: {_clock(said):.1f} MHz")
+        return said
+
+    chosen = list(seeds)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        reports = dict(zip(chosen, pool.map(place, chosen), strict=True))
+    used = {
+        cell: (count["used"], count["available"])
+        for said in reports.values()
+        for cell, count in said["utilization"].items()
+        if count["used"]
+    }
+    return Synthesis(used, {seed: _clock(said) for seed, said in reports.items()})
+
+
+def _clock(said: dict[str, Any]) -> float:
+    """Return the clock in MHz that a report of nextpnr says was reached."""
+    return min(clock["achieved"] for clock in said["fmax"].values())
 
 
 # ``hierarchy; proc; opt_clean -purge`` in front of synthesis and ``check -assert`` behind it: abc9
