@@ -217,8 +217,6 @@ void celosia_close(Device* device) { delete device; }
 
 uint8_t* celosia_memory(Device* device) { return device->memory.data(); }
 
-uint64_t celosia_cycle(Device* device) { return device->cycle; }
-
 int celosia_write_register(Device* device, uint32_t address, uint32_t value) {
     return device->write_register(address, value, 1000);
 }

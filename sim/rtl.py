@@ -181,8 +181,6 @@ def _library(path: Path) -> Any:
     library.celosia_close.argtypes = [ctypes.c_void_p]
     library.celosia_memory.restype = ctypes.POINTER(ctypes.c_uint8)
     library.celosia_memory.argtypes = [ctypes.c_void_p]
-    library.celosia_cycle.restype = ctypes.c_uint64
-    library.celosia_cycle.argtypes = [ctypes.c_void_p]
     library.celosia_write_register.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32]
     library.celosia_read_register.argtypes = [
         ctypes.c_void_p,
@@ -330,7 +328,6 @@ class RtlDevice:
         if error is not None:
             self._write_register("control", Control.RESET.value)
             for _ in range(1000):
-                self._library.celosia_wait(self._device, 0)
                 if not self._read_register("status") & (Status.ERROR | Status.DRAINING).value:
                     break
             else:
