@@ -108,7 +108,7 @@ def synthesise(
         return said
 
     chosen = list(seeds)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         reports = dict(zip(chosen, pool.map(place, chosen), strict=True))
     used = {
         cell: (count["used"], count["available"])

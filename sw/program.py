@@ -19,10 +19,10 @@ import numpy as np
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
 
-__all__ = ["Layer", "Port", "Program", "ProgramError", "Section", "Segment", "write_atomically"]
+__all__ = ["HostOperator", "Layer", "Port", "Program", "ProgramError", "Section", "Segment", "write_atomically"]
 
 MAGIC = b"CELOSIA\x1a"
-VERSION = 1
+VERSION = 2
 
 
 class ProgramError(ValueError):
@@ -121,6 +121,8 @@ class Layer:
         Constants in external memory, and input and output of one item.
     resident : bool
         Whether the weights are loaded once and stay.
+    note : str
+        What people should know about how it runs; empty if nothing.
     """
 
     name: str
@@ -132,6 +134,30 @@ class Layer:
     parameter_bytes: int
     activation_bytes: int
     resident: bool
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class HostOperator:
+    """An operator that the host runs on an output of the core.
+
+    Parameters
+    ----------
+    name, kind : str
+        Result of the operator, and the operator.
+    place : int
+        Number of the operator in the model.
+    output : int
+        Number of the output that it takes and gives.
+    attributes : dict of str to float
+        What else it says.
+    """
+
+    name: str
+    kind: str
+    place: int
+    output: int
+    attributes: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -154,6 +180,8 @@ class Program:
         What the host writes and reads.
     layers : tuple of Layer
         Layers by number.
+    host : tuple of HostOperator
+        What the host does to outputs, in order.
     memory_bytes : int
         External memory that all of it takes, from address 0.
     """
@@ -167,6 +195,7 @@ class Program:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     layers: tuple[Layer, ...]
+    host: tuple[HostOperator, ...]
     memory_bytes: int
 
     @property
@@ -210,6 +239,7 @@ class Program:
             "inputs": [asdict(port) for port in self.inputs],
             "outputs": [asdict(port) for port in self.outputs],
             "layers": [asdict(layer) for layer in self.layers],
+            "host": [asdict(operator) for operator in self.host],
         }
         text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
         content = b"".join([MAGIC, struct.pack("<II", VERSION, len(text)), text, *blobs])
@@ -301,6 +331,7 @@ def _from_header(header: dict[str, Any], blobs: bytes) -> Program:
         inputs=_ports(header["inputs"]),
         outputs=_ports(header["outputs"]),
         layers=tuple(Layer(**layer) for layer in header["layers"]),
+        host=tuple(HostOperator(**operator) for operator in header["host"]),
         memory_bytes=header["memory_bytes"],
     )
 

@@ -5,17 +5,19 @@ from itertools import islice
 
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Opcode, encode_program
+from celosia.sw.compiler.access import Step
 from celosia.sw.compiler.allocate import ALIGNMENT, Placement, allocate
-from celosia.sw.compiler.emit import Step, emit_main, emit_setup
-from celosia.sw.compiler.quantize import quantize
+from celosia.sw.compiler.emit import emit_main, emit_setup
+from celosia.sw.compiler.layout import lay_out, least_steps
+from celosia.sw.compiler.lower import lower
 from celosia.sw.compiler.schedule import schedule
-from celosia.sw.compiler.spec import CompileError, Network
+from celosia.sw.compiler.spec import CompileError, Network, Product
 from celosia.sw.compiler.stream import stream
 from celosia.sw.compiler.synchronise import synchronise
 from celosia.sw.compiler.tile import Tiling, pack_parameters, pack_weights, tile
 from celosia.sw.compiler.verify import verify
 from celosia.sw.graph import Graph, Tensor
-from celosia.sw.program import Layer, Port, Program, Section, Segment
+from celosia.sw.program import HostOperator, Layer, Port, Program, Section, Segment
 
 __all__ = ["compile_graph"]
 
@@ -42,14 +44,16 @@ def compile_graph(graph: Graph, config: Config, batch: int = 1) -> Program:
     """
     if not 1 <= batch <= 1 << 20:
         raise CompileError(f"batch: wanted 1 to {1 << 20}, got {batch}")
-    network = quantize(graph)
-    tiling = tile(network, config)
+    network = lower(graph)
+    layouts = lay_out(network, config)
+    tiling = tile(network, layouts, config)
     constants = [
-        (pack_weights(layer, config), pack_parameters(layer, config)) for layer in network.layers
+        (pack_weights(layer, tiled.segments, config), pack_parameters(layer, config))
+        for layer, tiled in zip(network.layers, tiling.layers, strict=True)
     ]
     sizes = [(len(weights), len(parameters)) for weights, parameters in constants]
-    placement = allocate(network, tiling, config, batch, sizes)
-    work = stream(schedule(network, tiling, placement, config), tiling, config)
+    placement = allocate(network, layouts, config, batch, sizes)
+    work = stream(schedule(network, tiling, placement, config), network, tiling, config)
     setup = _section(emit_setup(network, tiling, placement, config), config, placement.code)
     after = placement.code + -(-len(setup.code) // ALIGNMENT) * ALIGNMENT
     main = _section(emit_main(work, network, tiling, placement, config), config, after)
@@ -66,7 +70,8 @@ def compile_graph(graph: Graph, config: Config, batch: int = 1) -> Program:
         segments=tuple(segments),
         inputs=_ports(graph, network, network.inputs, placement),
         outputs=_ports(graph, network, network.outputs, placement),
-        layers=_layers(network, tiling, sizes),
+        layers=_layers(network, tiling, config, sizes),
+        host=_host(network),
         memory_bytes=main.address + len(main.code),
     )
     verify(program)
@@ -114,10 +119,18 @@ def _item_shape(tensor: Tensor, items: int) -> tuple[int, ...]:
     return tensor.shape
 
 
-def _layers(network: Network, tiling: Tiling, sizes: list[tuple[int, int]]) -> tuple[Layer, ...]:
+def _layers(
+    network: Network, tiling: Tiling, config: Config, sizes: list[tuple[int, int]]
+) -> tuple[Layer, ...]:
     layers = []
-    for number, layer in enumerate(network.layers):
+    for number, (layer, tiled) in enumerate(zip(network.layers, tiling.layers, strict=True)):
         ends = (network.values[layer.source], network.values[layer.result])
+        note = ""
+        if isinstance(layer, Product):
+            least = least_steps(layer, config)
+            if tiled.steps > least:
+                more = (tiled.steps - least) * tiled.tiles * layer.pixels
+                note = f"{tiled.steps} steps instead of {least}: {more:,} cycles more"
         layers.append(
             Layer(
                 name=layer.name,
@@ -128,7 +141,15 @@ def _layers(network: Network, tiling: Tiling, sizes: list[tuple[int, int]]) -> t
                 weight_bytes=sizes[number][0],
                 parameter_bytes=sizes[number][1],
                 activation_bytes=sum(value.bytes_per_item for value in ends),
-                resident=tiling.layers[number].first_tile is not None,
+                resident=tiled.resident == tiled.weight_tiles,
+                note=note,
             )
         )
     return tuple(layers)
+
+
+def _host(network: Network) -> tuple[HostOperator, ...]:
+    return tuple(
+        HostOperator(step.name, step.kind, step.place, step.output, step.attributes)
+        for step in network.host
+    )

@@ -1,76 +1,43 @@
-"""Sixth pass: instructions, each with what it reads and writes."""
+"""Seventh pass: instructions, each with what it reads and writes."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
 from celosia.hw.arch.config import PARAMETER_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Space
+from celosia.sw.compiler.access import Access, Step, span
+from celosia.sw.compiler.actions import (
+    Block,
+    Drain,
+    FillMargins,
+    LoadRegion,
+    Multiply,
+    PoolRegion,
+    Region,
+    StoreRegion,
+)
 from celosia.sw.compiler.allocate import Placement
-from celosia.sw.compiler.schedule import Block, Drain, LoadBlock, Multiply, StoreBlock
-from celosia.sw.compiler.spec import Network
+from celosia.sw.compiler.blocks import sums
+from celosia.sw.compiler.layout import Segment
+from celosia.sw.compiler.spec import Network, Pooling, Product, Scaling
 from celosia.sw.compiler.stream import FetchParameters, FetchWeights, Work
-from celosia.sw.compiler.tile import Tiling
+from celosia.sw.compiler.tile import Tiling, channels_of
 
-__all__ = ["Access", "Step", "emit_main", "emit_setup"]
+__all__ = ["emit_main", "emit_setup"]
 
-
-@dataclass(frozen=True)
-class Access:
-    """Part of one of the core's memories that an instruction reads or writes.
-
-    Rows of ``pitch`` from ``base``; of rows ``first_row`` to ``last_row`` (exclusive) the columns
-    ``first_column`` to ``last_column`` (exclusive). Units are bytes, tiles, channels, or halves.
-    """
-
-    memory: str
-    writes: bool
-    base: int
-    pitch: int
-    first_row: int
-    last_row: int
-    first_column: int
-    last_column: int
-
-    @property
-    def start(self) -> int:
-        """Lowest address touched."""
-        return self.base + self.first_row * self.pitch + self.first_column
-
-    @property
-    def end(self) -> int:
-        """Address behind the highest touched."""
-        return self.base + (self.last_row - 1) * self.pitch + self.last_column
-
-    def conflicts(self, other: "Access") -> bool:
-        """Whether the order of both matters."""
-        if self.memory != other.memory or not (self.writes or other.writes):
-            return False
-        if self.end <= other.start or other.end <= self.start:
-            return False
-        if (self.base, self.pitch) != (other.base, other.pitch):
-            return True
-        return (
-            self.first_row < other.last_row
-            and other.first_row < self.last_row
-            and self.first_column < other.last_column
-            and other.first_column < self.last_column
-        )
+#: Bytes that one pixel of FILL may have.
+_MOST_CHANNELS = (1 << 16) - 1
 
 
-@dataclass(frozen=True)
-class Step:
-    """An instruction, without its semaphores, and what it touches.
-
-    ``layer`` is the number of the layer it works for.
-    """
-
-    instruction: Instruction
-    accesses: tuple[Access, ...]
-    layer: int
-
-
-def _span(memory: str, writes: bool, first: int, count: int) -> Access:
-    return Access(memory, writes, 0, 0, 0, 1, first, first + count)
+def _loops(
+    counts: tuple[int, int, int], strides: tuple[int, int, int], prefix: str = ""
+) -> dict[str, int]:
+    """Return the fields of loops over items, rows and columns; what runs once does not move."""
+    fields = {}
+    for axis, count, stride in zip("zyx", counts, strides, strict=True):
+        fields[f"{axis}_count"] = count
+        fields[f"{prefix}{axis}_stride"] = stride if count > 1 else 0
+    return fields
 
 
 class _Emitter:
@@ -82,32 +49,59 @@ class _Emitter:
         self.placement = placement
         self.config = config
 
-    def step(self, work: Work) -> Step:
-        """Return the instruction that does a piece of work."""
-        if isinstance(work, FetchWeights):
-            return self.weights(work.layer, work.first, work.count, work.place)
-        if isinstance(work, FetchParameters):
-            return self.parameters(work.layer, work.first, work.count, work.place)
-        if isinstance(work, LoadBlock):
-            return self.move(Opcode.LOAD, work.block, work.layer)
-        if isinstance(work, StoreBlock):
-            return self.move(Opcode.STORE, work.block, work.layer)
-        if isinstance(work.action, Multiply):
-            return self.multiply(work.action, work.place)
-        return self.drain(work.action, work.place)
+    def steps(self, work: Work) -> Iterator[Step]:
+        """Yield the instructions that do a piece of work."""
+        match work:
+            case FetchWeights():
+                yield self.weights(work.layer, work.first, work.count, work.place)
+            case FetchParameters():
+                yield self.parameters(work.layer, work.first, work.count, work.place)
+            case LoadRegion():
+                yield self.move(Opcode.LOAD, work.region, work.layer)
+            case StoreRegion():
+                yield self.move(Opcode.STORE, work.region, work.layer)
+            case FillMargins():
+                address = self.placement.address(work.value, work.part, work.item)
+                yield from self.fill(work.value, address, work.layer)
+            case _ if isinstance(work.action, Multiply):
+                yield self.multiply(work.action, work.place)
+            case _ if isinstance(work.action, Drain):
+                yield self.drain(work.action, work.place)
+            case _:
+                assert isinstance(work.action, PoolRegion)
+                yield self.pool(work.action, work.place)
 
-    def access(self, block: Block, *, writes: bool) -> Access:
-        """Return the bytes of a block in the unified buffer."""
-        return Access(
-            "unified",
-            writes,
-            self.placement.address(block.value, block.part),
-            block.pitch,
-            block.first_row,
-            block.last_row,
-            block.first_column,
-            block.last_column,
-        )
+    def address(self, region: Region) -> int:
+        """Return where a region begins in the unified buffer."""
+        layout = self.placement.layouts[region.value]
+        value = self.network.values[region.value]
+        item = self.placement.address(region.value, region.part, region.items[0])
+        row = (layout.top + region.rows[0]) * layout.pitch
+        return item + row + layout.left * value.channels + region.columns[0]
+
+    def access(self, region: Region, *, writes: bool) -> Access:
+        """Return the bytes of a region in the unified buffer, or some more."""
+        layout = self.placement.layouts[region.value]
+        value = self.network.values[region.value]
+        base = self.placement.address(region.value, region.part, region.items[0])
+        count = region.items[1] - region.items[0]
+        left = layout.left * value.channels
+        columns = (left + region.columns[0], left + region.columns[1])
+        if value.height == 1 and not layout.margins:
+            if self.placement.places[region.value].whole:
+                # All accesses to a vector count from the part's first item.
+                part = self.placement.parts[region.part][0]
+                first = region.items[0] - part
+                base -= first * layout.item_pitch
+            else:
+                first = 0
+            return Access(
+                "unified", writes, base, layout.item_pitch, first, first + count, *columns
+            )
+        if count == 1:
+            rows = (layout.top + region.rows[0], layout.top + region.rows[1])
+            return Access("unified", writes, base, layout.pitch, *rows, *columns)
+        return span("unified", writes, base, count * layout.item_pitch)
 
     def weights(self, layer: int, first: int, count: int, place: int) -> Step:
         """Return a load of tiles."""
@@ -117,7 +111,7 @@ class _Emitter:
             tile=place,
             tiles=count,
         )
-        return Step(instruction, (_span("weights", True, place, count),), layer)
+        return Step(instruction, (span("weights", True, place, count),), layer)
 
     def parameters(self, layer: int, first: int, count: int, place: int) -> Step:
         """Return a load of channel parameters."""
@@ -128,73 +122,245 @@ class _Emitter:
             first=place,
             count=count,
         )
-        return Step(instruction, (_span("parameters", True, place, count),), layer)
+        return Step(instruction, (span("parameters", True, place, count),), layer)
 
-    def move(self, opcode: Opcode, block: Block, layer: int) -> Step:
-        """Return a load or store; whole rows are one row, being side by side on both ends."""
-        value = self.network.values[block.value]
-        first_item = self.placement.parts[block.part][0]
-        access = self.access(block, writes=opcode is Opcode.LOAD)
-        external = self.placement.external[block.value] + first_item * value.bytes_per_item
-        external += block.first_row * block.pitch + block.first_column
-        fields = {"external": external, "unified": access.start}
-        if block.columns == block.pitch or block.rows == 1:
-            fields["length"] = block.columns * block.rows
+    def move(self, opcode: Opcode, region: Region, layer: int) -> Step:
+        """Return a load or store; what lies side by side on both ends is one row."""
+        value = self.network.values[region.value]
+        layout = self.placement.layouts[region.value]
+        vector = value.height == 1
+        row_bytes = value.width * value.channels
+        external = self.placement.external[region.value] + region.rows[0] * row_bytes
+        external += region.items[0] * value.bytes_per_item + region.columns[0]
+        ends = region.items if vector else region.rows
+        rows, length = ends[1] - ends[0], region.columns[1] - region.columns[0]
+        pitch = layout.item_pitch if vector else layout.pitch
+        fields = {"external": external, "unified": self.address(region)}
+        if rows == 1 or length == row_bytes == pitch:
+            fields["length"] = length * rows
         else:
-            fields["length"] = block.columns
-            fields["rows"] = block.rows
-            fields["external_pitch"] = fields["unified_pitch"] = block.pitch
+            fields["length"] = length
+            fields["rows"] = rows
+            fields["external_pitch"] = row_bytes
+            fields["unified_pitch"] = pitch
+        access = self.access(region, writes=opcode is Opcode.LOAD)
         return Step(Instruction(opcode, **fields), (access,), layer)
+
+    def fill(self, number: int, address: int, layer: int) -> Iterator[Step]:
+        """Yield what writes the margins of one item of a value."""
+        value, layout = self.network.values[number], self.placement.layouts[number]
+        row_bytes = value.width * value.channels
+        left, right = layout.left * value.channels, layout.right * value.channels
+        inside = address + layout.top * layout.pitch
+        rectangles = (
+            (address, layout.top, layout.pitch),
+            (inside, value.height, left),
+            (inside + left + row_bytes, value.height, right),
+            (inside + value.height * layout.pitch, layout.bottom, layout.pitch),
+        )
+        for start, rows, length in rectangles:
+            for first in range(0, length if rows else 0, _MOST_CHANNELS):
+                count = min(_MOST_CHANNELS, length - first)
+                instruction = Instruction(
+                    Opcode.FILL,
+                    y_count=rows,
+                    channels=count,
+                    destination_base=start + first,
+                    destination_y_stride=layout.pitch if rows > 1 else 0,
+                    value=value.fill,
+                )
+                base = start + first
+                access = Access("unified", True, base, layout.pitch, 0, rows, 0, count)
+                yield Step(instruction, (access,), layer)
 
     def multiply(self, action: Multiply, place: int) -> Step:
         """Return matrix work; a half of the accumulators belongs to one unit at a time."""
-        block = action.block
-        read = self.access(block, writes=False)
+        layer, block = self.network.layers[action.layer], action.block
+        assert isinstance(layer, Product)
+        layout = self.placement.layouts[layer.source]
+        segment = self.tiling.layers[action.layer].segments[action.segment]
+        depth = layer.weights.shape[3]
+        start = [
+            origin + first * pool * stride
+            for origin, first, pool, stride in zip(
+                layer.origin,
+                (block.rows[0], block.columns[0]),
+                layer.pool.stride,
+                layer.stride,
+                strict=True,
+            )
+        ]
+        region = self.reads(action, layer, segment, (start[0], start[1]))
+        offset = segment.offset + action.first_step * self.config.rows
+        taps = min(action.last_step * self.config.rows, len(segment.taps))
+        taps -= action.first_step * self.config.rows
+        pixel = Region(
+            value=layer.source,
+            part=action.part,
+            items=block.items,
+            rows=(start[0], start[0] + 1),
+            columns=(start[1] * depth, start[1] * depth + 1),
+        )
+        strides = (layout.item_pitch, layer.stride[0] * layout.pitch, layer.stride[1] * depth)
+        fields = _loops(sums(layer.pool, block), strides)
+        if not segment.side_by_side:
+            fields |= {"run": segment.run, "skip": segment.skip}
         instruction = Instruction(
             Opcode.MATMUL,
-            unified=read.start,
-            x_count=block.rows,
-            x_stride=block.pitch if block.rows > 1 else 0,
-            taps=block.columns,
+            unified=self.address(pixel) + offset,
+            taps=taps,
             tile=place,
             accumulator=action.half * self.config.accumulator_depth + action.accumulator,
             accumulate=int(action.accumulate),
+            **fields,
         )
         steps = action.last_step - action.first_step
         accesses = (
-            read,
-            _span("weights", False, place, steps),
-            _span("accumulators", True, action.half, 1),
+            self.access(region, writes=False),
+            span("weights", False, place, steps),
+            span("accumulators", True, action.half, 1),
         )
         return Step(instruction, accesses, action.layer)
 
+    def reads(
+        self, action: Multiply, layer: Product, segment: Segment, start: tuple[int, int]
+    ) -> Region:
+        """Return a region with all that matrix work reads."""
+        value = self.network.values[layer.source]
+        layout = self.placement.layouts[layer.source]
+        rows = self.config.rows
+        first = segment.offset + action.first_step * rows
+        last = min(action.last_step * rows, len(segment.taps)) - 1
+        last = segment.offset + last + last // segment.run * segment.skip * rows
+        _, high, wide = sums(layer.pool, action.block)
+        depth = layer.weights.shape[3]
+        if value.height == 1 and not layout.margins:
+            base = start[1] * depth
+            columns = (base + first, base + (wide - 1) * layer.stride[1] * depth + last + 1)
+            ends = (0, 1)
+        else:
+            pitch = layout.pitch
+            columns = (-layout.left * value.channels, pitch - layout.left * value.channels)
+            end = start[0] + (high - 1) * layer.stride[0] + last // pitch + 1
+            ends = (start[0] + first // pitch, end)
+        return Region(
+            value=layer.source,
+            part=action.part,
+            items=action.block.items,
+            rows=ends,
+            columns=columns,
+        )
+
     def drain(self, action: Drain, place: int) -> Step:
-        """Return the requantisation of a tile."""
+        """Return the pooling and requantisation of a tile."""
         block, layer = action.block, self.network.layers[action.layer]
-        written = self.access(block, writes=True)
+        assert isinstance(layer, Product)
+        first = action.tile * self.config.columns
+        last = min(first + self.config.columns, layer.channels)
+        region = self.writes(layer, block, action.part, (first, last))
+        _, high, wide = sums(layer.pool, block)
+        (window_y, window_x), (down, right) = layer.pool.window, layer.pool.stride
+        layout = self.placement.layouts[layer.result]
         instruction = Instruction(
             Opcode.VECTOR,
             source=Space.ACCUMULATORS,
             destination=Space.UNIFIED,
-            x_count=block.rows,
-            channels=block.columns,
+            channels=last - first,
             source_base=action.half * self.config.accumulator_depth + action.accumulator,
-            source_x_stride=1,
-            destination_base=written.start,
-            destination_x_stride=block.pitch if block.rows > 1 else 0,
+            **_loops(block.extents, (high * wide, down * wide, right), "source_"),
+            window_x_count=window_x,
+            window_y_count=window_y,
+            window_x_stride=int(window_x > 1),
+            window_y_stride=wide if window_y > 1 else 0,
+            **self.destination(region, layout.item_pitch, layout.pitch, layer.channels, block),
             params=place,
             per_channel=1,
-            rounding=layer.rounding,
-            zero_point=layer.zero_point,
-            low=layer.low,
-            high=layer.high,
+            **_requantised(layer.scaling),
         )
         accesses = (
-            written,
-            _span("parameters", False, place, block.columns),
-            _span("accumulators", False, action.half, 1),
+            self.access(region, writes=True),
+            span("parameters", False, place, last - first),
+            span("accumulators", False, action.half, 1),
         )
         return Step(instruction, accesses, action.layer)
+
+    def writes(self, layer: Product, block: Block, part: int, channels: tuple[int, int]) -> Region:
+        """Return the region that results of a block and tile lie in."""
+        left, right = block.columns
+        columns = (left * layer.channels + channels[0], (right - 1) * layer.channels + channels[1])
+        return Region(
+            value=layer.result, part=part, items=block.items, rows=block.rows, columns=columns
+        )
+
+    def destination(
+        self, region: Region, item: int, row: int, pixel: int, block: Block
+    ) -> dict[str, int]:
+        """Return the fields of VECTOR that say where results go."""
+        loops = _loops(block.extents, (item, row, pixel), "destination_")
+        strides = {name: value for name, value in loops.items() if name.startswith("destination")}
+        return {"destination_base": self.address(region), **strides}
+
+    def pool(self, action: PoolRegion, place: int) -> Step:
+        """Return one rectangle of windows of a layer without weights."""
+        layer = self.network.layers[action.layer]
+        assert isinstance(layer, Pooling)
+        windows = layer.windows[action.windows]
+        value, layout = self.network.values[layer.source], self.placement.layouts[layer.source]
+        result = self.placement.layouts[layer.result]
+        pitch, depth = layout.pitch, value.channels
+        if layer.seen:
+            pitch, depth = layer.seen[1] * layer.seen[2], layer.seen[2]
+        (top, left), (rows, columns) = windows.result, windows.count
+        block = Block(items=action.items, rows=(top, top + rows), columns=(left, left + columns))
+        ends = windows.ends(layer.stride)
+        start = Region(
+            value=layer.source,
+            part=action.part,
+            items=action.items,
+            rows=(0, value.height) if layer.seen else (windows.source[0], ends[0]),
+            columns=(windows.source[1] * depth, ends[1] * depth),
+        )
+        if layer.seen:
+            start = replace(start, columns=(0, value.width * value.channels))
+        read = self.access(start, writes=False)
+        written = Region(
+            value=layer.result,
+            part=action.part,
+            items=action.items,
+            rows=block.rows,
+            columns=(left * depth, (left + columns) * depth),
+        )
+        scaling = layer.scalings[windows.parameters]
+        strides = (layout.item_pitch, layer.stride[0] * pitch, layer.stride[1] * depth)
+        instruction = Instruction(
+            Opcode.VECTOR,
+            source=Space.UNIFIED,
+            destination=Space.UNIFIED,
+            channels=depth,
+            source_base=self.address(start),
+            **_loops(block.extents, strides, "source_"),
+            window=layer.combine,
+            window_x_count=windows.size[1],
+            window_y_count=windows.size[0],
+            window_x_stride=depth if windows.size[1] > 1 else 0,
+            window_y_stride=pitch if windows.size[0] > 1 else 0,
+            **self.destination(written, result.item_pitch, result.pitch, depth, block),
+            params=place,
+            per_channel=0,
+            **_requantised(scaling),
+        )
+        accesses = (
+            read,
+            self.access(written, writes=True),
+            span("parameters", False, place, self.config.lanes),
+        )
+        return Step(instruction, accesses, action.layer)
+
+
+def _requantised(scaling: Scaling) -> dict[str, int]:
+    """Return the fields of VECTOR that all channels share."""
+    names = ("rounding", "zero_point", "low", "high")
+    return {name: getattr(scaling, name) for name in names}
 
 
 def emit_main(
@@ -202,17 +368,27 @@ def emit_main(
 ) -> Iterator[Step]:
     """Yield the instructions of one batch, in order."""
     emitter = _Emitter(network, tiling, placement, config)
-    return (emitter.step(piece) for piece in work)
+    for piece in work:
+        yield from emitter.steps(piece)
 
 
 def emit_setup(
     network: Network, tiling: Tiling, placement: Placement, config: Config
 ) -> Iterator[Step]:
-    """Yield the one-time loads of constants that stay."""
+    """Yield what is done once: loads of constants that stay, margins that nothing overwrites."""
     emitter = _Emitter(network, tiling, placement, config)
     for number, layer in enumerate(tiling.layers):
-        if layer.first_tile is not None:
-            yield emitter.weights(number, 0, layer.steps * layer.tiles, layer.first_tile)
+        if layer.resident:
+            yield emitter.weights(number, 0, layer.resident, layer.first_tile)
         if layer.first_channel is not None:
-            count = layer.tiles * config.columns
+            count = channels_of(network.layers[number], config)
             yield emitter.parameters(number, 0, count, layer.first_channel)
+    for number, place in placement.places.items():
+        if not place.permanent:
+            continue
+        layer = next(n for n, x in enumerate(network.layers) if number in (x.source, x.result))
+        items = max(count for _, count in placement.parts) if place.whole else 1
+        for start in place.addresses:
+            for item in range(items):
+                address = start + item * placement.layouts[number].item_pitch
+                yield from emitter.fill(number, address, layer)

@@ -1,8 +1,9 @@
-"""First pass: from the graph to layers with the integer parameters of the requantiser.
+"""Integer parameters of the requantiser, operator by operator.
 
 Factors and clamps are computed as LiteRT's reference kernels compute them, in the same
-floating-point types. Multipliers are those that give the kernels' bytes for every sum of a channel
-that inputs can lead to; a layer without such multipliers is refused.
+floating-point types. Where a kernel rounds otherwise than the requantiser, multipliers are those
+that give the kernel's bytes for every sum that inputs can lead to; an operator without such
+multipliers is refused.
 """
 
 import math
@@ -11,11 +12,23 @@ from dataclasses import replace
 import numpy as np
 
 from celosia.hw.arch.isa import Rounding
-from celosia.sw.compiler.multiplier import single_multiplier
-from celosia.sw.compiler.spec import CompileError, Dense, Network, Value
+from celosia.sw.compiler.multiplier import quantize_multiplier, single_multiplier
+from celosia.sw.compiler.spec import CompileError, Scaling
 from celosia.sw.graph import Graph, Operation, Quantization, Tensor
 
-__all__ = ["activation_range", "quantize", "sum_ranges"]
+__all__ = [
+    "activation_range",
+    "average_scaling",
+    "clamped",
+    "convolution_scaling",
+    "dense_scaling",
+    "ends",
+    "identity_scaling",
+    "keeps_order",
+    "mean_scaling",
+    "rescaling",
+    "sum_ranges",
+]
 
 _INT32 = (-(1 << 31), (1 << 31) - 1)
 _BOUNDS = {
@@ -48,108 +61,185 @@ def activation_range(activation: str, output: Quantization) -> tuple[int, int]:
     return least, most
 
 
-def quantize(graph: Graph) -> Network:
-    """Return the layers of a graph.
+def clamped(scaling: Scaling, activation: str, output: Quantization) -> Scaling:
+    """Return a scaling with the clamp of one more activation, which may follow a maximum."""
+    low, high = activation_range(activation, output)
+    low, high = max(scaling.low, low), min(scaling.high, high)
+    # Bounds that do not meet: the later one has the last word.
+    low = min(low, high) if high < scaling.low else low
+    return replace(scaling, low=low, high=max(low, high))
 
-    RESHAPE moves nothing: its result is the value of its input.
+
+def keeps_order(weights: np.ndarray, scaling: Scaling) -> bool:
+    """Return whether a greater sum never comes to a smaller result, because nothing wraps.
+
+    Parameters
+    ----------
+    weights : numpy.ndarray
+        int8, shape ``(channels, ...)``.
+    scaling : Scaling
+        What is done to the sums.
+    """
+    flat = weights.reshape(len(weights), -1)
+    plain = sum_ranges(flat, np.zeros(len(flat), np.int64), 0)
+    biased = sum_ranges(flat, scaling.bias, 0)
+    shifted = [
+        (low << left, high << left)
+        for (low, high), left in zip(biased, scaling.left.tolist(), strict=True)
+    ]
+    return all(_INT32[0] < low and high < _INT32[1] for low, high in (*plain, *biased, *shifted))
+
+
+def dense_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> Scaling:
+    """Return the parameters of a FULLY_CONNECTED, which rounds in float64.
+
+    Parameters
+    ----------
+    graph, operation
+        The operator.
+    weights : numpy.ndarray
+        int8, shape ``(channels, taps)``.
 
     Raises
     ------
     CompileError
-        Naming the operator that cannot be run, and why.
+        If there is a channel without multiplier.
     """
-    items = _items(graph)
-    values: list[Value] = []
-    place_of: dict[int, int] = {}
-
-    def add(number: int, *, is_input: bool = False) -> int:
-        tensor = graph.tensors[number]
-        values.append(
-            Value(name=tensor.name, bytes_per_item=tensor.elements // items, is_input=is_input)
-        )
-        place_of[number] = len(values) - 1
-        return place_of[number]
-
-    for number in graph.inputs:
-        add(number, is_input=True)
-    layers = []
-    for operation in graph.operations:
-        label = graph.label(operation)
-        source = operation.inputs[0]
-        if source not in place_of:
-            raise CompileError(f"{label}: wanted an input that is not constant")
-        if operation.kind == "RESHAPE":
-            place_of[operation.outputs[0]] = place_of[source]
-        elif operation.kind == "FULLY_CONNECTED":
-            value = place_of[source]
-            layers.append(_dense(graph, operation, value, add(operation.outputs[0]), items))
-        else:
-            raise CompileError(f"{label}: operator is not supported")
-    for number in graph.outputs:
-        if number not in place_of:
-            raise CompileError(f"output {graph.tensors[number].name!r}: wanted a computed tensor")
-        values[place_of[number]] = replace(values[place_of[number]], is_output=True)
-    return Network(
-        values=tuple(values),
-        layers=tuple(layers),
-        items=items,
-        inputs={number: place_of[number] for number in graph.inputs},
-        outputs={number: place_of[number] for number in graph.outputs},
+    tensor, output = ends(graph, operation)
+    bias = _bias(graph, operation, len(weights))
+    ranges = sum_ranges(weights, bias, tensor.zero_point)
+    low, high = activation_range(operation.attributes["activation"], output)
+    zero_point = output.zero_point
+    reals = _factors(tensor, graph.tensors[operation.inputs[1]], output)
+    label = graph.label(operation)
+    multipliers, shifts = _exact(label, reals, ranges, zero_point=zero_point, low=low, high=high)
+    return _scaling(
+        _folded(bias, weights, tensor.zero_point),
+        multipliers,
+        shifts,
+        Rounding.SINGLE,
+        (zero_point, low, high),
     )
 
 
-def _items(graph: Graph) -> int:
-    """Return the model's own batch: the first extent, where all operators keep items apart."""
-    ends = [graph.tensors[number] for number in (*graph.inputs, *graph.outputs)]
-    first = {tensor.shape[0] if len(tensor.shape) > 1 else 1 for tensor in ends}
-    if len(first) != 1:
-        return 1
-    items = first.pop()
-    for operation in graph.operations:
-        tensor = graph.tensors[operation.inputs[0]]
-        row = 1
-        if operation.kind == "FULLY_CONNECTED":
-            row = graph.tensors[operation.inputs[1]].shape[1]
-        if tensor.elements % (items * row):
-            return 1
-    return items
+def convolution_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> Scaling:
+    """Return the parameters of a CONV_2D, which rounds twice.
+
+    Parameters
+    ----------
+    graph, operation
+        The operator.
+    weights : numpy.ndarray
+        int8, shape ``(channels, taps)``.
+
+    Raises
+    ------
+    CompileError
+        If a factor is past what the kernel can do.
+    """
+    tensor, output = ends(graph, operation)
+    reals = _factors(tensor, graph.tensors[operation.inputs[1]], output)
+    if max(reals) >= 1 << 30:
+        raise CompileError(
+            f"{graph.label(operation)}: wanted factors below 2^30, got {max(reals):.9g}"
+        )
+    multipliers, shifts = np.array([quantize_multiplier(real) for real in reals], np.int64).T
+    clamp = activation_range(operation.attributes["activation"], output)
+    bias = _folded(_bias(graph, operation, len(weights)), weights, tensor.zero_point)
+    return _scaling(bias, multipliers, shifts, Rounding.DOUBLE, (output.zero_point, *clamp))
 
 
-def _dense(graph: Graph, operation: Operation, source: int, result: int, items: int) -> Dense:
-    tensor, output = graph.tensors[operation.inputs[0]], graph.tensors[operation.outputs[0]]
-    kernel = graph.tensors[operation.inputs[1]]
-    assert kernel.data is not None and tensor.quantization and output.quantization
-    weights = kernel.data.astype(np.int8)
-    channels, taps = weights.shape
-    bias = np.zeros(channels, np.int64)
-    if len(operation.inputs) > 2 and operation.inputs[2] != -1:
-        given = graph.tensors[operation.inputs[2]].data
-        assert given is not None
-        bias = given.reshape(-1).astype(np.int64)
-    ranges = sum_ranges(weights, bias, tensor.quantization.zero_point)
-    bias = bias - tensor.quantization.zero_point * weights.sum(axis=1, dtype=np.int64)
-    low, high = activation_range(operation.attributes["activation"], output.quantization)
-    zero_point = output.quantization.zero_point
-    reals = _factors(tensor, kernel, output)
-    label = graph.label(operation)
-    multipliers, shifts = _scaling(label, reals, ranges, zero_point=zero_point, low=low, high=high)
-    return Dense(
-        name=output.name or f"{operation.kind.lower()}_{operation.place}",
-        kind=operation.kind,
-        place=operation.place,
-        source=source,
-        result=result,
-        rows=tensor.elements // taps // items,
-        weights=weights,
-        bias=bias.astype(np.int32).astype(np.int64),
-        multiplier=multipliers,
-        left=np.maximum(shifts, 0),
-        right=np.maximum(-shifts, 0),
-        rounding=Rounding.SINGLE,
+def identity_scaling(low: int = -128, high: int = 127) -> Scaling:
+    """Return the parameters that change nothing but clamp."""
+    return _uniform(0, (1 << 30, 1), Rounding.SINGLE, (0, low, high))
+
+
+def average_scaling(label: str, count: int, low: int, high: int) -> Scaling:
+    """Return the parameters that divide a sum of int8 by ``count``, halves away from zero.
+
+    Raises
+    ------
+    CompileError
+        If no multiplier does so for all sums.
+    """
+    sums = (-128 * count, 127 * count)
+    pair = single_multiplier(1 / count, zero_point=0, low=low, high=high, sums=sums)
+    if pair is None:
+        raise CompileError(f"{label}: wanted a window that 31 bits divide by, got {count} elements")
+    return _uniform(0, pair, Rounding.SINGLE, (0, low, high))
+
+
+def rescaling(source: Quantization, output: Quantization, activation: str = "NONE") -> Scaling:
+    """Return the parameters of QUANTIZE, or of an activation that stands alone.
+
+    The kernels of activations divide in single precision, QUANTIZE in double.
+    """
+    single = float(source.scales[0] / output.scales[0])
+    pair = quantize_multiplier(single if activation != "NONE" else source.scale / output.scale)
+    clamp = activation_range(activation, output)
+    return _uniform(-source.zero_point, pair, Rounding.DOUBLE, (output.zero_point, *clamp))
+
+
+def mean_scaling(source: Quantization, output: Quantization, count: int) -> Scaling:
+    """Return the parameters of a MEAN over ``count`` elements.
+
+    The kernel divides its multiplier by ``count`` after shifting it left as far as that keeps the
+    quotient within 31 bits (``QuantizedMeanOrSum`` of TensorFlow Lite's reference kernels).
+    """
+    multiplier, shift = quantize_multiplier(source.scale / output.scale)
+    more = min(count.bit_length() - 1, 32, 31 + shift)
+    pair = (multiplier << more) // count, shift - more
+    bias = -source.zero_point * count
+    return _uniform(bias, pair, Rounding.DOUBLE, (output.zero_point, -128, 127))
+
+
+def _uniform(
+    bias: int, pair: tuple[int, int], rounding: Rounding, ends: tuple[int, int, int]
+) -> Scaling:
+    multiplier, shift = np.array([pair], np.int64).T
+    return _scaling(np.array([bias], np.int64), multiplier, shift, rounding, ends)
+
+
+def _scaling(
+    bias: np.ndarray,
+    multiplier: np.ndarray,
+    shift: np.ndarray,
+    rounding: Rounding,
+    ends: tuple[int, int, int],
+) -> Scaling:
+    zero_point, low, high = ends
+    return Scaling(
+        bias=bias,
+        multiplier=multiplier,
+        left=np.maximum(shift, 0),
+        right=np.maximum(-shift, 0),
+        rounding=rounding,
         zero_point=zero_point,
         low=low,
         high=high,
     )
+
+
+def ends(graph: Graph, operation: Operation) -> tuple[Quantization, Quantization]:
+    """Return what the integers of an operator's first input and of its result mean."""
+    source = graph.tensors[operation.inputs[0]].quantization
+    output = graph.tensors[operation.outputs[0]].quantization
+    assert source and output
+    return source, output
+
+
+def _bias(graph: Graph, operation: Operation, channels: int) -> np.ndarray:
+    if len(operation.inputs) < 3 or operation.inputs[2] == -1:
+        return np.zeros(channels, np.int64)
+    given = graph.tensors[operation.inputs[2]].data
+    assert given is not None
+    return given.reshape(-1).astype(np.int64)
+
+
+def _folded(bias: np.ndarray, weights: np.ndarray, zero_point: int) -> np.ndarray:
+    """Return the bias with the source's zero point in it, modulo 2³²."""
+    bias = bias - zero_point * weights.sum(axis=1, dtype=np.int64)
+    return bias.astype(np.int32).astype(np.int64)
 
 
 def sum_ranges(weights: np.ndarray, bias: np.ndarray, zero_point: int) -> list[tuple[int, int]]:
@@ -177,7 +267,7 @@ def sum_ranges(weights: np.ndarray, bias: np.ndarray, zero_point: int) -> list[t
     return [(a, b) if _INT32[0] <= a and b <= _INT32[1] else _INT32 for a, b in pairs]
 
 
-def _scaling(
+def _exact(
     label: str, reals: list[float], ranges: list[tuple[int, int]], **clamp: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return multipliers and shifts with which no sum gives another byte than in float64.
@@ -205,8 +295,8 @@ def _scaling(
     return multipliers, shifts
 
 
-def _factors(source: Tensor, kernel: Tensor, output: Tensor) -> list[float]:
+def _factors(source: Quantization, kernel: Tensor, output: Quantization) -> list[float]:
     """Return the real factor of each channel; products and quotients of scales are float64."""
-    assert source.quantization and kernel.quantization and output.quantization
+    assert kernel.quantization
     scales = np.broadcast_to(kernel.quantization.scales, kernel.shape[:1]).astype(np.float64)
-    return (source.quantization.scale * scales / output.quantization.scale).tolist()
+    return (source.scale * scales / output.scale).tolist()

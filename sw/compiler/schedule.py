@@ -1,19 +1,32 @@
-"""Fourth pass: the order of work.
+"""Fifth pass: the order of work.
 
-Order is all that matters for speed, since the units run side by side: tiles of a layer alternate
-between the halves of the accumulators, so that one drains while the other fills; a layer's first
-tiles start on the taps that are there already; the next part's input loads during the first layer.
+Order is all that matters for speed, since the units run side by side: blocks of a layer alternate
+between the halves of the accumulators, so that one drains while the other fills; a layer starts on
+what is there already; the next input loads while this one is computed.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from celosia.hw.arch.config import Config
+from celosia.sw.compiler.actions import (
+    Action,
+    Block,
+    Drain,
+    FillMargins,
+    LoadRegion,
+    Multiply,
+    PoolRegion,
+    Region,
+    StoreRegion,
+)
 from celosia.sw.compiler.allocate import Placement
-from celosia.sw.compiler.spec import Dense, Network
+from celosia.sw.compiler.blocks import blocks, sums
+from celosia.sw.compiler.spec import Network, Pooling, Product
 from celosia.sw.compiler.tile import Tiling
 
-__all__ = ["Action", "Block", "Drain", "LoadBlock", "Multiply", "StoreBlock", "schedule"]
+__all__ = ["schedule"]
 
 #: Longest reduction that the field ``taps`` can say.
 _MOST_TAPS = (1 << 20) - 1
@@ -23,73 +36,17 @@ _GROUP = 4
 _AHEAD = 2
 #: Cycles from asking external memory to the first answer that the split of loads reckons with.
 _LATENCY = 64
+#: Bytes of an image that one load brings.
+_LOAD_BYTES = 1024
 
 
-@dataclass(frozen=True, kw_only=True)
-class Block:
-    """Rows and columns of a value, seen as rows of ``pitch`` bytes, in one part of the batch."""
+@dataclass(frozen=True)
+class _Piece:
+    """Reduction steps of one segment."""
 
-    value: int
-    part: int
-    pitch: int
-    first_row: int
-    last_row: int
-    first_column: int
-    last_column: int
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return self.last_row - self.first_row
-
-    @property
-    def columns(self) -> int:
-        """Number of bytes of each row."""
-        return self.last_column - self.first_column
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadBlock:
-    """Bring a block from external memory to the unified buffer."""
-
-    block: Block
-    layer: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class StoreBlock:
-    """Bring a block from the unified buffer to external memory."""
-
-    block: Block
-    layer: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Multiply:
-    """Reduction steps of one output tile, for the rows of ``block``."""
-
-    block: Block
-    layer: int
-    tile: int
-    first_step: int
-    last_step: int
-    half: int
-    accumulator: int
-    accumulate: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Drain:
-    """Requantise one output tile from the accumulators into ``block``."""
-
-    block: Block
-    layer: int
-    tile: int
-    half: int
-    accumulator: int
-
-
-Action = LoadBlock | StoreBlock | Multiply | Drain
+    segment: int
+    first: int
+    last: int
 
 
 def schedule(
@@ -113,165 +70,327 @@ class _Scheduler:
         }
 
     def batch(self) -> Iterator[Action]:
-        """Yield the work of all parts."""
-        for part in range(len(self.placement.parts)):
-            for number in range(len(self.network.layers)):
-                yield from self.layer(number, part)
+        """Yield the work of all parts: the head item by item, the tail for all of them."""
+        head, count = self.placement.head, len(self.network.layers)
+        for part, (first, items) in enumerate(self.placement.parts):
+            for item in range(first, first + items) if head else ():
+                for number in range(head):
+                    yield from self.layer(number, part, (item, item + 1))
+            for number in range(head, count):
+                yield from self.layer(number, part, (first, first + items))
 
-    def layer(self, number: int, part: int) -> Iterator[Action]:
-        """Yield the work of one layer, in blocks of rows that the accumulators hold."""
+    def layer(self, number: int, part: int, items: tuple[int, int]) -> Iterator[Action]:
+        """Yield the work of one layer."""
         layer = self.network.layers[number]
-        rows = layer.rows * self.placement.parts[part][1]
-        blocks = -(-rows // self.config.accumulator_depth)
-        step = -(-rows // blocks)
-        fresh = (
-            self.network.values[layer.source].is_input and self.first_use[layer.source] == number
-        )
-        fresh = fresh and not (self.placement.prefetch and part > 0)
-        for first in range(0, rows, step):
-            last = min(first + step, rows)
-            loads = fresh and first == 0
-            cuts = self.cuts(layer, number, last - first, loads)
-            later: list[Action] = []
-            if loads and last < rows:
-                later.append(LoadBlock(block=self.source(number, part, last, rows), layer=number))
-            if number == 0 and first == 0:
-                later += self.prefetch(part + 1)
-            source = self.source(number, part, first, last)
-            yield from self.tiles(number, source, cuts, loads, later)
+        fresh = self.is_fresh(number, part, items)
+        yield from self.margins(layer.result, part, items, number)
+        later = list(self.prefetch(number, part, items))
+        if isinstance(layer, Pooling):
+            if fresh:
+                yield from self.load(number, part, items)
+            for windows in range(len(layer.windows)):
+                yield PoolRegion(part=part, items=items, layer=number, windows=windows)
+            yield from self.store(number, self.everything(layer.result, part, items))
+            yield from later
+            return
+        flat = self.network.values[layer.source].height == 1
+        if fresh and not flat:
+            yield from self.load(number, part, items)
+        yield from self.product(number, part, items, fresh and flat, later)
 
-    def source(self, number: int, part: int, first: int, last: int) -> Block:
-        """Return whole rows of a layer's source."""
+    def is_fresh(self, number: int, part: int, items: tuple[int, int]) -> bool:
+        """Whether a layer is the first to read an input that has not been loaded ahead."""
+        value = self.network.layers[number].source
+        if not self.network.values[value].is_input or self.first_use[value] != number:
+            return False
+        ahead = len(self.placement.places[value].addresses) == 2
+        return not ahead or (items[0] == 0 if not self.placement.places[value].whole else part == 0)
+
+    def everything(self, value: int, part: int, items: tuple[int, int]) -> Region:
+        """Return all of a value."""
+        about = self.network.values[value]
+        columns = (0, about.width * about.channels)
+        return Region(value=value, part=part, items=items, rows=(0, about.height), columns=columns)
+
+    def margins(
+        self, value: int, part: int, items: tuple[int, int], number: int
+    ) -> Iterator[Action]:
+        """Yield the writing of margins, where memory has been used for something else."""
+        if not self.placement.layouts[value].margins or self.placement.places[value].permanent:
+            return
+        for item in range(*items):
+            yield FillMargins(value=value, part=part, item=item, layer=number)
+
+    def load(self, number: int, part: int, items: tuple[int, int]) -> Iterator[Action]:
+        """Yield loads of a layer's source, some rows at a time."""
+        value = self.network.layers[number].source
+        yield from self.margins(value, part, items, number)
+        region = self.everything(value, part, items)
+        for piece in self.pieces(region):
+            yield LoadRegion(region=piece, layer=number)
+
+    def store(self, number: int, region: Region) -> Iterator[Action]:
+        """Yield stores of what is complete of an output."""
+        if self.network.values[region.value].is_output:
+            for piece in self.pieces(region):
+                yield StoreRegion(region=piece, layer=number)
+
+    def pieces(self, region: Region) -> Iterator[Region]:
+        """Yield what one load or store each moves of a region of whole rows."""
+        value = self.network.values[region.value]
+        if value.height == 1 and not self.placement.layouts[region.value].margins:
+            yield region
+            return
+        step = max(1, _LOAD_BYTES // (value.width * value.channels))
+        for item in range(*region.items):
+            for first in range(*region.rows, step):
+                rows = first, min(first + step, region.rows[1])
+                yield Region(
+                    value=region.value,
+                    part=region.part,
+                    items=(item, item + 1),
+                    rows=rows,
+                    columns=region.columns,
+                )
+
+    def prefetch(self, number: int, part: int, items: tuple[int, int]) -> Iterator[Action]:
+        """Yield the loads of the next item's or part's input, where it has a place of its own."""
+        value = self.network.layers[number].source
+        if not self.network.values[value].is_input or self.first_use[value] != number:
+            return
+        place, parts = self.placement.places[value], self.placement.parts
+        if len(place.addresses) < 2:
+            return
+        if not place.whole:
+            following = (items[1], items[1] + 1)
+            if following[0] >= parts[-1][0] + parts[-1][1]:
+                return
+            if following[0] >= sum(parts[part]):
+                part += 1
+        elif part + 1 < len(parts):
+            part += 1
+            following = (parts[part][0], sum(parts[part]))
+        else:
+            return
+        yield from self.load(number, part, following)
+
+    def product(
+        self,
+        number: int,
+        part: int,
+        items: tuple[int, int],
+        loads: bool,
+        later: list[Action],
+    ) -> Iterator[Action]:
+        """Yield the work of a product, in blocks that the accumulators hold."""
         layer = self.network.layers[number]
-        return Block(
-            value=layer.source,
-            part=part,
-            pitch=layer.taps,
-            first_row=first,
-            last_row=last,
-            first_column=0,
-            last_column=layer.taps,
-        )
+        assert isinstance(layer, Product)
+        tiled = self.tiling.layers[number]
+        cut = blocks(layer, items, self.config)
+        if loads and any(block.columns[0] or block.columns[1] < layer.output[1] for block in cut):
+            yield from self.load(number, part, items)
+            loads = False
+        streams = tiled.resident < tiled.weight_tiles
+        if streams and not loads and 1 < len(cut) and 3 * tiled.steps <= self.tiling.weights.count:
+            # One fetch of a tile serves all blocks.
+            order = [(block, tile) for tile in range(tiled.tiles) for block in cut]
+            for block, tile in order:
+                stages = [self.all_steps(number)]
+                yield from self.group(number, part, block, range(tile, tile + 1), stages, False)
+                yield from later
+                later = []
+            return
+        for place, block in enumerate(cut):
+            stages = self.stages(number, block, loads) if place == 0 else [self.all_steps(number)]
+            if place == 0 and loads and len(cut) > 1:
+                rest = self.everything(layer.source, part, (block.items[1], items[1]))
+                later = [LoadRegion(region=rest, layer=number), *later]
+            yield from self.tiles(number, part, block, stages, loads and place == 0, later)
+            later = []
 
     def tiles(
-        self, number: int, source: Block, cuts: list[int], loads: bool, later: list[Action]
+        self,
+        number: int,
+        part: int,
+        block: Block,
+        stages: list[list[_Piece]],
+        loads: bool,
+        later: list[Action],
     ) -> Iterator[Action]:
-        """Yield one pass over the output tiles; the first group of them goes cut by cut.
+        """Yield one pass over the output tiles; the first group of them goes stage by stage.
 
         ``later`` are loads to do meanwhile.
         """
         tiles = self.tiling.layers[number].tiles
-        depth = self.config.accumulator_depth
-        first = min(tiles, _GROUP, depth // source.rows) if loads and len(cuts) > 1 else 1
-        yield from self.group(number, source, range(first), cuts, loads)
+        first = 1
+        if loads and len(stages) > 1:
+            first = min(tiles, _GROUP, self.config.accumulator_depth // self.rows(number, block))
+        yield from self.group(number, part, block, range(first), stages, loads)
         yield from later
+        whole = [self.all_steps(number)]
         for tile in range(first, tiles):
-            yield from self.group(number, source, range(tile, tile + 1), [cuts[-1]], False)
+            yield from self.group(number, part, block, range(tile, tile + 1), whole, False)
 
-    def prefetch(self, part: int) -> Iterator[Action]:
-        """Yield the loads of a later part's inputs, where they have a place of their own."""
-        if not self.placement.prefetch or part >= len(self.placement.parts):
-            return
-        for value, number in self.first_use.items():
-            if self.network.values[value].is_input:
-                rows = self.network.layers[number].rows * self.placement.parts[part][1]
-                yield LoadBlock(block=self.source(number, part, 0, rows), layer=number)
+    def rows(self, number: int, block: Block) -> int:
+        """Return the rows of accumulators that a block takes."""
+        layer = self.network.layers[number]
+        assert isinstance(layer, Product)
+        return math.prod(sums(layer.pool, block))
+
+    def all_steps(self, number: int) -> list[_Piece]:
+        """Return the whole reduction of a layer."""
+        parts = self.tiling.layers[number].segments
+        return [_Piece(n, 0, part.steps(self.config)) for n, part in enumerate(parts)]
 
     def group(
-        self, number: int, source: Block, tiles: range, cuts: list[int], loads: bool
+        self,
+        number: int,
+        part: int,
+        block: Block,
+        tiles: range,
+        stages: list[list[_Piece]],
+        loads: bool,
     ) -> Iterator[Action]:
         """Yield matrix work and drains of output tiles that share a half of the accumulators."""
-        starts = [0, *cuts[:-1]]
-        blocks = [
-            replace(source, first_column=first, last_column=last)
-            for first, last in zip(starts, cuts, strict=True)
-        ]
-        waiting = [LoadBlock(block=block, layer=number) for block in blocks] if loads else []
-        for block in blocks:
-            ahead = _AHEAD + 1 if block.first_column == 0 else 1
+        waiting = self.stage_loads(number, part, block, stages) if loads else []
+        rows = self.rows(number, block)
+        for place, stage in enumerate(stages):
+            ahead = _AHEAD + 1 if place == 0 else 1
             yield from waiting[:ahead]
             waiting = waiting[ahead:]
-            for place, tile in enumerate(tiles):
-                yield from self.multiply(number, block, tile, place * source.rows)
-        for place, tile in enumerate(tiles):
-            yield from self.drain(number, source, tile, place * source.rows)
+            for offset, tile in enumerate(tiles):
+                for piece in stage:
+                    yield from self.multiply(number, part, block, tile, piece, offset * rows)
+        for offset, tile in enumerate(tiles):
+            yield from self.drain(number, part, block, tile, offset * rows)
         self.half ^= 1
 
-    def multiply(self, number: int, block: Block, tile: int, row: int) -> Iterator[Action]:
-        """Yield the reduction over the columns of a block, as long as an instruction may be."""
-        rows = self.config.rows
-        most = _MOST_TAPS // rows * rows
-        for first in range(block.first_column, block.last_column, most):
-            last = min(first + most, block.last_column)
+    def stage_loads(
+        self, number: int, part: int, block: Block, stages: list[list[_Piece]]
+    ) -> list[Action]:
+        """Return the loads of the bytes that each stage of a reduction reads of flat values."""
+        layer = self.network.layers[number]
+        about = self.network.values[layer.source]
+        if len(stages) == 1:
+            region = self.everything(layer.source, part, block.items)
+            return [LoadRegion(region=region, layer=number)]
+        ends = [stage[-1].last * self.config.rows for stage in stages]
+        ends[-1] = about.width * about.channels
+        return [
+            LoadRegion(
+                region=Region(
+                    value=layer.source,
+                    part=part,
+                    items=block.items,
+                    rows=(0, 1),
+                    columns=columns,
+                ),
+                layer=number,
+            )
+            for columns in zip([0, *ends], ends, strict=False)
+        ]
+
+    def multiply(
+        self, number: int, part: int, block: Block, tile: int, piece: _Piece, row: int
+    ) -> Iterator[Action]:
+        """Yield reduction steps of a tile, as many as an instruction may have at a time."""
+        most = _MOST_TAPS // self.config.rows
+        for first in range(piece.first, piece.last, most):
             yield Multiply(
-                block=replace(block, first_column=first, last_column=last),
+                block=block,
+                part=part,
                 layer=number,
                 tile=tile,
-                first_step=first // rows,
-                last_step=-(-last // rows),
+                segment=piece.segment,
+                first_step=first,
+                last_step=min(first + most, piece.last),
                 half=self.half,
                 accumulator=row,
-                accumulate=first > 0,
+                accumulate=piece.segment > 0 or first > 0,
             )
 
-    def drain(self, number: int, source: Block, tile: int, row: int) -> Iterator[Action]:
+    def drain(self, number: int, part: int, block: Block, tile: int, row: int) -> Iterator[Action]:
         """Yield the drain of a tile, then stores of what is complete."""
         layer = self.network.layers[number]
-        columns = self.config.columns
-        first = tile * columns
-        last = min(first + columns, layer.channels)
-        block = replace(
-            source,
-            value=layer.result,
-            pitch=layer.channels,
-            first_column=first,
-            last_column=last,
+        assert isinstance(layer, Product)
+        yield Drain(
+            block=block, part=part, layer=number, tile=tile, half=self.half, accumulator=row
         )
-        yield Drain(block=block, layer=number, tile=tile, half=self.half, accumulator=row)
-        if not self.network.values[layer.result].is_output:
+        value = self.network.values[layer.result]
+        tiles = self.tiling.layers[number].tiles
+        if not value.is_output:
             return
-        stops = _stores(layer, source.rows, columns)
-        if tile in stops:
-            place = stops.index(tile)
-            start = (stops[place - 1] + 1) * columns if place else 0
-            yield StoreBlock(block=replace(block, first_column=start), layer=number)
+        if (value.height, value.width) == (1, 1):
+            stops = _stores(layer, block.extents[0], self.config.columns)
+            if tile in stops:
+                place = stops.index(tile)
+                first = (stops[place - 1] + 1) * self.config.columns if place else 0
+                last = min((tile + 1) * self.config.columns, layer.channels)
+                region = self.everything(layer.result, part, block.items)
+                yield StoreRegion(region=replace(region, columns=(first, last)), layer=number)
+        elif tile == tiles - 1 and block.columns[1] == layer.output[1]:
+            region = self.everything(layer.result, part, block.items)
+            yield from self.store(number, replace(region, rows=block.rows))
 
-    def cuts(self, layer: Dense, number: int, rows: int, fresh: bool) -> list[int]:
-        """Return where the reduction of the first tiles is cut: ends in taps, the last is all."""
-        unit = self.config.rows
-        if not fresh:
-            before = [
-                earlier
-                for earlier in self.network.layers[:number]
-                if earlier.result == layer.source and earlier.channels == layer.taps
-            ]
-            width = self.config.columns
-            cut = (layer.taps - 1) // width * width // unit * unit if before else 0
-            return [cut, layer.taps] if cut else [layer.taps]
-        beats = rows * -(-layer.taps // self.config.bus_bytes)
-        if rows == 1 or beats <= 2 * _LATENCY:
-            return [layer.taps]
-        return _growing_cuts(layer, rows, self.config)
+    def stages(self, number: int, block: Block, loads: bool) -> list[list[_Piece]]:
+        """Return the reduction of the first tiles of a layer, cut so that it can start early.
+
+        Only a reduction of taps that all lie side by side is cut.
+        """
+        layer = self.network.layers[number]
+        assert isinstance(layer, Product)
+        first, *others = self.tiling.layers[number].segments
+        if others or not first.side_by_side:
+            return [self.all_steps(number)]
+        steps = first.steps(self.config)
+        if not loads:
+            ready = self.ready_taps(number, block) // self.config.rows
+            cuts = [ready, steps] if 0 < ready < steps else [steps]
+        else:
+            about = self.network.values[layer.source]
+            items = block.extents[0]
+            beats = items * -(-about.bytes_per_item // self.config.bus_bytes)
+            vector = about.bytes_per_item == layer.taps
+            if not vector or items == 1 or beats <= 2 * _LATENCY:
+                cuts = [steps]
+            else:
+                cuts = _growing_cuts(layer, items, self.config)
+        pieces = zip([0, *cuts], cuts, strict=False)
+        return [[_Piece(0, first, last)] for first, last in pieces]
+
+    def ready_taps(self, number: int, block: Block) -> int:
+        """Return the taps that are there before the last drain of the layer before has ended."""
+        layer = self.network.layers[number]
+        assert isinstance(layer, Product)
+        before = [x for x in self.network.layers[:number] if x.result == layer.source]
+        if not before or not isinstance(before[0], Product) or layer.pixels > 1:
+            return 0
+        value, layout = self.network.values[layer.source], self.placement.layouts[layer.source]
+        if value.bytes_per_item != layer.taps:
+            return 0
+        if value.height == 1:
+            return (value.channels - 1) // self.config.columns * self.config.columns
+        cut = blocks(before[0], (block.items[1] - 1, block.items[1]), self.config)
+        return cut[-1].rows[0] * layout.pitch if block.extents[0] == 1 else 0
 
 
-def _growing_cuts(layer: Dense, rows: int, config: Config) -> list[int]:
-    """Return cuts such that each block loads while the blocks before it are multiplied."""
-    unit = config.rows
-    steps = -(-layer.taps // unit)
+def _growing_cuts(layer: Product, rows: int, config: Config) -> list[int]:
+    """Return steps at which to cut so that each part loads while those before are multiplied."""
+    steps = -(-layer.taps // config.rows)
     tiles = -(-layer.channels // config.columns)
     group = min(tiles, _GROUP, config.accumulator_depth // rows)
-    step_cycles = max(rows, unit // config.weight_rows) * group
-    step_beats = rows * unit / config.bus_bytes
-    width = max(1, 32 // unit, steps // 64)
+    step_cycles = max(rows, config.rows // config.weight_rows) * group
+    step_beats = rows * config.rows / config.bus_bytes
+    width = max(1, 32 // config.rows, steps // 64)
     ends = [min(width, steps)]
     while ends[-1] < steps:
         spare = 0.75 * width * step_cycles - _LATENCY
         width = max(width, steps // 16, int(spare / step_beats))
         ends.append(min(ends[-1] + width, steps))
-    return [min(end * unit, layer.taps) for end in ends]
+    return ends
 
 
-def _stores(layer: Dense, rows: int, columns: int) -> list[int]:
+def _stores(layer: Product, rows: int, columns: int) -> list[int]:
     """Return the output tiles after which a result is stored.
 
     Pieces are wide enough for bursts, and little is left after the last drain.

@@ -4,9 +4,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from celosia.hw.arch.isa import Rounding
+from celosia.hw.arch.isa import Rounding, Window
 
-__all__ = ["CompileError", "Dense", "Network", "Value"]
+__all__ = [
+    "CompileError",
+    "HostStep",
+    "Layer",
+    "Network",
+    "Pool",
+    "Pooling",
+    "Product",
+    "Scaling",
+    "Value",
+    "Windows",
+]
 
 
 class CompileError(ValueError):
@@ -20,45 +31,42 @@ def _want(holds: bool, where: str, wanted: str, got: object) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Value:
-    """An activation, laid out as the items of a batch one after the other.
+    """An activation: int8 of ``height`` × ``width`` pixels of ``channels``, for each item.
 
     Parameters
     ----------
     name : str
         As the model names it.
-    bytes_per_item : int
-        int8 elements of one item.
+    height, width, channels : int
+        Extents. A vector is one pixel.
+    fill : int
+        int8 that stands around the pixels, where a consumer reads past the edge.
     is_input, is_output : bool
         Whether the host writes it, reads it.
     """
 
     name: str
-    bytes_per_item: int
+    height: int
+    width: int
+    channels: int
+    fill: int = 0
     is_input: bool = False
     is_output: bool = False
 
+    @property
+    def bytes_per_item(self) -> int:
+        """Elements of one item."""
+        return self.height * self.width * self.channels
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Dense:
-    """A matrix product with its requantisation.
+class Scaling:
+    """Parameters of the requantiser.
 
     Parameters
     ----------
-    name : str
-        Name of the layer in reports and messages.
-    kind : str
-        Operator it came from.
-    place : int
-        Number of that operator in the model.
-    source, result : int
-        Values read and written.
-    rows : int
-        Rows of the product for each item of the batch.
-    weights : numpy.ndarray
-        int8, shape ``(channels, taps)``.
     bias : numpy.ndarray
-        int64, shape ``(channels,)``, in the range of int32: the model's bias with the zero point
-        of the source folded in, modulo 2³².
+        int64, shape ``(channels,)``, in the range of int32.
     multiplier : numpy.ndarray
         int64, shape ``(channels,)``, 0 to 2³¹ − 1.
     left, right : numpy.ndarray
@@ -69,13 +77,6 @@ class Dense:
         int8: added last, and the range results are clamped to.
     """
 
-    name: str
-    kind: str
-    place: int
-    source: int
-    result: int
-    rows: int
-    weights: np.ndarray
     bias: np.ndarray
     multiplier: np.ndarray
     left: np.ndarray
@@ -85,22 +86,7 @@ class Dense:
     low: int
     high: int
 
-    @property
-    def channels(self) -> int:
-        """Output channels."""
-        return self.weights.shape[0]
-
-    @property
-    def taps(self) -> int:
-        """Length of the reduction."""
-        return self.weights.shape[1]
-
-    @property
-    def macs(self) -> int:
-        """Multiplications for each item."""
-        return self.rows * self.weights.size
-
-    def __post_init__(self) -> None:
+    def check(self, where: str, channels: int) -> None:
         """Refuse parameters that the requantiser cannot hold."""
         ranges = {
             "bias": (-(1 << 31), (1 << 31) - 1),
@@ -110,23 +96,213 @@ class Dense:
         }
         for field, (low, high) in ranges.items():
             values = getattr(self, field)
-            _want(values.shape == (self.channels,), self.name, f"{field} by channel", values.shape)
+            _want(values.shape == (channels,), where, f"{field} by channel", values.shape)
             inside = ((values >= low) & (values <= high)).all()
-            _want(bool(inside), self.name, f"{field} from {low} to {high}", values)
+            _want(bool(inside), where, f"{field} from {low} to {high}", values)
         clamp = -128 <= self.low <= self.high <= 127
-        _want(clamp, self.name, "-128 <= low <= high <= 127", (self.low, self.high))
+        _want(clamp, where, "-128 <= low <= high <= 127", (self.low, self.high))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """Windows over a grid of pixels, all of them whole.
+
+    Parameters
+    ----------
+    window, stride : (int, int)
+        Rows and columns.
+    """
+
+    window: tuple[int, int]
+    stride: tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Product:
+    """A convolution or matrix product with its requantisation, and maxima of its sums.
+
+    A matrix product is a convolution whose kernel covers the source.
+
+    Parameters
+    ----------
+    name : str
+        Name of the layer in reports and messages.
+    kind : str
+        Operators it came from, joined by ``+``.
+    place : int
+        Number of the first of them in the model.
+    source, result : int
+        Values read and written.
+    origin : (int, int)
+        Row and column of the source that tap (0, 0) of output pixel (0, 0) reads; below zero where
+        the source is padded.
+    kernel, stride, dilation : (int, int)
+        Rows and columns.
+    grid : (int, int)
+        Rows and columns of sums, before ``pool``.
+    pool : Pool
+        Windows whose greatest sums are kept; of one sum each where there is no pooling.
+    weights : numpy.ndarray
+        int8, shape ``(channels, *kernel, source channels)``.
+    scaling : Scaling
+        By channel. The source's zero point is folded into the bias, modulo 2³².
+    macs : int
+        Multiplications that the model asks for, for each item.
+    """
+
+    name: str
+    kind: str
+    place: int
+    source: int
+    result: int
+    origin: tuple[int, int]
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    grid: tuple[int, int]
+    pool: Pool
+    weights: np.ndarray
+    scaling: Scaling
+    macs: int
+
+    @property
+    def channels(self) -> int:
+        """Output channels."""
+        return self.weights.shape[0]
+
+    @property
+    def taps(self) -> int:
+        """Length of the reduction."""
+        return self.weights[0].size
+
+    @property
+    def pixels(self) -> int:
+        """Sums of each channel, for each item."""
+        return self.grid[0] * self.grid[1]
+
+    @property
+    def output(self) -> tuple[int, int]:
+        """Rows and columns of results."""
+        (gh, gw), (wh, ww), (sh, sw) = self.grid, self.pool.window, self.pool.stride
+        return (gh - wh) // sh + 1, (gw - ww) // sw + 1
+
+    def __post_init__(self) -> None:
+        """Refuse what no instruction says."""
+        self.scaling.check(self.name, self.channels)
+        whole = self.kernel == self.weights.shape[1:3]
+        _want(whole, self.name, f"weights of kernel {self.kernel}", self.weights.shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Windows:
+    """Equal windows of a Pooling: a rectangle of results, and where the first of them looks.
+
+    Parameters
+    ----------
+    result, count : (int, int)
+        First row and column of results, and how many.
+    source : (int, int)
+        Row and column of the source where the first window starts.
+    size : (int, int)
+        Rows and columns of each window.
+    parameters : int
+        Which of the layer's scalings applies.
+    """
+
+    result: tuple[int, int]
+    count: tuple[int, int]
+    source: tuple[int, int]
+    size: tuple[int, int]
+    parameters: int = 0
+
+    def ends(self, stride: tuple[int, int]) -> tuple[int, int]:
+        """Return the row and the column behind the last that a window reads."""
+        bottom, right = (
+            first + (count - 1) * step + size
+            for first, count, step, size in zip(
+                self.source, self.count, stride, self.size, strict=True
+            )
+        )
+        return bottom, right
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pooling:
+    """Work of the vector unit alone: windows of a value, combined and requantised.
+
+    Parameters
+    ----------
+    name, kind, place, source, result
+        As in ``Product``.
+    combine : isa.Window
+        Maximum or sum.
+    stride : (int, int)
+        Rows and columns from one window to the next.
+    windows : tuple of Windows
+        Rectangles that cover the result.
+    scalings : tuple of Scaling
+        For one channel each, the same for all.
+    seen : (int, int, int), optional
+        Rows, columns and channels that a source of one row is read as.
+    """
+
+    name: str
+    kind: str
+    place: int
+    source: int
+    result: int
+    combine: Window
+    stride: tuple[int, int]
+    windows: tuple[Windows, ...]
+    scalings: tuple[Scaling, ...]
+    seen: tuple[int, int, int] | None = None
+
+    macs = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what no instruction says."""
+        for scaling in self.scalings:
+            scaling.check(self.name, 1)
+        for windows in self.windows:
+            _want(max(windows.size) <= 255, self.name, "windows up to 255 by 255", windows.size)
+
+
+Layer = Product | Pooling
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostStep:
+    """What the host does to an output after the core.
+
+    Parameters
+    ----------
+    name, kind, place
+        As in ``Product``.
+    output : int
+        Number of the output.
+    attributes : dict
+        Of the operator, numbers by name.
+    """
+
+    name: str
+    kind: str
+    place: int
+    output: int
+    attributes: dict[str, float]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Network:
-    """What the core does for each item: values and the layers between them, in order.
+    """What is done for each item: values and the layers between them, in order.
 
     Parameters
     ----------
     values : tuple of Value
         Activations.
-    layers : tuple of Dense
-        In an order that can be run.
+    layers : tuple of Product or Pooling
+        What the core does, in an order that can be run.
+    host : tuple of HostStep
+        What the host does after it, in order.
     items : int
         Items in one invocation of the model as it stands in its file: its own batch.
     inputs, outputs : dict
@@ -134,7 +310,8 @@ class Network:
     """
 
     values: tuple[Value, ...]
-    layers: tuple[Dense, ...]
+    layers: tuple[Layer, ...]
+    host: tuple[HostStep, ...]
     items: int
     inputs: dict[int, int]
     outputs: dict[int, int]
@@ -144,10 +321,14 @@ class Network:
         known = {number for number, value in enumerate(self.values) if value.is_input}
         for layer in self.layers:
             _want(layer.source in known, layer.name, "a source computed before", layer.source)
-            sizes = (
-                self.values[layer.source].bytes_per_item,
-                self.values[layer.result].bytes_per_item,
-            )
-            wanted = layer.rows * layer.taps, layer.rows * layer.channels
-            _want(sizes == wanted, layer.name, f"values of {wanted} bytes", sizes)
+            source, result = self.values[layer.source], self.values[layer.result]
+            if isinstance(layer, Product):
+                wanted = (*layer.output, layer.channels)
+            else:
+                covered = sum(w.count[0] * w.count[1] for w in layer.windows)
+                _want(covered == result.height * result.width, layer.name, "all results", covered)
+                channels = layer.seen[2] if layer.seen else source.channels
+                wanted = (result.height, result.width, channels)
+            got = (result.height, result.width, result.channels)
+            _want(got == wanted, layer.name, f"a result of {wanted}", got)
             known.add(layer.result)

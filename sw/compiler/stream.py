@@ -1,15 +1,25 @@
-"""Fifth pass: constants that do not stay are fetched in time.
+"""Sixth pass: constants that do not stay are fetched in time.
 
 Tiles and parameters that stream pass through a ring of places. A fetch is put as early as its
-place is free, at most a few ahead, so that it runs while earlier work is under way.
+place is free, at most a few ahead, so that it runs while earlier work is under way. What is used
+again soon is not fetched again.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.schedule import Action, Drain, LoadBlock, Multiply, StoreBlock
+from celosia.sw.compiler.actions import (
+    Action,
+    Drain,
+    FillMargins,
+    LoadRegion,
+    Multiply,
+    PoolRegion,
+    StoreRegion,
+)
+from celosia.sw.compiler.spec import Network, Pooling
 from celosia.sw.compiler.tile import Ring, Tiling
 
 __all__ = ["Bound", "FetchParameters", "FetchWeights", "Work", "stream"]
@@ -40,128 +50,183 @@ class FetchParameters:
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """Matrix work or a drain, and the place of its first tile or channel."""
+    """Work that reads constants, and the place of its first tile or channel."""
 
-    action: Multiply | Drain
+    action: Multiply | Drain | PoolRegion
     place: int
 
 
-Work = LoadBlock | StoreBlock | FetchWeights | FetchParameters | Bound
+Work = LoadRegion | StoreRegion | FillMargins | FetchWeights | FetchParameters | Bound
 
 
 class _Stream:
-    """Places in a ring for pieces in the order of their use."""
+    """Places in a ring for pieces in the order of their use.
 
-    def __init__(self, ring: Ring, counts: Sequence[int]) -> None:
+    Parameters
+    ----------
+    ring : Ring
+        The places.
+    uses : sequence of (key, count)
+        What is used one after the other, and how many places each takes.
+    """
+
+    def __init__(self, ring: Ring, uses: Sequence[tuple[Hashable, int]]) -> None:
         self.ring = ring
-        self.counts = counts
+        self.counts: list[int] = []
+        self.keys: list[Hashable] = []
+        self.piece_of = [self._piece(key, count) for key, count in uses]
+        #: For each use, the first piece that it or a later one needs.
+        self.needed = list(self.piece_of)
+        for use in range(len(uses) - 2, -1, -1):
+            self.needed[use] = min(self.needed[use], self.needed[use + 1])
+        self.use = 0
         self.next = 0
-        self.live: deque[tuple[int, int, int]] = deque()
+        self.live: deque[tuple[int, int]] = deque()
 
-    def ahead(self, piece: int, most: int) -> Iterator[tuple[int, int]]:
-        """Yield (piece, place) of fetches to start now, when ``piece`` is the next to be used."""
-        while self.live and self.live[0][0] < piece:
+    def _piece(self, key: Hashable, count: int) -> int:
+        """Return a piece fetched not long ago, or a new one.
+
+        A third of the ring may be held for what is used again: the rest always has room for a
+        piece of a third of the ring.
+        """
+        held = 0
+        for piece in range(len(self.keys) - 1, -1, -1):
+            held += self.counts[piece]
+            if 3 * held > self.ring.count:
+                break
+            if self.keys[piece] == key:
+                return piece
+        self.keys.append(key)
+        self.counts.append(count)
+        return len(self.keys) - 1
+
+    def ahead(self, most: int) -> Iterator[tuple[Hashable, int]]:
+        """Yield (key, place) of fetches to start now."""
+        if self.use == len(self.piece_of):
+            return
+        while self.live and self.live[0][0] < self.needed[self.use]:
             self.live.popleft()
-        while self.next < len(self.counts) and self.next <= piece + most:
+        while self.next < len(self.keys) and self.next <= self.piece_of[self.use] + most:
             place = self._place(self.counts[self.next])
             if place is None:
                 return
-            self.live.append((self.next, place, self.counts[self.next]))
-            yield self.next, self.ring.first + place
+            self.live.append((self.next, place))
+            yield self.keys[self.next], self.ring.first + place
             self.next += 1
 
-    def place(self, piece: int) -> int:
-        """Return where a fetched piece lies."""
-        return self.ring.first + next(p for number, p, _ in self.live if number == piece)
+    def take(self) -> int:
+        """Return where what is used next lies, and go on."""
+        piece = self.piece_of[self.use]
+        self.use += 1
+        return self.ring.first + next(place for number, place in self.live if number == piece)
 
     def _place(self, count: int) -> int | None:
         if not self.live:
             return 0
-        tail = self.live[-1][1] + self.live[-1][2]
-        for start in (tail, 0):
+        spans = [(place, place + self.counts[piece]) for piece, place in self.live]
+        for start in (spans[-1][1], 0):
             end = start + count
-            if end <= self.ring.count and all(
-                end <= place or place + other <= start for _, place, other in self.live
-            ):
+            if end <= self.ring.count and all(end <= a or b <= start for a, b in spans):
                 return start
         return None
 
 
-def stream(actions: Sequence[Action], tiling: Tiling, config: Config) -> list[Work]:
+class _Streaming:
+    def __init__(self, network: Network, tiling: Tiling, config: Config) -> None:
+        self.network = network
+        self.tiling = tiling
+        self.config = config
+
+    def tiles(self, action: Multiply) -> tuple[int, int]:
+        """Return the first of a layer's tiles that matrix work reads, and how many it does."""
+        layer = self.tiling.layers[action.layer]
+        first = action.tile * layer.steps + layer.first_step(action.segment, self.config)
+        return first + action.first_step, action.last_step - action.first_step
+
+    def channel(self, action: Drain | PoolRegion) -> int:
+        """Return the first of a layer's channels that vector work reads."""
+        if isinstance(action, Drain):
+            return action.tile * self.config.columns
+        layer = self.network.layers[action.layer]
+        assert isinstance(layer, Pooling)
+        return layer.windows[action.windows].parameters * self.config.columns
+
+    def stays(self, action: Multiply | Drain | PoolRegion) -> bool:
+        """Whether the constants that work reads are resident."""
+        layer = self.tiling.layers[action.layer]
+        if isinstance(action, Multiply):
+            return self.tiles(action)[0] < layer.resident
+        return layer.first_channel is not None
+
+    def place(self, action: Multiply | Drain | PoolRegion) -> int:
+        """Return where resident constants lie."""
+        layer = self.tiling.layers[action.layer]
+        if isinstance(action, Multiply):
+            return layer.first_tile + self.tiles(action)[0]
+        assert layer.first_channel is not None
+        return layer.first_channel + self.channel(action)
+
+    def split(self, actions: Sequence[Action]) -> Iterator[Action]:
+        """Cut matrix work where its weights cease to be resident, and to pieces for the ring."""
+        most = max(1, self.tiling.weights.count // (_AHEAD + 2))
+        for action in actions:
+            if not isinstance(action, Multiply):
+                yield action
+                continue
+            layer = self.tiling.layers[action.layer]
+            if not layer.segments[action.segment].side_by_side:
+                yield action
+                continue
+            start, count = self.tiles(action)
+            stay = min(max(layer.resident - start, 0), count)
+            ends = [stay] if stay else []
+            ends += [*range(stay + most, count, most), count] if stay < count else []
+            for first, last in zip([0, *ends], ends, strict=False):
+                yield replace(
+                    action,
+                    first_step=action.first_step + first,
+                    last_step=action.first_step + last,
+                    accumulate=action.accumulate or first > 0,
+                )
+
+
+def stream(
+    actions: Sequence[Action], network: Network, tiling: Tiling, config: Config
+) -> list[Work]:
     """Return the work with fetches put in, and matrix work cut to pieces that the ring holds."""
-    pieces = list(_split(actions, tiling, config))
-    weights = [a for a in pieces if isinstance(a, Multiply) and _streams(a, tiling)]
-    drains = [a for a in pieces if isinstance(a, Drain) and _streams(a, tiling)]
-    tiles = _Stream(tiling.weights, [a.last_step - a.first_step for a in weights])
-    channels = _Stream(tiling.parameters, [config.columns] * len(drains))
-    used_weights = used_drains = 0
+    about = _Streaming(network, tiling, config)
+    pieces = list(about.split(actions))
+    reads = [a for a in pieces if isinstance(a, (Multiply, Drain, PoolRegion))]
+    reads = [a for a in reads if not about.stays(a)]
+    tiles = _Stream(
+        tiling.weights,
+        [((a.layer, *about.tiles(a)), about.tiles(a)[1]) for a in reads if isinstance(a, Multiply)],
+    )
+    columns = config.columns
+    channels = _Stream(
+        tiling.parameters,
+        [
+            ((a.layer, about.channel(a), columns), columns)
+            for a in reads
+            if not isinstance(a, Multiply)
+        ],
+    )
     work: list[Work] = []
 
     def fetch(most: int) -> None:
-        for number, place in tiles.ahead(used_weights, most):
-            action = weights[number]
-            steps = tiling.layers[action.layer].steps
-            first = action.tile * steps + action.first_step
-            count = action.last_step - action.first_step
-            work.append(FetchWeights(layer=action.layer, first=first, count=count, place=place))
-        for number, place in channels.ahead(used_drains, most):
-            layer, first = drains[number].layer, drains[number].tile * config.columns
-            work.append(
-                FetchParameters(layer=layer, first=first, count=config.columns, place=place)
-            )
+        for kind, ring in ((FetchWeights, tiles), (FetchParameters, channels)):
+            for (layer, first, count), place in ring.ahead(most):  # pyright: ignore[reportGeneralTypeIssues]
+                work.append(kind(layer=layer, first=first, count=count, place=place))
 
     for action in pieces:
-        if isinstance(action, StoreBlock):
+        if isinstance(action, (StoreRegion, FillMargins)):
             work.append(action)
-        elif isinstance(action, LoadBlock):
+        elif isinstance(action, LoadRegion):
             fetch(0)
             work.append(action)
-        elif not _streams(action, tiling):
-            fetch(_AHEAD)
-            work.append(Bound(action=action, place=_resident(action, tiling, config)))
-        elif isinstance(action, Multiply):
-            fetch(_AHEAD)
-            work.append(Bound(action=action, place=tiles.place(used_weights)))
-            used_weights += 1
         else:
             fetch(_AHEAD)
-            work.append(Bound(action=action, place=channels.place(used_drains)))
-            used_drains += 1
+            ring = tiles if isinstance(action, Multiply) else channels
+            place = about.place(action) if about.stays(action) else ring.take()
+            work.append(Bound(action=action, place=place))
     return work
-
-
-def _streams(action: Multiply | Drain, tiling: Tiling) -> bool:
-    layer = tiling.layers[action.layer]
-    first = layer.first_tile if isinstance(action, Multiply) else layer.first_channel
-    return first is None
-
-
-def _resident(action: Multiply | Drain, tiling: Tiling, config: Config) -> int:
-    layer = tiling.layers[action.layer]
-    if isinstance(action, Drain):
-        assert layer.first_channel is not None
-        return layer.first_channel + action.tile * config.columns
-    assert layer.first_tile is not None
-    return layer.first_tile + action.tile * layer.steps + action.first_step
-
-
-def _split(actions: Sequence[Action], tiling: Tiling, config: Config) -> Iterator[Action]:
-    """Cut matrix work whose weights stream, so that several pieces fit into the ring."""
-    most = max(1, tiling.weights.count // (_AHEAD + 2))
-    for action in actions:
-        if not isinstance(action, Multiply) or not _streams(action, tiling):
-            yield action
-            continue
-        for first in range(action.first_step, action.last_step, most):
-            last = min(first + most, action.last_step)
-            columns = {
-                "first_column": first * config.rows,
-                "last_column": min(last * config.rows, action.block.last_column),
-            }
-            yield replace(
-                action,
-                block=replace(action.block, **columns),
-                first_step=first,
-                last_step=last,
-                accumulate=first > 0,
-            )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.isa import Instruction, Unit
-from celosia.sw.compiler.emit import Access, Step
+from celosia.sw.compiler.access import Access, Step
 from celosia.sw.compiler.spec import CompileError
 
 __all__ = ["MOST_COUNT", "SEMAPHORE", "synchronise"]

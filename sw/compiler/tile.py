@@ -1,7 +1,7 @@
-"""Second pass: cuts layers into tiles, and decides what stays in the core's memories.
+"""Third pass: cuts layers into tiles, and decides what stays in the core's memories.
 
-A tile is R taps by C channels. Tiles and channel parameters that fit stay resident, loaded once;
-what does not fit streams through the rest of the memory, in the order of use.
+A tile is R taps by C channels. What fits of tiles and channel parameters stays resident, loaded
+once; the rest streams through a part of the memory kept free for that, in the order of use.
 """
 
 from collections.abc import Sequence
@@ -10,30 +10,48 @@ from dataclasses import dataclass
 import numpy as np
 
 from celosia.hw.arch.config import PARAMETER_BYTES, Config
-from celosia.sw.compiler.spec import CompileError, Dense, Network
+from celosia.sw.compiler.layout import Layout, Segment, segments
+from celosia.sw.compiler.spec import CompileError, Layer, Network, Product
 
-__all__ = ["Ring", "TiledLayer", "Tiling", "pack_parameters", "pack_weights", "tile"]
+__all__ = ["Ring", "TiledLayer", "Tiling", "channels_of", "pack_parameters", "pack_weights", "tile"]
+
+#: Part of the weight buffer that streams what does not fit into the rest.
+_STREAMING = 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TiledLayer:
     """How one layer is cut, and where its constants stay.
 
     Parameters
     ----------
+    segments : tuple of Segment
+        What instructions read for one output tile; none for a layer without weights.
     steps, tiles : int
-        Reduction steps of R taps, output tiles of C channels.
-    first_tile : int or None
-        Tile of the weight buffer where the layer's ``steps * tiles`` tiles stay, output tile by
-        output tile; None if they stream.
+        Reduction steps of R taps over all segments, output tiles of C channels.
+    resident : int
+        How many of the layer's ``steps * tiles`` tiles stay, from the first on.
+    first_tile : int
+        Place in the weight buffer of the first of them.
     first_channel : int or None
         Channel of the parameter memory where its parameters stay; None if they stream.
     """
 
+    segments: tuple[Segment, ...]
     steps: int
     tiles: int
-    first_tile: int | None
+    resident: int
+    first_tile: int
     first_channel: int | None
+
+    @property
+    def weight_tiles(self) -> int:
+        """Number of tiles of weights."""
+        return self.steps * self.tiles
+
+    def first_step(self, segment: int, config: Config) -> int:
+        """Return the step at which a segment starts."""
+        return sum(earlier.steps(config) for earlier in self.segments[:segment])
 
 
 @dataclass(frozen=True)
@@ -53,7 +71,14 @@ class Tiling:
     parameters: Ring
 
 
-def tile(network: Network, config: Config) -> Tiling:
+def channels_of(layer: Layer, config: Config) -> int:
+    """Return the channels of parameters that a layer takes, whole tiles."""
+    if isinstance(layer, Product):
+        return -(-layer.channels // config.columns) * config.columns
+    return len(layer.scalings) * config.columns
+
+
+def tile(network: Network, layouts: Sequence[Layout], config: Config) -> Tiling:
     """Cut the layers for a core.
 
     Raises
@@ -61,27 +86,87 @@ def tile(network: Network, config: Config) -> Tiling:
     CompileError
         If the parameter memory cannot hold the channels of one tile.
     """
-    rows, columns = config.rows, config.columns
+    columns = config.columns
     if config.parameter_channels < columns:
         layer = network.layers[0].name if network.layers else "network"
         raise CompileError(
             f"{layer}: wanted parameters of at least {columns} channels, "
             f"got parameter_channels = {config.parameter_channels}"
         )
-    shapes = [(-(-layer.taps // rows), -(-layer.channels // columns)) for layer in network.layers]
-    tiles, weights = _reside([steps * tiles for steps, tiles in shapes], config.weight_tiles, 1)
-    channels, parameters = _reside(
-        [tiles * columns for _, tiles in shapes], config.parameter_channels, columns
+    cut = [_segments(layer, layouts, config, None) for layer in network.layers]
+    sizes = [_tiles(layer, parts, config) for layer, parts in zip(network.layers, cut, strict=True)]
+    keep = 0
+    if sum(sizes) > config.weight_tiles:
+        keep = max(config.weight_tiles // _STREAMING, min(config.weight_tiles, 2))
+    if keep:
+        # What streams goes through the ring in pieces of which it holds several.
+        most = max(1, keep // 4)
+        cut = [
+            parts
+            if all(p.side_by_side or p.steps(config) <= most for p in parts)
+            else _segments(layer, layouts, config, most)
+            for layer, parts in zip(network.layers, cut, strict=True)
+        ]
+    places, used = _reside(network, cut, config, config.weight_tiles - keep)
+    channels, parameters = _stay(
+        [channels_of(layer, config) for layer in network.layers], config.parameter_channels, columns
     )
     layers = tuple(
-        TiledLayer(*shape, first_tile, first_channel)
-        for shape, first_tile, first_channel in zip(shapes, tiles, channels, strict=True)
+        TiledLayer(
+            segments=parts,
+            steps=sum(part.steps(config) for part in parts),
+            tiles=-(-layer.channels // columns) if isinstance(layer, Product) else 0,
+            resident=places[number][1],
+            first_tile=places[number][0],
+            first_channel=channels[number],
+        )
+        for number, (layer, parts) in enumerate(zip(network.layers, cut, strict=True))
     )
-    return Tiling(layers, weights, parameters)
+    return Tiling(layers, Ring(used, config.weight_tiles - used), parameters)
 
 
-def _reside(sizes: Sequence[int], capacity: int, unit: int) -> tuple[list[int | None], Ring]:
-    """Place what stays, small ones first, and keep at least half of the memory to stream the rest.
+def _segments(
+    layer: Layer, layouts: Sequence[Layout], config: Config, most: int | None
+) -> tuple[Segment, ...]:
+    if not isinstance(layer, Product):
+        return ()
+    return segments(layer, layouts[layer.source].pitch, config, most)
+
+
+def _tiles(layer: Layer, parts: Sequence[Segment], config: Config) -> int:
+    if not isinstance(layer, Product):
+        return 0
+    return sum(part.steps(config) for part in parts) * -(-layer.channels // config.columns)
+
+
+def _reside(
+    network: Network, cut: Sequence[tuple[Segment, ...]], config: Config, room: int
+) -> tuple[list[tuple[int, int]], int]:
+    """Return first place and number of the tiles of each layer that stay, and places taken.
+
+    Layers that reuse their weights most come first; of the one that no longer fits whole, as much
+    as does.
+    """
+    sizes = [_tiles(layer, parts, config) for layer, parts in zip(network.layers, cut, strict=True)]
+
+    def worth(number: int) -> tuple[int, int]:
+        layer = network.layers[number]
+        return (-layer.pixels if isinstance(layer, Product) else 0, sizes[number])
+
+    places = [(0, 0)] * len(sizes)
+    used = 0
+    for number in sorted(range(len(sizes)), key=worth):
+        size = min(sizes[number], room - used)
+        if size < sizes[number] and not all(part.side_by_side for part in cut[number]):
+            steps = sum(part.steps(config) for part in cut[number])
+            size = size // steps * steps
+        places[number] = used, size
+        used += size
+    return places, used
+
+
+def _stay(sizes: Sequence[int], capacity: int, unit: int) -> tuple[list[int | None], Ring]:
+    """Place parameters, small ones first, and keep half of the memory to stream what is left.
 
     ``unit`` is the least that can be streamed at once; places are multiples of it.
     """
@@ -97,34 +182,48 @@ def _reside(sizes: Sequence[int], capacity: int, unit: int) -> tuple[list[int | 
     return places, Ring(used, (capacity - used) // unit * unit)
 
 
-def pack_weights(layer: Dense, config: Config) -> bytes:
+def pack_weights(layer: Layer, parts: Sequence[Segment], config: Config) -> bytes:
     """Return a layer's tiles as external memory holds them, output tile by output tile.
 
-    Taps and channels past the layer's end are zero.
+    Taps and channels past the end of a segment or of the layer are zero.
     """
+    if not isinstance(layer, Product):
+        return b""
     rows, columns = config.rows, config.columns
-    steps, tiles = -(-layer.taps // rows), -(-layer.channels // columns)
-    padded = np.zeros((tiles * columns, steps * rows), np.int8)
-    padded[: layer.channels, : layer.taps] = layer.weights
-    image = np.zeros((tiles, steps, rows, config.tile_row_bytes), np.int8)
-    image[..., :columns] = padded.reshape(tiles, columns, steps, rows).transpose(0, 2, 3, 1)
+    tiles = -(-layer.channels // columns)
+    flat = layer.weights.reshape(layer.channels, -1)
+    pieces = []
+    for part in parts:
+        steps = part.steps(config)
+        padded = np.zeros((tiles * columns, steps * rows), np.int8)
+        padded[: layer.channels, : len(part.taps)] = flat[:, part.taps]
+        pieces.append(padded.reshape(tiles, columns, steps, rows).transpose(0, 2, 3, 1))
+    body = np.concatenate(pieces, axis=1)
+    image = np.zeros((*body.shape[:3], config.tile_row_bytes), np.int8)
+    image[..., :columns] = body
     return image.tobytes()
 
 
-def pack_parameters(layer: Dense, config: Config) -> bytes:
-    """Return a layer's channel parameters as external memory holds them, padded to whole tiles."""
-    channels = -(-layer.channels // config.columns) * config.columns
-    image = np.zeros(
-        channels,
-        np.dtype(
-            {
-                "names": ["bias", "multiplier", "left", "right"],
-                "formats": ["<i4", "<u4", "u1", "u1"],
-                "offsets": [0, 4, 8, 9],
-                "itemsize": PARAMETER_BYTES,
-            }
-        ),
-    )
+_CHANNEL = np.dtype(
+    {
+        "names": ["bias", "multiplier", "left", "right"],
+        "formats": ["<i4", "<u4", "u1", "u1"],
+        "offsets": [0, 4, 8, 9],
+        "itemsize": PARAMETER_BYTES,
+    }
+)
+
+
+def pack_parameters(layer: Layer, config: Config) -> bytes:
+    """Return a layer's channel parameters as external memory holds them, padded to whole tiles.
+
+    Those of a layer without weights stand once for each lane, for each of its scalings.
+    """
+    image = np.zeros(channels_of(layer, config), _CHANNEL)
     for name in ("bias", "multiplier", "left", "right"):
-        image[name][: layer.channels] = getattr(layer, name)
+        if isinstance(layer, Product):
+            image[name][: layer.channels] = getattr(layer.scaling, name)
+        else:
+            values = [getattr(scaling, name)[0] for scaling in layer.scalings]
+            image[name] = np.repeat(values, config.columns)
     return image.tobytes()

@@ -9,14 +9,11 @@ import numpy as np
 import tflite
 from flatbuffers import number_types
 
+from celosia.sw.frontend.checks import ModelError, Node, constant_name, want_int8
+from celosia.sw.frontend.operators import READERS
 from celosia.sw.graph import Graph, Operation, Quantization, Tensor
 
 __all__ = ["ModelError", "load"]
-
-
-class ModelError(ValueError):
-    """A model file that cannot be used; the message is one line."""
-
 
 _IDENTIFIER = b"TFL3"
 _TYPES = {
@@ -29,12 +26,6 @@ _TYPES = {
     tflite.TensorType.INT16: np.dtype(np.int16),
     tflite.TensorType.INT8: np.dtype(np.int8),
     tflite.TensorType.FLOAT64: np.dtype(np.float64),
-}
-_ACTIVATIONS = {
-    tflite.ActivationFunctionType.NONE: "NONE",
-    tflite.ActivationFunctionType.RELU: "RELU",
-    tflite.ActivationFunctionType.RELU_N1_TO_1: "RELU_N1_TO_1",
-    tflite.ActivationFunctionType.RELU6: "RELU6",
 }
 # What the flatbuffers package raises on files whose offsets lead nowhere.
 _BROKEN = (
@@ -110,7 +101,7 @@ class _Reader:
         if not inputs or not outputs:
             raise ModelError("wanted inputs and outputs, got none")
         for number in (*inputs, *outputs):
-            _want_int8(tensors[_index(number, tensors)])
+            want_int8(tensors[_index(number, tensors)])
         try:
             return Graph(self.name, tensors, tuple(operations), inputs, outputs)
         except ValueError as error:
@@ -153,7 +144,8 @@ class _Reader:
         shape = self._numbers(tensor.ShapeLength(), tensor.Shape)
         dtype = _TYPES.get(tensor.Type())
         if dtype is None:
-            raise ModelError(f"tensor {name!r}: type {_type_name(tensor.Type())} is not supported")
+            kind = constant_name(tflite.TensorType, tensor.Type()).lower()
+            raise ModelError(f"tensor {name!r}: type {kind} is not supported")
         if any(extent < 1 for extent in shape):
             raise ModelError(f"tensor {name!r}: wanted extents of at least 1, got shape {shape}")
         if tensor.Sparsity() is not None:
@@ -193,17 +185,18 @@ class _Reader:
         kind = self._kind(operator.OpcodeIndex())
         inputs = self._numbers(operator.InputsLength(), operator.Inputs)
         outputs = self._numbers(operator.OutputsLength(), operator.Outputs)
-        touched = [tensors[_index(n, tensors)] for n in (*inputs, *outputs) if n != -1]
         label = f"operator {place} {kind}"
-        if outputs:
-            label += f" ({tensors[_index(outputs[0], tensors)].name!r})"
-        for tensor in touched:
-            if tensor.dtype.kind == "f":
-                _want_int8(tensor)
-        if kind not in _OPERATORS:
+        results = tuple(tensors[_index(number, tensors)] for number in outputs)
+        if results:
+            label += f" ({results[0].name!r})"
+        given = tuple(None if n == -1 else tensors[_index(n, tensors)] for n in inputs)
+        for tensor in (*given, *results):
+            if tensor is not None and tensor.dtype.kind == "f":
+                want_int8(tensor)
+        if kind not in READERS:
             raise ModelError(f"{label}: operator is not supported")
         try:
-            attributes = _OPERATORS[kind](operator, inputs, outputs, tensors)
+            attributes = READERS[kind](Node(operator, given, results))
         except ModelError as error:
             raise ModelError(f"{label}: {error}") from None
         return Operation(kind, place, inputs, outputs, attributes)
@@ -223,117 +216,10 @@ class _Reader:
         if value == tflite.BuiltinOperator.CUSTOM:
             custom = (code.CustomCode() or b"").decode("utf-8", "replace")
             return f"CUSTOM {custom!r}"
-        return _constant_name(tflite.BuiltinOperator, value)
-
-
-def _constant_name(group: type, value: int) -> str:
-    names = [key for key, number in vars(group).items() if number == value and key[0] != "_"]
-    return names[0] if names else f"number {value}"
-
-
-def _type_name(value: int) -> str:
-    return _constant_name(tflite.TensorType, value).lower()
+        return constant_name(tflite.BuiltinOperator, value)
 
 
 def _index(number: int, tensors: tuple[Tensor, ...]) -> int:
     if not 0 <= number < len(tensors):
         raise IndexError
     return number
-
-
-def _want_int8(tensor: Tensor) -> Tensor:
-    """Refuse an activation that is not int8, quantised as a whole."""
-    if tensor.dtype != np.int8:
-        raise ModelError(
-            f"{tensor.dtype.name} tensor {tensor.name!r}: wanted a fully int8 quantised model"
-        )
-    if tensor.quantization is None or len(tensor.quantization.scales) != 1:
-        raise ModelError(f"int8 tensor {tensor.name!r}: wanted one scale and zero point")
-    if not -128 <= tensor.quantization.zero_point <= 127:
-        zero_point = tensor.quantization.zero_point
-        raise ModelError(f"tensor {tensor.name!r}: wanted a zero point in int8, got {zero_point}")
-    return tensor
-
-
-def _want_places(
-    inputs: tuple[int, ...], outputs: tuple[int, ...], most: int, least: int = 1
-) -> None:
-    if not least <= len(inputs) <= most or len(outputs) != 1 or -1 in (*inputs[:least], *outputs):
-        raise ModelError(f"wanted {least} to {most} inputs and one output")
-
-
-def _options(operator: Any, table: type, kind: int) -> Any:
-    """Return the operator's options read as ``table``, or None when it has none."""
-    raw = operator.BuiltinOptions()
-    if raw is None or operator.BuiltinOptionsType() != kind:
-        return None
-    options = table()
-    options.Init(raw.Bytes, raw.Pos)
-    return options
-
-
-def _fully_connected(
-    operator: Any,
-    inputs: tuple[int, ...],
-    outputs: tuple[int, ...],
-    tensors: tuple[Tensor, ...],
-) -> dict[str, Any]:
-    _want_places(inputs, outputs, most=3, least=2)
-    source, result = _want_int8(tensors[inputs[0]]), _want_int8(tensors[outputs[0]])
-    weights = tensors[inputs[1]]
-    if weights.dtype != np.int8 or len(weights.shape) != 2:
-        raise ModelError(f"wanted int8 weights of two dimensions, got {_said(weights)}")
-    if weights.data is None:
-        raise ModelError(f"wanted constant weights, got computed ones ({weights.name!r})")
-    channels, taps = weights.shape
-    scales = weights.quantization
-    if scales is None or len(scales.scales) not in (1, channels):
-        raise ModelError(f"wanted 1 or {channels} scales of weights {weights.name!r}")
-    if len(scales.scales) > 1 and scales.axis != 0:
-        raise ModelError(f"wanted scales of the weights along axis 0, got axis {scales.axis}")
-    if scales.zero_points.any():
-        raise ModelError(f"wanted weights with zero point 0, got {scales.zero_points.max()}")
-    if source.elements % taps or result.elements != source.elements // taps * channels:
-        raise ModelError(
-            f"weights of shape {weights.shape} do not lead from {source.shape} to {result.shape}"
-        )
-    if len(inputs) > 2 and inputs[2] != -1:
-        bias = tensors[inputs[2]]
-        if bias.dtype != np.int32 or bias.elements != channels or bias.data is None:
-            raise ModelError(f"wanted a constant bias of {channels} int32, got {_said(bias)}")
-    options = _options(
-        operator, tflite.FullyConnectedOptions, tflite.BuiltinOptions.FullyConnectedOptions
-    )
-    activation = options.FusedActivationFunction() if options else 0
-    if activation not in _ACTIVATIONS:
-        name = _constant_name(tflite.ActivationFunctionType, activation)
-        raise ModelError(f"fused activation {name} is not supported")
-    if options and options.WeightsFormat() != 0:
-        raise ModelError("shuffled weights are not supported")
-    return {
-        "activation": _ACTIVATIONS[activation],
-        "keep_num_dims": bool(options.KeepNumDims()) if options else False,
-    }
-
-
-def _reshape(
-    operator: Any,
-    inputs: tuple[int, ...],
-    outputs: tuple[int, ...],
-    tensors: tuple[Tensor, ...],
-) -> dict[str, Any]:
-    _want_places(inputs, outputs, most=2)
-    source, result = _want_int8(tensors[inputs[0]]), _want_int8(tensors[outputs[0]])
-    if source.elements != result.elements:
-        raise ModelError(f"wanted as many elements, got {source.shape} to {result.shape}")
-    assert source.quantization is not None
-    if not source.quantization.equals(result.quantization):
-        raise ModelError("wanted the same scale and zero point on both sides")
-    return {}
-
-
-def _said(tensor: Tensor) -> str:
-    return f"{tensor.dtype.name} {tensor.shape} ({tensor.name!r})"
-
-
-_OPERATORS = {"FULLY_CONNECTED": _fully_connected, "RESHAPE": _reshape}

@@ -10,6 +10,7 @@ import numpy as np
 from tqdm import tqdm
 
 from celosia.hw.arch import isa
+from celosia.sw.host import OPERATORS
 from celosia.sw.program import Port, Program, Section
 from celosia.sw.runtime.device import Device, DeviceError, RunResult
 
@@ -210,6 +211,9 @@ class Session:
                     raw = self.device.read(port.address, (last - first) * port.bytes_per_item)
                     output[first:last] = np.frombuffer(raw, np.int8).reshape(-1, *port.shape)
                 bar.update(last - first)
+        for operator in self.program.host:
+            run = OPERATORS[operator.kind]
+            outputs[operator.output] = run(outputs[operator.output], **operator.attributes)
         return outputs
 
     def _check(self, inputs: Sequence[np.ndarray]) -> int:

@@ -5,8 +5,9 @@ import pytest
 
 from celosia.hw.arch.isa import Rounding
 from celosia.sim.quantize import requantize
+from celosia.sw.compiler.lower import lower
 from celosia.sw.compiler.multiplier import quantize_multiplier, single_multiplier
-from celosia.sw.compiler.quantize import activation_range, quantize, sum_ranges
+from celosia.sw.compiler.quantize import activation_range, sum_ranges
 from celosia.sw.compiler.spec import CompileError
 from celosia.sw.frontend.tflite import load
 from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
@@ -69,14 +70,15 @@ def test_zero_point_goes_into_the_bias() -> None:
         output_zero_point=9,
         activation="RELU",
     )
-    network = quantize(load(write_fully_connected([layer], input_scale=1.0, input_zero_point=7)))
+    network = lower(load(write_fully_connected([layer], input_scale=1.0, input_zero_point=7)))
     (dense,) = network.layers
-    assert dense.bias.tolist() == [10 - 7 * 6, 20 + 7 * 5]
-    assert (dense.zero_point, dense.low, dense.high) == (9, 9, 127)
-    assert dense.rounding is Rounding.SINGLE
-    assert dense.multiplier.tolist() == [1 << 30] * 2
-    assert dense.left.tolist() == [2, 2] and dense.right.tolist() == [0, 0]
-    assert dense.macs == 6 and dense.rows == 1
+    scaling = dense.scaling
+    assert scaling.bias.tolist() == [10 - 7 * 6, 20 + 7 * 5]
+    assert (scaling.zero_point, scaling.low, scaling.high) == (9, 9, 127)
+    assert scaling.rounding is Rounding.SINGLE
+    assert scaling.multiplier.tolist() == [1 << 30] * 2
+    assert scaling.left.tolist() == [2, 2] and scaling.right.tolist() == [0, 0]
+    assert dense.macs == 6 and dense.grid == (1, 1)
 
 
 def test_bias_wraps_to_int32() -> None:
@@ -86,13 +88,13 @@ def test_bias_wraps_to_int32() -> None:
         bias=np.array([(1 << 31) - 1], np.int32),
         output_scale=2.0**30,
     )
-    network = quantize(load(write_fully_connected([layer], input_scale=1.0, input_zero_point=-1)))
-    assert network.layers[0].bias.tolist() == [(1 << 31) - 1 + 4 * 127 - (1 << 32)]
+    network = lower(load(write_fully_connected([layer], input_scale=1.0, input_zero_point=-1)))
+    assert network.layers[0].scaling.bias.tolist() == [(1 << 31) - 1 + 4 * 127 - (1 << 32)]
 
 
 def test_models_own_batch_becomes_items() -> None:
     layer = FullyConnected(weights=np.ones((2, 3), np.int8), weight_scale=0.5, output_scale=1.0)
-    network = quantize(load(write_fully_connected([layer], input_scale=1.0, batch=5)))
+    network = lower(load(write_fully_connected([layer], input_scale=1.0, batch=5)))
     assert network.items == 5
     assert [value.bytes_per_item for value in network.values] == [3, 2]
 
@@ -104,8 +106,8 @@ def dense(weights: list[list[int]], weight_scale: float, bias: list[int], input_
         bias=np.array(bias, np.int32),
         output_scale=1.0,
     )
-    (made,) = quantize(load(write_fully_connected([layer], input_scale=input_scale))).layers
-    return made
+    (made,) = lower(load(write_fully_connected([layer], input_scale=input_scale))).layers
+    return made.scaling
 
 
 def test_ranges_of_sums(rng: np.random.Generator) -> None:
@@ -151,7 +153,7 @@ def test_refuses_what_no_multiplier_rounds() -> None:
         r"reference kernel, got factor 5.96046448e-08 on sums from -1082649600 to 1074191400"
     )
     with pytest.raises(CompileError, match=says):
-        quantize(graph)
+        lower(graph)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import tflite
 
 from celosia.sw.frontend.tflite import ModelError, load
-from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
+from celosia.sw.frontend.writer import FullyConnected, Pool, write_fully_connected, write_sequential
 
 
 @pytest.fixture
@@ -116,8 +116,8 @@ def test_float_tensor_is_named(model: bytes, name: str) -> None:
 
 def test_unknown_operator_is_named_with_its_place(model: bytes) -> None:
     code = root(model).OperatorCodes(0)
-    changed = with_field(model, code, 3, "<i", tflite.BuiltinOperator.SOFTMAX)
-    wanted = r"operator 0 SOFTMAX \('output_0'\): operator is not supported"
+    changed = with_field(model, code, 3, "<i", tflite.BuiltinOperator.TANH)
+    wanted = r"operator 0 TANH \('output_0'\): operator is not supported"
     with pytest.raises(ModelError, match=wanted):
         load(changed)
 
@@ -152,12 +152,36 @@ def test_unknown_activation(model: bytes) -> None:
         load(changed)
 
 
+def test_options_left_out(model: bytes) -> None:
+    operator = root(model).Subgraphs(0).Operators(0)
+    changed = with_field(model, operator, 3, "B", tflite.BuiltinOptions.NONE)
+    assert load(changed).operations[0].attributes == {"activation": "NONE", "keep_num_dims": False}
+    model = write_sequential([Pool()], input_shape=(1, 4, 4, 1), input_scale=1.0)
+    operator = root(model).Subgraphs(0).Operators(0)
+    changed = with_field(model, operator, 3, "B", tflite.BuiltinOptions.NONE)
+    with pytest.raises(
+        ModelError, match="operator 0 MAX_POOL_2D .* wanted Pool2DOptions, got none"
+    ):
+        load(changed)
+
+
+@pytest.mark.parametrize("number", [2, 77])
+def test_unknown_padding(number: int) -> None:
+    layer = Pool(padding="VALID")
+    model = write_sequential([layer], input_shape=(1, 4, 4, 1), input_scale=1.0)
+    raw = root(model).Subgraphs(0).Operators(0).BuiltinOptions()
+    options = tflite.Pool2DOptions()
+    options.Init(raw.Bytes, raw.Pos)
+    with pytest.raises(ModelError, match=f"padding number {number} is unknown"):
+        load(with_field(model, options, 0, "b", number))
+
+
 def test_shapes_that_do_not_fit(model: bytes) -> None:
     changed = with_element(model, tensor_of(model, "input"), 0, "<i", 1, 8)
     with pytest.raises(ModelError, match="do not lead from"):
         load(changed)
 
 
-def test_convolution_is_named(more_models: Path) -> None:
-    with pytest.raises(ModelError, match="operator 0 CONV_2D .* operator is not supported"):
+def test_depthwise_convolution_is_named(more_models: Path) -> None:
+    with pytest.raises(ModelError, match="operator 1 DEPTHWISE_CONV_2D .* is not supported"):
         load(more_models / "kws_ref_model.tflite")

@@ -1,10 +1,27 @@
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import tflite
 
-from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
+from celosia.sw.frontend.writer import (
+    Activation,
+    Convolution,
+    FullyConnected,
+    Layer,
+    Mean,
+    Pad,
+    Pool,
+    Quantize,
+    Reshape,
+    Softmax,
+    sequential,
+    serialize,
+    write_fully_connected,
+    write_sequential,
+)
 
 WEIGHTS = np.arange(6, dtype=np.int8).reshape(2, 3)
 
@@ -71,3 +88,101 @@ def test_layers_must_fit():
         write_fully_connected([], input_scale=1.0)
     with pytest.raises(ValueError, match="layer 1: wanted 2 inputs, got 3"):
         write_fully_connected([layer(), layer()], input_scale=1.0)
+
+
+KERNEL = np.zeros((4, 3, 3, 2), np.int8)
+
+
+def convolution(**changes: Any) -> Convolution:
+    values: dict[str, Any] = {"weights": KERNEL, "weight_scale": 0.5, "output_scale": 0.25}
+    return Convolution(**values | changes)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: convolution(weights=KERNEL[0]),
+            "weights: wanted int8 with 4 dimensions, got int8",
+        ),
+        (lambda: convolution(weight_scale=np.ones(3)), "wanted 1 or 4 numbers, got 3"),
+        (lambda: convolution(bias=np.zeros(4)), "bias: wanted int32 of shape .4,., got float64"),
+        (lambda: convolution(padding="FULL"), "padding: wanted one of SAME, VALID, got 'FULL'"),
+        (lambda: convolution(output_zero_point=-129), "wanted -128 to 127, got -129"),
+        (lambda: Pool(kind="L2_POOL_2D"), "kind: wanted one of MAX_POOL_2D, .*, got 'L2_POOL_2D'"),
+        (lambda: Pool(activation="TANH"), "activation: wanted one of .*, got 'TANH'"),
+        (lambda: Pool(padding="FULL"), "padding: wanted one of SAME, VALID, got 'FULL'"),
+        (lambda: Activation(kind="TANH"), "kind: wanted one of RELU, .*, got 'TANH'"),
+        (lambda: Activation(output_zero_point=128), "wanted -128 to 127, got 128"),
+        (lambda: Mean(output_zero_point=128), "wanted -128 to 127, got 128"),
+        (lambda: Quantize(output_scale=1.0, output_zero_point=128), "-128 to 127, got 128"),
+    ],
+)
+def test_numbers_that_no_operator_has(make: Callable[[], Layer], message: str):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "message"),
+    [
+        (convolution(), (1, 8, 8), "wanted an input of 4 dimensions, got shape .1, 8, 8."),
+        (convolution(), (1, 8, 8, 3), "wanted 2 channels, got 3"),
+        (convolution(padding="VALID"), (1, 8, 2, 2), "wanted a window inside .8, 2. pixels, got"),
+        (Pool(), (8, 8, 3), "wanted an input of 4 dimensions, got shape .8, 8, 3."),
+        (Mean(), (8, 8), "wanted axes from -2 to 1, got .1, 2."),
+        (Mean(axes=()), (8, 8), "wanted axes from -2 to 1, got .."),
+        (Pad(before=(1, 1), after=(1, 1)), (1, 8, 8), "wanted 3 dimensions, got .1, 1. and .1, 1."),
+        (Reshape(shape=(5, -1)), (2, 3), "wanted 6 elements, got shape .5, -1."),
+        (layer(), (2, 4), "wanted 3 inputs, got 4"),
+        (layer(), (2, 2, 2), "wanted 3 inputs, got shape .2, 2, 2."),
+    ],
+)
+def test_layers_that_cannot_take_their_input(layer: Layer, shape: tuple[int, ...], message: str):
+    with pytest.raises(ValueError, match="^layer 0: " + message):
+        write_sequential([layer], input_shape=shape, input_scale=1.0)
+
+
+def test_a_chain_of_all():
+    layers = [
+        Pad(before=(0, 1, 1, 0), after=(0, 2, 2, 0), value=4),
+        convolution(weight_scale=np.full(4, 0.125), bias=np.ones(4, np.int32), output_zero_point=3),
+        Activation(kind="RELU6", output_scale=0.5),
+        Pool(kind="AVERAGE_POOL_2D", padding="SAME", stride=(3, 2)),
+        Quantize(output_scale=2.0, output_zero_point=-1),
+        Mean(),
+        Reshape(shape=(2, 2, -1)),
+        layer(weights=np.ones((5, 4), np.int8), bias=np.ones(5, np.int32)),
+        Softmax(),
+    ]
+    graph = sequential(layers, input_shape=(2, 8, 9, 2), input_scale=1.5)
+    results = [graph.tensors[operation.outputs[0]] for operation in graph.operations]
+    assert [tensor.shape for tensor in results] == [
+        *((2, 11, 12, 2), (2, 11, 12, 4), (2, 11, 12, 4), (2, 4, 6, 4), (2, 4, 6, 4)),
+        *((2, 4), (2, 2, 2), (2, 5), (2, 5)),
+    ]
+    quantizations = [tensor.quantization for tensor in results if tensor.quantization]
+    assert [(q.scale, q.zero_point) for q in quantizations] == [
+        *((1.5, 0), (0.25, 3), (0.5, 3), (0.5, 3), (2.0, -1)),
+        *((2.0, -1), (2.0, -1), (0.25, 0), (1 / 256, -128)),
+    ]
+    scales = {tensor.name: tensor.quantization for tensor in graph.tensors}
+    assert scales["bias_1"] is not None and scales["bias_1"].scales.tolist() == [0.1875] * 4
+    assert scales["paddings_0"] is None
+    model: Any = tflite.Model.GetRootAs(serialize(graph))
+    kinds = [model.OperatorCodes(n).BuiltinCode() for n in range(model.OperatorCodesLength())]
+    assert len(kinds) == len(set(kinds)) == 9
+
+
+def test_what_cannot_be_serialized():
+    graph = sequential([Pool()], input_shape=(1, 2, 2, 1), input_scale=1.0)
+    (operation,) = graph.operations
+    unknown = replace(graph, operations=(replace(operation, kind="TANH"),))
+    with pytest.raises(ValueError, match=r"operator 0 TANH \('output_0'\): .* cannot be written"):
+        serialize(unknown)
+    padding = operation.attributes | {"padding": "FULL"}
+    with pytest.raises(ValueError, match="operator 0 MAX_POOL_2D .*: unknown or missing 'FULL'"):
+        serialize(replace(graph, operations=(replace(operation, attributes=padding),)))
+    floating = replace(graph.tensors[0], dtype=np.dtype(np.float64))
+    with pytest.raises(ValueError, match="^'input': wanted one of int8, .*, got float64"):
+        serialize(replace(graph, tensors=(floating, graph.tensors[1])))

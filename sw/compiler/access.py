@@ -1,0 +1,67 @@
+"""What instructions read and write of the core's memories."""
+
+from dataclasses import dataclass
+
+from celosia.hw.arch.isa import Instruction
+
+__all__ = ["Access", "Step", "span"]
+
+
+@dataclass(frozen=True)
+class Access:
+    """Part of one of the core's memories that an instruction reads or writes.
+
+    Rows of ``pitch`` from ``base``; of rows ``first_row`` to ``last_row`` (exclusive) the columns
+    ``first_column`` to ``last_column`` (exclusive). Units are bytes, tiles, channels, or halves.
+    """
+
+    memory: str
+    writes: bool
+    base: int
+    pitch: int
+    first_row: int
+    last_row: int
+    first_column: int
+    last_column: int
+
+    @property
+    def start(self) -> int:
+        """Lowest address touched."""
+        return self.base + self.first_row * self.pitch + self.first_column
+
+    @property
+    def end(self) -> int:
+        """Address behind the highest touched."""
+        return self.base + (self.last_row - 1) * self.pitch + self.last_column
+
+    def conflicts(self, other: "Access") -> bool:
+        """Whether the order of both matters."""
+        if self.memory != other.memory or not (self.writes or other.writes):
+            return False
+        if self.end <= other.start or other.end <= self.start:
+            return False
+        if (self.base, self.pitch) != (other.base, other.pitch):
+            return True
+        return (
+            self.first_row < other.last_row
+            and other.first_row < self.last_row
+            and self.first_column < other.last_column
+            and other.first_column < self.last_column
+        )
+
+
+@dataclass(frozen=True)
+class Step:
+    """An instruction, without its semaphores, and what it touches.
+
+    ``layer`` is the number of the layer it works for.
+    """
+
+    instruction: Instruction
+    accesses: tuple[Access, ...]
+    layer: int
+
+
+def span(memory: str, writes: bool, first: int, count: int) -> Access:
+    """Return an access to ``count`` places side by side."""
+    return Access(memory, writes, 0, 0, 0, 1, first, first + count)

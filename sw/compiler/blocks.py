@@ -1,0 +1,73 @@
+"""Cuts the results of a product into blocks whose sums one half of the accumulators holds."""
+
+from celosia.hw.arch.config import Config
+from celosia.sw.compiler.actions import Block, Range
+from celosia.sw.compiler.spec import CompileError, Pool, Product
+
+__all__ = ["blocks", "sums"]
+
+#: An image of at least so many tiles' rows of pixels is cut in two, so that its first half drains,
+#: and the next layer starts on it, while the second is computed.
+_WORTH_CUTTING = 4
+
+
+def _grid(count: int, size: int, stride: int) -> int:
+    """Return the sums along one axis that ``count`` windows read, gaps included."""
+    return (count - 1) * stride + size
+
+
+def sums(pool: Pool, block: Block) -> tuple[int, int, int]:
+    """Return items, rows and columns of sums that a block takes."""
+    items, rows, columns = block.extents
+    (high, wide), (down, right) = pool.window, pool.stride
+    return items, _grid(rows, high, down), _grid(columns, wide, right)
+
+
+def _even(first: int, last: int, most: int) -> list[Range]:
+    """Return ranges of nearly equal length, at most ``most``."""
+    count = -(-(last - first) // most)
+    ends = [first + (last - first) * n // count for n in range(count + 1)]
+    return list(zip(ends, ends[1:], strict=False))
+
+
+def _most(limit: int, size: int, stride: int) -> int:
+    """Return how many windows read at most ``limit`` sums."""
+    return max(0, (limit - size) // stride + 1) if limit >= size else 0
+
+
+def blocks(layer: Product, items: Range, config: Config) -> list[Block]:
+    """Return blocks that cover the results of a layer for some items, in order.
+
+    Raises
+    ------
+    CompileError
+        If one window takes more sums than a half of the accumulators has rows.
+    """
+    depth = config.accumulator_depth
+    rows, columns = layer.output
+    (high, wide), (down, right) = layer.pool.window, layer.pool.stride
+    across, along = _grid(columns, wide, right), _grid(rows, high, down)
+    pixels = along * across
+    count = items[1] - items[0]
+    if count > 1 and 2 * pixels <= depth:
+        return [
+            Block(items=part, rows=(0, rows), columns=(0, columns))
+            for part in _even(*items, depth // pixels)
+        ]
+    most_columns = columns
+    if high * across > depth:
+        most_columns = _most(depth // high, wide, right)
+        if not most_columns:
+            raise CompileError(
+                f"{layer.name}: wanted windows of at most {depth} sums, got {high} x {wide}"
+            )
+    across = _grid(most_columns, wide, right)
+    most_rows = min(rows, _most(depth // across, high, down))
+    if pixels >= _WORTH_CUTTING * config.rows and most_rows >= rows > 1:
+        most_rows = -(-rows // 2)
+    return [
+        Block(items=(item, item + 1), rows=part, columns=piece)
+        for item in range(*items)
+        for part in _even(0, rows, most_rows)
+        for piece in _even(0, columns, most_columns)
+    ]

@@ -1,0 +1,57 @@
+"""Extents of the tensors that a graph computes, one item at a time."""
+
+from celosia.sw.compiler.spec import CompileError
+from celosia.sw.graph import Graph
+
+__all__ = ["items_of", "shapes_of"]
+
+
+def items_of(graph: Graph) -> int:
+    """Return the model's own batch: the first extent, where all operators keep items apart."""
+    ends = [graph.tensors[number] for number in (*graph.inputs, *graph.outputs)]
+    first = {tensor.shape[0] if len(tensor.shape) > 1 else 1 for tensor in ends}
+    if len(first) != 1:
+        return 1
+    items = first.pop()
+    for operation in graph.operations:
+        tensor = graph.tensors[operation.inputs[0]]
+        row = 1
+        if operation.kind == "FULLY_CONNECTED":
+            row = graph.tensors[operation.inputs[1]].shape[1]
+        if tensor.elements % (items * row):
+            return 1
+    return items
+
+
+def shapes_of(graph: Graph, items: int) -> dict[int, tuple[int, int, int]]:
+    """Return rows, columns and channels of one item of each tensor that is computed.
+
+    Tensors of four dimensions are images, all others vectors: one row, of as many pixels as a
+    FULLY_CONNECTED has rows. An input that is only reshaped to images is one from the start.
+    """
+    shapes: dict[int, tuple[int, int, int]] = {}
+
+    def image(number: int) -> tuple[int, int, int] | None:
+        shape = graph.tensors[number].shape
+        if len(shape) != 4:
+            return None
+        if shape[0] != items:
+            name = graph.tensors[number].name
+            raise CompileError(f"tensor {name!r}: wanted a batch of {items}, got shape {shape}")
+        return shape[1], shape[2], shape[3]
+
+    for number in graph.inputs:
+        vector = 1, 1, graph.tensors[number].elements // items
+        readers = [o for o in graph.operations if number in o.inputs]
+        reshaped = {image(o.outputs[0]) for o in readers if o.kind == "RESHAPE"}
+        alone = len(reshaped) == 1 and all(o.kind == "RESHAPE" for o in readers)
+        shapes[number] = image(number) or (reshaped.pop() if alone else None) or vector
+    for operation in graph.operations:
+        for number in operation.outputs:
+            tensor = graph.tensors[number]
+            count = tensor.elements // items
+            depth = count
+            if operation.kind == "FULLY_CONNECTED":
+                depth = graph.tensors[operation.inputs[1]].shape[0]
+            shapes[number] = image(number) or (1, count // depth, depth)
+    return shapes

@@ -1,0 +1,87 @@
+"""Windows of pooling, cut to rectangles in which all are equal.
+
+A window that reaches past the edge counts only what is inside, so windows at edges are smaller.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from celosia.sw.compiler.spec import Windows
+
+__all__ = ["Axis", "padding", "rectangles"]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Windows along rows or columns.
+
+    Parameters
+    ----------
+    start : int
+        Where the first window begins, below zero in front of the edge.
+    stride, count, size : int
+        From one window to the next, how many, and elements of each.
+    extent : int
+        Elements of the source.
+    """
+
+    start: int
+    stride: int
+    count: int
+    size: int
+    extent: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether no window reaches past an edge."""
+        last = self.start + (self.count - 1) * self.stride
+        return self.start >= 0 and last + self.size <= self.extent
+
+
+@dataclass(frozen=True)
+class _Run:
+    result: int
+    count: int
+    source: int
+    size: int
+
+
+def padding(kind: str, extent: int, size: int, stride: int, count: int) -> int:
+    """Return the elements in front of the edge: of ``SAME`` half of all, rounded down; else none.
+
+    ``size`` is that of the window from its first to its last element.
+    """
+    if kind == "VALID":
+        return 0
+    return max((count - 1) * stride + size - extent, 0) // 2
+
+
+def _runs(axis: Axis) -> Iterator[_Run]:
+    """Yield windows of one size that follow one another at the stride."""
+    run: _Run | None = None
+    for result in range(axis.count):
+        start = axis.start + result * axis.stride
+        first, last = max(start, 0), min(start + axis.size, axis.extent)
+        if run and run.size == last - first and first == run.source + run.count * axis.stride:
+            run = replace(run, count=run.count + 1)
+            continue
+        if run:
+            yield run
+        run = _Run(result, 1, first, last - first)
+    if run:
+        yield run
+
+
+def rectangles(axes: Sequence[Axis], top: int = 0, left: int = 0) -> tuple[Windows, ...]:
+    """Return windows along rows and columns; the source starts at row ``top``, column ``left``."""
+    rows, columns = axes
+    return tuple(
+        Windows(
+            result=(y.result, x.result),
+            count=(y.count, x.count),
+            source=(top + y.source, left + x.source),
+            size=(y.size, x.size),
+        )
+        for y in _runs(rows)
+        for x in _runs(columns)
+    )

@@ -1,0 +1,181 @@
+"""Graphs of operators that follow one another, under construction."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from celosia.sw.frontend.operators import window_count
+from celosia.sw.graph import Graph, Operation, Quantization, Tensor
+
+__all__ = ["Chain", "want_name", "want_zero_point"]
+
+
+class Chain:
+    """A graph under construction, one operator after the other.
+
+    Tensors are named ``input``, then for instance ``weights_0``, ``bias_0``, ``output_0``, by the
+    number of the operator.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Of the input, which is int8.
+    scale, zero_point : float, int
+        Quantisation of the input.
+    """
+
+    def __init__(self, shape: Sequence[int], scale: float, zero_point: int) -> None:
+        self._tensors: list[Tensor] = []
+        self._operations: list[Operation] = []
+        self._last = self._activation("input", shape, scale, zero_point)
+
+    @property
+    def last(self) -> Tensor:
+        """Result of the last operator, or the input."""
+        return self._tensors[self._last]
+
+    @property
+    def scale(self) -> float:
+        """Scale of the last result."""
+        assert self.last.quantization is not None
+        return self.last.quantization.scale
+
+    @property
+    def zero_point(self) -> int:
+        """Zero point of the last result."""
+        assert self.last.quantization is not None
+        return self.last.quantization.zero_point
+
+    def want_image(self) -> None:
+        """Refuse a last result that has not (batch, height, width, channels).
+
+        Raises
+        ------
+        ValueError
+            If it has another number of dimensions.
+        """
+        if len(self.last.shape) != 4:
+            raise ValueError(f"wanted an input of 4 dimensions, got shape {self.last.shape}")
+
+    def places(
+        self,
+        window: Sequence[int],
+        stride: Sequence[int],
+        dilation: Sequence[int],
+        padding: str,
+    ) -> list[int]:
+        """Return how often a window lies along y and x of the last result.
+
+        Raises
+        ------
+        ValueError
+            If there is no place for it.
+        """
+        extents = self.last.shape[1:3]
+        steps = zip(extents, window, stride, dilation, strict=True)
+        counts = [window_count(*numbers, padding) for numbers in steps]
+        if min(counts) < 1:
+            raise ValueError(f"wanted a window inside {extents} pixels, got {tuple(window)}")
+        return counts
+
+    def _activation(self, name: str, shape: Sequence[int], scale: float, zero_point: int) -> int:
+        extents = tuple(int(extent) for extent in shape)
+        quantization = _quantization(scale, zero_point)
+        self._tensors.append(Tensor(name, extents, np.dtype(np.int8), quantization))
+        return len(self._tensors) - 1
+
+    def constant(
+        self,
+        role: str,
+        data: np.ndarray,
+        scale: float | np.ndarray | None = None,
+        zero_point: int = 0,
+    ) -> int:
+        """Add a constant of the operator to come; return its number.
+
+        Parameters
+        ----------
+        role : str
+            First part of its name.
+        data : numpy.ndarray
+            Contents.
+        scale : float or float array, optional
+            One number, or one for each index of the first dimension; None for no quantisation.
+        zero_point : int
+            Of the quantisation.
+        """
+        quantization = None if scale is None else _quantization(scale, zero_point)
+        name = f"{role}_{len(self._operations)}"
+        self._tensors.append(Tensor(name, data.shape, data.dtype, quantization, data))
+        return len(self._tensors) - 1
+
+    def operator(
+        self,
+        kind: str,
+        shape: Sequence[int],
+        constants: Sequence[int] = (),
+        *,
+        scale: float | None = None,
+        zero_point: int | None = None,
+        **attributes: Any,
+    ) -> None:
+        """Add an operator that reads the last result.
+
+        Parameters
+        ----------
+        kind : str
+            Its name, for instance ``CONV_2D``.
+        shape : sequence of int
+            Of its result.
+        constants : sequence of int
+            Numbers of further inputs.
+        scale, zero_point : float, int
+            Quantisation of its result; as that of the last one unless given.
+        **attributes
+            As of ``celosia.sw.frontend.operators``.
+        """
+        place = len(self._operations)
+        result = self._activation(
+            f"output_{place}",
+            shape,
+            self.scale if scale is None else scale,
+            self.zero_point if zero_point is None else zero_point,
+        )
+        inputs = (self._last, *constants)
+        self._operations.append(Operation(kind, place, inputs, (result,), attributes))
+        self._last = result
+
+    def graph(self) -> Graph:
+        """Return the graph, from the input to the last result."""
+        tensors, operations = tuple(self._tensors), tuple(self._operations)
+        return Graph("model", tensors, operations, (0,), (self._last,))
+
+
+def _quantization(scale: float | np.ndarray, zero_point: int) -> Quantization:
+    scales = np.atleast_1d(np.asarray(scale, np.float32))
+    return Quantization(scales, np.full(scales.size, zero_point, np.int64))
+
+
+def want_name(role: str, name: str, names: Iterable[str]) -> None:
+    """Refuse a name that is none of those known.
+
+    Raises
+    ------
+    ValueError
+        If it is not.
+    """
+    if name not in names:
+        raise ValueError(f"{role}: wanted one of {', '.join(names)}, got {name!r}")
+
+
+def want_zero_point(zero_point: int | None) -> None:
+    """Refuse a zero point outside int8; None is good.
+
+    Raises
+    ------
+    ValueError
+        If it is outside.
+    """
+    if zero_point is not None and not -128 <= zero_point <= 127:
+        raise ValueError(f"output_zero_point: wanted -128 to 127, got {zero_point}")

@@ -1,0 +1,150 @@
+"""Operators with weights, to make small networks of."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from celosia.sw.frontend.chain import Chain, want_name, want_zero_point
+from celosia.sw.frontend.serialize import ACTIVATIONS, PADDINGS
+
+__all__ = ["Convolution", "FullyConnected"]
+
+
+def _want_kernel(
+    weights: np.ndarray, scale: float | np.ndarray, bias: np.ndarray | None, dimensions: int
+) -> None:
+    """Refuse arrays that do not belong together."""
+    if weights.dtype != np.int8 or weights.ndim != dimensions:
+        got = f"{weights.dtype} with {weights.ndim} dimensions"
+        raise ValueError(f"weights: wanted int8 with {dimensions} dimensions, got {got}")
+    outputs = weights.shape[0]
+    if bias is not None and (bias.dtype != np.int32 or bias.shape != (outputs,)):
+        got = f"{bias.dtype} of shape {bias.shape}"
+        raise ValueError(f"bias: wanted int32 of shape ({outputs},), got {got}")
+    if np.size(scale) not in (1, outputs):
+        raise ValueError(f"weight_scale: wanted 1 or {outputs} numbers, got {np.size(scale)}")
+
+
+def _kernel(
+    chain: Chain, weights: np.ndarray, scale: float | np.ndarray, bias: np.ndarray | None
+) -> list[int]:
+    """Add weights and bias; return their numbers."""
+    numbers = [chain.constant("weights", weights, scale)]
+    if bias is not None:
+        numbers.append(chain.constant("bias", bias, np.asarray(scale) * chain.scale))
+    return numbers
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FullyConnected:
+    """One int8 FULLY_CONNECTED operator.
+
+    Parameters
+    ----------
+    weights : int8 array of shape (outputs, inputs)
+        Weights, zero point 0.
+    weight_scale : float or float array of shape (outputs,)
+        Scale of the weights: one number per tensor, or one for each output channel.
+    bias : int32 array of shape (outputs,), optional
+        Bias in units of input scale × weight scale. None leaves the operand out.
+    output_scale : float
+        Scale of the outputs.
+    output_zero_point : int
+        Zero point of the outputs, -128 to 127.
+    activation : str
+        Fused activation: NONE, RELU, RELU_N1_TO_1 or RELU6.
+
+    Raises
+    ------
+    ValueError
+        If a shape, type or name is not as said above.
+    """
+
+    weights: np.ndarray
+    weight_scale: float | np.ndarray
+    bias: np.ndarray | None = None
+    output_scale: float
+    output_zero_point: int = 0
+    activation: str = "NONE"
+
+    def __post_init__(self) -> None:
+        """Refuse arrays that do not belong together."""
+        _want_kernel(self.weights, self.weight_scale, self.bias, dimensions=2)
+        want_zero_point(self.output_zero_point)
+        want_name("activation", self.activation, ACTIVATIONS)
+
+    def add(self, chain: Chain) -> None:
+        """Add the operator; an input of more than two dimensions counts as rows of ``inputs``."""
+        outputs, inputs = self.weights.shape
+        if chain.last.elements % inputs:
+            got = (
+                chain.last.shape[-1] if len(chain.last.shape) == 2 else f"shape {chain.last.shape}"
+            )
+            raise ValueError(f"wanted {inputs} inputs, got {got}")
+        chain.operator(
+            "FULLY_CONNECTED",
+            (chain.last.elements // inputs, outputs),
+            _kernel(chain, self.weights, self.weight_scale, self.bias),
+            scale=self.output_scale,
+            zero_point=self.output_zero_point,
+            activation=self.activation,
+            keep_num_dims=False,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Convolution:
+    """One int8 CONV_2D operator.
+
+    Parameters
+    ----------
+    weights : int8 array of shape (outputs, height, width, inputs)
+        Weights, zero point 0.
+    weight_scale, bias, output_scale, output_zero_point, activation
+        As of ``FullyConnected``. LiteRT takes no convolution without bias.
+    padding : str
+        SAME or VALID.
+    stride, dilation : tuple of int
+        (y, x), at least 1.
+
+    Raises
+    ------
+    ValueError
+        If a shape, type or name is not as said above.
+    """
+
+    weights: np.ndarray
+    weight_scale: float | np.ndarray
+    bias: np.ndarray | None = None
+    output_scale: float
+    output_zero_point: int = 0
+    activation: str = "NONE"
+    padding: str = "SAME"
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+
+    def __post_init__(self) -> None:
+        """Refuse arrays that do not belong together."""
+        _want_kernel(self.weights, self.weight_scale, self.bias, dimensions=4)
+        want_zero_point(self.output_zero_point)
+        want_name("activation", self.activation, ACTIVATIONS)
+        want_name("padding", self.padding, PADDINGS)
+
+    def add(self, chain: Chain) -> None:
+        """Add the operator."""
+        chain.want_image()
+        outputs, height, width, inputs = self.weights.shape
+        if inputs != chain.last.shape[3]:
+            raise ValueError(f"wanted {inputs} channels, got {chain.last.shape[3]}")
+        counts = chain.places((height, width), self.stride, self.dilation, self.padding)
+        chain.operator(
+            "CONV_2D",
+            (chain.last.shape[0], *counts, outputs),
+            _kernel(chain, self.weights, self.weight_scale, self.bias),
+            scale=self.output_scale,
+            zero_point=self.output_zero_point,
+            padding=self.padding,
+            stride=self.stride,
+            dilation=self.dilation,
+            activation=self.activation,
+        )

@@ -1,0 +1,113 @@
+"""Operators that the host runs, in the integer arithmetic of LiteRT's reference kernels.
+
+Fixed-point numbers are int64 arrays that hold the raw 32-bit integers of gemmlowp's ``FixedPoint``:
+with ``n`` integer bits, raw = value · 2^(31 − n). Algorithms and constants are those of
+``gemmlowp/fixedpoint/fixedpoint.h``.
+"""
+
+import numpy as np
+
+from celosia.sw.compiler.multiplier import quantize_multiplier
+
+__all__ = ["OPERATORS", "softmax"]
+
+_ONE = (1 << 31) - 1
+
+#: Integer bits of the differences that are exponentiated, and of their sums.
+_DIFFERENCE_BITS = 5
+_SUM_BITS = 12
+
+#: exp(-1/8), and 1/3, without integer bits.
+_EXP_EIGHTH = 1895147668
+_THIRD = 715827883
+
+#: Raw exp(-2^n), for n from -2 on.
+_POWERS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
+
+#: 48/17 and -32/17 with two integer bits: first guess of a reciprocal.
+_GUESS = (1515870810, -1010580540)
+
+
+def _product(a: np.ndarray, b: np.ndarray | int) -> np.ndarray:
+    """Return ``SaturatingRoundingDoublingHighMul``, without its one case that saturates."""
+    return (a * b + (1 << 30)) >> 31
+
+
+def _halved(x: np.ndarray, times: np.ndarray | int) -> np.ndarray:
+    """Return ``RoundingDivideByPOT``: x / 2^times, halves away from zero."""
+    half = (1 << np.asarray(times, np.int64)) >> 1
+    return np.where(half > 0, (x + half - (x < 0)) >> times, x)
+
+
+def _exponential(a: np.ndarray) -> np.ndarray:
+    """Return ``exp_on_negative_values``: 5 integer bits in, none out."""
+    quarter = 1 << (29 - _DIFFERENCE_BITS)
+    part = (a & (quarter - 1)) - quarter
+    # Taylor's series around -1/8, of the part in [-1/4, 0).
+    x = (part << _DIFFERENCE_BITS) + (1 << 28)
+    x2 = _product(x, x)
+    x3, x4 = _product(x2, x), _product(x2, x2)
+    series = _halved(_product(_halved(x4, 2) + x3, _THIRD) + x2, 1)
+    result = _EXP_EIGHTH + _product(x + series, _EXP_EIGHTH)
+    quarters = part - a
+    for number, power in enumerate(_POWERS):
+        result = np.where(quarters & (quarter << number), _product(result, power), result)
+    return np.where(a == 0, _ONE, result)
+
+
+def _reciprocal(a: np.ndarray) -> np.ndarray:
+    """Return ``one_over_one_plus_x_for_x_in_0_1``, by three steps of Newton and Raphson."""
+    half = (a + _ONE + 1) >> 1
+    x = _GUESS[0] + _product(half, _GUESS[1])
+    for _ in range(3):
+        x = x + (_product(x, (1 << 29) - _product(half, x)) << 2)
+    return np.minimum(x << 1, _ONE)
+
+
+def softmax(values: np.ndarray, scale: float, beta: float = 1.0) -> np.ndarray:
+    """Return softmax over the last dimension, with scale 1/256 and zero point -128.
+
+    Parameters
+    ----------
+    values : int8 array of shape (N, ...)
+        Of any zero point.
+    scale : float
+        Of ``values``, as float32 can say it.
+    beta : float
+        Factor on the values, as float32 can say it.
+
+    Returns
+    -------
+    int8 array of the same shape
+        What LiteRT's reference kernel gives. Where that aborts, because a row's exponentials sum to
+        512 times the greatest or more, all -128.
+
+    Raises
+    ------
+    ValueError
+        If ``values`` are not int8, or scale · beta is not more than 2^-26.
+    """
+    if values.dtype != np.int8:
+        raise ValueError(f"values: wanted int8, got {values.dtype}")
+    factor = float(np.float32(scale)) * float(np.float32(beta))
+    if not factor > 2.0 ** (_DIFFERENCE_BITS - 31):
+        raise ValueError(f"scale * beta: wanted more than 2^-26, got {factor:.6g}")
+    real = min(factor * (1 << (31 - _DIFFERENCE_BITS)), float(_ONE))
+    multiplier, shift = quantize_multiplier(real)
+    # Differences past the radius would leave 32 bits; their exponentials count as nothing.
+    radius = (((1 << _DIFFERENCE_BITS) - 1) << (31 - _DIFFERENCE_BITS)) >> shift
+    below = np.minimum(np.arange(256), radius)
+    table = _exponential(_product(-below << shift, multiplier))
+    counted = np.arange(256) <= radius
+    table = np.where(counted, table, 0)
+    wide = values.astype(np.int64)
+    index = wide.max(axis=-1, keepdims=True) - wide
+    sums = _halved(table, _SUM_BITS)[index].sum(axis=-1, keepdims=True)
+    bits = np.frexp(sums.astype(np.float64))[1] - (31 - _SUM_BITS) - 1
+    fits = bits <= 8
+    shares = _reciprocal((sums << np.where(fits, _SUM_BITS - bits, 0)) - (1 << 31))
+    result = _halved(_product(table[index], shares), np.where(fits, bits + 31 - 8, 32))
+    return np.where(fits & counted[index], np.minimum(result - 128, 127), -128).astype(np.int8)
+
+#: What the host can run, by operator; called with the int8 values and the operator's attributes.
+OPERATORS = {"SOFTMAX": softmax}

@@ -1,0 +1,86 @@
+"""Operators of the host against LiteRT's reference kernels."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from celosia.sw.frontend.writer import Softmax, write_sequential
+from celosia.sw.host import softmax
+
+Judge = Callable[..., np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def judge() -> Judge:
+    """LiteRT's reference softmax."""
+    module = pytest.importorskip("ai_edge_litert.interpreter")
+
+    def run(values: np.ndarray, scale: float, beta: float, zero_point: int = 0) -> np.ndarray:
+        interpreter = module.Interpreter(
+            model_content=write_sequential(
+                [Softmax(beta=beta)],
+                input_shape=values.shape,
+                input_scale=scale,
+                input_zero_point=zero_point,
+            ),
+            experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF,
+        )
+        interpreter.allocate_tensors()
+        interpreter.set_tensor(interpreter.get_input_details()[0]["index"], values)
+        interpreter.invoke()
+        return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+
+    return run
+
+
+def drawn(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Values over all of int8, or near to one another."""
+    values = rng.integers(-128, 128, shape)
+    return (values // int(rng.integers(1, 80)) if rng.random() < 0.5 else values).astype(np.int8)
+
+
+@pytest.mark.parametrize("widest", [12, 500])
+def test_random_rows(widest: int, judge: Judge, rng: np.random.Generator) -> None:
+    for _ in range(400):
+        values = drawn(rng, (20, int(rng.integers(1, widest + 1))))
+        scale, beta = (
+            float(2.0 ** rng.uniform(-12, 4)),
+            float(rng.choice([1, 0.5, rng.uniform(0.1, 3)])),
+        )
+        want = judge(values, scale, beta, int(rng.integers(-128, 128)))
+        np.testing.assert_array_equal(softmax(values, scale, beta), want, f"{scale} {beta}")
+
+
+@pytest.mark.parametrize(
+    "scale", [1.01 * 2.0**-26, 2.0**-25, 1e-5, 0.003, 0.1, 1.0, 31.99, 32.0, 1e4]
+)
+def test_all_differences(scale: float, judge: Judge) -> None:
+    """Every difference to the greatest there can be, beside 0 to 40 values that equal that."""
+    equal = np.full((41 * 256, 41), -128, np.int8)
+    for count in range(41):
+        rows = equal[count * 256 : (count + 1) * 256]
+        rows[:, : count + 1] = 127
+        rows[:, count] = np.arange(-128, 128)
+    np.testing.assert_array_equal(softmax(equal, scale), judge(equal, scale, 1.0))
+
+
+def test_more_dimensions(judge: Judge, rng: np.random.Generator) -> None:
+    values = drawn(rng, (2, 3, 4, 5))
+    np.testing.assert_array_equal(softmax(values, 0.05), judge(values, 0.05, 1.0))
+
+
+def test_rows_that_the_kernel_cannot_take(judge: Judge) -> None:
+    values = np.zeros((1, 511), np.int8)
+    np.testing.assert_array_equal(softmax(values, 0.1), judge(values, 0.1, 1.0))
+    for width in (512, 5000, 70000):
+        assert (softmax(np.zeros((1, width), np.int8), 0.1) == -128).all()
+
+
+def test_what_it_refuses() -> None:
+    with pytest.raises(ValueError, match="^values: wanted int8, got int32$"):
+        softmax(np.zeros((1, 3), np.int32), 0.1)
+    with pytest.raises(ValueError, match=r"^scale .* got 1.49012e-08$"):
+        softmax(np.zeros((1, 3), np.int8), 2.0**-26)
+    with pytest.raises(ValueError, match=r"^scale \* beta: wanted more than 2\^-26, got 1e-09$"):
+        softmax(np.zeros((1, 3), np.int8), 1e-9)
