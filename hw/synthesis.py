@@ -49,6 +49,8 @@ def _tool(name: str, arguments: list[str], log: Path) -> None:
         raise ToolError(f"{name}: exit code {result.returncode}; its words are in {log}")
 
 
+#: Router 1 and the serial refinement take hours on a part that is four fifths full.
+_EFFORT = ("--router", "router2", "--parallel-refine")
 #: LFE5U-85F, the largest package, speed grade 6.
 _PART = ("--85k", "--package", "CABGA756", "--speed", "6")
 
@@ -100,7 +102,7 @@ def synthesise(
             # Renamed when it is whole: a run that was broken off leaves no result.
             partial = directory / f"{stamp}_{seed}.partial.json"
             arguments = ["--json", netlist.name, *_PART, "--seed", str(seed), "--freq", "120"]
-            arguments += ["--timing-allow-fail", "--report", partial.name]
+            arguments += ["--timing-allow-fail", "--report", partial.name, *_EFFORT]
             _tool("nextpnr-ecp5", arguments, directory / f"{stamp}_{seed}.log")
             partial.rename(result)
         said = json.loads(result.read_text())

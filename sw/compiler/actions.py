@@ -12,10 +12,30 @@ __all__ = [
     "PoolRegion",
     "Region",
     "StoreRegion",
+    "Strip",
 ]
 
 #: From the first to behind the last.
 Range = tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strip:
+    """A buffer for some rows of a value that lies in external memory.
+
+    Parameters
+    ----------
+    layer : int
+        The layer that the buffer serves.
+    turn : int
+        Which of its buffers.
+    first : int
+        Row of the value at which the buffer begins.
+    """
+
+    layer: int
+    turn: int
+    first: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +52,8 @@ class Region:
         Rows of each item, counted from the value's first.
     columns : (int, int)
         Bytes of each row, counted from the value's first.
+    strip : Strip, optional
+        Where its rows are, if the value is not in the unified buffer as a whole.
     """
 
     value: int
@@ -39,6 +61,7 @@ class Region:
     items: Range
     rows: Range
     columns: Range
+    strip: Strip | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +102,9 @@ class StoreRegion:
 
 @dataclass(frozen=True, kw_only=True)
 class FillMargins:
-    """Write what stands around the pixels of one item of a value."""
+    """Write what stands around the pixels of a region: whole rows of one item."""
 
-    value: int
-    part: int
-    item: int
+    region: Region
     layer: int
 
 
@@ -101,6 +122,7 @@ class Multiply:
     half: int
     accumulator: int
     accumulate: bool
+    source: Strip | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,16 +135,20 @@ class Drain:
     tile: int
     half: int
     accumulator: int
+    result: Strip | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolRegion:
-    """One rectangle of windows of a layer without weights."""
+    """Some rows of results of one rectangle of windows, of a layer without weights."""
 
     part: int
     items: Range
     layer: int
     windows: int
+    rows: Range
+    source: Strip | None = None
+    result: Strip | None = None
 
 
 Action = LoadRegion | StoreRegion | FillMargins | Multiply | Drain | PoolRegion

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from celosia.hw.arch.config import ADDRESS_BITS, Config
 from celosia.sw.compiler.layout import Layout
 from celosia.sw.compiler.spec import CompileError, Network, Product
+from celosia.sw.compiler.strips import result_rows, strip_bytes, widest
 
 __all__ = ["ALIGNMENT", "Place", "Placement", "allocate", "head_layers"]
 
@@ -59,6 +60,11 @@ class Placement:
         External address of each layer's tiles and channel parameters.
     code : int
         External address from which on code may lie.
+    strips : dict of (int, int) to tuple of int
+        By value and layer, addresses of the buffers through which the layer passes a value that
+        lies in external memory.
+    strip_rows : dict of int to int
+        By layer, the rows of its result that it makes at a time, if not all.
     """
 
     head: int
@@ -69,6 +75,8 @@ class Placement:
     weights: tuple[int, ...]
     parameters: tuple[int, ...]
     code: int
+    strips: Mapping[tuple[int, int], tuple[int, ...]]
+    strip_rows: Mapping[int, int]
 
     def address(self, value: int, part: int, item: int) -> int:
         """Return where an item of the batch, in a part of it, begins in the unified buffer."""
@@ -79,12 +87,19 @@ class Placement:
         index = item - self.parts[part][0]
         return turns[part % len(turns)] + index * self.layouts[value].item_pitch
 
+    def outside(self, value: int) -> bool:
+        """Whether a value lies in external memory, and only passes through buffers."""
+        return value not in self.places
+
 
 @dataclass(frozen=True)
 class _Span:
-    """A copy of a value: its bytes, and the layers during which it is needed."""
+    """A copy of a value, or one of its buffers: bytes, and the layers that need it.
 
-    key: tuple[int, int]
+    ``key`` is the value, the layer that a buffer serves or −1, and the turn.
+    """
+
+    key: tuple[int, int, int]
     count: int
     birth: int
     death: int
@@ -125,7 +140,7 @@ def allocate(
         If one item alone does not fit, naming the layer.
     """
     head = head_layers(network, config)
-    items, places = _Allocator(network, layouts, config, head).choose(batch)
+    chosen = _Allocator(network, layouts, config, head).choose(batch)
     address = 0
 
     def take(count: int) -> int:
@@ -143,18 +158,37 @@ def allocate(
         for number, value in enumerate(network.values)
         if value.is_input or value.is_output
     }
+    for number, value in enumerate(network.values):
+        # Items follow one another: one at a time is outside.
+        if number in chosen.spilled and number not in external:
+            external[number] = take(value.bytes_per_item)
     if address >> ADDRESS_BITS:
         raise CompileError(f"network: wanted at most 4 GiB of external memory, got {address} bytes")
     return Placement(
         head=head,
-        parts=tuple((first, min(items, batch - first)) for first in range(0, batch, items)),
-        places=places,
+        parts=tuple(
+            (first, min(chosen.items, batch - first)) for first in range(0, batch, chosen.items)
+        ),
+        places=chosen.places,
         layouts=layouts,
         external=external,
         weights=tuple(weights),
         parameters=tuple(parameters),
         code=address,
+        strips=chosen.strips,
+        strip_rows=chosen.strip_rows,
     )
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """One way to use the unified buffer."""
+
+    items: int
+    spilled: frozenset[int]
+    places: dict[int, Place]
+    strips: dict[tuple[int, int], tuple[int, ...]]
+    strip_rows: dict[int, int]
 
 
 class _Allocator:
@@ -165,38 +199,57 @@ class _Allocator:
         self.layouts = layouts
         self.config = config
         self.head = head
+        self.stuck = ""
 
-    def choose(self, batch: int) -> tuple[int, dict[int, Place]]:
-        """Return items of a part, and the places of values."""
+    def choose(self, batch: int) -> _Choice:
+        """Return the best use of the unified buffer; what is too big goes outside, big ones first.
+
+        Raises
+        ------
+        CompileError
+            If that is not enough.
+        """
         for permanent in (True, False):
-            found = self.best(batch, permanent)
+            found = self.best(batch, permanent, frozenset())
             if found is not None:
                 return found
+        large = [n for n in range(len(self.network.values)) if not self.whole(n)]
+        large.sort(key=lambda n: -self.layouts[n].item_pitch)
+        for count in range(1, len(large) + 1):
+            found = self.best(batch, False, frozenset(large[:count]))
+            if found is not None:
+                return found
+        if large and self.stuck:
+            raise CompileError(
+                f"{self.stuck}, wanted at most unified_bytes = {self.config.unified_bytes}"
+            )
         raise CompileError(self.why())
 
-    def best(self, batch: int, permanent: bool) -> tuple[int, dict[int, Place]] | None:
+    def best(self, batch: int, permanent: bool, spilled: frozenset[int]) -> _Choice | None:
         """Return the largest part of the batch that fits, with inputs loaded ahead if possible."""
-        whole = self.fit(batch, False, permanent)
+        whole = self.fit(batch, False, permanent, spilled)
         if whole is not None and not self.head:
-            return batch, whole
-        alone = _largest(lambda items: self.fit(items, False, permanent), batch)
-        double = _largest(lambda items: self.fit(items, True, permanent), batch)
+            return whole
+        alone = _largest(lambda items: self.fit(items, False, permanent, spilled), batch)
+        double = _largest(lambda items: self.fit(items, True, permanent, spilled), batch)
         # Fewer pixels than a tile has rows leave the array waiting for weights.
         if double is not None and (
-            alone is None or double[0] >= self.config.rows or double[0] == alone[0]
+            alone is None or double.items >= self.config.rows or double.items == alone.items
         ):
             return double
         return alone
 
-    def spans(self, items: int, ahead: bool, permanent: bool) -> list[_Span]:
-        """Return the copies of all values."""
+    def spans(
+        self, items: int, ahead: bool, permanent: bool, spilled: frozenset[int]
+    ) -> list[_Span]:
+        """Return the copies of all values that lie in the unified buffer as a whole."""
         end = len(self.network.layers)
         spans = []
         for number, value in enumerate(self.network.values):
             layout = self.layouts[number]
             uses = [n for n, x in enumerate(self.network.layers) if x.source == number]
             births = [n for n, x in enumerate(self.network.layers) if x.result == number]
-            if not uses and not births:
+            if number in spilled or not (uses or births):
                 continue
             birth = births[0] if births else uses[0]
             death = end if value.is_output else max([birth, *uses])
@@ -209,33 +262,79 @@ class _Allocator:
             elif both:
                 # The head goes on with other items after this one was written.
                 birth = 0
-            spans += [_Span((number, turn), count, birth, death) for turn in range(turns)]
+            spans += [_Span((number, -1, turn), count, birth, death) for turn in range(turns)]
         return spans
+
+    def buffers(
+        self, spans: Sequence[_Span], spilled: frozenset[int]
+    ) -> tuple[list[_Span], dict[int, int]] | None:
+        """Return buffers of strips, and the rows of each layer's strips; None if there is no room.
+
+        Buffers are there while their layer runs.
+        """
+        result: list[_Span] = []
+        rows: dict[int, int] = {}
+        for number, layer in enumerate(self.network.layers):
+            if not spilled & {layer.source, layer.result}:
+                continue
+            taken = sum(
+                -(-span.count // self.config.rows) * self.config.rows
+                for span in spans
+                if span.birth <= number <= span.death
+            )
+            room = self.config.unified_bytes - taken
+            most, turns = widest(self.network, self.layouts, number, spilled, room, self.config)
+            if not most:
+                self.stuck = f"{layer.name}: strips of one row do not fit beside {taken} bytes"
+                return None
+            height = result_rows(self.network, layer)
+            rows[number] = -(-height // -(-height // most))
+            sizes = strip_bytes(self.network, self.layouts, number, rows[number], spilled)
+            for value, size in sizes.items():
+                result += [_Span((value, number, t), size, number, number) for t in range(turns)]
+        return result, rows
 
     def whole(self, number: int) -> bool:
         """Whether a value is kept for all items of a part: the tail makes or reads it."""
         return any(number in (x.source, x.result) for x in self.network.layers[self.head :])
 
-    def fit(self, items: int, ahead: bool, permanent: bool) -> dict[int, Place] | None:
+    def fit(
+        self, items: int, ahead: bool, permanent: bool, spilled: frozenset[int]
+    ) -> _Choice | None:
         """Return places for a part of the batch, or None if they do not fit."""
-        spans = self.spans(items, ahead, permanent)
+        spans = self.spans(items, ahead, permanent, spilled)
+        found = self.buffers(spans, spilled)
+        if found is None:
+            return None
+        buffers, rows = found
+        spans = spans + buffers
         by_birth = sorted(spans, key=lambda span: span.birth)
         by_count = sorted(spans, key=lambda span: -span.count)
         for order, alternate in ((by_birth, False), (by_count, False), (by_birth, True)):
             addresses = _first_fit(order, self.config, alternate)
             if addresses is not None:
-                return self.places(addresses, permanent)
+                return self.choice(items, spilled, addresses, rows, permanent)
         return None
 
-    def places(self, addresses: dict[tuple[int, int], int], permanent: bool) -> dict[int, Place]:
-        """Return the places of values by the addresses of their copies."""
-        result = {}
-        for number, turn in sorted(addresses):
-            if turn == 0:
-                copies = [addresses[key] for key in sorted(addresses) if key[0] == number]
-                alone = permanent and self.layouts[number].margins
-                result[number] = Place(tuple(copies), self.whole(number), alone)
-        return result
+    def choice(
+        self,
+        items: int,
+        spilled: frozenset[int],
+        addresses: dict[tuple[int, int, int], int],
+        rows: dict[int, int],
+        permanent: bool,
+    ) -> _Choice:
+        """Return the places of values and buffers by the addresses of their copies."""
+        copies: dict[tuple[int, int], tuple[int, ...]] = {}
+        for value, layer, turn in sorted(addresses):
+            copies[value, layer] = (*copies.get((value, layer), ()), addresses[value, layer, turn])
+        places = {
+            value: Place(turns, self.whole(value), permanent and self.layouts[value].margins)
+            for (value, layer), turns in copies.items()
+            if layer < 0
+        }
+        strips = {key: turns for key, turns in copies.items() if key[1] >= 0}
+        return _Choice(items, spilled, places, strips, rows)
 
     def why(self) -> str:
         """Return which layer needs most, for a network of which one item does not fit."""
@@ -253,24 +352,18 @@ class _Allocator:
         )
 
 
-def _largest(
-    fit: Callable[[int], dict[int, Place] | None], batch: int
-) -> tuple[int, dict[int, Place]] | None:
+def _largest(fit: Callable[[int], _Choice | None], batch: int) -> _Choice | None:
     """Return the largest even part of the batch that fits."""
     low, high = 0, batch + 1
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fit(middle) is not None else (low, middle)
-    if low == 0:
-        return None
-    items = -(-batch // -(-batch // low))
-    places = fit(items)
-    return None if places is None else (items, places)
+    return fit(-(-batch // -(-batch // low))) if low else None
 
 
 def _first_fit(
     spans: Sequence[_Span], config: Config, alternate: bool
-) -> dict[tuple[int, int], int] | None:
+) -> dict[tuple[int, int, int], int] | None:
     """Place spans one by one at the lowest free address, or in turn at the lowest and highest."""
     placed: list[tuple[int, _Span]] = []
     for turn, span in enumerate(spans):

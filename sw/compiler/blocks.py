@@ -35,8 +35,10 @@ def _most(limit: int, size: int, stride: int) -> int:
     return max(0, (limit - size) // stride + 1) if limit >= size else 0
 
 
-def blocks(layer: Product, items: Range, config: Config) -> list[Block]:
+def blocks(layer: Product, items: Range, config: Config, strip: Range | None = None) -> list[Block]:
     """Return blocks that cover the results of a layer for some items, in order.
+
+    ``strip`` are the rows of results, if not all.
 
     Raises
     ------
@@ -44,14 +46,16 @@ def blocks(layer: Product, items: Range, config: Config) -> list[Block]:
         If one window takes more sums than a half of the accumulators has rows.
     """
     depth = config.accumulator_depth
-    rows, columns = layer.output
+    columns = layer.output[1]
+    strip = strip or (0, layer.output[0])
+    rows = strip[1] - strip[0]
     (high, wide), (down, right) = layer.pool.window, layer.pool.stride
     across, along = _grid(columns, wide, right), _grid(rows, high, down)
     pixels = along * across
     count = items[1] - items[0]
     if count > 1 and 2 * pixels <= depth:
         return [
-            Block(items=part, rows=(0, rows), columns=(0, columns))
+            Block(items=part, rows=strip, columns=(0, columns))
             for part in _even(*items, depth // pixels)
         ]
     most_columns = columns
@@ -68,6 +72,6 @@ def blocks(layer: Product, items: Range, config: Config) -> list[Block]:
     return [
         Block(items=(item, item + 1), rows=part, columns=piece)
         for item in range(*items)
-        for part in _even(0, rows, most_rows)
+        for part in _even(*strip, most_rows)
         for piece in _even(0, columns, most_columns)
     ]

@@ -1,10 +1,11 @@
 """All passes, from a graph to a program."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
-from celosia.hw.arch.isa import Instruction, Opcode, encode_program
+from celosia.hw.arch.isa import Instruction, Opcode, Unit, encode_program
 from celosia.sw.compiler.access import Step
 from celosia.sw.compiler.allocate import ALIGNMENT, Placement, allocate
 from celosia.sw.compiler.emit import emit_main, emit_setup
@@ -19,10 +20,48 @@ from celosia.sw.compiler.verify import verify
 from celosia.sw.graph import Graph, Tensor
 from celosia.sw.program import HostOperator, Layer, Port, Program, Section, Segment
 
-__all__ = ["compile_graph"]
+__all__ = ["Compiled", "LayerSection", "bounds", "compile_graph", "compile_steps", "layer_sections"]
 
 #: The core numbers the instructions of a program in 16 bits.
 _MOST_INSTRUCTIONS = (1 << 16) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A program, and what its passes found on the way.
+
+    Parameters
+    ----------
+    program : Program
+        The program.
+    network : Network
+        The layers.
+    head : int
+        Number of layers that run item by item.
+    steps : tuple of Step
+        The instructions of ``main`` without HALT and semaphores.
+    """
+
+    program: Program
+    network: Network
+    head: int
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class LayerSection:
+    """Part of the work of one layer, as a section of its own.
+
+    Parameters
+    ----------
+    layer : int
+        Number of the layer.
+    section : Section
+        The instructions, with semaphores of their own, and HALT.
+    """
+
+    layer: int
+    section: Section
 
 
 def compile_graph(graph: Graph, config: Config, batch: int = 1) -> Program:
@@ -42,6 +81,17 @@ def compile_graph(graph: Graph, config: Config, batch: int = 1) -> Program:
     CompileError
         If it cannot run on such a core, naming the layer and the reason.
     """
+    return compile_steps(graph, config, batch).program
+
+
+def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
+    """Compile a graph as ``compile_graph`` does; return the steps of its program, too.
+
+    Raises
+    ------
+    CompileError
+        See ``compile_graph``.
+    """
     if not 1 <= batch <= 1 << 20:
         raise CompileError(f"batch: wanted 1 to {1 << 20}, got {batch}")
     network = lower(graph)
@@ -54,9 +104,11 @@ def compile_graph(graph: Graph, config: Config, batch: int = 1) -> Program:
     sizes = [(len(weights), len(parameters)) for weights, parameters in constants]
     placement = allocate(network, layouts, config, batch, sizes)
     work = stream(schedule(network, tiling, placement, config), network, tiling, config)
-    setup = _section(emit_setup(network, tiling, placement, config), config, placement.code)
+    first = _limited(emit_setup(network, tiling, placement, config))
+    setup = _section(first, config, placement.code)
     after = placement.code + -(-len(setup.code) // ALIGNMENT) * ALIGNMENT
-    main = _section(emit_main(work, network, tiling, placement, config), config, after)
+    steps = _limited(emit_main(work, network, tiling, placement, config))
+    main = _section(steps, config, after)
     segments = []
     for number, (weights, parameters) in enumerate(constants):
         segments.append(Segment(f"weights {number}", placement.weights[number], weights))
@@ -75,18 +127,86 @@ def compile_graph(graph: Graph, config: Config, batch: int = 1) -> Program:
         memory_bytes=main.address + len(main.code),
     )
     verify(program)
-    return program
+    return Compiled(program, network, placement.head, steps)
 
 
-def _section(steps: Iterable[Step], config: Config, address: int) -> Section:
-    emitted = list(islice(steps, _MOST_INSTRUCTIONS))
+def bounds(compiled: Compiled) -> list[int]:
+    """Return the cycles that each layer takes the array at least, for one batch.
+
+    The sum over reduction steps of R taps and output tiles of C channels of what a pass of the
+    array takes: a cycle for each pixel, but not less than the R / W in which its tile loads. Items
+    of the batch share a tile in the layers behind the head. 0 for a layer without weights.
+    """
+    config, batch = compiled.program.config, compiled.program.batch
+    load = config.rows // config.weight_rows
+    cycles = []
+    for number, layer in enumerate(compiled.network.layers):
+        if not isinstance(layer, Product):
+            cycles.append(0)
+            continue
+        # The model's own pixels: some that no window reads are not computed.
+        pixels = layer.macs // layer.weights.size
+        passes = least_steps(layer, config) * -(-layer.channels // config.columns)
+        alone = number < compiled.head
+        each = batch * max(pixels, load) if alone else max(batch * pixels, load)
+        cycles.append(passes * each)
+    return cycles
+
+
+def layer_sections(compiled: Compiled) -> list[LayerSection]:
+    """Return the main section cut where the layer changes, so that each part can run on its own.
+
+    Parts lie behind the program in external memory, one after the other. Run in order after
+    ``setup`` they do what ``main`` does. The array, the vector unit and the stores say whose part
+    it is; loads stay where they are, those for later layers too, unless they come right before the
+    work of their layer.
+    """
+    address = compiled.program.memory_bytes
+    sections = []
+    for layer, steps in _cut(compiled.steps):
+        sections.append(LayerSection(layer, _section(steps, compiled.program.config, address)))
+        address += len(sections[-1].section.code)
+    return sections
+
+
+def _cut(steps: Sequence[Step]) -> Iterator[tuple[int, list[Step]]]:
+    """Yield (layer, its steps) for each part of a program."""
+    part: list[Step] = []
+    layer = None
+    for step in steps:
+        if step.instruction.unit is not Unit.LOAD:
+            if layer not in (None, step.layer):
+                place = _own_loads(part, step.layer)
+                yield layer, part[:place]
+                part = part[place:]
+            layer = step.layer
+        part.append(step)
+    if layer is not None:
+        yield layer, part
+
+
+def _own_loads(part: Sequence[Step], layer: int) -> int:
+    """Return where the loads begin, at the end of a part, that the part of ``layer`` starts with."""
+    first = len(part)
+    while first and part[first - 1].instruction.unit is Unit.LOAD:
+        first -= 1
+    own = (n for n in range(first, len(part)) if part[n].layer == layer)
+    return next(own, len(part))
+
+
+def _limited(steps: Iterable[Step]) -> tuple[Step, ...]:
+    emitted = tuple(islice(steps, _MOST_INSTRUCTIONS))
     if len(emitted) == _MOST_INSTRUCTIONS:
         raise CompileError(
             f"network: wanted at most {_MOST_INSTRUCTIONS} instructions, got more: "
             "a smaller batch takes fewer"
         )
-    instructions = [*synchronise(emitted, config), Instruction(Opcode.HALT)]
-    layers = (*(step.layer for step in emitted), -1)
+    return emitted
+
+
+def _section(steps: Sequence[Step], config: Config, address: int) -> Section:
+    instructions = [*synchronise(steps, config), Instruction(Opcode.HALT)]
+    layers = (*(step.layer for step in steps), -1)
     code = encode_program(instructions)
     assert len(code) == INSTRUCTION_BYTES * len(layers)
     return Section(address, code, layers)
@@ -141,7 +261,7 @@ def _layers(
                 weight_bytes=sizes[number][0],
                 parameter_bytes=sizes[number][1],
                 activation_bytes=sum(value.bytes_per_item for value in ends),
-                resident=tiled.resident == tiled.weight_tiles,
+                resident=not tiled.streams,
                 note=note,
             )
         )

@@ -61,8 +61,7 @@ class _Emitter:
             case StoreRegion():
                 yield self.move(Opcode.STORE, work.region, work.layer)
             case FillMargins():
-                address = self.placement.address(work.value, work.part, work.item)
-                yield from self.fill(work.value, address, work.layer)
+                yield from self.fill(work.region, work.layer)
             case _ if isinstance(work.action, Multiply):
                 yield self.multiply(work.action, work.place)
             case _ if isinstance(work.action, Drain):
@@ -75,19 +74,27 @@ class _Emitter:
         """Return where a region begins in the unified buffer."""
         layout = self.placement.layouts[region.value]
         value = self.network.values[region.value]
-        item = self.placement.address(region.value, region.part, region.items[0])
-        row = (layout.top + region.rows[0]) * layout.pitch
-        return item + row + layout.left * value.channels + region.columns[0]
+        base, row = self.base(region)
+        return base + row * layout.pitch + layout.left * value.channels + region.columns[0]
+
+    def base(self, region: Region) -> tuple[int, int]:
+        """Return where a region's first item, or its buffer, begins, and its first row in that."""
+        strip = region.strip
+        if strip:
+            turns = self.placement.strips[region.value, strip.layer]
+            return turns[strip.turn], region.rows[0] - strip.first
+        base = self.placement.address(region.value, region.part, region.items[0])
+        return base, self.placement.layouts[region.value].top + region.rows[0]
 
     def access(self, region: Region, *, writes: bool) -> Access:
         """Return the bytes of a region in the unified buffer, or some more."""
         layout = self.placement.layouts[region.value]
         value = self.network.values[region.value]
-        base = self.placement.address(region.value, region.part, region.items[0])
+        base, row = self.base(region)
         count = region.items[1] - region.items[0]
         left = layout.left * value.channels
         columns = (left + region.columns[0], left + region.columns[1])
-        if value.height == 1 and not layout.margins:
+        if value.height == 1 and not layout.margins and not region.strip:
             if self.placement.places[region.value].whole:
                 # All accesses to a vector count from the part's first item.
                 part = self.placement.parts[region.part][0]
@@ -99,7 +106,7 @@ class _Emitter:
                 "unified", writes, base, layout.item_pitch, first, first + count, *columns
             )
         if count == 1:
-            rows = (layout.top + region.rows[0], layout.top + region.rows[1])
+            rows = (row, row + region.rows[1] - region.rows[0])
             return Access("unified", writes, base, layout.pitch, *rows, *columns)
         return span("unified", writes, base, count * layout.item_pitch)
 
@@ -131,7 +138,9 @@ class _Emitter:
         vector = value.height == 1
         row_bytes = value.width * value.channels
         external = self.placement.external[region.value] + region.rows[0] * row_bytes
-        external += region.items[0] * value.bytes_per_item + region.columns[0]
+        external += region.columns[0]
+        if value.is_input or value.is_output:
+            external += region.items[0] * value.bytes_per_item
         ends = region.items if vector else region.rows
         rows, length = ends[1] - ends[0], region.columns[1] - region.columns[0]
         pitch = layout.item_pitch if vector else layout.pitch
@@ -143,20 +152,28 @@ class _Emitter:
             fields["rows"] = rows
             fields["external_pitch"] = row_bytes
             fields["unified_pitch"] = pitch
-        access = self.access(region, writes=opcode is Opcode.LOAD)
-        return Step(Instruction(opcode, **fields), (access,), layer)
+        accesses = [self.access(region, writes=opcode is Opcode.LOAD)]
+        if region.strip and not value.is_input:
+            count = rows * row_bytes
+            accesses.append(span("external", opcode is Opcode.STORE, external, count))
+        return Step(Instruction(opcode, **fields), tuple(accesses), layer)
 
-    def fill(self, number: int, address: int, layer: int) -> Iterator[Step]:
-        """Yield what writes the margins of one item of a value."""
-        value, layout = self.network.values[number], self.placement.layouts[number]
+    def fill(self, region: Region, layer: int) -> Iterator[Step]:
+        """Yield what writes the margins of a region: whole rows of one item, with those around."""
+        value, layout = self.network.values[region.value], self.placement.layouts[region.value]
         row_bytes = value.width * value.channels
         left, right = layout.left * value.channels, layout.right * value.channels
-        inside = address + layout.top * layout.pitch
+        start = min(max(region.rows[0], 0), region.rows[1])
+        inside = start, max(min(region.rows[1], value.height), start)
+        above, below = inside[0] - region.rows[0], region.rows[1] - inside[1]
+        address = self.address(replace(region, columns=(-left, 0)))
+        middle = address + above * layout.pitch
+        rows = inside[1] - inside[0]
         rectangles = (
-            (address, layout.top, layout.pitch),
-            (inside, value.height, left),
-            (inside + left + row_bytes, value.height, right),
-            (inside + value.height * layout.pitch, layout.bottom, layout.pitch),
+            (address, above, layout.pitch),
+            (middle, rows, left),
+            (middle + left + row_bytes, rows, right),
+            (middle + rows * layout.pitch, below, layout.pitch),
         )
         for start, rows, length in rectangles:
             for first in range(0, length if rows else 0, _MOST_CHANNELS):
@@ -200,6 +217,7 @@ class _Emitter:
             items=block.items,
             rows=(start[0], start[0] + 1),
             columns=(start[1] * depth, start[1] * depth + 1),
+            strip=action.source,
         )
         strides = (layout.item_pitch, layer.stride[0] * layout.pitch, layer.stride[1] * depth)
         fields = _loops(sums(layer.pool, block), strides)
@@ -249,6 +267,7 @@ class _Emitter:
             items=action.block.items,
             rows=ends,
             columns=columns,
+            strip=action.source,
         )
 
     def drain(self, action: Drain, place: int) -> Step:
@@ -257,7 +276,7 @@ class _Emitter:
         assert isinstance(layer, Product)
         first = action.tile * self.config.columns
         last = min(first + self.config.columns, layer.channels)
-        region = self.writes(layer, block, action.part, (first, last))
+        region = self.writes(layer, block, action, (first, last))
         _, high, wide = sums(layer.pool, block)
         (window_y, window_x), (down, right) = layer.pool.window, layer.pool.stride
         layout = self.placement.layouts[layer.result]
@@ -284,12 +303,19 @@ class _Emitter:
         )
         return Step(instruction, accesses, action.layer)
 
-    def writes(self, layer: Product, block: Block, part: int, channels: tuple[int, int]) -> Region:
+    def writes(
+        self, layer: Product, block: Block, action: Drain, channels: tuple[int, int]
+    ) -> Region:
         """Return the region that results of a block and tile lie in."""
         left, right = block.columns
         columns = (left * layer.channels + channels[0], (right - 1) * layer.channels + channels[1])
         return Region(
-            value=layer.result, part=part, items=block.items, rows=block.rows, columns=columns
+            value=layer.result,
+            part=action.part,
+            items=block.items,
+            rows=block.rows,
+            columns=columns,
+            strip=action.result,
         )
 
     def destination(
@@ -299,6 +325,18 @@ class _Emitter:
         loops = _loops(block.extents, (item, row, pixel), "destination_")
         strides = {name: value for name, value in loops.items() if name.startswith("destination")}
         return {"destination_base": self.address(region), **strides}
+
+    def all_of(self, value: int, action: PoolRegion) -> Region:
+        """Return all of a value."""
+        about = self.network.values[value]
+        columns = (0, about.width * about.channels)
+        return Region(
+            value=value,
+            part=action.part,
+            items=action.items,
+            rows=(0, about.height),
+            columns=columns,
+        )
 
     def pool(self, action: PoolRegion, place: int) -> Step:
         """Return one rectangle of windows of a layer without weights."""
@@ -310,18 +348,20 @@ class _Emitter:
         pitch, depth = layout.pitch, value.channels
         if layer.seen:
             pitch, depth = layer.seen[1] * layer.seen[2], layer.seen[2]
-        (top, left), (rows, columns) = windows.result, windows.count
-        block = Block(items=action.items, rows=(top, top + rows), columns=(left, left + columns))
-        ends = windows.ends(layer.stride)
+        left, columns = windows.result[1], windows.count[1]
+        block = Block(items=action.items, rows=action.rows, columns=(left, left + columns))
+        first = windows.source[0] + (action.rows[0] - windows.result[0]) * layer.stride[0]
+        last = first + (block.extents[1] - 1) * layer.stride[0] + windows.size[0]
         start = Region(
             value=layer.source,
             part=action.part,
             items=action.items,
-            rows=(0, value.height) if layer.seen else (windows.source[0], ends[0]),
-            columns=(windows.source[1] * depth, ends[1] * depth),
+            rows=(first, last),
+            columns=(windows.source[1] * depth, windows.ends(layer.stride)[1] * depth),
+            strip=action.source,
         )
         if layer.seen:
-            start = replace(start, columns=(0, value.width * value.channels))
+            start = self.all_of(layer.source, action)
         read = self.access(start, writes=False)
         written = Region(
             value=layer.result,
@@ -329,6 +369,7 @@ class _Emitter:
             items=action.items,
             rows=block.rows,
             columns=(left * depth, (left + columns) * depth),
+            strip=action.result,
         )
         scaling = layer.scalings[windows.parameters]
         strides = (layout.item_pitch, layer.stride[0] * pitch, layer.stride[1] * depth)
@@ -378,8 +419,13 @@ def emit_setup(
     """Yield what is done once: loads of constants that stay, margins that nothing overwrites."""
     emitter = _Emitter(network, tiling, placement, config)
     for number, layer in enumerate(tiling.layers):
-        if layer.resident:
-            yield emitter.weights(number, 0, layer.resident, layer.first_tile)
+        tile = 0
+        while tile < layer.weight_tiles:
+            end = layer.stretch(tile, layer.weight_tiles)
+            place = layer.place(tile)
+            if place is not None:
+                yield emitter.weights(number, tile, end - tile, place)
+            tile = end
         if layer.first_channel is not None:
             count = channels_of(network.layers[number], config)
             yield emitter.parameters(number, 0, count, layer.first_channel)
@@ -387,8 +433,21 @@ def emit_setup(
         if not place.permanent:
             continue
         layer = next(n for n, x in enumerate(network.layers) if number in (x.source, x.result))
-        items = max(count for _, count in placement.parts) if place.whole else 1
-        for start in place.addresses:
-            for item in range(items):
-                address = start + item * placement.layouts[number].item_pitch
-                yield from emitter.fill(number, address, layer)
+        height, layout = network.values[number].height, placement.layouts[number]
+        turns = range(len(place.addresses))
+        copies = [(0, turn) for turn in turns]
+        if place.whole:
+            copies = [
+                (part, first + item)
+                for part, (first, count) in enumerate(placement.parts[: len(turns)])
+                for item in range(count)
+            ]
+        for part, item in copies:
+            region = Region(
+                value=number,
+                part=part,
+                items=(item, item + 1),
+                rows=(-layout.top, height + layout.bottom),
+                columns=(0, 0),
+            )
+            yield from emitter.fill(region, layer)

@@ -20,10 +20,12 @@ from celosia.sw.compiler.actions import (
     PoolRegion,
     Region,
     StoreRegion,
+    Strip,
 )
 from celosia.sw.compiler.allocate import Placement
 from celosia.sw.compiler.blocks import blocks, sums
 from celosia.sw.compiler.spec import Network, Pooling, Product
+from celosia.sw.compiler.strips import source_rows
 from celosia.sw.compiler.tile import Tiling
 
 __all__ = ["schedule"]
@@ -81,30 +83,117 @@ class _Scheduler:
 
     def layer(self, number: int, part: int, items: tuple[int, int]) -> Iterator[Action]:
         """Yield the work of one layer."""
+        if number in self.placement.strip_rows:
+            yield from self.in_strips(number, part, items)
+            return
         layer = self.network.layers[number]
         fresh = self.is_fresh(number, part, items)
         yield from self.margins(layer.result, part, items, number)
         later = list(self.prefetch(number, part, items))
-        if isinstance(layer, Pooling):
-            if fresh:
-                yield from self.load(number, part, items)
-            for windows in range(len(layer.windows)):
-                yield PoolRegion(part=part, items=items, layer=number, windows=windows)
-            yield from self.store(number, self.everything(layer.result, part, items))
-            yield from later
-            return
-        flat = self.network.values[layer.source].height == 1
-        if fresh and not flat:
+        flat = self.is_vector(layer.source)
+        if fresh and (isinstance(layer, Pooling) or not flat):
             yield from self.load(number, part, items)
-        yield from self.product(number, part, items, fresh and flat, later)
+        if isinstance(layer, Product):
+            yield from self.product(number, part, items, fresh and flat, later)
+            return
+        for windows, about in enumerate(layer.windows):
+            rows = about.result[0], about.result[0] + about.count[0]
+            yield PoolRegion(part=part, items=items, layer=number, windows=windows, rows=rows)
+        yield from self.store(number, self.everything(layer.result, part, items))
+        yield from later
+
+    def in_strips(self, number: int, part: int, items: tuple[int, int]) -> Iterator[Action]:
+        """Yield the work of a layer some rows at a time, with loads one strip ahead."""
+        layer = self.network.layers[number]
+        height, step = self.network.values[layer.result].height, self.placement.strip_rows[number]
+        cut = [(first, min(first + step, height)) for first in range(0, height, step)]
+        fresh = self.is_fresh(number, part, items)
+        if not self.placement.outside(layer.result):
+            yield from self.margins(layer.result, part, items, number)
+        if not self.placement.outside(layer.source) and fresh:
+            yield from self.load(number, part, items)
+        ahead = len(self.placement.strips.get((layer.source, number), ())) - 1
+        if ahead > 0:
+            yield from self.load_strip(number, part, items, cut, 0)
+        for turn, rows in enumerate(cut):
+            yield from self.load_strip(number, part, items, cut, turn + max(ahead, 0))
+            source = result = None
+            if self.placement.outside(layer.source):
+                source = self.buffer(layer.source, number, turn, source_rows(layer, rows)[0])
+            if self.placement.outside(layer.result):
+                result = self.buffer(layer.result, number, turn, rows[0])
+            for action in self.strip(number, part, items, rows):
+                if isinstance(action, Multiply):
+                    yield replace(action, source=source)
+                elif isinstance(action, Drain):
+                    yield replace(action, result=result)
+                elif isinstance(action, PoolRegion):
+                    yield replace(action, source=source, result=result)
+            region = self.everything(layer.result, part, items)
+            if result or self.network.values[layer.result].is_output:
+                region = replace(region, rows=rows, strip=result)
+                yield StoreRegion(region=region, layer=number)
+        yield from self.prefetch(number, part, items)
+
+    def buffer(self, value: int, number: int, place: int, first: int) -> Strip:
+        """Return the buffer of a layer's strip, which begins at row ``first`` of a value."""
+        turns = len(self.placement.strips[value, number])
+        return Strip(layer=number, turn=place % turns, first=first)
+
+    def load_strip(
+        self,
+        number: int,
+        part: int,
+        items: tuple[int, int],
+        cut: list[tuple[int, int]],
+        place: int,
+    ) -> Iterator[Action]:
+        """Yield what brings the rows of its source that a strip reads, and their margins."""
+        layer = self.network.layers[number]
+        if place >= len(cut) or not self.placement.outside(layer.source):
+            return
+        rows = source_rows(layer, cut[place])
+        about = self.network.values[layer.source]
+        strip = self.buffer(layer.source, number, place, rows[0])
+        region = replace(self.everything(layer.source, part, items), rows=rows, strip=strip)
+        if self.placement.layouts[layer.source].margins:
+            yield FillMargins(region=region, layer=number)
+        inside = max(rows[0], 0), min(rows[1], about.height)
+        if inside[0] < inside[1]:
+            yield LoadRegion(region=replace(region, rows=inside), layer=number)
+
+    def strip(
+        self, number: int, part: int, items: tuple[int, int], rows: tuple[int, int]
+    ) -> Iterator[Action]:
+        """Yield the work on some rows of a layer's result."""
+        layer = self.network.layers[number]
+        if isinstance(layer, Product):
+            stages = [self.all_steps(number)]
+            for block in blocks(layer, items, self.config, rows):
+                yield from self.tiles(number, part, block, stages, False, [])
+            return
+        for windows, about in enumerate(layer.windows):
+            first = max(rows[0], about.result[0])
+            last = min(rows[1], about.result[0] + about.count[0])
+            if first < last:
+                yield PoolRegion(
+                    part=part, items=items, layer=number, windows=windows, rows=(first, last)
+                )
 
     def is_fresh(self, number: int, part: int, items: tuple[int, int]) -> bool:
         """Whether a layer is the first to read an input that has not been loaded ahead."""
         value = self.network.layers[number].source
         if not self.network.values[value].is_input or self.first_use[value] != number:
             return False
+        if self.placement.outside(value):
+            return False
         ahead = len(self.placement.places[value].addresses) == 2
         return not ahead or (items[0] == 0 if not self.placement.places[value].whole else part == 0)
+
+    def is_vector(self, value: int) -> bool:
+        """Whether a value is one row with nothing around it."""
+        about, layout = self.network.values[value], self.placement.layouts[value]
+        return about.height == 1 and not layout.margins
 
     def everything(self, value: int, part: int, items: tuple[int, int]) -> Region:
         """Return all of a value."""
@@ -116,10 +205,13 @@ class _Scheduler:
         self, value: int, part: int, items: tuple[int, int], number: int
     ) -> Iterator[Action]:
         """Yield the writing of margins, where memory has been used for something else."""
-        if not self.placement.layouts[value].margins or self.placement.places[value].permanent:
+        layout = self.placement.layouts[value]
+        if not layout.margins or self.placement.places[value].permanent:
             return
+        rows = (-layout.top, self.network.values[value].height + layout.bottom)
         for item in range(*items):
-            yield FillMargins(value=value, part=part, item=item, layer=number)
+            region = replace(self.everything(value, part, (item, item + 1)), rows=rows)
+            yield FillMargins(region=region, layer=number)
 
     def load(self, number: int, part: int, items: tuple[int, int]) -> Iterator[Action]:
         """Yield loads of a layer's source, some rows at a time."""
@@ -138,7 +230,7 @@ class _Scheduler:
     def pieces(self, region: Region) -> Iterator[Region]:
         """Yield what one load or store each moves of a region of whole rows."""
         value = self.network.values[region.value]
-        if value.height == 1 and not self.placement.layouts[region.value].margins:
+        if self.is_vector(region.value):
             yield region
             return
         step = max(1, _LOAD_BYTES // (value.width * value.channels))
@@ -157,6 +249,8 @@ class _Scheduler:
         """Yield the loads of the next item's or part's input, where it has a place of its own."""
         value = self.network.layers[number].source
         if not self.network.values[value].is_input or self.first_use[value] != number:
+            return
+        if self.placement.outside(value):
             return
         place, parts = self.placement.places[value], self.placement.parts
         if len(place.addresses) < 2:
@@ -187,11 +281,15 @@ class _Scheduler:
         assert isinstance(layer, Product)
         tiled = self.tiling.layers[number]
         cut = blocks(layer, items, self.config)
-        if loads and any(block.columns[0] or block.columns[1] < layer.output[1] for block in cut):
+        if loads and len({block.items for block in cut}) < len(cut):
             yield from self.load(number, part, items)
             loads = False
-        streams = tiled.resident < tiled.weight_tiles
-        if streams and not loads and 1 < len(cut) and 3 * tiled.steps <= self.tiling.weights.count:
+        if (
+            tiled.streams
+            and not loads
+            and 1 < len(cut)
+            and 3 * tiled.steps <= self.tiling.weights.count
+        ):
             # One fetch of a tile serves all blocks.
             order = [(block, tile) for tile in range(tiled.tiles) for block in cut]
             for block, tile in order:

@@ -5,6 +5,7 @@ place is free, at most a few ahead, so that it runs while earlier work is under 
 again soon is not fetched again.
 """
 
+import itertools
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from celosia.sw.compiler.tile import Ring, Tiling
 __all__ = ["Bound", "FetchParameters", "FetchWeights", "Work", "stream"]
 
 #: Fetches that run ahead of the work that needs them.
-_AHEAD = 2
+_AHEAD = 7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +102,10 @@ class _Stream:
         return len(self.keys) - 1
 
     def ahead(self, most: int) -> Iterator[tuple[Hashable, int]]:
-        """Yield (key, place) of fetches to start now."""
+        """Yield (key, place) of fetches to start now: what is used next, and one of those after it.
+
+        More at once would fill the load unit's queue, and hold up the work behind them.
+        """
         if self.use == len(self.piece_of):
             return
         while self.live and self.live[0][0] < self.needed[self.use]:
@@ -111,8 +115,10 @@ class _Stream:
             if place is None:
                 return
             self.live.append((self.next, place))
-            yield self.keys[self.next], self.ring.first + place
             self.next += 1
+            yield self.keys[self.next - 1], self.ring.first + place
+            if self.next > self.piece_of[self.use] + 1:
+                return
 
     def take(self) -> int:
         """Return where what is used next lies, and go on."""
@@ -155,20 +161,22 @@ class _Streaming:
         """Whether the constants that work reads are resident."""
         layer = self.tiling.layers[action.layer]
         if isinstance(action, Multiply):
-            return self.tiles(action)[0] < layer.resident
+            return layer.place(self.tiles(action)[0]) is not None
         return layer.first_channel is not None
 
     def place(self, action: Multiply | Drain | PoolRegion) -> int:
         """Return where resident constants lie."""
         layer = self.tiling.layers[action.layer]
         if isinstance(action, Multiply):
-            return layer.first_tile + self.tiles(action)[0]
+            place = layer.place(self.tiles(action)[0])
+            assert place is not None
+            return place
         assert layer.first_channel is not None
         return layer.first_channel + self.channel(action)
 
     def split(self, actions: Sequence[Action]) -> Iterator[Action]:
         """Cut matrix work where its weights cease to be resident, and to pieces for the ring."""
-        most = max(1, self.tiling.weights.count // (_AHEAD + 2))
+        most = max(1, self.tiling.weights.count // (_AHEAD + 1))
         for action in actions:
             if not isinstance(action, Multiply):
                 yield action
@@ -178,10 +186,14 @@ class _Streaming:
                 yield action
                 continue
             start, count = self.tiles(action)
-            stay = min(max(layer.resident - start, 0), count)
-            ends = [stay] if stay else []
-            ends += [*range(stay + most, count, most), count] if stay < count else []
-            for first, last in zip([0, *ends], ends, strict=False):
+            ends = [0]
+            while ends[-1] < count:
+                at = start + ends[-1]
+                last = start + count
+                if layer.place(at) is None:
+                    last = min(last, at + most)
+                ends.append(layer.stretch(at, last) - start)
+            for first, last in itertools.pairwise(ends):
                 yield replace(
                     action,
                     first_step=action.first_step + first,

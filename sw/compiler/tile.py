@@ -29,10 +29,12 @@ class TiledLayer:
         What instructions read for one output tile; none for a layer without weights.
     steps, tiles : int
         Reduction steps of R taps over all segments, output tiles of C channels.
+    period : int
+        Tiles that stay or stream together.
     resident : int
-        How many of the layer's ``steps * tiles`` tiles stay, from the first on.
+        How many periods stay. They are spread evenly, so that one streams while others are used.
     first_tile : int
-        Place in the weight buffer of the first of them.
+        Place in the weight buffer of the first tile that stays.
     first_channel : int or None
         Channel of the parameter memory where its parameters stay; None if they stream.
     """
@@ -40,6 +42,7 @@ class TiledLayer:
     segments: tuple[Segment, ...]
     steps: int
     tiles: int
+    period: int
     resident: int
     first_tile: int
     first_channel: int | None
@@ -48,6 +51,32 @@ class TiledLayer:
     def weight_tiles(self) -> int:
         """Number of tiles of weights."""
         return self.steps * self.tiles
+
+    @property
+    def periods(self) -> int:
+        """Number of periods; the last may be short."""
+        return -(-self.weight_tiles // self.period)
+
+    @property
+    def streams(self) -> bool:
+        """Whether not all tiles stay."""
+        return self.resident < self.periods
+
+    def place(self, tile: int) -> int | None:
+        """Return where a tile of the layer stays in the weight buffer; None if it streams."""
+        number, offset = divmod(tile, self.period)
+        before = number * self.resident // self.periods
+        if (number + 1) * self.resident // self.periods == before:
+            return None
+        return self.first_tile + before * self.period + offset
+
+    def stretch(self, tile: int, last: int) -> int:
+        """Return the first tile behind ``tile`` where staying ends, or streaming, or ``last``."""
+        streams = self.place(tile) is None
+        end = tile + self.period - tile % self.period
+        while end < last and (self.place(end) is None) == streams:
+            end += self.period
+        return min(end, last)
 
     def first_step(self, segment: int, config: Config) -> int:
         """Return the step at which a segment starts."""
@@ -107,7 +136,7 @@ def tile(network: Network, layouts: Sequence[Layout], config: Config) -> Tiling:
             else _segments(layer, layouts, config, most)
             for layer, parts in zip(network.layers, cut, strict=True)
         ]
-    places, used = _reside(network, cut, config, config.weight_tiles - keep)
+    places, used = _reside(network, cut, config, config.weight_tiles - keep, max(1, keep // 8))
     channels, parameters = _stay(
         [channels_of(layer, config) for layer in network.layers], config.parameter_channels, columns
     )
@@ -116,7 +145,8 @@ def tile(network: Network, layouts: Sequence[Layout], config: Config) -> Tiling:
             segments=parts,
             steps=sum(part.steps(config) for part in parts),
             tiles=-(-layer.channels // columns) if isinstance(layer, Product) else 0,
-            resident=places[number][1],
+            period=places[number][1],
+            resident=places[number][2],
             first_tile=places[number][0],
             first_channel=channels[number],
         )
@@ -140,9 +170,9 @@ def _tiles(layer: Layer, parts: Sequence[Segment], config: Config) -> int:
 
 
 def _reside(
-    network: Network, cut: Sequence[tuple[Segment, ...]], config: Config, room: int
-) -> tuple[list[tuple[int, int]], int]:
-    """Return first place and number of the tiles of each layer that stay, and places taken.
+    network: Network, cut: Sequence[tuple[Segment, ...]], config: Config, room: int, period: int
+) -> tuple[list[tuple[int, int, int]], int]:
+    """Return first place, period and periods of the tiles of each layer that stay; places taken.
 
     Layers that reuse their weights most come first; of the one that no longer fits whole, as much
     as does.
@@ -153,15 +183,20 @@ def _reside(
         layer = network.layers[number]
         return (-layer.pixels if isinstance(layer, Product) else 0, sizes[number])
 
-    places = [(0, 0)] * len(sizes)
+    places = [(0, 1, 0)] * len(sizes)
     used = 0
     for number in sorted(range(len(sizes)), key=worth):
-        size = min(sizes[number], room - used)
-        if size < sizes[number] and not all(part.side_by_side for part in cut[number]):
-            steps = sum(part.steps(config) for part in cut[number])
-            size = size // steps * steps
-        places[number] = used, size
-        used += size
+        size = sizes[number]
+        if size <= room - used:
+            places[number] = used, max(size, 1), 1
+            used += size
+            continue
+        each = period
+        if not all(part.side_by_side for part in cut[number]):
+            each = sum(part.steps(config) for part in cut[number])
+        count = (room - used) // each
+        places[number] = used, each, count
+        used += count * each
     return places, used
 
 

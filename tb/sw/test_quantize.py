@@ -8,7 +8,7 @@ from celosia.sim.quantize import requantize
 from celosia.sw.compiler.lower import lower
 from celosia.sw.compiler.multiplier import quantize_multiplier, single_multiplier
 from celosia.sw.compiler.quantize import activation_range, sum_ranges
-from celosia.sw.compiler.spec import CompileError
+from celosia.sw.compiler.spec import CompileError, Product
 from celosia.sw.frontend.tflite import load
 from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
 from celosia.sw.graph import Quantization
@@ -72,6 +72,7 @@ def test_zero_point_goes_into_the_bias() -> None:
     )
     network = lower(load(write_fully_connected([layer], input_scale=1.0, input_zero_point=7)))
     (dense,) = network.layers
+    assert isinstance(dense, Product)
     scaling = dense.scaling
     assert scaling.bias.tolist() == [10 - 7 * 6, 20 + 7 * 5]
     assert (scaling.zero_point, scaling.low, scaling.high) == (9, 9, 127)
@@ -89,7 +90,9 @@ def test_bias_wraps_to_int32() -> None:
         output_scale=2.0**30,
     )
     network = lower(load(write_fully_connected([layer], input_scale=1.0, input_zero_point=-1)))
-    assert network.layers[0].scaling.bias.tolist() == [(1 << 31) - 1 + 4 * 127 - (1 << 32)]
+    (made,) = network.layers
+    assert isinstance(made, Product)
+    assert made.scaling.bias.tolist() == [(1 << 31) - 1 + 4 * 127 - (1 << 32)]
 
 
 def test_models_own_batch_becomes_items() -> None:
@@ -107,6 +110,7 @@ def dense(weights: list[list[int]], weight_scale: float, bias: list[int], input_
         output_scale=1.0,
     )
     (made,) = lower(load(write_fully_connected([layer], input_scale=input_scale))).layers
+    assert isinstance(made, Product)
     return made.scaling
 
 

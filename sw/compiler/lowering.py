@@ -1,0 +1,217 @@
+"""What lowering a graph has made so far: values, layers, and which tensor is what of them."""
+
+from dataclasses import dataclass, replace
+
+from celosia.hw.arch.isa import Window
+from celosia.sw.compiler.quantize import identity_scaling
+from celosia.sw.compiler.shapes import items_of, shapes_of
+from celosia.sw.compiler.spec import (
+    CompileError,
+    HostStep,
+    Layer,
+    Network,
+    Pooling,
+    Scaling,
+    Value,
+    Windows,
+)
+from celosia.sw.compiler.windows import Axis, padding, rectangles
+from celosia.sw.graph import Graph, Operation
+
+__all__ = ["ACTIVATIONS", "Lowering", "View"]
+
+#: Operators that only clamp.
+ACTIVATIONS = ("RELU", "RELU6", "RELU_N1_TO_1")
+
+
+@dataclass(frozen=True)
+class View:
+    """A tensor as a rectangle of a value; it may reach past the value's edges.
+
+    Parameters
+    ----------
+    value : int
+        The value.
+    top, left, height, width : int
+        First row and column, numbers of rows and columns.
+    """
+
+    value: int
+    top: int
+    left: int
+    height: int
+    width: int
+
+
+class Lowering:
+    """A graph on its way to layers.
+
+    Parameters
+    ----------
+    graph : Graph
+        The model.
+
+    Attributes
+    ----------
+    values, layers, host : list
+        As of ``Network``.
+    views : dict of int to View
+        Tensors that are there so far.
+    shapes : dict of int to (int, int, int)
+        Rows, columns and channels of tensors.
+    fused : set of int
+        Places of operators that have become part of others.
+
+    Raises
+    ------
+    CompileError
+        If tensors are of different batches.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.items = items_of(graph)
+        self.shapes = shapes_of(graph, self.items)
+        self.values: list[Value] = []
+        self.views: dict[int, View] = {}
+        self.layers: list[Layer] = []
+        self.host: list[HostStep] = []
+        self.fused: set[int] = set()
+        self.readers: dict[int, list[Operation]] = {}
+        for operation in graph.operations:
+            for number in operation.inputs:
+                self.readers.setdefault(number, []).append(operation)
+        for number in graph.inputs:
+            self.add(number, self.shapes[number], is_input=True)
+
+    def network(self) -> Network:
+        """Return what has been made; outputs that are but views are copied."""
+        outputs = {number: self.whole(number) for number in self.graph.outputs}
+        for value in outputs.values():
+            self.values[value] = replace(self.values[value], is_output=True)
+        return Network(
+            values=tuple(self.values),
+            layers=tuple(self.layers),
+            host=tuple(self.host),
+            items=self.items,
+            inputs={number: self.views[number].value for number in self.graph.inputs},
+            outputs=outputs,
+        )
+
+    def add(self, number: int, shape: tuple[int, int, int], *, is_input: bool = False) -> int:
+        """Return a new value for a tensor, which from now on is all of it."""
+        tensor = self.graph.tensors[number]
+        height, width, channels = shape
+        assert tensor.quantization
+        self.values.append(
+            Value(
+                name=tensor.name,
+                height=height,
+                width=width,
+                channels=channels,
+                fill=tensor.quantization.zero_point,
+                is_input=is_input,
+            )
+        )
+        self.views[number] = View(len(self.values) - 1, 0, 0, height, width)
+        return len(self.values) - 1
+
+    def view(self, operation: Operation) -> View:
+        """Return an operator's first input.
+
+        Raises
+        ------
+        CompileError
+            If it is not computed by the core.
+        """
+        number = operation.inputs[0]
+        if number not in self.views:
+            constant = self.graph.tensors[number].data is not None
+            what = "that is not constant" if constant else "that the core computes"
+            raise CompileError(f"{self.graph.label(operation)}: wanted an input {what}")
+        return self.views[number]
+
+    def covers(self, view: View) -> bool:
+        """Whether a view is all of its value."""
+        value = self.values[view.value]
+        return view == View(view.value, 0, 0, value.height, value.width)
+
+    def whole(self, number: int) -> int:
+        """Return the value that an output of the graph is, copied where it is but a view.
+
+        Raises
+        ------
+        CompileError
+            If it is an input of the graph, or not there.
+        """
+        name = self.graph.tensors[number].name
+        operation = next((o for o in self.graph.operations if number in o.outputs), None)
+        if operation is None or number not in self.views:
+            raise CompileError(f"{name}: wanted an output that an operator computes, got an input")
+        view = self.views[number]
+        if self.covers(view) and not self.values[view.value].is_input:
+            return view.value
+        return self.copy(operation, number, view)
+
+    def copy(self, operation: Operation, number: int, view: View) -> int:
+        """Return a new value with what a view shows; the tensor becomes all of it."""
+        shape = view.height, view.width, self.values[view.value].channels
+        scalings = [identity_scaling()]
+        self.vector(operation, number, "COPY", view, self.each(view), scalings, shape)
+        return self.views[number].value
+
+    def each(self, view: View) -> tuple[Windows, ...]:
+        """Return windows of one pixel, over a whole view."""
+        axes = [Axis(0, 1, extent, 1, extent) for extent in (view.height, view.width)]
+        return rectangles(axes, view.top, view.left)
+
+    def windows(self, operation: Operation, extents: tuple[int, int]) -> list[Axis]:
+        """Return the windows of a pooling over rows and columns of its input."""
+        attributes = operation.attributes
+        counts = self.shapes[operation.outputs[0]][:2]
+        ways = zip(extents, attributes["window"], attributes["stride"], counts, strict=True)
+        return [
+            Axis(-padding(attributes["padding"], n, size, step, count), step, count, size, n)
+            for n, size, step, count in ways
+        ]
+
+    def vector(
+        self,
+        operation: Operation,
+        number: int,
+        kind: str,
+        view: View,
+        windows: tuple[Windows, ...],
+        scalings: list[Scaling],
+        shape: tuple[int, int, int],
+        *,
+        seen: tuple[int, int, int] | None = None,
+        stride: tuple[int, int] = (1, 1),
+        combine: Window = Window.MAX,
+    ) -> None:
+        """Add work of the vector unit, whose result a tensor becomes; see ``Pooling``."""
+        name = self.graph.tensors[number].name or f"{kind.lower()}_{operation.place}"
+        self.layers.append(
+            Pooling(
+                name=name,
+                kind=kind,
+                place=operation.place,
+                source=view.value,
+                result=self.add(number, shape),
+                combine=combine,
+                stride=stride,
+                windows=windows,
+                scalings=tuple(scalings),
+                seen=seen,
+            )
+        )
+
+    def follower(self, number: int) -> Operation | None:
+        """Return the one operation that reads a tensor that nobody else sees."""
+        readers = self.readers.get(number, [])
+        return readers[0] if len(readers) == 1 and number not in self.graph.outputs else None
+
+    def same_scale(self, one: int, other: int) -> bool:
+        """Whether integers of two tensors mean the same."""
+        first, second = self.graph.tensors[one].quantization, self.graph.tensors[other].quantization
+        return first is not None and first.equals(second)

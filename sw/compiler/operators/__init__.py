@@ -1,0 +1,31 @@
+"""Operators of models, each by the function that lowers it."""
+
+from collections.abc import Callable
+
+from celosia.sw.compiler.lowering import Lowering
+from celosia.sw.compiler.operators.host import softmax
+from celosia.sw.compiler.operators.products import convolution, dense
+from celosia.sw.compiler.operators.vectors import mean, pointwise, pooling
+from celosia.sw.compiler.operators.views import pad, reshape
+from celosia.sw.graph import Operation
+
+__all__ = ["OPERATORS"]
+
+#: Lowers one operator; the last argument is how messages name it.
+Lower = Callable[[Lowering, Operation, str], None]
+
+OPERATORS: dict[str, Lower] = {
+    "AVERAGE_POOL_2D": pooling,
+    "CONV_2D": convolution,
+    "FULLY_CONNECTED": dense,
+    "MAX_POOL_2D": pooling,
+    "MEAN": mean,
+    "PAD": pad,
+    "PADV2": pad,
+    "QUANTIZE": pointwise,
+    "RELU": pointwise,
+    "RELU6": pointwise,
+    "RELU_N1_TO_1": pointwise,
+    "RESHAPE": reshape,
+    "SOFTMAX": softmax,
+}

@@ -1,0 +1,167 @@
+"""Operators that are products of matrices, with what follows them and can be part of them."""
+
+import numpy as np
+
+from celosia.sw.compiler.lowering import ACTIVATIONS, Lowering, View
+from celosia.sw.compiler.quantize import (
+    clamped,
+    convolution_scaling,
+    dense_scaling,
+    keeps_order,
+)
+from celosia.sw.compiler.spec import CompileError, Pool, Product, Scaling
+from celosia.sw.compiler.windows import padding
+from celosia.sw.graph import Operation
+
+__all__ = ["convolution", "dense"]
+
+_ONE = Pool(window=(1, 1), stride=(1, 1))
+
+
+def convolution(lowering: Lowering, operation: Operation, label: str) -> None:
+    """Lower CONV_2D."""
+    view = lowering.view(operation)
+    data = lowering.graph.tensors[operation.inputs[1]].data
+    assert data is not None
+    weights = data.astype(np.int8)
+    kernel = (weights.shape[1], weights.shape[2])
+    attributes = operation.attributes
+    rows, columns, _ = lowering.shapes[operation.outputs[0]]
+    extents = zip(
+        (view.height, view.width),
+        kernel,
+        attributes["dilation"],
+        attributes["stride"],
+        (rows, columns),
+        strict=True,
+    )
+    before = [
+        padding(attributes["padding"], extent, (taps - 1) * apart + 1, stride, count)
+        for extent, taps, apart, stride, count in extents
+    ]
+    scaling = convolution_scaling(lowering.graph, operation, weights.reshape(len(weights), -1))
+    _product(
+        lowering,
+        operation,
+        view,
+        weights,
+        scaling,
+        origin=(view.top - before[0], view.left - before[1]),
+        kernel=kernel,
+        stride=attributes["stride"],
+        dilation=attributes["dilation"],
+        grid=(rows, columns),
+    )
+
+
+def dense(lowering: Lowering, operation: Operation, label: str) -> None:
+    """Lower FULLY_CONNECTED: a convolution whose kernel covers what one row of it reads."""
+    view = lowering.view(operation)
+    data = lowering.graph.tensors[operation.inputs[1]].data
+    assert data is not None
+    weights = data.astype(np.int8)
+    channels, taps = weights.shape
+    scaling = dense_scaling(lowering.graph, operation, weights)
+    value = lowering.values[view.value]
+    if value.height == 1 and view == View(view.value, 0, 0, 1, value.width):
+        kernel, depth, grid = (1, 1), taps, (1, value.bytes_per_item // taps)
+    elif view.height * view.width * value.channels == taps:
+        kernel, depth, grid = (view.height, view.width), value.channels, (1, 1)
+    elif value.channels == taps:
+        kernel, depth, grid = (1, 1), taps, (view.height, view.width)
+    else:
+        got = f"{view.height} x {view.width} x {value.channels}"
+        raise CompileError(f"{label}: wanted rows of {taps} of its input, got {got}")
+    _product(
+        lowering,
+        operation,
+        view,
+        weights.reshape(channels, *kernel, depth),
+        scaling,
+        origin=(view.top, view.left),
+        kernel=kernel,
+        stride=(1, 1),
+        dilation=(1, 1),
+        grid=grid,
+    )
+
+
+def _product(
+    lowering: Lowering,
+    operation: Operation,
+    view: View,
+    weights: np.ndarray,
+    scaling: Scaling,
+    **geometry: tuple[int, int],
+) -> None:
+    """Add a product, together with what follows it and can be part of it."""
+    last, kinds = operation.outputs[0], [operation.kind]
+    name = lowering.graph.tensors[last].name or f"{operation.kind.lower()}_{operation.place}"
+    macs = geometry["grid"][0] * geometry["grid"][1] * weights.size
+    last, scaling, more = _tail(lowering, last, scaling)
+    kinds += more
+    pool = _ONE
+    after = _pool(lowering, last, geometry["grid"]) if keeps_order(weights, scaling) else None
+    if after is not None:
+        lowering.fused.add(after.place)
+        last = after.outputs[0]
+        output = lowering.graph.tensors[last].quantization
+        assert output
+        scaling = clamped(scaling, after.attributes["activation"], output)
+        pool = Pool(window=after.attributes["window"], stride=after.attributes["stride"])
+        last, scaling, more = _tail(lowering, last, scaling)
+        kinds += ["MAX_POOL_2D", *more]
+        rows, columns, _ = lowering.shapes[after.outputs[0]]
+        # Sums that no window reads are not computed.
+        geometry["grid"] = (
+            (rows - 1) * pool.stride[0] + pool.window[0],
+            (columns - 1) * pool.stride[1] + pool.window[1],
+        )
+    (grid_rows, grid_columns), (high, wide) = geometry["grid"], pool.window
+    shape = (
+        (grid_rows - high) // pool.stride[0] + 1,
+        (grid_columns - wide) // pool.stride[1] + 1,
+        len(weights),
+    )
+    lowering.layers.append(
+        Product(
+            name=name,
+            kind="+".join(kinds),
+            place=operation.place,
+            source=view.value,
+            result=lowering.add(last, shape),
+            pool=pool,
+            weights=weights,
+            scaling=scaling,
+            macs=macs,
+            **geometry,
+        )
+    )
+
+
+def _tail(lowering: Lowering, last: int, scaling: Scaling) -> tuple[int, Scaling, list[str]]:
+    """Take in activations that follow a tensor; return the tensor they end in."""
+    kinds: list[str] = []
+    while (after := lowering.follower(last)) is not None and after.kind in ACTIVATIONS:
+        if not lowering.same_scale(last, after.outputs[0]):
+            break
+        last = after.outputs[0]
+        output = lowering.graph.tensors[last].quantization
+        assert output
+        scaling = clamped(scaling, after.kind, output)
+        kinds.append(after.kind)
+        lowering.fused.add(after.place)
+    return last, scaling, kinds
+
+
+def _pool(lowering: Lowering, last: int, grid: tuple[int, int]) -> Operation | None:
+    """Return the MAX_POOL_2D that may become part of the product that ends in a tensor."""
+    after = lowering.follower(last)
+    if after is None or after.kind != "MAX_POOL_2D":
+        return None
+    if not lowering.same_scale(last, after.outputs[0]):
+        return None
+    window, stride = after.attributes["window"], after.attributes["stride"]
+    apart = window[0] <= stride[0] and window[1] <= stride[1]
+    whole = all(axis.whole for axis in lowering.windows(after, grid))
+    return after if apart and whole and max(window) <= 255 else None

@@ -1,0 +1,91 @@
+"""Rows of a layer at a time, for values that the unified buffer does not hold whole.
+
+Such a value lies in external memory. The layer that makes it and those that read it pass it through
+buffers of some rows, two each where there is room: while one strip is computed, the next is loaded
+and the one before is stored.
+"""
+
+from collections.abc import Sequence
+
+from celosia.hw.arch.config import Config
+from celosia.sw.compiler.actions import Range
+from celosia.sw.compiler.layout import Layout
+from celosia.sw.compiler.spec import Layer, Network, Product
+
+__all__ = ["result_rows", "source_rows", "strip_bytes", "widest"]
+
+
+def result_rows(network: Network, layer: Layer) -> int:
+    """Return the rows that a layer makes of each item."""
+    return network.values[layer.result].height
+
+
+def source_rows(layer: Layer, rows: Range) -> Range:
+    """Return the rows of its source that a layer reads for some rows of its result.
+
+    They reach past the edges where the source is padded.
+    """
+    first, last = rows
+    if isinstance(layer, Product):
+        down, stride = layer.pool.stride[0], layer.stride[0]
+        sums = first * down, (last - 1) * down + layer.pool.window[0]
+        reach = (layer.kernel[0] - 1) * layer.dilation[0] + 1
+        start = layer.origin[0]
+        return start + sums[0] * stride, start + (sums[1] - 1) * stride + reach
+    starts, ends = [], []
+    for windows in layer.windows:
+        begin, end = max(first, windows.result[0]), min(last, windows.result[0] + windows.count[0])
+        if begin < end:
+            row = windows.source[0] + (begin - windows.result[0]) * layer.stride[0]
+            starts.append(row)
+            ends.append(row + (end - begin - 1) * layer.stride[0] + windows.size[0])
+    return min(starts), max(ends)
+
+
+def strip_bytes(
+    network: Network, layouts: Sequence[Layout], number: int, rows: int, spilled: frozenset[int]
+) -> dict[int, int]:
+    """Return the bytes of one buffer for each spilled value of a layer, for strips of ``rows``."""
+    layer = network.layers[number]
+    height = result_rows(network, layer)
+    sizes = {}
+    if layer.result in spilled:
+        sizes[layer.result] = rows * layouts[layer.result].pitch
+    if layer.source in spilled:
+        spans = [
+            source_rows(layer, (first, min(first + rows, height)))
+            for first in range(0, height, rows)
+        ]
+        most = max(last - first for first, last in spans)
+        sizes[layer.source] = most * layouts[layer.source].pitch
+    return sizes
+
+
+def widest(
+    network: Network,
+    layouts: Sequence[Layout],
+    number: int,
+    spilled: frozenset[int],
+    room: int,
+    config: Config,
+) -> tuple[int, int]:
+    """Return the most rows of result whose buffers fit into ``room`` bytes, and how many take turns.
+
+    Two buffers where one row fits so, else one; zero rows if not even that.
+    """
+    layer = network.layers[number]
+    if not isinstance(layer, Product) and layer.seen:
+        return 0, 1
+
+    def fits(rows: int, turns: int) -> bool:
+        sizes = strip_bytes(network, layouts, number, rows, spilled).values()
+        return turns * sum(-(-size // config.rows) * config.rows for size in sizes) <= room
+
+    for turns in (2, 1):
+        low, high = 0, result_rows(network, layer) + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle, turns) else (low, middle)
+        if low:
+            return low, turns
+    return 0, 1
