@@ -1,0 +1,103 @@
+"""Blocks of sums, windows and strips: everything once, and nothing too large."""
+
+import math
+
+import numpy as np
+import pytest
+
+from celosia.hw.arch.config import preset
+from celosia.hw.arch.isa import Rounding
+from celosia.sw.compiler.blocks import blocks, sums
+from celosia.sw.compiler.spec import CompileError, Pool, Product, Scaling
+from celosia.sw.compiler.strips import source_rows
+from celosia.sw.compiler.windows import Axis, padding, rectangles
+
+
+def product(grid: tuple[int, int], pool: Pool, stride: int = 1, taps: int = 1) -> Product:
+    zeros = np.zeros(1, np.int64)
+    scaling = Scaling(
+        bias=zeros,
+        multiplier=zeros,
+        left=zeros,
+        right=zeros,
+        rounding=Rounding.DOUBLE,
+        zero_point=0,
+        low=-128,
+        high=127,
+    )
+    return Product(
+        name="layer",
+        kind="CONV_2D",
+        place=0,
+        source=0,
+        result=1,
+        origin=(-1, -1),
+        kernel=(taps, taps),
+        stride=(stride, stride),
+        dilation=(1, 1),
+        grid=grid,
+        pool=pool,
+        weights=np.zeros((1, taps, taps, 1), np.int8),
+        scaling=scaling,
+        macs=0,
+    )
+
+
+def test_blocks_cover_results_once_and_fit(rng: np.random.Generator) -> None:
+    for _ in range(300):
+        config = preset(f"micro,accumulator_depth={2 ** int(rng.integers(4, 8))}")
+        window = int(rng.integers(1, 4)), int(rng.integers(1, 4))
+        stride = window[0] + int(rng.integers(0, 2)), window[1] + int(rng.integers(0, 2))
+        grid = window[0] + int(rng.integers(0, 40)), window[1] + int(rng.integers(0, 40))
+        layer = product(grid, Pool(window=window, stride=stride))
+        items = (3, 3 + int(rng.integers(1, 6)))
+        covered = np.zeros((items[1], *layer.output), int)
+        for block in blocks(layer, items, config):
+            assert math.prod(sums(layer.pool, block)) <= config.accumulator_depth
+            covered[slice(*block.items), slice(*block.rows), slice(*block.columns)] += 1
+        assert not covered[: items[0]].any() and (covered[items[0] :] == 1).all()
+
+
+def test_a_window_too_large_for_the_accumulators_is_refused() -> None:
+    config = preset("micro,accumulator_depth=16")
+    layer = product((5, 5), Pool(window=(5, 5), stride=(5, 5)))
+    with pytest.raises(CompileError, match="layer: wanted windows of at most 16 sums, got 5 x 5"):
+        blocks(layer, (0, 1), config)
+
+
+def test_rectangles_hold_each_window_clipped(rng: np.random.Generator) -> None:
+    for _ in range(300):
+        axes = []
+        for extent in rng.integers(1, 15, 2):
+            size, stride = int(rng.integers(1, 6)), int(rng.integers(1, 4))
+            count = -(-int(extent) // stride)
+            start = -padding("SAME", int(extent), size, stride, count)
+            axes.append(Axis(start, stride, count, size, int(extent)))
+        seen = {}
+        for part in rectangles(axes, 2, 3):
+            for y in range(part.count[0]):
+                for x in range(part.count[1]):
+                    key = part.result[0] + y, part.result[1] + x
+                    assert key not in seen
+                    first = [
+                        s + n * a.stride for s, n, a in zip(part.source, (y, x), axes, strict=True)
+                    ]
+                    seen[key] = (*first, *part.size)
+        wanted = {}
+        for y in range(axes[0].count):
+            for x in range(axes[1].count):
+                spans = []
+                for n, axis in zip((y, x), axes, strict=True):
+                    start = axis.start + n * axis.stride
+                    spans.append((max(start, 0), min(start + axis.size, axis.extent)))
+                (top, bottom), (left, right) = spans
+                wanted[y, x] = (2 + top, 3 + left, bottom - top, right - left)
+        assert seen == wanted
+
+
+def test_rows_of_the_source_that_a_strip_reads() -> None:
+    plain = product((8, 8), Pool(window=(1, 1), stride=(1, 1)), taps=3)
+    assert source_rows(plain, (0, 2)) == (-1, 3)
+    pooled = product((8, 8), Pool(window=(2, 2), stride=(2, 2)), stride=2, taps=3)
+    # Rows 2 and 3 of results are rows 4 to 7 of sums, which begin at row 7 of the source.
+    assert source_rows(pooled, (2, 4)) == (7, 16)

@@ -1,0 +1,124 @@
+"""Layouts and segments: every tap is read once, where it lies."""
+
+import numpy as np
+import pytest
+
+from celosia.hw.arch.config import preset
+from celosia.hw.arch.isa import Rounding
+from celosia.sw.compiler.layout import lay_out, least_steps, segments
+from celosia.sw.compiler.spec import Network, Pool, Product, Scaling, Value
+
+EDGE = preset("edge")
+
+
+def product(
+    kernel: tuple[int, int],
+    depth: int,
+    *,
+    origin: tuple[int, int] = (0, 0),
+    grid: tuple[int, int] = (1, 1),
+    dilation: tuple[int, int] = (1, 1),
+    source: int = 0,
+    result: int = 1,
+) -> Product:
+    zeros = np.zeros(1, np.int64)
+    scaling = Scaling(
+        bias=zeros,
+        multiplier=zeros,
+        left=zeros,
+        right=zeros,
+        rounding=Rounding.DOUBLE,
+        zero_point=0,
+        low=-128,
+        high=127,
+    )
+    return Product(
+        name=f"{kernel}",
+        kind="CONV_2D",
+        place=0,
+        source=source,
+        result=result,
+        origin=origin,
+        kernel=kernel,
+        stride=(1, 1),
+        dilation=dilation,
+        grid=grid,
+        pool=Pool(window=(1, 1), stride=(1, 1)),
+        weights=np.zeros((1, *kernel, depth), np.int8),
+        scaling=scaling,
+        macs=0,
+    )
+
+
+def network(value: Value, *layers: Product) -> Network:
+    results = [
+        Value(name=f"y{n}", height=layer.grid[0], width=layer.grid[1], channels=1)
+        for n, layer in enumerate(layers)
+    ]
+    return Network(
+        values=(value, *results), layers=layers, host=(), items=1, inputs={0: 0}, outputs={}
+    )
+
+
+def image(height: int, width: int, channels: int) -> Value:
+    return Value(name="x", height=height, width=width, channels=channels, is_input=True)
+
+
+@pytest.mark.parametrize("most", [None, 1, 3])
+def test_segments_read_every_tap_where_it_lies(rng: np.random.Generator, most: int | None) -> None:
+    for _ in range(300):
+        kernel = (int(rng.integers(1, 8)), int(rng.integers(1, 8)))
+        dilation = (int(rng.integers(1, 4)), int(rng.integers(1, 4)))
+        depth = int(rng.integers(1, 40))
+        reach = ((kernel[1] - 1) * dilation[1] + 1) * depth
+        pitch = reach + int(rng.integers(0, 70))
+        layer = product(kernel, depth, dilation=dilation)
+        found = {}
+        for part in segments(layer, pitch, EDGE, most):
+            for place, tap in enumerate(part.taps.tolist()):
+                assert tap not in found
+                skipped = place // part.run * part.skip * EDGE.rows
+                found[tap] = part.offset + place + skipped
+            if most is not None and not part.side_by_side:
+                assert part.steps(EDGE) <= max(most, 1)
+        y, x, c = np.indices((*kernel, depth))
+        wanted = (y * dilation[0] * pitch + x * dilation[1] * depth + c).reshape(-1)
+        assert [found[tap] for tap in range(layer.taps)] == wanted.tolist()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "extents", "pitch"),
+    [((5, 5), (28, 28, 1), 37), ((5, 5), (14, 14, 32), 448), ((3, 3), (28, 28, 1), 35)],
+)
+def test_pitch_packs_all_taps_of_a_kernel(
+    kernel: tuple[int, int], extents: tuple[int, int, int], pitch: int
+) -> None:
+    grid = (extents[0] - kernel[0] + 1, extents[1] - kernel[1] + 1)
+    layer = product(kernel, extents[2], grid=grid)
+    layout = lay_out(network(image(*extents), layer), EDGE)[0]
+    assert (layout.pitch, layout.margins) == (pitch, False)
+    (part,) = segments(layer, layout.pitch, EDGE)
+    assert part.steps(EDGE) == least_steps(layer, EDGE)
+
+
+def test_padding_becomes_margins() -> None:
+    layer = product((5, 3), 2, origin=(-2, -1), grid=(6, 7))
+    layout = lay_out(network(image(6, 7, 2), layer), EDGE)[0]
+    assert (layout.top, layout.left, layout.bottom, layout.right) == (2, 1, 2, 1)
+    assert layout.pitch >= 18 and layout.pitch % EDGE.rows == 6
+    assert layout.item_pitch == 10 * layout.pitch
+
+
+def test_of_two_readers_the_more_costly_one_chooses() -> None:
+    large = product((3, 3), 1, grid=(26, 26))
+    small = product((5, 5), 1, grid=(2, 2), result=2)
+    layout = lay_out(network(image(28, 28, 1), large, small), EDGE)[0]
+    assert len(segments(large, layout.pitch, EDGE)) == 1
+    assert len(segments(small, layout.pitch, EDGE)) == 5
+
+
+def test_a_kernel_that_covers_its_source_reads_it_in_one_go() -> None:
+    layer = product((7, 7), 64)
+    layout = lay_out(network(image(7, 7, 64), layer), EDGE)[0]
+    (part,) = segments(layer, layout.pitch, EDGE)
+    assert part.side_by_side and part.steps(EDGE) == 196

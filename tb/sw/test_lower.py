@@ -1,0 +1,118 @@
+"""Lowering: what becomes part of a product, what is a view, what is refused."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from celosia.sw.compiler.lower import lower
+from celosia.sw.compiler.spec import CompileError, Network, Pooling, Product
+from celosia.sw.frontend.kernels import Convolution, FullyConnected
+from celosia.sw.frontend.layers import Activation, Layer, Pad, Pool, Quantize, Reshape, Softmax
+from celosia.sw.frontend.writer import sequential
+
+
+def convolution(channels: int, depth: int, padding: str = "VALID") -> Convolution:
+    return Convolution(
+        weights=np.ones((channels, 3, 3, depth), np.int8),
+        weight_scale=0.01,
+        bias=np.zeros(channels, np.int32),
+        output_scale=0.5,
+        padding=padding,
+    )
+
+
+def dense(outputs: int, inputs: int) -> FullyConnected:
+    weights = np.ones((outputs, inputs), np.int8)
+    return FullyConnected(weights=weights, weight_scale=0.013, output_scale=0.7)
+
+
+def lowered(layers: Sequence[Layer], shape: tuple[int, ...] = (1, 9, 9, 2)) -> Network:
+    return lower(sequential(layers, input_shape=shape, input_scale=0.1, input_zero_point=3))
+
+
+def kinds(network: Network) -> list[str]:
+    return [layer.kind for layer in network.layers]
+
+
+def test_activation_and_pooling_become_part_of_a_convolution() -> None:
+    network = lowered([convolution(4, 2), Activation(kind="RELU6"), Pool(), Activation()])
+    assert kinds(network) == ["CONV_2D+RELU6+MAX_POOL_2D+RELU"]
+    (layer,) = network.layers
+    assert isinstance(layer, Product)
+    # 7 x 7 sums, of which the 3 x 3 windows read 6 x 6.
+    assert layer.grid == (6, 6) and layer.output == (3, 3)
+    assert (layer.scaling.low, layer.scaling.high) == (0, 12)
+    assert layer.macs == 49 * 4 * 18
+
+
+@pytest.mark.parametrize(
+    "pool", [Pool(window=(3, 3)), Pool(padding="SAME"), Pool(kind="AVERAGE_POOL_2D")]
+)
+def test_pooling_that_overlaps_or_reaches_out_or_adds_stands_alone(pool: Pool) -> None:
+    network = lowered([convolution(4, 2), pool])
+    assert kinds(network) == ["CONV_2D", pool.kind]
+
+
+def test_change_of_scale_stands_alone() -> None:
+    network = lowered([convolution(4, 2), Quantize(output_scale=0.3), Pool()])
+    assert kinds(network) == ["CONV_2D", "QUANTIZE", "MAX_POOL_2D"]
+
+
+def test_sums_that_may_wrap_are_not_pooled() -> None:
+    layer = Convolution(
+        weights=np.ones((1, 1, 1, 2), np.int8),
+        weight_scale=0.01,
+        bias=np.array([(1 << 31) - 5], np.int32),
+        output_scale=0.5,
+    )
+    assert kinds(lowered([layer, Pool()])) == ["CONV_2D", "MAX_POOL_2D"]
+
+
+def test_padding_and_flattening_move_nothing() -> None:
+    pad = Pad(before=(0, 1, 2, 0), after=(0, 3, 4, 0))
+    network = lowered([pad, convolution(4, 2), Reshape(shape=(1, 11 * 13 * 4)), dense(5, 572)])
+    first, second = network.layers
+    assert isinstance(first, Product) and isinstance(second, Product)
+    assert first.origin == (-1, -2) and first.grid == (11, 13)
+    assert second.kernel == (11, 13) and second.grid == (1, 1)
+
+
+def test_padding_that_is_reshaped_is_copied_first() -> None:
+    pad = Pad(before=(0, 1, 0, 0), after=(0, 0, 0, 0))
+    network = lowered([pad, Reshape(shape=(1, 180)), dense(3, 180)])
+    assert kinds(network) == ["COPY", "FULLY_CONNECTED"]
+    copy = network.layers[0]
+    assert isinstance(copy, Pooling) and copy.windows[0].source == (-1, 0)
+
+
+def test_padding_with_another_constant_is_copied() -> None:
+    pad = Pad(before=(0, 1, 1, 0), after=(0, 1, 1, 0), value=7)
+    network = lowered([pad, convolution(4, 2, "SAME")])
+    assert kinds(network) == ["COPY", "COPY", "CONV_2D"]
+    assert network.values[1].fill == 7 and network.values[2].fill == 3
+
+
+def test_vector_becomes_an_image_by_a_copy() -> None:
+    network = lowered([dense(32, 6), Reshape(shape=(1, 4, 4, 2)), convolution(3, 2)], (1, 6))
+    assert kinds(network) == ["FULLY_CONNECTED", "RESHAPE", "CONV_2D"]
+
+
+def test_input_that_is_only_reshaped_is_an_image_from_the_start() -> None:
+    network = lowered([Reshape(shape=(1, 9, 9, 2)), convolution(4, 2)], (1, 162))
+    assert kinds(network) == ["CONV_2D"]
+    assert (network.values[0].height, network.values[0].width) == (9, 9)
+
+
+def test_softmax_is_left_to_the_host_at_the_end_alone() -> None:
+    network = lowered([dense(5, 6), Softmax()], (1, 6))
+    assert kinds(network) == ["FULLY_CONNECTED"]
+    assert [(step.kind, step.output) for step in network.host] == [("SOFTMAX", 0)]
+    with pytest.raises(CompileError, match="operator 1 SOFTMAX .*: runs on the host, wanted it at"):
+        lowered([dense(5, 6), Softmax(), dense(4, 5)], (1, 6))
+
+
+def test_channels_are_not_padded() -> None:
+    pad = Pad(before=(0, 0, 0, 1), after=(0, 0, 0, 0))
+    with pytest.raises(CompileError, match="operator 0 PAD .*: wanted padding of rows and columns"):
+        lowered([pad, convolution(4, 3)])
