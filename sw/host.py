@@ -109,5 +109,6 @@ def softmax(values: np.ndarray, scale: float, beta: float = 1.0) -> np.ndarray:
     result = _halved(_product(table[index], shares), np.where(fits, bits + 31 - 8, 32))
     return np.where(fits & counted[index], np.minimum(result - 128, 127), -128).astype(np.int8)
 
+
 #: What the host can run, by operator; called with the int8 values and the operator's attributes.
 OPERATORS = {"SOFTMAX": softmax}

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "Action",
+    "AddRegion",
     "Block",
     "Drain",
     "FillMargins",
@@ -151,4 +152,23 @@ class PoolRegion:
     result: Strip | None = None
 
 
-Action = LoadRegion | StoreRegion | FillMargins | Multiply | Drain | PoolRegion
+@dataclass(frozen=True, kw_only=True)
+class AddRegion:
+    """One of the three steps of the sum of two values, for a block and an output tile.
+
+    ``step`` 0 and 1 bring the first and the second value to the accumulators, 2 their sum to the
+    result.
+    """
+
+    block: Block
+    part: int
+    layer: int
+    tile: int
+    step: int
+    half: int
+    accumulator: int
+    sources: tuple[Strip | None, Strip | None] = (None, None)
+    result: Strip | None = None
+
+
+Action = LoadRegion | StoreRegion | FillMargins | Multiply | Drain | PoolRegion | AddRegion

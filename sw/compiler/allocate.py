@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from celosia.hw.arch.config import ADDRESS_BITS, Config
+from celosia.sw.compiler.blocks import attached
 from celosia.sw.compiler.layout import Layout
 from celosia.sw.compiler.spec import CompileError, Network, Product
 from celosia.sw.compiler.strips import result_rows, strip_bytes, widest
@@ -247,11 +248,13 @@ class _Allocator:
         spans = []
         for number, value in enumerate(self.network.values):
             layout = self.layouts[number]
-            uses = [n for n, x in enumerate(self.network.layers) if x.source == number]
+            uses = [n for n, x in enumerate(self.network.layers) if number in x.sources]
             births = [n for n, x in enumerate(self.network.layers) if x.result == number]
             if number in spilled or not (uses or births):
                 continue
             birth = births[0] if births else uses[0]
+            if births and attached(self.network, birth):
+                birth -= 1
             death = end if value.is_output else max([birth, *uses])
             count = layout.item_pitch * (items if self.whole(number) else 1)
             # An input that head and tail read comes item by item, and stays.
@@ -275,7 +278,7 @@ class _Allocator:
         result: list[_Span] = []
         rows: dict[int, int] = {}
         for number, layer in enumerate(self.network.layers):
-            if not spilled & {layer.source, layer.result}:
+            if not spilled & {*layer.sources, layer.result}:
                 continue
             taken = sum(
                 -(-span.count // self.config.rows) * self.config.rows
@@ -296,7 +299,7 @@ class _Allocator:
 
     def whole(self, number: int) -> bool:
         """Whether a value is kept for all items of a part: the tail makes or reads it."""
-        return any(number in (x.source, x.result) for x in self.network.layers[self.head :])
+        return any(number in (*x.sources, x.result) for x in self.network.layers[self.head :])
 
     def fit(
         self, items: int, ahead: bool, permanent: bool, spilled: frozenset[int]
@@ -342,7 +345,7 @@ class _Allocator:
 
         def need(number: int) -> int:
             layer = network.layers[number]
-            return sum(self.layouts[v].item_pitch for v in (layer.source, layer.result))
+            return sum(self.layouts[v].item_pitch for v in (*layer.sources, layer.result))
 
         worst = max(range(len(network.layers)), key=need)
         return (

@@ -2,13 +2,13 @@
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.actions import Block, Range
-from celosia.sw.compiler.spec import CompileError, Pool, Product
+from celosia.sw.compiler.spec import CompileError, Network, Pool, Product, Sum
 
-__all__ = ["blocks", "sums"]
+__all__ = ["attached", "blocks", "sums"]
 
-#: An image of at least so many tiles' rows of pixels is cut in two, so that its first half drains,
-#: and the next layer starts on it, while the second is computed.
-_WORTH_CUTTING = 4
+#: Rows of a tile that a block without pooling has pixels for. Small blocks let the next layer start
+#: early, and leave little to drain at the end. Pooling drains quickly enough by itself.
+_TILES = 4
 
 
 def _grid(count: int, size: int, stride: int) -> int:
@@ -35,7 +35,9 @@ def _most(limit: int, size: int, stride: int) -> int:
     return max(0, (limit - size) // stride + 1) if limit >= size else 0
 
 
-def blocks(layer: Product, items: Range, config: Config, strip: Range | None = None) -> list[Block]:
+def blocks(
+    layer: Product | Sum, items: Range, config: Config, strip: Range | None = None
+) -> list[Block]:
     """Return blocks that cover the results of a layer for some items, in order.
 
     ``strip`` are the rows of results, if not all.
@@ -46,8 +48,9 @@ def blocks(layer: Product, items: Range, config: Config, strip: Range | None = N
         If one window takes more sums than a half of the accumulators has rows.
     """
     depth = config.accumulator_depth
-    columns = layer.output[1]
-    strip = strip or (0, layer.output[0])
+    output = layer.output
+    columns = output[1]
+    strip = strip or (0, output[0])
     rows = strip[1] - strip[0]
     (high, wide), (down, right) = layer.pool.window, layer.pool.stride
     across, along = _grid(columns, wide, right), _grid(rows, high, down)
@@ -67,11 +70,29 @@ def blocks(layer: Product, items: Range, config: Config, strip: Range | None = N
             )
     across = _grid(most_columns, wide, right)
     most_rows = min(rows, _most(depth // across, high, down))
-    if pixels >= _WORTH_CUTTING * config.rows and most_rows >= rows > 1:
-        most_rows = -(-rows // 2)
+    pooled = layer.pool.window != (1, 1)
+    least = pixels // 2 if pooled else _TILES * config.rows
+    if pixels >= _TILES * config.rows:
+        most_rows = min(most_rows, max(1, -(-least // (across * down))))
     return [
         Block(items=(item, item + 1), rows=part, columns=piece)
         for item in range(*items)
         for part in _even(*strip, most_rows)
         for piece in _even(0, columns, most_columns)
     ]
+
+
+def attached(network: Network, number: int) -> bool:
+    """Return whether a layer is a sum that is done along with the product in front of it.
+
+    Then each block is added as soon as it is drained, in the same rows of accumulators.
+    """
+    if number == 0:
+        return False
+    layer, before = network.layers[number], network.layers[number - 1]
+    return (
+        isinstance(layer, Sum)
+        and isinstance(before, Product)
+        and before.result in layer.sources
+        and before.output == layer.output
+    )

@@ -109,20 +109,16 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
     after = placement.code + -(-len(setup.code) // ALIGNMENT) * ALIGNMENT
     steps = _limited(emit_main(work, network, tiling, placement, config))
     main = _section(steps, config, after)
-    segments = []
-    for number, (weights, parameters) in enumerate(constants):
-        segments.append(Segment(f"weights {number}", placement.weights[number], weights))
-        segments.append(Segment(f"parameters {number}", placement.parameters[number], parameters))
     program = Program(
         name=graph.name,
         config=config,
         batch=batch,
         setup=setup,
         main=main,
-        segments=tuple(segments),
+        segments=tuple(_segments(constants, placement)),
         inputs=_ports(graph, network, network.inputs, placement),
         outputs=_ports(graph, network, network.outputs, placement),
-        layers=_layers(network, tiling, config, sizes),
+        layers=_layers(network, tiling, placement, config, sizes),
         host=_host(network),
         memory_bytes=main.address + len(main.code),
     )
@@ -212,6 +208,12 @@ def _section(steps: Sequence[Step], config: Config, address: int) -> Section:
     return Section(address, code, layers)
 
 
+def _segments(constants: Iterable[tuple[bytes, bytes]], placement: Placement) -> Iterator[Segment]:
+    for number, (weights, parameters) in enumerate(constants):
+        yield Segment(f"weights {number}", placement.weights[number], weights)
+        yield Segment(f"parameters {number}", placement.parameters[number], parameters)
+
+
 def _ports(
     graph: Graph, network: Network, numbers: dict[int, int], placement: Placement
 ) -> tuple[Port, ...]:
@@ -240,17 +242,25 @@ def _item_shape(tensor: Tensor, items: int) -> tuple[int, ...]:
 
 
 def _layers(
-    network: Network, tiling: Tiling, config: Config, sizes: list[tuple[int, int]]
+    network: Network,
+    tiling: Tiling,
+    placement: Placement,
+    config: Config,
+    sizes: list[tuple[int, int]],
 ) -> tuple[Layer, ...]:
     layers = []
     for number, (layer, tiled) in enumerate(zip(network.layers, tiling.layers, strict=True)):
         ends = (network.values[layer.source], network.values[layer.result])
-        note = ""
-        if isinstance(layer, Product):
-            least = least_steps(layer, config)
-            if tiled.steps > least:
-                more = (tiled.steps - least) * tiled.tiles * layer.pixels
-                note = f"{tiled.steps} steps instead of {least}: {more:,} cycles more"
+        notes = []
+        least = least_steps(layer, config) if isinstance(layer, Product) else 0
+        if isinstance(layer, Product) and tiled.steps > least:
+            pixels = max(layer.pixels, config.rows // config.weight_rows)
+            more = (tiled.steps - least) * tiled.tiles * pixels
+            notes.append(f"{tiled.steps} reduction steps instead of {least}, {more:,} cycles more")
+        if number in placement.strip_rows:
+            rows = placement.strip_rows[number]
+            unit = "row" if rows == 1 else "rows"
+            notes.append(f"through external memory, {rows} {unit} of results at a time")
         layers.append(
             Layer(
                 name=layer.name,
@@ -262,7 +272,7 @@ def _layers(
                 parameter_bytes=sizes[number][1],
                 activation_bytes=sum(value.bytes_per_item for value in ends),
                 resident=not tiled.streams,
-                note=note,
+                note="; ".join(notes),
             )
         )
     return tuple(layers)

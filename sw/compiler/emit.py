@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from celosia.hw.arch.config import PARAMETER_BYTES, Config
-from celosia.hw.arch.isa import Instruction, Kind, Opcode, Space
+from celosia.hw.arch.isa import Instruction, Kind, Mode, Opcode, Space
 from celosia.sw.compiler.access import Access, Step, span
 from celosia.sw.compiler.actions import (
+    AddRegion,
     Block,
     Drain,
     FillMargins,
@@ -15,11 +16,12 @@ from celosia.sw.compiler.actions import (
     PoolRegion,
     Region,
     StoreRegion,
+    Strip,
 )
 from celosia.sw.compiler.allocate import Placement
 from celosia.sw.compiler.blocks import sums
 from celosia.sw.compiler.layout import Segment
-from celosia.sw.compiler.spec import Network, Pooling, Product, Scaling
+from celosia.sw.compiler.spec import Network, Pooling, Product, Scaling, Sum
 from celosia.sw.compiler.stream import FetchParameters, FetchWeights, Work
 from celosia.sw.compiler.tile import Tiling, channels_of
 
@@ -66,6 +68,8 @@ class _Emitter:
                 yield self.multiply(work.action, work.place)
             case _ if isinstance(work.action, Drain):
                 yield self.drain(work.action, work.place)
+            case _ if isinstance(work.action, AddRegion):
+                yield self.add(work.action, work.place)
             case _:
                 assert isinstance(work.action, PoolRegion)
                 yield self.pool(work.action, work.place)
@@ -276,7 +280,9 @@ class _Emitter:
         assert isinstance(layer, Product)
         first = action.tile * self.config.columns
         last = min(first + self.config.columns, layer.channels)
-        region = self.writes(layer, block, action, (first, last))
+        region = self.writes(
+            layer.result, layer.channels, block, action.part, (first, last), action.result
+        )
         _, high, wide = sums(layer.pool, block)
         (window_y, window_x), (down, right) = layer.pool.window, layer.pool.stride
         layout = self.placement.layouts[layer.result]
@@ -303,19 +309,64 @@ class _Emitter:
         )
         return Step(instruction, accesses, action.layer)
 
+    def add(self, action: AddRegion, place: int) -> Step:
+        """Return one step of a sum; a half of the accumulators holds it meanwhile."""
+        block, layer = action.block, self.network.layers[action.layer]
+        assert isinstance(layer, Sum)
+        first = action.tile * self.config.columns
+        last = min(first + self.config.columns, layer.channels)
+        row = action.half * self.config.accumulator_depth + action.accumulator
+        _, high, wide = block.extents
+        value = (layer.source, layer.second, layer.result)[action.step]
+        strip = (*action.sources, action.result)[action.step]
+        region = self.writes(value, layer.channels, block, action.part, (first, last), strip)
+        layout = self.placement.layouts[value]
+        outside = self.loops(block, (layout.item_pitch, layout.pitch, layer.channels))
+        inside = self.loops(block, (high * wide, wide, 1))
+        ends = {"accumulators": (row, inside), "unified": (self.address(region), outside)}
+        source, destination = ("unified", "accumulators")
+        if action.step == 2:
+            source, destination = destination, source
+        fields: dict[str, int] = {"x_count": wide, "y_count": high, "z_count": block.extents[0]}
+        for side, space in (("source", source), ("destination", destination)):
+            fields[side] = Space[space.upper()].value
+            fields[f"{side}_base"], strides = ends[space]
+            fields |= {f"{side}_{axis}_stride": strides[axis] for axis in "xyz"}
+        instruction = Instruction(
+            Opcode.VECTOR,
+            channels=last - first,
+            mode=Mode.ADD if action.step == 1 else Mode.OVERWRITE,
+            params=place,
+            per_channel=0,
+            **fields,
+            **_requantised(layer.scalings[action.step]),
+        )
+        accesses = (
+            self.access(region, writes=action.step == 2),
+            span("parameters", False, place, self.config.lanes),
+            span("accumulators", action.step < 2, action.half, 1),
+        )
+        return Step(instruction, accesses, action.layer)
+
+    def loops(self, block: Block, strides: tuple[int, int, int]) -> dict[str, int]:
+        """Return strides by axis; what runs once does not move."""
+        counts = zip("zyx", block.extents, strides, strict=True)
+        return {axis: stride if count > 1 else 0 for axis, count, stride in counts}
+
     def writes(
-        self, layer: Product, block: Block, action: Drain, channels: tuple[int, int]
+        self,
+        value: int,
+        depth: int,
+        block: Block,
+        part: int,
+        channels: tuple[int, int],
+        strip: Strip | None,
     ) -> Region:
-        """Return the region that results of a block and tile lie in."""
+        """Return the region that a block and some channels of a value lie in."""
         left, right = block.columns
-        columns = (left * layer.channels + channels[0], (right - 1) * layer.channels + channels[1])
+        columns = (left * depth + channels[0], (right - 1) * depth + channels[1])
         return Region(
-            value=layer.result,
-            part=action.part,
-            items=block.items,
-            rows=block.rows,
-            columns=columns,
-            strip=action.result,
+            value=value, part=part, items=block.items, rows=block.rows, columns=columns, strip=strip
         )
 
     def destination(

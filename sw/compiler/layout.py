@@ -150,11 +150,11 @@ def lay_out(network: Network, config: Config) -> tuple[Layout, ...]:
 
 def _layout(network: Network, number: int, config: Config) -> Layout:
     value = network.values[number]
-    readers = [layer for layer in network.layers if layer.source == number]
+    readers = [layer for layer in network.layers if number in layer.sources]
     products = [layer for layer in readers if isinstance(layer, Product)]
     reaches = [_reach(layer, value) for layer in products]
     for layer in readers:
-        if not isinstance(layer, Product) and layer.seen is None:
+        if isinstance(layer, Pooling) and layer.seen is None:
             for windows in layer.windows:
                 reaches.append(_window_reach(windows, layer.stride))
     top, left = (max([0, *(-reach[axis] for reach in reaches)]) for axis in (0, 1))

@@ -4,9 +4,11 @@ Reshapes and paddings move nothing: they are views of a value, padding becomes b
 Maxima and activations behind a product become part of it.
 """
 
+from collections.abc import Sequence
+
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.operators import OPERATORS
-from celosia.sw.compiler.spec import CompileError, Network
+from celosia.sw.compiler.spec import CompileError, Layer, Network, Product, Sum
 from celosia.sw.graph import Graph
 
 __all__ = ["lower"]
@@ -28,4 +30,25 @@ def lower(graph: Graph) -> Network:
         if operation.kind not in OPERATORS:
             raise CompileError(f"{label}: operator is not supported")
         OPERATORS[operation.kind](lowering, operation, label)
-    return lowering.network()
+    outputs = lowering.finish()
+    return lowering.network(in_order(lowering.layers), outputs)
+
+
+def in_order(layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    """Return layers with the longer of two products in front of the sum of both.
+
+    The sum is done along with the product in front of it, and hides behind that.
+    """
+    result = list(layers)
+    for place in range(2, len(result)):
+        first, second, last = result[place - 2 : place + 1]
+        if (
+            isinstance(first, Product)
+            and isinstance(second, Product)
+            and isinstance(last, Sum)
+            and {first.result, second.result} == {last.source, last.second}
+            and first.result != second.source
+            and first.macs > second.macs
+        ):
+            result[place - 2], result[place - 1] = second, first
+    return tuple(result)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from celosia.hw.arch.isa import Window
-from celosia.sw.compiler.quantize import identity_scaling
+from celosia.sw.compiler.quantize import clamped, identity_scaling
 from celosia.sw.compiler.shapes import items_of, shapes_of
 from celosia.sw.compiler.spec import (
     CompileError,
@@ -84,14 +84,18 @@ class Lowering:
         for number in graph.inputs:
             self.add(number, self.shapes[number], is_input=True)
 
-    def network(self) -> Network:
-        """Return what has been made; outputs that are but views are copied."""
+    def finish(self) -> dict[int, int]:
+        """Return the values of the outputs; those that are but views are copied."""
         outputs = {number: self.whole(number) for number in self.graph.outputs}
         for value in outputs.values():
             self.values[value] = replace(self.values[value], is_output=True)
+        return outputs
+
+    def network(self, layers: tuple[Layer, ...], outputs: dict[int, int]) -> Network:
+        """Return what has been made, with layers in an order of one's own."""
         return Network(
             values=tuple(self.values),
-            layers=tuple(self.layers),
+            layers=layers,
             host=tuple(self.host),
             items=self.items,
             inputs={number: self.views[number].value for number in self.graph.inputs},
@@ -205,6 +209,30 @@ class Lowering:
                 seen=seen,
             )
         )
+
+    def tail(self, last: int, scaling: Scaling) -> tuple[int, Scaling, list[str]]:
+        """Take in activations that follow a tensor.
+
+        Returns
+        -------
+        last : int
+            The tensor that they end in.
+        scaling : Scaling
+            With their clamps.
+        kinds : list of str
+            What they are.
+        """
+        kinds: list[str] = []
+        while (after := self.follower(last)) is not None and after.kind in ACTIVATIONS:
+            if not self.same_scale(last, after.outputs[0]):
+                break
+            last = after.outputs[0]
+            output = self.graph.tensors[last].quantization
+            assert output
+            scaling = clamped(scaling, after.kind, output)
+            kinds.append(after.kind)
+            self.fused.add(after.place)
+        return last, scaling, kinds
 
     def follower(self, number: int) -> Operation | None:
         """Return the one operation that reads a tensor that nobody else sees."""

@@ -18,6 +18,7 @@ from celosia.sw.graph import Graph, Operation, Quantization, Tensor
 
 __all__ = [
     "activation_range",
+    "addition_scalings",
     "average_scaling",
     "clamped",
     "convolution_scaling",
@@ -191,6 +192,35 @@ def mean_scaling(source: Quantization, output: Quantization, count: int) -> Scal
     pair = (multiplier << more) // count, shift - more
     bias = -source.zero_point * count
     return _uniform(bias, pair, Rounding.DOUBLE, (output.zero_point, -128, 127))
+
+
+def addition_scalings(
+    first: Quantization, second: Quantization, output: Quantization, activation: str
+) -> tuple[Scaling, Scaling, Scaling]:
+    """Return the parameters of ADD: of both inputs, and of their sum.
+
+    Inputs are shifted left by 20 bits and brought to twice the greater of their scales, as
+    TensorFlow Lite's reference kernel does.
+    """
+    twice = 2 * max(first.scale, second.scale)
+    inputs = []
+    for source in (first, second):
+        multiplier, shift = quantize_multiplier(source.scale / twice)
+        inputs.append(
+            Scaling(
+                bias=np.array([-source.zero_point], np.int64),
+                multiplier=np.array([multiplier], np.int64),
+                left=np.array([20], np.int64),
+                right=np.array([-shift], np.int64),
+                rounding=Rounding.DOUBLE,
+                zero_point=0,
+                low=-128,
+                high=127,
+            )
+        )
+    pair = quantize_multiplier(twice / ((1 << 20) * output.scale))
+    clamp = activation_range(activation, output)
+    return (*inputs, _uniform(0, pair, Rounding.DOUBLE, (output.zero_point, *clamp)))
 
 
 def _uniform(

@@ -5,12 +5,43 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from os.path import commonprefix
+from typing import Any, NamedTuple
 
-from celosia.hw.arch.config import PARAMETER_BYTES, Config
-from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
+from celosia.hw.arch.isa import Instruction, Kind, Opcode, Unit
 from celosia.sw.program import Program, Section
 
-__all__ = ["Row", "as_csv", "as_json", "as_text", "rows"]
+__all__ = ["Alone", "Measured", "Row", "as_csv", "as_json", "as_text", "rows"]
+
+#: Longest name of a layer in the table for people.
+_NAME = 32
+
+
+class Alone(NamedTuple):
+    """Cycles of one layer's sections, run one at a time: estimated, and counted by the RTL."""
+
+    estimated: int
+    counted: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Cycles that the RTL has counted for one batch, beside the estimates.
+
+    Parameters
+    ----------
+    layers : tuple of Alone
+        By layer, each on its own.
+    whole : Alone
+        The whole program, layers overlapping.
+    setup : Alone
+        The one-time load.
+    """
+
+    layers: tuple[Alone, ...]
+    whole: Alone
+    setup: Alone
 
 
 @dataclass(frozen=True)
@@ -26,33 +57,53 @@ class Row:
     macs : int
         Multiplications for each input.
     cycles : int
-        Estimated, for one batch. A cycle counts for the layer whose instruction ends next.
+        Estimated, for one batch. A cycle counts for the layer whose instruction of the array, the
+        vector unit or the store unit ends next.
     cycles_per_input : float
         The same divided by the batch.
     utilisation : float
-        Share of the multipliers' cycles that the layer asks for, 0 to 1.
+        Share of the multipliers' cycles that the model asks for. Above 1 where the core leaves out
+        pixels that no window of a pooling reads.
     bytes : int
         Moved over the bus for one batch.
     setup_bytes : int
         Moved once, of constants that stay.
     weights : str
-        ``resident`` or ``streamed``.
+        ``resident`` or ``streamed``; nothing where there are none.
+    bound : int
+        Cycles for one batch that the array takes at least.
+    note : str
+        What people should know about how it runs.
+    estimated_alone, counted_alone : int, optional
+        Cycles for one batch of the layer on its own, estimated and counted by the RTL.
+    difference : float, optional
+        By how much the former is above the latter, as a share of it.
     """
 
     layer: str
     operator: str
     runs_on: str
-    macs: int
-    cycles: int
-    cycles_per_input: float
-    utilisation: float
-    bytes: int
-    setup_bytes: int
-    weights: str
+    macs: int = 0
+    cycles: int = 0
+    cycles_per_input: float = 0.0
+    utilisation: float = 0.0
+    bytes: int = 0
+    setup_bytes: int = 0
+    weights: str = ""
+    bound: int = 0
+    note: str = ""
+    estimated_alone: int | None = None
+    counted_alone: int | None = None
+    difference: float | None = None
 
 
-def rows(program: Program, finishes: Sequence[int]) -> list[Row]:
-    """Return a row for each layer, and the total last.
+def rows(
+    program: Program,
+    finishes: Sequence[int],
+    bounds: Sequence[int] = (),
+    measured: Measured | None = None,
+) -> list[Row]:
+    """Return a row for each layer, then for each operator of the host, and the total last.
 
     Parameters
     ----------
@@ -60,36 +111,81 @@ def rows(program: Program, finishes: Sequence[int]) -> list[Row]:
         What to report on.
     finishes : sequence of int
         For each instruction of ``main`` the estimated cycle of its last effect.
+    bounds : sequence of int
+        For each layer the cycles that the array takes at least; 0 unless given.
+    measured : Measured, optional
+        What the RTL has counted.
     """
-    config = program.config
-    cells = config.rows * config.columns
-    cycles = [0] * len(program.layers)
-    before = 0
-    order = sorted(range(program.main.count), key=lambda index: finishes[index])
-    for index in order:
-        layer = program.main.layers[index]
-        cycles[layer if layer >= 0 else -1] += finishes[index] - before
-        before = finishes[index]
+    cycles = _by_layer(program, finishes)
     moved, once = (_moved(program, s) for s in (program.main, program.setup))
+    bounds = bounds or [0] * len(program.layers)
+    cells = program.config.rows * program.config.columns
 
-    def row(name: str, operator: str, runs_on: str, weights: str, numbers: list[int]) -> Row:
-        macs, spent, each, setup = numbers
-        share = macs * program.batch / (spent * cells) if spent else 0.0
-        per_input = spent / program.batch
-        return Row(name, operator, runs_on, macs, spent, per_input, share, each, setup, weights)
+    def row(name: str, macs: int, spent: int, alone: Alone | None, **others: Any) -> Row:
+        return Row(
+            name,
+            macs=macs,
+            cycles=spent,
+            cycles_per_input=spent / program.batch,
+            utilisation=macs * program.batch / (spent * cells) if spent else 0.0,
+            estimated_alone=alone.estimated if alone else None,
+            counted_alone=alone.counted if alone else None,
+            difference=_difference(alone) if alone else None,
+            **others,
+        )
 
     table = [
         row(
             layer.name,
-            layer.kind,
-            layer.runs_on,
-            "resident" if layer.resident else "streamed",
-            [layer.macs, cycles[number], moved[number], once[number]],
+            layer.macs,
+            cycles[number],
+            measured.layers[number] if measured else None,
+            operator=layer.kind,
+            runs_on=layer.runs_on,
+            bytes=moved[number],
+            setup_bytes=once[number],
+            weights=_weights(layer.weight_bytes, layer.resident),
+            bound=bounds[number],
+            note=layer.note,
         )
         for number, layer in enumerate(program.layers)
     ]
-    total = [program.macs, sum(cycles), sum(moved), sum(once)]
-    return [*table, row("total", "", "", "", total)]
+    total = row(
+        "total",
+        program.macs,
+        sum(cycles),
+        Alone(*map(sum, zip(*measured.layers, strict=True))) if measured else None,
+        operator="",
+        runs_on="",
+        bytes=sum(moved),
+        setup_bytes=sum(once),
+        bound=sum(bounds),
+    )
+    return [*table, *(Row(x.name, x.kind, "host") for x in program.host), total]
+
+
+def _weights(count: int, resident: bool) -> str:
+    return ("resident" if resident else "streamed") if count else ""
+
+
+def _difference(cycles: Alone) -> float:
+    return cycles.estimated / cycles.counted - 1 if cycles.counted else 0.0
+
+
+def _by_layer(program: Program, finishes: Sequence[int]) -> list[int]:
+    """Return the estimated cycles of each layer."""
+    cycles = [0] * len(program.layers)
+    before = 0
+    work = (
+        index
+        for index, instruction in enumerate(program.main.instructions)
+        if instruction.unit is not Unit.LOAD
+    )
+    for index in sorted(work, key=lambda index: finishes[index]):
+        layer = program.main.layers[index]
+        cycles[layer if layer >= 0 else -1] += finishes[index] - before
+        before = finishes[index]
+    return cycles
 
 
 def _moved(program: Program, section: Section) -> list[int]:
@@ -108,12 +204,13 @@ def _bytes(instruction: Instruction, config: Config) -> int:
         case Opcode.LOAD_WEIGHTS:
             return instruction.tiles * config.tile_bytes
         case Opcode.LOAD_PARAMS:
-            return instruction.count * PARAMETER_BYTES
+            channels = instruction.kind == Kind.CHANNELS.value
+            return instruction.count * (PARAMETER_BYTES if channels else TABLE_BYTES)
     return 0
 
 
 def as_csv(table: Sequence[Row]) -> str:
-    """Return the rows as CSV, with a line of names first."""
+    """Return the rows as CSV, with a line of names first; what was not measured stays empty."""
     text = io.StringIO()
     writer = csv.DictWriter(text, [field.name for field in fields(Row)], lineterminator="\n")
     writer.writeheader()
@@ -121,8 +218,10 @@ def as_csv(table: Sequence[Row]) -> str:
     return text.getvalue()
 
 
-def as_json(program: Program, table: Sequence[Row], setup_cycles: int) -> str:
-    """Return the rows and what they hold for as JSON."""
+def as_json(
+    program: Program, table: Sequence[Row], setup_cycles: int, measured: Measured | None = None
+) -> str:
+    """Return the rows and what they hold for as JSON; what was not measured is null."""
     content = {
         "model": program.name,
         "preset": program.config.name,
@@ -130,20 +229,59 @@ def as_json(program: Program, table: Sequence[Row], setup_cycles: int) -> str:
         "setup_cycles": setup_cycles,
         "layers": [asdict(row) for row in table[:-1]],
         "total": asdict(table[-1]),
+        "whole": measured.whole._asdict() if measured else None,
+        "setup": measured.setup._asdict() if measured else None,
     }
     return json.dumps(content, indent=2) + "\n"
 
 
-def as_text(program: Program, table: Sequence[Row], setup_cycles: int) -> str:
-    """Return the rows as a table for people."""
-    heads = ["layer", "operator", "runs on", "MACs", "cycles", "per input", "used", "bytes"]
-    heads += ["once", "weights"]
+def _short(name: str) -> str:
+    """Return a name of at most ``_NAME`` characters.
+
+    Of a name that a converter has put together from many, ``a/b/Relu;a/b/BiasAdd`` for instance,
+    what they have in common is left: ``a/b``.
+    """
+    parts = name.split(";")
+    common = commonprefix(parts)
+    if len(parts) > 1:
+        name = common.rpartition("/")[0] or parts[0]
+    return name if len(name) <= _NAME else "..." + name[3 - _NAME :]
+
+
+def as_text(
+    program: Program, table: Sequence[Row], setup_cycles: int, measured: Measured | None = None
+) -> str:
+    """Return the rows as a table for people, with what was measured if there is any."""
+    title = f"{program.name} on {program.config.name}, batch {program.batch}"
+    if measured:
+        title += "; cycles of each layer on its own"
+        foot = [
+            f"{name}: estimated {cycles.estimated:,}, measured {cycles.counted:,} cycles "
+            f"({_difference(cycles):+.1%})"
+            for name, cycles in (
+                ("whole program", measured.whole),
+                ("one-time load", measured.setup),
+            )
+        ]
+        lines = _measured_lines(table)
+    else:
+        title += "; cycles are estimates"
+        foot = [f"one-time load: {setup_cycles:,} cycles"]
+        lines = _estimated_lines(table)
+    notes = [f"{_short(row.layer)}: {row.note}" for row in table if row.note]
+    return "\n".join([title, "", *lines, "", *notes, *foot, ""])
+
+
+def _estimated_lines(table: Sequence[Row]) -> list[str]:
+    heads = ["layer", "operator", "runs on", "MACs", "bound", "cycles", "per input", "used"]
+    heads += ["bytes", "once", "weights"]
     cells = [
         [
-            row.layer if len(row.layer) <= 32 else row.layer[:29] + "...",
+            _short(row.layer),
             row.operator,
             row.runs_on,
             f"{row.macs:,}",
+            f"{row.bound:,}",
             f"{row.cycles:,}",
             f"{row.cycles_per_input:,.1f}",
             f"{row.utilisation:.1%}",
@@ -153,8 +291,30 @@ def as_text(program: Program, table: Sequence[Row], setup_cycles: int) -> str:
         ]
         for row in table
     ]
+    return _lines(heads, cells, {0, 1, 2, 10})
+
+
+def _measured_lines(table: Sequence[Row]) -> list[str]:
+    heads = ["layer", "operator", "runs on", "MACs", "bound", "estimate", "measured", "difference"]
+    cells = [
+        [
+            _short(row.layer),
+            row.operator,
+            row.runs_on,
+            f"{row.macs:,}",
+            f"{row.bound:,}",
+            f"{row.estimated_alone or 0:,}",
+            f"{row.counted_alone or 0:,}",
+            f"{row.difference or 0.0:+.1%}",
+        ]
+        for row in table
+    ]
+    return _lines(heads, cells, {0, 1, 2})
+
+
+def _lines(heads: Sequence[str], cells: Sequence[Sequence[str]], left: set[int]) -> list[str]:
+    """Return a table whose last row is set apart; columns ``left`` are aligned to the left."""
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-    left = {0, 1, 2, 9}
 
     def line(words: Sequence[str]) -> str:
         padded = (
@@ -164,7 +324,5 @@ def as_text(program: Program, table: Sequence[Row], setup_cycles: int) -> str:
         return "  ".join(padded).rstrip()
 
     rule = "-" * (sum(widths) + 2 * len(widths) - 2)
-    head = f"{program.name} on {program.config.name}, batch {program.batch}; cycles are estimates"
-    foot = f"one-time load: {setup_cycles:,} cycles"
     body = [line(row) for row in cells]
-    return "\n".join([head, "", line(heads), rule, *body[:-1], rule, body[-1], "", foot, ""])
+    return [line(heads), rule, *body[:-1], rule, body[-1]]

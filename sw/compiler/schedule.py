@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.actions import (
     Action,
+    AddRegion,
     Block,
     Drain,
     FillMargins,
@@ -23,8 +24,8 @@ from celosia.sw.compiler.actions import (
     Strip,
 )
 from celosia.sw.compiler.allocate import Placement
-from celosia.sw.compiler.blocks import blocks, sums
-from celosia.sw.compiler.spec import Network, Pooling, Product
+from celosia.sw.compiler.blocks import attached, blocks, sums
+from celosia.sw.compiler.spec import Network, Pooling, Product, Sum
 from celosia.sw.compiler.strips import source_rows
 from celosia.sw.compiler.tile import Tiling
 
@@ -68,7 +69,9 @@ class _Scheduler:
         self.config = config
         self.half = 0
         self.first_use = {
-            layer.source: number for number, layer in reversed([*enumerate(network.layers)])
+            source: number
+            for number, layer in reversed([*enumerate(network.layers)])
+            for source in layer.sources
         }
 
     def batch(self) -> Iterator[Action]:
@@ -87,60 +90,81 @@ class _Scheduler:
             yield from self.in_strips(number, part, items)
             return
         layer = self.network.layers[number]
-        fresh = self.is_fresh(number, part, items)
-        yield from self.margins(layer.result, part, items, number)
-        later = list(self.prefetch(number, part, items))
-        flat = self.is_vector(layer.source)
-        if fresh and (isinstance(layer, Pooling) or not flat):
-            yield from self.load(number, part, items)
-        if isinstance(layer, Product):
-            yield from self.product(number, part, items, fresh and flat, later)
+        if self.joins(number):
             return
-        for windows, about in enumerate(layer.windows):
-            rows = about.result[0], about.result[0] + about.count[0]
-            yield PoolRegion(part=part, items=items, layer=number, windows=windows, rows=rows)
+        yield from self.margins(layer.result, part, items, number)
+        if number + 1 < len(self.network.layers) and self.joins(number + 1):
+            yield from self.margins(self.network.layers[number + 1].result, part, items, number)
+        later = list(self.prefetch(number, part, items))
+        staged = False
+        for value in dict.fromkeys(layer.sources):
+            if self.is_fresh(number, value, part, items):
+                staged = isinstance(layer, Product) and self.is_vector(value)
+                if not staged:
+                    yield from self.load(number, value, part, items)
+        if isinstance(layer, Product):
+            yield from self.product(number, part, items, staged, later)
+            return
+        height = self.network.values[layer.result].height
+        yield from self.strip(number, part, items, (0, height))
         yield from self.store(number, self.everything(layer.result, part, items))
         yield from later
+
+    def joins(self, number: int) -> bool:
+        """Whether a layer is done along with the one in front of it."""
+        strips = self.placement.strip_rows
+        return (
+            attached(self.network, number)
+            and number != self.placement.head
+            and number not in strips
+            and number - 1 not in strips
+        )
 
     def in_strips(self, number: int, part: int, items: tuple[int, int]) -> Iterator[Action]:
         """Yield the work of a layer some rows at a time, with loads one strip ahead."""
         layer = self.network.layers[number]
         height, step = self.network.values[layer.result].height, self.placement.strip_rows[number]
         cut = [(first, min(first + step, height)) for first in range(0, height, step)]
-        fresh = self.is_fresh(number, part, items)
         if not self.placement.outside(layer.result):
             yield from self.margins(layer.result, part, items, number)
-        if not self.placement.outside(layer.source) and fresh:
-            yield from self.load(number, part, items)
-        ahead = len(self.placement.strips.get((layer.source, number), ())) - 1
-        if ahead > 0:
-            yield from self.load_strip(number, part, items, cut, 0)
+        for value in dict.fromkeys(layer.sources):
+            if self.is_fresh(number, value, part, items):
+                yield from self.load(number, value, part, items)
+        turns = [self.placement.strips.get((source, number), (0,)) for source in layer.sources]
+        ahead = max(len(addresses) for addresses in turns) - 1
+        if ahead:
+            yield from self.load_strips(number, part, items, cut, 0)
         for turn, rows in enumerate(cut):
-            yield from self.load_strip(number, part, items, cut, turn + max(ahead, 0))
-            source = result = None
-            if self.placement.outside(layer.source):
-                source = self.buffer(layer.source, number, turn, source_rows(layer, rows)[0])
-            if self.placement.outside(layer.result):
-                result = self.buffer(layer.result, number, turn, rows[0])
+            yield from self.load_strips(number, part, items, cut, turn + ahead)
+            first = source_rows(layer, rows)[0]
+            sources = [self.buffer(value, number, turn, first) for value in layer.sources]
+            result = self.buffer(layer.result, number, turn, rows[0])
             for action in self.strip(number, part, items, rows):
                 if isinstance(action, Multiply):
-                    yield replace(action, source=source)
+                    yield replace(action, source=sources[0])
                 elif isinstance(action, Drain):
                     yield replace(action, result=result)
                 elif isinstance(action, PoolRegion):
-                    yield replace(action, source=source, result=result)
+                    yield replace(action, source=sources[0], result=result)
+                elif isinstance(action, AddRegion):
+                    yield replace(action, sources=(sources[0], sources[1]), result=result)
             region = self.everything(layer.result, part, items)
             if result or self.network.values[layer.result].is_output:
                 region = replace(region, rows=rows, strip=result)
                 yield StoreRegion(region=region, layer=number)
         yield from self.prefetch(number, part, items)
 
-    def buffer(self, value: int, number: int, place: int, first: int) -> Strip:
-        """Return the buffer of a layer's strip, which begins at row ``first`` of a value."""
+    def buffer(self, value: int, number: int, place: int, first: int) -> Strip | None:
+        """Return the buffer of a layer's strip, which begins at row ``first`` of a value outside.
+
+        None for a value that is in the unified buffer.
+        """
+        if not self.placement.outside(value):
+            return None
         turns = len(self.placement.strips[value, number])
         return Strip(layer=number, turn=place % turns, first=first)
 
-    def load_strip(
+    def load_strips(
         self,
         number: int,
         part: int,
@@ -148,19 +172,21 @@ class _Scheduler:
         cut: list[tuple[int, int]],
         place: int,
     ) -> Iterator[Action]:
-        """Yield what brings the rows of its source that a strip reads, and their margins."""
+        """Yield what brings the rows of its sources that a strip reads, and their margins."""
         layer = self.network.layers[number]
-        if place >= len(cut) or not self.placement.outside(layer.source):
+        if place >= len(cut):
             return
         rows = source_rows(layer, cut[place])
-        about = self.network.values[layer.source]
-        strip = self.buffer(layer.source, number, place, rows[0])
-        region = replace(self.everything(layer.source, part, items), rows=rows, strip=strip)
-        if self.placement.layouts[layer.source].margins:
-            yield FillMargins(region=region, layer=number)
-        inside = max(rows[0], 0), min(rows[1], about.height)
-        if inside[0] < inside[1]:
-            yield LoadRegion(region=replace(region, rows=inside), layer=number)
+        for value in dict.fromkeys(layer.sources):
+            strip = self.buffer(value, number, place, rows[0])
+            if strip is None:
+                continue
+            region = replace(self.everything(value, part, items), rows=rows, strip=strip)
+            if self.placement.layouts[value].margins:
+                yield FillMargins(region=region, layer=number)
+            inside = max(rows[0], 0), min(rows[1], self.network.values[value].height)
+            if inside[0] < inside[1]:
+                yield LoadRegion(region=replace(region, rows=inside), layer=number)
 
     def strip(
         self, number: int, part: int, items: tuple[int, int], rows: tuple[int, int]
@@ -172,6 +198,12 @@ class _Scheduler:
             for block in blocks(layer, items, self.config, rows):
                 yield from self.tiles(number, part, block, stages, False, [])
             return
+        if isinstance(layer, Sum):
+            for block in blocks(layer, items, self.config, rows):
+                for tile in range(-(-layer.channels // self.config.columns)):
+                    yield from self.add(number, part, block, tile, 0)
+                    self.half ^= 1
+            return
         for windows, about in enumerate(layer.windows):
             first = max(rows[0], about.result[0])
             last = min(rows[1], about.result[0] + about.count[0])
@@ -180,9 +212,21 @@ class _Scheduler:
                     part=part, items=items, layer=number, windows=windows, rows=(first, last)
                 )
 
-    def is_fresh(self, number: int, part: int, items: tuple[int, int]) -> bool:
+    def add(self, number: int, part: int, block: Block, tile: int, row: int) -> Iterator[Action]:
+        """Yield the sum of two values, for a block and an output tile."""
+        for step in range(3):
+            yield AddRegion(
+                block=block,
+                part=part,
+                layer=number,
+                tile=tile,
+                step=step,
+                half=self.half,
+                accumulator=row,
+            )
+
+    def is_fresh(self, number: int, value: int, part: int, items: tuple[int, int]) -> bool:
         """Whether a layer is the first to read an input that has not been loaded ahead."""
-        value = self.network.layers[number].source
         if not self.network.values[value].is_input or self.first_use[value] != number:
             return False
         if self.placement.outside(value):
@@ -213,9 +257,8 @@ class _Scheduler:
             region = replace(self.everything(value, part, (item, item + 1)), rows=rows)
             yield FillMargins(region=region, layer=number)
 
-    def load(self, number: int, part: int, items: tuple[int, int]) -> Iterator[Action]:
+    def load(self, number: int, value: int, part: int, items: tuple[int, int]) -> Iterator[Action]:
         """Yield loads of a layer's source, some rows at a time."""
-        value = self.network.layers[number].source
         yield from self.margins(value, part, items, number)
         region = self.everything(value, part, items)
         for piece in self.pieces(region):
@@ -246,27 +289,21 @@ class _Scheduler:
                 )
 
     def prefetch(self, number: int, part: int, items: tuple[int, int]) -> Iterator[Action]:
-        """Yield the loads of the next item's or part's input, where it has a place of its own."""
-        value = self.network.layers[number].source
-        if not self.network.values[value].is_input or self.first_use[value] != number:
-            return
-        if self.placement.outside(value):
-            return
-        place, parts = self.placement.places[value], self.placement.parts
-        if len(place.addresses) < 2:
-            return
-        if not place.whole:
-            following = (items[1], items[1] + 1)
-            if following[0] >= parts[-1][0] + parts[-1][1]:
-                return
-            if following[0] >= sum(parts[part]):
-                part += 1
-        elif part + 1 < len(parts):
-            part += 1
-            following = (parts[part][0], sum(parts[part]))
-        else:
-            return
-        yield from self.load(number, part, following)
+        """Yield the loads of the next item's or part's inputs that have a place of their own."""
+        parts = self.placement.parts
+        for value in dict.fromkeys(self.network.layers[number].sources):
+            if not self.network.values[value].is_input or self.first_use[value] != number:
+                continue
+            if self.placement.outside(value):
+                continue
+            place = self.placement.places[value]
+            last = sum(parts[part])
+            after = part if not place.whole and items[1] < last else part + 1
+            if len(place.addresses) == 2 and after < len(parts):
+                following = (items[1], items[1] + 1)
+                if place.whole:
+                    following = (parts[after][0], sum(parts[after]))
+                yield from self.load(number, value, after, following)
 
     def product(
         self,
@@ -282,7 +319,7 @@ class _Scheduler:
         tiled = self.tiling.layers[number]
         cut = blocks(layer, items, self.config)
         if loads and len({block.items for block in cut}) < len(cut):
-            yield from self.load(number, part, items)
+            yield from self.load(number, layer.source, part, items)
             loads = False
         if (
             tiled.streams
@@ -414,8 +451,17 @@ class _Scheduler:
         yield Drain(
             block=block, part=part, layer=number, tile=tile, half=self.half, accumulator=row
         )
+        if number + 1 < len(self.network.layers) and self.joins(number + 1):
+            yield from self.add(number + 1, part, block, tile, row)
+            yield from self.stores(number + 1, part, block, tile)
+        yield from self.stores(number, part, block, tile)
+
+    def stores(self, number: int, part: int, block: Block, tile: int) -> Iterator[Action]:
+        """Yield stores of what is complete of a layer's result with one more tile of a block."""
+        layer = self.network.layers[number]
+        assert not isinstance(layer, Pooling)
         value = self.network.values[layer.result]
-        tiles = self.tiling.layers[number].tiles
+        tiles = -(-layer.channels // self.config.columns)
         if not value.is_output:
             return
         if (value.height, value.width) == (1, 1):
@@ -488,7 +534,7 @@ def _growing_cuts(layer: Product, rows: int, config: Config) -> list[int]:
     return ends
 
 
-def _stores(layer: Product, rows: int, columns: int) -> list[int]:
+def _stores(layer: Product | Sum, rows: int, columns: int) -> list[int]:
     """Return the output tiles after which a result is stored.
 
     Pieces are wide enough for bursts, and little is left after the last drain.

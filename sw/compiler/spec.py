@@ -15,6 +15,7 @@ __all__ = [
     "Pooling",
     "Product",
     "Scaling",
+    "Sum",
     "Value",
     "Windows",
 ]
@@ -166,6 +167,11 @@ class Product:
     macs: int
 
     @property
+    def sources(self) -> tuple[int, ...]:
+        """Values read."""
+        return (self.source,)
+
+    @property
     def channels(self) -> int:
         """Output channels."""
         return self.weights.shape[0]
@@ -259,6 +265,11 @@ class Pooling:
 
     macs = 0
 
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """Values read."""
+        return (self.source,)
+
     def __post_init__(self) -> None:
         """Refuse what no instruction says."""
         for scaling in self.scalings:
@@ -267,7 +278,56 @@ class Pooling:
             _want(max(windows.size) <= 255, self.name, "windows up to 255 by 255", windows.size)
 
 
-Layer = Product | Pooling
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sum:
+    """Two values of one shape, each rescaled, added, and rescaled again.
+
+    Parameters
+    ----------
+    name, kind, place, source, result
+        As in ``Product``.
+    second : int
+        The other value read.
+    extents : (int, int, int)
+        Rows, columns and channels.
+    scalings : tuple of Scaling
+        For one channel each: of ``source``, of ``second``, and of their sum.
+    """
+
+    name: str
+    kind: str
+    place: int
+    source: int
+    second: int
+    result: int
+    extents: tuple[int, int, int]
+    scalings: tuple[Scaling, Scaling, Scaling]
+
+    macs = 0
+    pool = Pool(window=(1, 1), stride=(1, 1))
+
+    @property
+    def output(self) -> tuple[int, int]:
+        """Rows and columns of results."""
+        return self.extents[0], self.extents[1]
+
+    @property
+    def channels(self) -> int:
+        """Output channels."""
+        return self.extents[2]
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """Values read."""
+        return self.source, self.second
+
+    def __post_init__(self) -> None:
+        """Refuse what no instruction says."""
+        for scaling in self.scalings:
+            scaling.check(self.name, 1)
+
+
+Layer = Product | Pooling | Sum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,7 +359,7 @@ class Network:
     ----------
     values : tuple of Value
         Activations.
-    layers : tuple of Product or Pooling
+    layers : tuple of Product, Pooling or Sum
         What the core does, in an order that can be run.
     host : tuple of HostStep
         What the host does after it, in order.
@@ -320,10 +380,13 @@ class Network:
         """Check that layers read what is there and fill what they say they do."""
         known = {number for number, value in enumerate(self.values) if value.is_input}
         for layer in self.layers:
-            _want(layer.source in known, layer.name, "a source computed before", layer.source)
+            there = known.issuperset(layer.sources)
+            _want(there, layer.name, "sources computed before", layer.sources)
             source, result = self.values[layer.source], self.values[layer.result]
             if isinstance(layer, Product):
                 wanted = (*layer.output, layer.channels)
+            elif isinstance(layer, Sum):
+                wanted = layer.extents
             else:
                 covered = sum(w.count[0] * w.count[1] for w in layer.windows)
                 _want(covered == result.height * result.width, layer.name, "all results", covered)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.actions import (
     Action,
+    AddRegion,
     Drain,
     FillMargins,
     LoadRegion,
@@ -53,7 +54,7 @@ class FetchParameters:
 class Bound:
     """Work that reads constants, and the place of its first tile or channel."""
 
-    action: Multiply | Drain | PoolRegion
+    action: Multiply | Drain | PoolRegion | AddRegion
     place: int
 
 
@@ -149,22 +150,24 @@ class _Streaming:
         first = action.tile * layer.steps + layer.first_step(action.segment, self.config)
         return first + action.first_step, action.last_step - action.first_step
 
-    def channel(self, action: Drain | PoolRegion) -> int:
+    def channel(self, action: Drain | PoolRegion | AddRegion) -> int:
         """Return the first of a layer's channels that vector work reads."""
+        if isinstance(action, AddRegion):
+            return action.step * self.config.columns
         if isinstance(action, Drain):
             return action.tile * self.config.columns
         layer = self.network.layers[action.layer]
         assert isinstance(layer, Pooling)
         return layer.windows[action.windows].parameters * self.config.columns
 
-    def stays(self, action: Multiply | Drain | PoolRegion) -> bool:
+    def stays(self, action: Multiply | Drain | PoolRegion | AddRegion) -> bool:
         """Whether the constants that work reads are resident."""
         layer = self.tiling.layers[action.layer]
         if isinstance(action, Multiply):
             return layer.place(self.tiles(action)[0]) is not None
         return layer.first_channel is not None
 
-    def place(self, action: Multiply | Drain | PoolRegion) -> int:
+    def place(self, action: Multiply | Drain | PoolRegion | AddRegion) -> int:
         """Return where resident constants lie."""
         layer = self.tiling.layers[action.layer]
         if isinstance(action, Multiply):
@@ -208,7 +211,7 @@ def stream(
     """Return the work with fetches put in, and matrix work cut to pieces that the ring holds."""
     about = _Streaming(network, tiling, config)
     pieces = list(about.split(actions))
-    reads = [a for a in pieces if isinstance(a, (Multiply, Drain, PoolRegion))]
+    reads = [a for a in pieces if isinstance(a, (Multiply, Drain, PoolRegion, AddRegion))]
     reads = [a for a in reads if not about.stays(a)]
     tiles = _Stream(
         tiling.weights,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.actions import Range
 from celosia.sw.compiler.layout import Layout
-from celosia.sw.compiler.spec import Layer, Network, Product
+from celosia.sw.compiler.spec import Layer, Network, Pooling, Product, Sum
 
 __all__ = ["result_rows", "source_rows", "strip_bytes", "widest"]
 
@@ -32,6 +32,8 @@ def source_rows(layer: Layer, rows: Range) -> Range:
         reach = (layer.kernel[0] - 1) * layer.dilation[0] + 1
         start = layer.origin[0]
         return start + sums[0] * stride, start + (sums[1] - 1) * stride + reach
+    if isinstance(layer, Sum):
+        return rows
     starts, ends = [], []
     for windows in layer.windows:
         begin, end = max(first, windows.result[0]), min(last, windows.result[0] + windows.count[0])
@@ -51,13 +53,13 @@ def strip_bytes(
     sizes = {}
     if layer.result in spilled:
         sizes[layer.result] = rows * layouts[layer.result].pitch
-    if layer.source in spilled:
+    for source in sorted(spilled.intersection(layer.sources)):
         spans = [
             source_rows(layer, (first, min(first + rows, height)))
             for first in range(0, height, rows)
         ]
         most = max(last - first for first, last in spans)
-        sizes[layer.source] = most * layouts[layer.source].pitch
+        sizes[source] = most * layouts[source].pitch
     return sizes
 
 
@@ -74,7 +76,7 @@ def widest(
     Two buffers where one row fits so, else one; zero rows if not even that.
     """
     layer = network.layers[number]
-    if not isinstance(layer, Product) and layer.seen:
+    if isinstance(layer, Pooling) and layer.seen:
         return 0, 1
 
     def fits(rows: int, turns: int) -> bool:

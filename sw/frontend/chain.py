@@ -1,4 +1,4 @@
-"""Graphs of operators that follow one another, under construction."""
+"""Graphs under construction, one operator after the other."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -46,6 +46,21 @@ class Chain:
         """Zero point of the last result."""
         assert self.last.quantization is not None
         return self.last.quantization.zero_point
+
+    @property
+    def number(self) -> int:
+        """Number of the last result."""
+        return self._last
+
+    def back_to(self, number: int) -> None:
+        """Make an earlier result the last one, so that another branch begins there.
+
+        Parameters
+        ----------
+        number : int
+            What ``number`` was then.
+        """
+        self._last = number
 
     def want_image(self) -> None:
         """Refuse a last result that has not (batch, height, width, channels).

@@ -9,6 +9,7 @@ operator                            attributes
 CONV_2D                             padding, stride, dilation, activation
 MAX_POOL_2D, AVERAGE_POOL_2D        padding, stride, window, activation
 FULLY_CONNECTED                     activation, keep_num_dims
+ADD                                 activation
 MEAN                                axes (sorted, not negative), keep_dims
 PAD, PADV2                          before, after (one number for each dimension), value
 SOFTMAX                             beta
@@ -261,8 +262,21 @@ def _reshape(node: Node) -> dict[str, Any]:
     return {}
 
 
+def _add(node: Node) -> dict[str, Any]:
+    node.want_places(least=2, most=2)
+    source, result = node.activations()
+    second = want_int8(node.tensor(1))
+    want_shape(result, source.shape)
+    if second.shape != source.shape:
+        raise ModelError(f"wanted two inputs of one shape, got {source.shape} and {second.shape}")
+    options = node.options(tflite.AddOptions)
+    activation = want_activation(options.FusedActivationFunction() if options else 0)
+    return {"activation": activation}
+
+
 #: Operator to the function that checks it and returns its attributes.
 READERS: dict[str, Callable[[Node], dict[str, Any]]] = {
+    "ADD": _add,
     "AVERAGE_POOL_2D": _pool,
     "CONV_2D": _convolution,
     "FULLY_CONNECTED": _fully_connected,

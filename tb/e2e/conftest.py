@@ -1,7 +1,12 @@
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
+
+# Tests of this folder share modules; importlib mode does not put the folder on the path.
+sys.path.insert(0, str(Path(__file__).parent))
 
 Reference = Callable[[bytes, np.ndarray], np.ndarray]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.operators.host import softmax
 from celosia.sw.compiler.operators.products import convolution, dense
-from celosia.sw.compiler.operators.vectors import mean, pointwise, pooling
+from celosia.sw.compiler.operators.vectors import add, mean, pointwise, pooling
 from celosia.sw.compiler.operators.views import pad, reshape
 from celosia.sw.graph import Operation
 
@@ -15,6 +15,7 @@ __all__ = ["OPERATORS"]
 Lower = Callable[[Lowering, Operation, str], None]
 
 OPERATORS: dict[str, Lower] = {
+    "ADD": add,
     "AVERAGE_POOL_2D": pooling,
     "CONV_2D": convolution,
     "FULLY_CONNECTED": dense,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from celosia.sw.compiler.lowering import ACTIVATIONS, Lowering, View
+from celosia.sw.compiler.lowering import Lowering, View
 from celosia.sw.compiler.quantize import (
     clamped,
     convolution_scaling,
@@ -98,7 +98,7 @@ def _product(
     last, kinds = operation.outputs[0], [operation.kind]
     name = lowering.graph.tensors[last].name or f"{operation.kind.lower()}_{operation.place}"
     macs = geometry["grid"][0] * geometry["grid"][1] * weights.size
-    last, scaling, more = _tail(lowering, last, scaling)
+    last, scaling, more = lowering.tail(last, scaling)
     kinds += more
     pool = _ONE
     after = _pool(lowering, last, geometry["grid"]) if keeps_order(weights, scaling) else None
@@ -109,7 +109,7 @@ def _product(
         assert output
         scaling = clamped(scaling, after.attributes["activation"], output)
         pool = Pool(window=after.attributes["window"], stride=after.attributes["stride"])
-        last, scaling, more = _tail(lowering, last, scaling)
+        last, scaling, more = lowering.tail(last, scaling)
         kinds += ["MAX_POOL_2D", *more]
         rows, columns, _ = lowering.shapes[after.outputs[0]]
         # Sums that no window reads are not computed.
@@ -137,21 +137,6 @@ def _product(
             **geometry,
         )
     )
-
-
-def _tail(lowering: Lowering, last: int, scaling: Scaling) -> tuple[int, Scaling, list[str]]:
-    """Take in activations that follow a tensor; return the tensor they end in."""
-    kinds: list[str] = []
-    while (after := lowering.follower(last)) is not None and after.kind in ACTIVATIONS:
-        if not lowering.same_scale(last, after.outputs[0]):
-            break
-        last = after.outputs[0]
-        output = lowering.graph.tensors[last].quantization
-        assert output
-        scaling = clamped(scaling, after.kind, output)
-        kinds.append(after.kind)
-        lowering.fused.add(after.place)
-    return last, scaling, kinds
 
 
 def _pool(lowering: Lowering, last: int, grid: tuple[int, int]) -> Operation | None:

@@ -1,0 +1,132 @@
+"""Devices and LiteRT's reference kernels on random models: every byte has to be the same."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from cases import Case, case
+
+from celosia.hw.arch.config import Config
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.compiler.spec import CompileError
+from celosia.sw.frontend.tflite import load
+from celosia.sw.runtime.interpreter import open_session
+
+
+def reference(case: Case) -> dict[int, np.ndarray]:
+    """Return the result of every operator by LiteRT's reference kernels, by number of tensor.
+
+    Arrays are of shape (invocations, ...).
+    """
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    interpreter = Interpreter(
+        model_content=case.content,
+        experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+        experimental_preserve_all_tensors=True,
+    )
+    interpreter.allocate_tensors()
+    numbers = [operation.outputs[0] for operation in case.graph.operations]
+    results: dict[int, list[np.ndarray]] = {number: [] for number in numbers}
+    for values in case.inputs:
+        interpreter.set_tensor(0, values)
+        interpreter.invoke()
+        for number in numbers:
+            results[number].append(interpreter.get_tensor(number))
+    return {number: np.stack(arrays) for number, arrays in results.items()}
+
+
+def executed(case: Case, config: Config, device: str) -> dict[int, np.ndarray]:
+    """Return the outputs of the model by a device, as ``reference`` does.
+
+    Raises
+    ------
+    CompileError
+        If the compiler refuses the model.
+    """
+    program = compile_graph(load(case.content), config, case.batch)
+    items = case.inputs.reshape(-1, *program.inputs[0].shape)
+    with open_session(program, device=device) as session:
+        results = session.run([items])
+    return {
+        number: result.reshape(len(case.inputs), *case.graph.tensors[number].shape)
+        for number, result in zip(case.graph.outputs, results, strict=True)
+    }
+
+
+def differences(case: Case, config: Config, device: str) -> str:
+    """Return which output differs from LiteRT's and how much; empty if none does.
+
+    Raises
+    ------
+    CompileError
+        If the compiler refuses the model.
+    """
+    known = reference(case)
+    for number, got in executed(case, config, device).items():
+        wrong = np.count_nonzero(got != known[number])
+        if wrong:
+            name = case.graph.tensors[number].name
+            return f"{name}: {wrong} of {got.size} bytes differ"
+    return ""
+
+
+def culprit(case: Case, config: Config, device: str) -> str:
+    """Return the first operator of a case that differs when it is the last one."""
+    for operation in case.graph.operations:
+        rest = case.graph.operations[: operation.place + 1]
+        shorter = replace(case.graph, operations=rest, outputs=operation.outputs)
+        try:
+            wrong = differences(replace(case, graph=shorter), config, device)
+        except CompileError:
+            continue
+        if wrong:
+            return f"{case.graph.label(operation)} as the last one, {wrong}"
+    return "no operator as the last one"
+
+
+@dataclass
+class Verdict:
+    """What became of some cases."""
+
+    run: int = 0
+    wrong: list[str] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        """Return one line."""
+        reasons = ", ".join(f"{reason} ({count})" for reason, count in self.refused.most_common())
+        refused = f"; {self.refused.total()} refused: {reasons}" if self.refused else ""
+        return f"{self.run:,} cases, {len(self.wrong)} wrong{refused}"
+
+
+def judge(seeds: Iterable[int], configs: Sequence[Config], device: str = "machine") -> Verdict:
+    """Run cases, each on one of the configurations, and compare every byte.
+
+    Parameters
+    ----------
+    seeds : iterable of int
+        Cases; a seed always meets the same configuration of a list.
+    configs : sequence of Config
+        Cores.
+    device : str
+        ``machine`` or ``rtl``.
+    """
+    verdict = Verdict()
+    for seed in seeds:
+        config, one = configs[seed % len(configs)], case(seed)
+        where = f"seed {seed} on {config.name}, {one.name}"
+        verdict.run += 1
+        try:
+            wrong = differences(one, config, device)
+        except Exception as error:
+            # A cause is what the check of the finished program has found.
+            if isinstance(error, CompileError) and error.__cause__ is None:
+                verdict.refused[str(error).split(": ", 1)[-1]] += 1
+            else:
+                verdict.wrong.append(f"{where}: {type(error).__name__}: {error}")
+        else:
+            if wrong:
+                verdict.wrong.append(f"{where}: {wrong}; {culprit(one, config, device)}")
+    return verdict

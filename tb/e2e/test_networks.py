@@ -1,0 +1,185 @@
+"""The shipped convolutional networks: RTL, machine model and LiteRT's reference kernels."""
+
+import hashlib
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from celosia.hw.arch.config import preset
+from celosia.sim.simulators import SimulatorNotFound, find_verilator
+from celosia.sw import data
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.tflite import load
+from celosia.sw.runtime.interpreter import open_session
+from celosia.sw.runtime.session import Statistics, quantized
+
+
+class Network(NamedTuple):
+    """A shipped network: what it must reach, and the cycles it may take at `edge` by batch."""
+
+    dataset: str
+    accuracy: float
+    cycles: dict[int, float]
+
+
+NETWORKS = {
+    "mnist_a": Network("mnist", 0.99, {1: 1.10 * 67_552, 16: 1.10 * 43_912}),
+    "fashion_b": Network("fashion-mnist", 0.88, {1: 1.15 * 13_520}),
+    "mnist_c": Network("mnist", 0.988, {1: 1.10 * 22_992}),
+    "mnist_d": Network("mnist", 0.99, {1: 1.10 * 52_128}),
+}
+
+
+@pytest.fixture
+def verilator() -> None:
+    try:
+        find_verilator()
+    except SimulatorNotFound as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def content(root: Path) -> Callable[[str], bytes]:
+    return lambda name: (root / "sw" / "models" / f"{name}.tflite").read_bytes()
+
+
+@cache
+def images(dataset: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the test set; digits without labels where another cannot be had."""
+    try:
+        return data.load(dataset)
+    except FileNotFoundError:
+        return data.load("mnist")[0], None
+
+
+def inputs(content: bytes, dataset: str, count: int) -> np.ndarray:
+    program = compile_graph(load(content), preset("edge"))
+    return quantized(images(dataset)[0][:count, :, :, None] / np.float32(255), program.inputs[0])
+
+
+def _reference(job: tuple[bytes, np.ndarray]) -> np.ndarray:
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    content, x = job
+    interpreter = Interpreter(
+        model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF
+    )
+    interpreter.allocate_tensors()
+    source = interpreter.get_input_details()[0]["index"]
+    result = interpreter.get_output_details()[0]["index"]
+    outputs = []
+    for image in x:
+        interpreter.set_tensor(source, image[None])
+        interpreter.invoke()
+        outputs.append(interpreter.get_tensor(result)[0])
+    return np.array(outputs)
+
+
+def reference(root: Path, content: bytes, x: np.ndarray) -> np.ndarray:
+    """Return what the reference kernels give; many images take minutes and are kept."""
+    pytest.importorskip("ai_edge_litert.interpreter")
+    if len(x) < 100:
+        return _reference((content, x))
+    key = hashlib.sha256(content + x.tobytes()).hexdigest()[:24]
+    kept = root / "build" / "reference" / f"{key}.npy"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with ProcessPoolExecutor(2) as pool:
+            jobs = [(content, part) for part in np.array_split(x, 2)]
+            partial = kept.with_suffix(".partial.npy")
+            np.save(partial, np.concatenate(list(pool.map(_reference, jobs))))
+            partial.rename(kept)
+    return np.load(kept)
+
+
+def ran(
+    content: bytes, x: np.ndarray, device: str, sizes: str, batch: int
+) -> tuple[np.ndarray, Statistics]:
+    program = compile_graph(load(content), preset(sizes), batch)
+    with open_session(program, device=device) as session:
+        return session.run([x])[0], session.statistics
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        *((name, sizes) for name in NETWORKS for sizes in ("micro", "edge")),
+        ("mnist_c", "nano"),
+        ("mnist_c", "edge,weight_rows=4"),
+        ("mnist_a", "micro,columns=12,lanes=4"),
+        ("mnist_d", "micro,unified_bytes=8192"),
+    ],
+)
+def test_machine_gives_the_bytes_of_the_reference(
+    name: str, sizes: str, root: Path, content: Callable[[str], bytes]
+) -> None:
+    model = content(name)
+    x = inputs(model, NETWORKS[name].dataset, 4)
+    y, _ = ran(model, x, "machine", sizes, 3)
+    np.testing.assert_array_equal(y, reference(root, model, x))
+
+
+@pytest.mark.parametrize(
+    ("name", "batch"), [(name, batch) for name in NETWORKS for batch in NETWORKS[name].cycles]
+)
+def test_rtl_at_edge(
+    name: str, batch: int, root: Path, content: Callable[[str], bytes], verilator: None
+) -> None:
+    model = content(name)
+    x = inputs(model, NETWORKS[name].dataset, batch)
+    y, costs = ran(model, x, "rtl", "edge", batch)
+    np.testing.assert_array_equal(y, reference(root, model, x))
+    assert costs.cycles_per_input is not None
+    assert costs.cycles_per_input <= NETWORKS[name].cycles[batch]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NETWORKS)
+def test_all_images_on_the_machine_model(
+    name: str, root: Path, content: Callable[[str], bytes], figure: Callable[[str], None]
+) -> None:
+    model, network = content(name), NETWORKS[name]
+    pictures, labels = images(network.dataset)
+    if labels is None:
+        pytest.skip(f"{network.dataset} is not there")
+    x = inputs(model, network.dataset, len(pictures))
+    y, costs = ran(model, x, "machine", "edge", 16)
+    np.testing.assert_array_equal(y, reference(root, model, x))
+    accuracy = float(np.mean(y.argmax(axis=1) == labels))
+    figure(
+        f"machine, edge: {name}: {len(x):,} images identical to LiteRT, accuracy {accuracy:.2%}, "
+        f"{costs.seconds:.0f} s"
+    )
+    assert accuracy >= network.accuracy
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sizes", "count", "batch"), [("edge", 208, 16), ("edge,weight_rows=4", 8, 1), ("micro", 8, 2)]
+)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_many_images_on_the_rtl(
+    name: str,
+    sizes: str,
+    count: int,
+    batch: int,
+    root: Path,
+    content: Callable[[str], bytes],
+    verilator: None,
+    figure: Callable[[str], None],
+) -> None:
+    model = content(name)
+    x = inputs(model, NETWORKS[name].dataset, count)
+    y, costs = ran(model, x, "rtl", sizes, batch)
+    np.testing.assert_array_equal(y, reference(root, model, x))
+    assert costs.cycles_per_input and costs.utilisation and costs.cycles
+    figure(
+        f"rtl, {sizes}, batch {batch}: {name}: {count} images identical to LiteRT, "
+        f"{costs.cycles_per_input:,.1f} cycles per image, {costs.utilisation:.1%} of the "
+        f"multipliers in use, {costs.cycles / costs.seconds:,.0f} cycles/s"
+    )
