@@ -20,7 +20,7 @@ from celosia.sw.compiler.actions import (
 )
 from celosia.sw.compiler.allocate import Placement
 from celosia.sw.compiler.blocks import sums
-from celosia.sw.compiler.layout import Segment
+from celosia.sw.compiler.layout import Segment, pixel_bytes
 from celosia.sw.compiler.spec import Network, Pooling, Product, Scaling, Sum
 from celosia.sw.compiler.stream import FetchParameters, FetchWeights, Work
 from celosia.sw.compiler.tile import Tiling, channels_of
@@ -199,8 +199,8 @@ class _Emitter:
         layer, block = self.network.layers[action.layer], action.block
         assert isinstance(layer, Product)
         layout = self.placement.layouts[layer.source]
-        segment = self.tiling.layers[action.layer].segments[action.segment]
-        depth = layer.weights.shape[3]
+        segment = self.tiling.layers[action.layer].segments[action.tile][action.segment]
+        depth, channel = self.pixels(layer, action.tile)
         start = [
             origin + first * pool * stride
             for origin, first, pool, stride in zip(
@@ -220,7 +220,7 @@ class _Emitter:
             part=action.part,
             items=block.items,
             rows=(start[0], start[0] + 1),
-            columns=(start[1] * depth, start[1] * depth + 1),
+            columns=(start[1] * depth + channel, start[1] * depth + channel + 1),
             strip=action.source,
         )
         strides = (layout.item_pitch, layer.stride[0] * layout.pitch, layer.stride[1] * depth)
@@ -244,6 +244,13 @@ class _Emitter:
         )
         return Step(instruction, accesses, action.layer)
 
+    def pixels(self, layer: Product, tile: int) -> tuple[int, int]:
+        """Return the bytes from pixel to pixel, and the first channel that an output tile reads."""
+        first = tile * self.config.columns
+        last = min(first + self.config.columns, layer.channels)
+        value = self.network.values[layer.source]
+        return pixel_bytes(layer, value), layer.inputs(first, last)[0]
+
     def reads(
         self, action: Multiply, layer: Product, segment: Segment, start: tuple[int, int]
     ) -> Region:
@@ -255,9 +262,9 @@ class _Emitter:
         last = min(action.last_step * rows, len(segment.taps)) - 1
         last = segment.offset + last + last // segment.run * segment.skip * rows
         _, high, wide = sums(layer.pool, action.block)
-        depth = layer.weights.shape[3]
+        depth, channel = self.pixels(layer, action.tile)
         if value.height == 1 and not layout.margins:
-            base = start[1] * depth
+            base = start[1] * depth + channel
             columns = (base + first, base + (wide - 1) * layer.stride[1] * depth + last + 1)
             ends = (0, 1)
         else:

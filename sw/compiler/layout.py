@@ -15,7 +15,7 @@ import numpy as np
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.spec import CompileError, Network, Pooling, Product, Value, Windows
 
-__all__ = ["Layout", "Segment", "lay_out", "least_steps", "segments"]
+__all__ = ["Layout", "Segment", "lay_out", "least_steps", "pixel_bytes", "segments"]
 
 
 @dataclass(frozen=True)
@@ -76,20 +76,28 @@ class Segment:
 
 def least_steps(layer: Product, config: Config) -> int:
     """Return the steps of a reduction whose taps are packed as tightly as can be."""
-    return -(-layer.taps // config.rows)
+    _, depth = layer.inputs(0, min(config.columns, layer.channels))
+    return -(-layer.kernel[0] * layer.kernel[1] * depth // config.rows)
 
 
 def segments(
-    layer: Product, pitch: int, config: Config, most: int | None = None
+    layer: Product,
+    pitch: int,
+    pixel: int,
+    channels: tuple[int, int],
+    config: Config,
+    most: int | None = None,
 ) -> tuple[Segment, ...]:
-    """Return the reads that make up the reduction of a layer.
+    """Return the reads that make up the reduction of some output channels of a layer.
 
     Parameters
     ----------
     layer : Product
         The layer.
-    pitch : int
-        Bytes from row to row of its source.
+    pitch, pixel : int
+        Bytes of its source from row to row, and from pixel to pixel.
+    channels : (int, int)
+        First output channel, and the one behind the last.
     config : Config
         The core.
     most : int, optional
@@ -97,21 +105,27 @@ def segments(
         by side can be cut anywhere and do not count.
     """
     (high, wide), (down, right) = layer.kernel, layer.dilation
-    depth = layer.weights.shape[3]
-    numbers = np.arange(layer.taps).reshape(high, wide * depth)
-    if wide > 1 and right > 1:
-        runs = [
-            (y * down * pitch + x * right * depth, numbers[y, x * depth : (x + 1) * depth])
+    _, depth = layer.inputs(*channels)
+    numbers = np.arange(high * wide * depth).reshape(high, wide * depth)
+    if wide > 1 and right * pixel != depth:
+        groups = [
+            [
+                (y * down * pitch + x * right * pixel, numbers[y, x * depth : (x + 1) * depth])
+                for x in range(wide)
+            ]
             for y in range(high)
-            for x in range(wide)
         ]
-        groups = [runs[first : first + wide] for first in range(0, len(runs), wide)]
     else:
         groups = [[(y * down * pitch, numbers[y]) for y in range(high)]]
     joined = []
     for group in groups:
         joined += _join(group, config, most)
     return tuple(joined)
+
+
+def pixel_bytes(layer: Product, value: Value) -> int:
+    """Return the bytes from one pixel to the next of what a layer reads."""
+    return value.channels if layer.each else layer.weights.shape[3]
 
 
 def _join(
@@ -162,7 +176,7 @@ def _layout(network: Network, number: int, config: Config) -> Layout:
     right = max([0, *(reach[3] - value.width for reach in reaches)])
     if left or right:
         for layer in readers:
-            cut = isinstance(layer, Product) and layer.weights.shape[3] != value.channels
+            cut = isinstance(layer, Product) and pixel_bytes(layer, value) != value.channels
             if cut or (isinstance(layer, Pooling) and layer.seen):
                 raise CompileError(f"{layer.name}: wanted an input that nobody else pads")
     least = (left + value.width + right) * value.channels
@@ -170,7 +184,7 @@ def _layout(network: Network, number: int, config: Config) -> Layout:
     pitch = least
     if rows > 1 and products:
         pitch = min(
-            range(least, least + config.rows), key=lambda p: (_cost(products, p, config), p)
+            range(least, least + config.rows), key=lambda p: (_cost(products, value, p, config), p)
         )
     if pitch >= config.unified_bytes:
         raise CompileError(
@@ -181,7 +195,7 @@ def _layout(network: Network, number: int, config: Config) -> Layout:
 
 def _reach(layer: Product, value: Value) -> tuple[int, int, int, int]:
     """Return first row and column that a layer reads, and those behind the last."""
-    if layer.weights.shape[3] != value.channels:
+    if pixel_bytes(layer, value) != value.channels:
         # A vector cut into rows of its own.
         return 0, 0, 1, value.width
     bottom, right = (
@@ -198,11 +212,14 @@ def _window_reach(windows: Windows, stride: tuple[int, int]) -> tuple[int, int, 
     return (*windows.source, bottom, right)
 
 
-def _cost(products: Sequence[Product], pitch: int, config: Config) -> int:
+def _cost(products: Sequence[Product], value: Value, pitch: int, config: Config) -> int:
     """Return the cycles that all readers take at a pitch."""
     total = 0
     for layer in products:
-        steps = sum(segment.steps(config) for segment in segments(layer, pitch, config))
+        pixel = pixel_bytes(layer, value)
+        channels = 0, min(config.columns, layer.channels)
+        parts = segments(layer, pitch, pixel, channels, config)
+        steps = sum(segment.steps(config) for segment in parts)
         tiles = -(-layer.channels // config.columns)
         total += steps * tiles * max(layer.pixels, config.rows // config.weight_rows)
     return total

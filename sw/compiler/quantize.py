@@ -111,7 +111,7 @@ def dense_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> Sc
     ranges = sum_ranges(weights, bias, tensor.zero_point)
     low, high = activation_range(operation.attributes["activation"], output)
     zero_point = output.zero_point
-    reals = _factors(tensor, graph.tensors[operation.inputs[1]], output)
+    reals = _factors(tensor, graph.tensors[operation.inputs[1]], output, len(weights))
     label = graph.label(operation)
     multipliers, shifts = _exact(label, reals, ranges, zero_point=zero_point, low=low, high=high)
     return _scaling(
@@ -124,7 +124,7 @@ def dense_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> Sc
 
 
 def convolution_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> Scaling:
-    """Return the parameters of a CONV_2D, which rounds twice.
+    """Return the parameters of a CONV_2D or DEPTHWISE_CONV_2D, which round twice.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def convolution_scaling(graph: Graph, operation: Operation, weights: np.ndarray)
         If a factor is past what the kernel can do.
     """
     tensor, output = ends(graph, operation)
-    reals = _factors(tensor, graph.tensors[operation.inputs[1]], output)
+    reals = _factors(tensor, graph.tensors[operation.inputs[1]], output, len(weights))
     if max(reals) >= 1 << 30:
         raise CompileError(
             f"{graph.label(operation)}: wanted factors below 2^30, got {max(reals):.9g}"
@@ -325,8 +325,10 @@ def _exact(
     return multipliers, shifts
 
 
-def _factors(source: Quantization, kernel: Tensor, output: Quantization) -> list[float]:
+def _factors(
+    source: Quantization, kernel: Tensor, output: Quantization, channels: int
+) -> list[float]:
     """Return the real factor of each channel; products and quotients of scales are float64."""
     assert kernel.quantization
-    scales = np.broadcast_to(kernel.quantization.scales, kernel.shape[:1]).astype(np.float64)
+    scales = np.broadcast_to(kernel.quantization.scales, (channels,)).astype(np.float64)
     return (source.scale * scales / output.scale).tolist()

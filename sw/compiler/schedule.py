@@ -6,7 +6,7 @@ what is there already; the next input loads while this one is computed.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from celosia.hw.arch.config import Config
@@ -50,6 +50,11 @@ class _Piece:
     segment: int
     first: int
     last: int
+
+
+#: What a reduction is cut into; None is all of it.
+_Stages = Sequence[_Piece | None]
+_WHOLE: _Stages = (None,)
 
 
 def schedule(
@@ -194,9 +199,8 @@ class _Scheduler:
         """Yield the work on some rows of a layer's result."""
         layer = self.network.layers[number]
         if isinstance(layer, Product):
-            stages = [self.all_steps(number)]
             for block in blocks(layer, items, self.config, rows):
-                yield from self.tiles(number, part, block, stages, False, [])
+                yield from self.tiles(number, part, block, _WHOLE, False, [])
             return
         if isinstance(layer, Sum):
             for block in blocks(layer, items, self.config, rows):
@@ -330,13 +334,12 @@ class _Scheduler:
             # One fetch of a tile serves all blocks.
             order = [(block, tile) for tile in range(tiled.tiles) for block in cut]
             for block, tile in order:
-                stages = [self.all_steps(number)]
-                yield from self.group(number, part, block, range(tile, tile + 1), stages, False)
+                yield from self.group(number, part, block, range(tile, tile + 1), _WHOLE, False)
                 yield from later
                 later = []
             return
         for place, block in enumerate(cut):
-            stages = self.stages(number, block, loads) if place == 0 else [self.all_steps(number)]
+            stages = self.stages(number, block, loads) if place == 0 else _WHOLE
             if place == 0 and loads and len(cut) > 1:
                 rest = self.everything(layer.source, part, (block.items[1], items[1]))
                 later = [LoadRegion(region=rest, layer=number), *later]
@@ -348,7 +351,7 @@ class _Scheduler:
         number: int,
         part: int,
         block: Block,
-        stages: list[list[_Piece]],
+        stages: _Stages,
         loads: bool,
         later: list[Action],
     ) -> Iterator[Action]:
@@ -362,9 +365,8 @@ class _Scheduler:
             first = min(tiles, _GROUP, self.config.accumulator_depth // self.rows(number, block))
         yield from self.group(number, part, block, range(first), stages, loads)
         yield from later
-        whole = [self.all_steps(number)]
         for tile in range(first, tiles):
-            yield from self.group(number, part, block, range(tile, tile + 1), whole, False)
+            yield from self.group(number, part, block, range(tile, tile + 1), _WHOLE, False)
 
     def rows(self, number: int, block: Block) -> int:
         """Return the rows of accumulators that a block takes."""
@@ -372,9 +374,9 @@ class _Scheduler:
         assert isinstance(layer, Product)
         return math.prod(sums(layer.pool, block))
 
-    def all_steps(self, number: int) -> list[_Piece]:
-        """Return the whole reduction of a layer."""
-        parts = self.tiling.layers[number].segments
+    def all_steps(self, number: int, tile: int) -> list[_Piece]:
+        """Return the whole reduction of an output tile of a layer."""
+        parts = self.tiling.layers[number].segments[tile]
         return [_Piece(n, 0, part.steps(self.config)) for n, part in enumerate(parts)]
 
     def group(
@@ -383,7 +385,7 @@ class _Scheduler:
         part: int,
         block: Block,
         tiles: range,
-        stages: list[list[_Piece]],
+        stages: _Stages,
         loads: bool,
     ) -> Iterator[Action]:
         """Yield matrix work and drains of output tiles that share a half of the accumulators."""
@@ -394,22 +396,20 @@ class _Scheduler:
             yield from waiting[:ahead]
             waiting = waiting[ahead:]
             for offset, tile in enumerate(tiles):
-                for piece in stage:
+                for piece in [stage] if stage else self.all_steps(number, tile):
                     yield from self.multiply(number, part, block, tile, piece, offset * rows)
         for offset, tile in enumerate(tiles):
             yield from self.drain(number, part, block, tile, offset * rows)
         self.half ^= 1
 
-    def stage_loads(
-        self, number: int, part: int, block: Block, stages: list[list[_Piece]]
-    ) -> list[Action]:
+    def stage_loads(self, number: int, part: int, block: Block, stages: _Stages) -> list[Action]:
         """Return the loads of the bytes that each stage of a reduction reads of flat values."""
         layer = self.network.layers[number]
         about = self.network.values[layer.source]
         if len(stages) == 1:
             region = self.everything(layer.source, part, block.items)
             return [LoadRegion(region=region, layer=number)]
-        ends = [stage[-1].last * self.config.rows for stage in stages]
+        ends = [stage.last * self.config.rows for stage in stages if stage]
         ends[-1] = about.width * about.channels
         return [
             LoadRegion(
@@ -476,16 +476,16 @@ class _Scheduler:
             region = self.everything(layer.result, part, block.items)
             yield from self.store(number, replace(region, rows=block.rows))
 
-    def stages(self, number: int, block: Block, loads: bool) -> list[list[_Piece]]:
+    def stages(self, number: int, block: Block, loads: bool) -> _Stages:
         """Return the reduction of the first tiles of a layer, cut so that it can start early.
 
         Only a reduction of taps that all lie side by side is cut.
         """
         layer = self.network.layers[number]
         assert isinstance(layer, Product)
-        first, *others = self.tiling.layers[number].segments
-        if others or not first.side_by_side:
-            return [self.all_steps(number)]
+        first, *others = self.tiling.layers[number].segments[0]
+        if others or not first.side_by_side or layer.each:
+            return _WHOLE
         steps = first.steps(self.config)
         if not loads:
             ready = self.ready_taps(number, block) // self.config.rows
@@ -500,7 +500,7 @@ class _Scheduler:
             else:
                 cuts = _growing_cuts(layer, items, self.config)
         pieces = zip([0, *cuts], cuts, strict=False)
-        return [[_Piece(0, first, last)] for first, last in pieces]
+        return [_Piece(0, first, last) for first, last in pieces]
 
     def ready_taps(self, number: int, block: Block) -> int:
         """Return the taps that are there before the last drain of the layer before has ended."""

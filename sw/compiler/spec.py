@@ -144,7 +144,9 @@ class Product:
     pool : Pool
         Windows whose greatest sums are kept; of one sum each where there is no pooling.
     weights : numpy.ndarray
-        int8, shape ``(channels, *kernel, source channels)``.
+        int8, shape ``(channels, *kernel, source channels)``; the last 1 if ``each``.
+    each : int
+        Output channels that each source channel leads to by itself, 0 if all lead to all.
     scaling : Scaling
         By channel. The source's zero point is folded into the bias, modulo 2³².
     macs : int
@@ -165,6 +167,31 @@ class Product:
     weights: np.ndarray
     scaling: Scaling
     macs: int
+    each: int = 0
+
+    def inputs(self, first: int, last: int) -> tuple[int, int]:
+        """Return first and number of the source channels that some output channels read."""
+        if not self.each:
+            return 0, self.weights.shape[3]
+        start = first // self.each
+        return start, (last - 1) // self.each + 1 - start
+
+    def matrix(self, first: int, last: int) -> np.ndarray:
+        """Return the weights of some output channels on all taps that these read.
+
+        Returns
+        -------
+        numpy.ndarray
+            int8, shape ``(last - first, rows, columns and source channels of the kernel)``.
+        """
+        part = self.weights[first:last]
+        if not self.each:
+            return part.reshape(len(part), -1)
+        start, count = self.inputs(first, last)
+        places = np.arange(first, last) // self.each - start
+        wide = np.zeros((*part.shape[:3], count), np.int8)
+        wide[np.arange(len(part)), :, :, places] = part[..., 0]
+        return wide.reshape(len(part), -1)
 
     @property
     def sources(self) -> tuple[int, ...]:

@@ -147,7 +147,9 @@ class _Streaming:
     def tiles(self, action: Multiply) -> tuple[int, int]:
         """Return the first of a layer's tiles that matrix work reads, and how many it does."""
         layer = self.tiling.layers[action.layer]
-        first = action.tile * layer.steps + layer.first_step(action.segment, self.config)
+        first = action.tile * layer.steps + layer.first_step(
+            action.tile, action.segment, self.config
+        )
         return first + action.first_step, action.last_step - action.first_step
 
     def channel(self, action: Drain | PoolRegion | AddRegion) -> int:
@@ -185,7 +187,7 @@ class _Streaming:
                 yield action
                 continue
             layer = self.tiling.layers[action.layer]
-            if not layer.segments[action.segment].side_by_side:
+            if not layer.segments[action.tile][action.segment].side_by_side:
                 yield action
                 continue
             start, count = self.tiles(action)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from celosia.hw.arch.config import PARAMETER_BYTES, Config
-from celosia.sw.compiler.layout import Layout, Segment, segments
+from celosia.sw.compiler.layout import Layout, Segment, pixel_bytes, segments
 from celosia.sw.compiler.spec import CompileError, Layer, Network, Product
 
 __all__ = ["Ring", "TiledLayer", "Tiling", "channels_of", "pack_parameters", "pack_weights", "tile"]
@@ -25,10 +25,11 @@ class TiledLayer:
 
     Parameters
     ----------
-    segments : tuple of Segment
-        What instructions read for one output tile; none for a layer without weights.
+    segments : tuple of tuple of Segment
+        What instructions read for each output tile; none for a layer without weights.
     steps, tiles : int
-        Reduction steps of R taps over all segments, output tiles of C channels.
+        Reduction steps of R taps over all segments of the first output tile, which has most;
+        output tiles of C channels.
     period : int
         Tiles that stay or stream together.
     resident : int
@@ -39,7 +40,7 @@ class TiledLayer:
         Channel of the parameter memory where its parameters stay; None if they stream.
     """
 
-    segments: tuple[Segment, ...]
+    segments: tuple[tuple[Segment, ...], ...]
     steps: int
     tiles: int
     period: int
@@ -78,9 +79,9 @@ class TiledLayer:
             end += self.period
         return min(end, last)
 
-    def first_step(self, segment: int, config: Config) -> int:
-        """Return the step at which a segment starts."""
-        return sum(earlier.steps(config) for earlier in self.segments[:segment])
+    def first_step(self, tile: int, segment: int, config: Config) -> int:
+        """Return the step at which a segment of an output tile starts."""
+        return sum(earlier.steps(config) for earlier in self.segments[tile][:segment])
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,8 @@ def tile(network: Network, layouts: Sequence[Layout], config: Config) -> Tiling:
             f"{layer}: wanted parameters of at least {columns} channels, "
             f"got parameter_channels = {config.parameter_channels}"
         )
-    cut = [_segments(layer, layouts, config, None) for layer in network.layers]
-    sizes = [_tiles(layer, parts, config) for layer, parts in zip(network.layers, cut, strict=True)]
+    cut = [_segments(network, layer, layouts, config, None) for layer in network.layers]
+    sizes = [_steps(parts, config) * len(parts) for parts in cut]
     keep = 0
     if sum(sizes) > config.weight_tiles:
         keep = max(config.weight_tiles // _STREAMING, min(config.weight_tiles, 2))
@@ -132,8 +133,8 @@ def tile(network: Network, layouts: Sequence[Layout], config: Config) -> Tiling:
         most = max(1, keep // 4)
         cut = [
             parts
-            if all(p.side_by_side or p.steps(config) <= most for p in parts)
-            else _segments(layer, layouts, config, most)
+            if all(p.side_by_side or p.steps(config) <= most for tile in parts for p in tile)
+            else _segments(network, layer, layouts, config, most)
             for layer, parts in zip(network.layers, cut, strict=True)
         ]
     places, used = _reside(network, cut, config, config.weight_tiles - keep, max(1, keep // 8))
@@ -143,8 +144,8 @@ def tile(network: Network, layouts: Sequence[Layout], config: Config) -> Tiling:
     layers = tuple(
         TiledLayer(
             segments=parts,
-            steps=sum(part.steps(config) for part in parts),
-            tiles=-(-layer.channels // columns) if isinstance(layer, Product) else 0,
+            steps=_steps(parts, config),
+            tiles=len(parts),
             period=places[number][1],
             resident=places[number][2],
             first_tile=places[number][0],
@@ -155,29 +156,42 @@ def tile(network: Network, layouts: Sequence[Layout], config: Config) -> Tiling:
     return Tiling(layers, Ring(used, config.weight_tiles - used), parameters)
 
 
+_Parts = tuple[tuple[Segment, ...], ...]
+
+
 def _segments(
-    layer: Layer, layouts: Sequence[Layout], config: Config, most: int | None
-) -> tuple[Segment, ...]:
+    network: Network, layer: Layer, layouts: Sequence[Layout], config: Config, most: int | None
+) -> _Parts:
+    """Return the segments of each output tile of a layer."""
     if not isinstance(layer, Product):
         return ()
-    return segments(layer, layouts[layer.source].pitch, config, most)
+    pitch = layouts[layer.source].pitch
+    pixel = pixel_bytes(layer, network.values[layer.source])
+    found: dict[int, tuple[Segment, ...]] = {}
+    result = []
+    for first in range(0, layer.channels, config.columns):
+        channels = first, min(first + config.columns, layer.channels)
+        depth = layer.inputs(*channels)[1]
+        if depth not in found:
+            found[depth] = segments(layer, pitch, pixel, channels, config, most)
+        result.append(found[depth])
+    return tuple(result)
 
 
-def _tiles(layer: Layer, parts: Sequence[Segment], config: Config) -> int:
-    if not isinstance(layer, Product):
-        return 0
-    return sum(part.steps(config) for part in parts) * -(-layer.channels // config.columns)
+def _steps(parts: _Parts, config: Config) -> int:
+    """Return the steps of the output tile that has most."""
+    return max((sum(part.steps(config) for part in tile) for tile in parts), default=0)
 
 
 def _reside(
-    network: Network, cut: Sequence[tuple[Segment, ...]], config: Config, room: int, period: int
+    network: Network, cut: Sequence[_Parts], config: Config, room: int, period: int
 ) -> tuple[list[tuple[int, int, int]], int]:
     """Return first place, period and periods of the tiles of each layer that stay; places taken.
 
     Layers that reuse their weights most come first; of the one that no longer fits whole, as much
     as does.
     """
-    sizes = [_tiles(layer, parts, config) for layer, parts in zip(network.layers, cut, strict=True)]
+    sizes = [_steps(parts, config) * len(parts) for parts in cut]
 
     def worth(number: int) -> tuple[int, int]:
         layer = network.layers[number]
@@ -192,8 +206,8 @@ def _reside(
             used += size
             continue
         each = period
-        if not all(part.side_by_side for part in cut[number]):
-            each = sum(part.steps(config) for part in cut[number])
+        if not all(part.side_by_side for tile in cut[number] for part in tile):
+            each = _steps(cut[number], config)
         count = (room - used) // each
         places[number] = used, each, count
         used += count * each
@@ -217,7 +231,7 @@ def _stay(sizes: Sequence[int], capacity: int, unit: int) -> tuple[list[int | No
     return places, Ring(used, (capacity - used) // unit * unit)
 
 
-def pack_weights(layer: Layer, parts: Sequence[Segment], config: Config) -> bytes:
+def pack_weights(layer: Layer, parts: _Parts, config: Config) -> bytes:
     """Return a layer's tiles as external memory holds them, output tile by output tile.
 
     Taps and channels past the end of a segment or of the layer are zero.
@@ -225,17 +239,17 @@ def pack_weights(layer: Layer, parts: Sequence[Segment], config: Config) -> byte
     if not isinstance(layer, Product):
         return b""
     rows, columns = config.rows, config.columns
-    tiles = -(-layer.channels // columns)
-    flat = layer.weights.reshape(layer.channels, -1)
-    pieces = []
-    for part in parts:
-        steps = part.steps(config)
-        padded = np.zeros((tiles * columns, steps * rows), np.int8)
-        padded[: layer.channels, : len(part.taps)] = flat[:, part.taps]
-        pieces.append(padded.reshape(tiles, columns, steps, rows).transpose(0, 2, 3, 1))
-    body = np.concatenate(pieces, axis=1)
-    image = np.zeros((*body.shape[:3], config.tile_row_bytes), np.int8)
-    image[..., :columns] = body
+    image = np.zeros((len(parts), _steps(parts, config), rows, config.tile_row_bytes), np.int8)
+    for number, tile in enumerate(parts):
+        first = number * columns
+        matrix = layer.matrix(first, min(first + columns, layer.channels))
+        step = 0
+        for part in tile:
+            steps = part.steps(config)
+            padded = np.zeros((steps * rows, columns), np.int8)
+            padded[: len(part.taps), : len(matrix)] = matrix[:, part.taps].T
+            image[number, step : step + steps, :, :columns] = padded.reshape(steps, rows, columns)
+            step += steps
     return image.tobytes()
 
 

@@ -213,15 +213,17 @@ def want_activation(value: int) -> str:
     return _ACTIVATIONS[value]
 
 
-def want_weights(weights: Tensor, dimensions: int) -> None:
+def want_weights(weights: Tensor, dimensions: int, axis: int = 0) -> None:
     """Refuse weights that are not constant int8 with one scale, or one for each output channel.
 
     Parameters
     ----------
     weights : Tensor
-        Output channels along axis 0.
+        The weights.
     dimensions : int
         How many there have to be.
+    axis : int
+        The one of the output channels.
 
     Raises
     ------
@@ -234,11 +236,11 @@ def want_weights(weights: Tensor, dimensions: int) -> None:
         )
     if weights.data is None:
         raise ModelError(f"wanted constant weights, got computed ones ({weights.name!r})")
-    channels, scales = weights.shape[0], weights.quantization
+    channels, scales = weights.shape[axis], weights.quantization
     if scales is None or len(scales.scales) not in (1, channels):
         raise ModelError(f"wanted 1 or {channels} scales of weights {weights.name!r}")
-    if len(scales.scales) > 1 and scales.axis != 0:
-        raise ModelError(f"wanted scales of the weights along axis 0, got axis {scales.axis}")
+    if len(scales.scales) > 1 and scales.axis != axis:
+        raise ModelError(f"wanted scales of the weights along axis {axis}, got axis {scales.axis}")
     if scales.zero_points.any():
         got = scales.zero_points[np.flatnonzero(scales.zero_points)[0]]
         raise ModelError(f"wanted weights with zero point 0, got {got}")

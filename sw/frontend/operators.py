@@ -6,7 +6,7 @@ can be read; an operator's ``attributes`` are
 ==================================  ===========================================================
 operator                            attributes
 ==================================  ===========================================================
-CONV_2D                             padding, stride, dilation, activation
+CONV_2D, DEPTHWISE_CONV_2D          padding, stride, dilation, activation
 MAX_POOL_2D, AVERAGE_POOL_2D        padding, stride, window, activation
 FULLY_CONNECTED                     activation, keep_num_dims
 ADD                                 activation
@@ -135,6 +135,28 @@ def _convolution(node: Node) -> dict[str, Any]:
         )
     want_bias(node.optional(2), channels)
     options = node.want_options(tflite.Conv2DOptions)
+    attributes = {
+        "padding": _padding(options),
+        "stride": _pair("stride", options.StrideH(), options.StrideW()),
+        "dilation": _pair("dilation", options.DilationHFactor(), options.DilationWFactor()),
+        "activation": want_activation(options.FusedActivationFunction()),
+    }
+    _want_windows(source, result, (height, width), channels, attributes)
+    return attributes
+
+
+def _depthwise(node: Node) -> dict[str, Any]:
+    node.want_places(least=2, most=3)
+    source, result = node.activations()
+    weights = node.tensor(1)
+    want_weights(weights, dimensions=4, axis=3)
+    one, height, width, channels = weights.shape
+    inputs = _want_image(source)[3]
+    if one != 1 or channels % inputs:
+        got = f"weights of shape {weights.shape} on {inputs} channels"
+        raise ModelError(f"wanted whole channels for each of the input's, got {got}")
+    want_bias(node.optional(2), channels)
+    options = node.want_options(tflite.DepthwiseConv2DOptions)
     attributes = {
         "padding": _padding(options),
         "stride": _pair("stride", options.StrideH(), options.StrideW()),
@@ -279,6 +301,7 @@ READERS: dict[str, Callable[[Node], dict[str, Any]]] = {
     "ADD": _add,
     "AVERAGE_POOL_2D": _pool,
     "CONV_2D": _convolution,
+    "DEPTHWISE_CONV_2D": _depthwise,
     "FULLY_CONNECTED": _fully_connected,
     "MAX_POOL_2D": _pool,
     "MEAN": _mean,

@@ -1,11 +1,13 @@
 """Layouts and segments: every tap is read once, where it lies."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from celosia.hw.arch.config import preset
 from celosia.hw.arch.isa import Rounding
-from celosia.sw.compiler.layout import lay_out, least_steps, segments
+from celosia.sw.compiler.layout import Segment, lay_out, least_steps, segments
 from celosia.sw.compiler.spec import Network, Pool, Product, Scaling, Value
 
 EDGE = preset("edge")
@@ -50,6 +52,10 @@ def product(
     )
 
 
+def parts(layer: Product, pitch: int) -> tuple[Segment, ...]:
+    return segments(layer, pitch, layer.weights.shape[3], (0, 1), EDGE)
+
+
 def network(value: Value, *layers: Product) -> Network:
     results = [
         Value(name=f"y{n}", height=layer.grid[0], width=layer.grid[1], channels=1)
@@ -74,7 +80,7 @@ def test_segments_read_every_tap_where_it_lies(rng: np.random.Generator, most: i
         pitch = reach + int(rng.integers(0, 70))
         layer = product(kernel, depth, dilation=dilation)
         found = {}
-        for part in segments(layer, pitch, EDGE, most):
+        for part in segments(layer, pitch, depth, (0, 1), EDGE, most):
             for place, tap in enumerate(part.taps.tolist()):
                 assert tap not in found
                 skipped = place // part.run * part.skip * EDGE.rows
@@ -97,7 +103,7 @@ def test_pitch_packs_all_taps_of_a_kernel(
     layer = product(kernel, extents[2], grid=grid)
     layout = lay_out(network(image(*extents), layer), EDGE)[0]
     assert (layout.pitch, layout.margins) == (pitch, False)
-    (part,) = segments(layer, layout.pitch, EDGE)
+    (part,) = parts(layer, layout.pitch)
     assert part.steps(EDGE) == least_steps(layer, EDGE)
 
 
@@ -113,12 +119,31 @@ def test_of_two_readers_the_more_costly_one_chooses() -> None:
     large = product((3, 3), 1, grid=(26, 26))
     small = product((5, 5), 1, grid=(2, 2), result=2)
     layout = lay_out(network(image(28, 28, 1), large, small), EDGE)[0]
-    assert len(segments(large, layout.pitch, EDGE)) == 1
-    assert len(segments(small, layout.pitch, EDGE)) == 5
+    assert len(parts(large, layout.pitch)) == 1
+    assert len(parts(small, layout.pitch)) == 5
 
 
 def test_a_kernel_that_covers_its_source_reads_it_in_one_go() -> None:
     layer = product((7, 7), 64)
     layout = lay_out(network(image(7, 7, 64), layer), EDGE)[0]
-    (part,) = segments(layer, layout.pitch, EDGE)
+    (part,) = parts(layer, layout.pitch)
     assert part.side_by_side and part.steps(EDGE) == 196
+
+
+def test_channels_that_keep_to_themselves_read_their_own_taps() -> None:
+    plain = product((3, 3), 1, grid=(4, 4))
+    weights = np.arange(40 * 9, dtype=np.int8).reshape(40, 3, 3, 1)
+    zeros = np.zeros(40, np.int64)
+    scaling = replace(plain.scaling, bias=zeros, multiplier=zeros, left=zeros, right=zeros)
+    layer = replace(plain, weights=weights, scaling=scaling, each=2)
+    # Output channels 16 to 31 read source channels 8 to 15.
+    assert layer.inputs(16, 32) == (8, 8) and layer.inputs(32, 40) == (16, 4)
+    found = segments(layer, 6 * 20, 20, (16, 32), EDGE)
+    assert [(part.offset, len(part.taps)) for part in found] == [
+        (y * 120 + x * 20, 8) for y in range(3) for x in range(3)
+    ]
+    matrix = layer.matrix(16, 32).reshape(16, 9, 8)
+    wanted = np.zeros((16, 9, 8), np.int8)
+    for channel in range(16):
+        wanted[channel, :, channel // 2] = weights[16 + channel].reshape(9)
+    assert np.array_equal(matrix, wanted)

@@ -18,6 +18,7 @@ OPERATORS: dict[str, Lower] = {
     "ADD": add,
     "AVERAGE_POOL_2D": pooling,
     "CONV_2D": convolution,
+    "DEPTHWISE_CONV_2D": convolution,
     "FULLY_CONNECTED": dense,
     "MAX_POOL_2D": pooling,
     "MEAN": mean,

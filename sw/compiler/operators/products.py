@@ -19,11 +19,14 @@ _ONE = Pool(window=(1, 1), stride=(1, 1))
 
 
 def convolution(lowering: Lowering, operation: Operation, label: str) -> None:
-    """Lower CONV_2D."""
+    """Lower CONV_2D, and DEPTHWISE_CONV_2D, whose channels keep to themselves."""
     view = lowering.view(operation)
     data = lowering.graph.tensors[operation.inputs[1]].data
     assert data is not None
-    weights = data.astype(np.int8)
+    weights, each = data.astype(np.int8), 0
+    if operation.kind == "DEPTHWISE_CONV_2D":
+        each = weights.shape[3] // lowering.values[view.value].channels
+        weights = weights.transpose(3, 1, 2, 0)
     kernel = (weights.shape[1], weights.shape[2])
     attributes = operation.attributes
     rows, columns, _ = lowering.shapes[operation.outputs[0]]
@@ -51,6 +54,7 @@ def convolution(lowering: Lowering, operation: Operation, label: str) -> None:
         stride=attributes["stride"],
         dilation=attributes["dilation"],
         grid=(rows, columns),
+        each=each,
     )
 
 
@@ -92,6 +96,8 @@ def _product(
     view: View,
     weights: np.ndarray,
     scaling: Scaling,
+    *,
+    each: int = 0,
     **geometry: tuple[int, int],
 ) -> None:
     """Add a product, together with what follows it and can be part of it."""
@@ -134,6 +140,7 @@ def _product(
             weights=weights,
             scaling=scaling,
             macs=macs,
+            each=each,
             **geometry,
         )
     )
