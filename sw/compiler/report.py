@@ -4,9 +4,9 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from os.path import commonprefix
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Unit
@@ -81,8 +81,8 @@ class Row:
     """
 
     layer: str
-    operator: str
-    runs_on: str
+    operator: str = ""
+    runs_on: str = ""
     macs: int = 0
     cycles: int = 0
     cycles_per_input: float = 0.0
@@ -119,49 +119,49 @@ def rows(
     cycles = _by_layer(program, finishes)
     moved, once = (_moved(program, s) for s in (program.main, program.setup))
     bounds = bounds or [0] * len(program.layers)
-    cells = program.config.rows * program.config.columns
-
-    def row(name: str, macs: int, spent: int, alone: Alone | None, **others: Any) -> Row:
-        return Row(
-            name,
-            macs=macs,
-            cycles=spent,
-            cycles_per_input=spent / program.batch,
-            utilisation=macs * program.batch / (spent * cells) if spent else 0.0,
-            estimated_alone=alone.estimated if alone else None,
-            counted_alone=alone.counted if alone else None,
-            difference=_difference(alone) if alone else None,
-            **others,
-        )
-
+    figures = list(zip(cycles, moved, once, bounds, strict=True))
     table = [
-        row(
-            layer.name,
-            layer.macs,
-            cycles[number],
-            measured.layers[number] if measured else None,
+        replace(
+            _row(program, layer.name, layer.macs, *numbers),
             operator=layer.kind,
             runs_on=layer.runs_on,
-            bytes=moved[number],
-            setup_bytes=once[number],
             weights=_weights(layer.weight_bytes, layer.resident),
-            bound=bounds[number],
             note=layer.note,
         )
-        for number, layer in enumerate(program.layers)
+        for layer, numbers in zip(program.layers, figures, strict=True)
     ]
-    total = row(
-        "total",
-        program.macs,
-        sum(cycles),
-        Alone(*map(sum, zip(*measured.layers, strict=True))) if measured else None,
-        operator="",
-        runs_on="",
-        bytes=sum(moved),
-        setup_bytes=sum(once),
-        bound=sum(bounds),
-    )
+    total = _row(program, "total", program.macs, *map(sum, zip(*figures, strict=True)))
+    if measured:
+        table = [_with(row, alone) for row, alone in zip(table, measured.layers, strict=True)]
+        total = _with(total, Alone(*map(sum, zip(*measured.layers, strict=True))))
     return [*table, *(Row(x.name, x.kind, "host") for x in program.host), total]
+
+
+def _row(
+    program: Program, name: str, macs: int, cycles: int, moved: int, once: int, bound: int
+) -> Row:
+    """Return a row with its numbers and what follows from them."""
+    most = cycles * program.config.rows * program.config.columns
+    return Row(
+        name,
+        macs=macs,
+        cycles=cycles,
+        cycles_per_input=cycles / program.batch,
+        utilisation=macs * program.batch / most if most else 0.0,
+        bytes=moved,
+        setup_bytes=once,
+        bound=bound,
+    )
+
+
+def _with(row: Row, alone: Alone) -> Row:
+    """Return a row with what was measured."""
+    return replace(
+        row,
+        estimated_alone=alone.estimated,
+        counted_alone=alone.counted,
+        difference=_difference(alone),
+    )
 
 
 def _weights(count: int, resident: bool) -> str:

@@ -31,7 +31,7 @@ NETWORKS = {
     "mnist_a": Network("mnist", 0.99, {1: 1.10 * 67_552, 16: 1.10 * 43_912}),
     "fashion_b": Network("fashion-mnist", 0.88, {1: 1.15 * 13_520}),
     "mnist_c": Network("mnist", 0.988, {1: 1.10 * 22_992}),
-    "mnist_d": Network("mnist", 0.99, {1: 1.10 * 52_128}),
+    "mnist_d": Network("mnist", 0.99, {1: 1.10 * 46_680}),
 }
 
 

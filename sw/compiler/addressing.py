@@ -1,0 +1,87 @@
+"""Where values and regions of them lie in the unified buffer."""
+
+from celosia.hw.arch.config import Config
+from celosia.sw.compiler.access import Access, span
+from celosia.sw.compiler.actions import Region
+from celosia.sw.compiler.allocate import Placement
+from celosia.sw.compiler.layout import pixel_bytes
+from celosia.sw.compiler.spec import Network, Product
+from celosia.sw.compiler.tile import Tiling
+
+__all__ = ["Addressing", "loops"]
+
+
+def loops(
+    counts: tuple[int, int, int], strides: tuple[int, int, int], prefix: str = ""
+) -> dict[str, int]:
+    """Return the fields of loops over items, rows and columns; what runs once does not move."""
+    fields = {}
+    for axis, count, stride in zip("zyx", counts, strides, strict=True):
+        fields[f"{axis}_count"] = count
+        fields[f"{prefix}{axis}_stride"] = stride if count > 1 else 0
+    return fields
+
+
+class Addressing:
+    """Results of the passes before, and the addresses that follow from them.
+
+    Parameters
+    ----------
+    network, tiling, placement, config
+        What a program is made of.
+    """
+
+    def __init__(
+        self, network: Network, tiling: Tiling, placement: Placement, config: Config
+    ) -> None:
+        self.network = network
+        self.tiling = tiling
+        self.placement = placement
+        self.config = config
+
+    def address(self, region: Region) -> int:
+        """Return where a region begins in the unified buffer."""
+        layout = self.placement.layouts[region.value]
+        value = self.network.values[region.value]
+        base, row = self.base(region)
+        return base + row * layout.pitch + layout.left * value.channels + region.columns[0]
+
+    def base(self, region: Region) -> tuple[int, int]:
+        """Return where a region's first item, or its buffer, begins, and its first row in that."""
+        strip = region.strip
+        if strip:
+            turns = self.placement.strips[region.value, strip.layer]
+            return turns[strip.turn], region.rows[0] - strip.first
+        base = self.placement.address(region.value, region.part, region.items[0])
+        return base, self.placement.layouts[region.value].top + region.rows[0]
+
+    def access(self, region: Region, *, writes: bool) -> Access:
+        """Return the bytes of a region in the unified buffer, or some more."""
+        layout = self.placement.layouts[region.value]
+        value = self.network.values[region.value]
+        base, row = self.base(region)
+        count = region.items[1] - region.items[0]
+        left = layout.left * value.channels
+        columns = (left + region.columns[0], left + region.columns[1])
+        if value.height == 1 and not layout.margins and not region.strip:
+            if self.placement.places[region.value].whole:
+                # All accesses to a vector count from the part's first item.
+                part = self.placement.parts[region.part][0]
+                first = region.items[0] - part
+                base -= first * layout.item_pitch
+            else:
+                first = 0
+            return Access(
+                "unified", writes, base, layout.item_pitch, first, first + count, *columns
+            )
+        if count == 1:
+            rows = (row, row + region.rows[1] - region.rows[0])
+            return Access("unified", writes, base, layout.pitch, *rows, *columns)
+        return span("unified", writes, base, count * layout.item_pitch)
+
+    def pixels(self, layer: Product, tile: int) -> tuple[int, int]:
+        """Return the bytes from pixel to pixel, and the first channel that an output tile reads."""
+        first = tile * self.config.columns
+        last = min(first + self.config.columns, layer.channels)
+        value = self.network.values[layer.source]
+        return pixel_bytes(layer, value), layer.inputs(first, last)[0]

@@ -1,0 +1,93 @@
+"""Instructions of the matrix unit."""
+
+from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.sw.compiler.access import Step, span
+from celosia.sw.compiler.actions import Multiply, Region
+from celosia.sw.compiler.addressing import Addressing, loops
+from celosia.sw.compiler.blocks import sums
+from celosia.sw.compiler.layout import Segment
+from celosia.sw.compiler.spec import Product
+
+__all__ = ["multiply"]
+
+
+def multiply(about: Addressing, action: Multiply, place: int) -> Step:
+    """Return matrix work; a half of the accumulators belongs to one unit at a time."""
+    layer, block = about.network.layers[action.layer], action.block
+    assert isinstance(layer, Product)
+    layout = about.placement.layouts[layer.source]
+    segment = about.tiling.layers[action.layer].segments[action.tile][action.segment]
+    depth, channel = about.pixels(layer, action.tile)
+    start = [
+        origin + first * pool * stride
+        for origin, first, pool, stride in zip(
+            layer.origin,
+            (block.rows[0], block.columns[0]),
+            layer.pool.stride,
+            layer.stride,
+            strict=True,
+        )
+    ]
+    region = _reads(about, action, layer, segment, (start[0], start[1]))
+    offset = segment.offset + action.first_step * about.config.rows
+    taps = min(action.last_step * about.config.rows, len(segment.taps))
+    taps -= action.first_step * about.config.rows
+    pixel = Region(
+        value=layer.source,
+        part=action.part,
+        items=block.items,
+        rows=(start[0], start[0] + 1),
+        columns=(start[1] * depth + channel, start[1] * depth + channel + 1),
+        strip=action.source,
+    )
+    strides = (layout.item_pitch, layer.stride[0] * layout.pitch, layer.stride[1] * depth)
+    fields = loops(sums(layer.pool, block), strides)
+    if not segment.side_by_side:
+        fields |= {"run": segment.run, "skip": segment.skip}
+    instruction = Instruction(
+        Opcode.MATMUL,
+        unified=about.address(pixel) + offset,
+        taps=taps,
+        tile=place,
+        accumulator=action.half * about.config.accumulator_depth + action.accumulator,
+        accumulate=int(action.accumulate),
+        **fields,
+    )
+    steps = action.last_step - action.first_step
+    accesses = (
+        about.access(region, writes=False),
+        span("weights", False, place, steps),
+        span("accumulators", True, action.half, 1),
+    )
+    return Step(instruction, accesses, action.layer)
+
+
+def _reads(
+    about: Addressing, action: Multiply, layer: Product, segment: Segment, start: tuple[int, int]
+) -> Region:
+    """Return a region with all that matrix work reads."""
+    value = about.network.values[layer.source]
+    layout = about.placement.layouts[layer.source]
+    rows = about.config.rows
+    first = segment.offset + action.first_step * rows
+    last = min(action.last_step * rows, len(segment.taps)) - 1
+    last = segment.offset + last + last // segment.run * segment.skip * rows
+    _, high, wide = sums(layer.pool, action.block)
+    depth, channel = about.pixels(layer, action.tile)
+    if value.height == 1 and not layout.margins:
+        base = start[1] * depth + channel
+        columns = (base + first, base + (wide - 1) * layer.stride[1] * depth + last + 1)
+        ends = (0, 1)
+    else:
+        pitch = layout.pitch
+        columns = (-layout.left * value.channels, pitch - layout.left * value.channels)
+        end = start[0] + (high - 1) * layer.stride[0] + last // pitch + 1
+        ends = (start[0] + first // pitch, end)
+    return Region(
+        value=layer.source,
+        part=action.part,
+        items=action.block.items,
+        rows=ends,
+        columns=columns,
+        strip=action.source,
+    )

@@ -1,0 +1,99 @@
+"""Instructions that move bytes, and those that write margins."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from celosia.hw.arch.config import PARAMETER_BYTES
+from celosia.hw.arch.isa import Instruction, Kind, Opcode
+from celosia.sw.compiler.access import Access, Step, span
+from celosia.sw.compiler.actions import Region
+from celosia.sw.compiler.addressing import Addressing
+
+__all__ = ["fill", "move", "parameters", "weights"]
+
+#: Bytes that one pixel of FILL may have.
+_MOST_CHANNELS = (1 << 16) - 1
+
+
+def weights(about: Addressing, layer: int, first: int, count: int, place: int) -> Step:
+    """Return a load of tiles."""
+    instruction = Instruction(
+        Opcode.LOAD_WEIGHTS,
+        external=about.placement.weights[layer] + first * about.config.tile_bytes,
+        tile=place,
+        tiles=count,
+    )
+    return Step(instruction, (span("weights", True, place, count),), layer)
+
+
+def parameters(about: Addressing, layer: int, first: int, count: int, place: int) -> Step:
+    """Return a load of channel parameters."""
+    instruction = Instruction(
+        Opcode.LOAD_PARAMS,
+        external=about.placement.parameters[layer] + first * PARAMETER_BYTES,
+        kind=Kind.CHANNELS,
+        first=place,
+        count=count,
+    )
+    return Step(instruction, (span("parameters", True, place, count),), layer)
+
+
+def move(about: Addressing, opcode: Opcode, region: Region, layer: int) -> Step:
+    """Return a load or store; what lies side by side on both ends is one row."""
+    value = about.network.values[region.value]
+    layout = about.placement.layouts[region.value]
+    vector = value.height == 1
+    row_bytes = value.width * value.channels
+    external = about.placement.external[region.value] + region.rows[0] * row_bytes
+    external += region.columns[0]
+    if value.is_input or value.is_output:
+        external += region.items[0] * value.bytes_per_item
+    ends = region.items if vector else region.rows
+    rows, length = ends[1] - ends[0], region.columns[1] - region.columns[0]
+    pitch = layout.item_pitch if vector else layout.pitch
+    fields = {"external": external, "unified": about.address(region)}
+    if rows == 1 or length == row_bytes == pitch:
+        fields["length"] = length * rows
+    else:
+        fields["length"] = length
+        fields["rows"] = rows
+        fields["external_pitch"] = row_bytes
+        fields["unified_pitch"] = pitch
+    accesses = [about.access(region, writes=opcode is Opcode.LOAD)]
+    if region.strip and not value.is_input:
+        count = rows * row_bytes
+        accesses.append(span("external", opcode is Opcode.STORE, external, count))
+    return Step(Instruction(opcode, **fields), tuple(accesses), layer)
+
+
+def fill(about: Addressing, region: Region, layer: int) -> Iterator[Step]:
+    """Yield what writes the margins of a region: whole rows of one item, with those around."""
+    value, layout = about.network.values[region.value], about.placement.layouts[region.value]
+    row_bytes = value.width * value.channels
+    left, right = layout.left * value.channels, layout.right * value.channels
+    start = min(max(region.rows[0], 0), region.rows[1])
+    inside = start, max(min(region.rows[1], value.height), start)
+    above, below = inside[0] - region.rows[0], region.rows[1] - inside[1]
+    address = about.address(replace(region, columns=(-left, 0)))
+    middle = address + above * layout.pitch
+    rows = inside[1] - inside[0]
+    rectangles = (
+        (address, above, layout.pitch),
+        (middle, rows, left),
+        (middle + left + row_bytes, rows, right),
+        (middle + rows * layout.pitch, below, layout.pitch),
+    )
+    for start, rows, length in rectangles:
+        for first in range(0, length if rows else 0, _MOST_CHANNELS):
+            count = min(_MOST_CHANNELS, length - first)
+            instruction = Instruction(
+                Opcode.FILL,
+                y_count=rows,
+                channels=count,
+                destination_base=start + first,
+                destination_y_stride=layout.pitch if rows > 1 else 0,
+                value=value.fill,
+            )
+            base = start + first
+            access = Access("unified", True, base, layout.pitch, 0, rows, 0, count)
+            yield Step(instruction, (access,), layer)

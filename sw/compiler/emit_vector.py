@@ -1,0 +1,196 @@
+"""Instructions of the vector unit that compute."""
+
+from celosia.hw.arch.isa import Instruction, Mode, Opcode, Space
+from celosia.sw.compiler.access import Step, span
+from celosia.sw.compiler.actions import AddRegion, Block, Drain, PoolRegion, Region, Strip
+from celosia.sw.compiler.addressing import Addressing, loops
+from celosia.sw.compiler.blocks import sums
+from celosia.sw.compiler.spec import Pooling, Product, Scaling, Sum
+
+__all__ = ["add", "drain", "pool"]
+
+
+def drain(about: Addressing, action: Drain, place: int) -> Step:
+    """Return the pooling and requantisation of a tile."""
+    block, layer = action.block, about.network.layers[action.layer]
+    assert isinstance(layer, Product)
+    first = action.tile * about.config.columns
+    last = min(first + about.config.columns, layer.channels)
+    region = _writes(
+        about, layer.result, layer.channels, block, action.part, (first, last), action.result
+    )
+    _, high, wide = sums(layer.pool, block)
+    (window_y, window_x), (down, right) = layer.pool.window, layer.pool.stride
+    layout = about.placement.layouts[layer.result]
+    instruction = Instruction(
+        Opcode.VECTOR,
+        source=Space.ACCUMULATORS,
+        destination=Space.UNIFIED,
+        channels=last - first,
+        source_base=action.half * about.config.accumulator_depth + action.accumulator,
+        **loops(block.extents, (high * wide, down * wide, right), "source_"),
+        window_x_count=window_x,
+        window_y_count=window_y,
+        window_x_stride=int(window_x > 1),
+        window_y_stride=wide if window_y > 1 else 0,
+        **_destination(about, region, layout.item_pitch, layout.pitch, layer.channels, block),
+        params=place,
+        per_channel=1,
+        **_requantised(layer.scaling),
+    )
+    accesses = (
+        about.access(region, writes=True),
+        span("parameters", False, place, last - first),
+        span("accumulators", False, action.half, 1),
+    )
+    return Step(instruction, accesses, action.layer)
+
+
+def add(about: Addressing, action: AddRegion, place: int) -> Step:
+    """Return one step of a sum; a half of the accumulators holds it meanwhile."""
+    block, layer = action.block, about.network.layers[action.layer]
+    assert isinstance(layer, Sum)
+    first = action.tile * about.config.columns
+    last = min(first + about.config.columns, layer.channels)
+    row = action.half * about.config.accumulator_depth + action.accumulator
+    _, high, wide = block.extents
+    value = (layer.source, layer.second, layer.result)[action.step]
+    strip = (*action.sources, action.result)[action.step]
+    region = _writes(about, value, layer.channels, block, action.part, (first, last), strip)
+    layout = about.placement.layouts[value]
+    outside = _strides(block, (layout.item_pitch, layout.pitch, layer.channels))
+    inside = _strides(block, (high * wide, wide, 1))
+    ends = {"accumulators": (row, inside), "unified": (about.address(region), outside)}
+    source, destination = ("unified", "accumulators")
+    if action.step == 2:
+        source, destination = destination, source
+    fields: dict[str, int] = {"x_count": wide, "y_count": high, "z_count": block.extents[0]}
+    for side, space in (("source", source), ("destination", destination)):
+        fields[side] = Space[space.upper()].value
+        fields[f"{side}_base"], strides = ends[space]
+        fields |= {f"{side}_{axis}_stride": strides[axis] for axis in "xyz"}
+    instruction = Instruction(
+        Opcode.VECTOR,
+        channels=last - first,
+        mode=Mode.ADD if action.step == 1 else Mode.OVERWRITE,
+        params=place,
+        per_channel=0,
+        **fields,
+        **_requantised(layer.scalings[action.step]),
+    )
+    accesses = (
+        about.access(region, writes=action.step == 2),
+        span("parameters", False, place, about.config.lanes),
+        span("accumulators", action.step < 2, action.half, 1),
+    )
+    return Step(instruction, accesses, action.layer)
+
+
+def pool(about: Addressing, action: PoolRegion, place: int) -> Step:
+    """Return one rectangle of windows of a layer without weights."""
+    layer = about.network.layers[action.layer]
+    assert isinstance(layer, Pooling)
+    windows = layer.windows[action.windows]
+    value, layout = about.network.values[layer.source], about.placement.layouts[layer.source]
+    result = about.placement.layouts[layer.result]
+    pitch, depth = layout.pitch, value.channels
+    if layer.seen:
+        pitch, depth = layer.seen[1] * layer.seen[2], layer.seen[2]
+    left, columns = windows.result[1], windows.count[1]
+    block = Block(items=action.items, rows=action.rows, columns=(left, left + columns))
+    first = windows.source[0] + (action.rows[0] - windows.result[0]) * layer.stride[0]
+    last = first + (block.extents[1] - 1) * layer.stride[0] + windows.size[0]
+    start = Region(
+        value=layer.source,
+        part=action.part,
+        items=action.items,
+        rows=(first, last),
+        columns=(windows.source[1] * depth, windows.ends(layer.stride)[1] * depth),
+        strip=action.source,
+    )
+    if layer.seen:
+        start = _all_of(about, layer.source, action)
+    read = about.access(start, writes=False)
+    written = Region(
+        value=layer.result,
+        part=action.part,
+        items=action.items,
+        rows=block.rows,
+        columns=(left * depth, (left + columns) * depth),
+        strip=action.result,
+    )
+    scaling = layer.scalings[windows.parameters]
+    strides = (layout.item_pitch, layer.stride[0] * pitch, layer.stride[1] * depth)
+    instruction = Instruction(
+        Opcode.VECTOR,
+        source=Space.UNIFIED,
+        destination=Space.UNIFIED,
+        channels=depth,
+        source_base=about.address(start),
+        **loops(block.extents, strides, "source_"),
+        window=layer.combine,
+        window_x_count=windows.size[1],
+        window_y_count=windows.size[0],
+        window_x_stride=depth if windows.size[1] > 1 else 0,
+        window_y_stride=pitch if windows.size[0] > 1 else 0,
+        **_destination(about, written, result.item_pitch, result.pitch, depth, block),
+        params=place,
+        per_channel=0,
+        **_requantised(scaling),
+    )
+    accesses = (
+        read,
+        about.access(written, writes=True),
+        span("parameters", False, place, about.config.lanes),
+    )
+    return Step(instruction, accesses, action.layer)
+
+
+def _strides(block: Block, strides: tuple[int, int, int]) -> dict[str, int]:
+    """Return strides by axis; what runs once does not move."""
+    counts = zip("zyx", block.extents, strides, strict=True)
+    return {axis: stride if count > 1 else 0 for axis, count, stride in counts}
+
+
+def _writes(
+    about: Addressing,
+    value: int,
+    depth: int,
+    block: Block,
+    part: int,
+    channels: tuple[int, int],
+    strip: Strip | None,
+) -> Region:
+    """Return the region that a block and some channels of a value lie in."""
+    left, right = block.columns
+    columns = (left * depth + channels[0], (right - 1) * depth + channels[1])
+    return Region(
+        value=value, part=part, items=block.items, rows=block.rows, columns=columns, strip=strip
+    )
+
+
+def _destination(
+    about: Addressing, region: Region, item: int, row: int, pixel: int, block: Block
+) -> dict[str, int]:
+    """Return the fields of VECTOR that say where results go."""
+    fields = loops(block.extents, (item, row, pixel), "destination_")
+    strides = {name: value for name, value in fields.items() if name.startswith("destination")}
+    return {"destination_base": about.address(region), **strides}
+
+
+def _all_of(about: Addressing, number: int, action: PoolRegion) -> Region:
+    """Return all of a value."""
+    value = about.network.values[number]
+    return Region(
+        value=number,
+        part=action.part,
+        items=action.items,
+        rows=(0, value.height),
+        columns=(0, value.width * value.channels),
+    )
+
+
+def _requantised(scaling: Scaling) -> dict[str, int]:
+    """Return the fields of VECTOR that all channels share."""
+    names = ("rounding", "zero_point", "low", "high")
+    return {name: getattr(scaling, name) for name in names}

@@ -1,0 +1,161 @@
+"""What a schedule moves: inputs, outputs, strips, and the margins around them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from celosia.hw.arch.config import Config
+from celosia.sw.compiler.actions import (
+    Action,
+    FillMargins,
+    LoadRegion,
+    Region,
+    StoreRegion,
+    Strip,
+)
+from celosia.sw.compiler.allocate import Placement
+from celosia.sw.compiler.spec import Network
+from celosia.sw.compiler.strips import source_rows
+from celosia.sw.compiler.tile import Tiling
+
+__all__ = ["Movement"]
+
+#: Bytes of an image that one load brings.
+_LOAD_BYTES = 1024
+
+
+class Movement:
+    """Loads and stores of a program, by layer, part of the batch and items.
+
+    Parameters
+    ----------
+    network, tiling, placement, config
+        Results of the passes before, and the core.
+    """
+
+    def __init__(
+        self, network: Network, tiling: Tiling, placement: Placement, config: Config
+    ) -> None:
+        self.network = network
+        self.tiling = tiling
+        self.placement = placement
+        self.config = config
+        self.half = 0
+        self.first_use = {
+            source: number
+            for number, layer in reversed([*enumerate(network.layers)])
+            for source in layer.sources
+        }
+
+    def load_strips(
+        self,
+        number: int,
+        part: int,
+        items: tuple[int, int],
+        cut: list[tuple[int, int]],
+        place: int,
+    ) -> Iterator[Action]:
+        """Yield what brings the rows of its sources that a strip reads, and their margins."""
+        layer = self.network.layers[number]
+        if place >= len(cut):
+            return
+        rows = source_rows(layer, cut[place])
+        for value in dict.fromkeys(layer.sources):
+            strip = self.buffer(value, number, place, rows[0])
+            if strip is None:
+                continue
+            region = replace(self.everything(value, part, items), rows=rows, strip=strip)
+            if self.placement.layouts[value].margins:
+                yield FillMargins(region=region, layer=number)
+            inside = max(rows[0], 0), min(rows[1], self.network.values[value].height)
+            if inside[0] < inside[1]:
+                yield LoadRegion(region=replace(region, rows=inside), layer=number)
+
+    def buffer(self, value: int, number: int, place: int, first: int) -> Strip | None:
+        """Return the buffer of a layer's strip, which begins at row ``first`` of a value outside.
+
+        None for a value that is in the unified buffer.
+        """
+        if not self.placement.outside(value):
+            return None
+        turns = len(self.placement.strips[value, number])
+        return Strip(layer=number, turn=place % turns, first=first)
+
+    def is_fresh(self, number: int, value: int, part: int, items: tuple[int, int]) -> bool:
+        """Whether a layer is the first to read an input that has not been loaded ahead."""
+        if not self.network.values[value].is_input or self.first_use[value] != number:
+            return False
+        if self.placement.outside(value):
+            return False
+        ahead = len(self.placement.places[value].addresses) == 2
+        return not ahead or (items[0] == 0 if not self.placement.places[value].whole else part == 0)
+
+    def is_vector(self, value: int) -> bool:
+        """Whether a value is one row with nothing around it."""
+        about, layout = self.network.values[value], self.placement.layouts[value]
+        return about.height == 1 and not layout.margins
+
+    def everything(self, value: int, part: int, items: tuple[int, int]) -> Region:
+        """Return all of a value."""
+        about = self.network.values[value]
+        columns = (0, about.width * about.channels)
+        return Region(value=value, part=part, items=items, rows=(0, about.height), columns=columns)
+
+    def margins(
+        self, value: int, part: int, items: tuple[int, int], number: int
+    ) -> Iterator[Action]:
+        """Yield the writing of margins, where memory has been used for something else."""
+        layout = self.placement.layouts[value]
+        if not layout.margins or self.placement.places[value].permanent:
+            return
+        rows = (-layout.top, self.network.values[value].height + layout.bottom)
+        for item in range(*items):
+            region = replace(self.everything(value, part, (item, item + 1)), rows=rows)
+            yield FillMargins(region=region, layer=number)
+
+    def load(self, number: int, value: int, part: int, items: tuple[int, int]) -> Iterator[Action]:
+        """Yield loads of a layer's source, some rows at a time."""
+        yield from self.margins(value, part, items, number)
+        region = self.everything(value, part, items)
+        for piece in self.pieces(region):
+            yield LoadRegion(region=piece, layer=number)
+
+    def store(self, number: int, region: Region) -> Iterator[Action]:
+        """Yield stores of what is complete of an output."""
+        if self.network.values[region.value].is_output:
+            for piece in self.pieces(region):
+                yield StoreRegion(region=piece, layer=number)
+
+    def pieces(self, region: Region) -> Iterator[Region]:
+        """Yield what one load or store each moves of a region of whole rows."""
+        value = self.network.values[region.value]
+        if self.is_vector(region.value):
+            yield region
+            return
+        step = max(1, _LOAD_BYTES // (value.width * value.channels))
+        for item in range(*region.items):
+            for first in range(*region.rows, step):
+                rows = first, min(first + step, region.rows[1])
+                yield Region(
+                    value=region.value,
+                    part=region.part,
+                    items=(item, item + 1),
+                    rows=rows,
+                    columns=region.columns,
+                )
+
+    def prefetch(self, number: int, part: int, items: tuple[int, int]) -> Iterator[Action]:
+        """Yield the loads of the next item's or part's inputs that have a place of their own."""
+        parts = self.placement.parts
+        for value in dict.fromkeys(self.network.layers[number].sources):
+            if not self.network.values[value].is_input or self.first_use[value] != number:
+                continue
+            if self.placement.outside(value):
+                continue
+            place = self.placement.places[value]
+            last = sum(parts[part])
+            after = part if not place.whole and items[1] < last else part + 1
+            if len(place.addresses) == 2 and after < len(parts):
+                following = (items[1], items[1] + 1)
+                if place.whole:
+                    following = (parts[after][0], sum(parts[after]))
+                yield from self.load(number, value, after, following)
