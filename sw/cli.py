@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from celosia.hw.arch.config import PRESETS, Config, preset
 from celosia.sw import commands
+from celosia.sw.data import DATASETS
 from celosia.sw.runtime.backends import DEVICES
 from celosia.sw.runtime.device import DeviceError
 
@@ -89,6 +90,10 @@ def _compiling(command: "commands.Adder") -> None:
     made.add_argument("--batch", type=_whole, default=1, metavar="N", help="inputs of one run")
     made.add_argument("--csv", type=Path, metavar="FILE", help="also write a table as CSV")
     made.add_argument("--json", type=Path, metavar="FILE", help="also write a table as JSON")
+    made.add_argument(
+        "--measure", action="store_true", help="count the cycles of each layer on the RTL, too"
+    )
+    _memory(made)
 
     made = command("assemble", "translate assembly to instructions")
     made.add_argument("file", type=Path, metavar="FILE", help="text, an instruction a line")
@@ -125,6 +130,21 @@ def _running(command: "commands.Adder") -> None:
     _preset(made, None)
     made.add_argument("--batch", type=_whole, metavar="N", help="inputs of one run (up to 64)")
     made.add_argument("--stats", type=Path, metavar="S.json", help="also write cycles and counters")
+    _memory(made)
+
+    made = command("eval", "say how often a model is right on a data set")
+    made.add_argument("model", type=Path, metavar="MODEL", help=".tflite file")
+    made.add_argument("--dataset", choices=DATASETS, required=True, help="its test images")
+    made.add_argument("--device", choices=DEVICES, default="machine", help="where to run (machine)")
+    _preset(made)
+    made.add_argument(
+        "--batch", type=_whole, default=16, metavar="N", help="images of one run (16)"
+    )
+    made.add_argument("--limit", type=_whole, metavar="N", help="the first N images alone")
+    made.add_argument(
+        "--png", type=Path, metavar="F", help="confusion matrix to draw (MODEL_confusion.png)"
+    )
+    made.add_argument("--stats", type=Path, metavar="S.json", help="also write all figures")
     _memory(made)
 
     made = command("demo", "classify handwritten digits on the simulated core")

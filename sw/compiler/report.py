@@ -239,12 +239,13 @@ def _short(name: str) -> str:
     """Return a name of at most ``_NAME`` characters.
 
     Of a name that a converter has put together from many, ``a/b/Relu;a/b/BiasAdd`` for instance,
-    what they have in common is left: ``a/b``.
+    what they have in common is left, ``a/b``; of a long path its end.
     """
     parts = name.split(";")
-    common = commonprefix(parts)
     if len(parts) > 1:
-        name = common.rpartition("/")[0] or parts[0]
+        name = commonprefix(parts).rpartition("/")[0] or parts[0]
+    while len(name) > _NAME and "/" in name:
+        name = name.partition("/")[2]
     return name if len(name) <= _NAME else "..." + name[3 - _NAME :]
 
 

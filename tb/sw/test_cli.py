@@ -6,7 +6,10 @@ import pytest
 
 from celosia.hw import build, synthesis
 from celosia.hw.arch import isa
+from celosia.sw import measure
 from celosia.sw.cli import main
+from celosia.sw.compiler.compile import Compiled
+from celosia.sw.compiler.report import Alone, Measured
 from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
 from celosia.sw.program import Program
 
@@ -81,6 +84,31 @@ def test_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     content = json.loads(Path("r.json").read_text())
     assert content["batch"] == 4 and len(content["layers"]) == 1
     assert content["total"]["cycles"] == content["layers"][0]["cycles"] > 0
+    assert content["total"]["bound"] == 16 and content["total"]["counted_alone"] is None
+    slow = "report m.tflite --batch 4 --latency 500 --bandwidth 0.1 --json s.json"
+    assert main(slow.split()) == 0
+    cycles = json.loads(Path("s.json").read_text())["total"]["cycles"]
+    assert cycles > content["total"]["cycles"] + 1000
+
+
+def test_report_of_what_is_measured(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {}
+
+    def fake(compiled: Compiled, **memory: float) -> Measured:
+        asked.update(memory, batch=compiled.program.batch)
+        return Measured((Alone(210, 200),), whole=Alone(303, 300), setup=Alone(50, 50))
+
+    monkeypatch.setattr(measure, "measure", fake)
+    command = "report m.tflite --measure --batch 2 --latency 9 --bandwidth 0.5 --json r.json"
+    assert main(command.split()) == 0
+    assert asked == {"latency": 9, "bandwidth": 0.5, "batch": 2}
+    said = capsys.readouterr().out
+    assert "+5.0%" in said and "whole program: estimated 303, measured 300 cycles (+1.0%)" in said
+    content = json.loads(Path("r.json").read_text())
+    assert content["layers"][0]["counted_alone"] == 200
+    assert content["whole"] == {"estimated": 303, "counted": 300}
 
 
 def test_assemble_and_disassemble(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,6 +142,9 @@ def test_assemble_and_disassemble(folder: Path, capsys: pytest.CaptureFixture[st
         ("compile m.tflite -o m.tflite", "named twice, or an input"),
         ("report gone.tflite", "gone.tflite: no such file"),
         ("report m.tflite --csv gone/r.csv", "no such directory as gone"),
+        ("report m.tflite --latency 0", "--latency: wanted a whole number of at least 1"),
+        ("report m.tflite --bandwidth 3", "bandwidth: wanted 1/1024 to 2 beats per cycle, got 3.0"),
+        ("report m.tflite --measure --bandwidth nan", "bandwidth: wanted 1/1024 to 2 beats"),
         ("assemble bad.s -o p", "bad.s: line 2: LOAD length: wanted a whole number, got 'x'"),
         ("assemble m.prog -o p", "m.prog: not a text file"),
         ("disassemble bad.s", "wanted a multiple of 64 bytes"),
@@ -188,10 +219,14 @@ def test_missing_simulator(
 
     monkeypatch.setattr(rtl, "model", missing)
     capsys.readouterr()
-    assert main("run m.prog --input x.npy --output y.npy --device rtl".split()) == 1
-    said = capsys.readouterr().err
-    assert said == "celosia: rtl: Verilator 5.000 or newer wanted, none found\n"
-    assert not Path("y.npy").exists()
+    for command in (
+        "run m.prog --input x.npy --output y.npy --device rtl",
+        "report m.tflite --measure --csv y.npy",
+    ):
+        assert main(command.split()) == 1
+        said = capsys.readouterr()
+        assert said.err == "celosia: rtl: Verilator 5.000 or newer wanted, none found\n"
+        assert said.out == "" and not Path("y.npy").exists()
 
 
 def test_verilog(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

