@@ -10,6 +10,7 @@ from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
 from celosia.hw.bus.rows import block_layout
+from celosia.hw.fanout import reset_less
 
 
 class Target(enum.Enum, shape=2):
@@ -83,6 +84,7 @@ class StoreDecoder(wiring.Component):
                 "idle": Out(1),
             }
         )
+        reset_less(self.o, "payload")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -157,6 +159,7 @@ class LoadDecoder(wiring.Component):
                 "idle": Out(1),
             }
         )
+        reset_less(self.o, "payload")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -201,7 +204,7 @@ class LoadDecoder(wiring.Component):
                 m.d.comb += _copy(block, fields.load)
 
         taken = Signal()
-        end = Signal(isa.COUNT_BITS + 1)
+        end = Signal(isa.COUNT_BITS + 1, reset_less=True)
         limits = {
             Target.WEIGHTS: self.weight_tiles,
             Target.CHANNELS: self.parameter_channels,

@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.bus.receiver import lane_mask
 from celosia.hw.bus.writer import write_beat
+from celosia.hw.fanout import reset_less
 
 
 def gathered_layout(*, data_bytes: int, length_bits: int, place_bits: int) -> data.StructLayout:
@@ -85,15 +86,16 @@ class Gatherer(wiring.Component):
                 "idle": Out(1),
             }
         )
+        reset_less(self.request, "payload")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.strobes = strobes = SyncFIFOBuffered(width=self.bus_bytes, depth=self.ROOM)
         m.submodules.answers = answers = SyncFIFOBuffered(width=8 * self.bus_bytes, depth=self.ROOM)
         request = self.request
-        burst = Signal(self.burst)
+        burst = Signal(self.burst, reset_less=True)
         busy = Signal()
-        begins = Signal()
+        begins = Signal(reset_less=True)
         waited_for = Signal(range(self.ROOM + 1))
         under_way = Signal(range(self.ROOM + 1))
 

@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.bus.signature import INCR, axi4_read
 from celosia.hw.bus.slice import Slice
+from celosia.hw.fanout import reset_less
 
 
 def length_bits(burst_beats: int) -> int:
@@ -130,6 +131,7 @@ class ReadMaster(wiring.Component):
                 "idle": Out(1),
             }
         )
+        reset_less(self.bus, "arid", "araddr", "arlen")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -8,6 +8,7 @@ from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.bus.decoder import LOAD_TAG, Target
 from celosia.hw.bus.reader import read_beat
+from celosia.hw.fanout import reset_less
 from celosia.hw.memory.parameter_memory import parameters_payload
 from celosia.hw.memory.weight_buffer import weights_payload
 
@@ -115,6 +116,10 @@ class Receiver(wiring.Component):
                 "idle": Out(1),
             }
         )
+        reset_less(self, "fault")
+        reset_less(self.write, "payload")
+        reset_less(self.weights, "payload")
+        reset_less(self.parameters, "payload")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -122,7 +127,7 @@ class Receiver(wiring.Component):
         beat = self.beats.payload
         outputs = (self.write, self.weights, self.parameters)
         waiting = Signal(len(outputs))
-        final = Signal()
+        final = Signal(reset_less=True)
         begins = Signal(init=1)
 
         free = Signal()

@@ -15,6 +15,7 @@ from celosia.hw.arch.registers import (
     Register,
 )
 from celosia.hw.bus.signature import DECERR, OKAY, SLVERR, axi4_lite
+from celosia.hw.fanout import reset_less
 
 #: Counters that the window holds.
 COUNTER_COUNT = len(isa.Unit) * COUNTERS_PER_UNIT
@@ -73,6 +74,7 @@ class RegisterFile(wiring.Component):
         for register in REGISTERS:
             ports |= _port(register)
         super().__init__(ports)
+        reset_less(self.bus, "bresp", "rdata", "rresp")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -85,8 +87,8 @@ class RegisterFile(wiring.Component):
         bus = self.bus
         address = Signal(REGISTER_ADDRESS_BITS - 2)
         address_valid = Signal()
-        word = Signal(32)
-        strobes = Signal(4)
+        word = Signal(32, reset_less=True)
+        strobes = Signal(4, reset_less=True)
         word_valid = Signal()
         act = Signal()
         m.d.comb += [
@@ -119,9 +121,9 @@ class RegisterFile(wiring.Component):
         """Take an address, look it up, answer."""
         bus = self.bus
         address = Signal(REGISTER_ADDRESS_BITS - 2)
-        counter = Signal()
+        counter = Signal(reset_less=True)
         value = Signal(32)
-        answer = Signal(2)
+        answer = Signal(2, reset_less=True)
         m.d.comb += self.counter_address.eq(address - (COUNTERS >> 2))
         with m.FSM():
             with m.State("ADDRESS"):

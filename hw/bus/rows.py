@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import ADDRESS_BITS
 from celosia.hw.arch.isa import COUNT_BITS
+from celosia.hw.fanout import reset_less
 
 
 def block_layout(*, place_bits: int, extent_bits: int, tag: ShapeLike) -> data.StructLayout:
@@ -137,16 +138,17 @@ class RowLoop(wiring.Component):
                 "idle": Out(1),
             }
         )
+        reset_less(self.o, "payload")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        block = Signal(self.block)
-        beyond = Signal()
+        block = Signal(self.block, reset_less=True)
+        beyond = Signal(reset_less=True)
         busy = Signal()
-        middle = Signal(self.row)
+        middle = Signal(self.row, reset_less=True)
         middle_valid = Signal()
-        end = Signal(max(len(block.place), len(block.extent)) + 1)
-        bounded = Signal()
+        end = Signal(max(len(block.place), len(block.extent)) + 1, reset_less=True)
+        bounded = Signal(reset_less=True)
         halted = Signal()
 
         out_free = Signal()

@@ -8,6 +8,7 @@ from celosia.hw.arch.config import ADDRESS_BITS
 from celosia.hw.bus.reader import length_bits
 from celosia.hw.bus.rows import RowLoop, row_layout
 from celosia.hw.bus.slice import Slice
+from celosia.hw.fanout import reset_less
 
 
 def segment_layout(
@@ -126,23 +127,24 @@ class Segmenter(wiring.Component):
                 "idle": Out(1),
             }
         )
+        reset_less(self.o, "payload")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         beat_at = (self.data_bytes - 1).bit_length()
         frame_at = beat_at + (self.burst_beats - 1).bit_length()
-        row = Signal(self.row)
-        frame = Signal(ADDRESS_BITS - frame_at)
-        begins = Signal()
+        row = Signal(self.row, reset_less=True)
+        frame = Signal(ADDRESS_BITS - frame_at, reset_less=True)
+        begins = Signal(reset_less=True)
         busy = Signal()
-        middle = Signal(self.segment)
+        middle = Signal(self.segment, reset_less=True)
         middle_valid = Signal()
-        numbered = Signal()
+        numbered = Signal(reset_less=True)
 
         out_free = Signal()
         middle_free = Signal()
         # In a register of its own, since rows wait for it.
-        ends = Signal()
+        ends = Signal(reset_less=True)
         m.d.comb += [
             out_free.eq(~self.o.valid | self.o.ready),
             middle_free.eq(~middle_valid | out_free),

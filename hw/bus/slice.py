@@ -4,6 +4,8 @@ from amaranth.hdl import Module, ShapeLike, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.fanout import reset_less
+
 
 class Slice(wiring.Component):
     """Two-entry queue that leaves no combinational path between its two sides.
@@ -36,10 +38,11 @@ class Slice(wiring.Component):
         super().__init__(
             {"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)), "idle": Out(1)}
         )
+        reset_less(self.o, "payload")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        spare = Signal.like(self.i.payload)
+        spare = Signal.like(self.i.payload, reset_less=True)
         spare_valid = Signal()
         m.d.comb += [self.i.ready.eq(~spare_valid), self.idle.eq(~self.o.valid & ~spare_valid)]
         with m.If(~self.o.valid | self.o.ready):

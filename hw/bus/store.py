@@ -15,6 +15,7 @@ from celosia.hw.bus.gather import Gatherer
 from celosia.hw.bus.segments import Blocks
 from celosia.hw.bus.signature import axi4_write
 from celosia.hw.bus.writer import WriteMaster
+from celosia.hw.fanout import reset_less
 
 _PENDING = data.StructLayout({"final": 1, "bad": 1, "tag": STORE_TAG})
 
@@ -114,6 +115,7 @@ class StoreUnit(wiring.Component):
                 "bus": Out(axi4_write(bus_bytes)),
             }
         )
+        reset_less(self, "fault")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -11,6 +11,7 @@ from celosia.hw import streams
 from celosia.hw.bus.reader import length_bits
 from celosia.hw.bus.signature import INCR, axi4_write
 from celosia.hw.bus.slice import Slice
+from celosia.hw.fanout import reset_less
 
 
 def write_beat(data_bytes: int) -> data.StructLayout:
@@ -82,6 +83,7 @@ class WriteMaster(wiring.Component):
                 "idle": Out(1),
             }
         )
+        reset_less(self.bus, "wdata", "wstrb", "wlast")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

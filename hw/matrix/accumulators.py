@@ -5,6 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.fanout import reset_less
 from celosia.hw.memory import race
 
 #: Cycles from ``read`` to ``read_sums``.
@@ -88,10 +89,11 @@ class AccumulatorColumn(wiring.Component):
                 "vector_sum": In(signed(32)),
             }
         )
+        reset_less(self, "read_sum")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        result = Signal(signed(32))
+        result = Signal(signed(32), reset_less=True)
         reads = []
         for half in range(2):
             memory = Memory(shape=signed(32), depth=self.depth, init=[], attrs=race.UNDEFINED)
@@ -109,12 +111,12 @@ class AccumulatorColumn(wiring.Component):
             ]
             reads.append(read.data)
 
-        matrix_half = Signal()
-        read_half = Signal()
-        old = Signal(signed(32))
+        matrix_half = Signal(reset_less=True)
+        read_half = Signal(reset_less=True)
+        old = Signal(signed(32), reset_less=True)
         # Aligned with the sum: what to add to, two cycles behind `enable`.
-        accumulate = Signal(2)
-        forward = Signal(2)
+        accumulate = Signal(2, reset_less=True)
+        forward = Signal(2, reset_less=True)
         m.d.sync += [
             matrix_half.eq(self.row[-1]),
             read_half.eq(self.read_row[-1]),
@@ -190,7 +192,7 @@ class Accumulators(wiring.Component):
     def _forward(self, m: Module) -> Signal:
         """Return whether the operation adds to the sum of an operation that is not in memory yet."""
         forward = Signal()
-        previous = Signal.like(self.row)
+        previous = Signal.like(self.row, reset_less=True)
         age = Signal(self.WRITE_LATENCY)
         m.d.sync += age.eq(Cat(self.enable, age))
         with m.If(self.enable):
@@ -200,29 +202,29 @@ class Accumulators(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        operation = data.StructLayout(
-            {"row": self.row.shape(), "accumulate": 1, "forward": 1, "enable": 1}
-        )
+        operation = data.StructLayout({"row": self.row.shape(), "accumulate": 1, "forward": 1})
         chain = [Signal(operation, name="operation_0")]
         m.d.comb += [
             chain[0].row.eq(self.row),
             chain[0].accumulate.eq(self.accumulate),
             chain[0].forward.eq(self._forward(m)),
-            chain[0].enable.eq(self.enable),
         ]
+        later = Signal(self.columns + self.WRITE_LATENCY - 1)
+        enables = Cat(self.enable, later)
+        m.d.sync += later.eq(enables)
         for position in range(1, self.columns + self.WRITE_LATENCY):
-            chain.append(Signal(operation, name=f"operation_{position}"))
+            chain.append(Signal(operation, name=f"operation_{position}", reset_less=True))
             m.d.sync += chain[position].eq(chain[position - 1])
         for j in range(self.columns):
             column = AccumulatorColumn(depth=self.depth, sum_bits=self.sum_bits)
             m.submodules[f"column_{j}"] = column
             late = chain[j + self.WRITE_LATENCY]
             m.d.comb += [
-                column.enable.eq(chain[j].enable),
+                column.enable.eq(enables[j]),
                 column.row.eq(chain[j].row),
                 column.accumulate.eq(chain[j].accumulate),
                 column.forward.eq(chain[j].forward),
-                column.write_enable.eq(late.enable),
+                column.write_enable.eq(enables[j + self.WRITE_LATENCY]),
                 column.write_row.eq(late.row),
                 column.sum.eq(self.sums[j]),
                 column.read_row.eq(self.read.row),

@@ -136,7 +136,7 @@ class SystolicArray(wiring.Component):
     @staticmethod
     def _delay(m: Module, value: Value, cycles: int, name: str) -> Value:
         for cycle in range(cycles):
-            delayed = Signal(value.shape(), name=f"{name}_{cycle + 1}")
+            delayed = Signal(value.shape(), name=f"{name}_{cycle + 1}", reset_less=True)
             m.d.sync += delayed.eq(value)
             value = delayed
         return value

@@ -4,6 +4,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.fanout import reset_less
+
 
 def multiply_in_logic(a: Value, b: Value) -> Value:
     """Return the product of two signed values without a multiplication.
@@ -102,12 +104,13 @@ class Cell(wiring.Component):
                 "sum_out": Out(signed(sum_bits)),
             }
         )
+        reset_less(self, "act_out", "switch_out", "load_out", "sum_out")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        shadow = Signal(signed(self.data_bits))
-        active = Signal(signed(self.data_bits))
-        product = Signal(signed(2 * self.data_bits))
+        shadow = Signal(signed(self.data_bits), reset_less=True)
+        active = Signal(signed(self.data_bits), reset_less=True)
+        product = Signal(signed(2 * self.data_bits), reset_less=True)
         with m.If(self.load_in):
             m.d.sync += shadow.eq(self.weight)
         with m.If(self.switch_in):

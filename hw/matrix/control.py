@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
+from celosia.hw.fanout import reset_less
 from celosia.hw.matrix.walker import MATMUL, PassWalker
 from celosia.hw.memory.runs import Runs
 
@@ -81,12 +82,13 @@ class TileFeeder(wiring.Component):
                 "outside": Out(1),
             }
         )
+        reset_less(self, "current")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        taps_left = Signal.like(self.current.fields.matmul.taps)
+        taps_left = Signal.like(self.current.fields.matmul.taps, reset_less=True)
         more = Signal()
-        tile = Signal(isa.COUNT_BITS + 1)
+        tile = Signal(isa.COUNT_BITS + 1, reset_less=True)
         pause = Signal(range(self.rows // self.weight_rows))
         m.d.comb += [
             self.instruction.ready.eq(self.enable & ~self.waiting & ~more),
@@ -247,7 +249,7 @@ class MatrixControl(wiring.Component):
             self.start.eq(feeder.start),
             self.tile.eq(feeder.tile),
         ]
-        index = Signal(streams.INDEX_BITS)
+        index = Signal(streams.INDEX_BITS, reset_less=True)
         with m.If(may_begin):
             m.d.sync += [running.eq(1), index.eq(feeder.current.index)]
         with m.Elif(self.fired & walker.final):
@@ -317,7 +319,7 @@ class MatrixControl(wiring.Component):
         ]
         fired_index = [index]
         for cycle in range(self.read_latency):
-            late = Signal(unsigned(streams.INDEX_BITS), name=f"index_{cycle + 1}")
+            late = Signal(unsigned(streams.INDEX_BITS), name=f"index_{cycle + 1}", reset_less=True)
             m.d.sync += late.eq(fired_index[-1])
             fired_index.append(late)
         m.d.comb += self.fault.code.eq(isa.Error.RANGE)

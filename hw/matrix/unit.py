@@ -161,7 +161,7 @@ class MatrixUnit(wiring.Component):
             switch.eq(Cat(control.fired & control.first, switch)),
         ]
         for cycle in range(self.enable_latency):
-            late = Signal(beside, name=f"entry_{cycle + 1}")
+            late = Signal(beside, name=f"entry_{cycle + 1}", reset_less=True)
             m.d.sync += late.eq(entry)
             entry = late
         m.d.comb += [

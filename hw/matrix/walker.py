@@ -5,6 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
+from celosia.hw.fanout import reset_less
 
 MATMUL = isa.LAYOUTS[isa.Opcode.MATMUL]
 
@@ -83,6 +84,7 @@ class PassWalker(wiring.Component):
                 "outside": Out(1),
             }
         )
+        reset_less(self, "row", "accumulate", "first", "opening")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -90,17 +92,17 @@ class PassWalker(wiring.Component):
         bits = self.address_bits
         # Innermost first: how many rounds are left, the stride, and where the round started.
         axes = ("x", "y", "z")
-        left = [Signal(isa.COUNT_BITS, name=f"{axis}_left") for axis in axes]
-        counts = [Signal(isa.COUNT_BITS, name=f"{axis}_count") for axis in axes]
-        strides = [Signal(bits, name=f"{axis}_stride") for axis in axes]
-        starts = [Signal(bits, name=f"{axis}_start") for axis in axes]
-        step_start = Signal(bits)
-        taps_left = Signal.like(given.taps)
+        left = [Signal(isa.COUNT_BITS, name=f"{axis}_left", reset_less=True) for axis in axes]
+        counts = [Signal(isa.COUNT_BITS, name=f"{axis}_count", reset_less=True) for axis in axes]
+        strides = [Signal(bits, name=f"{axis}_stride", reset_less=True) for axis in axes]
+        starts = [Signal(bits, name=f"{axis}_start", reset_less=True) for axis in axes]
+        step_start = Signal(bits, reset_less=True)
+        taps_left = Signal.like(given.taps, reset_less=True)
         ends = [Signal(name=f"{axis}_end") for axis in axes]
         for axis in range(3):
             m.d.comb += ends[axis].eq(left[axis] == 1)
-        base_row = Signal.like(self.row)
-        overflow = Signal()
+        base_row = Signal.like(self.row, reset_less=True)
+        overflow = Signal(reset_less=True)
         pass_ends = Signal()
         m.d.comb += [
             self.address.eq(starts[0]),

@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
+from celosia.hw.fanout import reset_less
 from celosia.hw.memory import race
 from celosia.hw.memory.table_memory import TableMemory
 
@@ -111,6 +112,7 @@ class ParameterMemory(wiring.Component):
                 "parameters": Out(data.ArrayLayout(streams.CHANNEL, lanes)),
             }
         )
+        reset_less(self, "parameters")
 
     def _gather(self, m: Module) -> tuple[Value, Value, list[Value]]:
         """Return whether whole channels are there, the first one's number, and their bytes."""
@@ -119,7 +121,7 @@ class ParameterMemory(wiring.Component):
             words = [self.data.as_value().word_select(j, 128) for j in range(self.bus_bytes // 16)]
             return self.enable, channel, words
         beat = 8 * self.bus_bytes
-        earlier = Signal(128 - beat)
+        earlier = Signal(128 - beat, reset_less=True)
         part = self.offset[(self.bus_bytes - 1).bit_length() : 4]
         word = Cat(earlier, self.data.as_value())
         with m.If(self.enable):
@@ -130,8 +132,8 @@ class ParameterMemory(wiring.Component):
         m = Module()
         enable, first, words = self._gather(m)
         lane_bits = (self.lanes - 1).bit_length()
-        held_words = [Signal(128, name=f"word_{j}") for j in range(len(words))]
-        held_first = Signal(len(first))
+        held_words = [Signal(128, name=f"word_{j}", reset_less=True) for j in range(len(words))]
+        held_first = Signal(len(first), reset_less=True)
         held = Signal()
         m.d.sync += [held.eq(enable), held_first.eq(first)]
         m.d.sync += [word.eq(now) for word, now in zip(held_words, words, strict=True)]

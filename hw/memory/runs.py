@@ -4,6 +4,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.fanout import reset_less
+
 
 def add_rows(a: Value, b: Value) -> Value:
     """Return the sum of two row counts of the same width, whose top bit stays set once it is set."""
@@ -70,10 +72,11 @@ class RunStart(wiring.Component):
                 "step_skip_more": Out(row_bits),
             }
         )
+        reset_less(self, "rest", "skip", "step_rest", "step_skip", "step_skip_more")
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        run = Signal(self.rest_bits)
+        run = Signal(self.rest_bits, reset_less=True)
         # Stage in progress, one-hot; the last bit says that all are done.
         stage = Signal(self.stages + 1)
         with m.If(self.start):
@@ -164,9 +167,9 @@ class LongRuns(wiring.Component):
         m = Module()
         lanes = self.lanes
         # Lengths as 'minus lanes': what is left of a run once a step has been taken from it.
-        shorter = Signal(self.count_bits)
-        first_shorter = Signal(self.count_bits)
-        second = Signal(self.count_bits)
+        shorter = Signal(self.count_bits, reset_less=True)
+        first_shorter = Signal(self.count_bits, reset_less=True)
+        second = Signal(self.count_bits, reset_less=True)
 
         def next_ahead(ahead: Value, run_shorter: Value) -> Value:
             return (ahead + Mux(ahead <= lanes, run_shorter, -lanes))[: self.count_bits]
@@ -181,9 +184,9 @@ class LongRuns(wiring.Component):
         with m.If(new):
             m.d.sync += second.eq(next_ahead(first_shorter, first_shorter))
 
-        ahead = Signal(self.count_bits)
-        ends = Signal()
-        within = Signal(lanes)
+        ahead = Signal(self.count_bits, reset_less=True)
+        ends = Signal(reset_less=True)
+        within = Signal(lanes, reset_less=True)
         with m.If(self.restart):
             m.d.comb += self.enters.eq(~below(first_shorter))
             m.d.sync += [
@@ -277,6 +280,7 @@ class Runs(wiring.Component):
                 "skip": Out(data.ArrayLayout(unsigned(row_bits), lanes)),
             }
         )
+        reset_less(self, "skip")
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -285,9 +289,9 @@ class Runs(wiring.Component):
         m.submodules.long = long = LongRuns(lanes=lanes, count_bits=self.count_bits)
         bits = first.rest_bits
         is_long = self.run > lanes
-        prepared_long = Signal()
-        prepared_run = Signal(bits)
-        prepared_enters = Signal(lanes)
+        prepared_long = Signal(reset_less=True)
+        prepared_run = Signal(bits, reset_less=True)
+        prepared_enters = Signal(lanes, reset_less=True)
         m.d.comb += [
             first.start.eq(self.start),
             first.run.eq(Mux(is_long, 2 * lanes, self.run)),
@@ -305,10 +309,14 @@ class Runs(wiring.Component):
             enters = first.rest[i] + first.step_rest >= prepared_run
             m.d.sync += prepared_enters[i].eq(enters)
 
-        held_long = Signal()
-        back, onward, limit = (Signal(bits, name=n) for n in ("back", "onward", "limit"))
-        rows, rows_more = (Signal(self.row_bits, name=n) for n in ("rows", "rows_more"))
-        enters = Signal(lanes)
+        held_long = Signal(reset_less=True)
+        back, onward, limit = (
+            Signal(bits, name=n, reset_less=True) for n in ("back", "onward", "limit")
+        )
+        rows, rows_more = (
+            Signal(self.row_bits, name=n, reset_less=True) for n in ("rows", "rows_more")
+        )
+        enters = Signal(lanes, reset_less=True)
         with m.If(self.restart):
             m.d.sync += [
                 held_long.eq(prepared_long),
@@ -321,7 +329,7 @@ class Runs(wiring.Component):
                 enters.eq(Mux(prepared_long, long.enters, prepared_enters)),
             ]
         for i in range(lanes):
-            rest = Signal(bits, name=f"rest_{i}")
+            rest = Signal(bits, name=f"rest_{i}", reset_less=True)
             after = (rest + Mux(enters[i], back, onward))[:bits]
             with m.If(self.restart):
                 m.d.sync += rest.eq(first.rest[i])

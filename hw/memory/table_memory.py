@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import TABLE_BYTES
+from celosia.hw.fanout import reset_less
 from celosia.hw.memory import race
 
 
@@ -78,12 +79,13 @@ class TableMemory(wiring.Component):
                 "values": Out(data.ArrayLayout(signed(8), lanes)),
             }
         )
+        reset_less(self, "values")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         index = Signal(range(self.bus_bytes))
-        place = Signal(len(self.offset))
-        value = Signal(8)
+        place = Signal(len(self.offset), reset_less=True)
+        value = Signal(8, reset_less=True)
         writes = Signal()
         m.d.comb += self.taken.eq(self.enable & (index == self.bus_bytes - 1))
         with m.If(self.enable):

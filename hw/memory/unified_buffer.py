@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
+from celosia.hw.fanout import reset_less
 from celosia.hw.memory import race
 
 
@@ -83,6 +84,7 @@ class Placer(wiring.Component):
                 "carried_out": Out(carried_bits),
             }
         )
+        reset_less(self, "row", "offset", "carried_out")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -92,12 +94,12 @@ class Placer(wiring.Component):
 
         # First cycle: what belongs to a lane moves to its bank.
         valid = Signal()
-        offset_1 = Signal(self.offset_bits)
-        carried_1 = Signal.like(self.carried)
-        base_1 = Signal(len(base))
-        next_1 = Signal(len(base))
-        skip = Signal(data.ArrayLayout(unsigned(self.row_bits + 1), count))
-        mask = Signal(count)
+        offset_1 = Signal(self.offset_bits, reset_less=True)
+        carried_1 = Signal.like(self.carried, reset_less=True)
+        base_1 = Signal(len(base), reset_less=True)
+        next_1 = Signal(len(base), reset_less=True)
+        skip = Signal(data.ArrayLayout(unsigned(self.row_bits + 1), count), reset_less=True)
+        mask = Signal(count, reset_less=True)
         skips = rotated([self.access.skip[i] for i in range(count)], offset)
         masks = rotated([self.access.mask[i] for i in range(count)], offset)
         m.d.sync += [
@@ -171,6 +173,7 @@ class Arbiter(wiring.Component):
                 "payload": Out(shape),
             }
         )
+        reset_less(self, "chosen", "payload")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -247,6 +250,7 @@ class UnifiedBuffer(wiring.Component):
                 "write_fault": Out(writers),
             }
         )
+        reset_less(self, "read_data", "read_fault")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -277,22 +281,22 @@ class UnifiedBuffer(wiring.Component):
                 placer.access.skip.eq(arbiter.payload.skip),
                 placer.access.mask.eq(arbiter.payload.mask),
             ]
-        data_1 = Signal(self.write_shape["data"].shape)
-        data_2 = Signal(self.write_shape["data"].shape)
+        data_1 = Signal(self.write_shape["data"].shape, reset_less=True)
+        data_2 = Signal(self.write_shape["data"].shape, reset_less=True)
         offset = writes.payload.address[: to_write.offset_bits]
         turned = rotated([writes.payload.data[i] for i in range(count)], offset)
         m.d.sync += [*(data_1[b].eq(turned[b]) for b in range(count)), data_2.eq(data_1)]
         m.d.comb += self.write_fault.eq(to_write.fault << to_write.carried_out)
 
         # Two cycles from the bank to the answer: its output register, and the rotator's.
-        enable_1 = Signal(count)
-        enable_2 = Signal(count)
-        offset_1 = Signal(to_read.offset_bits)
-        offset_2 = Signal(to_read.offset_bits)
+        enable_1 = Signal(count, reset_less=True)
+        enable_2 = Signal(count, reset_less=True)
+        offset_1 = Signal(to_read.offset_bits, reset_less=True)
+        offset_2 = Signal(to_read.offset_bits, reset_less=True)
         answer_1 = Signal(self.readers)
         answer_2 = Signal(self.readers)
-        fault_1 = Signal()
-        fault_2 = Signal()
+        fault_1 = Signal(reset_less=True)
+        fault_2 = Signal(reset_less=True)
         m.d.sync += [
             enable_1.eq(to_read.enable),
             enable_2.eq(enable_1),
@@ -313,7 +317,7 @@ class UnifiedBuffer(wiring.Component):
             m.submodules[f"bank_{b}"] = bank
             read = bank.read_port()
             write = bank.write_port()
-            value = Signal(8, name=f"value_{b}")
+            value = Signal(8, name=f"value_{b}", reset_less=True)
             m.d.comb += [
                 read.addr.eq(to_read.row[b]),
                 write.en.eq(to_write.enable[b]),

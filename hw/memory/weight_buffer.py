@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.fanout import reset_less
 from celosia.hw.memory import race
 
 
@@ -96,12 +97,13 @@ class WeightBuffer(wiring.Component):
                 "load": Out(rows),
             }
         )
+        reset_less(self, "weights")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         depth = self.weight_tiles * self.segment_rows
         left = Signal(range(self.segment_rows))
-        address = Signal(range(depth))
+        address = Signal(range(depth), reset_less=True)
         m.d.comb += self.ready.eq(left == 0)
         with m.If(self.start & self.ready):
             m.d.sync += [left.eq(self.segment_rows - 1), address.eq(self.tile * self.segment_rows)]
@@ -116,11 +118,11 @@ class WeightBuffer(wiring.Component):
         ahead = self.LATENCY - 3
         longest = (self.weight_rows - 1) * self.segment_rows + self.columns
         for position in range(1, longest + ahead):
-            delayed = Signal(range(depth), name=f"address_{position}")
+            delayed = Signal(range(depth), name=f"address_{position}", reset_less=True)
             m.d.sync += delayed.eq(addresses[-1])
             addresses.append(delayed)
 
-        beat = Signal.like(self.write.payload)
+        beat = Signal.like(self.write.payload, reset_less=True)
         taken = Signal()
         m.d.comb += self.write.ready.eq(1)
         m.d.sync += [taken.eq(self.write.valid), beat.eq(self.write.payload)]

@@ -89,9 +89,10 @@ class Check(wiring.Component):
         seen = Signal()
         known = Signal()
         unit = Signal(isa.Unit)
-        failed = Signal(max(1, sum(len(self._broken(word, opcode)) for opcode in isa.Opcode)))
+        terms_count = sum(len(self._broken(word, opcode)) for opcode in isa.Opcode)
+        failed = Signal(max(1, terms_count), reset_less=True)
         position = 0
-        matches = Signal(len(isa.Opcode))
+        matches = Signal(len(isa.Opcode), reset_less=True)
         with m.If(~seen):
             for n, opcode in enumerate(isa.Opcode):
                 m.d.sync += matches[n].eq(code == opcode.value)

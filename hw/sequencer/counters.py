@@ -53,10 +53,10 @@ class UnitCounters(wiring.Component):
         read = memory.read_port()
         write = memory.write_port()
         counts = Signal()
-        place = Signal(range(COUNTERS_PER_UNIT))
+        place = Signal(range(COUNTERS_PER_UNIT), reset_less=True)
         # The sum written last, for an activity that goes on: the memory does not show it yet.
-        latest = Signal(32)
-        latest_place = Signal(range(COUNTERS_PER_UNIT))
+        latest = Signal(32, reset_less=True)
+        latest_place = Signal(range(COUNTERS_PER_UNIT), reset_less=True)
         latest_valid = Signal()
         total = Signal(32)
         m.d.comb += [
@@ -134,7 +134,7 @@ class Counters(wiring.Component):
         clearing = Signal(reset_less=True)
         cycles = Signal(32, reset_less=True)
         m.d.comb += [self.clearing.eq(clearing), self.cycles.eq(cycles)]
-        chosen = Signal(range(self.units))
+        chosen = Signal(range(self.units), reset_less=True)
         m.d.sync += chosen.eq(self.address[bits:])
         with m.If(self.clear):
             m.d.sync += [clearing.eq(1), sweep.eq(0), cycles.eq(0)]

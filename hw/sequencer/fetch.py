@@ -90,7 +90,7 @@ class Fetch(wiring.Component):
         bursts_left = Signal(streams.INDEX_BITS + bursts.bit_length())
         room = Signal(range(self.ahead * bursts + 1), init=self.ahead * bursts)
         asked = Signal()
-        address = Signal(ADDRESS_BITS)
+        address = Signal(ADDRESS_BITS, reset_less=True)
         m.d.comb += [
             self.request.valid.eq((bursts_left != 0) & (room != 0) & ~self.stop),
             self.request.payload.address.eq(address),
@@ -107,7 +107,7 @@ class Fetch(wiring.Component):
         arrived = self.beats.valid & self.beats.payload.last
         m.d.sync += missing.eq(missing + asked - arrived)
         m.d.comb += self.idle.eq(missing == 0)
-        index = Signal(streams.INDEX_BITS)
+        index = Signal(streams.INDEX_BITS, reset_less=True)
         left = Signal(streams.INDEX_BITS)
         with m.If(self.begin):
             m.d.sync += [
@@ -127,7 +127,7 @@ class Fetch(wiring.Component):
             store.w_data.eq(Cat(self.beats.payload.data, self.beats.payload.error)),
         ]
         gathered = Signal(range(self.beats_each + 1))
-        word = Signal(8 * INSTRUCTION_BYTES)
+        word = Signal(8 * INSTRUCTION_BYTES, reset_less=True)
         error = Signal()
         full = Signal()
         m.d.comb += [

@@ -9,6 +9,7 @@ from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.registers import Activity
+from celosia.hw.fanout import reset_less
 
 
 class Issue(wiring.Component):
@@ -83,6 +84,7 @@ class Issue(wiring.Component):
                 "index": Out(streams.INDEX_BITS),
             }
         )
+        reset_less(self, "post_index")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -118,12 +120,12 @@ class Issue(wiring.Component):
             owed.eq(owed + self.done - posted),
             self.post.eq(Mux(posted, oldest.post, 0)),
         ]
-        latest = Signal.like(self.post_index)
+        latest = Signal.like(self.post_index, reset_less=True)
         m.d.sync += self.post_index.eq(latest)
         with m.If(posted):
             m.d.sync += latest.eq(oldest.index)
         # The record of an instruction just handed over has not come out of its queue yet.
-        handed = Signal.like(self.index)
+        handed = Signal.like(self.index, reset_less=True)
         with m.If(queue.r_en):
             m.d.sync += handed.eq(head.index)
         in_flight = Signal(range(self.in_flight + 1))

@@ -62,7 +62,6 @@ class AccumulatorWriter(wiring.Component):
         depth, lanes, columns = sizes.accumulator_depth, sizes.lanes, sizes.columns
         self._step = data.StructLayout(
             {
-                "valid": 1,
                 "slot": 1,
                 "bad": 1,
                 "last": 1,
@@ -89,12 +88,14 @@ class AccumulatorWriter(wiring.Component):
             }
         )
 
-    def _steps(self, m: Module) -> list[data.View]:
-        """Return the group that is read, and those before it, oldest last."""
+    def _steps(self, m: Module) -> tuple[list[data.View], Value]:
+        """Return the group that is read and those before it, oldest last, and which exist."""
         place = self.descriptor
-        steps = [Signal(self._step, name=f"step_{age}") for age in range(6)]
+        steps = [Signal(self._step, name=f"step_{age}", reset_less=True) for age in range(6)]
+        earlier = Signal(len(steps) - 1)
+        valid = Cat(self.soon.valid & self.soon.tag.to_accumulators, earlier)
+        m.d.sync += earlier.eq(valid)
         m.d.comb += [
-            steps[0].valid.eq(self.soon.valid & self.soon.tag.to_accumulators),
             steps[0].slot.eq(self.soon.tag.slot),
             steps[0].bad.eq(self.soon.tag.fault | place.outside),
             steps[0].last.eq(place.last),
@@ -104,12 +105,12 @@ class AccumulatorWriter(wiring.Component):
             steps[0].mask.eq(place.mask),
         ]
         m.d.sync += [late.eq(early) for early, late in zip(steps, steps[1:], strict=False)]
-        return steps
+        return steps, valid
 
     def _old(self, m: Module, group: Value, hits: list[Value], results: list) -> data.View:
         """Return what ``group`` of a row holds, but for what the group just before writes."""
         sizes = self.sizes
-        old = Signal(data.ArrayLayout(signed(32), sizes.lanes))
+        old = Signal(data.ArrayLayout(signed(32), sizes.lanes), reset_less=True)
         with m.Switch(group):
             for number in range(sizes.column_groups):
                 with m.Case(number):
@@ -124,11 +125,11 @@ class AccumulatorWriter(wiring.Component):
         m = Module()
         sizes = self.sizes
         lanes = sizes.lanes
-        steps = self._steps(m)
+        steps, valid = self._steps(m)
         reads = steps[0].mode != isa.Mode.OVERWRITE
         m.d.comb += [
-            self.pop.eq(steps[0].valid),
-            self.accumulator_read.enable.eq(steps[0].valid & reads & ~steps[0].bad & ~self.stop),
+            self.pop.eq(valid[0]),
+            self.accumulator_read.enable.eq(valid[0] & reads & ~steps[0].bad & ~self.stop),
             self.accumulator_read.row.eq(steps[0].row),
         ]
 
@@ -136,15 +137,17 @@ class AccumulatorWriter(wiring.Component):
         hits = []
         for distance in range(1, 5):
             earlier = steps[1 + distance]
-            same = earlier.valid & (earlier.row == steps[1].row)
+            same = valid[1 + distance] & (earlier.row == steps[1].row)
             same &= earlier.group == steps[1].group
-            hit = Signal(lanes, name=f"hit_{distance}")
+            hit = Signal(lanes, name=f"hit_{distance}", reset_less=True)
             m.d.sync += hit.eq(Mux(same, earlier.mask, 0))
             hits.append(hit)
-        hit_next = Signal(lanes)
+        hit_next = Signal(lanes, reset_less=True)
         m.d.sync += hit_next.eq(hits[0])
 
-        results = [Signal(self.scaled.shape(), name=f"result_{age}") for age in range(3)]
+        results = [
+            Signal(self.scaled.shape(), name=f"result_{age}", reset_less=True) for age in range(3)
+        ]
         m.d.sync += [results[1].eq(results[0]), results[2].eq(results[1])]
         old = self._old(m, steps[2].group, hits[1:], results)
         for lane in range(lanes):
@@ -159,7 +162,7 @@ class AccumulatorWriter(wiring.Component):
                 with m.Default():
                     m.d.sync += results[0][lane].eq(new)
 
-        ends = steps[3].valid & ~self.stop
+        ends = valid[3] & ~self.stop
         m.d.comb += [self.fault.eq(ends & steps[3].bad), self.fault_slot.eq(steps[3].slot)]
         write = self.accumulator_write
         m.d.sync += [

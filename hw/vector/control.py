@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
+from celosia.hw.fanout import reset_less
 from celosia.hw.vector.task import INSTRUCTION, VectorSizes
 
 
@@ -124,6 +125,7 @@ class VectorControl(wiring.Component):
                 **{name: In(1) for name in inputs},
             }
         )
+        reset_less(self, "task", "endings")
 
     def _launch(self, m: Module, state: Any, used: Signal, to_sums: Signal) -> None:
         """Take the next instruction, and start it when nothing under way forbids."""
@@ -203,7 +205,9 @@ class VectorControl(wiring.Component):
         state = Signal(State)
         used = Signal(2)
         to_sums = Signal(2)
-        indices = [Signal(streams.INDEX_BITS, name=f"index_{slot}") for slot in range(2)]
+        indices = [
+            Signal(streams.INDEX_BITS, name=f"index_{slot}", reset_less=True) for slot in range(2)
+        ]
         self._launch(m, state, used, to_sums)
         self._finish(m, used, to_sums, indices)
 

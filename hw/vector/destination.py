@@ -83,7 +83,7 @@ class Destination(wiring.Component):
             bits=sizes.address_bits, count_bits=(sizes.group_bits, *[isa.COUNT_BITS] * 3)
         )
         taken = self.descriptors.valid & self.descriptors.ready
-        group = Signal(sizes.descriptor["group"].width)
+        group = Signal(sizes.descriptor["group"].width, reset_less=True)
         m.d.comb += [
             runs.start.eq(self.prepare),
             runs.run.eq(self.run),

@@ -4,6 +4,8 @@ from amaranth.hdl import Cat, Module, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.fanout import reset_less
+
 
 class Multiplier(wiring.Component):
     """High part of a product of 32 by 31 bits, rounded or not.
@@ -36,17 +38,18 @@ class Multiplier(wiring.Component):
 
     def __init__(self) -> None:
         super().__init__({"a": In(signed(32)), "b": In(31), "half": In(1), "high": Out(signed(32))})
+        reset_less(self, "high")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         a_low, a_high = self.a[:16], self.a[16:].as_signed()
         b_low, b_high = self.b[:16], self.b[16:]
 
-        low_low = Signal(32)
-        low_high = Signal(31)
-        high_low = Signal(signed(32))
-        high_high = Signal(signed(31))
-        half = Signal(3)
+        low_low = Signal(32, reset_less=True)
+        low_high = Signal(31, reset_less=True)
+        high_low = Signal(signed(32), reset_less=True)
+        high_high = Signal(signed(31), reset_less=True)
+        half = Signal(3, reset_less=True)
         m.d.sync += [
             low_low.eq(a_low * b_low),
             low_high.eq(a_low * b_high),
@@ -56,16 +59,16 @@ class Multiplier(wiring.Component):
         ]
 
         # Bits 16 and up: the middle products, and what is left and right of them.
-        middle = Signal(signed(34))
-        outer = Signal(signed(47))
+        middle = Signal(signed(34), reset_less=True)
+        outer = Signal(signed(47), reset_less=True)
         m.d.sync += [
             middle.eq(low_high + high_low),
             outer.eq(Cat(low_low[16:], high_high).as_signed()),
         ]
 
         # Bit 31 of the product is bit 15 here: sum both sides of it apart.
-        below = Signal(16)
-        above = Signal(signed(32))
+        below = Signal(16, reset_less=True)
+        above = Signal(signed(32), reset_less=True)
         m.d.sync += [
             below.eq(outer[:15] + middle[:15]),
             above.eq(outer[15:].as_signed() + middle[15:].as_signed()),

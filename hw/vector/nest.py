@@ -4,6 +4,8 @@ from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.fanout import reset_less
+
 
 class Nest(wiring.Component):
     """Address of the current round of nested loops.
@@ -65,12 +67,19 @@ class Nest(wiring.Component):
                 "last": Out(self.levels),
             }
         )
+        reset_less(self, "last")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        began = [Signal(self.bits, name=f"began_{level}") for level in range(self.levels)]
+        began = [
+            Signal(self.bits, name=f"began_{level}", reset_less=True)
+            for level in range(self.levels)
+        ]
         # Rounds to come; `last` says that there are none, kept apart to shorten the path.
-        left = [Signal(width, name=f"left_{n}") for n, width in enumerate(self.count_bits)]
+        left = [
+            Signal(width, name=f"left_{n}", reset_less=True)
+            for n, width in enumerate(self.count_bits)
+        ]
         origin: Value = began[-1]
         stride: Value = self.strides[self.levels - 1]
         for level in reversed(range(self.levels - 1)):

@@ -7,6 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
+from celosia.hw.fanout import reset_less
 from celosia.hw.memory.parameter_memory import (
     ParameterMemory,
     ParameterStore,
@@ -58,14 +59,15 @@ class ParameterWalk(wiring.Component):
                 "outside": Out(1),
             }
         )
+        reset_less(self, "group")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         bits = self.sizes.group_bits
-        first = Signal(bits)
-        last = Signal(bits)
-        left = Signal(bits)
-        per_channel = Signal()
+        first = Signal(bits, reset_less=True)
+        last = Signal(bits, reset_less=True)
+        left = Signal(bits, reset_less=True)
+        per_channel = Signal(reset_less=True)
         with m.If(self.launch):
             m.d.sync += [
                 first.eq(self.task.params),
@@ -155,13 +157,15 @@ class Pipe(wiring.Component):
         )
 
     def _delayed(self, m: Module, name: str, value: data.View, cycles: int) -> Any:
-        m.submodules[name] = delay = Delay(value.shape(), cycles=cycles)
+        marks = value.shape() == MARK
+        m.submodules[name] = delay = Delay(value.shape(), cycles=cycles, reset_less=not marks)
         m.d.comb += delay.i.eq(value)
         return delay.o
 
     def _enter(self, m: Module, store: ParameterStore, outside: Signal) -> data.View:
         """Feed the requantiser; return the mark of the group that comes in."""
-        task = Signal(data.StructLayout({"rounding": isa.Rounding, "tag": TAG}))
+        layout = data.StructLayout({"rounding": isa.Rounding, "tag": TAG})
+        task = Signal(layout, reset_less=True)
         with m.If(self.launch):
             m.d.sync += [
                 task.rounding.eq(self.task.rounding),
@@ -176,7 +180,7 @@ class Pipe(wiring.Component):
         ]
         m.submodules.requantizer = requantizer = Requantizer(lanes=self.sizes.lanes)
         latency = ParameterMemory.LATENCY
-        m.submodules.rounding = rounding = Delay(isa.Rounding, cycles=latency)
+        m.submodules.rounding = rounding = Delay(isa.Rounding, cycles=latency, reset_less=True)
         m.d.comb += [
             requantizer.sums.eq(self._delayed(m, "values", self.group["values"], latency)),
             requantizer.parameters.eq(store.channels),

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
+from celosia.hw.fanout import reset_less
 from celosia.hw.vector.delay import Delay
 from celosia.hw.vector.multiplier import Multiplier
 
@@ -48,6 +49,7 @@ class RequantizerLane(wiring.Component):
                 "scaled": Out(signed(32)),
             }
         )
+        reset_less(self, "scaled")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -56,14 +58,14 @@ class RequantizerLane(wiring.Component):
         single = self.rounding == isa.Rounding.SINGLE
 
         # Step 1.
-        biased = Signal(signed(32))
-        left = Signal(5)
+        biased = Signal(signed(32), reset_less=True)
+        left = Signal(5, reset_less=True)
         m.d.sync += [biased.eq(self.sum + p.bias), left.eq(p.left)]
 
         # Step 2: what leaves at the top must be copies of the sign.
-        shifted = Signal(signed(32))
-        negative = Signal()
-        leaves = Signal()
+        shifted = Signal(signed(32), reset_less=True)
+        negative = Signal(reset_less=True)
+        leaves = Signal(reset_less=True)
         magnitude = biased[:31] ^ biased[31].replicate(31)
         lost = Cat(magnitude[bit] & (left > 30 - bit) for bit in range(31))
         m.d.sync += [
@@ -81,22 +83,27 @@ class RequantizerLane(wiring.Component):
             ("doubles", ~single, 3 + Multiplier.LATENCY),
             ("right", p.right, 3 + Multiplier.LATENCY),
         ):
-            delay = Delay(len(value), cycles=cycles)
+            delay = Delay(len(value), cycles=cycles, reset_less=True)
             m.submodules[f"late_{name}"] = delay
             m.d.comb += delay.i.eq(value)
             late[name] = delay.o
-        m.d.sync += multiplier.a.eq(
+        clipped = Signal(signed(32), reset_less=True)
+        m.d.sync += clipped.eq(
             Mux(leaves & late["saturates"], Mux(negative, _LEAST, _MOST), shifted)
         )
-        m.d.comb += [multiplier.b.eq(late["multiplier"]), multiplier.half.eq(late["half"])]
+        m.d.comb += [
+            multiplier.a.eq(clipped),
+            multiplier.b.eq(late["multiplier"]),
+            multiplier.half.eq(late["half"]),
+        ]
 
         # Step 5. Half of the last place is bit right - 1, or all bits below it.
         high = multiplier.high
         right = late["right"]
         less = late["doubles"] & high[31]
         half = Cat(Mux(less, right > bit + 1, right == bit + 1) for bit in range(31))
-        rounded = Signal(signed(33))
-        right_last = Signal(5)
+        rounded = Signal(signed(33), reset_less=True)
+        right_last = Signal(5, reset_less=True)
         m.d.sync += [
             rounded.eq(high + Cat(half, 0).as_signed()),
             right_last.eq(right),
@@ -216,18 +223,19 @@ class Clamp(wiring.Component):
                 "bytes": Out(data.ArrayLayout(signed(8), lanes)),
             }
         )
+        reset_less(self, "bytes")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        low = Signal(signed(8))
-        high = Signal(signed(8))
+        low = Signal(signed(8), reset_less=True)
+        high = Signal(signed(8), reset_less=True)
         # The upper bound wins where the bounds cross.
         m.d.sync += [
             low.eq(Mux(self.low > self.high, self.high, self.low)),
             high.eq(self.high),
         ]
         for i in range(self.lanes):
-            moved = Signal(signed(33), name=f"moved_{i}")
+            moved = Signal(signed(33), name=f"moved_{i}", reset_less=True)
             m.d.sync += [
                 moved.eq(self.scaled[i] + self.zero_point),
                 self.bytes[i].eq(Mux(moved > high, high, Mux(moved < low, low, moved[:8]))),

@@ -99,14 +99,14 @@ class Answers(wiring.Component):
         late = [self.asked]
         late_valid = [self.ask_accumulators]
         for cycle in range(1, ACCUMULATOR_LATENCY + 1):
-            asked = Signal(ASKED, name=f"asked_{cycle}")
+            asked = Signal(ASKED, name=f"asked_{cycle}", reset_less=True)
             valid = Signal(name=f"valid_{cycle}")
             m.d.sync += [asked.eq(late[-1]), valid.eq(late_valid[-1])]
             late.append(asked)
             late_valid.append(valid)
         # Registered, so that what decides to ask does not reach into the window unit.
         nothing = Signal()
-        asked_nothing = Signal(ASKED)
+        asked_nothing = Signal(ASKED, reset_less=True)
         m.d.sync += [nothing.eq(self.ask_nothing), asked_nothing.eq(self.asked)]
         now = Signal(ASKED)
         element = self.element
@@ -278,7 +278,7 @@ class Source(wiring.Component):
         may_end, in_use = self._pace(m, ends)
 
         window_last = nest.last[:2].all()
-        window_first = Signal()
+        window_first = Signal(reset_less=True)
         asks = Signal()
         from_rows = task.source == isa.Space.ACCUMULATORS
         from_bytes = ~from_rows & ~task.constant

@@ -71,14 +71,14 @@ class WindowUnit(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         element = self.element
-        window = Signal(isa.Window)
-        groups_last = Signal.like(self.groups_last)
+        window = Signal(isa.Window, reset_less=True)
+        groups_last = Signal.like(self.groups_last, reset_less=True)
         with m.If(self.launch):
             m.d.sync += [window.eq(self.window), groups_last.eq(self.groups_last)]
 
-        held = Signal(data.ArrayLayout(signed(32), self.columns))
+        held = Signal(data.ArrayLayout(signed(32), self.columns), reset_less=True)
         combined = Signal(data.ArrayLayout(signed(32), self.columns))
-        held_fault = Signal()
+        held_fault = Signal(reset_less=True)
         fault = Signal()
         m.d.comb += fault.eq(element.fault | (held_fault & ~element.first))
         for column in range(self.columns):
@@ -91,8 +91,8 @@ class WindowUnit(wiring.Component):
         with m.If(element.valid):
             m.d.sync += [held.eq(combined), held_fault.eq(fault)]
 
-        out = Signal(data.ArrayLayout(signed(32), self.columns))
-        out_fault = Signal()
+        out = Signal(data.ArrayLayout(signed(32), self.columns), reset_less=True)
+        out_fault = Signal(reset_less=True)
         out_valid = Signal()
         left = Signal.like(self.groups_last)
         with m.If(element.valid & element.last):
