@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, ResetInserter, Signal
+from amaranth.hdl import Cat, Module, ResetInserter, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -13,6 +13,7 @@ from celosia.hw.bus.reader import ReadMaster
 from celosia.hw.bus.registers import RegisterFile
 from celosia.hw.bus.signature import axi4, axi4_lite, join
 from celosia.hw.bus.store import StoreUnit
+from celosia.hw.fanout import COPY
 from celosia.hw.matrix.unit import MatrixUnit
 from celosia.hw.memory.unified_buffer import UnifiedBuffer
 from celosia.hw.sequencer.sequencer import Sequencer
@@ -42,15 +43,19 @@ class Core(wiring.Component):
         Slave: registers of ``hw/arch/registers.py``.
     irq : Out(1)
         Interrupt, level.
+    reset : In(1)
+        Brings every room back to its initial state.
 
     Timing
     ------
-    Every output of the buses comes from a register, or from one through a few gates.
+    ``reset`` takes effect one cycle later. Every output of the buses comes from a register, or
+    from one through a few gates.
     """
 
     m_axi: Any
     s_axil: Any
     irq: Signal
+    reset: Signal
 
     def __init__(self, *, config: Config) -> None:
         if config.bus_bytes > PARAMETER_BYTES:
@@ -59,13 +64,17 @@ class Core(wiring.Component):
             )
         self.config = config
         super().__init__(
-            {"m_axi": Out(axi4(config.bus_bytes)), "s_axil": In(axi4_lite()), "irq": Out(1)}
+            {
+                "m_axi": Out(axi4(config.bus_bytes)),
+                "s_axil": In(axi4_lite()),
+                "irq": Out(1),
+                "reset": In(1),
+            }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self.config
-        clear = Signal()
         buffer = UnifiedBuffer(
             rows=config.rows,
             unified_bytes=config.unified_bytes,
@@ -128,8 +137,7 @@ class Core(wiring.Component):
             "sequencer": sequencer,
         }
         for name, room in rooms.items():
-            m.submodules[name] = ResetInserter(clear)(room)
-        m.d.comb += clear.eq(sequencer.clear)
+            m.submodules[name] = self._reset(m, name, room, self.reset | sequencer.clear)
         for name in ("load", "store", "matrix", "vector"):
             self._connect_unit(m, getattr(sequencer, name), rooms[name])
         self._connect_buffer(m, buffer, rooms)
@@ -147,6 +155,13 @@ class Core(wiring.Component):
         join(m, self.m_axi, reader.bus, store.bus)
         self._connect_registers(m, sequencer)
         return m
+
+    @staticmethod
+    def _reset(m: Module, name: str, room: Any, when: Value) -> Any:
+        """Return a room with a reset of its own, in a register: the net stays short."""
+        reset = Signal(init=1, name=f"reset_{name}", reset_less=True, attrs=COPY)
+        m.d.sync += reset.eq(when)
+        return ResetInserter(reset)(room)
 
     @staticmethod
     def _connect_unit(m: Module, port: Any, unit: Any) -> None:
@@ -178,8 +193,9 @@ class Core(wiring.Component):
 
     def _connect_registers(self, m: Module, sequencer: Sequencer) -> None:
         registers: Any = RegisterFile()
-        m.submodules.registers = registers
-        m.submodules.interrupts = interrupts = Interrupts()
+        interrupts = Interrupts()
+        for name, room in (("registers", registers), ("interrupts", interrupts)):
+            m.submodules[name] = self._reset(m, name, room, self.reset)
         wiring.connect(m, wiring.flipped(self.s_axil), registers.bus)
         status = Cat(sequencer.running, sequencer.done, sequencer.error, sequencer.draining)
         m.d.comb += [

@@ -127,13 +127,15 @@ def _clock(said: dict[str, Any]) -> float:
 
 
 # ``hierarchy; proc; opt_clean -purge`` in front of synthesis and ``check -assert`` behind it: abc9
-# can take the bits of an array port for aliases of one another (YosysHQ/yosys#4349). The last step of
+# can take the bits of an array port for aliases of one another (YosysHQ/yosys#4349). Registers of
+# signals to be kept are kept themselves, else equal ones become one again. The last step of
 # ``synth_ecp5`` is said here, without its ``autoname``, which takes longer than all the others.
 _SCRIPT = f"""\
 read_verilog celosia.v
 hierarchy -top {TOP}
 proc
 opt_clean -purge
+setattr -set keep 1 a:keep %ci1:+[Q] t:$dff %i
 synth_ecp5 -top {TOP} -run begin:check
 hierarchy -check
 check -assert

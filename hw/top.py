@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import ClockDomain, Module, ResetInserter, Signal
+from amaranth.hdl import ClockDomain, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, flipped
 
@@ -12,8 +12,8 @@ from celosia.hw.core import Core
 class Top(wiring.Component):
     """A core with ports ``clk`` and ``rst``.
 
-    The reset passes through a register: one net with a wide fan-out starts at a flip-flop, not at
-    a pin, and simulators need not look at the logic of every register when an input changes.
+    The reset passes through a register of each room: simulators need not look at the logic of every
+    register when an input changes.
 
     Parameters
     ----------
@@ -40,16 +40,19 @@ class Top(wiring.Component):
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        super().__init__({"clk": In(1), "rst": In(1), **core.signature.members})
+        ports = {name: member for name, member in core.signature.members.items() if name != "reset"}
+        super().__init__({"clk": In(1), "rst": In(1), **ports})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sync: Any = ClockDomain(reset_less=True)
         m.domains.sync = sync
-        reset = Signal(init=1)
-        m.submodules.core = ResetInserter(reset)(self.core)
-        m.d.comb += [sync.clk.eq(self.clk), self.irq.eq(self.core.irq)]
-        m.d.sync += reset.eq(self.rst)
+        m.submodules.core = self.core
+        m.d.comb += [
+            sync.clk.eq(self.clk),
+            self.core.reset.eq(self.rst),
+            self.irq.eq(self.core.irq),
+        ]
         wiring.connect(m, flipped(self.m_axi), self.core.m_axi)
         wiring.connect(m, flipped(self.s_axil), self.core.s_axil)
         return m

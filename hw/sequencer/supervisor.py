@@ -112,11 +112,14 @@ class Supervisor(wiring.Component):
         rung = Signal()
         quiet_cycles = Signal(32)
         hung = Signal()
+        # The reset itself comes a cycle after `clear`; until then nothing may start.
+        cleared = Signal()
+        m.d.sync += cleared.eq(self.clear)
         m.d.comb += [
             self.begin.eq((self.start | rung) & ~self.running & ~ending & ~self.error & ~resetting),
             self.abort.eq(self.error | resetting),
             self.draining.eq(self.abort & ~(self.fetch_idle & self.units_idle)),
-            self.clear.eq(resetting & self.fetch_idle & self.units_idle),
+            self.clear.eq(resetting & self.fetch_idle & self.units_idle & ~cleared),
             # What was fetched behind HALT is dropped before the program counts as done.
             self.flush.eq(ending & self.fetch_idle),
             hung.eq(self.running & (self.watchdog != 0) & (quiet_cycles >= self.watchdog)),
@@ -135,7 +138,7 @@ class Supervisor(wiring.Component):
             m.d.sync += [ending.eq(0), self.done.eq(1)]
         with m.If(self.reset):
             m.d.sync += [resetting.eq(1), self.running.eq(0)]
-        with m.Elif(self.clear):
+        with m.Elif(cleared):
             m.d.sync += resetting.eq(0)
         with m.If(self.running & ~self.error & ~resetting):
             with m.If(self.fault_valid.any()):

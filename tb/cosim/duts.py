@@ -17,6 +17,7 @@ from celosia.hw.matrix.accumulators import Accumulators
 from celosia.hw.matrix.unit import MatrixUnit
 from celosia.hw.memory.unified_buffer import UnifiedBuffer
 from celosia.hw.sequencer.sequencer import Sequencer
+from celosia.hw.top import Top
 from celosia.hw.vector.unit import VectorUnit
 
 UNIT_PORTS = ("instruction", "done", "fault_valid", "fault", "abort", "idle", "activity")
@@ -165,5 +166,5 @@ def make(name: str, config: Config) -> Any:
         case "sequencer":
             return Sequencer(config=config)
         case "core":
-            return Core(config=config)
+            return Top(Core(config=config))
     raise ValueError(f"dut: wanted a component of duts.py, got {name!r}")

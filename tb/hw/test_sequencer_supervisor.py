@@ -1,7 +1,7 @@
 """The supervisor: start, end, errors, watchdog, soft reset."""
 
 import pytest
-from amaranth.hdl import ResetInserter
+from amaranth.hdl import Module, ResetInserter, Signal
 
 from celosia.hw import streams
 from celosia.hw.arch.isa import Error, Unit
@@ -244,6 +244,27 @@ def test_soft_reset_waits_until_all_is_idle(before, busy):
         await start(ctx, dut)
 
     simulate(bench)
+
+
+def test_nothing_starts_between_clear_and_the_reset_itself():
+    dut = Supervisor()
+    late = Signal()
+    m = Module()
+    m.submodules.dut = ResetInserter(late)(dut)
+    m.d.sync += late.eq(dut.clear)
+
+    async def bench(ctx):
+        ctx.set(dut.fetch_idle, 1)
+        ctx.set(dut.units_idle, 1)
+        await start(ctx, dut)
+        await fail(ctx, dut, Unit.LOAD)
+        await soft_reset(ctx, dut)
+        ctx.set(dut.start, 1)
+        assert ctx.get(late) and not ctx.get(dut.begin) and "abort" in state(ctx, dut)
+        await ctx.tick()
+        assert not ctx.get(late) and ctx.get(dut.begin) and state(ctx, dut) == set()
+
+    pysim.run(m, bench)
 
 
 def test_start_in_the_middle_of_a_reset_has_no_effect():
