@@ -1,6 +1,6 @@
 """Walks the pixels of a MATMUL, pass by pass."""
 
-from amaranth.hdl import Array, Const, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -98,9 +98,11 @@ class PassWalker(wiring.Component):
         starts = [Signal(bits, name=f"{axis}_start", reset_less=True) for axis in axes]
         step_start = Signal(bits, reset_less=True)
         taps_left = Signal.like(given.taps, reset_less=True)
-        ends = [Signal(name=f"{axis}_end") for axis in axes]
-        for axis in range(3):
-            m.d.comb += ends[axis].eq(left[axis] == 1)
+        # Whether this is an axis's last round, whether it has only one, and whether this is the last
+        # pass: kept apart to shorten the path.
+        ends = [Signal(name=f"{axis}_end", reset_less=True) for axis in axes]
+        single = [Signal(name=f"{axis}_single", reset_less=True) for axis in axes]
+        closing = Signal(reset_less=True)
         base_row = Signal.like(self.row, reset_less=True)
         overflow = Signal(reset_less=True)
         pass_ends = Signal()
@@ -108,7 +110,7 @@ class PassWalker(wiring.Component):
             self.address.eq(starts[0]),
             pass_ends.eq(ends[0] & ends[1] & ends[2]),
             self.last.eq(pass_ends),
-            self.final.eq(pass_ends & (taps_left <= self.rows)),
+            self.final.eq(pass_ends & closing),
             self.outside.eq((starts[0] >= self.unified_bytes) | overflow),
             *(self.mask[i].eq(taps_left > i) for i in range(self.rows)),
         ]
@@ -125,10 +127,13 @@ class PassWalker(wiring.Component):
                     counts[axis].eq(given[f"{name}_count"]),
                     strides[axis].eq(given[f"{name}_stride"]),
                     starts[axis].eq(given.unified),
+                    ends[axis].eq(given[f"{name}_count"] == 1),
+                    single[axis].eq(given[f"{name}_count"] == 1),
                 ]
             m.d.sync += [
                 step_start.eq(given.unified),
                 taps_left.eq(given.taps),
+                closing.eq(given.taps <= self.rows),
                 self.row.eq(given.accumulator),
                 base_row.eq(given.accumulator),
                 self.accumulate.eq(given.accumulate),
@@ -137,11 +142,13 @@ class PassWalker(wiring.Component):
                 overflow.eq(0),
             ]
         with m.Elif(self.advance):
-            m.d.sync += [starts[0].eq(moved), left[0].eq(Mux(ends[0], counts[0], left[0] - 1))]
-            with m.If(ends[0]):
-                m.d.sync += [starts[1].eq(moved), left[1].eq(Mux(ends[1], counts[1], left[1] - 1))]
-            with m.If(ends[0] & ends[1]):
-                m.d.sync += [starts[2].eq(moved), left[2].eq(Mux(ends[2], counts[2], left[2] - 1))]
+            for axis in range(3):
+                with m.If(Cat(ends[:axis]).all()):
+                    m.d.sync += [
+                        starts[axis].eq(moved),
+                        left[axis].eq(Mux(ends[axis], counts[axis], left[axis] - 1)),
+                        ends[axis].eq(Mux(ends[axis], single[axis], left[axis] == 2)),
+                    ]
             m.d.sync += [
                 self.first.eq(pass_ends),
                 self.row.eq(self.row + 1),
@@ -151,6 +158,7 @@ class PassWalker(wiring.Component):
                 m.d.sync += [
                     step_start.eq(moved),
                     taps_left.eq(taps_left - self.rows),
+                    closing.eq(taps_left <= 2 * self.rows),
                     self.accumulate.eq(1),
                     self.opening.eq(0),
                     self.row.eq(base_row),
