@@ -1,6 +1,6 @@
 """Instruction fetch."""
 
-from amaranth.hdl import Cat, Module, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
@@ -138,11 +138,12 @@ class Fetch(wiring.Component):
             self.fetched.payload.word.eq(word),
             self.fetched.payload.error.eq(error),
         ]
+        beat = 8 * self.bus_bytes
         with m.If(store.r_en & store.r_rdy):
-            m.d.sync += [
-                word.eq(Cat(word, store.r_data[:-1])[8 * self.bus_bytes :]),
-                error.eq((error & ~taken) | store.r_data[-1]),
-            ]
+            for place in range(self.beats_each):
+                with m.If(Mux(taken, 0, gathered) == place):
+                    m.d.sync += word[place * beat : (place + 1) * beat].eq(store.r_data[:-1])
+            m.d.sync += error.eq((error & ~taken) | store.r_data[-1])
             with m.If(taken):
                 m.d.sync += gathered.eq(1)
             with m.Else():
