@@ -251,15 +251,18 @@ class Sequencer(wiring.Component):
         m.submodules.counters = counters = Counters(units=UNITS)
         activities = {isa.Unit.SEQUENCER: dispatch.activity}
         activities |= {unit: issue.activity for unit, issue in issues.items()}
-        m.d.comb += [counters.activities[unit.value].eq(a) for unit, a in activities.items()]
+        # Known late in a cycle, hence registers in front of everything that counts.
+        m.d.sync += [counters.activities[unit.value].eq(a) for unit, a in activities.items()]
         finished = [getattr(self, unit.name.lower()).done for unit in issues]
         busy = [activity == Activity.BUSY for activity in activities.values()]
-        m.d.comb += [
+        m.d.sync += [
             counters.enable.eq(supervisor.running),
+            supervisor.moved.eq(Cat(*busy, *finished).any()),
+        ]
+        m.d.comb += [
             counters.clear.eq(self.clear_counters),
             counters.address.eq(self.counter_address),
             self.counter_value.eq(counters.value),
             self.cycles.eq(counters.cycles),
-            supervisor.moved.eq(Cat(*busy, *finished).any()),
             supervisor.halted.eq(dispatch.halted),
         ]
