@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.fanout import reset_less
+from celosia.hw.fanout import COPY, reset_less
 from celosia.hw.memory import race
 
 #: Cycles from ``read`` to ``read_sums``.
@@ -112,7 +112,7 @@ class AccumulatorColumn(wiring.Component):
             reads.append(read.data)
 
         matrix_half = Signal(reset_less=True)
-        read_half = Signal(reset_less=True)
+        read_half = Signal(reset_less=True, attrs=COPY)
         old = Signal(signed(32), reset_less=True)
         # Aligned with the sum: what to add to, two cycles behind `enable`.
         accumulate = Signal(2, reset_less=True)

@@ -5,7 +5,11 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
+from celosia.hw.fanout import COPY
 from celosia.hw.vector.source import element_layout
+
+#: Columns that share a register saying how windows are combined.
+_BLOCK = 4
 
 
 def group_layout(*, lanes: int) -> data.StructLayout:
@@ -71,10 +75,14 @@ class WindowUnit(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         element = self.element
-        window = Signal(isa.Window, reset_less=True)
+        sums = [
+            Signal(name=f"sums_{block}", reset_less=True, attrs=COPY)
+            for block in range(-(-self.columns // _BLOCK))
+        ]
         groups_last = Signal.like(self.groups_last, reset_less=True)
         with m.If(self.launch):
-            m.d.sync += [window.eq(self.window), groups_last.eq(self.groups_last)]
+            m.d.sync += groups_last.eq(self.groups_last)
+            m.d.sync += [copy.eq(self.window == isa.Window.SUM) for copy in sums]
 
         held = Signal(data.ArrayLayout(signed(32), self.columns), reset_less=True)
         combined = Signal(data.ArrayLayout(signed(32), self.columns))
@@ -85,7 +93,7 @@ class WindowUnit(wiring.Component):
             new = element["values"][column]
             old = held[column]
             both = Mux(
-                window == isa.Window.SUM, (old + new)[:32], Mux(old > new, old, new)
+                sums[column // _BLOCK], (old + new)[:32], Mux(old > new, old, new)
             ).as_signed()
             m.d.comb += combined[column].eq(Mux(element.first, new, both))
         with m.If(element.valid):

@@ -37,8 +37,9 @@ class Register(wiring.Component):
 def test_shape_name_and_initial_value_stay():
     dut = Register()
     bits: Any = dut.o.payload.as_value()
+    valid: Any = dut.o.valid
     assert dut.o.payload.shape() == PAIR and bits.name == "o__payload"
-    assert bits.reset_less and not dut.o.valid.reset_less
+    assert bits.reset_less and not valid.reset_less
     assert dut.count.init == 5 and dut.count.name == "count"
     assert dut.signature.is_compliant(dut)
 
