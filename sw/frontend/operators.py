@@ -6,7 +6,8 @@ can be read; an operator's ``attributes`` are
 ==================================  ===========================================================
 operator                            attributes
 ==================================  ===========================================================
-CONV_2D, DEPTHWISE_CONV_2D          padding, stride, dilation, activation
+CONV_2D, DEPTHWISE_CONV_2D          padding, stride, dilation, activation; the latter also
+                                    depth_multiplier
 MAX_POOL_2D, AVERAGE_POOL_2D        padding, stride, window, activation
 FULLY_CONNECTED                     activation, keep_num_dims
 ADD                                 activation
@@ -162,6 +163,7 @@ def _depthwise(node: Node) -> dict[str, Any]:
         "stride": _pair("stride", options.StrideH(), options.StrideW()),
         "dilation": _pair("dilation", options.DilationHFactor(), options.DilationWFactor()),
         "activation": want_activation(options.FusedActivationFunction()),
+        "depth_multiplier": channels // inputs,
     }
     _want_windows(source, result, (height, width), channels, attributes)
     return attributes

@@ -74,8 +74,14 @@ _DENSE: dict[str, _Field] = {
 
 # Versions are those of the first int8 kernel.
 _FORMATS = {
+    "ADD": _Format(2, "AddOptions", {"FusedActivationFunction": _activation}),
     "AVERAGE_POOL_2D": _Format(2, "Pool2DOptions", _POOL),
     "CONV_2D": _Format(3, "Conv2DOptions", _CONVOLUTION),
+    "DEPTHWISE_CONV_2D": _Format(
+        3,
+        "DepthwiseConv2DOptions",
+        {**_CONVOLUTION, "DepthMultiplier": _value("depth_multiplier")},
+    ),
     "FULLY_CONNECTED": _Format(4, "FullyConnectedOptions", _DENSE),
     "MAX_POOL_2D": _Format(2, "Pool2DOptions", _POOL),
     "MEAN": _Format(2, "ReducerOptions", {"KeepDims": _value("keep_dims")}),
