@@ -1,0 +1,92 @@
+"""State of one bank: its open row and what it must be given time for."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw.sdram.timing import Timing
+
+
+class Bank(wiring.Component):
+    """Remembers the open row of a bank and says when it may be opened and closed.
+
+    Parameters
+    ----------
+    timing : Timing
+        Times of the chip.
+    row_bits : int
+        Width of a row's address.
+    words : int
+        Length of the chip's bursts.
+
+    Members
+    -------
+    activate, precharge, read, write : In(1)
+        The command that the bank is given in this cycle, at most one.
+    row : In(row_bits)
+        Row to open, and to compare with.
+    open, hit : Out(1)
+        A row is open; the row opened last is ``row``.
+    may_activate, may_precharge : Out(1)
+        The bank's own times allow it: tRC; tRAS, tWR and the data of reads.
+
+    Timing
+    ------
+    Outputs know of all commands of earlier cycles.
+    """
+
+    activate: Signal
+    precharge: Signal
+    read: Signal
+    write: Signal
+    row: Signal
+    open: Signal
+    hit: Signal
+    may_activate: Signal
+    may_precharge: Signal
+
+    def __init__(self, *, timing: Timing, row_bits: int, words: int) -> None:
+        self.timing = timing
+        self.words = words
+        super().__init__(
+            {
+                "activate": In(1),
+                "precharge": In(1),
+                "read": In(1),
+                "write": In(1),
+                "row": In(row_bits),
+                "open": Out(1),
+                "hit": Out(1),
+                "may_activate": Out(1),
+                "may_precharge": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        row = Signal.like(self.row)
+        timing = self.timing
+        after_read = timing.read_to_precharge(self.words)
+        after_write = timing.write_to_precharge(self.words)
+
+        def waits(name: str, *causes: tuple[Signal, int]) -> Signal:
+            left = Signal(range(max(cycles for _, cycles in causes)), name=name)
+            m.d.sync += left.eq(Mux(left == 0, 0, left - 1))
+            for cause, cycles in causes:
+                with m.If(cause):
+                    m.d.sync += left.eq(cycles - 1)
+            return left
+
+        same_row = waits("same_row", (self.activate, timing.rc))
+        active = waits("active", (self.activate, timing.ras))
+        column = waits("column", (self.read, after_read), (self.write, after_write))
+        m.d.comb += [
+            self.hit.eq(row == self.row),
+            self.may_activate.eq(same_row == 0),
+            self.may_precharge.eq((active == 0) & (column == 0)),
+        ]
+        with m.If(self.activate):
+            m.d.sync += [self.open.eq(1), row.eq(self.row)]
+        with m.If(self.precharge):
+            m.d.sync += self.open.eq(0)
+        return m

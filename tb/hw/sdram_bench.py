@@ -1,0 +1,153 @@
+"""An AXI4 master with a scoreboard, and the controller tied to the judging chip."""
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from celosia.hw.sdram.controller import SdramController
+from celosia.hw.sdram.timing import PARTS
+from celosia.sim.pysim import rest, run
+from celosia.sim.sdram import SdramChip
+from celosia.sim.sdram_sheet import SHEETS
+
+STARTUP_NS = 2_000
+CLOCK_HZ = 120_000_000
+
+
+def build(part="IS42S16160G-7", *, clock_hz=CLOCK_HZ, sheet=None, **arguments):
+    """Return a controller and its chip, both with a short start-up."""
+    dut = SdramController(
+        part=replace(PARTS[part], startup_ns=STARTUP_NS), clock_hz=clock_hz, **arguments
+    )
+    chip = SdramChip(sheet or replace(SHEETS[part], t_startup=STARTUP_NS), clock_hz=clock_hz)
+    return dut, chip
+
+
+@dataclass
+class Burst:
+    """One AXI burst; ``beats`` are (data, strobe) of a write, None for a read."""
+
+    address: int
+    length: int
+    number: int = 0
+    beats: list[tuple[int, int]] | None = None
+    kind: int = 1
+    size: int | None = None
+    answer: Any = None
+
+    def reach(self, data_bytes):
+        first = self.address - self.address % data_bytes
+        return first, first + self.length * data_bytes
+
+
+@dataclass
+class Master:
+    """Issues bursts in order on each side; none overlaps one of the other side that is under way."""
+
+    dut: SdramController
+    rng: Any = None
+    stall: float = 0.0
+    stall_w: float = 0.0
+    under_way: list[Burst] = field(default_factory=list)
+    cycle: int = 0
+    data_cycles: list[int] = field(default_factory=list)
+
+    async def count(self, ctx):
+        async for _ in ctx.tick():
+            self.cycle += 1
+
+    def _clashes(self, burst):
+        first, end = burst.reach(self.dut.data_bytes)
+        for other in self.under_way:
+            low, high = other.reach(self.dut.data_bytes)
+            if first < high and low < end and (burst.beats is None) != (other.beats is None):
+                return True
+        return False
+
+    async def ask(self, ctx, channel, bursts, asked):
+        bus = self.dut.bus
+        for burst in bursts:
+            await rest(ctx, self.rng, self.stall)
+            while self._clashes(burst):
+                await ctx.tick()
+            self.under_way.append(burst)
+            size = (self.dut.data_bytes - 1).bit_length() if burst.size is None else burst.size
+            for name, value in (
+                ("addr", burst.address),
+                ("len", burst.length - 1),
+                ("id", burst.number),
+                ("burst", burst.kind),
+                ("size", size),
+                ("valid", 1),
+            ):
+                ctx.set(getattr(bus, channel + name), value)
+            asked.append(burst)
+            await ctx.tick().until(getattr(bus, channel + "ready"))
+            ctx.set(getattr(bus, channel + "valid"), 0)
+
+    async def give(self, ctx, bursts):
+        bus = self.dut.bus
+        for burst in bursts:
+            for number, (word, strobe) in enumerate(burst.beats):
+                await rest(ctx, self.rng, self.stall_w)
+                ctx.set(bus.wvalid, 1)
+                ctx.set(bus.wdata, word)
+                ctx.set(bus.wstrb, strobe)
+                ctx.set(bus.wlast, number == burst.length - 1)
+                await ctx.tick().until(bus.wready)
+                ctx.set(bus.wvalid, 0)
+
+    async def take_reads(self, ctx, count, asked):
+        bus = self.dut.bus
+        words = []
+        while count:
+            await rest(ctx, self.rng, self.stall)
+            ctx.set(bus.rready, 1)
+            word, number, resp, last = (
+                await ctx.tick().sample(bus.rdata, bus.rid, bus.rresp, bus.rlast).until(bus.rvalid)
+            )
+            self.data_cycles.append(self.cycle)
+            ctx.set(bus.rready, 0)
+            words.append((word, resp))
+            assert number == asked[0].number
+            assert last == (len(words) == asked[0].length)
+            if last:
+                burst = asked.popleft()
+                burst.answer = words
+                self.under_way.remove(burst)
+                words = []
+                count -= 1
+
+    async def take_answers(self, ctx, count, asked):
+        bus = self.dut.bus
+        for _ in range(count):
+            await rest(ctx, self.rng, self.stall)
+            ctx.set(bus.bready, 1)
+            number, resp = await ctx.tick().sample(bus.bid, bus.bresp).until(bus.bvalid)
+            ctx.set(bus.bready, 0)
+            burst = asked.popleft()
+            assert number == burst.number
+            burst.answer = resp
+            self.under_way.remove(burst)
+
+
+def simulate(dut, chip, reads=(), writes=(), *, master=None, delay=0, limit=40_000):
+    """Run all bursts and return the master."""
+    master = master or Master(dut)
+    to_read, to_write = deque(), deque()
+    benches = []
+    if reads:
+        benches += [
+            partial(master.ask, channel="ar", bursts=reads, asked=to_read),
+            partial(master.take_reads, count=len(reads), asked=to_read),
+        ]
+    if writes:
+        benches += [
+            partial(master.ask, channel="aw", bursts=writes, asked=to_write),
+            partial(master.give, bursts=writes),
+            partial(master.take_answers, count=len(writes), asked=to_write),
+        ]
+    background = [partial(chip.serve, pins=dut.pins, delay=delay), master.count]
+    run(dut, *benches, background=background, cycles_limit=limit)
+    return master
