@@ -73,11 +73,6 @@ class Splitter(wiring.Component):
     def __init__(
         self, *, part: Part, data_bytes: int, address_bits: int, id_bits: int, write: bool
     ) -> None:
-        if address_bits < part.address_bits:
-            raise ValueError(
-                f"address_bits: wanted at least {part.address_bits} for {part.name}, "
-                f"got {address_bits}"
-            )
         self.part = part
         self.data_bytes = data_bytes
         self.write = write

@@ -11,7 +11,7 @@ from celosia.hw.sdram.chunks import Arbiter
 from celosia.hw.sdram.data_path import DataPath
 from celosia.hw.sdram.reads import Reads
 from celosia.hw.sdram.scheduler import Scheduler
-from celosia.hw.sdram.signature import check_data_bytes, pins
+from celosia.hw.sdram.signature import check, pins
 from celosia.hw.sdram.timing import Part, Timing
 from celosia.hw.sdram.writes import Writes
 
@@ -68,7 +68,7 @@ class SdramController(wiring.Component):
         id_bits: int = 1,
         read_phase: int = 0,
     ) -> None:
-        check_data_bytes(data_bytes)
+        check(part, data_bytes=data_bytes, address_bits=address_bits, read_phase=read_phase)
         self.part = part
         self.timing = Timing.derive(part, clock_hz=clock_hz, cas_latency=cas_latency)
         self.data_bytes = data_bytes
@@ -86,7 +86,7 @@ class SdramController(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sizes: dict[str, Any] = {"part": self.part, "data_bytes": self.data_bytes}
-        axi = sizes | {"address_bits": self.address_bits, "id_bits": self.id_bits}
+        axi: dict[str, Any] = sizes | {"address_bits": self.address_bits, "id_bits": self.id_bits}
         m.submodules.reads = reads = Reads(**axi)
         m.submodules.writes = writes = Writes(**axi)
         m.submodules.arbiter = arbiter = Arbiter(**sizes)

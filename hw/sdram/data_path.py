@@ -9,8 +9,6 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw.sdram.signature import DATA_BITS, WORD_BYTES, Command, command_layout, pins
 from celosia.hw.sdram.timing import Part, Timing
 
-#: Latest moment at which read data may be captured, in half periods.
-READ_PHASES = 4
 
 
 class DataPath(wiring.Component):
@@ -61,8 +59,6 @@ class DataPath(wiring.Component):
     pins: Any
 
     def __init__(self, *, part: Part, timing: Timing, data_bytes: int, read_phase: int) -> None:
-        if not 0 <= read_phase <= READ_PHASES:
-            raise ValueError(f"read_phase: wanted 0 to {READ_PHASES}, got {read_phase}")
         self.words = data_bytes // WORD_BYTES
         self.read_phase = read_phase
         # Two registers to the pins, the chip, the captures, and the words of the beat.

@@ -1,5 +1,7 @@
 """From chunks to commands: startup, open rows, columns and refreshes."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -72,7 +74,7 @@ class Scheduler(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         words = self.data_bytes // WORD_BYTES
-        sizes = {"part": self.part, "timing": self.timing, "data_bytes": self.data_bytes}
+        sizes: dict[str, Any] = {"part": self.part, "timing": self.timing, "data_bytes": self.data_bytes}
         m.submodules.startup = startup = Startup(
             timing=self.timing, row_bits=self.part.row_bits, words=words
         )
@@ -116,9 +118,8 @@ class Scheduler(wiring.Component):
         for state in ("open", "hit", "may_activate", "may_precharge"):
             m.d.comb += getattr(opener, state).eq(Cat(getattr(bank, state) for bank in banks))
 
-        command = Signal(
-            self.command.shape(), init={"command": Command.DESELECT, "bank": 0, "address": 0}
-        )
+        nothing: Any = {"command": Command.DESELECT, "bank": 0, "address": 0}
+        command = Signal(self.command.shape(), init=nothing)
         m.d.comb += self.command.eq(command)
         with m.If(~startup.done):
             m.d.sync += command.eq(startup.command)

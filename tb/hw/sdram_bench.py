@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from celosia.hw.bus.signature import DECERR, INCR, OKAY, SLVERR
 from celosia.hw.sdram.controller import SdramController
 from celosia.hw.sdram.timing import PARTS
 from celosia.sim.pysim import rest, run
@@ -13,6 +14,8 @@ from celosia.sim.sdram_sheet import SHEETS
 
 STARTUP_NS = 2_000
 CLOCK_HZ = 120_000_000
+#: Pages of the chip that random bursts fall into share banks and rows, at both ends of it.
+WINDOW = 1 << 12
 
 
 def build(part="IS42S16160G-7", *, clock_hz=CLOCK_HZ, sheet=None, **arguments):
@@ -41,6 +44,13 @@ class Burst:
         return first, first + self.length * data_bytes
 
 
+def expected_response(dut, burst):
+    if burst.address >> dut.part.address_bits:
+        return DECERR
+    whole = burst.size in (None, (dut.data_bytes - 1).bit_length())
+    return OKAY if whole and burst.kind == INCR else SLVERR
+
+
 @dataclass
 class Master:
     """Issues bursts in order on each side; none overlaps one of the other side that is under way."""
@@ -49,6 +59,7 @@ class Master:
     rng: Any = None
     stall: float = 0.0
     stall_w: float = 0.0
+    reference: bytearray | None = None
     under_way: list[Burst] = field(default_factory=list)
     cycle: int = 0
     data_cycles: list[int] = field(default_factory=list)
@@ -64,6 +75,31 @@ class Master:
             if first < high and low < end and (burst.beats is None) != (other.beats is None):
                 return True
         return False
+
+    def _compare(self, burst):
+        """Judge a read: no write to its bytes was under way together with it."""
+        if self.reference is None:
+            return
+        size = self.dut.data_bytes
+        first, end = burst.reach(size)
+        got = b"".join(word.to_bytes(size, "little") for word, _ in burst.answer)
+        resp = expected_response(self.dut, burst)
+        want = bytes(end - first) if resp else bytes(self.reference[first:end])
+        assert got == want, f"read of {burst.length} beats at {first:#x}"
+        assert {said for _, said in burst.answer} == {resp}
+
+    def _apply(self, burst):
+        """Write an answered burst to the reference."""
+        if self.reference is None:
+            return
+        resp = expected_response(self.dut, burst)
+        assert burst.answer == resp
+        address, _ = burst.reach(self.dut.data_bytes)
+        for word, strobe in burst.beats if not resp else ():
+            for lane in range(self.dut.data_bytes):
+                if strobe >> lane & 1:
+                    self.reference[address + lane] = word >> 8 * lane & 0xFF
+            address += self.dut.data_bytes
 
     async def ask(self, ctx, channel, bursts, asked):
         bus = self.dut.bus
@@ -115,6 +151,7 @@ class Master:
             if last:
                 burst = asked.popleft()
                 burst.answer = words
+                self._compare(burst)
                 self.under_way.remove(burst)
                 words = []
                 count -= 1
@@ -129,6 +166,7 @@ class Master:
             burst = asked.popleft()
             assert number == burst.number
             burst.answer = resp
+            self._apply(burst)
             self.under_way.remove(burst)
 
 
@@ -148,6 +186,58 @@ def simulate(dut, chip, reads=(), writes=(), *, master=None, delay=0, limit=40_0
             partial(master.give, bursts=writes),
             partial(master.take_answers, count=len(writes), asked=to_write),
         ]
+
+    async def settle(ctx):
+        """Return when all is answered and what was answered early is in the chip."""
+        while any(burst.answer is None for burst in (*reads, *writes)):
+            await ctx.tick()
+        before = -1
+        while before != chip.data_cycles:
+            before = chip.data_cycles
+            await ctx.tick().repeat(50)
+
+    benches.append(settle)
     background = [partial(chip.serve, pins=dut.pins, delay=delay), master.count]
     run(dut, *benches, background=background, cycles_limit=limit)
     return master
+
+
+def random_address(rng, dut):
+    pages = (0, 1, 5, 8, (1 << dut.part.address_bits) // WINDOW - 1)
+    return int(rng.choice(pages)) * WINDOW + int(rng.integers(WINDOW))
+
+
+def random_burst(rng, dut, *, write, longest):
+    size = dut.data_bytes
+    address = random_address(rng, dut)
+    room = (WINDOW - address % WINDOW + size - 1) // size
+    length = min(int(rng.integers(1, longest + 1)), room)
+    burst = Burst(address, length, int(rng.integers(2)))
+    if write:
+        full = (1 << size) - 1
+        strobes = [
+            full if rng.random() < 0.5 else int(rng.integers(full + 1)) for _ in range(length)
+        ]
+        words = [int.from_bytes(rng.bytes(size), "little") for _ in range(length)]
+        burst.beats = list(zip(words, strobes, strict=True))
+    return burst
+
+
+def traffic(rng, dut, chip, count, *, longest=20, stall=0.0, stall_w=0.0, spoil=0.0, **arguments):
+    """Run random bursts both ways; every byte read and every byte left is judged."""
+    for page in range(10):
+        chip.content[page * WINDOW : (page + 1) * WINDOW] = rng.bytes(WINDOW)
+    reads, writes = (
+        [random_burst(rng, dut, write=write, longest=longest) for _ in range(count)]
+        for write in (False, True)
+    )
+    for burst in reads + writes:
+        if rng.random() < spoil:
+            name, value = (("kind", 0), ("kind", 2), ("size", 1), ("address", 1 << 31))[
+                int(rng.integers(4))
+            ]
+            setattr(burst, name, value)
+    master = Master(dut, rng, stall, stall_w, bytearray(chip.content))
+    simulate(dut, chip, reads, writes, master=master, **arguments)
+    assert chip.content == master.reference
+    return reads, writes, master
