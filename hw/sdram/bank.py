@@ -1,9 +1,10 @@
 """State of one bank: its open row and what it must be given time for."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.sdram.countdown import Countdown
 from celosia.hw.sdram.timing import Timing
 
 
@@ -28,7 +29,7 @@ class Bank(wiring.Component):
     open, hit : Out(1)
         A row is open; the row opened last is ``row``.
     may_activate, may_precharge : Out(1)
-        The bank's own times allow it: tRC; tRAS, tWR and the data of reads.
+        The bank's own times allow it from the next cycle on: tRC; tRAS, tWR and the data of reads.
 
     Timing
     ------
@@ -66,24 +67,19 @@ class Bank(wiring.Component):
         m = Module()
         row = Signal.like(self.row)
         timing = self.timing
-        after_read = timing.read_to_precharge(self.words)
-        after_write = timing.write_to_precharge(self.words)
-
-        def waits(name: str, *causes: tuple[Signal, int]) -> Signal:
-            left = Signal(range(max(cycles for _, cycles in causes)), name=name)
-            m.d.sync += left.eq(Mux(left == 0, 0, left - 1))
-            for cause, cycles in causes:
-                with m.If(cause):
-                    m.d.sync += left.eq(cycles - 1)
-            return left
-
-        same_row = waits("same_row", (self.activate, timing.rc))
-        active = waits("active", (self.activate, timing.ras))
-        column = waits("column", (self.read, after_read), (self.write, after_write))
+        # One cycle less each: who looks at the outputs registers them.
+        after_read = timing.read_to_precharge(self.words) - 1
+        after_write = timing.write_to_precharge(self.words) - 1
+        m.submodules.cycle = cycle = Countdown([timing.rc - 1])
+        m.submodules.active = active = Countdown([timing.ras - 1])
+        m.submodules.column = column = Countdown([after_read, after_write])
         m.d.comb += [
+            cycle.start.eq(self.activate),
+            active.start.eq(self.activate),
+            column.start.eq(Cat(self.read, self.write)),
             self.hit.eq(row == self.row),
-            self.may_activate.eq(same_row == 0),
-            self.may_precharge.eq((active == 0) & (column == 0)),
+            self.may_activate.eq(cycle.over),
+            self.may_precharge.eq(active.over & column.over),
         ]
         with m.If(self.activate):
             m.d.sync += [self.open.eq(1), row.eq(self.row)]

@@ -4,6 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.sdram.countdown import Countdown
 from celosia.hw.sdram.signature import BANKS, WORD_BYTES, Command, chunk_layout, command_layout
 from celosia.hw.sdram.timing import Part, Timing
 
@@ -25,9 +26,10 @@ class Columns(wiring.Component):
     i : In(stream of chunk_layout)
         Chunks.
     command : Out(command_layout)
-        What the chip does in this cycle; ``DESELECT`` if the cycle is free.
+        What the chip does in this cycle, if anything.
     read, write, void : Out(1)
-        A beat is read, is written, in this cycle; it is of a void chunk.
+        A beat is read, is written, in this cycle; it is of a void chunk. If neither, the cycle is
+        free.
     claimed : Out(BANKS)
         The bank that beats are left for.
 
@@ -63,37 +65,30 @@ class Columns(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         turn_cycles = self.timing.read_to_write(self.words)
+        m.submodules.gap = gap = Countdown([self.words])
+        m.submodules.turn = turn = Countdown([turn_cycles])
         chunk = Signal(self.chunk)
         busy = Signal()
-        gap = Signal(range(self.words))
-        turn = Signal(range(turn_cycles))
         go = Signal()
         m.d.comb += [
             self.i.ready.eq(~busy),
-            go.eq(busy & (gap == 0) & (~chunk.write | (turn == 0))),
+            gap.start.eq(go),
+            turn.start.eq(self.read),
+            go.eq(busy & gap.over & (~chunk.write | turn.over)),
             self.read.eq(go & ~chunk.write),
             self.write.eq(go & chunk.write),
             self.void.eq(chunk.void),
             self.claimed.eq(Mux(busy, 1 << chunk.place.bank, 0)),
-            self.command.command.eq(
-                Mux(go, Mux(chunk.write, Command.WRITE, Command.READ), Command.DESELECT)
-            ),
+            self.command.command.eq(Mux(chunk.write, Command.WRITE, Command.READ)),
             self.command.bank.eq(chunk.place.bank),
             self.command.address.eq(Cat(Const(0, range(self.words)), chunk.place.column)),
         ]
-        m.d.sync += [
-            gap.eq(Mux(gap == 0, 0, gap - 1)),
-            turn.eq(Mux(turn == 0, 0, turn - 1)),
-        ]
         with m.If(go):
             m.d.sync += [
-                gap.eq(self.words - 1),
                 chunk.place.column.eq(chunk.place.column + 1),
                 chunk.beats.eq(chunk.beats - 1),
                 busy.eq(chunk.beats != 0),
             ]
-        with m.If(self.read):
-            m.d.sync += turn.eq(turn_cycles - 1)
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += [chunk.eq(self.i.payload), busy.eq(1)]
         return m

@@ -10,7 +10,6 @@ from celosia.hw.sdram.signature import DATA_BITS, WORD_BYTES, Command, command_l
 from celosia.hw.sdram.timing import Part, Timing
 
 
-
 class DataPath(wiring.Component):
     """Drives all pins from registers, sends the words of beats and collects those that come.
 

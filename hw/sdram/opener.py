@@ -1,9 +1,10 @@
 """Opens the row of the chunk to come while columns of the one before are still read or written."""
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.sdram.countdown import Countdown
 from celosia.hw.sdram.signature import ALL_BANKS, BANKS, Command, chunk_layout, command_layout
 from celosia.hw.sdram.timing import Part, Timing
 
@@ -29,7 +30,10 @@ class Opener(wiring.Component):
     owed, refreshed : In(1), Out(1)
         A refresh is due; one is given in this cycle.
     command, grant : Out(command_layout), In(1)
-        What the chip should do, ``DESELECT`` for nothing; it does so in this cycle if granted.
+        What the chip should do, ``DESELECT`` for nothing; it does so in this cycle if the cycle is
+        free for it.
+    activate, precharge : Out(BANKS)
+        Banks that are given this command in this cycle.
     row : Out(row_bits)
         Row of the chunk in work, for the banks.
     open, hit, may_activate, may_precharge : In(BANKS)
@@ -48,6 +52,8 @@ class Opener(wiring.Component):
     refreshed: Signal
     command: data.View
     grant: Signal
+    activate: Signal
+    precharge: Signal
     row: Signal
     open: Signal
     hit: Signal
@@ -66,6 +72,8 @@ class Opener(wiring.Component):
                 "refreshed": Out(1),
                 "command": Out(command_layout(part.row_bits)),
                 "grant": In(1),
+                "activate": Out(BANKS),
+                "precharge": Out(BANKS),
                 "row": Out(part.row_bits),
                 "open": In(BANKS),
                 "hit": In(BANKS),
@@ -79,18 +87,32 @@ class Opener(wiring.Component):
         m = Module()
         timing = self.timing
         place = self.o.payload.place
-        # Cycles until what was begun (a precharge, an activation, a refresh) is over.
-        left = Signal(range(max(timing.rp, timing.rcd, timing.rfc)))
-        m.d.sync += left.eq(Mux(left == 0, 0, left - 1))
+        # The row is open for a command two cycles after the chunk was handed over.
+        m.submodules.opened = opened = Countdown([max(timing.rcd - 1, 1)])
+        m.submodules.idle = idle = Countdown([timing.rp, timing.rfc])
+        here = Signal(BANKS)
+        # Registered: what a chunk waits for stays true, and changes by its own commands alone.
+        may_close, may_open = Signal(), Signal()
+        may_close_all, may_refresh = Signal(), Signal()
+        closable = self.may_precharge & ~self.claimed
+        m.d.comb += here.eq(1 << place.bank)
+        m.d.sync += [
+            may_close.eq((closable & here).any()),
+            may_open.eq((self.may_activate & here).any()),
+            may_close_all.eq(closable.all()),
+            may_refresh.eq(self.may_activate.all()),
+        ]
 
-        def of_bank(states: Value) -> Value:
-            return states.bit_select(place.bank, 1)
-
+        activates, closes, closes_all = Signal(), Signal(), Signal()
         m.d.comb += [
+            self.activate.eq(Mux(activates, here, 0)),
+            self.precharge.eq(Mux(closes, here, 0) | closes_all.replicate(BANKS)),
+            opened.start.eq(activates),
+            idle.start.eq(Cat(closes | closes_all, self.refreshed)),
             self.row.eq(place.row),
-            self.command.command.eq(Command.DESELECT),
             self.command.bank.eq(place.bank),
             self.command.address.eq(place.row),
+            self.command.command.eq(Command.DESELECT),
         ]
         with m.FSM():
             with m.State("IDLE"):
@@ -101,47 +123,33 @@ class Opener(wiring.Component):
                 with m.Elif(self.i.valid):
                     m.next = "LOOK"
             with m.State("LOOK"):
-                with m.If(~of_bank(self.open)):
+                with m.If(~(self.open & here).any()):
                     m.next = "OPEN"
-                with m.Elif(of_bank(self.hit)):
+                with m.Elif((self.hit & here).any()):
                     m.next = "READY"
                 with m.Else():
                     m.next = "CLOSE"
-            with m.State("CLOSE"):
-                with m.If(of_bank(self.may_precharge & ~self.claimed)):
-                    m.d.comb += [
-                        self.command.command.eq(Command.PRECHARGE),
-                        self.command.address.eq(0),
-                    ]
-                    with m.If(self.grant):
-                        m.d.sync += left.eq(timing.rp - 1)
-                        m.next = "OPEN"
-            with m.State("OPEN"):
-                with m.If(of_bank(self.may_activate) & (left == 0)):
-                    m.d.comb += self.command.command.eq(Command.ACTIVATE)
-                    with m.If(self.grant):
-                        m.d.sync += left.eq(max(timing.rcd - 2, 0))
-                        m.next = "READY"
             with m.State("READY"):
-                m.d.comb += self.o.valid.eq(left == 0)
+                m.d.comb += self.o.valid.eq(opened.over)
                 with m.If(self.o.valid & self.o.ready):
                     m.next = "IDLE"
-            with m.State("DRAIN"):
-                with m.If(self.may_precharge.all() & (self.claimed == 0) & (left == 0)):
-                    m.d.comb += [
-                        self.command.command.eq(Command.PRECHARGE),
-                        self.command.address.eq(ALL_BANKS),
-                    ]
-                    with m.If(self.grant):
-                        m.d.sync += left.eq(timing.rp - 1)
-                        m.next = "REFRESH"
-            with m.State("REFRESH"):
-                with m.If(self.may_activate.all() & (left == 0)):
-                    m.d.comb += [
-                        self.command.command.eq(Command.REFRESH),
-                        self.refreshed.eq(self.grant),
-                    ]
-                    with m.If(self.grant):
-                        m.d.sync += left.eq(timing.rfc - 1)
-                        m.next = "IDLE"
+            # State, what it waits for, its strobe, command and address, the state after it.
+            for name, may, strobe, command, address, after in (
+                ("CLOSE", may_close, closes, Command.PRECHARGE, 0, "OPEN"),
+                ("OPEN", may_open & idle.over, activates, Command.ACTIVATE, place.row, "READY"),
+                (
+                    "DRAIN",
+                    may_close_all & idle.over,
+                    closes_all,
+                    Command.PRECHARGE,
+                    ALL_BANKS,
+                    "REFRESH",
+                ),
+                ("REFRESH", may_refresh & idle.over, self.refreshed, Command.REFRESH, 0, "IDLE"),
+            ):
+                with m.State(name):
+                    m.d.comb += self.command.address.eq(address)
+                    with m.If(may & self.grant):
+                        m.d.comb += [strobe.eq(1), self.command.command.eq(command)]
+                        m.next = after
         return m

@@ -10,7 +10,6 @@ from celosia.hw.sdram.bank import Bank
 from celosia.hw.sdram.columns import Columns
 from celosia.hw.sdram.opener import Opener
 from celosia.hw.sdram.signature import (
-    ALL_BANKS,
     BANKS,
     WORD_BYTES,
     Command,
@@ -74,7 +73,11 @@ class Scheduler(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         words = self.data_bytes // WORD_BYTES
-        sizes: dict[str, Any] = {"part": self.part, "timing": self.timing, "data_bytes": self.data_bytes}
+        sizes: dict[str, Any] = {
+            "part": self.part,
+            "timing": self.timing,
+            "data_bytes": self.data_bytes,
+        }
         m.submodules.startup = startup = Startup(
             timing=self.timing, row_bits=self.part.row_bits, words=words
         )
@@ -86,7 +89,7 @@ class Scheduler(wiring.Component):
             opener.i.payload.eq(self.i.payload),
             opener.i.valid.eq(self.i.valid & startup.done),
             self.i.ready.eq(opener.i.ready & startup.done),
-            opener.grant.eq(columns.command.command == Command.DESELECT),
+            opener.grant.eq(~(columns.read | columns.write)),
             opener.owed.eq(timer.owed),
             opener.claimed.eq(columns.claimed),
             timer.run.eq(startup.done),
@@ -97,21 +100,16 @@ class Scheduler(wiring.Component):
             self.started.eq(startup.done),
         ]
 
-        rows = opener.command
         banks = [
             Bank(timing=self.timing, row_bits=self.part.row_bits, words=words) for _ in range(BANKS)
         ]
-        closes_all = rows.address[ALL_BANKS.bit_length() - 1]
         for number, bank in enumerate(banks):
             m.submodules[f"bank_{number}"] = bank
-            opened = opener.grant & (rows.bank == number)
             used = columns.command.bank == number
             m.d.comb += [
                 bank.row.eq(opener.row),
-                bank.activate.eq((rows.command == Command.ACTIVATE) & opened),
-                bank.precharge.eq(
-                    (rows.command == Command.PRECHARGE) & (opened | (opener.grant & closes_all))
-                ),
+                bank.activate.eq(opener.activate[number]),
+                bank.precharge.eq(opener.precharge[number]),
                 bank.read.eq(columns.read & used),
                 bank.write.eq(columns.write & used),
             ]
@@ -124,7 +122,7 @@ class Scheduler(wiring.Component):
         with m.If(~startup.done):
             m.d.sync += command.eq(startup.command)
         with m.Elif(opener.grant):
-            m.d.sync += command.eq(rows)
+            m.d.sync += command.eq(opener.command)
         with m.Else():
             m.d.sync += command.eq(columns.command)
         return m
