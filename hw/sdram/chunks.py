@@ -64,7 +64,7 @@ class Splitter(wiring.Component):
 
     Timing
     ------
-    One chunk each cycle; the first follows its burst by one cycle.
+    A chunk follows its burst, or the chunk before it, by two cycles.
     """
 
     i: stream.Interface
@@ -92,24 +92,30 @@ class Splitter(wiring.Component):
         beat = given.chunk.place.as_value()
         low, high = beat[: most.bit_length()], beat[most.bit_length() :]
         room = Signal(range(most + 1))
+        busy = Signal()
         m.d.comb += [
             room.eq(~low),
-            given.last.eq(left <= room),
-            given.chunk.beats.eq(Mux(given.last, left, room)),
             given.chunk.write.eq(self.write),
             given.chunk.void.eq(given.resp != OKAY),
-            self.i.ready.eq(~self.o.valid | (self.o.ready & given.last)),
+            self.i.ready.eq(~busy),
         ]
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += [
-                self.o.valid.eq(~given.last),
+                self.o.valid.eq(0),
+                busy.eq(~given.last),
                 low.eq(0),
                 high.eq(high + 1),
-                left.eq(left - room - 1),
+                left.eq(left - given.chunk.beats - 1),
             ]
-        with m.If(self.i.valid & self.i.ready):
+        with m.Elif(busy & ~self.o.valid):
             m.d.sync += [
                 self.o.valid.eq(1),
+                given.last.eq(left <= room),
+                given.chunk.beats.eq(Mux(left <= room, left, room)),
+            ]
+        with m.Elif(self.i.valid & self.i.ready):
+            m.d.sync += [
+                busy.eq(1),
                 beat.eq(asked.addr[byte_bits : self.part.address_bits]),
                 left.eq(asked.len),
                 given.id.eq(asked.id),

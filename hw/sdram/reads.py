@@ -9,7 +9,8 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw.bus.signature import OKAY, axi4_read
 from celosia.hw.bus.slice import Slice
-from celosia.hw.sdram.chunks import Splitter, burst_layout, part_layout
+from celosia.hw.sdram.buffer import Buffer
+from celosia.hw.sdram.chunks import Splitter, burst_layout
 from celosia.hw.sdram.signature import chunk_beats, chunk_layout
 from celosia.hw.sdram.timing import Part
 
@@ -39,7 +40,7 @@ class Reads(wiring.Component):
 
     Timing
     ------
-    A chunk follows its burst's address by three cycles, a beat on R follows ``valid`` by three.
+    A chunk follows its burst's address by four cycles, a beat on R follows ``valid`` by four.
     """
 
     bus: Any
@@ -72,9 +73,7 @@ class Reads(wiring.Component):
             id_bits=self.id_bits,
             write=False,
         )
-        m.submodules.parts = parts = Slice(part_layout(self.part, self.data_bytes, self.id_bits))
         wiring.connect(m, bursts.o, splitter.i)
-        wiring.connect(m, splitter.o, parts.i)
         names = ("id", "addr", "len", "size", "burst")
         m.d.comb += [
             bursts.i.valid.eq(bus.arvalid),
@@ -83,7 +82,7 @@ class Reads(wiring.Component):
         ]
 
         depth = BUFFER_BYTES // self.data_bytes
-        m.submodules.beats = beats = SyncFIFOBuffered(width=8 * self.data_bytes, depth=depth)
+        m.submodules.beats = beats = Buffer(width=8 * self.data_bytes, depth=depth)
         asked = data.StructLayout(
             {
                 "beats": unsigned((chunk_beats(self.data_bytes) - 1).bit_length()),
@@ -93,33 +92,35 @@ class Reads(wiring.Component):
             }
         )
         m.submodules.answers = answers = SyncFIFOBuffered(width=asked.size, depth=CHUNKS)
-        part, answer = parts.o.payload, data.View(asked, answers.r_data)
+        part, answer = splitter.o.payload, data.View(asked, answers.r_data)
         entry = data.View(asked, answers.w_data)
         room = Signal(range(depth + 1), init=depth)
         taken, sent = Signal(), Signal()
         m.d.comb += [
-            self.chunks.valid.eq(
-                parts.o.valid & answers.w_rdy & (room >= chunk_beats(self.data_bytes))
-            ),
             self.chunks.payload.eq(part.chunk),
             taken.eq(self.chunks.valid & self.chunks.ready),
-            parts.o.ready.eq(taken),
+            splitter.o.ready.eq(taken),
             answers.w_en.eq(taken),
             entry.beats.eq(part.chunk.beats),
             entry.id.eq(part.id),
             entry.resp.eq(part.resp),
             entry.last.eq(part.last),
-            beats.w_en.eq(self.valid),
-            beats.w_data.eq(self.data),
+            beats.i.valid.eq(self.valid),
+            beats.i.payload.eq(self.data),
         ]
-        m.d.sync += room.eq(room + sent - Mux(taken, part.chunk.beats + 1, 0))
+        m.d.sync += [
+            room.eq(room + sent - Mux(taken, part.chunk.beats + 1, 0)),
+            self.chunks.valid.eq(
+                splitter.o.valid & answers.w_rdy & (room >= chunk_beats(self.data_bytes)) & ~taken
+            ),
+        ]
         self._answer(m, beats, answers, answer, sent)
         return m
 
     def _answer(
         self,
         m: Module,
-        beats: SyncFIFOBuffered,
+        beats: Buffer,
         answers: SyncFIFOBuffered,
         answer: data.View,
         sent: Signal,
@@ -139,13 +140,13 @@ class Reads(wiring.Component):
         ends = Signal()
         m.d.comb += [
             ends.eq(done == answer.beats),
-            out.i.valid.eq(beats.r_rdy & answers.r_rdy),
-            out.i.payload.data.eq(Mux(answer.resp == OKAY, beats.r_data, 0)),
+            out.i.valid.eq(beats.o.valid & answers.r_rdy),
+            out.i.payload.data.eq(Mux(answer.resp == OKAY, beats.o.payload, 0)),
             out.i.payload.id.eq(answer.id),
             out.i.payload.resp.eq(answer.resp),
             out.i.payload.last.eq(answer.last & ends),
             sent.eq(out.i.valid & out.i.ready),
-            beats.r_en.eq(sent),
+            beats.o.ready.eq(sent),
             answers.r_en.eq(sent & ends),
             bus.rvalid.eq(out.o.valid),
             out.o.ready.eq(bus.rready),

@@ -9,7 +9,8 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw.bus.signature import axi4_write
 from celosia.hw.bus.slice import Slice
-from celosia.hw.sdram.chunks import Splitter, burst_layout, part_layout
+from celosia.hw.sdram.buffer import Buffer
+from celosia.hw.sdram.chunks import Splitter, burst_layout
 from celosia.hw.sdram.signature import chunk_layout
 from celosia.hw.sdram.timing import Part
 
@@ -79,13 +80,11 @@ class Writes(wiring.Component):
             id_bits=self.id_bits,
             write=True,
         )
-        m.submodules.parts = parts = Slice(part_layout(self.part, self.data_bytes, self.id_bits))
         wiring.connect(m, bursts.o, splitter.i)
-        wiring.connect(m, splitter.o, parts.i)
         depth = BUFFER_BYTES // self.data_bytes
-        m.submodules.beats = beats = SyncFIFOBuffered(width=9 * self.data_bytes, depth=depth)
+        m.submodules.beats = beats = Buffer(width=9 * self.data_bytes, depth=depth)
         m.submodules.answers = answers = SyncFIFOBuffered(width=self.id_bits + 2, depth=ANSWERS)
-        part = parts.o.payload
+        part = splitter.o.payload
         names = ("id", "addr", "len", "size", "burst")
         # Beats that have come and that no chunk was asked for yet.
         spare = Signal(range(depth + 1))
@@ -95,20 +94,24 @@ class Writes(wiring.Component):
             bus.awready.eq(bursts.i.ready),
             bursts.i.payload.eq(Cat(getattr(bus, f"aw{name}") for name in names)),
             come.eq(bus.wvalid & bus.wready),
-            bus.wready.eq(beats.w_rdy),
-            beats.w_en.eq(bus.wvalid),
-            beats.w_data.eq(Cat(bus.wdata, bus.wstrb)),
-            Cat(self.beat, self.strobe).eq(beats.r_data),
-            beats.r_en.eq(self.next),
-            self.chunks.valid.eq(parts.o.valid & answers.w_rdy & (spare > part.chunk.beats)),
+            bus.wready.eq(beats.i.ready),
+            beats.i.valid.eq(bus.wvalid),
+            beats.i.payload.eq(Cat(bus.wdata, bus.wstrb)),
+            Cat(self.beat, self.strobe).eq(beats.o.payload),
+            beats.o.ready.eq(self.next),
             self.chunks.payload.eq(part.chunk),
             taken.eq(self.chunks.valid & self.chunks.ready),
-            parts.o.ready.eq(taken),
+            splitter.o.ready.eq(taken),
             answers.w_en.eq(taken & part.last),
             answers.w_data.eq(Cat(part.id, part.resp)),
             bus.bvalid.eq(answers.r_rdy),
             answers.r_en.eq(bus.bready),
             Cat(bus.bid, bus.bresp).eq(answers.r_data),
         ]
-        m.d.sync += spare.eq(spare + come - Mux(taken, part.chunk.beats + 1, 0))
+        m.d.sync += [
+            spare.eq(spare + come - Mux(taken, part.chunk.beats + 1, 0)),
+            self.chunks.valid.eq(
+                splitter.o.valid & answers.w_rdy & (spare > part.chunk.beats) & ~taken
+            ),
+        ]
         return m

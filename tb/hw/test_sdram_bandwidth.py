@@ -105,7 +105,7 @@ def test_reads_and_writes(figure):
     assert got >= 0.85
 
 
-@pytest.mark.parametrize("latency, cycles", [(2, 22), (3, 23)])
+@pytest.mark.parametrize("latency, cycles", [(2, 24), (3, 25)])
 def test_latency(latency, cycles):
     """From the address to the first beat: of a closed row, then of the open one."""
     dut, chip = build(clock_hz=100_000_000, cas_latency=latency)
