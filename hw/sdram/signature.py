@@ -14,7 +14,7 @@ BANK_BITS = 2
 #: Column commands of a chunk lie within so many bytes, aligned.
 CHUNK_BYTES = 256
 #: Latest moment at which read data may be captured, in half periods.
-READ_PHASES = 4
+READ_PHASES = 8
 #: Address pin that makes a precharge one of all banks.
 ALL_BANKS = 1 << 10
 
