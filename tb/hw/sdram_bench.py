@@ -170,6 +170,29 @@ class Master:
             self.under_way.remove(burst)
 
 
+async def keeps_offers(ctx, bus):
+    """Assert that what R and B offer stays until it is taken."""
+    names = (
+        "rvalid",
+        "rready",
+        "rdata",
+        "rid",
+        "rresp",
+        "rlast",
+        "bvalid",
+        "bready",
+        "bid",
+        "bresp",
+    )
+    offered_r = offered_b = None
+    async for _, _, *levels in ctx.tick().sample(*(getattr(bus, name) for name in names)):
+        r, b = levels[2:6], levels[8:]
+        assert offered_r is None or (levels[0] and r == offered_r), "R changed while it waited"
+        assert offered_b is None or (levels[6] and b == offered_b), "B changed while it waited"
+        offered_r = r if levels[0] and not levels[1] else None
+        offered_b = b if levels[6] and not levels[7] else None
+
+
 def simulate(dut, chip, reads=(), writes=(), *, master=None, delay=0, limit=40_000):
     """Run all bursts and return the master."""
     master = master or Master(dut)
@@ -197,7 +220,11 @@ def simulate(dut, chip, reads=(), writes=(), *, master=None, delay=0, limit=40_0
             await ctx.tick().repeat(50)
 
     benches.append(settle)
-    background = [partial(chip.serve, pins=dut.pins, delay=delay), master.count]
+    background = [
+        partial(chip.serve, pins=dut.pins, delay=delay),
+        partial(keeps_offers, bus=dut.bus),
+        master.count,
+    ]
     run(dut, *benches, background=background, cycles_limit=limit)
     return master
 

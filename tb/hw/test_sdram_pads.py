@@ -1,4 +1,5 @@
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from amaranth.hdl import Module
@@ -13,6 +14,8 @@ LOW_ACTIVE = ("cs", "ras", "cas", "we")
 
 class Board(wiring.Component):
     """A controller behind pads, seen by benches as the controller with the pads' pins."""
+
+    bus: Any
 
     def __init__(self, controller):
         self.controller = controller

@@ -198,13 +198,9 @@ def test_bursts_and_masks(latency):
     assert chip.content[at : at + 8] == bytes.fromhex("2211003366000000")
     # A mask hides the word two cycles later.
     masked = [give(chip, READ, bank=3, a=8, dqm=0), *wait(chip, 1, dqm=3), *wait(chip, 5, dqm=0)]
-    hidden = 3 - latency
-    want = [0x1122, 0x3300, 0x0066, 0]
-    if hidden < 0 or latency == 3:
-        want[0] = None
-    else:
-        want[1] = None
-    assert masked == [None] * (latency - 1) + want + [None] * (3 - latency + 1)
+    want: list[int | None] = [0x1122, 0x3300, 0x0066, 0]
+    want[3 - latency] = None
+    assert masked == [None] * (latency - 1) + want + [None] * (4 - latency)
 
 
 def test_a_read_ends_the_one_before():
