@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +30,7 @@ from celosia.hw.arch.registers import (
     Status,
     activity_names,
 )
-from celosia.sim.simulators import SimulatorNotFound, find_verilator
+from celosia.sim.simulators import SimulatorNotFound, find_verilator, user_cache
 
 _HARNESS = Path(__file__).with_name("harness.cpp")
 _FLAGS = (
@@ -74,9 +75,9 @@ class RunResult(NamedTuple):
 
 def cache_directory() -> Path:
     """Return where compiled models are kept: ``$CELOSIA_CACHE``, else the user's cache."""
-    if "CELOSIA_CACHE" in os.environ:
-        return Path(os.environ["CELOSIA_CACHE"])
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "celosia"
+    if os.environ.get("CELOSIA_CACHE"):
+        return Path(os.environ["CELOSIA_CACHE"]).absolute()
+    return user_cache()
 
 
 def _run(command: list[str], directory: Path) -> None:
@@ -117,25 +118,16 @@ def _compile(config: Config, verilator: Path, target: Path) -> None:
             if (path := Path(root) / "include" / f"{n}.cpp").exists()
         ]
         objects = [f"{source.stem}.o" for source in sources]
-        running: list[subprocess.Popen[bytes]] = []
+        commands = []
         for source, thing in zip(sources, objects, strict=True):
             # Verilator keeps set-up code apart: it runs once.
             level = "-O0" if source.stem.endswith("Slow") else "-O2"
-            command = [*compiler, level, *flags, *includes, "-c", str(source), "-o", thing]
-            running.append(subprocess.Popen(command, cwd=directory, stderr=subprocess.PIPE))
-            if len(running) >= (os.cpu_count() or 1):
-                _reap(running.pop(0))
-        for process in running:
-            _reap(process)
+            commands.append([*compiler, level, *flags, *includes, "-c", str(source), "-o", thing])
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for _ in pool.map(lambda command: _run(command, directory), commands):
+                pass
         _run(["g++", "-shared", "-pthread", "-o", "model.so", *objects], directory)
         os.replace(directory / "model.so", target)
-
-
-def _reap(process: "subprocess.Popen[bytes]") -> None:
-    _, words = process.communicate()
-    if process.returncode:
-        last = words.decode(errors="replace").strip().splitlines()[-1:]
-        raise RtlError(f"g++ failed ({process.returncode}): {' '.join(last)}")
 
 
 def model(config: Config) -> Path:

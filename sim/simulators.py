@@ -28,6 +28,7 @@ __all__ = [
     "find_verilator",
     "install",
     "install_venv",
+    "user_cache",
 ]
 
 COCOTB_VERILATOR = (5, 36)
@@ -151,7 +152,7 @@ def _verilators() -> Iterator[Path]:
     system = shutil.which("verilator")
     if system is not None:
         yield Path(system)
-    private = _cache().glob("verilator-[0-9]*/usr/bin/verilator")
+    private = user_cache().glob("verilator-[0-9]*/usr/bin/verilator")
     yield from sorted(private, key=lambda path: _numbers(path.parts[-4]), reverse=True)
 
 
@@ -178,9 +179,10 @@ def _text(version: tuple[int, ...]) -> str:
     return f"{version[0]}.{version[1]:03}"
 
 
-def _cache() -> Path:
+def useruser_cache() -> Path:
     """Return the project's folder in the user's cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "celosia"
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base).absolute() / "celosia"
 
 
 # System packages
@@ -265,10 +267,10 @@ def _install_private() -> Path:
     stanzas = _suite_stanzas()
     if not stanzas:
         raise ValueError("no Debian mirror among apt's sources")
-    _cache().mkdir(parents=True, exist_ok=True)
+    user_cache().mkdir(parents=True, exist_ok=True)
     failure: Exception = ValueError("no mirror")
     for stanza in stanzas:
-        with tempfile.TemporaryDirectory(dir=_cache(), prefix="unpack-") as folder:
+        with tempfile.TemporaryDirectory(dir=user_cache(), prefix="unpack-") as folder:
             try:
                 return _unpack(Path(folder), stanza)
             except subprocess.SubprocessError as error:
@@ -294,7 +296,7 @@ def _unpack(work: Path, stanza: str) -> Path:
     version = _version(program)
     if version < COCOTB_VERILATOR:
         raise ValueError(f"the Verilator of {_SUITE} does not run here")
-    final = _cache() / f"verilator-{_text(version)}"
+    final = user_cache() / f"verilator-{_text(version)}"
     shutil.rmtree(final, ignore_errors=True)
     prefix.rename(final)
     return final / "usr/bin/verilator"

@@ -144,3 +144,12 @@ def test_mirrors_of_stanzas(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("bookworm")
 def test_no_mirror(tmp_path: Path) -> None:
     assert simulators._suite_stanzas(tmp_path) == []
+
+
+def test_cache_is_an_absolute_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    assert simulators.user_cache() == tmp_path / ".cache" / "celosia"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", "here")
+    assert simulators.user_cache() == tmp_path / "here" / "celosia"
