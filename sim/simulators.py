@@ -179,7 +179,7 @@ def _text(version: tuple[int, ...]) -> str:
     return f"{version[0]}.{version[1]:03}"
 
 
-def useruser_cache() -> Path:
+def user_cache() -> Path:
     """Return the project's folder in the user's cache."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base).absolute() / "celosia"
