@@ -1,0 +1,208 @@
+"""The far end of the host link in Python: what ``hw/link/`` does, and a core behind it.
+
+Serves tests of the driver and as a board where there is none. The protocol is that of
+``docs/link.md``.
+"""
+
+from collections import Counter
+from typing import Any, Protocol
+
+from celosia.hw.arch import isa, link
+from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
+from celosia.hw.arch.link import Answer, Info, Operation, Request, Status
+from celosia.hw.arch.registers import (
+    COUNTERS,
+    COUNTERS_PER_UNIT,
+    OFFSETS,
+    REGISTERS,
+    Control,
+)
+from celosia.hw.arch.registers import Status as CoreStatus
+from celosia.sim.machine import Machine, MachineError
+from celosia.sim.pysim import Draws
+
+
+class Noise:
+    """A line that damages bytes: drops, doubles or flips a bit of them, one as often as another.
+
+    Parameters
+    ----------
+    rng : Draws
+        Random numbers.
+    rate : float
+        Share of bytes damaged, 0 to 1.
+    """
+
+    def __init__(self, rng: Draws, rate: float) -> None:
+        self.rng = rng
+        self.rate = rate
+        self.damaged = 0
+
+    def pass_on(self, sent: bytes) -> bytes:
+        """Return what arrives of ``sent``."""
+        arrived = bytearray()
+        for byte in sent:
+            if self.rng.random() >= self.rate:
+                arrived.append(byte)
+                continue
+            self.damaged += 1
+            kind = int(self.rng.random() * 3)
+            flipped = byte ^ 1 << int(self.rng.random() * 8)
+            arrived += (b"", bytes((byte, byte)), bytes((flipped,)))[kind]
+        return bytes(arrived)
+
+
+class Registers(Protocol):
+    """Registers behind a link."""
+
+    def read(self, offset: int) -> int | None:
+        """Return the value at a byte offset, None where the bus refuses."""
+        ...
+
+    def write(self, offset: int, value: int) -> bool:
+        """Write, and say whether the bus took it."""
+        ...
+
+
+class FarEnd:
+    """Answers requests as the gateware does.
+
+    Parameters
+    ----------
+    memory : mutable buffer of bytes
+        External memory; the bus refuses what lies past its end.
+    registers : Registers
+        The core's.
+    slots, slot_bytes : int
+        As of ``hw.link.link.Link``.
+
+    Attributes
+    ----------
+    done : Counter of (operation, sequence number)
+        How often requests were carried out.
+    """
+
+    def __init__(
+        self, memory: Any, registers: Registers, *, slots: int = 4, slot_bytes: int = 512
+    ) -> None:
+        self.memory = memory
+        self.registers = registers
+        self.slot_bytes = slot_bytes
+        payload = slot_bytes - link.SLOT_OVERHEAD
+        self.info = Info(link.VERSION, slots, payload, len(memory))
+        self.done: Counter[tuple[Operation, int]] = Counter()
+        self._deframer = link.Deframer(slot_bytes)
+        self._kept: Answer | None = None
+
+    def feed(self, received: bytes) -> bytes:
+        """Return what goes over the line because of what arrived."""
+        sent = b""
+        for contents in self._deframer.feed(received):
+            sent += link.frame(link.encode_answer(self._answer(contents)))
+        return sent
+
+    def _answer(self, contents: bytes | None) -> Answer:
+        if contents is None or len(contents) < link.HEADER_BYTES:
+            return Answer(0, Operation.NONE, Status.BAD_FRAME)
+        request = link.decode_request(contents)
+        kept, self._kept = self._kept, None
+        writes = request.operation is Operation.WRITE_REGISTERS
+        if writes and kept is not None and kept.sequence == request.sequence:
+            self._kept = kept
+            return kept
+        if link.fault(request, self.info.payload_bytes):
+            return Answer(request.sequence, request.operation, Status.BAD_REQUEST)
+        assert isinstance(request.operation, Operation)
+        self.done[request.operation, request.sequence] += 1
+        data, refused = self._carry_out(request)
+        status = Status.BUS_ERROR if refused else Status.OK
+        answer = Answer(request.sequence, request.operation, status, b"" if refused else data)
+        if writes:
+            self._kept = answer
+        return answer
+
+    def _carry_out(self, request: Request) -> tuple[bytes, bool]:
+        """Return what was read, and whether the bus refused anything."""
+        first, end = request.address, request.address + request.count
+        if request.operation is Operation.INFO:
+            return self.info.encode(), False
+        if request.operation is Operation.READ:
+            return bytes(self.memory[first:end]), end > len(self.memory)
+        if request.operation is Operation.WRITE:
+            inside = max(0, min(request.count, len(self.memory) - first))
+            self.memory[first : first + inside] = request.data[:inside]
+            return b"", inside < request.count
+        data, refused = b"", False
+        for offset in range(first, end, 4):
+            if request.operation is Operation.READ_REGISTERS:
+                value = self.registers.read(offset)
+                data += (value or 0).to_bytes(4, "little")
+                refused |= value is None
+            else:
+                word = request.data[offset - first :][:4]
+                refused |= not self.registers.write(offset, int.from_bytes(word, "little"))
+        return data, refused
+
+
+class MachineRegisters:
+    """Registers of a core whose programs the machine model runs, in no time.
+
+    Parameters
+    ----------
+    config : Config
+        Sizes of the core.
+    memory_bytes : int
+        External memory.
+
+    Attributes
+    ----------
+    machine : Machine
+        The core, and its memory.
+    starts : int
+        How often the doorbell rang.
+    """
+
+    def __init__(self, config: Config, memory_bytes: int) -> None:
+        self.machine = Machine(config, memory_bytes=memory_bytes)
+        self.starts = 0
+        self._values = {register.offset: register.init for register in REGISTERS}
+        self._values[OFFSETS["fingerprint"]] = config.fingerprint
+        self._access = {register.offset: register.access for register in REGISTERS}
+
+    def read(self, offset: int) -> int | None:
+        """Return the value of a register; counters are zero."""
+        if COUNTERS <= offset < COUNTERS + 4 * COUNTERS_PER_UNIT * len(isa.Unit):
+            return 0
+        return self._values.get(offset)
+
+    def write(self, offset: int, value: int) -> bool:
+        """Write a register; START runs the program that the registers name."""
+        access = self._access.get(offset)
+        if offset == OFFSETS["control"]:
+            self._control(value)
+        elif offset == OFFSETS["interrupt"]:
+            self._values[offset] &= ~value
+        elif access == "rw":
+            self._values[offset] = value
+        return access in ("rw", "w1")
+
+    def _control(self, value: int) -> None:
+        if value & Control.RESET.value:
+            self._values[OFFSETS["status"]] = 0
+        elif value & Control.START.value and not self.read(OFFSETS["status"]) == CoreStatus.ERROR.value:
+            self.starts += 1
+            self._run()
+
+    def _run(self) -> None:
+        first = self._values[OFFSETS["program_address"]]
+        count = self._values[OFFSETS["program_length"]]
+        words = self.machine.memory[first : first + count * INSTRUCTION_BYTES].tobytes()
+        status = CoreStatus.DONE
+        try:
+            self.machine.run(words)
+        except MachineError as error:
+            status = CoreStatus.ERROR
+            self._values[OFFSETS["error_code"]] = error.error.value
+            self._values[OFFSETS["error_unit"]] = error.unit.value
+            self._values[OFFSETS["error_index"]] = error.index
+        self._values[OFFSETS["status"]] = status.value
