@@ -4,6 +4,7 @@ Serves tests of the driver and as a board where there is none. The protocol is t
 ``docs/link.md``.
 """
 
+import threading
 from collections import Counter
 from typing import Any, Protocol
 
@@ -20,6 +21,9 @@ from celosia.hw.arch.registers import (
 from celosia.hw.arch.registers import Status as CoreStatus
 from celosia.sim.machine import Machine, MachineError
 from celosia.sim.pysim import Draws
+
+#: In these states a core does not hear the doorbell.
+_DEAF = (CoreStatus.BUSY | CoreStatus.ERROR).value
 
 
 class Noise:
@@ -145,7 +149,7 @@ class FarEnd:
 
 
 class MachineRegisters:
-    """Registers of a core whose programs the machine model runs, in no time.
+    """Registers of a core whose programs the machine model runs, beside whoever asks.
 
     Parameters
     ----------
@@ -165,6 +169,7 @@ class MachineRegisters:
     def __init__(self, config: Config, memory_bytes: int) -> None:
         self.machine = Machine(config, memory_bytes=memory_bytes)
         self.starts = 0
+        self._runner: threading.Thread | None = None
         self._values = {register.offset: register.init for register in REGISTERS}
         self._values[OFFSETS["fingerprint"]] = config.fingerprint
         self._access = {register.offset: register.access for register in REGISTERS}
@@ -187,11 +192,16 @@ class MachineRegisters:
         return access in ("rw", "w1")
 
     def _control(self, value: int) -> None:
+        status = OFFSETS["status"]
         if value & Control.RESET.value:
-            self._values[OFFSETS["status"]] = 0
-        elif value & Control.START.value and not self.read(OFFSETS["status"]) == CoreStatus.ERROR.value:
+            if self._runner is not None:
+                self._runner.join()
+            self._values[status] = 0
+        elif value & Control.START.value and not self._values[status] & _DEAF:
             self.starts += 1
-            self._run()
+            self._values[status] = CoreStatus.BUSY.value
+            self._runner = threading.Thread(target=self._run, daemon=True)
+            self._runner.start()
 
     def _run(self) -> None:
         first = self._values[OFFSETS["program_address"]]

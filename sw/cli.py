@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from celosia.hw.arch.config import PRESETS, Config, preset
 from celosia.sw import commands
 from celosia.sw.data import DATASETS
-from celosia.sw.runtime.backends import DEVICES
+from celosia.sw.runtime.backends import DEVICES, device_name
 from celosia.sw.runtime.device import DeviceError
 
 __all__ = ["main"]
@@ -31,6 +31,13 @@ def _config(text: str) -> Config:
         return preset(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _device(text: str) -> str:
+    try:
+        return device_name(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("device: ")) from None
 
 
 def _whole(text: str) -> int:
@@ -126,7 +133,13 @@ def _running(command: "commands.Adder") -> None:
     made.add_argument("model", type=Path, metavar="MODEL|PROGRAM")
     made.add_argument("--input", type=Path, required=True, metavar="X.npy", help="int8 or float")
     made.add_argument("--output", type=Path, required=True, metavar="Y.npy", help="int8 results")
-    made.add_argument("--device", choices=DEVICES, default="rtl", help="where to run (rtl)")
+    made.add_argument(
+        "--device",
+        type=_device,
+        default="rtl",
+        metavar="D",
+        help=f"where to run: {', '.join(DEVICES)} (rtl)",
+    )
     _preset(made, None)
     made.add_argument("--batch", type=_whole, metavar="N", help="inputs of one run (up to 64)")
     made.add_argument("--stats", type=Path, metavar="S.json", help="also write cycles and counters")

@@ -45,13 +45,16 @@ RULES = (
     Rule("celosia.sw.compiler.verify", COMPILER, ("celosia.sim.hazards",)),
     Rule("celosia.sw.frontend", FRONTEND),
     Rule("celosia.sw.graph", ("numpy",)),
-    Rule("celosia.sw.models", ("celosia.sw.data", "celosia.sw.models", "numpy"), ("ai_edge_litert",)),
+    Rule(
+        "celosia.sw.models", ("celosia.sw.data", "celosia.sw.models", "numpy"), ("ai_edge_litert",)
+    ),
     Rule("celosia.sw.program", (ARCH, "celosia.sw.graph", "numpy")),
     Rule(
         "celosia.sw.runtime",
         (*COMPILER, *(f"celosia.sw.{room}" for room in RUNTIME), "tqdm"),
         ("celosia.sim",),
     ),
+    Rule("celosia.sw.runtime.serial", (ARCH, "celosia.sw.runtime"), ("serial",)),
 )
 
 

@@ -114,7 +114,11 @@ class Info:
     def encode(self) -> bytes:
         """Return the ``INFO_BYTES`` bytes that answer INFO."""
         head = bytes((self.version, self.slots))
-        return head + self.payload_bytes.to_bytes(2, "little") + self.memory_bytes.to_bytes(4, "little")
+        return (
+            head
+            + self.payload_bytes.to_bytes(2, "little")
+            + self.memory_bytes.to_bytes(4, "little")
+        )
 
     @classmethod
     def decode(cls, data: bytes) -> "Info":
@@ -122,7 +126,10 @@ class Info:
         if len(data) != INFO_BYTES:
             raise FrameError(f"info: wanted {INFO_BYTES} bytes, got {len(data)}")
         return cls(
-            data[0], data[1], int.from_bytes(data[2:4], "little"), int.from_bytes(data[4:], "little")
+            data[0],
+            data[1],
+            int.from_bytes(data[2:4], "little"),
+            int.from_bytes(data[4:], "little"),
         )
 
 
@@ -239,9 +246,7 @@ def decode_answer(contents: bytes) -> Answer:
         status = Status(contents[2])
     except ValueError:
         raise FrameError(f"answer: wanted a known status, got {contents[2]}") from None
-    return Answer(
-        contents[0], _operation(contents[1] & ~ANSWER), status, contents[ANSWER_BYTES:]
-    )
+    return Answer(contents[0], _operation(contents[1] & ~ANSWER), status, contents[ANSWER_BYTES:])
 
 
 def fault(request: Request, payload_bytes: int) -> bool:

@@ -71,7 +71,9 @@ class Bridge(wiring.Component):
     m_axi: Any
     m_axil: Any
 
-    def __init__(self, *, bus_bytes: int, slots: int, slot_bytes: int, memory_bytes: int = 0) -> None:
+    def __init__(
+        self, *, bus_bytes: int, slots: int, slot_bytes: int, memory_bytes: int = 0
+    ) -> None:
         if not 4 <= bus_bytes <= 128 or bus_bytes & (bus_bytes - 1):
             raise ValueError(f"bus_bytes: wanted a power of two from 4 to 128, got {bus_bytes}")
         if not 0 <= memory_bytes <= 1 << 32:
@@ -139,7 +141,9 @@ class Bridge(wiring.Component):
         ]
         for channel in ("aw", "ar"):
             m.d.comb += [
-                getattr(axi, f"{channel}addr").eq(Cat(Const(0, beat_bits), s.beat_address[beat_bits:])),
+                getattr(axi, f"{channel}addr").eq(
+                    Cat(Const(0, beat_bits), s.beat_address[beat_bits:])
+                ),
                 getattr(axi, f"{channel}size").eq(beat_bits),
                 getattr(axi, f"{channel}burst").eq(INCR),
                 getattr(lite, f"{channel}addr").eq(Cat(Const(0, 2), s.beat_address[2:])),
@@ -170,7 +174,9 @@ class Bridge(wiring.Component):
                     Mux(s.to_registers, getattr(lite, f"{name}valid"), getattr(axi, f"{name}valid"))
                 ),
                 s.refused[name].eq(
-                    Mux(s.to_registers, getattr(lite, f"{name}resp"), getattr(axi, f"{name}resp"))[1]
+                    Mux(s.to_registers, getattr(lite, f"{name}resp"), getattr(axi, f"{name}resp"))[
+                        1
+                    ]
                 ),
             ]
 
@@ -321,7 +327,9 @@ class Bridge(wiring.Component):
             m.d.comb += [
                 self.read_place.eq(s.behind),
                 answer.valid.eq(1),
-                answer.payload.data.eq(Mux(s.is_info, said.word_select(s.done[:3], 8), self.read_data)),
+                answer.payload.data.eq(
+                    Mux(s.is_info, said.word_select(s.done[:3], 8), self.read_data)
+                ),
                 answer.payload.last.eq(s.done + 1 == header.count),
             ]
             with m.If(answer.ready):

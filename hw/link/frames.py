@@ -1,5 +1,7 @@
 """Frames of the host link: delimiters, escapes, checksum. The format is that of ``hw/arch/link.py``."""
 
+from typing import Any
+
 from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.crc.catalog import CRC32_ISO_HDLC
@@ -80,7 +82,8 @@ class FrameReceiver(wiring.Component):
                 end.eq(self.byte == FLAG),
             ]
 
-        m.submodules.crc = crc = CRC32_ISO_HDLC(data_width=8).create()
+        crc: Any = CRC32_ISO_HDLC(data_width=8).create()
+        m.submodules.crc = crc
         count = Signal(range(self.slot_bytes + 1))
         too_long = Signal()
         dropped = Signal()
@@ -133,7 +136,8 @@ class FrameTransmitter(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.crc = crc = CRC32_ISO_HDLC(data_width=8).create()
+        crc: Any = CRC32_ISO_HDLC(data_width=8).create()
+        m.submodules.crc = crc
         escaping = Signal()
         byte = Signal(8)
         special = Signal()

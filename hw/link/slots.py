@@ -66,7 +66,9 @@ class Slots(wiring.Component):
         if not 1 <= slots <= 64 or slots & (slots - 1):
             raise ValueError(f"slots: wanted a power of two up to 64, got {slots}")
         if not 32 <= slot_bytes <= 1 << 15 or slot_bytes & (slot_bytes - 1):
-            raise ValueError(f"slot_bytes: wanted a power of two from 32 to 32768, got {slot_bytes}")
+            raise ValueError(
+                f"slot_bytes: wanted a power of two from 32 to 32768, got {slot_bytes}"
+            )
         self.slots = slots
         self.slot_bytes = slot_bytes
         place = range(slot_bytes)

@@ -143,7 +143,10 @@ class UartTransmitter(wiring.Component):
         with m.If(self.i.ready):
             m.d.sync += [bits.eq(0), timer.eq(self.divisor - 1)]
             with m.If(self.i.valid):
-                m.d.sync += [bits.eq(10), Cat(self.tx, rest).eq(Cat(Const(0, 1), self.i.payload, 1))]
+                m.d.sync += [
+                    bits.eq(10),
+                    Cat(self.tx, rest).eq(Cat(Const(0, 1), self.i.payload, 1)),
+                ]
         with m.Elif(ends):
             m.d.sync += [
                 bits.eq(bits - 1),

@@ -5,10 +5,25 @@ from typing import Any
 from celosia.hw.arch.config import Config
 from celosia.sw.runtime.device import Device, DeviceError
 
-__all__ = ["DEVICES", "open_device"]
+__all__ = ["DEVICES", "device_name", "open_device"]
 
 #: Names of devices.
-DEVICES = ("machine", "rtl")
+DEVICES = ("machine", "rtl", "serial:PATH")
+
+_SERIAL = "serial:"
+
+
+def device_name(text: str) -> str:
+    """Return ``text`` if it names a device.
+
+    Raises
+    ------
+    ValueError
+        If it does not.
+    """
+    if text in ("machine", "rtl") or (text.startswith(_SERIAL) and text != _SERIAL):
+        return text
+    raise ValueError(f"device: wanted one of {', '.join(DEVICES)}, got {text!r}")
 
 
 def open_device(name: str, config: Config, memory_bytes: int, **options: Any) -> Device:
@@ -17,7 +32,7 @@ def open_device(name: str, config: Config, memory_bytes: int, **options: Any) ->
     Parameters
     ----------
     name : str
-        ``machine`` or ``rtl``.
+        ``machine``, ``rtl``, or ``serial:`` and the path of a port, see ``open_serial``.
     config : Config
         Sizes of its core.
     memory_bytes : int
@@ -28,8 +43,12 @@ def open_device(name: str, config: Config, memory_bytes: int, **options: Any) ->
     Raises
     ------
     DeviceError
-        If there is no such device, or no simulator.
+        If there is no such device, or no simulator, or nobody answers on the port.
     """
+    try:
+        device_name(name)
+    except ValueError as error:
+        raise DeviceError(str(error)) from None
     if name == "machine":
         from celosia.sw.runtime.machine import MachineDevice
 
@@ -38,4 +57,6 @@ def open_device(name: str, config: Config, memory_bytes: int, **options: Any) ->
         from celosia.sw.runtime.rtl import RtlBackend
 
         return RtlBackend(config, memory_bytes, **options)
-    raise DeviceError(f"device: wanted one of {', '.join(DEVICES)}, got {name!r}")
+    from celosia.sw.runtime.serial import open_serial
+
+    return open_serial(name.removeprefix(_SERIAL), config, memory_bytes)

@@ -149,7 +149,9 @@ def test_every_single_damage_is_seen(rng, kind):
     frame = link.frame(content)
     for n in range(1, len(frame) - 1):
         variants = {
-            "flip": [frame[:n] + bytes((frame[n] ^ 1 << bit,)) + frame[n + 1 :] for bit in range(8)],
+            "flip": [
+                frame[:n] + bytes((frame[n] ^ 1 << bit,)) + frame[n + 1 :] for bit in range(8)
+            ],
             "drop": [frame[:n] + frame[n + 1 :]],
             "double": [frame[: n + 1] + frame[n:]],
         }

@@ -4,29 +4,29 @@ from celosia.hw.link.uart import UartReceiver, UartTransmitter, divisor_of
 from celosia.sim.pysim import put_all, run
 
 
-async def send(ctx, rx, byte, bit_cycles, *, stop=1):
-    """Put a character on a line whose bits take ``bit_cycles``, not always a whole number."""
-    start = send.now
+async def send(ctx, rx, byte, bit_cycles, *, stop=1, start=0.0):
+    """Put a character on a line whose bits take ``bit_cycles``, not always a whole number.
+
+    Returns when it ends, if it begins at ``start``.
+    """
     for n, bit in enumerate((0, *(byte >> k & 1 for k in range(8)), stop)):
         ctx.set(rx, bit)
         cycles = round(start + (n + 1) * bit_cycles) - round(start + n * bit_cycles)
         await ctx.tick().repeat(cycles)
-    send.now = start + 10 * bit_cycles
     ctx.set(rx, 1)
+    return start + 10 * bit_cycles
 
 
-def receive(divisor, bit_cycles, content, *, idle=0):
+def receive(divisor, bit_cycles, content):
     dut = UartReceiver(divisor=divisor)
     got, times = [], []
-    send.now = 0.0
 
     async def line(ctx):
         ctx.set(dut.rx, 1)
         await ctx.tick().repeat(3)
+        now = 0.0
         for byte in content:
-            await send(ctx, dut.rx, byte, bit_cycles)
-            if idle:
-                await ctx.tick().repeat(idle)
+            now = await send(ctx, dut.rx, byte, bit_cycles, start=now)
         await ctx.tick().repeat(2 * divisor)
 
     async def watch(ctx):
@@ -64,7 +64,6 @@ def test_receiver_follows_a_line_that_runs_fast_or_slow(rng, divisor, drift):
 def test_receiver_drops_a_character_without_stop_bit_and_a_break(divisor):
     dut = UartReceiver(divisor=divisor)
     got = []
-    send.now = 0.0
 
     async def line(ctx):
         ctx.set(dut.rx, 1)
@@ -91,7 +90,6 @@ def test_receiver_drops_a_character_without_stop_bit_and_a_break(divisor):
 def test_receiver_takes_no_glitch_for_a_start():
     dut = UartReceiver(divisor=20)
     got = []
-    send.now = 0.0
 
     async def line(ctx):
         ctx.set(dut.rx, 1)

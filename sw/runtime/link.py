@@ -1,0 +1,278 @@
+"""The driver's side of the host link: numbers, timeouts, repetition. See ``docs/link.md``."""
+
+import random
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
+
+from celosia.hw.arch import link
+from celosia.hw.arch.link import Answer, FrameError, Info, Operation, Request, Status
+from celosia.sw.runtime.device import DeviceError
+
+__all__ = ["HostLink", "Transport"]
+
+#: Silence after which the far end counts as gone, in seconds.
+PATIENCE = 1.5
+#: Bounds of the time after which a request is repeated, in seconds.
+_SHORTEST = 0.02
+_LONGEST = 0.5
+#: Least bytes of a block, and the number of blocks without loss after which they grow.
+_LEAST_BLOCK = 32
+_STREAK = 16
+#: Bytes of request and answer together that are not data, delimiters included.
+_OVERHEAD = link.HEADER_BYTES + link.ANSWER_BYTES + 2 * link.CRC_BYTES + 4
+
+
+class Transport(Protocol):
+    """A line to the far end."""
+
+    seconds_per_byte: float
+
+    def send(self, data: bytes) -> None:
+        """Send; raises OSError when the line is gone."""
+        ...
+
+    def receive(self, seconds: float) -> bytes:
+        """Return what arrives, at least a byte unless ``seconds`` pass; raises OSError."""
+        ...
+
+    def now(self) -> float:
+        """Return the time in seconds."""
+        ...
+
+    def close(self) -> None:
+        """Give the line back."""
+        ...
+
+
+@dataclass
+class _Flight:
+    """A request that has been sent and not been answered."""
+
+    address: int
+    count: int
+    sent: float
+
+
+class _Damaged:
+    """Something arrived that nobody can read, here or at the far end."""
+
+
+class HostLink:
+    """Memory and registers of a core over a line that may lose, double and change bytes.
+
+    Parameters
+    ----------
+    transport : Transport
+        The line; closed when the link cannot be opened.
+    name : str
+        What messages call it.
+    window : int, optional
+        Requests under way at once; as many as the far end has slots unless given.
+
+    Attributes
+    ----------
+    info : Info
+        What the far end says about itself.
+    block : int
+        Bytes of one request for memory, at present.
+    repeated : int
+        Requests sent again.
+
+    Raises
+    ------
+    DeviceError
+        If the far end does not answer, or speaks another version of the protocol.
+    """
+
+    def __init__(self, transport: Transport, *, name: str, window: int | None = None) -> None:
+        self.transport = transport
+        self.name = name
+        self.repeated = 0
+        self.block = _LEAST_BLOCK
+        self._sequence = random.randrange(256)
+        self._deframer = link.Deframer()
+        self._events: deque[Answer | _Damaged] = deque()
+        self._streak = 0
+        # Time of a round trip beyond that of the bytes on the line; learned.
+        self._delay = 0.05
+        try:
+            # Ends whatever a predecessor has left half sent.
+            self._send(bytes((link.FLAG,)))
+            self.info = Info.decode(self._request(Operation.INFO, 0, link.INFO_BYTES))
+        except FrameError as error:
+            raise DeviceError(f"{name}: {error}") from None
+        if self.info.version != link.VERSION or not self.info.slots:
+            raise DeviceError(
+                f"{name}: wanted version {link.VERSION} of the link, got {self.info.version}"
+            )
+        self.window = window or self.info.slots
+        self.block = self.info.payload_bytes
+
+    def read(self, address: int, count: int) -> bytes:
+        """Return ``count`` bytes of external memory."""
+        return self._transfer(Operation.READ, address, bytes(count))
+
+    def write(self, address: int, data: bytes) -> None:
+        """Write to external memory, from byte ``address`` on."""
+        self._transfer(Operation.WRITE, address, data)
+
+    def read_registers(self, offset: int, count: int = 1) -> list[int]:
+        """Return ``count`` registers from byte ``offset`` on."""
+        raw = self._transfer(Operation.READ_REGISTERS, offset, bytes(4 * count))
+        return [int.from_bytes(raw[n : n + 4], "little") for n in range(0, len(raw), 4)]
+
+    def write_registers(self, offset: int, *values: int) -> None:
+        """Write registers from byte ``offset`` on, each exactly once."""
+        data = b"".join(value.to_bytes(4, "little") for value in values)
+        self._request(Operation.WRITE_REGISTERS, offset, len(data), data)
+
+    def close(self) -> None:
+        """Give the line back."""
+        self.transport.close()
+
+    def _next(self) -> int:
+        self._sequence = (self._sequence + 1) % 256
+        return self._sequence
+
+    def _send(self, frame: bytes) -> None:
+        try:
+            self.transport.send(frame)
+        except OSError as error:
+            raise DeviceError(f"{self.name}: the line is gone: {error}") from None
+
+    def _event(self, until: float) -> Answer | _Damaged | None:
+        """Return the next thing that arrives, None when there is nothing until then."""
+        while not self._events:
+            left = until - self.transport.now()
+            if left <= 0:
+                return None
+            try:
+                received = self.transport.receive(left)
+            except OSError as error:
+                raise DeviceError(f"{self.name}: the line is gone: {error}") from None
+            for contents in self._deframer.feed(received):
+                self._events.append(_event_of(contents))
+        return self._events.popleft()
+
+    def _timeout(self, bytes_under_way: int) -> float:
+        line = bytes_under_way * self.transport.seconds_per_byte
+        return min(max(2 * line + 4 * self._delay, _SHORTEST), _LONGEST)
+
+    def _learn(self, taken: float, count: int) -> None:
+        """Follow the time of round trips, slower ones at once."""
+        delay = max(0.0, taken - count * self.transport.seconds_per_byte)
+        self._delay = max(delay, self._delay + (delay - self._delay) / 8)
+
+    def _check(self, answer: Answer, address: int, count: int) -> None:
+        if answer.status is Status.OK:
+            return
+        what = answer.operation.name.lower() if isinstance(answer.operation, Operation) else "?"
+        said = answer.status.name.lower().replace("_", " ")
+        raise DeviceError(f"{self.name}: {what} of {count} bytes at {address:#x}: {said}")
+
+    def _silence(self) -> DeviceError:
+        return DeviceError(f"{self.name}: no answer within {PATIENCE} s")
+
+    def _request(self, operation: Operation, address: int, count: int, data: bytes = b"") -> bytes:
+        """Send one request until it is answered, always under the same number."""
+        request = Request(self._next(), operation, address, count, data)
+        frame = link.frame(link.encode_request(request))
+        first = self.transport.now()
+        tries = 0
+        while self.transport.now() < first + PATIENCE:
+            sent = self.transport.now()
+            self._send(frame)
+            tries += 1
+            until = min(sent + self._timeout(len(frame) + _OVERHEAD), first + PATIENCE)
+            event = self._event(until)
+            while isinstance(event, Answer):
+                if (event.sequence, event.operation) == (request.sequence, operation):
+                    self.repeated += tries - 1
+                    if tries == 1:
+                        self._learn(self.transport.now() - sent, len(frame) + _OVERHEAD)
+                    self._check(event, address, count)
+                    return event.data
+                event = self._event(until)
+            if event is None:
+                self._delay = min(2 * self._delay, _LONGEST / 4)
+        raise self._silence()
+
+    def _transfer(self, operation: Operation, address: int, data: bytes) -> bytes:
+        """Read or write in blocks, several under way; return what was read.
+
+        What is lost is sent again under a new number, in blocks of the size that is then in use:
+        doing it twice does no harm.
+        """
+        result = bytearray(data)
+        waiting = deque([(address, len(data))] if data else [])
+        flying: dict[int, _Flight] = {}
+        heard = self.transport.now()
+        while waiting or flying:
+            while waiting and len(flying) < self.window:
+                first, count = waiting.popleft()
+                if count > self.block:
+                    waiting.appendleft((first + self.block, count - self.block))
+                    count = self.block
+                place = first - address
+                content = data[place : place + count] if operation in link.WRITES else b""
+                request = Request(self._next(), operation, first, count, content)
+                self._send(link.frame(link.encode_request(request)))
+                flying[request.sequence] = _Flight(first, count, self.transport.now())
+            load = sum(flight.count + _OVERHEAD for flight in flying.values())
+            until = next(iter(flying.values())).sent + self._timeout(load)
+            event = self._event(min(until, heard + PATIENCE))
+            if self.transport.now() >= heard + PATIENCE:
+                raise self._silence()
+            if event is None:
+                self._delay = min(2 * self._delay, _LONGEST / 4)
+                self._lose(flying, len(flying), waiting)
+            elif isinstance(event, _Damaged):
+                self._lose(flying, 1, waiting)
+            elif event.sequence in flying and event.operation is operation:
+                # The line keeps order: whatever was sent before is lost.
+                self._lose(flying, list(flying).index(event.sequence), waiting)
+                flight = flying.pop(event.sequence)
+                heard = self.transport.now()
+                self._learn(heard - flight.sent, load)
+                self._check(event, flight.address, flight.count)
+                if operation not in link.WRITES:
+                    self._keep(result, event, flight, flight.address - address)
+                self._grow()
+        return bytes(result)
+
+    def _keep(self, result: bytearray, answer: Answer, flight: _Flight, place: int) -> None:
+        if len(answer.data) != flight.count:
+            raise DeviceError(
+                f"{self.name}: wanted {flight.count} bytes read, got {len(answer.data)}"
+            )
+        result[place : place + flight.count] = answer.data
+
+    def _lose(
+        self, flying: dict[int, _Flight], count: int, waiting: deque[tuple[int, int]]
+    ) -> None:
+        """Give up the oldest requests under way; what they were to do waits again."""
+        oldest = list(flying)[:count]
+        for number in reversed(oldest):
+            flight = flying.pop(number)
+            waiting.appendleft((flight.address, flight.count))
+        if oldest:
+            self.repeated += len(oldest)
+            self._streak = 0
+            self.block = max(min(_LEAST_BLOCK, self.info.payload_bytes), self.block // 2 & ~15)
+
+    def _grow(self) -> None:
+        self._streak += 1
+        if self._streak >= _STREAK:
+            self._streak = 0
+            self.block = min(2 * self.block, self.info.payload_bytes)
+
+
+def _event_of(contents: bytes | None) -> Answer | _Damaged:
+    if contents is None:
+        return _Damaged()
+    try:
+        answer = link.decode_answer(contents)
+    except FrameError:
+        return _Damaged()
+    return _Damaged() if answer.status is Status.BAD_FRAME else answer

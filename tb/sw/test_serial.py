@@ -1,0 +1,254 @@
+import os
+import select
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from celosia.hw.arch.config import preset
+from celosia.hw.arch.registers import OFFSETS, Control, Status
+from celosia.sim.link import FarEnd, MachineRegisters, Noise
+from celosia.sw.cli import main
+from celosia.sw.runtime.backends import open_device
+from celosia.sw.runtime.device import DeviceError
+from celosia.sw.runtime.interpreter import open_program
+from celosia.sw.runtime.session import Session
+
+MEMORY = 1 << 18
+
+
+class Board:
+    """A core of the machine model behind a pseudo-terminal.
+
+    Parameters
+    ----------
+    config : Config
+        Sizes of the core.
+    noise : Noise, optional
+        Damages both directions.
+    """
+
+    def __init__(self, config, *, noise=None, memory_bytes=MEMORY):
+        self.registers = MachineRegisters(config, memory_bytes)
+        self.far = FarEnd(self.registers.machine.memory.data, self.registers)
+        self.noise = noise
+        self.received = 0
+        self.stop = threading.Event()
+        self.limit = None
+        self.mute_at = None
+        self.gone = None
+        self.plug()
+
+    def plug(self):
+        """Begin to listen on a new terminal."""
+        self.line, self.terminal = os.openpty()
+        self.path = os.ttyname(self.terminal)
+        self.stop.clear()
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+
+    def _serve(self):
+        try:
+            while not self.stop.is_set():
+                if not select.select([self.line], [], [], 0.02)[0]:
+                    continue
+                received = os.read(self.line, 4096)
+                self.received += len(received)
+                if self.limit is not None and self.received > self.limit:
+                    self.gone = time.monotonic()
+                    return
+                if self.mute_at is not None and self.received > self.mute_at:
+                    self.gone = self.gone or time.monotonic()
+                    continue
+                answers = self.far.feed(self._pass(received))
+                os.write(self.line, self._pass(answers))
+        finally:
+            os.close(self.line)
+
+    def _pass(self, data):
+        return data if self.noise is None else self.noise.pass_on(data)
+
+    def unplug(self):
+        """Close the terminal's other end."""
+        self.stop.set()
+        self.thread.join()
+        os.close(self.terminal)
+
+
+@pytest.fixture
+def board():
+    """Makes boards, and unplugs them with the test."""
+    boards = []
+
+    def make(*arguments, **options):
+        boards.append(Board(*arguments, **options))
+        return boards[-1]
+
+    yield make
+    for made in boards:
+        made.unplug()
+
+
+def until(holds):
+    """Wait for what happens beside the test."""
+    end = time.monotonic() + 5
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def open_board(made, config="nano", memory_bytes=MEMORY) -> Any:
+    return open_device(f"serial:{made.path}", preset(config), memory_bytes)
+
+
+def test_memory(board, rng):
+    made = board(preset("nano"))
+    device = open_board(made)
+    mirror = made.registers.machine.memory.copy()
+    for _ in range(40):
+        count = int(rng.integers(1, 3000))
+        address = int(rng.integers(0, MEMORY - count))
+        data = rng.bytes(count)
+        device.write(address, data)
+        mirror[address : address + count] = np.frombuffer(data, np.uint8)
+        first = max(0, address - 100)
+        assert device.read(first, count + 100) == mirror[first : first + count + 100].tobytes()
+    assert np.array_equal(made.registers.machine.memory, mirror)
+    assert device.link.repeated == 0
+    device.write(0, b"")
+    assert device.read(0, 0) == b""
+    device.close()
+
+
+@pytest.fixture(scope="module")
+def digits(mnist_model, mnist):
+    """A program, 16 digits, and what the machine makes of them."""
+    program = open_program(mnist_model, config="nano", batch=8)
+    images = (mnist[0][:16].reshape(16, -1).astype(np.int16) - 128).astype(np.int8)
+    x = images.reshape(16, *program.inputs[0].shape)
+    with Session(program, open_device("machine", program.config, program.memory_bytes)) as session:
+        (y,) = session.run([x])
+    return program, x, y
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.01])
+def test_digits_are_the_same_bytes(board, digits, rng, rate):
+    program, x, y = digits
+    noise = Noise(rng, rate)
+    made = board(program.config, noise=noise, memory_bytes=program.memory_bytes)
+    device = open_board(made, memory_bytes=program.memory_bytes)
+    with Session(program, device) as session:
+        (got,) = session.run([x])
+    assert np.array_equal(got, y)
+    # Set-up, and two batches of eight.
+    assert made.registers.starts == 3
+    assert bool(noise.damaged) == bool(rate)
+    assert device.link.repeated or not rate
+
+
+def test_command(board, digits, mnist_model, tmp_path):
+    program, x, y = digits
+    made = board(program.config, memory_bytes=program.memory_bytes)
+    source, target = tmp_path / "x.npy", tmp_path / "y.npy"
+    np.save(source, x)
+    arguments = ["run", str(mnist_model), "--input", str(source), "--output", str(target)]
+    arguments += ["--preset", "nano", "--batch", "8", "--device", f"serial:{made.path}"]
+    assert main(arguments) == 0
+    assert np.array_equal(np.load(target), y)
+
+
+def test_program_error_is_told_and_the_next_program_runs(board, digits):
+    program, x, y = digits
+    made = board(program.config, memory_bytes=program.memory_bytes)
+    device = open_board(made, memory_bytes=program.memory_bytes)
+    with Session(program, device) as session:
+        device.write(program.main.address, bytes((0xFF,)) * 64)
+        with pytest.raises(DeviceError, match="OPCODE in SEQUENCER: instruction 0 of main"):
+            session.run([x])
+        device.write(program.main.address, program.main.code)
+        assert np.array_equal(session.run([x])[0], y)
+
+
+@pytest.mark.parametrize("how", ["limit", "mute_at"])
+def test_unplugged_in_the_middle(board, digits, how):
+    """The terminal closes, or nobody answers any more."""
+    program, x, y = digits
+    made = board(program.config, memory_bytes=program.memory_bytes)
+    setattr(made, how, 20_000)
+    with pytest.raises(DeviceError, match=r"^serial /dev/\S+: (no answer|the line is gone)"):
+        with Session(program, open_board(made, memory_bytes=program.memory_bytes)) as session:
+            session.run([x])
+    assert time.monotonic() - made.gone < 2
+    made.unplug()
+    setattr(made, how, None)
+    made.plug()
+    with Session(program, open_board(made, memory_bytes=program.memory_bytes)) as session:
+        assert np.array_equal(session.run([x])[0], y)
+
+
+def test_nobody_answers(board):
+    made = board(preset("nano"))
+    made.mute_at = 0
+    start = time.monotonic()
+    with pytest.raises(DeviceError, match="no answer within 1.5 s"):
+        open_board(made)
+    assert time.monotonic() - start < 2
+
+
+def test_predecessor_left_an_error_behind(board):
+    made = board(preset("nano"))
+    device = open_board(made)
+    device.write(0, bytes((0xFF,)) * 64)
+    device.link.write_registers(OFFSETS["program_address"], 0, 1)
+    device.link.write_registers(OFFSETS["control"], Control.START.value)
+    device.link.transport.send(b"\x7e\x01half a frame")
+    device.close()
+    until(lambda: made.registers.read(OFFSETS["status"]) == Status.ERROR.value)
+    open_board(made).close()
+    assert made.registers.read(OFFSETS["status"]) == 0
+
+
+def test_other_core_is_refused(board):
+    made = board(preset("nano"))
+    with pytest.raises(DeviceError, match="fingerprint: wanted 0x.*; it is not a 'micro' core"):
+        open_board(made, "micro")
+    open_board(made).close()
+
+
+def test_too_little_memory(board):
+    made = board(preset("nano"))
+    with pytest.raises(DeviceError, match="wanted 262145 bytes of external memory, the board has"):
+        open_board(made, memory_bytes=MEMORY + 1)
+
+
+def test_address_outside_is_told(board):
+    device = open_board(board(preset("nano")))
+    with pytest.raises(DeviceError, match="read of 4 bytes at 0x40000: bus error"):
+        device.read(MEMORY, 4)
+    with pytest.raises(DeviceError, match="write of 8 bytes at 0x3fffc: bus error"):
+        device.write(MEMORY - 4, bytes(8))
+    device.close()
+
+
+def test_no_such_port(tmp_path):
+    with pytest.raises(DeviceError, match="^serial: .*could not open port"):
+        open_device(f"serial:{tmp_path / 'none'}", preset("nano"), MEMORY)
+
+
+@pytest.mark.parametrize("name", ["serial", "serial:", "serie:/dev/x"])
+def test_names_of_devices(name, capsys):
+    with pytest.raises(DeviceError, match="device: wanted one of machine, rtl, serial:PATH, got"):
+        open_device(name, preset("nano"), MEMORY)
+    with pytest.raises(SystemExit):
+        main(["run", "m", "--input", "x", "--output", "y", "--device", name])
+    assert "argument --device: wanted one of machine, rtl, serial:PATH" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("count", [0, 1 << 16])
+def test_length_of_a_program(board, count):
+    device = open_board(board(preset("nano")))
+    with pytest.raises(ValueError, match="program: wanted 1 to 65535 instructions"):
+        device.run(0, count)
+    device.close()
