@@ -15,7 +15,7 @@ from celosia.hw.top import Top
 TOP = "celosia"
 
 #: Files and rooms that are no part of the core.
-_APART = ("synthesis.py", "folded.py", "reference.py", "sdram")
+_APART = ("synthesis.py", "folded.py", "reference.py", "sdram", "link", "link.py")
 
 #: A block that sets every word of a memory to zero, one statement a word.
 _ZEROS = re.compile(

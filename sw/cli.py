@@ -148,7 +148,13 @@ def _running(command: "commands.Adder") -> None:
     made = command("eval", "say how often a model is right on a data set")
     made.add_argument("model", type=Path, metavar="MODEL", help=".tflite file")
     made.add_argument("--dataset", choices=DATASETS, required=True, help="its test images")
-    made.add_argument("--device", choices=DEVICES, default="machine", help="where to run (machine)")
+    made.add_argument(
+        "--device",
+        type=_device,
+        default="machine",
+        metavar="D",
+        help=f"where to run: {', '.join(DEVICES)} (machine)",
+    )
     _preset(made)
     made.add_argument(
         "--batch", type=_whole, default=16, metavar="N", help="images of one run (16)"
