@@ -59,8 +59,8 @@ class Placement:
         Value to byte address of the batch in external memory, of inputs and outputs.
     weights, parameters : tuple of int
         External address of each layer's tiles and channel parameters.
-    code : int
-        External address from which on code may lie.
+    tables, code : int
+        External address of the tables, and that from which on code may lie.
     strips : dict of (int, int) to tuple of int
         By value and layer, addresses of the buffers through which the layer passes a value that
         lies in external memory.
@@ -75,6 +75,7 @@ class Placement:
     external: Mapping[int, int]
     weights: tuple[int, ...]
     parameters: tuple[int, ...]
+    tables: int
     code: int
     strips: Mapping[tuple[int, int], tuple[int, ...]]
     strip_rows: Mapping[int, int]
@@ -123,6 +124,7 @@ def allocate(
     config: Config,
     batch: int,
     constants: Sequence[tuple[int, int]],
+    table_bytes: int,
 ) -> Placement:
     """Place values and constants.
 
@@ -134,6 +136,8 @@ def allocate(
         Items of one run of the program, at least 1.
     constants : sequence of (int, int)
         Bytes of the weights and of the parameters of each layer.
+    table_bytes : int
+        Bytes of all tables.
 
     Raises
     ------
@@ -150,10 +154,8 @@ def allocate(
         address = -(-(address + count) // ALIGNMENT) * ALIGNMENT
         return start
 
-    weights, parameters = [], []
-    for weight_bytes, parameter_bytes in constants:
-        weights.append(take(weight_bytes))
-        parameters.append(take(parameter_bytes))
+    pairs = [(take(weights), take(parameters)) for weights, parameters in constants]
+    tables = take(table_bytes)
     external = {
         number: take(batch * value.bytes_per_item)
         for number, value in enumerate(network.values)
@@ -173,8 +175,9 @@ def allocate(
         places=chosen.places,
         layouts=layouts,
         external=external,
-        weights=tuple(weights),
-        parameters=tuple(parameters),
+        weights=tuple(weights for weights, _ in pairs),
+        parameters=tuple(parameters for _, parameters in pairs),
+        tables=tables,
         code=address,
         strips=chosen.strips,
         strip_rows=chosen.strip_rows,

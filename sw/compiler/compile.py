@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
+from celosia.hw.arch.config import INSTRUCTION_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Opcode, Unit, encode_program
 from celosia.sw.compiler.access import Step
 from celosia.sw.compiler.allocate import ALIGNMENT, Placement, allocate
@@ -102,7 +102,8 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
         for layer, tiled in zip(network.layers, tiling.layers, strict=True)
     ]
     sizes = [(len(weights), len(parameters)) for weights, parameters in constants]
-    placement = allocate(network, layouts, config, batch, sizes)
+    tables = b"".join(tiling.tables.contents)
+    placement = allocate(network, layouts, config, batch, sizes, len(tables))
     work = stream(schedule(network, tiling, placement, config), network, tiling, config)
     first = _limited(emit_setup(network, tiling, placement, config))
     setup = _section(first, config, placement.code)
@@ -115,7 +116,7 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
         batch=batch,
         setup=setup,
         main=main,
-        segments=tuple(_segments(constants, placement)),
+        segments=tuple(_segments(constants, tables, placement)),
         inputs=_ports(graph, network, network.inputs, placement),
         outputs=_ports(graph, network, network.outputs, placement),
         layers=_layers(network, tiling, placement, config, sizes),
@@ -208,10 +209,14 @@ def _section(steps: Sequence[Step], config: Config, address: int) -> Section:
     return Section(address, code, layers)
 
 
-def _segments(constants: Iterable[tuple[bytes, bytes]], placement: Placement) -> Iterator[Segment]:
+def _segments(
+    constants: Iterable[tuple[bytes, bytes]], tables: bytes, placement: Placement
+) -> Iterator[Segment]:
     for number, (weights, parameters) in enumerate(constants):
         yield Segment(f"weights {number}", placement.weights[number], weights)
         yield Segment(f"parameters {number}", placement.parameters[number], parameters)
+    if tables:
+        yield Segment("tables", placement.tables, tables)
 
 
 def _ports(
@@ -269,7 +274,7 @@ def _layers(
                 runs_on="core",
                 macs=layer.macs,
                 weight_bytes=sizes[number][0],
-                parameter_bytes=sizes[number][1],
+                parameter_bytes=sizes[number][1] + TABLE_BYTES * (number in tiling.tables.of),
                 activation_bytes=sum(value.bytes_per_item for value in ends),
                 resident=not tiled.streams,
                 note="; ".join(notes),

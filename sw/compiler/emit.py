@@ -18,10 +18,10 @@ from celosia.sw.compiler.actions import (
 from celosia.sw.compiler.addressing import Addressing
 from celosia.sw.compiler.allocate import Placement
 from celosia.sw.compiler.emit_matrix import multiply
-from celosia.sw.compiler.emit_moves import fill, move, parameters, weights
+from celosia.sw.compiler.emit_moves import fill, move, parameters, tables, weights
 from celosia.sw.compiler.emit_vector import add, drain, pool
 from celosia.sw.compiler.spec import Network
-from celosia.sw.compiler.stream import FetchParameters, FetchWeights, Work
+from celosia.sw.compiler.stream import FetchParameters, FetchTables, FetchWeights, Work
 from celosia.sw.compiler.tile import Tiling, channels_of
 
 __all__ = ["emit_main", "emit_setup"]
@@ -34,6 +34,8 @@ def _steps(about: Addressing, work: Work) -> Iterator[Step]:
             yield weights(about, work.layer, work.first, work.count, work.place)
         case FetchParameters():
             yield parameters(about, work.layer, work.first, work.count, work.place)
+        case FetchTables():
+            yield tables(about, work.layer, work.first, work.count, work.place)
         case LoadRegion():
             yield move(about, Opcode.LOAD, work.region, work.layer)
         case StoreRegion():
@@ -45,11 +47,11 @@ def _steps(about: Addressing, work: Work) -> Iterator[Step]:
                 case Multiply():
                     yield multiply(about, work.action, work.place)
                 case Drain():
-                    yield drain(about, work.action, work.place)
+                    yield drain(about, work.action, work.place, work.table)
                 case AddRegion():
-                    yield add(about, work.action, work.place)
+                    yield add(about, work.action, work.place, work.table)
                 case PoolRegion():
-                    yield pool(about, work.action, work.place)
+                    yield pool(about, work.action, work.place, work.table)
 
 
 def emit_main(
@@ -77,6 +79,10 @@ def emit_setup(
         if layer.first_channel is not None:
             count = channels_of(network.layers[number], config)
             yield parameters(about, number, 0, count, layer.first_channel)
+    users = {number: layer for layer, number in reversed(tiling.tables.of.items())}
+    for number, place in enumerate(tiling.tables.places):
+        if place is not None:
+            yield tables(about, users[number], number, 1, place)
     for number, place in placement.places.items():
         if not place.permanent:
             continue

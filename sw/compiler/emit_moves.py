@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from celosia.hw.arch.config import PARAMETER_BYTES
+from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
 from celosia.hw.arch.isa import Instruction, Kind, Opcode
 from celosia.sw.compiler.access import Access, Step, span
 from celosia.sw.compiler.actions import Region
 from celosia.sw.compiler.addressing import Addressing
 
-__all__ = ["fill", "move", "parameters", "weights"]
+__all__ = ["fill", "move", "parameters", "tables", "weights"]
 
 #: Bytes that one pixel of FILL may have.
 _MOST_CHANNELS = (1 << 16) - 1
@@ -36,6 +36,18 @@ def parameters(about: Addressing, layer: int, first: int, count: int, place: int
         count=count,
     )
     return Step(instruction, (span("parameters", True, place, count),), layer)
+
+
+def tables(about: Addressing, layer: int, first: int, count: int, place: int) -> Step:
+    """Return a load of tables."""
+    instruction = Instruction(
+        Opcode.LOAD_PARAMS,
+        external=about.placement.tables + first * TABLE_BYTES,
+        kind=Kind.TABLES,
+        first=place,
+        count=count,
+    )
+    return Step(instruction, (span("tables", True, place, count),), layer)
 
 
 def move(about: Addressing, opcode: Opcode, region: Region, layer: int) -> Step:

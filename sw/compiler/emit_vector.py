@@ -1,7 +1,7 @@
 """Instructions of the vector unit that compute."""
 
 from celosia.hw.arch.isa import Instruction, Mode, Opcode, Space
-from celosia.sw.compiler.access import Step, span
+from celosia.sw.compiler.access import Access, Step, span
 from celosia.sw.compiler.actions import AddRegion, Block, Drain, PoolRegion, Region, Strip
 from celosia.sw.compiler.addressing import Addressing, loops
 from celosia.sw.compiler.blocks import sums
@@ -10,7 +10,7 @@ from celosia.sw.compiler.spec import Pooling, Product, Scaling, Sum
 __all__ = ["add", "drain", "pool"]
 
 
-def drain(about: Addressing, action: Drain, place: int) -> Step:
+def drain(about: Addressing, action: Drain, place: int, table: int | None) -> Step:
     """Return the pooling and requantisation of a tile."""
     block, layer = action.block, about.network.layers[action.layer]
     assert isinstance(layer, Product)
@@ -37,16 +37,18 @@ def drain(about: Addressing, action: Drain, place: int) -> Step:
         params=place,
         per_channel=1,
         **_requantised(layer.scaling),
+        **_looked_up(table),
     )
     accesses = (
         about.access(region, writes=True),
         span("parameters", False, place, last - first),
         span("accumulators", False, action.half, 1),
+        *_reads_table(table),
     )
     return Step(instruction, accesses, action.layer)
 
 
-def add(about: Addressing, action: AddRegion, place: int) -> Step:
+def add(about: Addressing, action: AddRegion, place: int, table: int | None) -> Step:
     """Return one step of a sum; a half of the accumulators holds it meanwhile."""
     block, layer = action.block, about.network.layers[action.layer]
     assert isinstance(layer, Sum)
@@ -77,16 +79,18 @@ def add(about: Addressing, action: AddRegion, place: int) -> Step:
         per_channel=0,
         **fields,
         **_requantised(layer.scalings[action.step]),
+        **_looked_up(table),
     )
     accesses = (
         about.access(region, writes=action.step == 2),
         span("parameters", False, place, about.config.lanes),
         span("accumulators", action.step < 2, action.half, 1),
+        *_reads_table(table),
     )
     return Step(instruction, accesses, action.layer)
 
 
-def pool(about: Addressing, action: PoolRegion, place: int) -> Step:
+def pool(about: Addressing, action: PoolRegion, place: int, table: int | None) -> Step:
     """Return one rectangle of windows of a layer without weights."""
     layer = about.network.layers[action.layer]
     assert isinstance(layer, Pooling)
@@ -137,11 +141,13 @@ def pool(about: Addressing, action: PoolRegion, place: int) -> Step:
         params=place,
         per_channel=0,
         **_requantised(scaling),
+        **_looked_up(table),
     )
     accesses = (
         read,
         about.access(written, writes=True),
         span("parameters", False, place, about.config.lanes),
+        *_reads_table(table),
     )
     return Step(instruction, accesses, action.layer)
 
@@ -194,3 +200,12 @@ def _requantised(scaling: Scaling) -> dict[str, int]:
     """Return the fields of VECTOR that all channels share."""
     names = ("rounding", "zero_point", "low", "high")
     return {name: getattr(scaling, name) for name in names}
+
+
+def _looked_up(table: int | None) -> dict[str, int]:
+    """Return the fields of VECTOR that name a table, if there is one."""
+    return {} if table is None else {"use_table": 1, "table": table}
+
+
+def _reads_table(table: int | None) -> list[Access]:
+    return [] if table is None else [span("tables", False, table, 1)]

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from celosia.hw.arch.isa import Window
-from celosia.sw.compiler.quantize import clamped, identity_scaling
+from celosia.sw.compiler.quantize import clamped, ends, identity_scaling
 from celosia.sw.compiler.shapes import items_of, shapes_of
 from celosia.sw.compiler.spec import (
     CompileError,
@@ -15,13 +17,14 @@ from celosia.sw.compiler.spec import (
     Value,
     Windows,
 )
+from celosia.sw.compiler.tables import TABLES, table
 from celosia.sw.compiler.windows import Axis, padding, rectangles
 from celosia.sw.graph import Graph, Operation
 
-__all__ = ["ACTIVATIONS", "Lowering", "View"]
+__all__ = ["ACTIVATIONS", "Lowering", "Tail", "View"]
 
 #: Operators that only clamp.
-ACTIVATIONS = ("RELU", "RELU6", "RELU_N1_TO_1")
+ACTIVATIONS = ("RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1")
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,28 @@ class View:
     left: int
     height: int
     width: int
+
+
+@dataclass(frozen=True, eq=False)
+class Tail:
+    """What follows a tensor and can be part of the layer that makes it.
+
+    Parameters
+    ----------
+    last : int
+        The tensor that it ends in.
+    scaling : Scaling
+        With the clamps of activations.
+    kinds : list of str
+        Operators taken in.
+    table : numpy.ndarray, optional
+        As of ``Product``.
+    """
+
+    last: int
+    scaling: Scaling
+    kinds: list[str]
+    table: np.ndarray | None = None
 
 
 class Lowering:
@@ -192,6 +217,7 @@ class Lowering:
         seen: tuple[int, int, int] | None = None,
         stride: tuple[int, int] = (1, 1),
         combine: Window = Window.MAX,
+        table: np.ndarray | None = None,
     ) -> None:
         """Add work of the vector unit, whose result a tensor becomes; see ``Pooling``."""
         name = self.graph.tensors[number].name or f"{kind.lower()}_{operation.place}"
@@ -207,21 +233,12 @@ class Lowering:
                 windows=windows,
                 scalings=tuple(scalings),
                 seen=seen,
+                table=table,
             )
         )
 
-    def tail(self, last: int, scaling: Scaling) -> tuple[int, Scaling, list[str]]:
-        """Take in activations that follow a tensor.
-
-        Returns
-        -------
-        last : int
-            The tensor that they end in.
-        scaling : Scaling
-            With their clamps.
-        kinds : list of str
-            What they are.
-        """
+    def tail(self, last: int, scaling: Scaling) -> Tail:
+        """Take in activations that follow a tensor, and what a table does behind them."""
         kinds: list[str] = []
         while (after := self.follower(last)) is not None and after.kind in ACTIVATIONS:
             if not self.same_scale(last, after.outputs[0]):
@@ -232,7 +249,42 @@ class Lowering:
             scaling = clamped(scaling, after.kind, output)
             kinds.append(after.kind)
             self.fused.add(after.place)
-        return last, scaling, kinds
+        last, more, entries = self.looked_up(last)
+        return Tail(last, scaling, kinds + more, entries)
+
+    def looked_up(
+        self, last: int, entries: np.ndarray | None = None
+    ) -> tuple[int, list[str], np.ndarray | None]:
+        """Take in operators on a tensor that a table does, behind ``entries`` if given.
+
+        Returns
+        -------
+        last : int
+            The tensor that they end in.
+        kinds : list of str
+            What they are.
+        entries : numpy.ndarray or None
+            One table for all of them, as of ``Product``.
+        """
+        kinds: list[str] = []
+        while (after := self.follower(last)) is not None and after.kind in TABLES:
+            entries = self.table(after, entries)
+            last = after.outputs[0]
+            kinds.append(after.kind)
+            self.fused.add(after.place)
+        return last, kinds, entries
+
+    def table(self, operation: Operation, before: np.ndarray | None = None) -> np.ndarray:
+        """Return the table of an operator, behind another table if there is one.
+
+        Raises
+        ------
+        CompileError
+            If the kernel cannot do it.
+        """
+        label = self.graph.label(operation)
+        entries = table(label, operation.kind, *ends(self.graph, operation), operation.attributes)
+        return entries if before is None else entries[before.view(np.uint8)]
 
     def follower(self, number: int) -> Operation | None:
         """Return the one operation that reads a tensor that nobody else sees."""

@@ -36,6 +36,7 @@ _BOUNDS = {
     "NONE": (None, None),
     "RELU": (0.0, None),
     "RELU6": (0.0, 6.0),
+    "RELU_0_TO_1": (0.0, 1.0),
     "RELU_N1_TO_1": (-1.0, 1.0),
 }
 
@@ -46,7 +47,7 @@ def activation_range(activation: str, output: Quantization) -> tuple[int, int]:
     Parameters
     ----------
     activation : str
-        ``NONE``, ``RELU``, ``RELU6`` or ``RELU_N1_TO_1``.
+        ``NONE``, ``RELU``, ``RELU6``, ``RELU_0_TO_1`` or ``RELU_N1_TO_1``.
     output : Quantization
         Of the operator's result.
     """

@@ -30,6 +30,12 @@ def _want(holds: bool, where: str, wanted: str, got: object) -> None:
         raise CompileError(f"{where}: wanted {wanted}, got {got}")
 
 
+def _want_table(where: str, table: np.ndarray | None) -> None:
+    if table is not None:
+        whole = table.shape == (256,) and table.dtype == np.int8
+        _want(whole, where, "a table of 256 int8", f"{table.shape} of {table.dtype}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Value:
     """An activation: int8 of ``height`` × ``width`` pixels of ``channels``, for each item.
@@ -151,6 +157,8 @@ class Product:
         By channel. The source's zero point is folded into the bias, modulo 2³².
     macs : int
         Multiplications that the model asks for, for each item.
+    table : numpy.ndarray, optional
+        int8, shape ``(256,)``: what becomes of results behind their clamp, by their bits.
     """
 
     name: str
@@ -168,6 +176,7 @@ class Product:
     scaling: Scaling
     macs: int
     each: int = 0
+    table: np.ndarray | None = None
 
     def inputs(self, first: int, last: int) -> tuple[int, int]:
         """Return first and number of the source channels that some output channels read."""
@@ -222,6 +231,7 @@ class Product:
     def __post_init__(self) -> None:
         """Refuse what no instruction says."""
         self.scaling.check(self.name, self.channels)
+        _want_table(self.name, self.table)
         whole = self.kernel == self.weights.shape[1:3]
         _want(whole, self.name, f"weights of kernel {self.kernel}", self.weights.shape)
 
@@ -277,6 +287,8 @@ class Pooling:
         For one channel each, the same for all.
     seen : (int, int, int), optional
         Rows, columns and channels that a source of one row is read as.
+    table : numpy.ndarray, optional
+        As in ``Product``.
     """
 
     name: str
@@ -289,6 +301,7 @@ class Pooling:
     windows: tuple[Windows, ...]
     scalings: tuple[Scaling, ...]
     seen: tuple[int, int, int] | None = None
+    table: np.ndarray | None = None
 
     macs = 0
 
@@ -301,6 +314,7 @@ class Pooling:
         """Refuse what no instruction says."""
         for scaling in self.scalings:
             scaling.check(self.name, 1)
+        _want_table(self.name, self.table)
         for windows in self.windows:
             _want(max(windows.size) <= 255, self.name, "windows up to 255 by 255", windows.size)
 
@@ -319,6 +333,8 @@ class Sum:
         Rows, columns and channels.
     scalings : tuple of Scaling
         For one channel each: of ``source``, of ``second``, and of their sum.
+    table : numpy.ndarray, optional
+        As in ``Product``.
     """
 
     name: str
@@ -329,6 +345,7 @@ class Sum:
     result: int
     extents: tuple[int, int, int]
     scalings: tuple[Scaling, Scaling, Scaling]
+    table: np.ndarray | None = None
 
     macs = 0
     pool = Pool(window=(1, 1), stride=(1, 1))
@@ -352,6 +369,7 @@ class Sum:
         """Refuse what no instruction says."""
         for scaling in self.scalings:
             scaling.check(self.name, 1)
+        _want_table(self.name, self.table)
 
 
 Layer = Product | Pooling | Sum

@@ -1,8 +1,8 @@
 """Sixth pass: constants that do not stay are fetched in time.
 
-Tiles and parameters that stream pass through a ring of places. A fetch is put as early as its
-place is free, at most a few ahead, so that it runs while earlier work is under way. What is used
-again soon is not fetched again.
+Tiles, parameters and tables that stream pass through a ring of places. A fetch is put as early as
+its place is free, at most a few ahead, so that it runs while earlier work is under way. What is
+used again soon is not fetched again.
 """
 
 import itertools
@@ -24,7 +24,7 @@ from celosia.sw.compiler.actions import (
 from celosia.sw.compiler.spec import Network, Pooling
 from celosia.sw.compiler.tile import Ring, Tiling
 
-__all__ = ["Bound", "FetchParameters", "FetchWeights", "Work", "stream"]
+__all__ = ["Bound", "FetchParameters", "FetchTables", "FetchWeights", "Work", "stream"]
 
 #: Fetches that run ahead of the work that needs them.
 _AHEAD = 7
@@ -51,14 +51,26 @@ class FetchParameters:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bound:
-    """Work that reads constants, and the place of its first tile or channel."""
+class FetchTables:
+    """Load ``count`` tables, from number ``first`` on, to ``place``, for a layer."""
 
-    action: Multiply | Drain | PoolRegion | AddRegion
+    layer: int
+    first: int
+    count: int
     place: int
 
 
-Work = LoadRegion | StoreRegion | FillMargins | FetchWeights | FetchParameters | Bound
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """Work that reads constants, and the places of its first tile or channel and of its table."""
+
+    action: Multiply | Drain | PoolRegion | AddRegion
+    place: int
+    table: int | None = None
+
+
+Fetch = FetchWeights | FetchParameters | FetchTables
+Work = LoadRegion | StoreRegion | FillMargins | Fetch | Bound
 
 
 class _Stream:
@@ -89,12 +101,13 @@ class _Stream:
         """Return a piece fetched not long ago, or a new one.
 
         A third of the ring may be held for what is used again: the rest always has room for a
-        piece of a third of the ring.
+        piece of a third of the ring. What was used last stays in any case.
         """
         held = 0
-        for piece in range(len(self.keys) - 1, -1, -1):
+        latest = len(self.keys) - 1
+        for piece in range(latest, -1, -1):
             held += self.counts[piece]
-            if 3 * held > self.ring.count:
+            if piece != latest and 3 * held > self.ring.count:
                 break
             if self.keys[piece] == key:
                 return piece
@@ -179,6 +192,12 @@ class _Streaming:
         assert layer.first_channel is not None
         return layer.first_channel + self.channel(action)
 
+    def table(self, action: Multiply | Drain | PoolRegion | AddRegion) -> int | None:
+        """Return the number of the table that work looks up in, if it does."""
+        if isinstance(action, Multiply) or (isinstance(action, AddRegion) and action.step < 2):
+            return None
+        return self.tiling.tables.of.get(action.layer)
+
     def split(self, actions: Sequence[Action]) -> Iterator[Action]:
         """Cut matrix work where its weights cease to be resident, and to pieces for the ring."""
         most = max(1, self.tiling.weights.count // (_AHEAD + 1))
@@ -214,6 +233,7 @@ def stream(
     about = _Streaming(network, tiling, config)
     pieces = list(about.split(actions))
     reads = [a for a in pieces if isinstance(a, (Multiply, Drain, PoolRegion, AddRegion))]
+    lookups = [(a.layer, about.table(a)) for a in reads]
     reads = [a for a in reads if not about.stays(a)]
     tiles = _Stream(
         tiling.weights,
@@ -228,10 +248,17 @@ def stream(
             if not isinstance(a, Multiply)
         ],
     )
+    stay = tiling.tables.places
+    users = {number: layer for layer, number in reversed(lookups)}
+    tables = _Stream(
+        tiling.tables.ring,
+        [((users[n], n, 1), 1) for _, n in lookups if n is not None and stay[n] is None],
+    )
     work: list[Work] = []
+    rings = ((FetchWeights, tiles), (FetchParameters, channels), (FetchTables, tables))
 
     def fetch(most: int) -> None:
-        for kind, ring in ((FetchWeights, tiles), (FetchParameters, channels)):
+        for kind, ring in rings:
             for (layer, first, count), place in ring.ahead(most):  # pyright: ignore[reportGeneralTypeIssues]
                 work.append(kind(layer=layer, first=first, count=count, place=place))
 
@@ -245,5 +272,8 @@ def stream(
             fetch(_AHEAD)
             ring = tiles if isinstance(action, Multiply) else channels
             place = about.place(action) if about.stays(action) else ring.take()
-            work.append(Bound(action=action, place=place))
+            table = about.table(action)
+            if table is not None:
+                table = tables.take() if stay[table] is None else stay[table]
+            work.append(Bound(action=action, place=place, table=table))
     return work

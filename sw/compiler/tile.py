@@ -1,7 +1,7 @@
 """Third pass: cuts layers into tiles, and decides what stays in the core's memories.
 
-A tile is R taps by C channels. What fits of tiles and channel parameters stays resident, loaded
-once; the rest streams through a part of the memory kept free for that, in the order of use.
+A tile is R taps by C channels. What fits of tiles, channel parameters and tables stays resident,
+loaded once; the rest streams through a part of the memory kept free for that, in the order of use.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,16 @@ from celosia.hw.arch.config import PARAMETER_BYTES, Config
 from celosia.sw.compiler.layout import Layout, Segment, pixel_bytes, segments
 from celosia.sw.compiler.spec import CompileError, Layer, Network, Product
 
-__all__ = ["Ring", "TiledLayer", "Tiling", "channels_of", "pack_parameters", "pack_weights", "tile"]
+__all__ = [
+    "Ring",
+    "Tables",
+    "TiledLayer",
+    "Tiling",
+    "channels_of",
+    "pack_parameters",
+    "pack_weights",
+    "tile",
+]
 
 #: Part of the weight buffer that streams what does not fit into the rest.
 _STREAMING = 4
@@ -93,12 +102,35 @@ class Ring:
 
 
 @dataclass(frozen=True)
+class Tables:
+    """The tables of all layers.
+
+    Parameters
+    ----------
+    contents : tuple of bytes
+        Tables as external memory holds them, those that are the same once.
+    of : dict of int to int
+        Layer to the number of its table, of layers that have one.
+    places : tuple of int or None
+        Where each table stays in the core; None if it streams.
+    ring : Ring
+        What tables stream through.
+    """
+
+    contents: tuple[bytes, ...]
+    of: dict[int, int]
+    places: tuple[int | None, ...]
+    ring: Ring
+
+
+@dataclass(frozen=True)
 class Tiling:
-    """All layers' tiles, and what is left of the memories for streaming."""
+    """All layers' tiles, their tables, and what is left of the memories for streaming."""
 
     layers: tuple[TiledLayer, ...]
     weights: Ring
     parameters: Ring
+    tables: Tables
 
 
 def channels_of(layer: Layer, config: Config) -> int:
@@ -153,7 +185,8 @@ def tile(network: Network, layouts: Sequence[Layout], config: Config) -> Tiling:
         )
         for number, (layer, parts) in enumerate(zip(network.layers, cut, strict=True))
     )
-    return Tiling(layers, Ring(used, config.weight_tiles - used), parameters)
+    weights = Ring(used, config.weight_tiles - used)
+    return Tiling(layers, weights, parameters, _tables(network, config))
 
 
 _Parts = tuple[tuple[Segment, ...], ...]
@@ -215,7 +248,7 @@ def _reside(
 
 
 def _stay(sizes: Sequence[int], capacity: int, unit: int) -> tuple[list[int | None], Ring]:
-    """Place parameters, small ones first, and keep half of the memory to stream what is left.
+    """Place constants, small ones first, and keep half of the memory to stream what is left.
 
     ``unit`` is the least that can be streamed at once; places are multiples of it.
     """
@@ -229,6 +262,19 @@ def _stay(sizes: Sequence[int], capacity: int, unit: int) -> tuple[list[int | No
             places[number] = used
             used += sizes[number]
     return places, Ring(used, (capacity - used) // unit * unit)
+
+
+def _tables(network: Network, config: Config) -> Tables:
+    """Return the tables of all layers; as many stay as there are places for."""
+    found = {
+        number: layer.table.tobytes()
+        for number, layer in enumerate(network.layers)
+        if layer.table is not None
+    }
+    contents = tuple(dict.fromkeys(found.values()))
+    places, ring = _stay([1] * len(contents), config.tables, 1)
+    of = {number: contents.index(entries) for number, entries in found.items()}
+    return Tables(contents, of, tuple(places), ring)
 
 
 def pack_weights(layer: Layer, parts: _Parts, config: Config) -> bytes:

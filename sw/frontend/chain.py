@@ -1,4 +1,4 @@
-"""Graphs under construction, one operator after the other."""
+"""Graphs under construction, one operator after the other; branches begin at earlier results."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,8 +14,9 @@ __all__ = ["Chain", "want_name", "want_zero_point"]
 class Chain:
     """A graph under construction, one operator after the other.
 
-    Tensors are named ``input``, then for instance ``weights_0``, ``bias_0``, ``output_0``, by the
-    number of the operator.
+    Operators read the last result; ``back_to`` makes an earlier one the last. Tensors are named
+    ``input``, then for instance ``weights_0``, ``bias_0``, ``output_0``, by the number of the
+    operator.
 
     Parameters
     ----------
@@ -38,14 +39,12 @@ class Chain:
     @property
     def scale(self) -> float:
         """Scale of the last result."""
-        assert self.last.quantization is not None
-        return self.last.quantization.scale
+        return self.quantization(self._last).scale
 
     @property
     def zero_point(self) -> int:
         """Zero point of the last result."""
-        assert self.last.quantization is not None
-        return self.last.quantization.zero_point
+        return self.quantization(self._last).zero_point
 
     @property
     def number(self) -> int:
@@ -61,6 +60,31 @@ class Chain:
             What ``number`` was then.
         """
         self._last = number
+
+    def find(self, name: str) -> int:
+        """Return the number of a result, or of the input, by its name.
+
+        Raises
+        ------
+        ValueError
+            If there is none of that name.
+        """
+        results = [0, *(operation.outputs[0] for operation in self._operations)]
+        for number in results:
+            if self._tensors[number].name == name:
+                return number
+        last = self._tensors[results[-1]].name
+        raise ValueError(f"wanted an earlier result, input to {last}, got {name!r}")
+
+    def tensor(self, number: int) -> Tensor:
+        """Return a tensor by its number."""
+        return self._tensors[number]
+
+    def quantization(self, number: int) -> Quantization:
+        """Return what the integers of a result mean, by its number."""
+        quantization = self._tensors[number].quantization
+        assert quantization is not None
+        return quantization
 
     def want_image(self) -> None:
         """Refuse a last result that has not (batch, height, width, channels).
@@ -106,6 +130,7 @@ class Chain:
         data: np.ndarray,
         scale: float | np.ndarray | None = None,
         zero_point: int = 0,
+        axis: int = 0,
     ) -> int:
         """Add a constant of the operator to come; return its number.
 
@@ -116,11 +141,13 @@ class Chain:
         data : numpy.ndarray
             Contents.
         scale : float or float array, optional
-            One number, or one for each index of the first dimension; None for no quantisation.
+            One number, or one for each index of a dimension; None for no quantisation.
         zero_point : int
             Of the quantisation.
+        axis : int
+            The dimension that has a scale for each index.
         """
-        quantization = None if scale is None else _quantization(scale, zero_point)
+        quantization = None if scale is None else _quantization(scale, zero_point, axis)
         name = f"{role}_{len(self._operations)}"
         self._tensors.append(Tensor(name, data.shape, data.dtype, quantization, data))
         return len(self._tensors) - 1
@@ -144,7 +171,7 @@ class Chain:
         shape : sequence of int
             Of its result.
         constants : sequence of int
-            Numbers of further inputs.
+            Numbers of further inputs, constants or earlier results.
         scale, zero_point : float, int
             Quantisation of its result; as that of the last one unless given.
         **attributes
@@ -162,14 +189,17 @@ class Chain:
         self._last = result
 
     def graph(self) -> Graph:
-        """Return the graph, from the input to the last result."""
+        """Return the graph, from the input to the results that no operator reads."""
         tensors, operations = tuple(self._tensors), tuple(self._operations)
-        return Graph("model", tensors, operations, (0,), (self._last,))
+        read = {number for operation in operations for number in operation.inputs}
+        results = (operation.outputs[0] for operation in operations)
+        outputs = tuple(number for number in results if number not in read)
+        return Graph("model", tensors, operations, (0,), outputs)
 
 
-def _quantization(scale: float | np.ndarray, zero_point: int) -> Quantization:
+def _quantization(scale: float | np.ndarray, zero_point: int, axis: int = 0) -> Quantization:
     scales = np.atleast_1d(np.asarray(scale, np.float32))
-    return Quantization(scales, np.full(scales.size, zero_point, np.int64))
+    return Quantization(scales, np.full(scales.size, zero_point, np.int64), axis)
 
 
 def want_name(role: str, name: str, names: Iterable[str]) -> None:

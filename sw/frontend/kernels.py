@@ -7,17 +7,21 @@ import numpy as np
 from celosia.sw.frontend.chain import Chain, want_name, want_zero_point
 from celosia.sw.frontend.serialize import ACTIVATIONS, PADDINGS
 
-__all__ = ["Convolution", "FullyConnected"]
+__all__ = ["Convolution", "Depthwise", "FullyConnected"]
 
 
 def _want_kernel(
-    weights: np.ndarray, scale: float | np.ndarray, bias: np.ndarray | None, dimensions: int
+    weights: np.ndarray,
+    scale: float | np.ndarray,
+    bias: np.ndarray | None,
+    dimensions: int,
+    axis: int = 0,
 ) -> None:
-    """Refuse arrays that do not belong together."""
+    """Refuse arrays that do not belong together; ``axis`` is that of the output channels."""
     if weights.dtype != np.int8 or weights.ndim != dimensions:
         got = f"{weights.dtype} with {weights.ndim} dimensions"
         raise ValueError(f"weights: wanted int8 with {dimensions} dimensions, got {got}")
-    outputs = weights.shape[0]
+    outputs = weights.shape[axis]
     if bias is not None and (bias.dtype != np.int32 or bias.shape != (outputs,)):
         got = f"{bias.dtype} of shape {bias.shape}"
         raise ValueError(f"bias: wanted int32 of shape ({outputs},), got {got}")
@@ -26,10 +30,14 @@ def _want_kernel(
 
 
 def _kernel(
-    chain: Chain, weights: np.ndarray, scale: float | np.ndarray, bias: np.ndarray | None
+    chain: Chain,
+    weights: np.ndarray,
+    scale: float | np.ndarray,
+    bias: np.ndarray | None,
+    axis: int = 0,
 ) -> list[int]:
     """Add weights and bias; return their numbers."""
-    numbers = [chain.constant("weights", weights, scale)]
+    numbers = [chain.constant("weights", weights, scale, axis=axis)]
     if bias is not None:
         numbers.append(chain.constant("bias", bias, np.asarray(scale) * chain.scale))
     return numbers
@@ -147,4 +155,65 @@ class Convolution:
             stride=self.stride,
             dilation=self.dilation,
             activation=self.activation,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Depthwise:
+    """One int8 DEPTHWISE_CONV_2D operator.
+
+    Parameters
+    ----------
+    weights : int8 array of shape (1, height, width, outputs)
+        Weights, zero point 0. Each of the input's channels leads to as many outputs, which follow
+        one another.
+    weight_scale, bias, output_scale, output_zero_point, activation
+        As of ``FullyConnected``.
+    padding, stride, dilation
+        As of ``Convolution``.
+
+    Raises
+    ------
+    ValueError
+        If a shape, type or name is not as said above.
+    """
+
+    weights: np.ndarray
+    weight_scale: float | np.ndarray
+    bias: np.ndarray | None = None
+    output_scale: float
+    output_zero_point: int = 0
+    activation: str = "NONE"
+    padding: str = "SAME"
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+
+    def __post_init__(self) -> None:
+        """Refuse arrays that do not belong together."""
+        _want_kernel(self.weights, self.weight_scale, self.bias, dimensions=4, axis=3)
+        if self.weights.shape[0] != 1:
+            raise ValueError(f"weights: wanted 1 as first extent, got {self.weights.shape}")
+        want_zero_point(self.output_zero_point)
+        want_name("activation", self.activation, ACTIVATIONS)
+        want_name("padding", self.padding, PADDINGS)
+
+    def add(self, chain: Chain) -> None:
+        """Add the operator."""
+        chain.want_image()
+        _, height, width, outputs = self.weights.shape
+        inputs = chain.last.shape[3]
+        if outputs % inputs:
+            raise ValueError(f"wanted weights of whole multiples of {inputs}, got {outputs}")
+        counts = chain.places((height, width), self.stride, self.dilation, self.padding)
+        chain.operator(
+            "DEPTHWISE_CONV_2D",
+            (chain.last.shape[0], *counts, outputs),
+            _kernel(chain, self.weights, self.weight_scale, self.bias, axis=3),
+            scale=self.output_scale,
+            zero_point=self.output_zero_point,
+            padding=self.padding,
+            stride=self.stride,
+            dilation=self.dilation,
+            activation=self.activation,
+            depth_multiplier=outputs // inputs,
         )

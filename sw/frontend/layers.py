@@ -9,14 +9,25 @@ import numpy as np
 from celosia.sw.frontend.chain import Chain, want_name, want_zero_point
 from celosia.sw.frontend.serialize import ACTIVATIONS, PADDINGS
 
-__all__ = ["Activation", "Layer", "Mean", "Pad", "Pool", "Quantize", "Reshape", "Softmax"]
+__all__ = [
+    "Activation",
+    "Add",
+    "Back",
+    "Layer",
+    "Mean",
+    "Pad",
+    "Pool",
+    "Quantize",
+    "Reshape",
+    "Softmax",
+]
 
 
 class Layer(Protocol):
-    """One operator."""
+    """One operator, or a step to another branch."""
 
     def add(self, chain: Chain) -> None:
-        """Add the operator to a graph.
+        """Take the step in a graph.
 
         Raises
         ------
@@ -24,6 +35,70 @@ class Layer(Protocol):
             If it cannot take the last result there.
         """
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Back:
+    """No operator: the next one reads an earlier result, so that a branch begins there.
+
+    Parameters
+    ----------
+    to : str
+        Name of the result, or ``input``.
+    """
+
+    to: str
+
+    def add(self, chain: Chain) -> None:
+        """Make the earlier result the last one."""
+        chain.back_to(chain.find(self.to))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Add:
+    """One ADD operator, of the last result and an earlier one of the same shape.
+
+    Parameters
+    ----------
+    second : str
+        Name of the earlier result, which may also be the last one.
+    output_scale : float
+        Scale of the sums.
+    output_zero_point : int
+        Zero point of the sums, -128 to 127.
+    activation : str
+        Fused activation: NONE, RELU, RELU_N1_TO_1 or RELU6.
+
+    Raises
+    ------
+    ValueError
+        If a zero point or name is not as said above.
+    """
+
+    second: str
+    output_scale: float
+    output_zero_point: int = 0
+    activation: str = "NONE"
+
+    def __post_init__(self) -> None:
+        """Refuse unknown names and zero points outside int8."""
+        want_zero_point(self.output_zero_point)
+        want_name("activation", self.activation, ACTIVATIONS)
+
+    def add(self, chain: Chain) -> None:
+        """Add the operator."""
+        number = chain.find(self.second)
+        shape, other = chain.last.shape, chain.tensor(number).shape
+        if shape != other:
+            raise ValueError(f"wanted two inputs of one shape, got {shape} and {other}")
+        chain.operator(
+            "ADD",
+            shape,
+            [number],
+            scale=self.output_scale,
+            zero_point=self.output_zero_point,
+            activation=self.activation,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,13 @@ ADD                                 activation
 MEAN                                axes (sorted, not negative), keep_dims
 PAD, PADV2                          before, after (one number for each dimension), value
 SOFTMAX                             beta
-RELU, RELU6, RELU_N1_TO_1,          none
-QUANTIZE, RESHAPE
+GELU                                approximate
+LEAKY_RELU                          alpha
+PRELU                               alpha (an integer, less its zero point), alpha_scale
+ABS, ELU, EXP, HARD_SWISH, LOG,     none
+LOGISTIC, NEG, QUANTIZE, RELU,
+RELU6, RELU_0_TO_1, RELU_N1_TO_1,
+RESHAPE, RSQRT, SQRT, TANH
 ==================================  ===========================================================
 
 Padding is ``SAME`` or ``VALID``; stride, dilation and window are (y, x); value is the int8 written.
@@ -40,6 +45,7 @@ from celosia.sw.frontend.checks import (
     want_shape,
     want_weights,
 )
+from celosia.sw.frontend.functions import FUNCTIONS
 from celosia.sw.graph import Tensor
 
 __all__ = ["READERS", "window_count"]
@@ -263,13 +269,6 @@ def _softmax(node: Node) -> dict[str, Any]:
     return {"beta": beta}
 
 
-def _elementwise(node: Node) -> dict[str, Any]:
-    node.want_places(least=1, most=1)
-    source, result = node.activations()
-    want_shape(result, source.shape)
-    return {}
-
-
 def _reshape(node: Node) -> dict[str, Any]:
     node.want_places(least=1, most=2)
     source, result = node.activations()
@@ -299,7 +298,7 @@ def _add(node: Node) -> dict[str, Any]:
 
 
 #: Operator to the function that checks it and returns its attributes.
-READERS: dict[str, Callable[[Node], dict[str, Any]]] = {
+READERS: dict[str, Callable[[Node], dict[str, Any]]] = FUNCTIONS | {
     "ADD": _add,
     "AVERAGE_POOL_2D": _pool,
     "CONV_2D": _convolution,
@@ -309,10 +308,6 @@ READERS: dict[str, Callable[[Node], dict[str, Any]]] = {
     "MEAN": _mean,
     "PAD": _pad,
     "PADV2": _pad,
-    "QUANTIZE": _elementwise,
-    "RELU": _elementwise,
-    "RELU6": _elementwise,
-    "RELU_N1_TO_1": _elementwise,
     "RESHAPE": _reshape,
     "SOFTMAX": _softmax,
 }

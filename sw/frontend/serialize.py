@@ -74,6 +74,7 @@ _DENSE: dict[str, _Field] = {
 
 # Versions are those of the first int8 kernel.
 _FORMATS = {
+    "ABS": _Format(2, "AbsOptions", {}),
     "ADD": _Format(2, "AddOptions", {"FusedActivationFunction": _activation}),
     "AVERAGE_POOL_2D": _Format(2, "Pool2DOptions", _POOL),
     "CONV_2D": _Format(3, "Conv2DOptions", _CONVOLUTION),
@@ -82,17 +83,30 @@ _FORMATS = {
         "DepthwiseConv2DOptions",
         {**_CONVOLUTION, "DepthMultiplier": _value("depth_multiplier")},
     ),
+    "ELU": _Format(1),
+    "EXP": _Format(2, "ExpOptions", {}),
     "FULLY_CONNECTED": _Format(4, "FullyConnectedOptions", _DENSE),
+    "GELU": _Format(2, "GeluOptions", {"Approximate": _value("approximate")}),
+    "HARD_SWISH": _Format(1, "HardSwishOptions", {}),
+    "LEAKY_RELU": _Format(2, "LeakyReluOptions", {"Alpha": _value("alpha")}),
+    "LOG": _Format(2),
+    "LOGISTIC": _Format(2),
     "MAX_POOL_2D": _Format(2, "Pool2DOptions", _POOL),
     "MEAN": _Format(2, "ReducerOptions", {"KeepDims": _value("keep_dims")}),
+    "NEG": _Format(1, "NegOptions", {}),
     "PAD": _Format(2, "PadOptions", {}),
     "PADV2": _Format(2, "PadV2Options", {}),
+    "PRELU": _Format(1),
     "QUANTIZE": _Format(2, "QuantizeOptions", {}),
     "RELU": _Format(2),
     "RELU6": _Format(2),
+    "RELU_0_TO_1": _Format(1),
     "RELU_N1_TO_1": _Format(1),
     "RESHAPE": _Format(1, "ReshapeOptions", {}),
+    "RSQRT": _Format(2),
     "SOFTMAX": _Format(2, "SoftmaxOptions", {"Beta": _value("beta")}),
+    "SQRT": _Format(2),
+    "TANH": _Format(2),
 }
 
 _OFFSET = "PrependUOffsetTRelative"
@@ -170,7 +184,8 @@ class _Writer:
         """Write an operator code."""
         code = getattr(tflite.BuiltinOperator, kind)
         tflite.OperatorCodeStart(self.builder)
-        tflite.OperatorCodeAddDeprecatedBuiltinCode(self.builder, code)
+        # The old field is a signed byte; 127 there says that the wider one counts.
+        tflite.OperatorCodeAddDeprecatedBuiltinCode(self.builder, min(code, 127))
         tflite.OperatorCodeAddBuiltinCode(self.builder, code)
         tflite.OperatorCodeAddVersion(self.builder, _FORMATS[kind].version)
         return tflite.OperatorCodeEnd(self.builder)

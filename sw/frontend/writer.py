@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 from celosia.sw.frontend.chain import Chain
-from celosia.sw.frontend.kernels import Convolution, FullyConnected
+from celosia.sw.frontend.kernels import Convolution, Depthwise, FullyConnected
 from celosia.sw.frontend.layers import (
     Activation,
+    Add,
+    Back,
     Layer,
     Mean,
     Pad,
@@ -19,7 +21,10 @@ from celosia.sw.graph import Graph
 
 __all__ = [
     "Activation",
+    "Add",
+    "Back",
     "Convolution",
+    "Depthwise",
     "FullyConnected",
     "Layer",
     "Mean",
@@ -42,10 +47,10 @@ def sequential(
     input_scale: float,
     input_zero_point: int = 0,
 ) -> Graph:
-    """Return the graph of operators that follow one another.
+    """Return the graph of operators that follow one another, or an earlier one after ``Back``.
 
-    Tensors are named ``input``, then for instance ``weights_0``, ``bias_0``, ``output_0``, by the
-    number of the operator.
+    The graph's outputs are the results that no operator reads. Tensors are named ``input``, then
+    for instance ``weights_0``, ``bias_0``, ``output_0``, by the number of the operator.
 
     Parameters
     ----------

@@ -11,6 +11,7 @@ from celosia.hw.arch.config import Config
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.spec import CompileError
 from celosia.sw.frontend.tflite import load
+from celosia.sw.graph import Graph, Operation
 from celosia.sw.runtime.interpreter import open_session
 
 
@@ -72,11 +73,20 @@ def differences(case: Case, config: Config, device: str) -> str:
     return ""
 
 
+def _up_to(graph: Graph, operation: Operation) -> Graph:
+    """Return an operator and what it takes to compute its inputs."""
+    wanted, rest = set(operation.outputs), list[Operation]()
+    for earlier in reversed(graph.operations[: operation.place + 1]):
+        if wanted.intersection(earlier.outputs):
+            wanted.update(earlier.inputs)
+            rest.insert(0, earlier)
+    return replace(graph, operations=tuple(rest), outputs=operation.outputs)
+
+
 def culprit(case: Case, config: Config, device: str) -> str:
     """Return the first operator of a case that differs when it is the last one."""
     for operation in case.graph.operations:
-        rest = case.graph.operations[: operation.place + 1]
-        shorter = replace(case.graph, operations=rest, outputs=operation.outputs)
+        shorter = _up_to(case.graph, operation)
         try:
             wrong = differences(replace(case, graph=shorter), config, device)
         except CompileError:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from celosia.sw.frontend.chain import Chain
+from celosia.sw.frontend.writer import Layer
 
 
 class Draw:
@@ -19,7 +20,10 @@ class Draw:
     inputs : int8 array of shape (invocations, ...)
         What the graph is run on.
     mean, spread : float
-        About the mean and the deviation of the last results, from their zero point.
+        About the mean and the deviation of the last results, from their zero point. Who makes a
+        layer sets them to those of its results.
+    moments : dict of int to (float, float)
+        Those of every result, by its number.
     """
 
     def __init__(self, seed: int) -> None:
@@ -84,8 +88,24 @@ class Draw:
         values = self.inputs.astype(float)
         self.mean = float(np.mean(values)) - self.chain.zero_point
         self.spread = float(np.std(values)) + 1
+        self.moments = {self.chain.number: (self.mean, self.spread)}
 
     def begin_image(self, extent: int = 20, channels: int = 70) -> None:
         """Begin a graph whose input is an image, most often of batch 1."""
         batch = self.integer(2, 3) if self.chance(0.3) else 1
         self.begin((batch, *self.pair(extent), self.few(channels)))
+
+    def add(self, layer: Layer) -> None:
+        """Add a layer."""
+        layer.add(self.chain)
+        self.moments[self.chain.number] = (self.mean, self.spread)
+
+    def back_to(self, number: int) -> None:
+        """Let the next layer read an earlier result."""
+        self.chain.back_to(number)
+        self.mean, self.spread = self.moments[number]
+
+    def others(self) -> list[int]:
+        """Return the numbers of earlier results that have the shape of the last one."""
+        tensor, last = self.chain.tensor, self.chain.number
+        return [n for n in self.moments if n != last and tensor(n).shape == tensor(last).shape]

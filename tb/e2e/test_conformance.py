@@ -1,10 +1,11 @@
-"""Random operators and chains of them: LiteRT's reference kernels, machine model and RTL agree."""
+"""Random operators and graphs of them: LiteRT's reference kernels, machine model and RTL agree."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pytest
-from cases import Case, case
+from cases import FAMILY, Case, case
 from conformance import Verdict, differences, judge, reference
 
 from celosia.hw.arch.config import Config, preset
@@ -22,6 +23,27 @@ REGRESSIONS = (20, 42, 356, 492, 541, 1126, 2451, 4045)
 
 #: Most cases in a hundred that the compiler may refuse.
 REFUSED = 6
+
+
+class Family(NamedTuple):
+    """How many cases of a family of seeds are run: in few seconds, on the machine model, on RTL."""
+
+    some: int
+    many: int
+    rtl: int
+
+
+FAMILIES = {
+    "first": Family(some=49, many=1000, rtl=200),
+    "depthwise and add": Family(some=35, many=2100, rtl=200),
+    "branches": Family(some=14, many=700, rtl=100),
+}
+
+
+def seeds(family: str) -> range:
+    """Return all seeds of a family."""
+    first = list(FAMILIES).index(family) * FAMILY
+    return range(first, first + FAMILY)
 
 
 def assert_good(verdict: Verdict) -> None:
@@ -42,9 +64,10 @@ def verilator() -> None:
         pytest.skip(str(missing))
 
 
-@pytest.mark.parametrize("number", range(len(SIZES)), ids=SIZES)
-def test_some_cases(number: int) -> None:
-    assert_good(judge(range(number, 105, len(SIZES)), CONFIGS))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_some_cases(family: str) -> None:
+    """Each case on one of the configurations, turn by turn."""
+    assert_good(judge(seeds(family)[: FAMILIES[family].some], CONFIGS))
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=SIZES)
@@ -54,28 +77,50 @@ def test_what_once_failed(seed: int, config: Config) -> None:
 
 
 def test_a_seed_is_always_the_same_case() -> None:
-    for seed in range(30):
+    for seed in (*range(30), *seeds("depthwise and add")[:30], *seeds("branches")[:30]):
         one, other = case(seed), case(seed)
         assert one.content == other.content
         np.testing.assert_array_equal(one.inputs, other.inputs)
 
 
-def test_cases_are_diverse() -> None:
+@pytest.mark.parametrize(
+    ("family", "operators"), [("first", 13), ("depthwise and add", 15), ("branches", 14)]
+)
+def test_cases_are_diverse(family: str, operators: int) -> None:
     """What a drawn model computes is seldom all the same, and everything is drawn at some time."""
     kinds, flat = set[str](), 0
-    for seed in range(300):
+    for seed in seeds(family)[:150]:
         one = case(seed)
         kinds |= {operation.kind for operation in one.graph.operations}
         last = list(reference(one).values())[-1]
         flat += last.size > 8 and float(np.std(last)) < 1
-    assert len(kinds) == 13
-    assert flat < 30
+    assert len(kinds) == operators
+    assert flat < 20
+
+
+def test_branches_meet() -> None:
+    """Graphs of 3 to 12 operators, nearly all with sums, most of them of different tensors."""
+    counts, sums, apart = set[int](), 0, 0
+    for seed in seeds("branches")[:150]:
+        operations = case(seed).graph.operations
+        counts.add(len(operations))
+        inputs = [operation.inputs for operation in operations if operation.kind == "ADD"]
+        sums += bool(inputs)
+        apart += any(first != second for first, second in inputs)
+    assert counts == set(range(3, 13))
+    assert sums > 120 and apart > 90
+
+
+def is_chain(one: Case) -> bool:
+    operations = one.graph.operations
+    followers = zip(operations, operations[1:], strict=False)
+    return all(before.outputs[0] == after.inputs[0] for before, after in followers)
 
 
 def test_a_wrong_byte_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """One byte of the reference changed: the verdict names the seed, and the operator."""
     right = reference
-    seed = next(n for n in range(100) if len(case(n).graph.operations) > 3)
+    seed = next(n for n in range(100) if case(n).name.count(" ") > 2 and is_chain(case(n)))
 
     def wrong(one: Case) -> dict[int, np.ndarray]:
         results = right(one)
@@ -94,14 +139,18 @@ def test_a_wrong_byte_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(SIZES)), ids=SIZES)
-def test_many_cases_on_the_machine_model(number: int, figure: Callable[[str], None]) -> None:
-    verdict = judge(range(number, 1000, len(SIZES)), CONFIGS)
-    figure(f"conformance: machine, {SIZES[number]}: {verdict}")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_many_cases_on_the_machine_model(
+    family: str, number: int, figure: Callable[[str], None]
+) -> None:
+    verdict = judge(seeds(family)[number : FAMILIES[family].many : len(SIZES)], CONFIGS)
+    figure(f"conformance, {family}: machine, {SIZES[number]}: {verdict}")
     assert_good(verdict)
 
 
 @pytest.mark.slow
-def test_many_cases_on_the_rtl(verilator, figure: Callable[[str], None]) -> None:
-    verdict = judge(range(200), [preset("edge")], "rtl")
-    figure(f"conformance: rtl, edge: {verdict}")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_many_cases_on_the_rtl(family: str, verilator: None, figure: Callable[[str], None]) -> None:
+    verdict = judge(seeds(family)[: FAMILIES[family].rtl], [preset("edge")], "rtl")
+    figure(f"conformance, {family}: rtl, edge: {verdict}")
     assert_good(verdict)

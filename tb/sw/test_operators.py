@@ -10,6 +10,7 @@ from celosia.sw.frontend.operators import READERS, window_count
 from celosia.sw.frontend.tflite import ModelError, load
 from celosia.sw.frontend.writer import (
     Activation,
+    Add,
     Convolution,
     FullyConnected,
     Layer,
@@ -44,6 +45,7 @@ def convolution(**changes: Any) -> Convolution:
 
 DENSE = FullyConnected(weights=np.ones((5, 297), np.int8), weight_scale=0.5, output_scale=2.0)
 POOL = Pool(window=(3, 2), stride=(1, 4), padding="SAME", activation="RELU")
+ADD = Add(second="input", output_scale=3.0, output_zero_point=5, activation="RELU_N1_TO_1")
 PAD = Pad(before=(0, 1, 2, 0), after=(1, 0, 3, 4))
 
 
@@ -114,6 +116,7 @@ def assert_refused(given: Graph, kind: str, message: str) -> None:
         (Activation(kind="RELU_N1_TO_1"), SHAPE, {}),
         (Quantize(output_scale=3.0, output_zero_point=5), SHAPE, {}),
         (Reshape(shape=(2, -1)), (2, 297), {}),
+        (ADD, SHAPE, {"activation": "RELU_N1_TO_1"}),
     ],
 )
 def test_attributes(layer: Layer, shape: tuple[int, ...], attributes: dict[str, Any]) -> None:
@@ -135,7 +138,8 @@ def test_attributes(layer: Layer, shape: tuple[int, ...], attributes: dict[str, 
 def test_operators_that_can_be_read() -> None:
     assert set(READERS) >= {
         *("CONV_2D", "MAX_POOL_2D", "AVERAGE_POOL_2D", "FULLY_CONNECTED", "MEAN", "PAD", "PADV2"),
-        *("SOFTMAX", "RELU", "RELU6", "RELU_N1_TO_1", "QUANTIZE", "RESHAPE"),
+        *("SOFTMAX", "RELU", "RELU6", "RELU_N1_TO_1", "QUANTIZE", "RESHAPE", "ADD"),
+        "DEPTHWISE_CONV_2D",
     }
 
 
@@ -225,6 +229,25 @@ def test_operands_of_a_convolution(name: str, changes: dict[str, Any], message: 
         # What is no output of the model meets the operator's own check.
         changed = replace(changed, outputs=(0,))
     assert_refused(changed, "CONV_2D", message)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"shape": (1, 1, 1, 3)}, "two inputs of one shape, got (2, 9, 11, 3) and (1, 1, 1, 3)"),
+        ({"shape": (2, 99, 3)}, "two inputs of one shape, got (2, 9, 11, 3) and (2, 99, 3)"),
+        ({"dtype": np.dtype(np.int32)}, "int32 tensor 'second': wanted a fully int8 quantised"),
+        ({"quantization": None}, "int8 tensor 'second': wanted one scale and zero point"),
+        ({"quantization": quantization(1, 128)}, "wanted a zero point in int8, got 128"),
+    ],
+)
+def test_second_input_of_an_addition(changes: dict[str, Any], message: str) -> None:
+    given = graph(ADD)
+    second = replace(given.tensors[0], name="second")
+    given = replace(given, tensors=(*given.tensors, second), inputs=(0, 2))
+    given = rewired(given, inputs=(0, 2))
+    assert load(serialize(given)).operations[0].inputs == (0, 2)
+    assert_refused(retensored(given, "second", **changes), "ADD", message)
 
 
 def test_computed_operands() -> None:
@@ -333,6 +356,8 @@ def test_other_options(layer: Layer, changes: dict[str, Any], message: str) -> N
         ),
         (Activation(), "output_0", {"shape": (2, 297)}, "wanted a result of shape (2, 9, 11, 3)"),
         (Quantize(output_scale=1.0), "output_0", {"shape": (2, 297)}, "wanted a result of shape"),
+        (ADD, "output_0", {"shape": (1, 9, 11, 3)}, "wanted a result of shape (2, 9, 11, 3), got"),
+        (ADD, "output_0", {"quantization": None}, "'output_0': wanted one scale and zero point"),
     ],
 )
 def test_other_operands(layer: Layer, name: str, changes: dict[str, Any], message: str) -> None:
@@ -347,6 +372,9 @@ def test_other_operands(layer: Layer, name: str, changes: dict[str, Any], messag
         (convolution(), (0, -1, 2), "wanted 2 to 3 inputs and one output, got 2 and 1"),
         (POOL, (0, 0), "wanted 1 input and one output, got 2 and 1"),
         (Mean(), (0,), "wanted 2 inputs and one output, got 1 and 1"),
+        (ADD, (0,), "wanted 2 inputs and one output, got 1 and 1"),
+        (ADD, (0, -1), "wanted 2 inputs and one output, got 1 and 1"),
+        (ADD, (0, 0, 0), "wanted 2 inputs and one output, got 3 and 1"),
     ],
 )
 def test_operands_left_out(layer: Layer, inputs: tuple[int, ...], message: str) -> None:

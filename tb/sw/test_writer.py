@@ -8,7 +8,10 @@ import tflite
 
 from celosia.sw.frontend.writer import (
     Activation,
+    Add,
+    Back,
     Convolution,
+    Depthwise,
     FullyConnected,
     Layer,
     Mean,
@@ -98,6 +101,10 @@ def convolution(**changes: Any) -> Convolution:
     return Convolution(**values | changes)
 
 
+def addition(second: str = "input", **changes: Any) -> Add:
+    return Add(**{"second": second, "output_scale": 0.5} | changes)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -116,6 +123,8 @@ def convolution(**changes: Any) -> Convolution:
         (lambda: Activation(output_zero_point=128), "wanted -128 to 127, got 128"),
         (lambda: Mean(output_zero_point=128), "wanted -128 to 127, got 128"),
         (lambda: Quantize(output_scale=1.0, output_zero_point=128), "-128 to 127, got 128"),
+        (lambda: addition(output_zero_point=128), "wanted -128 to 127, got 128"),
+        (lambda: addition(activation="TANH"), "activation: wanted one of .*, got 'TANH'"),
     ],
 )
 def test_numbers_that_no_operator_has(make: Callable[[], Layer], message: str):
@@ -136,6 +145,8 @@ def test_numbers_that_no_operator_has(make: Callable[[], Layer], message: str):
         (Reshape(shape=(5, -1)), (2, 3), "wanted 6 elements, got shape .5, -1."),
         (layer(), (2, 4), "wanted 3 inputs, got 4"),
         (layer(), (2, 2, 2), "wanted 3 inputs, got shape .2, 2, 2."),
+        (addition("output_0"), (2, 3), "wanted an earlier result, input to input, got 'output_0'"),
+        (Back(to="weights_0"), (2, 3), "wanted an earlier result, input to input, got 'weights_0'"),
     ],
 )
 def test_layers_that_cannot_take_their_input(layer: Layer, shape: tuple[int, ...], message: str):
@@ -174,11 +185,54 @@ def test_a_chain_of_all():
     assert len(kinds) == len(set(kinds)) == 9
 
 
+def test_branches():
+    """Results may have several readers; those without any are the outputs."""
+    apart = Depthwise(weights=np.ones((1, 3, 3, 2), np.int8), weight_scale=0.5, output_scale=2.0)
+    layers = [
+        apart,
+        Back(to="input"),
+        Pool(window=(1, 1), stride=(1, 1)),
+        addition("output_0", output_zero_point=9, activation="RELU"),
+        addition("output_2"),
+        Back(to="output_1"),
+        Mean(),
+        Back(to="output_2"),
+        addition("input"),
+    ]
+    graph = sequential(layers, input_shape=(1, 8, 9, 2), input_scale=1.5)
+    numbers = {tensor.name: number for number, tensor in enumerate(graph.tensors)}
+    wanted = {
+        "output_2": ("output_1", "output_0"),
+        "output_3": ("output_2", "output_2"),
+        "output_4": ("output_1", "axes_4"),
+        "output_5": ("output_2", "input"),
+    }
+    for operation in graph.operations[2:]:
+        inputs = tuple(graph.tensors[number].name for number in operation.inputs)
+        assert inputs == wanted[graph.tensors[operation.outputs[0]].name]
+    assert graph.outputs == tuple(numbers[f"output_{n}"] for n in (3, 4, 5))
+    total = graph.tensors[numbers["output_2"]].quantization
+    assert total is not None and (total.scale, total.zero_point) == (0.5, 9)
+    read: Any = tflite.Model.GetRootAs(serialize(graph)).Subgraphs(0)
+    assert read.OutputsAsNumpy().tolist() == list(graph.outputs)
+    assert read.Operators(5).InputsAsNumpy().tolist() == [numbers["output_2"], 0]
+
+
+def test_branches_that_do_not_meet():
+    layers = [Pool(), addition("input")]
+    with pytest.raises(ValueError, match=r"^layer 1: wanted two inputs of one shape, got .*\(1, 4"):
+        sequential(layers, input_shape=(1, 8, 8, 2), input_scale=1.0)
+    with pytest.raises(ValueError, match="layer 1: .*, input to output_0, got 'output_1'"):
+        sequential([Pool(), Back(to="output_1")], input_shape=(1, 8, 8, 2), input_scale=1.0)
+
+
 def test_what_cannot_be_serialized():
     graph = sequential([Pool()], input_shape=(1, 2, 2, 1), input_scale=1.0)
     (operation,) = graph.operations
-    unknown = replace(graph, operations=(replace(operation, kind="TANH"),))
-    with pytest.raises(ValueError, match=r"operator 0 TANH \('output_0'\): .* cannot be written"):
+    unknown = replace(graph, operations=(replace(operation, kind="L2_POOL_2D"),))
+    with pytest.raises(
+        ValueError, match=r"operator 0 L2_POOL_2D \('output_0'\): .* cannot be written"
+    ):
         serialize(unknown)
     padding = operation.attributes | {"padding": "FULL"}
     with pytest.raises(ValueError, match="operator 0 MAX_POOL_2D .*: unknown or missing 'FULL'"):

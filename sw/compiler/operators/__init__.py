@@ -5,6 +5,7 @@ from collections.abc import Callable
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.operators.host import softmax
 from celosia.sw.compiler.operators.products import convolution, dense
+from celosia.sw.compiler.operators.tables import function
 from celosia.sw.compiler.operators.vectors import add, mean, pointwise, pooling
 from celosia.sw.compiler.operators.views import pad, reshape
 from celosia.sw.graph import Operation
@@ -15,19 +16,33 @@ __all__ = ["OPERATORS"]
 Lower = Callable[[Lowering, Operation, str], None]
 
 OPERATORS: dict[str, Lower] = {
+    "ABS": function,
     "ADD": add,
     "AVERAGE_POOL_2D": pooling,
     "CONV_2D": convolution,
     "DEPTHWISE_CONV_2D": convolution,
+    "ELU": function,
+    "EXP": function,
     "FULLY_CONNECTED": dense,
+    "GELU": function,
+    "HARD_SWISH": function,
+    "LEAKY_RELU": function,
+    "LOG": function,
+    "LOGISTIC": function,
     "MAX_POOL_2D": pooling,
     "MEAN": mean,
+    "NEG": function,
     "PAD": pad,
     "PADV2": pad,
+    "PRELU": function,
     "QUANTIZE": pointwise,
     "RELU": pointwise,
     "RELU6": pointwise,
+    "RELU_0_TO_1": pointwise,
     "RELU_N1_TO_1": pointwise,
     "RESHAPE": reshape,
+    "RSQRT": function,
     "SOFTMAX": softmax,
+    "SQRT": function,
+    "TANH": function,
 }

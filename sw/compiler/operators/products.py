@@ -104,19 +104,21 @@ def _product(
     last, kinds = operation.outputs[0], [operation.kind]
     name = lowering.graph.tensors[last].name or f"{operation.kind.lower()}_{operation.place}"
     macs = geometry["grid"][0] * geometry["grid"][1] * weights.size
-    last, scaling, more = lowering.tail(last, scaling)
-    kinds += more
+    tail = lowering.tail(last, scaling)
+    kinds += tail.kinds
     pool = _ONE
-    after = _pool(lowering, last, geometry["grid"]) if keeps_order(weights, scaling) else None
+    after = None
+    if tail.table is None and keeps_order(weights, tail.scaling):
+        after = _pool(lowering, tail.last, geometry["grid"])
     if after is not None:
         lowering.fused.add(after.place)
         last = after.outputs[0]
         output = lowering.graph.tensors[last].quantization
         assert output
-        scaling = clamped(scaling, after.attributes["activation"], output)
+        scaling = clamped(tail.scaling, after.attributes["activation"], output)
         pool = Pool(window=after.attributes["window"], stride=after.attributes["stride"])
-        last, scaling, more = lowering.tail(last, scaling)
-        kinds += ["MAX_POOL_2D", *more]
+        tail = lowering.tail(last, scaling)
+        kinds += ["MAX_POOL_2D", *tail.kinds]
         rows, columns, _ = lowering.shapes[after.outputs[0]]
         # Sums that no window reads are not computed.
         geometry["grid"] = (
@@ -135,12 +137,13 @@ def _product(
             kind="+".join(kinds),
             place=operation.place,
             source=view.value,
-            result=lowering.add(last, shape),
+            result=lowering.add(tail.last, shape),
             pool=pool,
             weights=weights,
-            scaling=scaling,
+            scaling=tail.scaling,
             macs=macs,
             each=each,
+            table=tail.table,
             **geometry,
         )
     )

@@ -39,17 +39,18 @@ def add(lowering: Lowering, operation: Operation, label: str) -> None:
     sources = [lowering.views[n].value for n in numbers]
     name = graph.tensors[number].name or f"add_{operation.place}"
     scalings = addition_scalings(first, second, output, activation)
-    last, clamp, kinds = lowering.tail(number, scalings[2])
+    tail = lowering.tail(number, scalings[2])
     lowering.layers.append(
         Sum(
             name=name,
-            kind="+".join(["ADD", *kinds]),
+            kind="+".join(["ADD", *tail.kinds]),
             place=operation.place,
             source=sources[0],
             second=sources[1],
-            result=lowering.add(last, shape),
+            result=lowering.add(tail.last, shape),
             extents=shape,
-            scalings=(*scalings[:2], clamp),
+            scalings=(*scalings[:2], tail.scaling),
+            table=tail.table,
         )
     )
 

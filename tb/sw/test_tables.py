@@ -1,0 +1,247 @@
+"""Operators that a table does: their tables, and what the front end says about them."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from celosia.sw.compiler.spec import CompileError
+from celosia.sw.compiler.tables import TABLES, table
+from celosia.sw.frontend.chain import Chain
+from celosia.sw.frontend.elementwise import Function, Prelu
+from celosia.sw.frontend.layers import Layer
+from celosia.sw.frontend.serialize import serialize
+from celosia.sw.frontend.tflite import ModelError, load
+from celosia.sw.frontend.writer import sequential
+from celosia.sw.graph import Graph, Operation, Quantization, Tensor
+
+BYTES = np.arange(256, dtype=np.uint8).view(np.int8)
+
+#: Kernels that take nothing below zero.
+ROOTS = ("RSQRT", "SQRT")
+
+ATTRIBUTES: dict[str, dict[str, Any]] = {
+    "GELU": {"approximate": False},
+    "LEAKY_RELU": {"alpha": 0.25},
+    "PRELU": {"alpha": -7, "alpha_scale": 0.125},
+}
+
+
+def quantization(scale: float, zero_point: int) -> Quantization:
+    return Quantization(np.array([scale], np.float32), np.array([zero_point], np.int64))
+
+
+def made(kind: str, scale: float, zero_point: int, out: float, out_zero_point: int, **more: Any):
+    attributes = ATTRIBUTES.get(kind, {}) | more
+    ends = quantization(scale, zero_point), quantization(out, out_zero_point)
+    return table("x", kind, *ends, attributes)
+
+
+def drawn(kind: str, rng: np.random.Generator) -> tuple[Quantization, Layer]:
+    """Return a random input and operator; some scales are nothing that anybody would use."""
+
+    def scale(low: float, high: float) -> float:
+        return float(np.float32(np.exp(rng.uniform(np.log(low), np.log(high)))))
+
+    wide = rng.random() < 0.2
+    source = scale(1e-4, 1e3) if wide else scale(5e-3, 0.5)
+    zero_point = -128 if kind in ROOTS else int(rng.integers(-128, 128))
+    ends = {
+        "output_scale": scale(1e-4, 1e3) if wide else scale(1e-3, 0.3),
+        "output_zero_point": int(rng.integers(-128, 128)),
+    }
+    if kind == "LOGISTIC":
+        ends["output_scale"] = 1 / 256
+    if kind == "HARD_SWISH":
+        ends["output_scale"] = max(ends["output_scale"], source / 127)
+    if kind == "NEG":
+        ends = {}
+    if kind == "PRELU":
+        alpha, center = (int(n) for n in rng.integers(-128, 128, 2))
+        layer: Layer = Prelu(
+            alpha=alpha, alpha_scale=scale(1e-3, 1), alpha_zero_point=center, **ends
+        )
+    else:
+        layer = Function(
+            kind=kind,
+            alpha=float(rng.uniform(-1, 2)) if kind == "LEAKY_RELU" else None,
+            approximate=bool(rng.integers(2)) if kind == "GELU" else None,
+            **ends,
+        )
+    return quantization(source, zero_point), layer
+
+
+def beside(cases: list[tuple[Quantization, Layer]]) -> Graph:
+    """Return one graph of operators side by side, each with an input of its own."""
+    tensors: list[Tensor] = []
+    operations: list[Operation] = []
+    for place, (source, layer) in enumerate(cases):
+        chain = Chain((1, 256), source.scale, source.zero_point)
+        layer.add(chain)
+        part = chain.graph()
+        (operation,), first = part.operations, len(tensors)
+        tensors += part.tensors
+        inputs = tuple(first + n for n in operation.inputs)
+        outputs = tuple(first + n for n in operation.outputs)
+        operations.append(replace(operation, place=place, inputs=inputs, outputs=outputs))
+    inputs = tuple(operation.inputs[0] for operation in operations)
+    outputs = tuple(operation.outputs[0] for operation in operations)
+    return Graph("tables", tuple(tensors), tuple(operations), inputs, outputs)
+
+
+def interpreted(
+    graph: Graph, values: np.ndarray, resolver: str = "BUILTIN_REF"
+) -> list[np.ndarray]:
+    """Return LiteRT's outputs for the same values at every input."""
+    module = pytest.importorskip("ai_edge_litert.interpreter")
+    interpreter = module.Interpreter(
+        model_content=serialize(graph),
+        experimental_op_resolver_type=getattr(module.OpResolverType, resolver),
+    )
+    interpreter.allocate_tensors()
+    for number in graph.inputs:
+        interpreter.set_tensor(number, values)
+    interpreter.invoke()
+    return [interpreter.get_tensor(number) for number in graph.outputs]
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_tables_are_those_of_litert(kind: str, rng: np.random.Generator) -> None:
+    cases = [drawn(kind, rng) for _ in range(200)]
+    graph = beside(cases)
+    # The reference resolver has no ELU; the ordinary one has but one kernel for it.
+    resolver = "BUILTIN_WITHOUT_DEFAULT_DELEGATES" if kind == "ELU" else "BUILTIN_REF"
+    wanted = interpreted(graph, BYTES[None], resolver)
+    compared = 0
+    for operation, row in zip(graph.operations, wanted, strict=True):
+        source = graph.tensors[operation.inputs[0]].quantization
+        output = graph.tensors[operation.outputs[0]].quantization
+        assert source and output
+        try:
+            found = table("x", kind, source, output, operation.attributes)
+        except CompileError:
+            continue
+        np.testing.assert_array_equal(found, row[0])
+        compared += 1
+    assert compared > 150
+
+
+REAL: dict[str, Callable[[float], float]] = {
+    "ABS": abs,
+    "ELU": lambda x: x if x > 0 else math.expm1(x),
+    "EXP": math.exp,
+    "GELU": lambda x: x / 2 * (1 + math.erf(x / math.sqrt(2))),
+    "HARD_SWISH": lambda x: x * min(max(x + 3, 0), 6) / 6,
+    "LEAKY_RELU": lambda x: x if x > 0 else x / 4,
+    "LOG": lambda x: math.log(x) if x > 0 else -math.inf,
+    "LOGISTIC": lambda x: 1 / (1 + math.exp(-x)),
+    "PRELU": lambda x: x if x > 0 else -0.875 * x,
+    "RSQRT": lambda x: 1 / math.sqrt(x) if x > 0 else math.inf,
+    "SQRT": lambda x: math.sqrt(max(x, 0)),
+    "TANH": math.tanh,
+}
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_tables_are_within_a_step_of_the_function(kind: str) -> None:
+    step, center = (1 / 256, -128) if kind == "LOGISTIC" else (0.02, -11)
+    entries = made(kind, 0.04, -9, step, center)
+    for x, y in zip(BYTES.tolist(), entries.tolist(), strict=True):
+        exact = REAL[kind](0.04 * (x + 9)) / step + center
+        assert abs(y - min(max(exact, -128), 127)) <= 1
+
+
+def test_negation_keeps_the_least_integer() -> None:
+    entries = made("NEG", 0.1, 5, 0.1, 5)
+    assert entries[[0, 1, 127, 128, 129]].tolist() == [0, -1, -127, -128, 127]
+
+
+def test_gelu_has_two_forms() -> None:
+    exact, near = (made("GELU", 0.03, 0, 0.002, -20, approximate=a) for a in (False, True))
+    assert np.abs(exact.astype(int) - near).max() == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "out", "message"),
+    [
+        ("LEAKY_RELU", 1e-9, "wanted factors below 2^30, got"),
+        ("RSQRT", 1e5, "wanted factors from 2^-12 to 2^30, got"),
+        ("HARD_SWISH", 1e-3, "wanted an output scale above 1/128 of the input's, got"),
+    ],
+)
+def test_scales_that_kernels_cannot_do(kind: str, out: float, message: str) -> None:
+    with pytest.raises(CompileError, match="^x: ") as caught:
+        made(kind, 3.0, 0, out, 0)
+    assert message in str(caught.value)
+
+
+def chain(*layers: Layer, shape: tuple[int, ...] = (1, 5, 7, 3), scale: float = 0.05) -> Graph:
+    return sequential(layers, input_shape=shape, input_scale=scale, input_zero_point=-9)
+
+
+@pytest.mark.parametrize(
+    ("layer", "attributes"),
+    [
+        *((Function(kind=kind), {}) for kind in ("ABS", "ELU", "EXP", "HARD_SWISH", "LOG", "NEG")),
+        *((Function(kind=kind), {}) for kind in ("RELU_0_TO_1", "RSQRT", "SQRT", "TANH")),
+        (Function(kind="GELU", approximate=True), {"approximate": True}),
+        (Function(kind="LEAKY_RELU", alpha=0.25), {"alpha": 0.25}),
+        (Function(kind="LOGISTIC", output_scale=1 / 256, output_zero_point=-128), {}),
+        (
+            Prelu(alpha=-100, alpha_scale=0.5, alpha_zero_point=7),
+            {"alpha": -107, "alpha_scale": 0.5},
+        ),
+    ],
+)
+def test_attributes(layer: Layer, attributes: dict[str, Any]) -> None:
+    written = chain(layer)
+    (operation,) = load(serialize(written)).operations
+    assert operation.kind == written.operations[0].kind
+    assert operation.attributes == attributes == written.operations[0].attributes
+
+
+def retensored(given: Graph, name: str, **changes: Any) -> Graph:
+    tensors = [replace(t, **changes) if t.name == name else t for t in given.tensors]
+    return replace(given, tensors=tuple(tensors))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (chain(Function(kind="LOGISTIC")), "wanted a result of scale 1/256, got 0.05"),
+        (
+            chain(Function(kind="HARD_SWISH", output_scale=1e-4)),
+            "wanted a result of more than 1/128 of the input's scale, got 0.05 and 0.0001",
+        ),
+        (chain(Function(kind="NEG", output_scale=1.0)), "wanted the same scale and zero point"),
+        (
+            chain(Function(kind="LEAKY_RELU", alpha=math.inf)),
+            "wanted a finite alpha, got inf",
+        ),
+        (
+            retensored(
+                chain(Prelu(alpha=1, alpha_scale=1.0)),
+                "alpha_0",
+                shape=(3,),
+                data=np.array([1, 1, 2], np.int8),
+            ),
+            "wanted one alpha for all channels, got 2",
+        ),
+        (
+            retensored(chain(Function(kind="TANH")), "output_0", shape=(1, 105)),
+            "wanted a result of shape (1, 5, 7, 3), got (1, 105)",
+        ),
+    ],
+)
+def test_refusals(given: Graph, message: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        load(serialize(given))
+    assert message in str(caught.value)
+
+
+def test_unknown_function_is_not_written() -> None:
+    with pytest.raises(ValueError, match="kind: wanted one of ABS, .* got 'CUMSUM'"):
+        Function(kind="CUMSUM")
