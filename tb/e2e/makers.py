@@ -1,5 +1,6 @@
 """Random operators for whatever the last result of a graph is."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -213,7 +214,7 @@ def addition(draw: Draw, other: int) -> Layer:
     scales = [draw.chain.quantization(number).scale for number in numbers]
     moments = [draw.moments[number] for number in numbers]
     mean = sum(scale * mean for scale, (mean, _) in zip(scales, moments, strict=True))
-    spread = float(np.hypot(*(s * width for s, (_, width) in zip(scales, moments, strict=True))))
+    spread = math.hypot(*(s * width for s, (_, width) in zip(scales, moments, strict=True)))
     scale = draw.about((spread + abs(mean) / 4) / float(draw.rng.uniform(20, 60)))
     if draw.chance(0.2):
         scale = scales[draw.integer(0, 1)]

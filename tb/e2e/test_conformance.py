@@ -34,8 +34,8 @@ class Family(NamedTuple):
 
 
 FAMILIES = {
-    "first": Family(some=49, many=1000, rtl=200),
-    "depthwise and add": Family(some=35, many=2100, rtl=200),
+    "first": Family(some=35, many=1000, rtl=200),
+    "depthwise and add": Family(some=28, many=2100, rtl=200),
     "branches": Family(some=14, many=700, rtl=100),
 }
 
