@@ -21,6 +21,7 @@ from celosia.hw.arch.link import (
 from celosia.hw.arch.registers import REGISTER_ADDRESS_BITS
 from celosia.hw.bus.signature import INCR, axi4, axi4_lite
 from celosia.hw.link.frames import FRAME_BYTE
+from celosia.hw.link.slots import Slots
 
 #: Header of a request, as it lies in its slot.
 HEADER = data.StructLayout({"sequence": 8, "operation": 8, "count": 16, "address": 32})
@@ -54,7 +55,7 @@ class Bridge(wiring.Component):
 
     Timing
     ------
-    Some 14 cycles for a request, 2 for each byte written or read, and for each beat the time of its
+    Some 16 cycles for a request, 2 or 3 for each byte written or read, and for each beat the time of its
     transfer. The answer begins when all transfers are done.
     """
 
@@ -131,13 +132,15 @@ class Bridge(wiring.Component):
                 | (header.operation == Operation.READ_REGISTERS)
             ),
             s.lane.eq(header.address[:beat_bits] & Mux(s.to_registers, 3, self.bus_bytes - 1)),
-            s.ends_beat.eq(
-                (s.lane == Mux(s.to_registers, 3, self.bus_bytes - 1))
-                | (s.done + 1 == header.count)
-            ),
             s.behind.eq(HEADER_BYTES + s.done),
             self.put_place.eq(s.behind),
-            self.put_data.eq(s.beat.word_select(s.lane, 8)),
+            self.put_data.eq(s.byte),
+        ]
+        # Bytes move in two steps or more: these are of the one that moves.
+        m.d.sync += [
+            s.byte.eq(s.beat.word_select(s.lane, 8)),
+            s.is_last.eq(s.done + 1 == header.count),
+            s.ends_beat.eq(s.lane == Mux(s.to_registers, 3, self.bus_bytes - 1)),
         ]
         for channel in ("aw", "ar"):
             m.d.comb += [
@@ -194,7 +197,8 @@ class Bridge(wiring.Component):
             m.d.sync += s.index.eq(s.index + 1)
             raw = s.header.as_value()
             m.d.sync += raw.eq(Cat(raw[8:], self.read_data))
-            with m.If(s.index == HEADER_BYTES):
+            # What arrives before the first byte is shifted out again.
+            with m.If(s.index == HEADER_BYTES + Slots.LATENCY - 1):
                 m.d.sync += s.index.eq(0)
                 m.next = "CHECK"
 
@@ -247,6 +251,8 @@ class Bridge(wiring.Component):
         header = s.header
         with m.State("FETCH"):
             m.d.comb += self.read_place.eq(s.behind)
+            m.next = "FETCHED"
+        with m.State("FETCHED"):
             m.next = "GATHER"
         with m.State("GATHER"):
             m.d.sync += [
@@ -256,7 +262,7 @@ class Bridge(wiring.Component):
                 s.beat_address.eq(header.address),
                 header.address.eq(header.address + 1),
             ]
-            with m.If(s.ends_beat):
+            with m.If(s.ends_beat | s.is_last):
                 m.d.sync += [s.offers["aw"].eq(1), s.offers["w"].eq(1)]
                 m.next = "WRITE"
             with m.Else():
@@ -290,12 +296,15 @@ class Bridge(wiring.Component):
             with m.If(s.arrives["r"]):
                 with m.If(s.refused["r"]):
                     m.d.sync += s.status.eq(Status.BUS_ERROR)
-                m.next = "SCATTER"
+                m.next = "PICK"
+        with m.State("PICK"):
+            m.next = "SCATTER"
         with m.State("SCATTER"):
             m.d.comb += self.put.eq(1)
             with m.If(self.put_ready):
                 m.d.sync += [s.done.eq(s.done + 1), header.address.eq(header.address + 1)]
-                with m.If(s.done + 1 == header.count):
+                m.next = "PICK"
+                with m.If(s.is_last):
                     m.next = "ANSWER"
                 with m.Elif(s.ends_beat):
                     m.next = "ASK"
@@ -322,6 +331,9 @@ class Bridge(wiring.Component):
                         m.next = "LOOK_UP"
         with m.State("LOOK_UP"):
             m.d.comb += self.read_place.eq(s.behind)
+            m.next = "LOOKED_UP"
+        with m.State("LOOKED_UP"):
+            m.d.comb += self.read_place.eq(s.behind)
             m.next = "DATA"
         with m.State("DATA"):
             m.d.comb += [
@@ -330,7 +342,7 @@ class Bridge(wiring.Component):
                 answer.payload.data.eq(
                     Mux(s.is_info, said.word_select(s.done[:3], 8), self.read_data)
                 ),
-                answer.payload.last.eq(s.done + 1 == header.count),
+                answer.payload.last.eq(s.is_last),
             ]
             with m.If(answer.ready):
                 m.d.sync += s.done.eq(s.done + 1)
@@ -347,12 +359,14 @@ class _State:
 
     def __init__(self, bridge: Bridge) -> None:
         self.header: Any = Signal(HEADER)
-        self.index = Signal(range(HEADER_BYTES + 1))
+        self.index = Signal(range(HEADER_BYTES + Slots.LATENCY))
         self.done = Signal(range(bridge.slot_bytes))
         self.behind = Signal(range(bridge.slot_bytes))
         self.beat = Signal(8 * bridge.bus_bytes)
         self.beat_address = Signal(32)
         self.strobes = Signal(bridge.bus_bytes)
+        self.byte = Signal(8)
+        self.is_last = Signal()
         self.lane = Signal(range(bridge.bus_bytes))
         self.ends_beat = Signal()
         self.status: Any = Signal(Status)

@@ -7,8 +7,9 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, flipped
 
 from celosia.hw.bus.signature import axi4, axi4_lite
+from celosia.hw.bus.slice import Slice
 from celosia.hw.link.bridge import Bridge
-from celosia.hw.link.frames import FrameReceiver, FrameTransmitter
+from celosia.hw.link.frames import FRAME_BYTE, FrameReceiver, FrameTransmitter
 from celosia.hw.link.slots import Slots
 from celosia.hw.link.uart import UartReceiver, UartTransmitter
 
@@ -81,7 +82,10 @@ class Endpoint(wiring.Component):
             bridge.put_ready.eq(slots.put_ready),
             slots.release.eq(bridge.release),
         ]
-        wiring.connect(m, bridge.answer, transmitter.i)
+        # The line takes a byte in hundreds of cycles: paths through it need not be one.
+        m.submodules.cut = cut = Slice(FRAME_BYTE)
+        wiring.connect(m, bridge.answer, cut.i)
+        wiring.connect(m, cut.o, transmitter.i)
         wiring.connect(m, transmitter.o, flipped(self.o))
         wiring.connect(m, flipped(self.m_axi), bridge.m_axi)
         wiring.connect(m, flipped(self.m_axil), bridge.m_axil)

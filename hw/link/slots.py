@@ -37,7 +37,7 @@ class Slots(wiring.Component):
 
     Timing
     ------
-    ``read_data`` follows ``read_place`` by one cycle. The next frame is the oldest in the cycle
+    ``read_data`` follows ``read_place`` by ``LATENCY`` cycles. The next frame is the oldest in the cycle
     after ``release``, and a frame is pending in the cycle after its ``commit``.
 
     Raises
@@ -45,6 +45,8 @@ class Slots(wiring.Component):
     ValueError
         If a size is not as said above.
     """
+
+    LATENCY = 2
 
     write: Signal
     place: Signal
@@ -115,8 +117,9 @@ class Slots(wiring.Component):
             write.addr.eq(Mux(self.write, Cat(self.place, newest), Cat(self.put_place, oldest))),
             write.data.eq(Mux(self.write, self.data, self.put_data)),
             read.addr.eq(Cat(self.read_place, oldest)),
-            self.read_data.eq(read.data),
         ]
+        # Block RAM gives its data late in the cycle.
+        m.d.sync += self.read_data.eq(read.data)
         m.d.sync += count.eq(count + self.commit - self.release)
         with m.If(self.commit):
             m.d.sync += [lengths[newest].eq(self.length), newest.eq(newest + 1)]

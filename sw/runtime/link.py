@@ -16,9 +16,12 @@ PATIENCE = 1.5
 #: Bounds of the time after which a request is repeated, in seconds.
 _SHORTEST = 0.02
 _LONGEST = 0.5
-#: Least bytes of a block, and the number of blocks without loss after which they grow.
+#: Least bytes of a block, those of the first, and how many without loss let them grow.
 _LEAST_BLOCK = 32
-_STREAK = 16
+_FIRST_BLOCK = 64
+_STREAK = 8
+#: Round trip in seconds above which blocks do not grow: a simulated board may be slow.
+_LONG_TRIP = 0.1
 #: Bytes of request and answer together that are not data, delimiters included.
 _OVERHEAD = link.HEADER_BYTES + link.ANSWER_BYTES + 2 * link.CRC_BYTES + 4
 
@@ -107,7 +110,7 @@ class HostLink:
                 f"{name}: wanted version {link.VERSION} of the link, got {self.info.version}"
             )
         self.window = window or self.info.slots
-        self.block = self.info.payload_bytes
+        self.block = min(_FIRST_BLOCK, self.info.payload_bytes)
 
     def read(self, address: int, count: int) -> bytes:
         """Return ``count`` bytes of external memory."""
@@ -238,7 +241,7 @@ class HostLink:
                 self._check(event, flight.address, flight.count)
                 if operation not in link.WRITES:
                     self._keep(result, event, flight, flight.address - address)
-                self._grow()
+                self._grow(heard - flight.sent)
         return bytes(result)
 
     def _keep(self, result: bytearray, answer: Answer, flight: _Flight, place: int) -> None:
@@ -261,9 +264,9 @@ class HostLink:
             self._streak = 0
             self.block = max(min(_LEAST_BLOCK, self.info.payload_bytes), self.block // 2 & ~15)
 
-    def _grow(self) -> None:
+    def _grow(self, trip: float) -> None:
         self._streak += 1
-        if self._streak >= _STREAK:
+        if self._streak >= _STREAK and trip < _LONG_TRIP:
             self._streak = 0
             self.block = min(2 * self.block, self.info.payload_bytes)
 

@@ -165,7 +165,7 @@ def test_blocks_grow_again_when_the_noise_is_over():
 
 def test_errors_are_told():
     host, _, _ = connect()
-    with pytest.raises(DeviceError, match="test: read of 496 bytes at 0x1ff00: bus error"):
+    with pytest.raises(DeviceError, match="test: read of 64 bytes at 0x20000: bus error"):
         host.read(MEMORY - 256, 1000)
     with pytest.raises(DeviceError, match="write_registers of 4 bytes at 0x38: bus error"):
         host.write_registers(0x38, 1)

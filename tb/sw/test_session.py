@@ -122,7 +122,9 @@ def test_device_is_closed(program: Program) -> None:
 
 
 def test_unknown_device() -> None:
-    with pytest.raises(DeviceError, match="device: wanted one of machine, rtl, serial:PATH, got 'gpu'"):
+    with pytest.raises(
+        DeviceError, match="device: wanted one of machine, rtl, serial:PATH, got 'gpu'"
+    ):
         open_device("gpu", preset("nano"), 1024)
 
 
