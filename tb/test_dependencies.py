@@ -35,6 +35,7 @@ RULES = (
     Rule(ARCH, (ARCH, "amaranth.hdl", "amaranth.lib.data", "amaranth.lib.enum")),
     Rule("celosia.sim", MODEL),
     Rule("celosia.sim.pysim", MODEL + GATEWARE),
+    Rule("celosia.sim.board", MODEL + GATEWARE),
     Rule("celosia.sim.rtl", MODEL + GATEWARE),
     Rule(
         "celosia.sw",
