@@ -90,6 +90,7 @@ class Core(wiring.Component):
             accumulator_depth=config.accumulator_depth,
             bus_bytes=config.bus_bytes,
             dsp_columns=config.dsp_columns,
+            cells=config.cells,
             read_latency=buffer.READ_LATENCY,
         )
         vector = VectorUnit(
@@ -102,6 +103,8 @@ class Core(wiring.Component):
             tables=config.tables,
             bus_bytes=config.bus_bytes,
             visible_cycles=buffer.WRITE_LATENCY,
+            primitive=config.primitive,
+            dsp_lanes=config.dsp_lanes,
         )
         load = LoadUnit(
             rows=config.rows,

@@ -46,7 +46,7 @@ def board_model(config: Config, *, memory_bytes: int) -> Path:
     from celosia.hw.link.system import System
 
     # Cells that use hardware multipliers give the same sums in the same cycles, and simulate faster.
-    config = replace(config, dsp_columns=config.columns)
+    config = replace(config, dsp_columns=config.columns, cells="portable")
     verilator = find_verilator()
     for tool in ("g++", "make"):
         if not shutil.which(tool):

@@ -55,7 +55,7 @@ class Costs(NamedTuple):
     #: or lanes.
     prepare: int = 2
     #: From the last vector that enters the array to the last sum, besides rows and columns.
-    matrix: int = 8
+    matrix: int = 9
     #: From the vectors of one pass to those that add to the same sums, if there are several.
     add: int = 4
     #: From what the vector unit asks for to its element: nothing, for FILL, ...

@@ -144,7 +144,7 @@ def model(config: Config) -> Path:
 
     # A multiplication is one operation for the simulator and dozens when built of gates: cells that
     # use hardware multipliers give the same sums in the same cycles, so all of them do here.
-    config = replace(config, dsp_columns=config.columns)
+    config = replace(config, dsp_columns=config.columns, cells="portable")
     verilator = find_verilator()
     if not shutil.which("g++"):
         raise SimulatorNotFound(

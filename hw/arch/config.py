@@ -10,6 +10,10 @@ PARAMETER_BYTES = 16
 TABLE_BYTES = 256
 SEMAPHORES = 16
 
+#: Cells of the array: a multiplication that synthesis makes of what it finds, one MULT18X18D of an
+#: ECP5, one multiplier for two columns, the same of a MULT18X18D, or of an SB_MAC16 of an iCE40.
+CELLS = ("portable", "ecp5", "pair", "ecp5_pair", "ice40_pair")
+
 
 def _is_power_of_two(value: int) -> bool:
     return value > 0 and value & (value - 1) == 0
@@ -54,6 +58,11 @@ class Config:
     dsp_columns : int
         Columns of the array whose cells may use the part's hardware multipliers. The cells of the
         others multiply in logic.
+    dsp_lanes : int
+        Lanes whose requantiser uses four hardware multipliers. The others use three.
+    cells : str
+        What the cells are made of that may use hardware multipliers, one of ``CELLS``; where the
+        name is of a part, the requantiser is made of its multipliers, too.
 
     Raises
     ------
@@ -76,6 +85,8 @@ class Config:
     burst_beats: int = 16
     outstanding: int = 32
     dsp_columns: int = 0
+    dsp_lanes: int = 0
+    cells: str = "portable"
 
     def __post_init__(self) -> None:
         """Refuse sizes that no core can have."""
@@ -139,6 +150,13 @@ class Config:
         )
         want(self.outstanding >= 2, "outstanding", "at least 2")
         want(0 <= self.dsp_columns <= self.columns, "dsp_columns", "0 to columns")
+        want(0 <= self.dsp_lanes <= self.lanes, "dsp_lanes", "0 to lanes")
+        want(self.cells in CELLS, "cells", f"one of {', '.join(CELLS)}")
+
+    @property
+    def primitive(self) -> str:
+        """What the requantiser multiplies with, see ``celosia.hw.product``."""
+        return "ecp5" if self.cells.startswith("ecp5") else "portable"
 
     @property
     def sum_bits(self) -> int:
@@ -199,6 +217,8 @@ _NOT_IN_PROGRAMS = (
     "burst_beats",
     "outstanding",
     "dsp_columns",
+    "dsp_lanes",
+    "cells",
 )
 
 PRESETS = {
@@ -284,13 +304,13 @@ def preset(text: str) -> Config:
         raise ValueError(f"preset: wanted one of {', '.join(PRESETS)}, got {name!r}")
     if not changes:
         return PRESETS[name]
-    known = [field.name for field in fields(Config) if field.name != "name"]
-    values: dict[str, int] = {}
+    known = {field.name: field.type for field in fields(Config) if field.name != "name"}
+    values: dict[str, int | str] = {}
     for change in changes:
-        key, _, number = change.partition("=")
+        key, _, value = change.partition("=")
         if key not in known:
             raise ValueError(f"preset: wanted one of {', '.join(known)}, got {change!r}")
-        if not number.isdecimal():
-            raise ValueError(f"preset: {key}: wanted a whole number, got {number!r}")
-        values[key] = int(number)
+        if known[key] is int and not value.isdecimal():
+            raise ValueError(f"preset: {key}: wanted a whole number, got {value!r}")
+        values[key] = int(value) if known[key] is int else value
     return replace(PRESETS[name], name=text, **values)  # pyright: ignore[reportArgumentType]

@@ -4,31 +4,38 @@ from amaranth.hdl import Module, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.matrix.cell import Cell
+from celosia.hw.matrix.cell import CELLS, Cell, LogicCell
+
+
+def row_cells(*, columns: int, dsp_columns: int, cells: str) -> list[type[Cell]]:
+    """Return the kinds of the cells of a row from west to east; see ``SystolicArray``."""
+    kind = CELLS[cells]
+    made = [kind] * (dsp_columns // kind.COLUMNS)
+    return made + [LogicCell] * (columns - len(made) * kind.COLUMNS)
 
 
 class Row(wiring.Component):
-    """One row of the array: ``columns`` cells side by side.
+    """One row of the array: cells side by side.
 
     Parameters
     ----------
-    columns, sum_bits : int
+    kinds : list of type of Cell
+        See ``row_cells``.
+    sum_bits : int
         See ``SystolicArray``.
-    dsp_columns : int
-        The first cells, that may use hardware multipliers.
 
     Members
     -------
     act, switch, load
         Enter the first cell from the west; see ``Cell``.
-    weights : In(ArrayLayout(signed(8), columns))
-        One weight bus a column.
+    weights : In(StructLayout)
+        Member ``n`` is the bus of cell ``n``.
     sums_in, sums_out : In / Out(ArrayLayout(signed(sum_bits), columns))
         Partial sums from the row above, to the row below.
 
     Timing
     ------
-    Column ``j`` works ``j`` cycles behind column 0, which is a ``Cell``.
+    Column ``j`` works ``j`` cycles behind column 0, which is that of a ``Cell``.
     """
 
     act: Signal
@@ -38,17 +45,16 @@ class Row(wiring.Component):
     sums_in: data.View
     sums_out: data.View
 
-    def __init__(self, *, columns: int, sum_bits: int, dsp_columns: int) -> None:
-        self.columns = columns
+    def __init__(self, *, kinds: list[type[Cell]], sum_bits: int) -> None:
+        self.kinds = kinds
         self.sum_bits = sum_bits
-        self.dsp_columns = dsp_columns
-        sums = data.ArrayLayout(signed(sum_bits), columns)
+        sums = data.ArrayLayout(signed(sum_bits), sum(kind.COLUMNS for kind in kinds))
         super().__init__(
             {
                 "act": In(signed(8)),
                 "switch": In(1),
                 "load": In(1),
-                "weights": In(data.ArrayLayout(signed(8), columns)),
+                "weights": In(buses(kinds)),
                 "sums_in": In(sums),
                 "sums_out": Out(sums),
             }
@@ -57,19 +63,28 @@ class Row(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         act, switch, load = self.act, self.switch, self.load
-        for j in range(self.columns):
-            cell = Cell(sum_bits=self.sum_bits, dsp=j < self.dsp_columns)
-            m.submodules[f"cell_{j}"] = cell
+        column = 0
+        for n, kind in enumerate(self.kinds):
+            m.submodules[f"cell_{column}"] = cell = kind(sum_bits=self.sum_bits)
             m.d.comb += [
                 cell.act_in.eq(act),
                 cell.switch_in.eq(switch),
                 cell.load_in.eq(load),
-                cell.weight.eq(self.weights[j]),
-                cell.sum_in.eq(self.sums_in[j]),
-                self.sums_out[j].eq(cell.sum_out),
+                cell.weights.eq(self.weights[str(n)]),
             ]
+            for k in range(kind.COLUMNS):
+                m.d.comb += [
+                    cell.sums_in[k].eq(self.sums_in[column + k]),
+                    self.sums_out[column + k].eq(cell.sums_out[k]),
+                ]
             act, switch, load = cell.act_out, cell.switch_out, cell.load_out
+            column += kind.COLUMNS
         return m
+
+
+def buses(kinds: list[type[Cell]]) -> data.StructLayout:
+    """Return the weight buses of a row: member ``n`` is that of its cell ``n``."""
+    return data.StructLayout({str(n): kind.BUS_BITS for n, kind in enumerate(kinds)})
 
 
 class SystolicArray(wiring.Component):
@@ -83,6 +98,8 @@ class SystolicArray(wiring.Component):
         Segments of consecutive rows, each with weight buses of its own. Divides ``rows``.
     dsp_columns : int
         The first columns, whose cells may use hardware multipliers.
+    cells : str
+        Name in ``CELLS`` of the cells of those columns.
 
     Members
     -------
@@ -99,7 +116,7 @@ class SystolicArray(wiring.Component):
 
     Timing
     ------
-    Column 0 of ``sums`` follows ``activations`` by ``latency`` = rows + 1 cycles. A row ``r`` may
+    Column 0 of ``sums`` follows ``activations`` by ``latency`` = rows + 2 cycles. A row ``r`` may
     load its next weight from ``r`` cycles after ``switch`` on (in that very cycle too).
     """
 
@@ -110,24 +127,32 @@ class SystolicArray(wiring.Component):
     sums: data.View
 
     def __init__(
-        self, *, rows: int, columns: int, weight_rows: int = 1, dsp_columns: int = 0
+        self,
+        *,
+        rows: int,
+        columns: int,
+        weight_rows: int = 1,
+        dsp_columns: int = 0,
+        cells: str = "portable",
     ) -> None:
         if rows < 1 or columns < 1:
             raise ValueError(f"rows, columns: wanted at least 1, got {rows}, {columns}")
         if weight_rows < 1 or rows % weight_rows:
             raise ValueError(f"weight_rows: wanted a divisor of rows = {rows}, got {weight_rows}")
+        if cells not in CELLS:
+            raise ValueError(f"cells: wanted one of {', '.join(CELLS)}, got {cells!r}")
         self.rows = rows
         self.columns = columns
         self.weight_rows = weight_rows
-        self.dsp_columns = dsp_columns
+        self.kinds = row_cells(columns=columns, dsp_columns=dsp_columns, cells=cells)
         self.sum_bits = 16 + (rows - 1).bit_length()
-        self.latency = rows + 1
-        buses = data.ArrayLayout(signed(8), columns)
+        self.latency = rows + Cell.LATENCY - 1
+        weights = data.ArrayLayout(signed(8), columns)
         super().__init__(
             {
                 "switch": In(1),
                 "activations": In(data.ArrayLayout(signed(8), rows)),
-                "weights": In(data.ArrayLayout(buses, weight_rows)),
+                "weights": In(data.ArrayLayout(weights, weight_rows)),
                 "load": In(rows),
                 "sums": Out(data.ArrayLayout(signed(self.sum_bits), columns)),
             }
@@ -141,12 +166,32 @@ class SystolicArray(wiring.Component):
             value = delayed
         return value
 
+    def _buses(self, m: Module) -> list[data.View]:
+        """Return the weight buses of each segment as rows take them.
+
+        A cell takes the weights of its columns together, one cycle behind its load.
+        """
+        made = []
+        for s in range(self.weight_rows):
+            bus = Signal(buses(self.kinds), name=f"buses_{s}")
+            column = 0
+            for n, kind in enumerate(self.kinds):
+                weights = [
+                    self._delay(m, self.weights[s][column + k], 1 - k, f"weight_{s}_{column + k}")
+                    for k in range(kind.COLUMNS)
+                ]
+                m.d.comb += bus[str(n)].eq(kind.pack(weights))
+                column += kind.COLUMNS
+            made.append(bus)
+        return made
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         switch: Value = self.switch
         sums: data.View | None = None
+        weights = self._buses(m)
         for i in range(self.rows):
-            row = Row(columns=self.columns, sum_bits=self.sum_bits, dsp_columns=self.dsp_columns)
+            row = Row(kinds=self.kinds, sum_bits=self.sum_bits)
             m.submodules[f"row_{i}"] = row
             if i:
                 switch = self._delay(m, switch, 1, f"switch_{i}")
@@ -154,7 +199,7 @@ class SystolicArray(wiring.Component):
                 row.act.eq(self._delay(m, self.activations[i], i, f"act_{i}")),
                 row.switch.eq(switch),
                 row.load.eq(self.load[i]),
-                row.weights.eq(self.weights[i * self.weight_rows // self.rows]),
+                row.weights.eq(weights[i * self.weight_rows // self.rows]),
             ]
             if sums is not None:
                 m.d.comb += row.sums_in.eq(sums)

@@ -1,77 +1,57 @@
-"""One multiply-accumulate cell of the systolic array."""
+"""Cells of the systolic array: multiply and accumulate, one or two columns at once."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
-from amaranth.lib import wiring
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Value, signed, unsigned
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.fanout import reset_less
+from celosia.hw.product import Product
 
 
-def multiply_in_logic(a: Value, b: Value) -> Value:
-    """Return the product of two signed values without a multiplication.
+class Cell(wiring.Component, ABC):
+    """Weight-stationary multiply-accumulate cell of one or more neighbouring columns.
 
-    No synthesiser spends a hardware multiplier on it. Radix-4 Booth recoding (O. L. MacSorley,
-    "High-speed arithmetic in binary computers", 1961): each pair of bits of ``b`` adds −2 to 2 times
-    ``a``, half as many terms as bits. A negative term is the complement of its magnitude; the ones that
-    complete the complements are gathered into one more term.
-    """
-    width = len(a) + len(b)
-    digits = -(-len(b) // 2)
-    # Above its sign, and below its lowest bit.
-    bits = [Const(0, 1), *(b[min(n, len(b) - 1)] for n in range(2 * digits))]
-    terms: list[Value] = []
-    ones: list[Value] = []
-    for digit in range(digits):
-        below, low, high = bits[2 * digit : 2 * digit + 3]
-        recoded = Cat(below, low, high)
-        twice = (recoded == 0b011) | (recoded == 0b100)
-        magnitude = Mux(twice, a << 1, Mux(low ^ below, a, 0)).as_signed()[: len(a) + 1]
-        complement = magnitude ^ high.replicate(len(a) + 1)
-        terms.append(Cat(Const(0, 2 * digit), complement).as_signed())
-        ones += [high, Const(0, 1)]
-    terms.append(Cat(*ones).as_unsigned())
-    while len(terms) > 1:
-        paired = [x + y for x, y in zip(terms[::2], terms[1::2], strict=False)]
-        terms = paired + terms[len(paired) * 2 :]
-    return terms[0][:width].as_signed()
-
-
-class Cell(wiring.Component):
-    """Weight-stationary multiply-accumulate cell.
-
-    Multiplies the activation arriving from the west by the active weight and adds the partial sum
-    arriving from the north. A shadow weight loads meanwhile; ``switch_in`` makes it the active one.
+    Multiplies the activation arriving from the west by the active weight of each column and adds
+    the partial sum arriving from the north. Shadow weights load meanwhile; ``switch_in`` makes them
+    the active ones. All variants have these ports and this timing.
 
     Parameters
     ----------
-    data_bits : int
-        Width of activations and weights in bits, signed. At least 2.
     sum_bits : int
-        Width of partial sums in bits, signed. At least ``2 * data_bits``; sums wrap.
-    dsp : bool
-        Whether the multiplication may use a hardware multiplier.
+        Width of partial sums in bits, signed. At least 16; sums wrap.
 
     Members
     -------
-    act_in, act_out : In / Out(signed(data_bits))
+    act_in, act_out : In / Out(signed(8))
         Activation from the west, passed east.
     switch_in, switch_out : In / Out(1)
-        Makes the shadow weight active; comes one cycle ahead of the first activation of a pass.
+        Makes the shadow weights active; comes one cycle ahead of the first activation of a pass.
     load_in, load_out : In / Out(1)
-        Takes ``weight`` into the shadow weight, passed east.
-    weight : In(signed(data_bits))
-        The column's weight bus.
-    sum_in, sum_out : In / Out(signed(sum_bits))
-        Partial sum from the north, one cycle behind the activation it belongs to; to the south.
+        Takes ``weights`` of the next cycle into the shadow weights, passed east.
+    weights : In(BUS_BITS)
+        What ``pack`` makes of the weights of the columns.
+    sums_in, sums_out : In / Out(ArrayLayout(signed(sum_bits), COLUMNS))
+        Partial sums from the north, to the south.
 
     Timing
     ------
-    ``act_out``, ``switch_out`` and ``load_out`` follow by one cycle, ``sum_out`` follows ``sum_in``
-    by one and ``act_in`` by ``LATENCY`` = 2 cycles. One result each cycle, no backpressure. A load
-    and a switch in the same cycle hand the old shadow weight on.
+    ``act_out``, ``switch_out`` and ``load_out`` follow by ``COLUMNS`` cycles. Column ``k`` of
+    ``sums_out`` follows that of ``sums_in`` by one and ``act_in`` by ``LATENCY + k`` cycles. One
+    result each cycle, no backpressure. A load and a switch in the same cycle hand the old shadow
+    weights on.
+
+    Raises
+    ------
+    ValueError
+        If the sums are too narrow.
     """
 
-    LATENCY = 2
+    LATENCY = 3
+    COLUMNS: ClassVar[int] = 1
+    BUS_BITS: ClassVar[int] = 8
 
     act_in: Signal
     act_out: Signal
@@ -79,48 +59,205 @@ class Cell(wiring.Component):
     switch_out: Signal
     load_in: Signal
     load_out: Signal
-    weight: Signal
-    sum_in: Signal
-    sum_out: Signal
+    weights: Signal
+    sums_in: data.View
+    sums_out: data.View
 
-    def __init__(self, *, data_bits: int = 8, sum_bits: int = 20, dsp: bool = True) -> None:
-        if data_bits < 2:
-            raise ValueError(f"data_bits: wanted at least 2, got {data_bits}")
-        if sum_bits < 2 * data_bits:
-            raise ValueError(f"sum_bits: wanted at least {2 * data_bits}, got {sum_bits}")
-        self.data_bits = data_bits
+    def __init__(self, *, sum_bits: int = 20) -> None:
+        if sum_bits < 16:
+            raise ValueError(f"sum_bits: wanted at least 16, got {sum_bits}")
         self.sum_bits = sum_bits
-        self.dsp = dsp
+        sums = data.ArrayLayout(signed(sum_bits), self.COLUMNS)
         super().__init__(
             {
-                "act_in": In(signed(data_bits)),
-                "act_out": Out(signed(data_bits)),
+                "act_in": In(signed(8)),
+                "act_out": Out(signed(8)),
                 "switch_in": In(1),
                 "switch_out": Out(1),
                 "load_in": In(1),
                 "load_out": Out(1),
-                "weight": In(signed(data_bits)),
-                "sum_in": In(signed(sum_bits)),
-                "sum_out": Out(signed(sum_bits)),
+                "weights": In(self.BUS_BITS),
+                "sums_in": In(sums),
+                "sums_out": Out(sums),
             }
         )
-        reset_less(self, "act_out", "switch_out", "load_out", "sum_out")
+        reset_less(self, "act_out", "switch_out", "load_out", "sums_out")
+
+    @classmethod
+    def pack(cls, weights: list[Value]) -> Value:
+        """Return the bus of ``BUS_BITS`` bits that carries ``COLUMNS`` weights of signed(8)."""
+        return Cat(weights)
+
+    @abstractmethod
+    def products(self, m: Module, shadow: Signal, switch: Signal, act: Signal) -> list[Value]:
+        """Multiply by the active weights.
+
+        Parameters
+        ----------
+        m : Module
+            Takes what is needed.
+        shadow : Signal(BUS_BITS)
+            Packed weights, to become the active ones where ``switch`` is set.
+        switch : Signal(1)
+            One cycle behind ``switch_in``.
+        act : Signal(signed(8))
+            One cycle behind ``act_in``.
+
+        Returns
+        -------
+        list of Value
+            Product of column ``k``, ``LATENCY - 1 + k`` cycles behind ``act_in``.
+        """
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        shadow = Signal(signed(self.data_bits), reset_less=True)
-        active = Signal(signed(self.data_bits), reset_less=True)
-        product = Signal(signed(2 * self.data_bits), reset_less=True)
-        with m.If(self.load_in):
-            m.d.sync += shadow.eq(self.weight)
-        with m.If(self.switch_in):
-            m.d.sync += active.eq(shadow)
-        multiplied = self.act_in * active if self.dsp else multiply_in_logic(self.act_in, active)
-        m.d.sync += [
-            product.eq(multiplied),
-            self.sum_out.eq(self.sum_in + product),
-            self.act_out.eq(self.act_in),
-            self.switch_out.eq(self.switch_in),
-            self.load_out.eq(self.load_in),
-        ]
+        shadow = Signal(self.BUS_BITS, reset_less=True)
+        act, switch, load = self._pass_east(m)
+        with m.If(load):
+            m.d.sync += shadow.eq(self.weights)
+        for k, product in enumerate(self.products(m, shadow, switch, act)):
+            m.d.sync += self.sums_out[k].eq(self.sums_in[k] + product)
         return m
+
+    def _pass_east(self, m: Module) -> list[Any]:
+        """Return activation, switch and load of one cycle ago."""
+        late = []
+        for name in ("act", "switch", "load"):
+            value, out = getattr(self, f"{name}_in"), getattr(self, f"{name}_out")
+            steps = [
+                Signal.like(out, name=f"{name}_{n + 1}", reset_less=True)
+                for n in range(self.COLUMNS - 1)
+            ]
+            for step in (*steps, out):
+                m.d.sync += step.eq(value)
+                value = step
+            late.append((*steps, out)[0])
+        return late
+
+
+class SingleCell(Cell):
+    """One column, one ``Product``; ``PRIMITIVE`` says which."""
+
+    PRIMITIVE: ClassVar[str] = "portable"
+
+    def products(self, m: Module, shadow: Signal, switch: Signal, act: Signal) -> list[Value]:
+        m.submodules.product = product = Product(signed(8), signed(8), primitive=self.PRIMITIVE)
+        m.d.comb += [product.a.eq(self.act_in), product.b.eq(shadow), product.b_enable.eq(switch)]
+        return [product.p]
+
+
+class LogicCell(SingleCell):
+    """One column, without a hardware multiplier."""
+
+    PRIMITIVE = "logic"
+
+
+class Ecp5Cell(SingleCell):
+    """One column, one MULT18X18D with its own registers."""
+
+    PRIMITIVE = "ecp5"
+
+
+class PairCell(Cell):
+    """Two columns, one multiplier of 18 × 18 bits.
+
+    The factor ``w1 * 2**9 + w0`` fits 18 bits; in its product the upper seven bits of ``a * w0`` and
+    the lower seven of ``a * w1`` lie upon one another. The latter are made in logic beside the
+    multiplier and taken off. M. Langhammer et al., "Extracting INT8 multipliers from INT18
+    multipliers", FPL 2019, separate two products alike.
+    """
+
+    COLUMNS = 2
+    BUS_BITS = 8 + 9 + 7
+    PRIMITIVE: ClassVar[str] = "portable"
+
+    @classmethod
+    def pack(cls, weights: list[Value]) -> Value:
+        """Return ``w0``, ``w1`` less one where ``w0`` is negative, and the lower bits of ``w1``."""
+        w0, w1 = (weight.as_signed() for weight in weights)
+        return Cat(w0, (w1 - w0[7])[:9], w1[:7])
+
+    def products(self, m: Module, shadow: Signal, switch: Signal, act: Signal) -> list[Value]:
+        m.submodules.product = product = Product(signed(8), signed(18), primitive=self.PRIMITIVE)
+        low_weight = Signal(7, reset_less=True)
+        with m.If(switch):
+            m.d.sync += low_weight.eq(shadow[17:])
+        m.d.comb += [
+            product.a.eq(self.act_in),
+            product.b.eq(Cat(shadow[:8], shadow[7], shadow[8:17])),
+            product.b_enable.eq(switch),
+        ]
+        # Lower seven bits of a * w1: two partial products in each sum.
+        rows = [Cat(Const(0, n), low_weight[: 7 - n] & act[n].replicate(7 - n)) for n in range(7)]
+        low = Signal(7, reset_less=True)
+        m.d.sync += low.eq(
+            ((rows[0] + rows[1]) + (rows[2] + rows[3])) + ((rows[4] + rows[5]) + rows[6])
+        )
+        # Upper part of a * w0, as a signed number, and the borrow below it.
+        upper = Signal(unsigned(8))
+        m.d.comb += upper.eq(product.p[9:16] - low)
+        first = Cat(product.p[:9], upper[:7]).as_signed()
+        second = Signal(signed(16), reset_less=True)
+        m.d.sync += second.eq(Cat(low, (product.p[16:25] + upper[6] - upper[7])[:9]))
+        return [first, second]
+
+
+class Ecp5PairCell(PairCell):
+    """Two columns, one MULT18X18D with its own registers."""
+
+    PRIMITIVE = "ecp5"
+
+
+class Ice40PairCell(Cell):
+    """Two columns, one SB_MAC16 of an iCE40 as two multipliers of 8 × 8 bits."""
+
+    COLUMNS = 2
+    BUS_BITS = 16
+
+    def products(self, m: Module, shadow: Signal, switch: Signal, act: Signal) -> list[Value]:
+        out = Signal(32)
+        zeros: dict[str, Any] = {
+            f"i_{name}": Const(0, width)
+            for name, width in (
+                *((name, 16) for name in "CD"),
+                *((f"{name}HOLD", 1) for name in "ACD"),
+                *((f"{place}RST{side}", 1) for place in "IO" for side in ("TOP", "BOT")),
+                *((f"OLOAD{side}", 1) for side in ("TOP", "BOT")),
+                *((f"ADDSUB{side}", 1) for side in ("TOP", "BOT")),
+                *((f"OHOLD{side}", 1) for side in ("TOP", "BOT")),
+                *((name, 1) for name in ("CI", "ACCUMCI", "SIGNEXTIN")),
+            )
+        }
+        m.submodules.multiplier = Instance(
+            "SB_MAC16",
+            p_A_REG=Const(1, 1),
+            p_B_REG=Const(1, 1),
+            p_MODE_8x8=Const(1, 1),
+            p_TOP_8x8_MULT_REG=Const(1, 1),
+            p_BOT_8x8_MULT_REG=Const(1, 1),
+            # The products themselves, not a sum.
+            p_TOPOUTPUT_SELECT=Const(2, 2),
+            p_BOTOUTPUT_SELECT=Const(2, 2),
+            p_A_SIGNED=Const(1, 1),
+            p_B_SIGNED=Const(1, 1),
+            i_CLK=ClockSignal(),
+            i_CE=Const(1),
+            i_BHOLD=~switch,
+            i_A=Cat(self.act_in, self.act_in),
+            i_B=shadow,
+            o_O=out,
+            **zeros,
+        )
+        second = Signal(signed(16), reset_less=True)
+        m.d.sync += second.eq(out[16:])
+        return [out[:16].as_signed(), second]
+
+
+#: Cells of the array by the name that ``Config.cells`` gives them.
+CELLS: dict[str, type[Cell]] = {
+    "portable": SingleCell,
+    "ecp5": Ecp5Cell,
+    "pair": PairCell,
+    "ecp5_pair": Ecp5PairCell,
+    "ice40_pair": Ice40PairCell,
+}

@@ -22,6 +22,8 @@ class MatrixUnit(wiring.Component):
         See ``Config``.
     dsp_columns : int
         See ``Config``.
+    cells : str
+        See ``Config``.
     read_latency : int
         Cycles from a request taken by the unified buffer to its answer.
 
@@ -71,6 +73,7 @@ class MatrixUnit(wiring.Component):
         accumulator_depth: int,
         bus_bytes: int,
         dsp_columns: int,
+        cells: str,
         read_latency: int,
     ) -> None:
         self.read_latency = read_latency
@@ -82,7 +85,11 @@ class MatrixUnit(wiring.Component):
             bus_bytes=bus_bytes,
         )
         self.array = SystolicArray(
-            rows=rows, columns=columns, weight_rows=weight_rows, dsp_columns=dsp_columns
+            rows=rows,
+            columns=columns,
+            weight_rows=weight_rows,
+            dsp_columns=dsp_columns,
+            cells=cells,
         )
         self.accumulators = Accumulators(
             columns=columns, depth=accumulator_depth, sum_bits=self.array.sum_bits

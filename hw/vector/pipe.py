@@ -178,7 +178,11 @@ class Pipe(wiring.Component):
             mark.tag.eq(task.tag),
             mark.tag.fault.eq(self.group.fault | outside),
         ]
-        m.submodules.requantizer = requantizer = Requantizer(lanes=self.sizes.lanes)
+        m.submodules.requantizer = requantizer = Requantizer(
+            lanes=self.sizes.lanes,
+            primitive=self.sizes.primitive,
+            dsp_lanes=self.sizes.dsp_lanes,
+        )
         latency = ParameterMemory.LATENCY
         m.submodules.rounding = rounding = Delay(isa.Rounding, cycles=latency, reset_less=True)
         m.d.comb += [

@@ -17,6 +17,11 @@ _MOST = (1 << 31) - 1
 class RequantizerLane(wiring.Component):
     """Steps 1 to 5 of the arithmetic contract for one channel.
 
+    Parameters
+    ----------
+    primitive, three
+        See ``Multiplier``.
+
     Members
     -------
     sum : In(signed(32))
@@ -33,14 +38,15 @@ class RequantizerLane(wiring.Component):
     ``scaled`` follows ``sum`` by ``LATENCY`` cycles. One element each cycle, no backpressure.
     """
 
-    LATENCY = 5 + Multiplier.LATENCY
+    LATENCY = 4 + Multiplier.LATENCY
 
     sum: Signal
     parameters: data.View
     rounding: Value
     scaled: Signal
 
-    def __init__(self) -> None:
+    def __init__(self, *, primitive: str = "portable", three: bool = False) -> None:
+        self._multiplier = Multiplier(primitive=primitive, three=three)
         super().__init__(
             {
                 "sum": In(signed(32)),
@@ -53,7 +59,7 @@ class RequantizerLane(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.multiplier = multiplier = Multiplier()
+        m.submodules.multiplier = multiplier = self._multiplier
         p = self.parameters
         single = self.rounding == isa.Rounding.SINGLE
 
@@ -77,22 +83,19 @@ class RequantizerLane(wiring.Component):
         # Steps 3 and 4.
         late = {}
         for name, value, cycles in (
-            ("multiplier", p.multiplier, 3),
+            ("multiplier", p.multiplier, 2),
             ("saturates", single, 2),
-            ("half", ~single | (p.right == 0), 3),
-            ("doubles", ~single, 3 + Multiplier.LATENCY),
-            ("right", p.right, 3 + Multiplier.LATENCY),
+            ("half", ~single | (p.right == 0), 2),
+            ("doubles", ~single, 2 + Multiplier.LATENCY),
+            ("right", p.right, 2 + Multiplier.LATENCY),
         ):
             delay = Delay(len(value), cycles=cycles, reset_less=True)
             m.submodules[f"late_{name}"] = delay
             m.d.comb += delay.i.eq(value)
             late[name] = delay.o
-        clipped = Signal(signed(32), reset_less=True)
-        m.d.sync += clipped.eq(
-            Mux(leaves & late["saturates"], Mux(negative, _LEAST, _MOST), shifted)
-        )
+        clips = leaves & late["saturates"]
         m.d.comb += [
-            multiplier.a.eq(clipped),
+            multiplier.a.eq(Mux(clips, Mux(negative, _LEAST, _MOST), shifted)),
             multiplier.b.eq(late["multiplier"]),
             multiplier.half.eq(late["half"]),
         ]
@@ -119,6 +122,10 @@ class Requantizer(wiring.Component):
     ----------
     lanes : int
         Channels of a group.
+    primitive : str
+        See ``Multiplier``.
+    dsp_lanes : int
+        The first lanes, which use four hardware multipliers. The others use three.
 
     Members
     -------
@@ -152,10 +159,12 @@ class Requantizer(wiring.Component):
     scaled_valid: Signal
     scaled: data.View
 
-    def __init__(self, *, lanes: int) -> None:
+    def __init__(self, *, lanes: int, primitive: str = "portable", dsp_lanes: int = 0) -> None:
         if lanes < 1:
             raise ValueError(f"lanes: wanted at least 1, got {lanes}")
         self.lanes = lanes
+        self.primitive = primitive
+        self.dsp_lanes = dsp_lanes
         super().__init__(
             {
                 "valid": In(1),
@@ -172,7 +181,9 @@ class Requantizer(wiring.Component):
         m.submodules.valids = valids = Delay(1, cycles=self.LATENCY)
         m.d.comb += [valids.i.eq(self.valid), self.scaled_valid.eq(valids.o)]
         for i in range(self.lanes):
-            m.submodules[f"lane_{i}"] = lane = RequantizerLane()
+            m.submodules[f"lane_{i}"] = lane = RequantizerLane(
+                primitive=self.primitive, three=i >= self.dsp_lanes
+            )
             m.d.comb += [
                 lane.sum.eq(self.sums[i]),
                 lane.parameters.eq(self.parameters[i]),

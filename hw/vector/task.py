@@ -21,6 +21,10 @@ class VectorSizes:
     ----------
     rows, columns, lanes, unified_bytes, accumulator_depth, parameter_channels, tables : int
         See ``Config``.
+    primitive : str
+        What multiplies in the requantiser, see ``Product``.
+    dsp_lanes : int
+        See ``Config``.
 
     Raises
     ------
@@ -35,6 +39,8 @@ class VectorSizes:
     accumulator_depth: int
     parameter_channels: int
     tables: int
+    primitive: str = "portable"
+    dsp_lanes: int = 0
 
     def __post_init__(self) -> None:
         """Refuse lanes that no vector unit can have."""

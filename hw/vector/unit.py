@@ -88,6 +88,8 @@ class VectorUnit(wiring.Component):
         tables: int,
         bus_bytes: int,
         visible_cycles: int,
+        primitive: str = "portable",
+        dsp_lanes: int = 0,
     ) -> None:
         self.sizes = VectorSizes(
             rows=rows,
@@ -97,6 +99,8 @@ class VectorUnit(wiring.Component):
             accumulator_depth=accumulator_depth,
             parameter_channels=parameter_channels,
             tables=tables,
+            primitive=primitive,
+            dsp_lanes=dsp_lanes,
         )
         self.bus_bytes = bus_bytes
         self.PREPARE = self.sizes.lane_bits + 3

@@ -148,6 +148,7 @@ def make(name: str, config: Config) -> Any:
                 accumulator_depth=depth,
                 bus_bytes=config.bus_bytes,
                 dsp_columns=config.dsp_columns,
+                cells=config.cells,
                 read_latency=UnifiedBuffer.READ_LATENCY,
             )
         case "vector":
@@ -160,6 +161,8 @@ def make(name: str, config: Config) -> Any:
                 tables=config.tables,
                 bus_bytes=config.bus_bytes,
                 visible_cycles=UnifiedBuffer.WRITE_LATENCY,
+                primitive=config.primitive,
+                dsp_lanes=config.dsp_lanes,
             )
         case "transfer":
             return Transfer(config=config)

@@ -17,6 +17,7 @@ from cocotb_tools.runner import Runner, get_runner
 
 from celosia.hw import build
 from celosia.hw.arch.config import Config
+from celosia.sim import parts
 from celosia.sim.simulators import (
     COCOTB_VERILATOR,
     SimulatorNotFound,
@@ -91,7 +92,8 @@ def _surroundings(sim: str) -> Iterator[None]:
 
 def _digest(sim: str) -> str:
     """Return what a model depends on besides its name and sizes."""
-    files = b"".join((HERE / name).read_bytes() for name in ("duts.py", "runner.py"))
+    names = (HERE / "duts.py", HERE / "runner.py", *parts.models("*"))
+    files = b"".join(path.read_bytes() for path in names)
     return hashlib.sha256(
         build.sources_digest().encode() + files + _tools(sim).encode()
     ).hexdigest()
@@ -116,12 +118,19 @@ def _verilog(dut: str, config: Config) -> str:
     return build.convert(make(dut, config), name=dut)
 
 
-def _compile(runner: Runner, sim: str, dut: str, text: str, folder: Path, waves: bool) -> None:
+def _parts(config: Config) -> list[Path]:
+    """Return the models of a part's own multipliers that the cells of a configuration use."""
+    return parts.models(config.cells.partition("_")[0])
+
+
+def _compile(
+    runner: Runner, sim: str, dut: str, text: str, models: list[Path], folder: Path, waves: bool
+) -> None:
     """Build the model of a component from its Verilog, in a new folder."""
     folder.mkdir(parents=True)
     top = folder / f"{dut}.v"
     top.write_text(text)
-    sources = [top]
+    sources = [*models, top]
     arguments = ICARUS_ARGUMENTS
     if sim == "verilator":
         waivers = folder / "waivers.vlt"
@@ -166,10 +175,11 @@ def model(runner: Runner, sim: str, dut: str, config: Config, waves: bool = Fals
         return folder
     text = _verilog(dut, config)
     settings = f"{_tools(sim)}{ICARUS_ARGUMENTS}{VERILATOR_ARGUMENTS}{WAIVERS}"
+    settings += "".join(path.read_text() for path in _parts(config))
     digest = hashlib.sha256((text + settings).encode()).hexdigest()
     if of_verilog != digest:
         shutil.rmtree(folder, ignore_errors=True)
-        _compile(runner, sim, dut, text, folder, waves)
+        _compile(runner, sim, dut, text, _parts(config), folder, waves)
     stamp.write_text(f"{_digest(sim)}\n{digest}")
     return folder
 

@@ -4,9 +4,14 @@ from celosia.hw.arch.config import Config
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "lanes", "bus_bytes", "stall"), [(4, 4, 1, 4, 0.0), (8, 12, 4, 8, 0.35)]
+    ("rows", "columns", "lanes", "bus_bytes", "stall", "cells"),
+    [
+        (4, 4, 1, 4, 0.0, "portable"),
+        (8, 12, 4, 8, 0.35, "portable"),
+        (4, 4, 2, 4, 0.2, "ecp5_pair"),
+    ],
 )
-def test_vectors(cosim, simulator, rows, columns, lanes, bus_bytes, stall):
+def test_vectors(cosim, simulator, rows, columns, lanes, bus_bytes, stall, cells):
     config = Config(
         rows=rows,
         columns=columns,
@@ -17,5 +22,7 @@ def test_vectors(cosim, simulator, rows, columns, lanes, bus_bytes, stall):
         bus_bytes=bus_bytes,
         parameter_channels=8 * lanes,
         tables=2,
+        dsp_lanes=lanes // 2,
+        cells=cells,
     )
     cosim("vector", config, programs=12 if simulator == "verilator" else 4, stall=stall)

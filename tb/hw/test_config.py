@@ -40,6 +40,8 @@ REFUSED = [
     ({"outstanding": 1}, "outstanding: wanted at least 2, got 1"),
     ({"dsp_columns": 17}, "dsp_columns: wanted 0 to columns, got 17"),
     ({"dsp_columns": -1}, "dsp_columns: wanted"),
+    ({"dsp_lanes": 9}, "dsp_lanes: wanted 0 to lanes, got 9"),
+    ({"cells": "abacus"}, "cells: wanted one of portable, .*, got 'abacus'"),
 ]
 
 
@@ -111,7 +113,16 @@ def test_fingerprint_tells_programs_apart():
 
 
 @pytest.mark.parametrize(
-    "change", ["weight_rows=4", "queue_depth=8", "burst_beats=8", "outstanding=4", "dsp_columns=1"]
+    "change",
+    [
+        "weight_rows=4",
+        "queue_depth=8",
+        "burst_beats=8",
+        "outstanding=4",
+        "dsp_columns=1",
+        "dsp_lanes=1",
+        "cells=pair",
+    ],
 )
 def test_fingerprint_leaves_out_what_programs_cannot_see(change: str):
     assert preset(f"edge,{change}").fingerprint == EDGE.fingerprint

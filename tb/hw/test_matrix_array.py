@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from celosia.hw.matrix.array import Row, SystolicArray
+from celosia.hw.matrix.array import SystolicArray, row_cells
+from celosia.hw.matrix.cell import LogicCell, PairCell, SingleCell
 from celosia.sim import pysim
 
 
@@ -24,10 +25,28 @@ def test_segments_that_do_not_divide_the_rows_are_refused(weight_rows):
 @pytest.mark.parametrize(("rows", "sum_bits"), [(1, 16), (2, 17), (4, 18), (5, 19), (16, 20)])
 def test_construction(rows, sum_bits):
     array = SystolicArray(rows=rows, columns=3, dsp_columns=2)
-    assert (array.rows, array.columns, array.weight_rows, array.dsp_columns) == (rows, 3, 1, 2)
-    assert array.sum_bits == sum_bits and array.latency == rows + 1
-    row = Row(columns=3, sum_bits=sum_bits, dsp_columns=1)
-    assert (row.columns, row.sum_bits, row.dsp_columns) == (3, sum_bits, 1)
+    assert (array.rows, array.columns, array.weight_rows) == (rows, 3, 1)
+    assert array.kinds == [SingleCell, SingleCell, LogicCell]
+    assert array.sum_bits == sum_bits and array.latency == rows + 2
+
+
+@pytest.mark.parametrize(
+    ("cells", "dsp_columns", "wanted"),
+    [
+        ("portable", 0, [LogicCell] * 5),
+        ("portable", 5, [SingleCell] * 5),
+        ("pair", 4, [PairCell] * 2 + [LogicCell]),
+        ("pair", 5, [PairCell] * 2 + [LogicCell]),
+        ("pair", 1, [LogicCell] * 5),
+    ],
+)
+def test_kinds_of_a_row(cells, dsp_columns, wanted):
+    assert row_cells(columns=5, dsp_columns=dsp_columns, cells=cells) == wanted
+
+
+def test_unknown_cells_are_refused():
+    with pytest.raises(ValueError, match="^cells: wanted one of portable, .*, got 'abacus'$"):
+        SystolicArray(rows=4, columns=2, cells="abacus")
 
 
 def play(array, activations, switches, loads, weights):
@@ -96,9 +115,14 @@ SHAPES = [(4, 4, 1), (4, 3, 4), (8, 2, 2), (1, 1, 1), (3, 5, 3), (2, 7, 1)]
 
 @pytest.mark.parametrize("moment", ["first", "middle", "last"])
 @pytest.mark.parametrize(("rows", "columns", "weight_rows"), SHAPES)
-def test_tiles_follow_one_another_under_a_stream(rows, columns, weight_rows, moment, rng):
+@pytest.mark.parametrize("cells", ["portable", "pair"])
+def test_tiles_follow_one_another_under_a_stream(rows, columns, weight_rows, moment, cells, rng):
     array = SystolicArray(
-        rows=rows, columns=columns, weight_rows=weight_rows, dsp_columns=columns // 2
+        rows=rows,
+        columns=columns,
+        weight_rows=weight_rows,
+        dsp_columns=columns - 1 if cells == "pair" else columns // 2,
+        cells=cells,
     )
     each = rows // weight_rows
     gaps = [each, each, each + 3, each, 2 * each + 1, each]
@@ -157,5 +181,5 @@ def test_latency_of_one_activation(rows, columns):
     sums = play(array, activations, switches, loads, weights)
     wanted = np.zeros_like(sums)
     for j in range(columns):
-        wanted[begin + rows + 1 + j, j] = sum(10 * r + j + 1 for r in range(rows))
+        wanted[begin + rows + 2 + j, j] = sum(10 * r + j + 1 for r in range(rows))
     assert np.array_equal(sums, wanted)

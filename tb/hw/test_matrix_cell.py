@@ -1,150 +1,129 @@
-"""The cell and its logic multiplier against the definition of both."""
+"""Cells against the definition of their ports and timing."""
 
 import numpy as np
 import pytest
-from amaranth.hdl import Module, Signal, signed
-from amaranth.sim import Simulator
+from amaranth.hdl import Const, signed
 
-from celosia.hw.matrix.cell import Cell, multiply_in_logic
+from celosia.hw.arch import config
+from celosia.hw.matrix.cell import CELLS, LogicCell, PairCell, SingleCell
 from celosia.sim import pysim
 
-
-def products(width_a, width_b, first, second):
-    """Return what ``multiply_in_logic`` makes of each pair: ``first`` steps, ``second`` is wide."""
-    a = Signal(signed(width_a))
-    m = Module()
-    results = []
-    for number in second:
-        # A signal, not a constant: every factor keeps the whole tree.
-        b = Signal(signed(width_b), init=int(number))
-        result = Signal(signed(width_a + width_b))
-        m.d.comb += result.eq(multiply_in_logic(a, b))
-        results.append(result)
-    made = []
-
-    async def bench(ctx):
-        for number in first:
-            ctx.set(a, int(number))
-            made.append([ctx.get(result) for result in results])
-
-    simulator = Simulator(m)
-    simulator.add_testbench(bench)
-    simulator.run()
-    return np.array(made)
+KINDS = [SingleCell, LogicCell, PairCell]
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_all_products_of_bytes(block):
-    first = np.arange(-128, 128)
-    second = first[block * 64 : block * 64 + 64]
-    assert np.array_equal(products(8, 8, first, second), np.outer(first, second))
+def test_narrow_sums_are_refused():
+    with pytest.raises(ValueError, match="^sum_bits: wanted at least 16, got 15$"):
+        PairCell(sum_bits=15)
 
 
-@pytest.mark.parametrize(("width_a", "width_b"), [(2, 2), (3, 5), (5, 3), (4, 4), (1, 3), (3, 1)])
-def test_all_products_of_other_widths(width_a, width_b):
-    first = np.arange(-(1 << (width_a - 1)), 1 << (width_a - 1))
-    second = np.arange(-(1 << (width_b - 1)), 1 << (width_b - 1))
-    assert np.array_equal(products(width_a, width_b, first, second), np.outer(first, second))
+def test_configurations_know_all_cells():
+    assert tuple(CELLS) == config.CELLS
 
 
-def test_product_is_signed_and_as_wide_as_both_factors():
-    product = multiply_in_logic(Signal(signed(8)), Signal(signed(6)))
-    assert product.shape() == signed(14)
+@pytest.mark.parametrize("kind", CELLS.values())
+def test_construction(kind):
+    cell = kind(sum_bits=19)
+    assert cell.sum_bits == 19
+    assert len(cell.weights) == kind.BUS_BITS
+    assert cell.sums_in.shape().length == cell.sums_out.shape().length == kind.COLUMNS
+    assert kind.COLUMNS in (1, 2)
+    packed = kind.pack([Const(0, signed(8))] * kind.COLUMNS)
+    assert len(packed) == kind.BUS_BITS
 
 
-@pytest.mark.parametrize("data_bits", [-1, 0, 1])
-def test_narrow_data_is_refused(data_bits):
-    with pytest.raises(ValueError, match=f"^data_bits: wanted at least 2, got {data_bits}$"):
-        Cell(data_bits=data_bits)
-
-
-@pytest.mark.parametrize(("data_bits", "sum_bits"), [(8, 15), (4, 7), (2, 0)])
-def test_narrow_sums_are_refused(data_bits, sum_bits):
-    wanted = f"^sum_bits: wanted at least {2 * data_bits}, got {sum_bits}$"
-    with pytest.raises(ValueError, match=wanted):
-        Cell(data_bits=data_bits, sum_bits=sum_bits)
-
-
-def test_construction():
-    cell = Cell(data_bits=4, sum_bits=8, dsp=False)
-    assert (cell.data_bits, cell.sum_bits, cell.dsp) == (4, 8, False)
-    assert cell.weight.shape() == signed(4) and cell.sum_out.shape() == signed(8)
-    assert Cell().sum_bits == 20
-
-
-def expected(cell, rows):
-    """Return ``act_out, switch_out, load_out, sum_out`` seen in each cycle, by the docstring."""
-    span = 1 << cell.sum_bits
-    shadow = active = 0
-    product = 0
-    out = (0, 0, 0, 0)
+def expected(kind, sum_bits, rows):
+    """Return ``act_out, switch_out, load_out, sums_out`` of each cycle, by the docstring."""
+    span = 1 << sum_bits
+    cycles = len(rows)
+    acts, switches, loads, weights, above = (np.array(column) for column in zip(*rows, strict=True))
     seen = []
-    for act, switch, load, weight, above in rows:
-        seen.append(out)
-        total = (above + product + span // 2) % span - span // 2
-        product = act * active
-        active = shadow if switch else active
-        shadow = weight if load else shadow
-        out = (act, switch, load, total)
+    # Weights by which the activation of each cycle is multiplied.
+    active = np.zeros((cycles + 1, kind.COLUMNS), int)
+    shadow = np.zeros(kind.COLUMNS, int)
+    for t in range(cycles):
+        active[t + 1] = shadow if switches[t] else active[t]
+        if loads[t] and t + 1 < cycles:
+            shadow = weights[t + 1]
+
+    def late(values, t, by):
+        return int(values[t - by]) if t >= by else 0
+
+    for t in range(cycles):
+        sums = []
+        for k in range(kind.COLUMNS):
+            by = kind.LATENCY + k
+            product = int(acts[t - by] * active[t - by][k]) if t >= by else 0
+            total = product + (int(above[t - 1][k]) if t else 0)
+            sums.append((total + span // 2) % span - span // 2)
+        passed = tuple(late(values, t, kind.COLUMNS) for values in (acts, switches, loads))
+        seen.append((*passed, sums))
     return seen
 
 
 def play(cell, rows):
+    kind = type(cell)
     seen = []
 
     async def bench(ctx):
-        for act, switch, load, weight, above in rows:
+        for act, switch, load, weights, above in rows:
+            packed = kind.pack([Const(weight, signed(8)) for weight in weights])
             ctx.set(cell.act_in, act)
             ctx.set(cell.switch_in, switch)
             ctx.set(cell.load_in, load)
-            ctx.set(cell.weight, weight)
-            ctx.set(cell.sum_in, above)
-            outputs = (cell.act_out, cell.switch_out, cell.load_out, cell.sum_out)
-            seen.append(tuple(ctx.get(output) for output in outputs))
+            ctx.set(cell.weights, ctx.get(packed))
+            ctx.set(cell.sums_in, above)
+            outputs = tuple(ctx.get(o) for o in (cell.act_out, cell.switch_out, cell.load_out))
+            seen.append((*outputs, [ctx.get(cell.sums_out[k]) for k in range(kind.COLUMNS)]))
             await ctx.tick()
 
-    pysim.run(cell, bench)
+    pysim.run(cell, bench, cycles_limit=2 * len(rows))
     return seen
 
 
-@pytest.mark.parametrize("dsp", [False, True])
-@pytest.mark.parametrize(("data_bits", "sum_bits"), [(8, 20), (8, 16), (2, 4), (5, 24)])
-def test_random_cycles(data_bits, sum_bits, dsp, rng):
-    cell = Cell(data_bits=data_bits, sum_bits=sum_bits, dsp=dsp)
-    byte = 1 << (data_bits - 1)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sum_bits", [16, 20, 24])
+def test_random_cycles(kind, sum_bits, rng):
     top = 1 << (sum_bits - 1)
-    rows = []
-    for _ in range(400):
-        act, weight = (
-            int(v) for v in rng.choice([-byte, byte - 1, *rng.integers(-byte, byte, 4)], 2)
-        )
-        above = int(rng.choice([-top, top - 1, *rng.integers(-top, top, 4)]))
-        rows.append((act, int(rng.random() < 0.3), int(rng.random() < 0.3), weight, above))
-    assert play(cell, rows) == expected(cell, rows)
 
+    def draw(least, most, count):
+        return [int(rng.choice([least, most, *rng.integers(least, most, 4)])) for _ in range(count)]
 
-@pytest.mark.parametrize("dsp", [False, True])
-def test_latency_and_the_cycles_around_a_switch(dsp):
-    # A load, a load with a switch, and a switch; activations are 1 throughout.
-    loads = [1, 1, 0, 0, 0, 0, 0]
-    switches = [0, 1, 0, 1, 0, 0, 0]
-    weights = [5, 7, 99, 99, 99, 99, 99]
     rows = [
-        (1, switch, load, weight, 0)
+        (
+            *draw(-128, 127, 1),
+            int(rng.random() < 0.3),
+            int(rng.random() < 0.3),
+            draw(-128, 127, kind.COLUMNS),
+            draw(-top, top - 1, kind.COLUMNS),
+        )
+        for _ in range(600)
+    ]
+    assert play(kind(sum_bits=sum_bits), rows) == expected(kind, sum_bits, rows)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_latency_and_the_cycles_around_a_switch(kind):
+    # A load, a load with a switch, and a switch; activations are 1 throughout.
+    loads = [1, 1, 0, 0, 0, 0, 0, 0]
+    switches = [0, 1, 0, 1, 0, 0, 0, 0]
+    weights = [99, 5, 7, 99, 99, 99, 99, 99]
+    columns = kind.COLUMNS
+    rows = [
+        (1, switch, load, [weight] * columns, [0] * columns)
         for switch, load, weight in zip(switches, loads, weights, strict=True)
     ]
-    cell = Cell(dsp=dsp)
-    sums = [seen[3] for seen in play(cell, rows)]
+    sums = [seen[3][0] for seen in play(kind(), rows)]
     # The switch in cycle 1 hands on the old shadow weight, 5, from cycle 2; that in cycle 3, 7.
-    assert Cell.LATENCY == 2
-    assert sums == [0, 0, 0, 0, 5, 5, 7]
+    assert kind.LATENCY == 3
+    assert sums == [0, 0, 0, 0, 0, 5, 5, 7]
 
 
-@pytest.mark.parametrize("dsp", [False, True])
-def test_extreme_products_wrap_in_the_sum(dsp):
-    cell = Cell(data_bits=8, sum_bits=16, dsp=dsp)
-    rows = [(0, 0, 1, -128, 0), (0, 1, 0, 0, 0), (-128, 0, 0, 0, 0), (0, 0, 0, 0, 32767)]
-    rows += [(127, 0, 0, 0, 0), (0, 0, 0, 0, -32768), (0, 0, 0, 0, 0)]
-    sums = [seen[3] for seen in play(cell, rows)]
-    assert sums[4] == (32767 + 128 * 128 + 32768) % 65536 - 32768
-    assert sums[6] == (-32768 - 127 * 128 + 32768) % 65536 - 32768
+@pytest.mark.parametrize("column", [0, 1])
+def test_every_weight_of_a_pair_beside_extreme_ones(column):
+    rows = []
+    for weight in range(-128, 128):
+        for other in (-128, -1, 0, 64, 127):
+            pair = [weight, other] if column == 0 else [other, weight]
+            rows += [(0, 0, 1, [0, 0], [0, 0]), (0, 1, 0, pair, [0, 0])]
+            rows += [(factor, 0, 0, [0, 0], [0, 0]) for factor in (-128, -77, -1, 85, 127)]
+    assert play(PairCell(), rows) == expected(PairCell, 20, rows)

@@ -1,5 +1,7 @@
 """The matrix unit with a unified buffer behind it, against NumPy."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,7 @@ class Bench:
             accumulator_depth=depth,
             bus_bytes=self.bus_bytes,
             dsp_columns=columns // 2,
+            cells="portable",
             read_latency=READ_LATENCY,
         )
         self.unified = self.rng.integers(-128, 128, self.unified_bytes)
@@ -193,8 +196,9 @@ def test_passes_follow_without_a_bubble(pixels, pass_cycles):
 
 
 def test_constructor_passes_refusals_on():
-    sizes = {"unified_bytes": 64, "weight_tiles": 4, "bus_bytes": 4, "dsp_columns": 0}
-    more = {"read_latency": READ_LATENCY, "accumulator_depth": 8}
+    sizes: dict[str, Any] = {"unified_bytes": 64, "weight_tiles": 4, "bus_bytes": 4, "dsp_columns": 0}
+    sizes["cells"] = "portable"
+    more: dict[str, Any] = {"read_latency": READ_LATENCY, "accumulator_depth": 8}
     with pytest.raises(ValueError, match="weight_rows: wanted a divisor of rows = 4, got 3"):
         MatrixUnit(rows=4, columns=4, weight_rows=3, **sizes, **more)
     with pytest.raises(ValueError, match="depth: wanted a power of two, at least 4, got 6"):

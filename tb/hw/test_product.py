@@ -1,0 +1,93 @@
+"""Multipliers of parts against the product."""
+
+import numpy as np
+import pytest
+from amaranth.hdl import Module, Signal, signed, unsigned
+from amaranth.sim import Simulator
+
+from celosia.hw.product import Product, multiply_in_logic
+from celosia.sim import pysim
+
+
+def products(width_a, width_b, first, second):
+    """Return what ``multiply_in_logic`` makes of each pair: ``first`` steps, ``second`` is wide."""
+    a = Signal(signed(width_a))
+    m = Module()
+    results = []
+    for number in second:
+        # A signal, not a constant: every factor keeps the whole tree.
+        b = Signal(signed(width_b), init=int(number))
+        result = Signal(signed(width_a + width_b))
+        m.d.comb += result.eq(multiply_in_logic(a, b))
+        results.append(result)
+    made = []
+
+    async def bench(ctx):
+        for number in first:
+            ctx.set(a, int(number))
+            made.append([ctx.get(result) for result in results])
+
+    simulator = Simulator(m)
+    simulator.add_testbench(bench)
+    simulator.run()
+    return np.array(made)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_all_products_of_bytes(block):
+    first = np.arange(-128, 128)
+    second = first[block * 64 : block * 64 + 64]
+    assert np.array_equal(products(8, 8, first, second), np.outer(first, second))
+
+
+@pytest.mark.parametrize(("width_a", "width_b"), [(2, 2), (3, 5), (5, 3), (4, 4), (1, 3), (3, 1)])
+def test_all_products_of_other_widths(width_a, width_b):
+    first = np.arange(-(1 << (width_a - 1)), 1 << (width_a - 1))
+    second = np.arange(-(1 << (width_b - 1)), 1 << (width_b - 1))
+    assert np.array_equal(products(width_a, width_b, first, second), np.outer(first, second))
+
+
+def test_product_is_signed_and_as_wide_as_both_factors():
+    product = multiply_in_logic(Signal(signed(8)), Signal(signed(6)))
+    assert product.shape() == signed(14)
+
+
+def test_unknown_primitives_are_refused():
+    with pytest.raises(ValueError, match="^primitive: wanted one of portable, .*, got 'abacus'$"):
+        Product(signed(8), signed(8), primitive="abacus")
+
+
+def test_factors_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="^ecp5: wanted factors of 18 bits signed, got unsigned"):
+        Product(signed(18), unsigned(18), primitive="ecp5")
+
+
+@pytest.mark.parametrize("primitive", ["portable", "logic"])
+@pytest.mark.parametrize(
+    "shapes", [(signed(8), signed(18)), (unsigned(5), signed(6)), (signed(4),) * 2]
+)
+def test_registers(primitive, shapes, rng):
+    product = Product(*shapes, primitive=primitive)
+    rows = []
+    for _ in range(300):
+        row = []
+        for shape in shapes:
+            low = -(1 << (shape.width - 1)) if shape.signed else 0
+            row.append(int(rng.integers(low, low + (1 << shape.width))))
+        rows.append((*row, *(int(flag) for flag in rng.integers(0, 2, 2))))
+    seen = []
+
+    async def bench(ctx):
+        for row in rows:
+            for port, value in zip(("a", "b", "a_enable", "b_enable"), row, strict=True):
+                ctx.set(getattr(product, port), value)
+            seen.append(ctx.get(product.p))
+            await ctx.tick()
+
+    pysim.run(product, bench)
+    wanted, held = [0], [0, 0]
+    for a, b, a_enable, b_enable in rows:
+        wanted.append(held[0] * held[1])
+        held = [a if a_enable else held[0], b if b_enable else held[1]]
+    assert seen == wanted[: len(rows)]
+    assert Product.LATENCY == 2
