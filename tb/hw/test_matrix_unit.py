@@ -196,8 +196,8 @@ def test_passes_follow_without_a_bubble(pixels, pass_cycles):
 
 
 def test_constructor_passes_refusals_on():
-    sizes: dict[str, Any] = {"unified_bytes": 64, "weight_tiles": 4, "bus_bytes": 4, "dsp_columns": 0}
-    sizes["cells"] = "portable"
+    sizes: dict[str, Any] = {"unified_bytes": 64, "weight_tiles": 4, "bus_bytes": 4}
+    sizes |= {"dsp_columns": 0, "cells": "portable"}
     more: dict[str, Any] = {"read_latency": READ_LATENCY, "accumulator_depth": 8}
     with pytest.raises(ValueError, match="weight_rows: wanted a divisor of rows = 4, got 3"):
         MatrixUnit(rows=4, columns=4, weight_rows=3, **sizes, **more)
