@@ -6,7 +6,7 @@ from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Space
 from celosia.sim import footprint
 
-__all__ = ["COSTS", "Costs", "bursts", "elements", "spacing", "work"]
+__all__ = ["COSTS", "Costs", "bursts", "elements", "reads", "spacing", "window", "work"]
 
 
 class Costs(NamedTuple):
@@ -82,18 +82,28 @@ def spacing(i: Instruction, costs: Costs = COSTS) -> int:
     return costs.add if 1 < pixels < costs.add else pixels
 
 
-def elements(i: Instruction, config: Config) -> int:
-    """Return for how many cycles VECTOR or FILL asks for elements.
+def window(i: Instruction) -> int:
+    """Return the elements that VECTOR or FILL combines to one."""
+    return 1 if i.opcode is Opcode.FILL else i.window_x_count * i.window_y_count
 
-    An element is a group of channels; of the accumulators a row, whose groups go on one by one.
+
+def reads(i: Instruction, config: Config) -> list[int]:
+    """Return the groups of channels of each element of a pixel that VECTOR or FILL asks for.
+
+    Of the accumulators that is a row, of the unified buffer what one read gives.
     """
-    pixels, groups = footprint.pixels(i), -(-i.channels // config.lanes)
-    if i.opcode is Opcode.FILL:
-        return pixels * groups
-    window = i.window_x_count * i.window_y_count
-    if i.source == Space.ACCUMULATORS.value:
-        return window + (pixels - 1) * max(window, groups)
-    return pixels * groups * window
+    groups = -(-i.channels // config.lanes)
+    if i.opcode is Opcode.VECTOR and i.source == Space.ACCUMULATORS.value:
+        return [groups]
+    each = config.read_groups if i.opcode is Opcode.VECTOR and not i.source_skip else 1
+    return [min(each, groups - first) for first in range(0, groups, each)]
+
+
+def elements(i: Instruction, config: Config) -> int:
+    """Return for how many cycles VECTOR or FILL asks for elements; their groups go on one by one."""
+    count = window(i)
+    spaces = [max(count, groups) for groups in reads(i, config)]
+    return footprint.pixels(i) * sum(spaces) - spaces[-1] + count
 
 
 def bursts(i: Instruction, config: Config) -> list[list[int]]:

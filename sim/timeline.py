@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Opcode, Space, Unit
 from celosia.sim import footprint
-from celosia.sim.costs import Costs, bursts, elements, spacing
+from celosia.sim.costs import Costs, bursts, elements, reads, spacing, window
 from celosia.sim.schedule import EXECUTING, bits
 from celosia.sim.traffic import Blocks, Burst, Port
 
@@ -331,7 +331,7 @@ class Timeline:
     def _vector(self, index: int) -> Part:
         """Run VECTOR or FILL until its last element has been asked for."""
         i, config, costs, taken = self.code[index], self.config, self.costs, self.now
-        groups = -(-i.channels // config.lanes)
+        groups = reads(i, config)
         fill = i.opcode is Opcode.FILL
         from_sums = not fill and i.source == Space.ACCUMULATORS.value
         to_sums = not fill and i.destination == Space.ACCUMULATORS.value
@@ -342,21 +342,23 @@ class Timeline:
             # It may read what the one before writes, or be done before it.
             launch = max(launch, latest + 1)
         answer = costs.nothing if fill else costs.sums if from_sums else costs.bytes
-        behind = groups - 1 if from_sums else 0
+        behind = groups[-1] - 1
         late = answer + (costs.to_sums if to_sums else costs.to_bytes)
         write = late - costs.visible
         count = elements(i, config)
+        results = footprint.pixels(i) * sum(groups)
         last = launch + count
         if not to_sums:
-            share = min(1.0, footprint.pixels(i) * groups / count)
+            share = min(1.0, results / count)
             self.buffer_writes.take(launch + write, last + behind + write, share)
         if not fill and not from_sums:
-            self.buffer_reads.take(launch + 1, last + 1, 1.0)
+            share = footprint.pixels(i) * len(groups) * window(i) / count
+            self.buffer_reads.take(launch + 1, last + 1, share)
             while last > self.now:
                 yield last
                 last = math.ceil(self.store_reads.end(launch + 1, count)) - 1
         self.emptied = last + answer + 2 + behind
-        self.free[Unit.VECTOR] = max(last, launch + footprint.pixels(i) * groups) + 2
+        self.free[Unit.VECTOR] = max(last, launch + results) + 2
         finish = max(last + late + behind, latest)
         self.written = latest, finish, to_sums
         self._finish(index, taken, finish)

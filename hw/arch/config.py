@@ -184,6 +184,11 @@ class Config:
         return self.columns // self.lanes
 
     @property
+    def read_groups(self) -> int:
+        """Most groups of ``lanes`` channels that VECTOR reads at once of the unified buffer."""
+        return 1 << ((min(self.rows, self.columns) // self.lanes).bit_length() - 1)
+
+    @property
     def tile_row_bytes(self) -> int:
         """Bytes from one row of a tile to the next in external memory, padded to whole beats."""
         return -(-self.columns // self.bus_bytes) * self.bus_bytes

@@ -13,18 +13,24 @@ from celosia.hw.vector.destination import is_outside
 from celosia.hw.vector.nest import Nest
 from celosia.hw.vector.task import VectorSizes, lane_mask
 
-#: What is known of an element when it is asked for: its place in the window, and that there is
-#: no such place.
-ASKED = data.StructLayout({"first": 1, "last": 1, "outside": 1})
+
+def asked_layout(*, columns: int, lanes: int) -> data.StructLayout:
+    """Return what is known of an element when it is asked for.
+
+    Its place in the window, its groups of channels less one, and that there is no such place.
+    """
+    groups_last = range(columns // lanes)
+    return data.StructLayout({"first": 1, "last": 1, "groups_last": groups_last, "outside": 1})
 
 
-def element_layout(*, columns: int) -> data.StructLayout:
-    """Return an element of a window: ``columns`` channels, or one group of them in front."""
+def element_layout(*, columns: int, lanes: int) -> data.StructLayout:
+    """Return an element of a window: up to ``columns`` channels, the groups in use in front."""
     return data.StructLayout(
         {
             "valid": 1,
             "first": 1,
             "last": 1,
+            "groups_last": range(columns // lanes),
             "fault": 1,
             "values": data.ArrayLayout(signed(32), columns),
         }
@@ -44,7 +50,7 @@ class Answers(wiring.Component):
     ask_unified, ask_accumulators, ask_nothing : In(1)
         A read is taken, or, for nothing, an element comes in the next cycle. Only one kind until
         ``quiet``.
-    asked : In(ASKED)
+    asked : In(asked_layout)
         With each of them.
     room : Out(1)
         One more read of the unified buffer may be asked.
@@ -77,38 +83,41 @@ class Answers(wiring.Component):
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes
+        shape = {"columns": sizes.columns, "lanes": sizes.lanes}
+        self.asked_layout = asked_layout(**shape)
         super().__init__(
             {
                 "ask_unified": In(1),
                 "ask_accumulators": In(1),
                 "ask_nothing": In(1),
-                "asked": In(ASKED),
+                "asked": In(self.asked_layout),
                 "room": Out(1),
                 "read_valid": In(1),
                 "read_data": In(data.ArrayLayout(unsigned(8), sizes.rows)),
                 "read_fault": In(1),
                 "sums": In(data.ArrayLayout(signed(32), sizes.columns)),
-                "element": Out(element_layout(columns=sizes.columns)),
+                "element": Out(element_layout(**shape)),
                 "quiet": Out(1),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.awaited = awaited = SyncFIFO(width=ASKED.size, depth=self.DEPTH)
+        layout = self.asked_layout
+        m.submodules.awaited = awaited = SyncFIFO(width=layout.size, depth=self.DEPTH)
         late = [self.asked]
         late_valid = [self.ask_accumulators]
         for cycle in range(1, ACCUMULATOR_LATENCY + 1):
-            asked = Signal(ASKED, name=f"asked_{cycle}", reset_less=True)
+            asked = Signal(layout, name=f"asked_{cycle}", reset_less=True)
             valid = Signal(name=f"valid_{cycle}")
             m.d.sync += [asked.eq(late[-1]), valid.eq(late_valid[-1])]
             late.append(asked)
             late_valid.append(valid)
         # Registered, so that what decides to ask does not reach into the window unit.
         nothing = Signal()
-        asked_nothing = Signal(ASKED, reset_less=True)
+        asked_nothing = Signal(layout, reset_less=True)
         m.d.sync += [nothing.eq(self.ask_nothing), asked_nothing.eq(self.asked)]
-        now = Signal(ASKED)
+        now = Signal(layout)
         element = self.element
         m.d.comb += [
             self.room.eq(awaited.w_rdy),
@@ -122,11 +131,12 @@ class Answers(wiring.Component):
             element.valid.eq(self.read_valid | late_valid[-1] | nothing),
             element.first.eq(now.first),
             element.last.eq(now.last),
+            element.groups_last.eq(now.groups_last),
             element.fault.eq(now.outside | (self.read_valid & self.read_fault)),
         ]
         for column in range(self.sizes.columns):
             value = self.sums[column]
-            if column < self.sizes.lanes:
+            if column < self.sizes.lanes * self.sizes.read_groups:
                 value = Mux(self.read_valid, self.read_data[column].as_signed(), value)
             m.d.comb += element["values"][column].eq(value)
         return m
@@ -134,6 +144,10 @@ class Answers(wiring.Component):
 
 class Source(wiring.Component):
     """Walks the source of a task and reads.
+
+    A read takes all channels of a row of the accumulators. In the unified buffer it takes as many
+    groups as the port and a row have room for, if a pixel's channels lie side by side, and one group
+    if they lie in runs.
 
     The last read of a window waits until there is room for the groups that come of it, all the way
     to their write, and until those of the window before have left the window's register. So nothing
@@ -209,7 +223,7 @@ class Source(wiring.Component):
                 "read_fault": In(1),
                 "accumulator_read": Out(read_layout(depth=sizes.accumulator_depth)),
                 "sums": In(data.ArrayLayout(signed(32), sizes.columns)),
-                "element": Out(element_layout(columns=sizes.columns)),
+                "element": Out(element_layout(columns=sizes.columns, lanes=sizes.lanes)),
                 "running": Out(1),
                 "quiet": Out(1),
                 "issues": Out(1),
@@ -224,22 +238,25 @@ class Source(wiring.Component):
         m.submodules.runs = runs = Runs(
             lanes=sizes.lanes, row_bits=sizes.row_bits, count_bits=isa.COUNT_BITS
         )
+        reads_last = task.group_last[(sizes.read_groups - 1).bit_length() :]
         m.submodules.nest = nest = Nest(
             bits=sizes.address_bits, count_bits=(8, 8, sizes.group_bits, *[isa.COUNT_BITS] * 3)
         )
-        by_group = task.source == isa.Space.UNIFIED
-        group_ends = nest.last[:2].all()
+        by_read = task.source == isa.Space.UNIFIED
+        wide = task.wide
+        read_ends = nest.last[:2].all()
         m.d.comb += [
             runs.start.eq(self.prepare),
             runs.run.eq(self.run),
             runs.skip_rows.eq(self.skip_rows),
             self.prepared.eq(runs.ready),
-            runs.restart.eq(self.launch | (taken & group_ends & nest.last[2])),
-            runs.advance.eq(taken & group_ends),
+            # Of no account where reads are wide: nothing is left out there.
+            runs.restart.eq(self.launch | (taken & read_ends & nest.last[2])),
+            runs.advance.eq(taken & read_ends),
             nest.start.eq(self.launch),
             nest.base.eq(task.source_base),
-            nest.strides[2].eq(sizes.lanes),
-            nest.counts["2"].eq(Mux(by_group, task.group_last, 0)),
+            nest.strides[2].eq(Mux(wide, sizes.lanes * sizes.read_groups, sizes.lanes)),
+            nest.counts["2"].eq(Mux(by_read, Mux(wide, reads_last, task.group_last), 0)),
             nest.step.eq(taken),
         ]
         for n in range(2):
@@ -250,21 +267,41 @@ class Source(wiring.Component):
             m.d.comb += nest.counts[str(n + 3)].eq(task.pixels_last[n])
         return nest, runs
 
-    def _pace(self, m: Module, ends: Signal) -> tuple[Value, Value]:
+    def _groups_last(self, m: Module, last_read: Value) -> tuple[Value, Value]:
+        """Return the groups of the current read, less one: of any, and of the unified buffer."""
+        task = self.task
+        read_groups = self.sizes.read_groups
+        of_bytes = Signal(range(read_groups))
+        of_any = Signal(range(self.sizes.column_groups))
+        with m.If(task.wide):
+            m.d.comb += of_bytes.eq(
+                Mux(last_read, task.group_last[: len(of_bytes)], read_groups - 1)
+            )
+        from_rows = task.source == isa.Space.ACCUMULATORS
+        m.d.comb += of_any.eq(Mux(from_rows, task.group_last, of_bytes))
+        return of_any, of_bytes
+
+    def _mask(self, last_read: Value, groups_last: Value) -> Value:
+        """Return the lanes of a read of the unified buffer that are channels."""
+        lanes = self.sizes.lanes
+        ends = lane_mask(self.task, last_read, lanes=lanes)
+        return Cat(
+            Mux(groups_last == group, ends, (group < groups_last).replicate(lanes))
+            for group in range(self.sizes.read_groups)
+        )
+
+    def _pace(self, m: Module, ends: Signal, groups_last: Value) -> tuple[Value, Value]:
         """Return whether a window may end in this cycle, and whether its register is in use."""
-        row_groups = Signal(range(self.sizes.column_groups))
-        with m.If(self.task.source == isa.Space.ACCUMULATORS):
-            m.d.comb += row_groups.eq(self.task.group_last)
         depth = self.sizes.depth
         free = Signal(range(depth + 1), init=depth)
-        gap = Signal.like(row_groups)
+        gap = Signal(range(self.sizes.column_groups))
         with m.If(ends):
-            m.d.sync += gap.eq(row_groups)
+            m.d.sync += gap.eq(groups_last)
         with m.Elif(gap != 0):
             m.d.sync += gap.eq(gap - 1)
-        m.d.sync += free.eq(free + self.released - Mux(ends, row_groups + 1, 0))
+        m.d.sync += free.eq(free + self.released - Mux(ends, groups_last + 1, 0))
         may_end = Signal()
-        m.d.comb += may_end.eq((gap == 0) & (free > row_groups))
+        m.d.comb += may_end.eq((gap == 0) & (free > groups_last))
         return may_end, gap != 0
 
     def elaborate(self, platform: object) -> Module:
@@ -275,7 +312,8 @@ class Source(wiring.Component):
         taken = Signal()
         ends = Signal()
         nest, runs = self._walk(m, taken)
-        may_end, in_use = self._pace(m, ends)
+        groups_last, byte_groups_last = self._groups_last(m, nest.last[2])
+        may_end, in_use = self._pace(m, ends, groups_last)
 
         window_last = nest.last[:2].all()
         window_first = Signal(reset_less=True)
@@ -293,6 +331,7 @@ class Source(wiring.Component):
             ends.eq(taken & window_last),
             answers.asked.first.eq(window_first),
             answers.asked.last.eq(window_last),
+            answers.asked.groups_last.eq(groups_last),
             answers.asked.outside.eq(outside),
             self.issues.eq(taken | (self.running & window_last & in_use)),
             self.waits.eq(self.unified_read.valid & ~self.unified_read.ready),
@@ -304,7 +343,7 @@ class Source(wiring.Component):
             with m.If(nest.last.all()):
                 m.d.sync += self.running.eq(0)
 
-        mask = lane_mask(task, nest.last[2], lanes=sizes.lanes)
+        mask = self._mask(nest.last[2], byte_groups_last)
         request = self.unified_read.payload
         m.d.comb += [
             request.address.eq(nest.address),

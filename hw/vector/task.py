@@ -67,6 +67,11 @@ class VectorSizes:
         return self.columns // self.lanes
 
     @property
+    def read_groups(self) -> int:
+        """Most groups of channels in one read of the unified buffer, a power of two."""
+        return 1 << ((min(self.rows, self.columns) // self.lanes).bit_length() - 1)
+
+    @property
     def unified_address_bits(self) -> int:
         """Width of an address in the unified buffer, the bit that says 'outside' included."""
         return (self.unified_bytes - 1).bit_length() + 1
@@ -98,7 +103,11 @@ class VectorSizes:
 
     @property
     def task(self) -> data.StructLayout:
-        """An instruction; ``_last`` is the number of the last round of a loop."""
+        """An instruction; ``_last`` is the number of the last round of a loop.
+
+        ``wide`` says that reads of the unified buffer take ``read_groups`` groups of channels at
+        once, since they lie side by side; otherwise they take one.
+        """
         address = unsigned(self.address_bits)
         strides = data.ArrayLayout(address, 3)
         return data.StructLayout(
@@ -112,6 +121,7 @@ class VectorSizes:
                 "lane_last": max(1, self.lane_bits),
                 "source_base": address,
                 "source_strides": strides,
+                "wide": 1,
                 "window": isa.Window,
                 "window_last": data.ArrayLayout(8, 2),
                 "window_strides": data.ArrayLayout(address, 2),
@@ -249,6 +259,7 @@ class Decoder(wiring.Component):
             m.d.comb += self._shared(vector)
             m.d.comb += [
                 task.source.eq(vector.source),
+                task.wide.eq(vector.source_skip == 0),
                 task.destination.eq(vector.destination),
                 *(
                     task.window_last[n].eq(vector[f"window_{a}_count"] - 1)

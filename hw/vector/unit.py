@@ -6,7 +6,6 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
-from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
 from celosia.hw.matrix.accumulators import read_layout, write_layout
 from celosia.hw.memory.parameter_memory import parameters_payload
@@ -36,8 +35,8 @@ class VectorUnit(wiring.Component):
     instruction, done, fault_valid, fault, abort, idle, activity
         Contract of a unit.
     unified_read, read_valid, read_data, read_fault : Out(stream of streams.unified_read), In, In, In
-        Read port of the unified buffer. Answers come in order, after at most 16 cycles for
-        full speed.
+        Read port of the unified buffer. Answers come a fixed number of cycles after their
+        requests, at most 16 for full speed.
     unified_write, write_fault : Out(stream of streams.unified_write), In(1)
         Write port of the unified buffer.
     accumulator_read, sums, accumulator_write : Out(read_layout), In, Out(write_layout)
@@ -48,9 +47,10 @@ class VectorUnit(wiring.Component):
     Timing
     ------
     From an instruction taken to its first read ``PREPARE`` = log2(lanes) + 3 cycles, if nothing under
-    way forbids. Out of the unified buffer a pixel takes a cycle for each element of each group's
-    window; out of the accumulators, the elements of one window or its groups, whichever are more.
-    FILL writes a group each cycle.
+    way forbids. A read takes a row of the accumulators, or in the unified buffer
+    ``VectorSizes.read_groups`` groups of channels of a pixel, one group where they lie in runs. Its
+    groups take the cycles of the elements of one window, or one each, whichever are more. FILL
+    writes a group each cycle.
 
     Raises
     ------
@@ -171,11 +171,9 @@ class VectorUnit(wiring.Component):
         m.submodules.pipe = pipe = Pipe(sizes=self.sizes, bus_bytes=self.bus_bytes)
         wiring.connect(m, wiring.flipped(self.parameters), pipe.parameters)
         task = control.task
-        from_sums = task.source == isa.Space.ACCUMULATORS
         m.d.comb += [
             window.launch.eq(control.launch),
             window.window.eq(task.window),
-            window.groups_last.eq(Mux(from_sums, task.group_last, 0)),
             window.element.eq(source.element),
             control.awaited.eq(~source.quiet),
             control.busy.eq(source.running | ~source.quiet | window.busy),

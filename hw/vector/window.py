@@ -31,13 +31,12 @@ class WindowUnit(wiring.Component):
     -------
     element : In(element_layout)
         Elements, marked first and last of their window.
+        The ``groups_last`` of the last one counts, and the last element of the next window must
+        come at least so many cycles later, plus one.
     launch : In(1)
-        Takes ``window`` and ``groups_last`` for the elements from the next cycle on.
+        Takes ``window`` for the elements from the next cycle on.
     window : In(isa.Window)
         How they are combined. Sums wrap.
-    groups_last : In(range(columns // lanes))
-        Groups that come of a window, less one. The last elements of two windows must be at least
-        so many cycles apart, plus one.
     group : Out(group_layout)
         Groups.
     busy : Out(1)
@@ -54,7 +53,6 @@ class WindowUnit(wiring.Component):
     launch: Signal
     element: data.View
     window: Signal
-    groups_last: Signal
     group: data.View
     busy: Signal
 
@@ -64,9 +62,8 @@ class WindowUnit(wiring.Component):
         super().__init__(
             {
                 "launch": In(1),
-                "element": In(element_layout(columns=columns)),
+                "element": In(element_layout(columns=columns, lanes=lanes)),
                 "window": In(isa.Window),
-                "groups_last": In(range(columns // lanes)),
                 "group": Out(group_layout(lanes=lanes)),
                 "busy": Out(1),
             }
@@ -79,9 +76,7 @@ class WindowUnit(wiring.Component):
             Signal(name=f"sums_{block}", reset_less=True, attrs=COPY)
             for block in range(-(-self.columns // _BLOCK))
         ]
-        groups_last = Signal.like(self.groups_last, reset_less=True)
         with m.If(self.launch):
-            m.d.sync += groups_last.eq(self.groups_last)
             m.d.sync += [copy.eq(self.window == isa.Window.SUM) for copy in sums]
 
         held = Signal(data.ArrayLayout(signed(32), self.columns), reset_less=True)
@@ -102,13 +97,13 @@ class WindowUnit(wiring.Component):
         out = Signal(data.ArrayLayout(signed(32), self.columns), reset_less=True)
         out_fault = Signal(reset_less=True)
         out_valid = Signal()
-        left = Signal.like(self.groups_last)
+        left = Signal(element.groups_last.shape())
         with m.If(element.valid & element.last):
             m.d.sync += [
                 out.eq(combined),
                 out_fault.eq(fault),
                 out_valid.eq(1),
-                left.eq(groups_last),
+                left.eq(element.groups_last),
             ]
         with m.Else():
             m.d.sync += [

@@ -1,37 +1,12 @@
 import numpy as np
 import pytest
 from amaranth.hdl import ResetInserter, Signal
-from vector_bench import Bench, Programs
+from vector_bench import SHAPES, Bench, Programs, run, sizes, span
 
-from celosia.hw.arch.isa import Error, Instruction, Mode, Opcode, Space, Window
+from celosia.hw.arch.isa import Error, Instruction, Mode, Opcode, Space
 from celosia.hw.arch.registers import Activity
 from celosia.hw.vector.unit import VectorUnit
 from celosia.sim import pysim
-
-SHAPES = {  # rows, columns, lanes, bus_bytes
-    "nano": (4, 4, 1, 4),
-    "micro": (8, 8, 2, 8),
-    "wide": (4, 12, 2, 4),
-    "twelve": (4, 12, 4, 4),
-    "tall": (16, 4, 4, 16),
-    "full": (4, 4, 4, 4),
-    "edge": (16, 16, 8, 16),
-}
-
-
-def sizes(name, **changes):
-    rows, columns, lanes, bus_bytes = SHAPES[name]
-    return {
-        "rows": rows,
-        "columns": columns,
-        "lanes": lanes,
-        "unified_bytes": 64 * rows,
-        "accumulator_depth": 16,
-        "parameter_channels": 8 * lanes,
-        "tables": 2,
-        "bus_bytes": bus_bytes,
-        **changes,
-    }
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -59,30 +34,6 @@ def test_random_programs(rng, name):
     pysim.run(bench.dut, program, background=[bench.memories], cycles_limit=60_000)
 
 
-def run(rng, name, instructions, *, stall=0.0, visit=None, limit=20_000, **changes):
-    """Run ``instructions`` on random memories, compare, and return the bench and the cycles taken."""
-    bench = Bench(rng, stall=stall, **sizes(name, **changes))
-    taken = []
-
-    async def program(ctx):
-        await bench.load_parameters(ctx, pysim.put, tables=False)
-        for index, instruction in enumerate(instructions):
-            bench.state.execute(instruction)
-            taken.append(await bench.issue(ctx, instruction, index))
-        if visit is not None:
-            await visit(ctx, bench)
-        await bench.settle(ctx)
-        bench.compare()
-        assert len(bench.done) == len(instructions)
-
-    pysim.run(bench.dut, program, background=[bench.memories], cycles_limit=limit)
-    return bench, taken
-
-
-def span(cycles):
-    return cycles[-1] - cycles[0] + 1
-
-
 @pytest.mark.parametrize("name, window, cycles", [("edge", (1, 1), 2), ("edge", (2, 2), 4)])
 def test_pace_from_accumulators(rng, name, window, cycles):
     columns = SHAPES[name][1]
@@ -106,25 +57,6 @@ def test_pace_from_accumulators(rng, name, window, cycles):
     assert span(bench.writes) == 12 * cycles - (cycles - 2)
     busy = bench.activity[taken[0] : bench.done[0]].count(Activity.BUSY)
     assert busy <= 12 * cycles + bench.dut.PREPARE
-
-
-def test_pace_from_unified_buffer(rng):
-    instruction = Instruction(
-        Opcode.VECTOR,
-        x_count=10,
-        channels=15,
-        source_x_stride=16,
-        window_x_count=3,
-        window_x_stride=16,
-        destination_base=512,
-        destination_x_stride=16,
-        window=Window.SUM,
-    )
-    bench, taken = run(rng, "micro", [instruction], unified_bytes=1024, tables=1)
-    assert bench.reads[0] - taken[0] <= 8
-    assert span(bench.reads) == 10 * 8 * 3
-    latency = bench.done[0] - bench.reads[-1]
-    assert latency <= 32
 
 
 def test_pace_of_fill(rng):

@@ -7,10 +7,35 @@ import numpy as np
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Instruction, Mode, Opcode, Rounding, Space, Window
 from celosia.hw.vector.unit import VectorUnit
-from celosia.sim import quantize
+from celosia.sim import pysim, quantize
 
 VISIBLE = 3
 READ_LATENCY = 6
+
+SHAPES = {  # rows, columns, lanes, bus_bytes
+    "nano": (4, 4, 1, 4),
+    "micro": (8, 8, 2, 8),
+    "wide": (4, 12, 2, 4),
+    "twelve": (4, 12, 4, 4),
+    "tall": (16, 4, 4, 16),
+    "full": (4, 4, 4, 4),
+    "edge": (16, 16, 8, 16),
+}
+
+
+def sizes(name, **changes):
+    rows, columns, lanes, bus_bytes = SHAPES[name]
+    return {
+        "rows": rows,
+        "columns": columns,
+        "lanes": lanes,
+        "unified_bytes": 64 * rows,
+        "accumulator_depth": 16,
+        "parameter_channels": 8 * lanes,
+        "tables": 2,
+        "bus_bytes": bus_bytes,
+        **changes,
+    }
 
 
 def loops(i, side, axes="xyz"):
@@ -101,6 +126,7 @@ class Bench:
         self.faults = []
         self.reads = []
         self.writes = []
+        self.touched = []
         self.cycle = 0
 
     async def load_parameters(self, ctx, put, *, tables=True):
@@ -168,6 +194,7 @@ class Bench:
                 self.reads.append(self.cycle)
                 at, mask, outside = self._places(request)
                 inside = mask & (at < len(unified))
+                self.touched += at[mask].tolist()
                 found = np.where(inside, unified[np.minimum(at, len(unified) - 1)], 0)
                 answer = (found.astype(np.int8).view(np.uint8), outside)
             answers.append(answer)
@@ -252,7 +279,7 @@ class Programs:
             if side == "source_":
                 more |= {f"window_{a}_stride": int(rng.integers(0, limit)) for a in "xy"}
             more[f"{side}run"] = self._below(3, fields["channels"], 65535)
-            more[f"{side}skip"] = int(rng.integers(0, 3))
+            more[f"{side}skip"] = int(rng.choice([0, 0, 1, 2]))
             trial = Instruction(Opcode.VECTOR, **fields, **more)
             end = loops(trial, side).max() + 1
             if side == "source_":
@@ -269,7 +296,8 @@ class Programs:
         source, destination = rng.integers(0, 2, 2).tolist()
         source, destination = given.get("source", source), given.get("destination", destination)
         mode = int(rng.integers(0, 3)) if (source, destination) == (0, 1) else 0
-        most = s["columns"] if 1 in (source, destination) else 3 * s["lanes"] + 2
+        most = s["columns"] if 1 in (source, destination) else 3 * max(s["lanes"], s["rows"]) + 2
+        most = min(most, s["parameter_channels"])
         per_channel = int(rng.integers(0, 2))
         channels = min(self._below(most, s["lanes"]), most)
         groups = -(-channels // s["lanes"]) if per_channel else 1
@@ -317,3 +345,27 @@ class Programs:
     def any(self):
         """Return a random instruction."""
         return self.fill() if self.rng.random() < 0.2 else self.vector()
+
+
+def run(rng, name, instructions, *, stall=0.0, visit=None, limit=20_000, **changes):
+    """Run ``instructions`` on random memories, compare, and return the bench and the cycles taken."""
+    bench = Bench(rng, stall=stall, **sizes(name, **changes))
+    taken = []
+
+    async def program(ctx):
+        await bench.load_parameters(ctx, pysim.put, tables=False)
+        for index, instruction in enumerate(instructions):
+            bench.state.execute(instruction)
+            taken.append(await bench.issue(ctx, instruction, index))
+        if visit is not None:
+            await visit(ctx, bench)
+        await bench.settle(ctx)
+        bench.compare()
+        assert len(bench.done) == len(instructions)
+
+    pysim.run(bench.dut, program, background=[bench.memories], cycles_limit=limit)
+    return bench, taken
+
+
+def span(cycles):
+    return cycles[-1] - cycles[0] + 1

@@ -36,7 +36,12 @@ def matmul(**values: int) -> Instruction:
         (Instruction(Opcode.LOAD_WEIGHTS, tiles=3), 48),
         (Instruction(Opcode.LOAD_PARAMS, count=5), 5),
         (Instruction(Opcode.FILL, x_count=3, channels=9), 6),
-        (Instruction(Opcode.VECTOR, x_count=3, channels=9, window_x_count=4), 3 * 2 * 4),
+        (Instruction(Opcode.VECTOR, x_count=3, channels=9, window_x_count=4), 3 * 4),
+        (Instruction(Opcode.VECTOR, x_count=3, channels=9), 1 + 2 * 2),
+        (Instruction(Opcode.VECTOR, x_count=3, channels=9, source_skip=1), 3 * 2),
+        (Instruction(Opcode.VECTOR, x_count=3, channels=20), 2 * (2 + 1) + 2 + 1),
+        (Instruction(Opcode.VECTOR, x_count=3, channels=20, window_x_count=2), 3 * 2 * 2),
+        (Instruction(Opcode.VECTOR, x_count=3, channels=32, window_x_count=1), 5 * 2 + 1),
         (
             Instruction(
                 Opcode.VECTOR, source=Space.ACCUMULATORS, x_count=3, channels=9, window_x_count=4
@@ -87,7 +92,19 @@ COUNTED = {
         751,
         739,
     ),
-    "VECTOR x_count=40 channels=3 window_x_count=3\n" * 3: (1227, 498),
+    "VECTOR x_count=40 channels=3 window_x_count=3\n" * 3: (513, 498),
+    "VECTOR x_count=40 channels=13 window_x_count=3 destination_base=8192\n" * 3: (1947, 501),
+    "VECTOR x_count=40 channels=40 source_x_stride=40 destination_base=8192\n" * 3: (4947, 738),
+    "VECTOR x_count=40 channels=4 source_skip=1 source_run=3\n" * 3: (627, 258),
+    # The array and the store unit beside reads of the vector unit.
+    "MATMUL taps=160 x_count=64\nVECTOR x_count=100 channels=32 destination_base=8192\n": (
+        3442,
+        936,
+    ),
+    "MATMUL taps=160 x_count=64\n"
+    "VECTOR x_count=60 channels=48 window_x_count=4 destination_base=8192\n": (5522, 1456),
+    "STORE rows=30 length=64 external=65536 external_pitch=64\n"
+    "VECTOR x_count=100 channels=32 destination_base=8192\n": (3778, 606),
     "FILL x_count=2 channels=4\n" * 9: (230, 179),
     "VECTOR destination=ACCUMULATORS x_count=20 channels=4\n"
     "VECTOR destination=ACCUMULATORS mode=ADD x_count=20 channels=4\n"

@@ -1,0 +1,112 @@
+import pytest
+from vector_bench import SHAPES, Bench, run, sizes, span
+
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.isa import Error, Instruction, Opcode, Space, Window
+from celosia.sim import costs, pysim
+
+
+def from_unified(channels, **changes):
+    """Return a VECTOR of ten pixels from one half of 1024 bytes to the other."""
+    fields = {
+        "x_count": 10,
+        "channels": channels,
+        "source_x_stride": 40,
+        "window_x_stride": 16,
+        "destination_base": 512,
+        "destination_x_stride": channels,
+        "window": Window.SUM,
+    }
+    return Instruction(Opcode.VECTOR, **fields | changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "channels", "window", "skip", "reads", "cycles"),
+    [
+        # Two elements a group of two lanes, four groups a read: no read waits.
+        ("micro", 15, 3, 0, 2 * 3, 4 + 4),
+        ("micro", 15, 5, 0, 2 * 5, 5 + 5),
+        ("micro", 15, 3, 1, 8 * 3, 8 * 3),
+        ("micro", 3, 1, 0, 1, 2),
+        ("edge", 16, 1, 0, 1, 2),
+        ("edge", 16, 1, 1, 2, 2),
+        ("edge", 40, 1, 0, 3, 5),
+        ("edge", 40, 2, 0, 3 * 2, 6),
+        ("edge", 37, 3, 0, 3 * 3, 9),
+        ("edge", 7, 2, 0, 2, 2),
+        # One group a read, since rows or columns are no more than the lanes.
+        ("tall", 10, 2, 0, 3 * 2, 6),
+        ("twelve", 10, 2, 0, 3 * 2, 6),
+        # Two of the six groups of a row: the port has four bytes.
+        ("wide", 9, 1, 0, 3, 5),
+    ],
+)
+def test_pace_from_unified_buffer(rng, name, channels, window, skip, reads, cycles):
+    instruction = from_unified(
+        channels, window_x_count=window, source_skip=skip, source_run=15 if skip else 65535
+    )
+    bench, taken = run(rng, name, [instruction], unified_bytes=1024, tables=1)
+    assert bench.reads[0] - taken[0] == bench.dut.PREPARE
+    assert len(bench.reads) == 10 * reads
+    config = Config(weight_tiles=2, **bench.sizes)
+    assert len(costs.reads(instruction, config)) * window == reads
+    assert span(bench.reads) == costs.elements(instruction, config)
+    last = costs.reads(instruction, config)[-1]
+    assert span(bench.reads) == 10 * cycles - max(last, window) + window
+    assert len(bench.writes) == 10 * -(-channels // SHAPES[name][2])
+    assert bench.done[0] - bench.reads[-1] <= 32
+
+
+@pytest.mark.parametrize("name", ["micro", "edge", "wide"])
+@pytest.mark.parametrize("space", [Space.UNIFIED, Space.ACCUMULATORS])
+@pytest.mark.parametrize("stall", [0.0, 0.5, 0.9])
+def test_wide_reads_wait_for_the_port_and_for_room(rng, name, space, stall):
+    columns = SHAPES[name][1]
+    channels = [1, columns, columns - 1, columns // 2 + 1]
+    channels += [] if space is Space.ACCUMULATORS else [2 * columns + 1, 39]
+    instructions = [
+        from_unified(
+            count,
+            x_count=12,
+            window=order % 2,
+            window_x_count=1 + 2 * (order // 2 % 2),
+            destination=space,
+            destination_base=3 if space is Space.ACCUMULATORS else 512,
+            destination_x_stride=1 if space is Space.ACCUMULATORS else count,
+        )
+        for order, count in enumerate(channels)
+    ]
+    bench, _ = run(
+        rng,
+        name,
+        [*instructions, Instruction(Opcode.FILL, channels=columns, value=3)],
+        stall=stall,
+        tables=1,
+        unified_bytes=1024,
+        parameter_channels=48,
+    )
+    assert not bench.faults
+
+
+@pytest.mark.parametrize("name", ["micro", "edge", "wide"])
+@pytest.mark.parametrize("skip", [0, 1])
+def test_reads_nothing_but_channels(rng, name, skip):
+    """The last bytes of the buffer, and one too many."""
+    lanes = SHAPES[name][2]
+    for channels in (1, lanes + 1, 2 * lanes, 3 * lanes - 1, 5 * lanes + 1):
+        run_ = {"source_run": channels, "source_skip": skip}
+        good = from_unified(channels, x_count=1, source_base=1024 - channels, **run_)
+        bench, _ = run(rng, name, [good], tables=1, unified_bytes=1024)
+        assert not bench.faults
+        named = set(range(1024 - channels, 1024))
+        assert set(bench.touched) == named
+        bench = Bench(rng, **sizes(name, tables=1, unified_bytes=1024))
+        bad = from_unified(channels, x_count=1, source_base=1025 - channels, **run_)
+
+        async def program(ctx, bench=bench, bad=bad):
+            await bench.load_parameters(ctx, pysim.put, tables=False)
+            await bench.issue(ctx, bad, 7)
+            await ctx.tick().repeat(80)
+
+        pysim.run(bench.dut, program, background=[bench.memories])
+        assert [fault[:2] for fault in bench.faults] == [(Error.RANGE, 7)]
