@@ -53,6 +53,8 @@ class Region:
         Rows of each item, counted from the value's first.
     columns : (int, int)
         Bytes of each row, counted from the value's first.
+    channels : (int, int), optional
+        Which channels of each pixel, if not all.
     strip : Strip, optional
         Where its rows are, if the value is not in the unified buffer as a whole.
     """
@@ -62,6 +64,7 @@ class Region:
     items: Range
     rows: Range
     columns: Range
+    channels: Range | None = None
     strip: Strip | None = None
 
 

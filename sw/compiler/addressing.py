@@ -5,7 +5,7 @@ from celosia.sw.compiler.access import Access, span
 from celosia.sw.compiler.actions import Region
 from celosia.sw.compiler.allocate import Placement
 from celosia.sw.compiler.layout import pixel_bytes
-from celosia.sw.compiler.spec import Network, Product
+from celosia.sw.compiler.spec import Network, Pooling, Product
 from celosia.sw.compiler.tile import Tiling
 
 __all__ = ["Addressing", "loops"]
@@ -42,9 +42,8 @@ class Addressing:
     def address(self, region: Region) -> int:
         """Return where a region begins in the unified buffer."""
         layout = self.placement.layouts[region.value]
-        value = self.network.values[region.value]
         base, row = self.base(region)
-        return base + row * layout.pitch + layout.left * value.channels + region.columns[0]
+        return base + row * layout.pitch + layout.left * layout.pixel + region.columns[0]
 
     def base(self, region: Region) -> tuple[int, int]:
         """Return where a region's first item, or its buffer, begins, and its first row in that."""
@@ -61,8 +60,17 @@ class Addressing:
         value = self.network.values[region.value]
         base, row = self.base(region)
         count = region.items[1] - region.items[0]
-        left = layout.left * value.channels
+        left = layout.left * layout.pixel
         columns = (left + region.columns[0], left + region.columns[1])
+        if layout.row and count == 1:
+            # Of values that bands read or make, by pixel and channel.
+            pixels = (
+                row * layout.row + columns[0] // layout.pixel,
+                (row + region.rows[1] - region.rows[0] - 1) * layout.row
+                + -(-columns[1] // layout.pixel),
+            )
+            channels = region.channels or (0, layout.pixel)
+            return Access("unified", writes, base, layout.pixel, *pixels, *channels)
         if value.height == 1 and not layout.margins and not region.strip:
             if self.placement.places[region.value].whole:
                 # All accesses to a vector count from the part's first item.
@@ -79,9 +87,17 @@ class Addressing:
             return Access("unified", writes, base, layout.pitch, *rows, *columns)
         return span("unified", writes, base, count * layout.item_pitch)
 
-    def pixels(self, layer: Product, tile: int) -> tuple[int, int]:
+    def channels(self, number: int, tile: int) -> tuple[int, int]:
+        """Return the first output channel of a tile of a layer, and the one behind its last."""
+        layer = self.network.layers[number]
+        assert not isinstance(layer, Pooling)
+        tiled = self.tiling.layers[number]
+        return tile * tiled.channels, min((tile + 1) * tiled.channels, layer.channels)
+
+    def pixels(self, number: int, tile: int) -> tuple[int, int]:
         """Return the bytes from pixel to pixel, and the first channel that an output tile reads."""
-        first = tile * self.config.columns
-        last = min(first + self.config.columns, layer.channels)
-        value = self.network.values[layer.source]
-        return pixel_bytes(layer, value), layer.inputs(first, last)[0]
+        layer = self.network.layers[number]
+        assert isinstance(layer, Product)
+        value, layout = self.network.values[layer.source], self.placement.layouts[layer.source]
+        first = layer.inputs(*self.channels(number, tile))[0]
+        return pixel_bytes(layer, value, layout.pixel), first

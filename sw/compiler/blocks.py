@@ -1,10 +1,13 @@
 """Cuts the results of a product into blocks whose sums one half of the accumulators holds."""
 
+import math
+
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.actions import Block, Range
+from celosia.sw.compiler.bands import Band, vectors
 from celosia.sw.compiler.spec import CompileError, Network, Pool, Product, Sum
 
-__all__ = ["attached", "blocks", "sums"]
+__all__ = ["attached", "band_blocks", "blocks", "sums"]
 
 #: Rows of a tile that a block without pooling has pixels for. Small blocks let the next layer start
 #: early, and leave little to drain at the end. Pooling drains quickly enough by itself.
@@ -36,11 +39,16 @@ def _most(limit: int, size: int, stride: int) -> int:
 
 
 def blocks(
-    layer: Product | Sum, items: Range, config: Config, strip: Range | None = None
+    layer: Product | Sum,
+    items: Range,
+    config: Config,
+    strip: Range | None = None,
+    *,
+    large: bool = False,
 ) -> list[Block]:
     """Return blocks that cover the results of a layer for some items, in order.
 
-    ``strip`` are the rows of results, if not all.
+    ``strip`` are the rows of results, if not all. ``large`` asks for as few blocks as there can be.
 
     Raises
     ------
@@ -72,13 +80,29 @@ def blocks(
     most_rows = min(rows, _most(depth // across, high, down))
     pooled = layer.pool.window != (1, 1)
     least = pixels // 2 if pooled else _TILES * config.rows
-    if pixels >= _TILES * config.rows:
+    if pixels >= _TILES * config.rows and not large:
         most_rows = min(most_rows, max(1, -(-least // (across * down))))
     return [
         Block(items=(item, item + 1), rows=part, columns=piece)
         for item in range(*items)
         for part in _even(*strip, most_rows)
         for piece in _even(0, columns, most_columns)
+    ]
+
+
+def band_blocks(layer: Product, band: Band, row: int, items: Range, config: Config) -> list[Block]:
+    """Return blocks of whole rows that cover the results of a layer with a band, in order.
+
+    ``row`` are the pixels of its source from row to row.
+    """
+    rows, width = layer.output
+    most = rows
+    while math.prod(vectors(band, most, width, row)) > config.accumulator_depth:
+        most -= 1
+    return [
+        Block(items=(item, item + 1), rows=part, columns=(0, width))
+        for item in range(*items)
+        for part in _even(0, rows, most)
     ]
 
 

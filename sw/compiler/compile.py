@@ -1,6 +1,6 @@
 """All passes, from a graph to a program."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -8,6 +8,8 @@ from celosia.hw.arch.config import INSTRUCTION_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Opcode, Unit, encode_program
 from celosia.sw.compiler.access import Step
 from celosia.sw.compiler.allocate import ALIGNMENT, Placement, allocate
+from celosia.sw.compiler.bands import Band
+from celosia.sw.compiler.choose import choose
 from celosia.sw.compiler.emit import emit_main, emit_setup
 from celosia.sw.compiler.layout import lay_out, least_steps
 from celosia.sw.compiler.lower import lower
@@ -95,15 +97,9 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
     if not 1 <= batch <= 1 << 20:
         raise CompileError(f"batch: wanted 1 to {1 << 20}, got {batch}")
     network = lower(graph)
-    layouts = lay_out(network, config)
-    tiling = tile(network, layouts, config)
-    constants = [
-        (pack_weights(layer, tiled.segments, config), pack_parameters(layer, config))
-        for layer, tiled in zip(network.layers, tiling.layers, strict=True)
-    ]
+    tiling, placement, constants = _placed(network, config, batch)
     sizes = [(len(weights), len(parameters)) for weights, parameters in constants]
     tables = b"".join(tiling.tables.contents)
-    placement = allocate(network, layouts, config, batch, sizes, len(tables))
     work = stream(schedule(network, tiling, placement, config), network, tiling, config)
     first = _limited(emit_setup(network, tiling, placement, config))
     setup = _section(first, config, placement.code)
@@ -125,6 +121,41 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
     )
     verify(program)
     return Compiled(program, network, placement.head, steps)
+
+
+def _placed(
+    network: Network, config: Config, batch: int
+) -> tuple[Tiling, Placement, list[tuple[bytes, bytes]]]:
+    """Return the tiles of all layers, where everything lies, and weights and parameters by layer.
+
+    Bands are for values that the unified buffer holds.
+    """
+    bands = choose(network, config)
+    if bands:
+        try:
+            found = _place(network, bands, config, batch)
+            if not found[1].strip_rows:
+                return found
+        except CompileError:
+            pass
+    return _place(network, {}, config, batch)
+
+
+def _place(
+    network: Network, bands: Mapping[int, Band], config: Config, batch: int
+) -> tuple[Tiling, Placement, list[tuple[bytes, bytes]]]:
+    layouts = lay_out(network, bands, config)
+    tiling = tile(network, layouts, bands, config)
+    constants = [
+        (
+            pack_weights(layer, tiled, layouts[layer.source], config),
+            pack_parameters(layer, tiled, config),
+        )
+        for layer, tiled in zip(network.layers, tiling.layers, strict=True)
+    ]
+    sizes = [(len(weights), len(parameters)) for weights, parameters in constants]
+    tables = sum(map(len, tiling.tables.contents))
+    return tiling, allocate(network, layouts, config, batch, sizes, tables), constants
 
 
 def bounds(compiled: Compiled) -> list[int]:

@@ -22,7 +22,7 @@ from celosia.sw.compiler.emit_moves import fill, move, parameters, tables, weigh
 from celosia.sw.compiler.emit_vector import add, drain, pool
 from celosia.sw.compiler.spec import Network
 from celosia.sw.compiler.stream import FetchParameters, FetchTables, FetchWeights, Work
-from celosia.sw.compiler.tile import Tiling, channels_of
+from celosia.sw.compiler.tile import Tiling, parameters_of
 
 __all__ = ["emit_main", "emit_setup"]
 
@@ -77,7 +77,7 @@ def emit_setup(
                 yield weights(about, number, tile, end - tile, place)
             tile = end
         if layer.first_channel is not None:
-            count = channels_of(network.layers[number], config)
+            count = parameters_of(network.layers[number], layer)
             yield parameters(about, number, 0, count, layer.first_channel)
     users = {number: layer for layer, number in reversed(tiling.tables.of.items())}
     for number, place in enumerate(tiling.tables.places):

@@ -4,6 +4,7 @@ from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sw.compiler.access import Step, span
 from celosia.sw.compiler.actions import Multiply, Region
 from celosia.sw.compiler.addressing import Addressing, loops
+from celosia.sw.compiler.bands import vectors
 from celosia.sw.compiler.blocks import sums
 from celosia.sw.compiler.layout import Segment
 from celosia.sw.compiler.spec import Product
@@ -16,8 +17,9 @@ def multiply(about: Addressing, action: Multiply, place: int) -> Step:
     layer, block = about.network.layers[action.layer], action.block
     assert isinstance(layer, Product)
     layout = about.placement.layouts[layer.source]
-    segment = about.tiling.layers[action.layer].segments[action.tile][action.segment]
-    depth, channel = about.pixels(layer, action.tile)
+    tiled = about.tiling.layers[action.layer]
+    segment = tiled.segments[action.tile][action.segment]
+    depth, channel = about.pixels(action.layer, action.tile)
     start = [
         origin + first * pool * stride
         for origin, first, pool, stride in zip(
@@ -28,7 +30,8 @@ def multiply(about: Addressing, action: Multiply, place: int) -> Step:
             strict=True,
         )
     ]
-    region = _reads(about, action, layer, segment, (start[0], start[1]))
+    reads = _band_reads if tiled.band else _reads
+    region = reads(about, action, layer, segment, (start[0], start[1]))
     offset = segment.offset + action.first_step * about.config.rows
     taps = min(action.last_step * about.config.rows, len(segment.taps))
     taps -= action.first_step * about.config.rows
@@ -41,7 +44,11 @@ def multiply(about: Addressing, action: Multiply, place: int) -> Step:
         strip=action.source,
     )
     strides = (layout.item_pitch, layer.stride[0] * layout.pitch, layer.stride[1] * depth)
-    fields = loops(sums(layer.pool, block), strides)
+    counts = sums(layer.pool, block)
+    if tiled.band:
+        strides = (*strides[:2], strides[2] * tiled.band.count)
+        counts = (counts[0], *vectors(tiled.band, *counts[1:], layout.row))
+    fields = loops(counts, strides)
     if not segment.side_by_side:
         fields |= {"run": segment.run, "skip": segment.skip}
     instruction = Instruction(
@@ -73,21 +80,51 @@ def _reads(
     last = min(action.last_step * rows, len(segment.taps)) - 1
     last = segment.offset + last + last // segment.run * segment.skip * rows
     _, high, wide = sums(layer.pool, action.block)
-    depth, channel = about.pixels(layer, action.tile)
+    depth, channel = about.pixels(action.layer, action.tile)
+    channels = None
     if value.height == 1 and not layout.margins:
         base = start[1] * depth + channel
         columns = (base + first, base + (wide - 1) * layer.stride[1] * depth + last + 1)
         ends = (0, 1)
     else:
         pitch = layout.pitch
-        columns = (-layout.left * value.channels, pitch - layout.left * value.channels)
+        columns = (-layout.left * layout.pixel, pitch - layout.left * layout.pixel)
         end = start[0] + (high - 1) * layer.stride[0] + last // pitch + 1
         ends = (start[0] + first // pitch, end)
+        if layer.kernel == (1, 1):
+            channels = (channel + first, channel + last + 1)
     return Region(
         value=layer.source,
         part=action.part,
         items=action.block.items,
         rows=ends,
         columns=columns,
+        channels=channels,
         strip=action.source,
+    )
+
+
+def _band_reads(
+    about: Addressing, action: Multiply, layer: Product, segment: Segment, start: tuple[int, int]
+) -> Region:
+    """Return a region with all that matrix work of a band reads."""
+    layout = about.placement.layouts[layer.source]
+    band = about.tiling.layers[action.layer].band
+    assert band
+    depth, channel = about.pixels(action.layer, action.tile)
+    _, rows, wide = sums(layer.pool, action.block)
+    rows, across = vectors(band, rows, wide, layout.row)
+    high, along = (
+        (count - 1) * stride + (taps - 1) * apart + 1
+        for count, stride, taps, apart in zip(
+            (rows, across * band.count), layer.stride, layer.kernel, layer.dilation, strict=True
+        )
+    )
+    return Region(
+        value=layer.source,
+        part=action.part,
+        items=action.block.items,
+        rows=(start[0], start[0] + high),
+        columns=(start[1] * depth, (start[1] + along) * depth),
+        channels=(channel, channel + band.channels),
     )

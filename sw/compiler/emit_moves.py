@@ -81,8 +81,8 @@ def move(about: Addressing, opcode: Opcode, region: Region, layer: int) -> Step:
 def fill(about: Addressing, region: Region, layer: int) -> Iterator[Step]:
     """Yield what writes the margins of a region: whole rows of one item, with those around."""
     value, layout = about.network.values[region.value], about.placement.layouts[region.value]
-    row_bytes = value.width * value.channels
-    left, right = layout.left * value.channels, layout.right * value.channels
+    row_bytes = value.width * layout.pixel
+    left, right = layout.left * layout.pixel, layout.right * layout.pixel
     start = min(max(region.rows[0], 0), region.rows[1])
     inside = start, max(min(region.rows[1], value.height), start)
     above, below = inside[0] - region.rows[0], region.rows[1] - inside[1]
@@ -94,6 +94,7 @@ def fill(about: Addressing, region: Region, layer: int) -> Iterator[Step]:
         (middle, rows, left),
         (middle + left + row_bytes, rows, right),
         (middle + rows * layout.pitch, below, layout.pitch),
+        (middle + (rows + below) * layout.pitch, 1, layout.after * layout.pixel),
     )
     for start, rows, length in rectangles:
         for first in range(0, length if rows else 0, _MOST_CHANNELS):

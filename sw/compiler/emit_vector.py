@@ -1,9 +1,12 @@
 """Instructions of the vector unit that compute."""
 
+from dataclasses import replace
+
 from celosia.hw.arch.isa import Instruction, Mode, Opcode, Space
 from celosia.sw.compiler.access import Access, Step, span
 from celosia.sw.compiler.actions import AddRegion, Block, Drain, PoolRegion, Region, Strip
 from celosia.sw.compiler.addressing import Addressing, loops
+from celosia.sw.compiler.bands import vectors
 from celosia.sw.compiler.blocks import sums
 from celosia.sw.compiler.spec import Pooling, Product, Scaling, Sum
 
@@ -14,14 +17,12 @@ def drain(about: Addressing, action: Drain, place: int, table: int | None) -> St
     """Return the pooling and requantisation of a tile."""
     block, layer = action.block, about.network.layers[action.layer]
     assert isinstance(layer, Product)
-    first = action.tile * about.config.columns
-    last = min(first + about.config.columns, layer.channels)
-    region = _writes(
-        about, layer.result, layer.channels, block, action.part, (first, last), action.result
-    )
+    if about.tiling.layers[action.layer].band:
+        return _drain_band(about, action, place, table)
+    first, last = about.channels(action.layer, action.tile)
+    region = _writes(about, layer.result, block, action.part, (first, last), action.result)
     _, high, wide = sums(layer.pool, block)
     (window_y, window_x), (down, right) = layer.pool.window, layer.pool.stride
-    layout = about.placement.layouts[layer.result]
     instruction = Instruction(
         Opcode.VECTOR,
         source=Space.ACCUMULATORS,
@@ -33,7 +34,7 @@ def drain(about: Addressing, action: Drain, place: int, table: int | None) -> St
         window_y_count=window_y,
         window_x_stride=int(window_x > 1),
         window_y_stride=wide if window_y > 1 else 0,
-        **_destination(about, region, layout.item_pitch, layout.pitch, layer.channels, block),
+        **_destination(about, region, block.extents),
         params=place,
         per_channel=1,
         **_requantised(layer.scaling),
@@ -48,19 +49,57 @@ def drain(about: Addressing, action: Drain, place: int, table: int | None) -> St
     return Step(instruction, accesses, action.layer)
 
 
+def _drain_band(about: Addressing, action: Drain, place: int, table: int | None) -> Step:
+    """Return the requantisation of a tile whose columns are several pixels' channels."""
+    block, layer = action.block, about.network.layers[action.layer]
+    tiled = about.tiling.layers[action.layer]
+    assert isinstance(layer, Product) and tiled.band
+    layout, count = about.placement.layouts[layer.result], tiled.band.count
+    channels = about.channels(action.layer, action.tile)
+    rows, wide = vectors(tiled.band, *block.extents[1:], layout.row)
+    region = _writes(about, layer.result, block, action.part, channels, None)
+    # With what vectors make behind the end of a row.
+    last = region.columns[0] + (wide * count - 1) * layout.pixel + tiled.channels
+    region = replace(region, columns=(region.columns[0], last))
+    if tiled.band.joined:
+        region = replace(region, rows=(block.rows[0], block.rows[0] + 1))
+    extents = (block.extents[0], rows, wide)
+    instruction = Instruction(
+        Opcode.VECTOR,
+        source=Space.ACCUMULATORS,
+        destination=Space.UNIFIED,
+        channels=count * tiled.channels,
+        source_base=action.half * about.config.accumulator_depth + action.accumulator,
+        **loops(extents, (rows * wide, wide, 1), "source_"),
+        **_destination(about, region, extents, count),
+        destination_run=tiled.channels,
+        destination_skip=(layout.pixel - tiled.channels) // about.config.rows,
+        params=place,
+        per_channel=int(tiled.parameters != about.config.lanes),
+        **_requantised(layer.scaling),
+        **_looked_up(table),
+    )
+    accesses = (
+        about.access(region, writes=True),
+        span("parameters", False, place, tiled.parameters),
+        span("accumulators", False, action.half, 1),
+        *_reads_table(table),
+    )
+    return Step(instruction, accesses, action.layer)
+
+
 def add(about: Addressing, action: AddRegion, place: int, table: int | None) -> Step:
     """Return one step of a sum; a half of the accumulators holds it meanwhile."""
     block, layer = action.block, about.network.layers[action.layer]
     assert isinstance(layer, Sum)
-    first = action.tile * about.config.columns
-    last = min(first + about.config.columns, layer.channels)
+    first, last = about.channels(action.layer, action.tile)
     row = action.half * about.config.accumulator_depth + action.accumulator
     _, high, wide = block.extents
     value = (layer.source, layer.second, layer.result)[action.step]
     strip = (*action.sources, action.result)[action.step]
-    region = _writes(about, value, layer.channels, block, action.part, (first, last), strip)
+    region = _writes(about, value, block, action.part, (first, last), strip)
     layout = about.placement.layouts[value]
-    outside = _strides(block, (layout.item_pitch, layout.pitch, layer.channels))
+    outside = _strides(block, (layout.item_pitch, layout.pitch, layout.pixel))
     inside = _strides(block, (high * wide, wide, 1))
     ends = {"accumulators": (row, inside), "unified": (about.address(region), outside)}
     source, destination = ("unified", "accumulators")
@@ -97,9 +136,9 @@ def pool(about: Addressing, action: PoolRegion, place: int, table: int | None) -
     windows = layer.windows[action.windows]
     value, layout = about.network.values[layer.source], about.placement.layouts[layer.source]
     result = about.placement.layouts[layer.result]
-    pitch, depth = layout.pitch, value.channels
+    pitch, pixel, depth = layout.pitch, layout.pixel, value.channels
     if layer.seen:
-        pitch, depth = layer.seen[1] * layer.seen[2], layer.seen[2]
+        pitch, pixel, depth = layer.seen[1] * layer.seen[2], layer.seen[2], layer.seen[2]
     left, columns = windows.result[1], windows.count[1]
     block = Block(items=action.items, rows=action.rows, columns=(left, left + columns))
     first = windows.source[0] + (action.rows[0] - windows.result[0]) * layer.stride[0]
@@ -109,7 +148,7 @@ def pool(about: Addressing, action: PoolRegion, place: int, table: int | None) -
         part=action.part,
         items=action.items,
         rows=(first, last),
-        columns=(windows.source[1] * depth, windows.ends(layer.stride)[1] * depth),
+        columns=(windows.source[1] * pixel, windows.ends(layer.stride)[1] * pixel),
         strip=action.source,
     )
     if layer.seen:
@@ -120,11 +159,11 @@ def pool(about: Addressing, action: PoolRegion, place: int, table: int | None) -
         part=action.part,
         items=action.items,
         rows=block.rows,
-        columns=(left * depth, (left + columns) * depth),
+        columns=(left * result.pixel, (left + columns) * result.pixel),
         strip=action.result,
     )
     scaling = layer.scalings[windows.parameters]
-    strides = (layout.item_pitch, layer.stride[0] * pitch, layer.stride[1] * depth)
+    strides = (layout.item_pitch, layer.stride[0] * pitch, layer.stride[1] * pixel)
     instruction = Instruction(
         Opcode.VECTOR,
         source=Space.UNIFIED,
@@ -135,9 +174,9 @@ def pool(about: Addressing, action: PoolRegion, place: int, table: int | None) -
         window=layer.combine,
         window_x_count=windows.size[1],
         window_y_count=windows.size[0],
-        window_x_stride=depth if windows.size[1] > 1 else 0,
+        window_x_stride=pixel if windows.size[1] > 1 else 0,
         window_y_stride=pitch if windows.size[0] > 1 else 0,
-        **_destination(about, written, result.item_pitch, result.pitch, depth, block),
+        **_destination(about, written, block.extents),
         params=place,
         per_channel=0,
         **_requantised(scaling),
@@ -161,25 +200,32 @@ def _strides(block: Block, strides: tuple[int, int, int]) -> dict[str, int]:
 def _writes(
     about: Addressing,
     value: int,
-    depth: int,
     block: Block,
     part: int,
     channels: tuple[int, int],
     strip: Strip | None,
 ) -> Region:
     """Return the region that a block and some channels of a value lie in."""
+    pixel = about.placement.layouts[value].pixel
     left, right = block.columns
-    columns = (left * depth + channels[0], (right - 1) * depth + channels[1])
     return Region(
-        value=value, part=part, items=block.items, rows=block.rows, columns=columns, strip=strip
+        value=value,
+        part=part,
+        items=block.items,
+        rows=block.rows,
+        columns=(left * pixel + channels[0], (right - 1) * pixel + channels[1]),
+        channels=channels,
+        strip=strip,
     )
 
 
 def _destination(
-    about: Addressing, region: Region, item: int, row: int, pixel: int, block: Block
+    about: Addressing, region: Region, extents: tuple[int, int, int], apart: int = 1
 ) -> dict[str, int]:
-    """Return the fields of VECTOR that say where results go."""
-    fields = loops(block.extents, (item, row, pixel), "destination_")
+    """Return the fields of VECTOR that say where results go, ``apart`` pixels from x to x."""
+    layout = about.placement.layouts[region.value]
+    strides = (layout.item_pitch, layout.pitch, apart * layout.pixel)
+    fields = loops(extents, strides, "destination_")
     strides = {name: value for name, value in fields.items() if name.startswith("destination")}
     return {"destination_base": about.address(region), **strides}
 

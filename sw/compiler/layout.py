@@ -7,15 +7,31 @@ Where consumers want different pitches, the one that costs least is taken, and t
 run at a time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from celosia.hw.arch.config import Config
+from celosia.sw.compiler.bands import Band, overrun, pixel_pitch, spans
 from celosia.sw.compiler.spec import CompileError, Network, Pooling, Product, Value, Windows
 
-__all__ = ["Layout", "Segment", "lay_out", "least_steps", "pixel_bytes", "segments"]
+__all__ = [
+    "Layout",
+    "Margins",
+    "Segment",
+    "band_segments",
+    "cycles",
+    "lay_out",
+    "layout_of",
+    "least_steps",
+    "margins_of",
+    "pixel_bytes",
+    "segments",
+]
+
+#: Rows and pixels in front of a value, and behind it.
+Margins = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -30,6 +46,12 @@ class Layout:
         From one row to the next.
     item_pitch : int
         From one item to the next.
+    pixel : int
+        From one pixel to the next.
+    row : int
+        Pixels from one row to the next, of values that bands read or make; else 0.
+    after : int
+        Pixels behind the last row that are read, too.
     """
 
     top: int
@@ -38,11 +60,14 @@ class Layout:
     right: int
     pitch: int
     item_pitch: int
+    pixel: int
+    row: int = 0
+    after: int = 0
 
     @property
     def margins(self) -> bool:
         """Whether there is anything around the value."""
-        return any((self.top, self.left, self.bottom, self.right))
+        return any((self.top, self.left, self.bottom, self.right, self.after))
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,9 +148,30 @@ def segments(
     return tuple(joined)
 
 
-def pixel_bytes(layer: Product, value: Value) -> int:
-    """Return the bytes from one pixel to the next of what a layer reads."""
-    return value.channels if layer.each else layer.weights.shape[3]
+def band_segments(
+    layer: Product, band: Band, source: Layout, config: Config
+) -> tuple[Segment, ...]:
+    """Return the reads that make up the reduction of a tile of a band.
+
+    ``taps`` are columns of ``band_matrix``.
+    """
+    skip = (source.pixel - band.channels) // config.rows
+    found, done = [], 0
+    for first, count in spans(layer, band, source.row, config):
+        taps = np.arange(done, done + count * band.channels)
+        run = band.channels if skip else len(taps)
+        found.append(Segment(first * source.pixel, taps, run, skip))
+        done += len(taps)
+    return tuple(found)
+
+
+def pixel_bytes(layer: Product, value: Value, pixel: int) -> int:
+    """Return the bytes from one pixel to the next of what a layer reads.
+
+    ``pixel`` are those of the value. A vector may be cut into rows of its own.
+    """
+    depth = value.channels if layer.each else layer.weights.shape[3]
+    return pixel if depth == value.channels else depth
 
 
 def _join(
@@ -151,22 +197,74 @@ def _join(
     return result
 
 
-def lay_out(network: Network, config: Config) -> tuple[Layout, ...]:
+def lay_out(network: Network, bands: Mapping[int, Band], config: Config) -> tuple[Layout, ...]:
     """Return a layout for each value.
+
+    ``bands`` are those of layers that have one.
 
     Raises
     ------
     CompileError
         If a row is longer than instructions can say.
     """
-    return tuple(_layout(network, number, config) for number in range(len(network.values)))
+    layouts: dict[int, Layout] = {}
+    results = [layer.result for layer in network.layers]
+    # A layer's source comes in front of its result.
+    inputs = (number for number in range(len(network.values)) if number not in results)
+    for number in (*inputs, *results):
+        layouts[number] = layout_of(network, number, bands, layouts, config)
+    return tuple(layouts[number] for number in range(len(network.values)))
 
 
-def _layout(network: Network, number: int, config: Config) -> Layout:
+def layout_of(
+    network: Network,
+    number: int,
+    bands: Mapping[int, Band],
+    layouts: Mapping[int, Layout],
+    config: Config,
+) -> Layout:
+    """Return the layout of a value; ``layouts`` has those of the values before it.
+
+    Raises
+    ------
+    CompileError
+        See ``lay_out``.
+    """
+    ends = ((network.layers[n].source, network.layers[n].result) for n in bands)
+    if any(number in pair for pair in ends):
+        return _banded(network, number, bands, layouts, config)
+    value = network.values[number]
+    top, left, bottom, right = margins_of(network, number)
+    products = [x for x in network.layers if isinstance(x, Product) and x.source == number]
+    least = (left + value.width + right) * value.channels
+    rows = top + value.height + bottom
+    pitch = least
+    if rows > 1 and products:
+        pitch = min(
+            range(least, least + config.rows), key=lambda p: (_cost(products, value, p, config), p)
+        )
+    _check_pitch(value, pitch, config)
+    return Layout(top, left, bottom, right, pitch, rows * pitch, value.channels)
+
+
+def _check_pitch(value: Value, pitch: int, config: Config) -> None:
+    if pitch >= config.unified_bytes:
+        raise CompileError(
+            f"{value.name}: wanted rows below unified_bytes = {config.unified_bytes}, got {pitch}"
+        )
+
+
+def margins_of(network: Network, number: int) -> Margins:
+    """Return the rows and pixels around a value that its readers read.
+
+    Raises
+    ------
+    CompileError
+        If one of them cannot do with any.
+    """
     value = network.values[number]
     readers = [layer for layer in network.layers if number in layer.sources]
-    products = [layer for layer in readers if isinstance(layer, Product)]
-    reaches = [_reach(layer, value) for layer in products]
+    reaches = [_reach(layer, value) for layer in readers if isinstance(layer, Product)]
     for layer in readers:
         if isinstance(layer, Pooling) and layer.seen is None:
             for windows in layer.windows:
@@ -176,27 +274,64 @@ def _layout(network: Network, number: int, config: Config) -> Layout:
     right = max([0, *(reach[3] - value.width for reach in reaches)])
     if left or right:
         for layer in readers:
-            cut = isinstance(layer, Product) and pixel_bytes(layer, value) != value.channels
+            cut = isinstance(layer, Product) and _cuts(layer, value)
             if cut or (isinstance(layer, Pooling) and layer.seen):
                 raise CompileError(f"{layer.name}: wanted an input that nobody else pads")
-    least = (left + value.width + right) * value.channels
+    return top, left, bottom, right
+
+
+def _banded(
+    network: Network,
+    number: int,
+    bands: Mapping[int, Band],
+    layouts: Mapping[int, Layout],
+    config: Config,
+) -> Layout:
+    """Return the layout of a value that bands read or make.
+
+    What stands behind a row stands in front of the next one, too.
+    """
+    value = network.values[number]
+    top, left, bottom, right = margins = margins_of(network, number)
+    row = left + value.width + max(0, right - left)
     rows = top + value.height + bottom
-    pitch = least
-    if rows > 1 and products:
-        pitch = min(
-            range(least, least + config.rows), key=lambda p: (_cost(products, value, p, config), p)
-        )
-    if pitch >= config.unified_bytes:
-        raise CompileError(
-            f"{value.name}: wanted rows below unified_bytes = {config.unified_bytes}, got {pitch}"
-        )
-    return Layout(top, left, bottom, right, pitch, rows * pitch)
+    run = last = written = 0
+    filled = any(margins)
+    for layer_number, layer in enumerate(network.layers):
+        if not isinstance(layer, Product):
+            continue
+        band = bands.get(layer_number)
+        if band and layer.result == number:
+            run = band.channels * layer.each
+            row = layouts[layer.source].row if band.joined else row
+            written = (top + value.height - 1) * row + left + value.width + overrun(layer, band)
+    for layer_number, layer in enumerate(network.layers):
+        if not isinstance(layer, Product) or layer.source != number:
+            continue
+        band = bands.get(layer_number)
+        _, _, end, side = _reach(layer, value)
+        if band:
+            run, filled = band.channels, True
+            side += overrun(layer, band) * layer.stride[1]
+        last = max(last, (top + end - 1) * row + left + side)
+    pixel = pixel_pitch(value.channels, run, config)
+    pitch = row * pixel
+    _check_pitch(value, pitch, config)
+    after = max(0, last - rows * row) if filled else 0
+    more = max(after, written - rows * row)
+    item_pitch = rows * pitch + more * pixel
+    right = row - left - value.width if filled else 0
+    return Layout(top, left, bottom, right, pitch, item_pitch, pixel, row, after)
 
 
-def _reach(layer: Product, value: Value) -> tuple[int, int, int, int]:
+def _cuts(layer: Product, value: Value) -> bool:
+    """Whether a layer reads a vector as rows of its own."""
+    return not layer.each and layer.weights.shape[3] != value.channels
+
+
+def _reach(layer: Product, value: Value) -> Margins:
     """Return first row and column that a layer reads, and those behind the last."""
-    if pixel_bytes(layer, value) != value.channels:
-        # A vector cut into rows of its own.
+    if _cuts(layer, value):
         return 0, 0, 1, value.width
     bottom, right = (
         start + (count - 1) * stride + (taps - 1) * apart + 1
@@ -207,19 +342,25 @@ def _reach(layer: Product, value: Value) -> tuple[int, int, int, int]:
     return (*layer.origin, bottom, right)
 
 
-def _window_reach(windows: Windows, stride: tuple[int, int]) -> tuple[int, int, int, int]:
+def _window_reach(windows: Windows, stride: tuple[int, int]) -> Margins:
     bottom, right = windows.ends(stride)
     return (*windows.source, bottom, right)
 
 
 def _cost(products: Sequence[Product], value: Value, pitch: int, config: Config) -> int:
     """Return the cycles that all readers take at a pitch."""
-    total = 0
-    for layer in products:
-        pixel = pixel_bytes(layer, value)
-        channels = 0, min(config.columns, layer.channels)
-        parts = segments(layer, pitch, pixel, channels, config)
-        steps = sum(segment.steps(config) for segment in parts)
-        tiles = -(-layer.channels // config.columns)
-        total += steps * tiles * max(layer.pixels, config.rows // config.weight_rows)
-    return total
+    pixel = value.channels
+    return sum(cycles(layer, value, pitch, pixel, config) for layer in products)
+
+
+def cycles(layer: Product, value: Value, pitch: int, pixel: int, config: Config) -> int:
+    """Return the cycles of the array that a layer without a band takes to read a value.
+
+    ``pitch`` and ``pixel`` are the bytes of the value from row to row and from pixel to pixel.
+    """
+    depth = pixel_bytes(layer, value, pixel)
+    channels = 0, min(config.columns, layer.channels)
+    parts = segments(layer, pitch, depth, channels, config)
+    steps = sum(segment.steps(config) for segment in parts)
+    tiles = -(-layer.channels // config.columns)
+    return steps * tiles * max(layer.pixels, config.rows // config.weight_rows)

@@ -22,7 +22,8 @@ from celosia.sw.compiler.actions import (
     StoreRegion,
 )
 from celosia.sw.compiler.allocate import Placement
-from celosia.sw.compiler.blocks import attached, blocks, sums
+from celosia.sw.compiler.bands import vectors
+from celosia.sw.compiler.blocks import attached, band_blocks, blocks, sums
 from celosia.sw.compiler.movement import Movement
 from celosia.sw.compiler.spec import Network, Pooling, Product, Sum
 from celosia.sw.compiler.strips import source_rows
@@ -62,6 +63,10 @@ def schedule(
 
 
 class _Scheduler(Movement):
+    #: Drains of the last group of tiles of a layer with a band, tile by tile.
+    late: list[list[Action]] = []
+    late_layer = -1
+
     def batch(self) -> Iterator[Action]:
         """Yield the work of all parts: the head item by item, the tail for all of them."""
         head, count = self.placement.head, len(self.network.layers)
@@ -71,10 +76,12 @@ class _Scheduler(Movement):
                     yield from self.layer(number, part, (item, item + 1))
             for number in range(head, count):
                 yield from self.layer(number, part, (first, first + items))
+        yield from self.flush()
 
     def layer(self, number: int, part: int, items: tuple[int, int]) -> Iterator[Action]:
         """Yield the work of one layer."""
         if number in self.placement.strip_rows:
+            yield from self.flush()
             yield from self.in_strips(number, part, items)
             return
         layer = self.network.layers[number]
@@ -93,6 +100,7 @@ class _Scheduler(Movement):
         if isinstance(layer, Product):
             yield from self.product(number, part, items, staged, later)
             return
+        yield from self.flush()
         height = self.network.values[layer.result].height
         yield from self.strip(number, part, items, (0, height))
         yield from self.store(number, self.everything(layer.result, part, items))
@@ -103,6 +111,7 @@ class _Scheduler(Movement):
         strips = self.placement.strip_rows
         return (
             attached(self.network, number)
+            and self.tiling.layers[number - 1].band is None
             and number != self.placement.head
             and number not in strips
             and number - 1 not in strips
@@ -190,7 +199,7 @@ class _Scheduler(Movement):
         layer = self.network.layers[number]
         assert isinstance(layer, Product)
         tiled = self.tiling.layers[number]
-        cut = blocks(layer, items, self.config)
+        cut = self.blocks(number, items)
         if loads and len({block.items for block in cut}) < len(cut):
             yield from self.load(number, layer.source, part, items)
             loads = False
@@ -229,19 +238,48 @@ class _Scheduler(Movement):
         ``later`` are loads to do meanwhile.
         """
         tiles = self.tiling.layers[number].tiles
-        first = 1
+        together = self.together(number, block)
+        first = together
         if loads and len(stages) > 1:
             first = min(tiles, _GROUP, self.config.accumulator_depth // self.rows(number, block))
         yield from self.group(number, part, block, range(first), stages, loads)
         yield from later
-        for tile in range(first, tiles):
-            yield from self.group(number, part, block, range(tile, tile + 1), _WHOLE, False)
+        for tile in range(first, tiles, together):
+            group = range(tile, min(tile + together, tiles))
+            yield from self.group(number, part, block, group, _WHOLE, False)
+
+    def blocks(self, number: int, items: tuple[int, int]) -> list[Block]:
+        """Return the blocks of a product, for some items."""
+        layer, band = self.network.layers[number], self.tiling.layers[number].band
+        assert isinstance(layer, Product)
+        if band:
+            row = self.placement.layouts[layer.source].row
+            return band_blocks(layer, band, row, items, self.config)
+        # A band finds the channels that it needs before others are there.
+        readers = [n for n, x in enumerate(self.network.layers) if layer.result in x.sources]
+        large = any(self.tiling.layers[reader].band for reader in readers)
+        return blocks(layer, items, self.config, large=large)
+
+    def together(self, number: int, block: Block) -> int:
+        """Return how many output tiles share a half of the accumulators.
+
+        Those of a band, whose sums are few, make a step of the next layer together.
+        """
+        tiled = self.tiling.layers[number]
+        if tiled.band is None:
+            return 1
+        most = self.config.accumulator_depth // self.rows(number, block)
+        return max(1, min(self.config.rows // tiled.channels, most))
 
     def rows(self, number: int, block: Block) -> int:
         """Return the rows of accumulators that a block takes."""
-        layer = self.network.layers[number]
+        layer, band = self.network.layers[number], self.tiling.layers[number].band
         assert isinstance(layer, Product)
-        return math.prod(sums(layer.pool, block))
+        counts = sums(layer.pool, block)
+        if band:
+            row = self.placement.layouts[layer.source].row
+            counts = (counts[0], *vectors(band, *counts[1:], row))
+        return math.prod(counts)
 
     def all_steps(self, number: int, tile: int) -> list[_Piece]:
         """Return the whole reduction of an output tile of a layer."""
@@ -260,6 +298,8 @@ class _Scheduler(Movement):
         """Yield matrix work and drains of output tiles that share a half of the accumulators."""
         waiting = self.stage_loads(number, part, block, stages) if loads else []
         rows = self.rows(number, block)
+        if self.late_layer != number and (loads or len(stages) == 1):
+            yield from self.flush()
         for place, stage in enumerate(stages):
             ahead = _AHEAD + 1 if place == 0 else 1
             yield from waiting[:ahead]
@@ -267,9 +307,23 @@ class _Scheduler(Movement):
             for offset, tile in enumerate(tiles):
                 for piece in [stage] if stage else self.all_steps(number, tile):
                     yield from self.multiply(number, part, block, tile, piece, offset * rows)
-        for offset, tile in enumerate(tiles):
-            yield from self.drain(number, part, block, tile, offset * rows)
+                if self.late_layer == number:
+                    yield from self.flush(1)
+            yield from self.flush()
+        self.late = [
+            list(self.drain(number, part, block, tile, offset * rows))
+            for offset, tile in enumerate(tiles)
+        ]
+        self.late_layer = number
+        if self.tiling.layers[number].band is None:
+            yield from self.flush()
         self.half ^= 1
+
+    def flush(self, most: int | None = None) -> Iterator[Action]:
+        """Yield drains that were put off, so that they do not stand in the way of the array."""
+        now, self.late = self.late[:most], self.late[most:] if most else []
+        for drain in now:
+            yield from drain
 
     def stage_loads(self, number: int, part: int, block: Block, stages: _Stages) -> list[Action]:
         """Return the loads of the bytes that each stage of a reduction reads of flat values."""
@@ -330,9 +384,10 @@ class _Scheduler(Movement):
         layer = self.network.layers[number]
         assert not isinstance(layer, Pooling)
         value = self.network.values[layer.result]
-        tiles = -(-layer.channels // self.config.columns)
         if not value.is_output:
             return
+        tiled = self.tiling.layers[number]
+        tiles = -(-layer.channels // tiled.channels)
         if (value.height, value.width) == (1, 1):
             stops = _stores(layer, block.extents[0], self.config.columns)
             if tile in stops:
@@ -375,15 +430,22 @@ class _Scheduler(Movement):
         """Return the taps that are there before the last drain of the layer before has ended."""
         layer = self.network.layers[number]
         assert isinstance(layer, Product)
-        before = [x for x in self.network.layers[:number] if x.result == layer.source]
-        if not before or not isinstance(before[0], Product) or layer.pixels > 1:
+        before = [n for n, x in enumerate(self.network.layers[:number]) if x.result == layer.source]
+        if not before or not isinstance(self.network.layers[before[0]], Product):
+            return 0
+        tiled = self.tiling.layers[before[0]]
+        if tiled.band and layer.kernel == (1, 1):
+            cut = self.blocks(before[0], block.items)
+            together = self.together(before[0], cut[0])
+            return (tiled.tiles - 1) // together * together * tiled.channels if len(cut) == 1 else 0
+        if layer.pixels > 1:
             return 0
         value, layout = self.network.values[layer.source], self.placement.layouts[layer.source]
         if value.bytes_per_item != layer.taps:
             return 0
         if value.height == 1:
             return (value.channels - 1) // self.config.columns * self.config.columns
-        cut = blocks(before[0], (block.items[1] - 1, block.items[1]), self.config)
+        cut = self.blocks(before[0], (block.items[1] - 1, block.items[1]))
         return cut[-1].rows[0] * layout.pitch if block.extents[0] == 1 else 0
 
 

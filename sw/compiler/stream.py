@@ -170,7 +170,7 @@ class _Streaming:
         if isinstance(action, AddRegion):
             return action.step * self.config.columns
         if isinstance(action, Drain):
-            return action.tile * self.config.columns
+            return action.tile * self.tiling.layers[action.layer].parameters
         layer = self.network.layers[action.layer]
         assert isinstance(layer, Pooling)
         return layer.windows[action.windows].parameters * self.config.columns
@@ -239,14 +239,12 @@ def stream(
         tiling.weights,
         [((a.layer, *about.tiles(a)), about.tiles(a)[1]) for a in reads if isinstance(a, Multiply)],
     )
-    columns = config.columns
+    parameters = [
+        (a, tiling.layers[a.layer].parameters) for a in reads if not isinstance(a, Multiply)
+    ]
     channels = _Stream(
         tiling.parameters,
-        [
-            ((a.layer, about.channel(a), columns), columns)
-            for a in reads
-            if not isinstance(a, Multiply)
-        ],
+        [((a.layer, about.channel(a), count), count) for a, count in parameters],
     )
     stay = tiling.tables.places
     users = {number: layer for layer, number in reversed(lookups)}

@@ -4,13 +4,14 @@ A tile is R taps by C channels. What fits of tiles, channel parameters and table
 loaded once; the rest streams through a part of the memory kept free for that, in the order of use.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from celosia.hw.arch.config import PARAMETER_BYTES, Config
-from celosia.sw.compiler.layout import Layout, Segment, pixel_bytes, segments
+from celosia.sw.compiler.bands import Band, band_matrix, spans
+from celosia.sw.compiler.layout import Layout, Segment, band_segments, pixel_bytes, segments
 from celosia.sw.compiler.spec import CompileError, Layer, Network, Product
 
 __all__ = [
@@ -18,14 +19,16 @@ __all__ = [
     "Tables",
     "TiledLayer",
     "Tiling",
-    "channels_of",
     "pack_parameters",
     "pack_weights",
+    "parameters_of",
     "tile",
 ]
 
 #: Part of the weight buffer that streams what does not fit into the rest.
 _STREAMING = 4
+#: Fetches of parameters that there is room for where some stream.
+_FETCHES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +41,11 @@ class TiledLayer:
         What instructions read for each output tile; none for a layer without weights.
     steps, tiles : int
         Reduction steps of R taps over all segments of the first output tile, which has most;
-        output tiles of C channels.
+        output tiles.
+    channels : int
+        Output channels of a tile, of which the last may have fewer: C without a band.
+    parameters : int
+        Channels of parameters that a tile takes.
     period : int
         Tiles that stay or stream together.
     resident : int
@@ -47,15 +54,20 @@ class TiledLayer:
         Place in the weight buffer of the first tile that stays.
     first_channel : int or None
         Channel of the parameter memory where its parameters stay; None if they stream.
+    band : Band, optional
+        How tiles lie over pixels, if not one pixel each.
     """
 
     segments: tuple[tuple[Segment, ...], ...]
     steps: int
     tiles: int
+    channels: int
+    parameters: int
     period: int
     resident: int
     first_tile: int
     first_channel: int | None
+    band: Band | None = None
 
     @property
     def weight_tiles(self) -> int:
@@ -133,15 +145,10 @@ class Tiling:
     tables: Tables
 
 
-def channels_of(layer: Layer, config: Config) -> int:
-    """Return the channels of parameters that a layer takes, whole tiles."""
-    if isinstance(layer, Product):
-        return -(-layer.channels // config.columns) * config.columns
-    return len(layer.scalings) * config.columns
-
-
-def tile(network: Network, layouts: Sequence[Layout], config: Config) -> Tiling:
-    """Cut the layers for a core.
+def tile(
+    network: Network, layouts: Sequence[Layout], bands: Mapping[int, Band], config: Config
+) -> Tiling:
+    """Cut the layers for a core; ``bands`` are those of layers that have one.
 
     Raises
     ------
@@ -155,7 +162,7 @@ def tile(network: Network, layouts: Sequence[Layout], config: Config) -> Tiling:
             f"{layer}: wanted parameters of at least {columns} channels, "
             f"got parameter_channels = {config.parameter_channels}"
         )
-    cut = [_segments(network, layer, layouts, config, None) for layer in network.layers]
+    cut = [_segments(network, n, layouts, bands, config, None) for n in range(len(network.layers))]
     sizes = [_steps(parts, config) * len(parts) for parts in cut]
     keep = 0
     if sum(sizes) > config.weight_tiles:
@@ -166,47 +173,79 @@ def tile(network: Network, layouts: Sequence[Layout], config: Config) -> Tiling:
         cut = [
             parts
             if all(p.side_by_side or p.steps(config) <= most for tile in parts for p in tile)
-            else _segments(network, layer, layouts, config, most)
-            for layer, parts in zip(network.layers, cut, strict=True)
+            else _segments(network, number, layouts, bands, config, most)
+            for number, parts in enumerate(cut)
         ]
     places, used = _reside(network, cut, config, config.weight_tiles - keep, max(1, keep // 8))
-    channels, parameters = _stay(
-        [channels_of(layer, config) for layer in network.layers], config.parameter_channels, columns
-    )
-    layers = tuple(
+    layers = [
         TiledLayer(
             segments=parts,
             steps=_steps(parts, config),
             tiles=len(parts),
+            channels=_channels(layer, bands.get(number), config),
+            parameters=_parameters(layer, bands.get(number), config),
+            band=bands.get(number),
             period=places[number][1],
             resident=places[number][2],
             first_tile=places[number][0],
-            first_channel=channels[number],
+            first_channel=None,
         )
         for number, (layer, parts) in enumerate(zip(network.layers, cut, strict=True))
-    )
+    ]
     weights = Ring(used, config.weight_tiles - used)
-    return Tiling(layers, weights, parameters, _tables(network, config))
+    sizes = [parameters_of(*pair) for pair in zip(network.layers, layers, strict=True)]
+    channels, parameters = _stay(sizes, config.parameter_channels, columns)
+    layers = [
+        replace(tiled, first_channel=first) for tiled, first in zip(layers, channels, strict=True)
+    ]
+    return Tiling(tuple(layers), weights, parameters, _tables(network, config))
 
 
 _Parts = tuple[tuple[Segment, ...], ...]
 
 
+def _channels(layer: Layer, band: Band | None, config: Config) -> int:
+    """Return the output channels of a tile."""
+    if band is None or not isinstance(layer, Product):
+        return config.columns
+    return band.channels * layer.each
+
+
+def _parameters(layer: Layer, band: Band | None, config: Config) -> int:
+    """Return the channels of parameters that a tile takes.
+
+    One for each lane of the vector unit will do where the channels of a band repeat with them.
+    """
+    if band and config.lanes % _channels(layer, band, config) == 0:
+        return config.lanes
+    return config.columns
+
+
 def _segments(
-    network: Network, layer: Layer, layouts: Sequence[Layout], config: Config, most: int | None
+    network: Network,
+    number: int,
+    layouts: Sequence[Layout],
+    bands: Mapping[int, Band],
+    config: Config,
+    most: int | None,
 ) -> _Parts:
     """Return the segments of each output tile of a layer."""
+    layer = network.layers[number]
     if not isinstance(layer, Product):
         return ()
-    pitch = layouts[layer.source].pitch
-    pixel = pixel_bytes(layer, network.values[layer.source])
+    source = layouts[layer.source]
+    if number in bands:
+        band = bands[number]
+        tiles = layer.channels // _channels(layer, band, config)
+        return (band_segments(layer, band, source, config),) * tiles
+    pixel = pixel_bytes(layer, network.values[layer.source], source.pixel)
     found: dict[int, tuple[Segment, ...]] = {}
     result = []
     for first in range(0, layer.channels, config.columns):
         channels = first, min(first + config.columns, layer.channels)
         depth = layer.inputs(*channels)[1]
         if depth not in found:
-            found[depth] = segments(layer, pitch, pixel, channels, config, most)
+            found[depth] = segments(layer, source.pitch, pixel, channels, config, most)
         result.append(found[depth])
     return tuple(result)
 
@@ -248,13 +287,13 @@ def _reside(
 
 
 def _stay(sizes: Sequence[int], capacity: int, unit: int) -> tuple[list[int | None], Ring]:
-    """Place constants, small ones first, and keep half of the memory to stream what is left.
+    """Place constants, small ones first, and keep part of the memory to stream what is left.
 
     ``unit`` is the least that can be streamed at once; places are multiples of it.
     """
     keep = 0
     if sum(sizes) > capacity:
-        keep = max(capacity // 2, min(2 * unit, capacity))
+        keep = max(min(capacity // 2, _FETCHES * unit), min(2 * unit, capacity))
     places: list[int | None] = [None] * len(sizes)
     used = 0
     for number in sorted(range(len(sizes)), key=lambda n: sizes[n]):
@@ -277,18 +316,23 @@ def _tables(network: Network, config: Config) -> Tables:
     return Tables(contents, of, tuple(places), ring)
 
 
-def pack_weights(layer: Layer, parts: _Parts, config: Config) -> bytes:
+def pack_weights(layer: Layer, tiled: TiledLayer, source: Layout, config: Config) -> bytes:
     """Return a layer's tiles as external memory holds them, output tile by output tile.
 
-    Taps and channels past the end of a segment or of the layer are zero.
+    Taps and channels past the end of a segment or of the layer are zero. ``source`` is how what it
+    reads lies.
     """
     if not isinstance(layer, Product):
         return b""
     rows, columns = config.rows, config.columns
-    image = np.zeros((len(parts), _steps(parts, config), rows, config.tile_row_bytes), np.int8)
-    for number, tile in enumerate(parts):
-        first = number * columns
-        matrix = layer.matrix(first, min(first + columns, layer.channels))
+    image = np.zeros((tiled.tiles, tiled.steps, rows, config.tile_row_bytes), np.int8)
+    for number, tile in enumerate(tiled.segments):
+        first = number * tiled.channels
+        if tiled.band:
+            stretches = spans(layer, tiled.band, source.row, config)
+            matrix = band_matrix(layer, tiled.band, first // layer.each, stretches, source.row)
+        else:
+            matrix = layer.matrix(first, min(first + columns, layer.channels))
         step = 0
         for part in tile:
             steps = part.steps(config)
@@ -309,16 +353,26 @@ _CHANNEL = np.dtype(
 )
 
 
-def pack_parameters(layer: Layer, config: Config) -> bytes:
+def parameters_of(layer: Layer, tiled: TiledLayer) -> int:
+    """Return the channels of parameters that a layer takes, whole tiles."""
+    return tiled.parameters * (tiled.tiles if isinstance(layer, Product) else len(layer.scalings))
+
+
+def pack_parameters(layer: Layer, tiled: TiledLayer, config: Config) -> bytes:
     """Return a layer's channel parameters as external memory holds them, padded to whole tiles.
 
-    Those of a layer without weights stand once for each lane, for each of its scalings.
+    Those of a band stand once for each of its results; those of a layer without weights once for
+    each lane, for each of its scalings.
     """
-    image = np.zeros(channels_of(layer, config), _CHANNEL)
+    image = np.zeros(parameters_of(layer, tiled), _CHANNEL)
+    each = np.arange(tiled.parameters)
     for name in ("bias", "multiplier", "left", "right"):
-        if isinstance(layer, Product):
-            image[name][: layer.channels] = getattr(layer.scaling, name)
-        else:
+        if not isinstance(layer, Product):
             values = [getattr(scaling, name)[0] for scaling in layer.scalings]
-            image[name] = np.repeat(values, config.columns)
+            image[name] = np.repeat(values, tiled.parameters)
+        elif tiled.band:
+            values = getattr(layer.scaling, name).reshape(tiled.tiles, tiled.channels)
+            image[name] = values[:, each % tiled.channels].reshape(-1)
+        else:
+            image[name][: layer.channels] = getattr(layer.scaling, name)
     return image.tobytes()

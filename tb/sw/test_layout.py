@@ -101,7 +101,7 @@ def test_pitch_packs_all_taps_of_a_kernel(
 ) -> None:
     grid = (extents[0] - kernel[0] + 1, extents[1] - kernel[1] + 1)
     layer = product(kernel, extents[2], grid=grid)
-    layout = lay_out(network(image(*extents), layer), EDGE)[0]
+    layout = lay_out(network(image(*extents), layer), {}, EDGE)[0]
     assert (layout.pitch, layout.margins) == (pitch, False)
     (part,) = parts(layer, layout.pitch)
     assert part.steps(EDGE) == least_steps(layer, EDGE)
@@ -109,7 +109,7 @@ def test_pitch_packs_all_taps_of_a_kernel(
 
 def test_padding_becomes_margins() -> None:
     layer = product((5, 3), 2, origin=(-2, -1), grid=(6, 7))
-    layout = lay_out(network(image(6, 7, 2), layer), EDGE)[0]
+    layout = lay_out(network(image(6, 7, 2), layer), {}, EDGE)[0]
     assert (layout.top, layout.left, layout.bottom, layout.right) == (2, 1, 2, 1)
     assert layout.pitch >= 18 and layout.pitch % EDGE.rows == 6
     assert layout.item_pitch == 10 * layout.pitch
@@ -118,14 +118,14 @@ def test_padding_becomes_margins() -> None:
 def test_of_two_readers_the_more_costly_one_chooses() -> None:
     large = product((3, 3), 1, grid=(26, 26))
     small = product((5, 5), 1, grid=(2, 2), result=2)
-    layout = lay_out(network(image(28, 28, 1), large, small), EDGE)[0]
+    layout = lay_out(network(image(28, 28, 1), large, small), {}, EDGE)[0]
     assert len(parts(large, layout.pitch)) == 1
     assert len(parts(small, layout.pitch)) == 5
 
 
 def test_a_kernel_that_covers_its_source_reads_it_in_one_go() -> None:
     layer = product((7, 7), 64)
-    layout = lay_out(network(image(7, 7, 64), layer), EDGE)[0]
+    layout = lay_out(network(image(7, 7, 64), layer), {}, EDGE)[0]
     (part,) = parts(layer, layout.pitch)
     assert part.side_by_side and part.steps(EDGE) == 196
 
