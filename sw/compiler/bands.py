@@ -105,15 +105,17 @@ def band_matrix(
         int8, shape ``(results and their channels, pixels and their channels)``.
     """
     channels, count, each = band.channels, band.count, layer.each
-    lanes = {}
+    # By row of the kernel, what to add to a pixel for its place among those of all stretches.
+    before, lengths = [], 0
     for start, length in stretches:
-        lanes |= {pixel: len(lanes) + pixel - start for pixel in range(start, start + length)}
-    wide = np.zeros((count, channels, each, len(lanes), channels), np.int8)
+        before.append(lengths - start)
+        lengths += length
+    wide = np.zeros((count, channels, each, lengths, channels), np.int8)
     weights = layer.weights[first * each : (first + channels) * each, :, :, 0]
     own = np.arange(channels)
     for y, x in np.ndindex(*layer.kernel):
-        tap = y * layer.dilation[0] * row + x * layer.dilation[1]
+        tap = y * layer.dilation[0] * row + x * layer.dilation[1] + before[y % len(before)]
         column = weights[:, y, x].reshape(channels, each)
         for result in range(count):
-            wide[result, own, :, lanes[tap + result * layer.stride[1]], own] = column
-    return wide.reshape(count * channels * each, len(lanes) * channels)
+            wide[result, own, :, tap + result * layer.stride[1], own] = column
+    return wide.reshape(count * channels * each, lengths * channels)

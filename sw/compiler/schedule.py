@@ -239,7 +239,7 @@ class _Scheduler(Movement):
         """
         tiles = self.tiling.layers[number].tiles
         together = self.together(number, block)
-        first = together
+        first = min(tiles, together)
         if loads and len(stages) > 1:
             first = min(tiles, _GROUP, self.config.accumulator_depth // self.rows(number, block))
         yield from self.group(number, part, block, range(first), stages, loads)
