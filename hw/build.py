@@ -10,12 +10,22 @@ from amaranth.lib.wiring import Component
 
 from celosia.hw.arch.config import Config
 from celosia.hw.core import Core
+from celosia.hw.flow.sources import Source, separate
 from celosia.hw.top import Top
 
 TOP = "celosia"
 
 #: Files and rooms that are no part of the core.
-_APART = ("synthesis.py", "folded.py", "reference.py", "sdram", "link", "link.py")
+_APART = (
+    "synthesis.py",
+    "folded.py",
+    "reference.py",
+    "boards",
+    "flow",
+    "sdram",
+    "link",
+    "link.py",
+)
 
 #: A block that sets every word of a memory to zero, one statement a word.
 _ZEROS = re.compile(
@@ -60,9 +70,20 @@ def _driven(text: str) -> str:
     return "\nendmodule".join(modules)
 
 
+def tidy(text: str) -> str:
+    """Return Verilog of Amaranth as simulators and synthesis read it best."""
+    return _driven(_cleared(text))
+
+
 def convert(component: Component, *, name: str = TOP) -> str:
     """Return the Verilog of a component as simulators and synthesis read it best."""
-    return _driven(_cleared(backend.convert(component, name=name, emit_src=False)))
+    return tidy(backend.convert(component, name=name, emit_src=False))
+
+
+def convert_with_sources(component: Component, *, name: str = TOP) -> tuple[str, dict[str, Source]]:
+    """Return the same Verilog, and where its signals are declared, see ``separate``."""
+    text, sources = separate(backend.convert(component, name=name, emit_src=True))
+    return tidy(text), sources
 
 
 def verilog(config: Config) -> str:
@@ -70,16 +91,21 @@ def verilog(config: Config) -> str:
     return convert(Top(Core(config=config)))
 
 
-def sources_digest() -> str:
-    """Return a digest of everything that decides the Verilog, sizes apart.
+def sources_digest(*, whole: bool = False) -> str:
+    """Return a digest of everything that decides the Verilog of a core, sizes apart.
 
     Saves elaborating a core just to learn that it was built before.
+
+    Parameters
+    ----------
+    whole : bool
+        Of all gateware, not of that of a core alone.
     """
     digest = hashlib.sha256(version("amaranth").encode())
     room = Path(__file__).parent
     for path in sorted(room.rglob("*.py")):
         place = path.relative_to(room)
-        if place.name in _APART or place.parts[0] in _APART:
+        if not whole and (place.name in _APART or place.parts[0] in _APART):
             continue
         digest.update(str(place).encode())
         digest.update(path.read_bytes())

@@ -5,7 +5,7 @@ from typing import Any
 from amaranth.hdl import Signal, Value
 
 #: Attributes of a register that is one of several with the same content, each for loads of its own.
-#: ``hw/synthesis.py`` sees to it that they are not merged.
+#: ``hw/flow`` sees to it that they are not merged.
 COPY: Any = {"keep": 1}
 
 

@@ -1,23 +1,27 @@
-"""A whole board in Verilator: link, core and memory, its serial line on a pseudo-terminal."""
+"""Whole boards in Verilator, their serial line on a pseudo-terminal."""
 
 import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any, Self
 
 from celosia.hw.arch.config import Config
+from celosia.hw.boards.board import Board
 from celosia.sim.rtl import RtlError, cache_directory
+from celosia.sim.sdram_sheet import SHEETS
 from celosia.sim.simulators import SimulatorNotFound, find_verilator
 
-__all__ = ["DIVISOR", "SimulatedBoard", "board_model"]
+__all__ = ["DIVISOR", "SimulatedBoard", "SimulatedSdramBoard"]
 
 #: Cycles of a bit: as few as there may be, for a fast simulation.
 DIVISOR = 4
 
-_HARNESS = Path(__file__).with_name("board.cpp")
+_ROOM = Path(__file__).parent
 _WAIVED = (
     "WIDTH",
     "UNOPTFLAT",
@@ -32,55 +36,52 @@ _LEVELS = "OPT_FAST=-O2 OPT_GLOBAL=-O2 OPT_SLOW=-O0"
 _FLAGS = ("--cc", "--exe", "--build", "-j", "2", "--top-module", "celosia", "-O3", "--noassert")
 
 
-def board_model(config: Config, *, memory_bytes: int) -> Path:
-    """Return the compiled board of a core of ``config``, building it where there is none.
+def _fast(config: Config) -> Config:
+    """Return a core of the same sums in the same cycles that simulates faster."""
+    return replace(config, dsp_columns=config.columns, cells="portable")
 
-    Raises
-    ------
-    SimulatorNotFound
-        If there is no Verilator or no C++ compiler.
-    RtlError
-        If the build fails.
+
+def _model(config: Config, memory: str, key: object, component: Callable[[], Any]) -> Path:
+    """Return the compiled board, building it where there is none.
+
+    Parameters
+    ----------
+    config : Config
+        Sizes of its core.
+    memory : str
+        Header of this room that is its memory.
+    key : object
+        What else decides its Verilog; its representation is looked at.
+    component : function
+        Makes the gateware.
     """
     from celosia.hw.build import convert, sources_digest
-    from celosia.hw.link.system import System
 
-    # Cells that use hardware multipliers give the same sums in the same cycles, and simulate faster.
-    config = replace(config, dsp_columns=config.columns, cells="portable")
     verilator = find_verilator()
     for tool in ("g++", "make"):
         if not shutil.which(tool):
             raise SimulatorNotFound(
                 f"{tool}: wanted it on PATH, found none (apt-get install {tool})"
             )
-    sizes = {key: value for key, value in asdict(config).items() if key != "name"}
-    digest = hashlib.sha256(repr((sources_digest(), sizes, memory_bytes, str(verilator))).encode())
-    for path in (_HARNESS, Path(__file__)):
-        digest.update(path.read_bytes())
-    target = cache_directory() / "boards" / digest.hexdigest()[:32]
+    files = {"board.cpp": "board.cpp", "line.h": "line.h", "memory.h": memory}
+    texts = {name: (_ROOM / source).read_bytes() for name, source in files.items()}
+    sizes = {name: value for name, value in asdict(config).items() if name != "name"}
+    parts = (sources_digest(whole=True), sizes, key, str(verilator), _FLAGS, _LEVELS, texts)
+    target = cache_directory() / "boards" / hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
     if target.exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as name:
-        directory = Path(name)
-        system = System(config=config, divisor=DIVISOR, memory_bytes=memory_bytes)
-        (directory / "celosia.v").write_text(convert(system))
-        (directory / "board.cpp").write_bytes(_HARNESS.read_bytes())
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        directory = Path(folder)
+        (directory / "celosia.v").write_text(convert(component()))
+        for name, text in texts.items():
+            (directory / name).write_bytes(text)
         (directory / "waivers.vlt").write_text(
             "`verilator_config\n" + "".join(f"lint_off -rule {rule}\n" for rule in _WAIVED)
         )
-        defines = f"-std=gnu++17 -w -DCELOSIA_BUS_BYTES={config.bus_bytes}"
-        command = [
-            str(verilator),
-            *_FLAGS,
-            "-CFLAGS",
-            defines,
-            "-MAKEFLAGS",
-            _LEVELS,
-            "-o",
-            "board",
-        ]
-        command += ["waivers.vlt", "celosia.v", "board.cpp"]
+        defines = f"-std=gnu++17 -w -I.. -DCELOSIA_BUS_BYTES={config.bus_bytes}"
+        command = [str(verilator), *_FLAGS, "-CFLAGS", defines, "-MAKEFLAGS", _LEVELS]
+        command += ["-o", "board", "waivers.vlt", "celosia.v", "board.cpp"]
         result = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
         if result.returncode:
             log = cache_directory() / "board.log"
@@ -90,8 +91,48 @@ def board_model(config: Config, *, memory_bytes: int) -> Path:
     return target
 
 
-class SimulatedBoard:
-    """A running board.
+class _Running:
+    """A board that runs until it is closed.
+
+    Attributes
+    ----------
+    path : str
+        Pseudo-terminal on which the link answers.
+    """
+
+    def __init__(
+        self, program: Path, memory: Sequence[int], *, divisor: int, noise: float, seed: int
+    ) -> None:
+        numbers = (divisor, round(noise * 1e6), seed, *memory)
+        self._process = subprocess.Popen(
+            [program, *map(str, numbers)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        self.path = self._process.stdout.readline().strip()
+        if not self.path:
+            self.close()
+            raise RtlError("board: wanted the path of a terminal, got none")
+
+    def close(self) -> int:
+        """Stop the board: its terminal is gone. Returns its exit code, 0 unless it complained."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        try:
+            return self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class SimulatedBoard(_Running):
+    """Link and core in front of a memory with a fixed latency.
 
     Parameters
     ----------
@@ -113,8 +154,10 @@ class SimulatedBoard:
 
     Raises
     ------
-    SimulatorNotFound, RtlError
-        See ``board_model``; also if the board does not start.
+    SimulatorNotFound
+        If there is no Verilator or no C++ compiler.
+    RtlError
+        If the build fails, or the board does not start.
     """
 
     def __init__(
@@ -126,30 +169,72 @@ class SimulatedBoard:
         noise: float = 0.0,
         seed: int = 1,
     ) -> None:
-        program = board_model(config, memory_bytes=memory_bytes)
-        sizes = (memory_bytes, latency, DIVISOR, round(noise * 1e6), seed)
-        self._process = subprocess.Popen(
-            [program, *map(str, sizes)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        from celosia.hw.link.system import System
+
+        config = _fast(config)
+        program = _model(
+            config,
+            "axi_memory.h",
+            memory_bytes,
+            lambda: System(config=config, divisor=DIVISOR, memory_bytes=memory_bytes),
         )
-        assert self._process.stdout is not None
-        self.path = self._process.stdout.readline().strip()
-        if not self.path:
-            self.close()
-            raise RtlError("board: wanted the path of a terminal, got none")
+        memory = (memory_bytes, latency)
+        super().__init__(program, memory, divisor=DIVISOR, noise=noise, seed=seed)
 
-    def close(self) -> None:
-        """Stop the board: its terminal is gone."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-        try:
-            self._process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
 
-    def __enter__(self) -> "SimulatedBoard":
-        return self
+class SimulatedSdramBoard(_Running):
+    """All of a board between its clock and its pads, in front of an SDRAM chip that judges it.
 
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+    The chip ends the simulation when a rule of its data sheet is broken, and names the rule on
+    standard error.
+
+    Parameters
+    ----------
+    board : Board
+        Which one. Its serial line is as fast as its clock allows.
+    noise, seed
+        See ``SimulatedBoard``.
+
+    Attributes
+    ----------
+    path : str
+        Pseudo-terminal on which the link answers.
+
+    Raises
+    ------
+    SimulatorNotFound, RtlError
+        See ``SimulatedBoard``.
+    """
+
+    def __init__(self, board: Board, *, noise: float = 0.0, seed: int = 1) -> None:
+        from celosia.hw.boards.machine import Bench
+
+        board = replace(board, baud=board.clock_hz // DIVISOR)
+        config = _fast(board.config)
+        key = replace(
+            board, name="", title="", platform="", loader="", oscillator="", config=config
+        )
+        program = _model(config, "sdram_chip.h", key, lambda: Bench(board, config))
+        memory = _chip_arguments(board)
+        super().__init__(program, memory, divisor=DIVISOR, noise=noise, seed=seed)
+
+
+def _chip_arguments(board: Board) -> tuple[int, ...]:
+    """Return what the chip is told: its sheet in cycles, and how late its words come."""
+    from celosia.hw.sdram.pads import PAD_PHASES
+
+    sheet = SHEETS[board.sdram.part]
+
+    def cycles(time_ns: int, clocks: int = 0) -> int:
+        return max(-(-time_ns * board.clock_hz // 10**9), clocks)
+
+    return (
+        sheet.row_bits,
+        sheet.column_bits,
+        *map(cycles, (sheet.t_rcd, sheet.t_rp, sheet.t_ras, sheet.t_rc, sheet.t_rrd, sheet.t_rfc)),
+        cycles(sheet.t_wr, sheet.t_wr_clocks),
+        cycles(sheet.t_mrd, sheet.t_mrd_clocks),
+        cycles(sheet.t_startup),
+        sheet.t_ref * board.clock_hz // 10**9 // sheet.refreshes,
+        (board.sdram.read_phase - PAD_PHASES) // 2,
+    )

@@ -5,10 +5,11 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 from celosia.hw.arch.config import PRESETS, Config, preset
-from celosia.sw import commands
+from celosia.sw import commands, hardware
 from celosia.sw.data import DATASETS
 from celosia.sw.runtime.backends import DEVICES, device_name
 from celosia.sw.runtime.device import DeviceError
@@ -46,6 +47,10 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+def _seeds(text: str) -> int:
+    return 0 if text == "0" else _whole(text)
+
+
 def _number(text: str) -> float:
     try:
         return float(text)
@@ -65,14 +70,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"celosia {_version()}")
     commands_of = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    def command(name: str, text: str) -> argparse.ArgumentParser:
-        made = commands_of.add_parser(name, help=text, description=text)
-        made.set_defaults(run=getattr(commands, f"run_{name}"))
-        return made
+    def adder(room: ModuleType) -> "commands.Adder":
+        def command(name: str, text: str) -> argparse.ArgumentParser:
+            made = commands_of.add_parser(name, help=text, description=text)
+            made.set_defaults(run=getattr(room, f"run_{name}"))
+            return made
 
-    _compiling(command)
-    _running(command)
-    _hardware(command)
+        return command
+
+    _compiling(adder(commands))
+    _running(adder(commands))
+    _hardware(adder(hardware))
     return parser
 
 
@@ -181,9 +189,34 @@ def _hardware(command: "commands.Adder") -> None:
 
     made = command("synth", "synthesise, place and route a core")
     _preset(made)
-    made.add_argument("--seeds", type=_whole, default=5, metavar="N", help="runs of the placer (5)")
+    made.add_argument(
+        "--seeds", type=_seeds, default=5, metavar="N", help="runs of the placer, 0 for none (5)"
+    )
+    made.add_argument(
+        "--part", default="LFE5U-85F", metavar="P", help="what to build for (LFE5U-85F)"
+    )
     made.add_argument(
         "--directory", type=Path, default=Path("build/synth"), metavar="D", help="for what is made"
+    )
+
+    made = command("build", "make the bitstream of a board")
+    made.add_argument("board", metavar="BOARD", help="name, see docs/boards.md")
+    _preset(made, None)
+    made.add_argument("--seeds", type=_whole, default=5, metavar="N", help="runs of the placer (5)")
+    made.add_argument("--clock", type=_number, metavar="MHZ", help="of core and memory")
+    _folder(made)
+
+    made = command("flash", "load a bitstream into a board")
+    made.add_argument("board", metavar="BOARD", help="name, see docs/boards.md")
+    made.add_argument(
+        "--persistent", action="store_true", help="into its flash memory, to stay without power"
+    )
+    _folder(made)
+
+
+def _folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="of the bitstream (build/boards/BOARD)"
     )
 
 

@@ -4,7 +4,6 @@ import argparse
 import io
 import json
 import os
-import statistics
 import sys
 from pathlib import Path
 from typing import Protocol
@@ -21,7 +20,7 @@ from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.interpreter import open_program
 from celosia.sw.runtime.session import InputError, Session, Statistics, quantized
 
-__all__ = ["BAD_INPUT", "Adder", "Missing"]
+__all__ = ["BAD_INPUT", "Adder", "Missing", "writable"]
 
 #: What is raised for input that cannot be used: every error of the rooms is a ValueError.
 BAD_INPUT = (ValueError, OSError)
@@ -39,7 +38,7 @@ class Adder(Protocol):
         ...
 
 
-def _writable(*paths: Path | None, sources: tuple[Path, ...] = ()) -> None:
+def writable(*paths: Path | None, sources: tuple[Path, ...] = ()) -> None:
     """Refuse outputs that could not be written, before anything takes time."""
     taken = [path.resolve() for path in sources]
     for path in paths:
@@ -67,7 +66,7 @@ def _read(path: Path) -> bytes:
 
 def run_compile(arguments: argparse.Namespace) -> None:
     """Compile a model to a program."""
-    _writable(arguments.output, sources=(arguments.model,))
+    writable(arguments.output, sources=(arguments.model,))
     program = compile_graph(load(arguments.model), arguments.preset, arguments.batch)
     program.save(arguments.output)
 
@@ -77,7 +76,7 @@ def run_report(arguments: argparse.Namespace) -> None:
     from celosia.sim.cycles import COSTS, estimate
     from celosia.sw.measure import measure
 
-    _writable(arguments.csv, arguments.json, sources=(arguments.model,))
+    writable(arguments.csv, arguments.json, sources=(arguments.model,))
     memory = {"latency": arguments.latency, "bandwidth": arguments.bandwidth}
     costs = COSTS._replace(memory=arguments.latency, bandwidth=arguments.bandwidth)
     compiled = compile_steps(load(arguments.model), arguments.preset, arguments.batch)
@@ -98,7 +97,7 @@ def run_report(arguments: argparse.Namespace) -> None:
 
 def run_assemble(arguments: argparse.Namespace) -> None:
     """Translate assembly to instructions."""
-    _writable(arguments.output, sources=(arguments.file,))
+    writable(arguments.output, sources=(arguments.file,))
     try:
         text = _read(arguments.file).decode()
         words = isa.encode_program(isa.assemble(text))
@@ -111,7 +110,7 @@ def run_assemble(arguments: argparse.Namespace) -> None:
 
 def run_disassemble(arguments: argparse.Namespace) -> None:
     """Translate instructions to assembly."""
-    _writable(arguments.output, sources=(arguments.file,))
+    writable(arguments.output, sources=(arguments.file,))
     content = _read(arguments.file)
     if content.startswith(MAGIC):
         program = Program.load(arguments.file)
@@ -167,7 +166,7 @@ def read_array(path: Path) -> np.ndarray:
 def run_run(arguments: argparse.Namespace) -> None:
     """Run a model or a program on inputs."""
     model, config = arguments.model, arguments.preset
-    _writable(arguments.output, arguments.stats, sources=(model, arguments.input))
+    writable(arguments.output, arguments.stats, sources=(model, arguments.input))
     array = read_array(arguments.input)
     batch = arguments.batch or (min(64, max(1, len(array))) if array.ndim else 1)
     program = open_program(model, config=config or PRESETS["edge"], batch=batch)
@@ -201,7 +200,7 @@ def run_eval(arguments: argparse.Namespace) -> None:
 
     model, config, device = arguments.model, arguments.preset, arguments.device
     picture = arguments.png or Path(f"{model.stem}_confusion.png")
-    _writable(picture, arguments.stats, sources=(model,))
+    writable(picture, arguments.stats, sources=(model,))
     graph = load(model)
     images, labels = (part[: arguments.limit] for part in data.load(arguments.dataset))
     program = compile_graph(graph, config, min(arguments.batch, len(images)))
@@ -244,7 +243,7 @@ def run_demo(arguments: argparse.Namespace) -> None:
     """Classify handwritten digits, and draw what came out."""
     from celosia.sw.demo import demo
 
-    _writable(arguments.output)
+    writable(arguments.output)
     demo(
         arguments.output,
         config=arguments.preset,
@@ -253,37 +252,3 @@ def run_demo(arguments: argparse.Namespace) -> None:
         latency=arguments.latency,
         bandwidth=arguments.bandwidth,
     )
-
-
-def run_verilog(arguments: argparse.Namespace) -> None:
-    """Write the Verilog of a core."""
-    from celosia.hw.build import verilog
-
-    _writable(arguments.output)
-    write_atomically({arguments.output: verilog(arguments.preset).encode()})
-
-
-def run_synth(arguments: argparse.Namespace) -> None:
-    """Synthesise, place and route a core; print what it takes and how fast it is."""
-    from celosia.hw.synthesis import ToolError, synthesise
-
-    config, directory = arguments.preset, arguments.directory
-    if directory.exists() and not directory.is_dir():
-        raise InputError(f"{directory}: wanted a directory, got a file")
-    try:
-        found = synthesise(
-            config,
-            seeds=range(1, arguments.seeds + 1),
-            directory=directory,
-            report=lambda line: print(line, file=sys.stderr, flush=True),
-        )
-    except ToolError as error:
-        raise Missing(str(error)) from error
-    print(f"{config.name} on LFE5U-85F, speed grade 6")
-    print(f"{'cells':<16} {'used':>9} {'available':>11} {'percent':>9}")
-    for cell, (used, available) in sorted(found.used.items()):
-        print(f"{cell:<16} {used:>9,} {available:>11,} {used / available:>9.1%}")
-    speeds = sorted(found.fmax.values())
-    least, middle, most = speeds[0], statistics.median(speeds), speeds[-1]
-    text = f"{least:.1f} / {middle:.1f} / {most:.1f} MHz (minimum / median / maximum"
-    print(f"{'Fmax':<16} {text} of {len(speeds)} {'seed' if len(speeds) == 1 else 'seeds'})")

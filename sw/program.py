@@ -19,7 +19,16 @@ import numpy as np
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
 
-__all__ = ["HostOperator", "Layer", "Port", "Program", "ProgramError", "Section", "Segment", "write_atomically"]
+__all__ = [
+    "HostOperator",
+    "Layer",
+    "Port",
+    "Program",
+    "ProgramError",
+    "Section",
+    "Segment",
+    "write_atomically",
+]
 
 MAGIC = b"CELOSIA\x1a"
 VERSION = 2

@@ -1,0 +1,96 @@
+"""What a board is."""
+
+from dataclasses import dataclass
+
+from celosia.hw.arch.config import Config
+from celosia.hw.flow.parts import PARTS, Part
+from celosia.hw.link.uart import divisor_of
+from celosia.hw.sdram import timing
+
+#: Bits per second on the serial line, as the driver expects them.
+BAUD = 3_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sdram:
+    """The memory chip of a board and how it is driven, see ``docs/sdram.md``.
+
+    Parameters
+    ----------
+    part : str
+        Name in ``hw/sdram/timing.py``.
+    cas_latency, read_phase : int
+        See ``SdramController``.
+    """
+
+    part: str
+    cas_latency: int = 3
+    read_phase: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """A board and the core on it.
+
+    Parameters
+    ----------
+    name : str
+        What the command line calls it.
+    title : str
+        Board and part in words.
+    platform : str
+        Class that knows the pins, as ``module:class``: one of amaranth-boards, or of
+        ``celosia.constraints`` where amaranth-boards has none.
+    part : str
+        Name in ``hw/flow/parts.py``.
+    config : Config
+        Sizes of the core on it.
+    oscillator : str
+        Resource of the oscillator.
+    oscillator_hz, clock_hz : int
+        Its frequency, and that of core, link and memory.
+    sdram : Sdram
+        External memory.
+    loader : str
+        What openFPGALoader calls the board.
+    baud : int
+        Of the serial line.
+    """
+
+    name: str
+    title: str
+    platform: str
+    part: str
+    config: Config
+    oscillator: str
+    oscillator_hz: int
+    clock_hz: int
+    sdram: Sdram
+    loader: str
+    baud: int = BAUD
+
+    @property
+    def fpga(self) -> Part:
+        """Its part."""
+        return PARTS[self.part]
+
+    @property
+    def chip(self) -> timing.Part:
+        """Its memory chip."""
+        return timing.PARTS[self.sdram.part]
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of external memory."""
+        return 1 << self.chip.address_bits
+
+    @property
+    def divisor(self) -> int:
+        """Cycles of a bit on the serial line.
+
+        Raises
+        ------
+        ValueError
+            If the clock does not divide into bits.
+        """
+        return divisor_of(self.clock_hz, self.baud)

@@ -1,0 +1,253 @@
+"""Verilog to a netlist, a netlist to placed and routed designs, the best of them to a bitstream."""
+
+import hashlib
+import json
+import os
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from celosia.hw.flow import tools
+from celosia.hw.flow.parts import Part
+from celosia.hw.flow.sources import Source
+
+Report = Callable[[str], None]
+
+# ``hierarchy; proc; opt_clean -purge`` in front of synthesis and ``check -assert`` behind it: abc9
+# can take the bits of an array port for aliases of one another (YosysHQ/yosys#4349). Registers of
+# signals to be kept are kept themselves, else equal ones become one again.
+_SCRIPT = """\
+read_verilog {verilog}
+hierarchy -top {top}
+proc
+opt_clean -purge
+setattr -set keep 1 a:keep %ci1:+[Q] t:$dff %i
+{synthesis}
+hierarchy -check
+check -assert
+stat
+{finish}
+write_json {netlist}
+"""
+
+#: What nextpnr says when a stage begins, and what to call it.
+_STAGES = {
+    "Info: Packing": "packing",
+    "Info: Creating initial analytic placement": "placing",
+    "Info: Running main analytical placer": "placing",
+    "Info: Running parallel refinement": "refining the placement",
+    "Info: Routing": "routing",
+    "Info: Running router2": "routing",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """What is to be built.
+
+    Parameters
+    ----------
+    name : str
+        Of the top module, and of the files.
+    verilog : str
+        Its text.
+    part : Part
+        What it is built for.
+    megahertz : float
+        Clock that is asked for, where the file of pins does not say.
+    pins : str
+        File of pins and clocks; empty for none.
+    opened : sequence of str
+        Instances that are no rooms of their own, see ``netlist.Rooms``.
+    sources : mapping of str to Source
+        Where its signals are declared, see ``sources.separate``.
+    """
+
+    name: str
+    verilog: str
+    part: Part
+    megahertz: float
+    pins: str = ""
+    opened: Sequence[str] = ()
+    sources: Mapping[str, Source] = field(default_factory=dict)
+
+    @property
+    def script(self) -> str:
+        """Commands for Yosys."""
+        family = self.part.family
+        return _SCRIPT.format(
+            verilog=f"{self.name}.v",
+            top=self.name,
+            synthesis=family.synthesis.format(top=self.name),
+            finish=family.finish,
+            netlist="netlist.json",
+        )
+
+
+class Run(NamedTuple):
+    """One placed and routed design.
+
+    ``used`` holds the cells of each kind and how many the part has, ``fmax`` the clock in MHz of
+    the slowest domain. ``routed`` is for the packer, ``placed`` the netlist with places, ``delays``
+    the delays as SDF; the three exist for the best seed alone.
+    """
+
+    seed: int
+    fmax: float
+    used: dict[str, tuple[int, int]]
+    routed: Path
+    placed: Path
+    delays: Path
+
+
+def synthesised(design: Design, directory: Path, report: Report = lambda line: None) -> Path:
+    """Return the netlist of a design; made anew only when Verilog or script changed.
+
+    Raises
+    ------
+    ToolError
+        If a tool is missing or fails.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    stamp = hashlib.sha256((design.verilog + design.script).encode()).hexdigest()[:16]
+    netlist = directory / f"{stamp}.json"
+    if not netlist.exists():
+        report(f"synthesising {design.name} with yosys")
+        (directory / f"{design.name}.v").write_text(design.verilog)
+        (directory / "synth.ys").write_text(design.script)
+        tools.run("yosys", ["-q", "-l", "yosys.log", "synth.ys"], directory / "yosys.out")
+        (directory / "netlist.json").rename(netlist)
+    return netlist
+
+
+def placed(
+    design: Design, directory: Path, *, seeds: Iterable[int], report: Report = lambda line: None
+) -> list[Run]:
+    """Place and route a design once for each seed, as many at once as the machine has cores.
+
+    Parameters
+    ----------
+    design : Design
+        What is built.
+    directory : Path
+        Where netlist, logs and results go. What is there already is not made again.
+    seeds : iterable of int
+        Seeds of the placer.
+    report : function of str
+        Told what is going on.
+
+    Returns
+    -------
+    list of Run
+        The fastest first.
+
+    Raises
+    ------
+    ToolError
+        If a tool is missing or fails.
+    """
+    netlist = synthesised(design, directory, report)
+    stamp = f"{netlist.stem}_{_digest(design)}"
+
+    def place(seed: int) -> Run:
+        return _place(design, netlist, directory / f"{stamp}_{seed}", seed, report)
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        runs = sorted(pool.map(place, seeds), key=lambda run: (-run.fmax, run.seed))
+    if runs and not runs[0].placed.exists():
+        # The best of other seeds was kept then.
+        Path(f"{directory / stamp}_{runs[0].seed}.report.json").unlink()
+        runs[0] = place(runs[0].seed)
+    for run in runs[1:]:
+        for path in (run.routed, run.placed, run.delays):
+            path.unlink(missing_ok=True)
+    return runs
+
+
+def _digest(design: Design) -> str:
+    """Return what tells the runs of nextpnr over one netlist apart."""
+    text = repr((design.pins, design.part.options, design.part.family.effort, design.megahertz))
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _place(design: Design, netlist: Path, base: Path, seed: int, report: Report) -> Run:
+    """Place and route with one seed, or take what was left by an earlier run."""
+    family = design.part.family
+    names = {kind: Path(f"{base}.{kind}") for kind in ("report.json", "routed", "placed", "sdf")}
+    result = names["report.json"]
+    if not result.exists():
+        report(f"placing and routing, seed {seed}")
+        # Renamed when it is whole: a run that was broken off leaves no result.
+        partial = Path(f"{base}.partial.json")
+        arguments = ["--json", netlist.name, *design.part.options, "--seed", str(seed)]
+        arguments += ["--freq", f"{design.megahertz:g}", "--timing-allow-fail"]
+        arguments += ["--report", partial.name, "--sdf", names["sdf"].name, *family.effort]
+        arguments += _filled(family.routed, file=names["routed"].name)
+        if "--write" not in arguments:
+            arguments += ["--write", names["placed"].name]
+        if design.pins:
+            pins = Path(f"{base}.{family.suffix}")
+            pins.write_text(design.pins)
+            arguments += _filled(family.constraints, file=pins.name)
+        watch = _Stages(lambda stage: report(f"seed {seed}: {stage}"))
+        tools.run(family.router, arguments, Path(f"{base}.log"), watch.line)
+        if "--write" in family.routed:
+            names["placed"].write_bytes(names["routed"].read_bytes())
+        partial.rename(result)
+    said = json.loads(result.read_text())
+    used = {
+        cell: (count["used"], count["available"])
+        for cell, count in said["utilization"].items()
+        if count["used"]
+    }
+    run = Run(seed, _clock(said), used, names["routed"], names["placed"], names["sdf"])
+    report(f"seed {seed}: {run.fmax:.1f} MHz")
+    return run
+
+
+def _filled(arguments: Iterable[str], **values: str) -> list[str]:
+    return [argument.format(**values) for argument in arguments]
+
+
+def _clock(said: dict[str, Any]) -> float:
+    """Return the clock in MHz that a report of nextpnr says was reached."""
+    return min(clock["achieved"] for clock in said["fmax"].values())
+
+
+class _Stages:
+    """Tells each stage of nextpnr once, out of what it says."""
+
+    def __init__(self, tell: Report) -> None:
+        self.tell = tell
+        self.stage = ""
+
+    def line(self, text: str) -> None:
+        for start, stage in _STAGES.items():
+            if text.startswith(start) and stage != self.stage:
+                self.stage = stage
+                self.tell(stage)
+
+
+def packed(design: Design, run: Run, bitstream: Path) -> None:
+    """Make the bitstream of a run.
+
+    Raises
+    ------
+    ToolError
+        If the packer is missing or fails.
+    """
+    program, *arguments = _filled(
+        design.part.family.packer, routed=str(run.routed.resolve()), bitstream="packed"
+    )
+    log = bitstream.parent / f"{program}.log"
+    tools.run(program, arguments, log)
+    (log.parent / "packed").replace(bitstream)
+
+
+def speeds(runs: Iterable[Run]) -> tuple[float, float, float]:
+    """Return the least, the median and the greatest clock of some runs in MHz."""
+    clocks = sorted(run.fmax for run in runs)
+    return clocks[0], statistics.median(clocks), clocks[-1]

@@ -1,0 +1,165 @@
+"""Families of parts: the tools and options that lead to a bitstream of each."""
+
+from dataclasses import dataclass, field
+
+#: Columns of a table of areas, and what they count.
+COLUMNS = ("LUT", "FF", "DSP", "block RAM")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """How the tools are told to make a bitstream for one family of parts.
+
+    Parameters
+    ----------
+    name : str
+        Of the family.
+    synthesis : str
+        Commands of Yosys from the elaborated top module, ``{top}``, to mapped cells.
+    finish : str
+        Commands of Yosys between the last check and the netlist.
+    router : str
+        Name of nextpnr's program.
+    effort : tuple of str
+        Options that decide how it works.
+    constraints : tuple of str
+        Options by which it takes the file of pins, ``{file}``.
+    routed : tuple of str
+        Options by which it leaves what the packer reads, ``{file}``.
+    suffix : str
+        Of the file of pins.
+    packer : tuple of str
+        Program that makes the bitstream, then its arguments: ``{routed}``, ``{bitstream}``.
+    bitstream : str
+        Suffix of the bitstream.
+    columns : dict of str to (str, int)
+        Kind of cell, to the column of ``COLUMNS`` and how many of them it counts for. Kinds end
+        in ``*`` where anything may follow.
+    """
+
+    name: str
+    synthesis: str
+    finish: str = ""
+    router: str
+    effort: tuple[str, ...] = ()
+    constraints: tuple[str, ...]
+    routed: tuple[str, ...]
+    suffix: str
+    packer: tuple[str, ...]
+    bitstream: str
+    columns: dict[str, tuple[str, int]] = field(hash=False)
+
+
+#: The last step of ``synth_ecp5`` is said here, without its ``autoname``, which takes longer than
+#: all the others. Router 1 and the serial refinement take hours on a part that is four fifths full.
+ECP5 = Family(
+    name="ECP5",
+    synthesis="synth_ecp5 -top {top} -run begin:check",
+    finish="blackbox =A:whitebox",
+    router="nextpnr-ecp5",
+    effort=("--router", "router2", "--parallel-refine"),
+    constraints=("--lpf", "{file}"),
+    routed=("--textcfg", "{file}"),
+    suffix="lpf",
+    packer=("ecppack", "--compress", "--input", "{routed}", "--bit", "{bitstream}"),
+    bitstream="bit",
+    columns={
+        "LUT4": ("LUT", 1),
+        "CCU2C": ("LUT", 2),
+        "TRELLIS_DPR16X4": ("LUT", 4),
+        "TRELLIS_COMB": ("LUT", 1),
+        "TRELLIS_FF": ("FF", 1),
+        "MULT18X18D": ("DSP", 1),
+        "DP16KD": ("block RAM", 1),
+    },
+)
+
+ICE40 = Family(
+    name="iCE40",
+    synthesis="synth_ice40 -dsp -spram -top {top} -run begin:check",
+    router="nextpnr-ice40",
+    constraints=("--pcf", "{file}"),
+    routed=("--asc", "{file}"),
+    suffix="pcf",
+    packer=("icepack", "{routed}", "{bitstream}"),
+    bitstream="bin",
+    columns={
+        "SB_LUT4": ("LUT", 1),
+        "ICESTORM_LC": ("LUT", 1),
+        "SB_DFF*": ("FF", 1),
+        "SB_MAC16": ("DSP", 1),
+        "ICESTORM_DSP": ("DSP", 1),
+        "SB_RAM40_4K*": ("block RAM", 1),
+        "ICESTORM_RAM": ("block RAM", 1),
+    },
+)
+
+GOWIN = Family(
+    name="Gowin",
+    synthesis="synth_gowin -family gw2a -top {top} -run begin:check",
+    router="nextpnr-himbaechel-gowin",
+    constraints=("--vopt", "cst={file}"),
+    routed=("--write", "{file}"),
+    suffix="cst",
+    packer=("gowin_pack", "-d", "GW2A-18C", "-o", "{bitstream}", "{routed}"),
+    bitstream="fs",
+    columns={
+        "LUT*": ("LUT", 1),
+        "ALU": ("LUT", 1),
+        "DFF*": ("FF", 1),
+        "MULT*": ("DSP", 1),
+        "SDPB": ("block RAM", 1),
+        "DPB": ("block RAM", 1),
+        "SP": ("block RAM", 1),
+    },
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One part.
+
+    Parameters
+    ----------
+    name : str
+        What the command line calls it.
+    family : Family
+        How it is built for.
+    title : str
+        The same for readers.
+    options : tuple of str
+        By which nextpnr knows it.
+    """
+
+    name: str
+    family: Family
+    title: str
+    options: tuple[str, ...]
+
+
+def _ecp5(name: str, size: str, package: str) -> Part:
+    return Part(
+        name=name,
+        family=ECP5,
+        title=f"{name.partition('-CABGA')[0]}, speed grade 6",
+        options=(f"--{size}", "--package", package, "--speed", "6"),
+    )
+
+
+#: By name; without a package the largest, for a core without a board.
+PARTS = {
+    part.name: part
+    for part in (
+        _ecp5("LFE5U-85F", "85k", "CABGA756"),
+        _ecp5("LFE5U-85F-CABGA381", "85k", "CABGA381"),
+        _ecp5("LFE5U-45F-CABGA381", "45k", "CABGA381"),
+        _ecp5("LFE5U-25F-CABGA381", "25k", "CABGA381"),
+        _ecp5("LFE5U-12F-CABGA381", "12k", "CABGA381"),
+        Part(
+            name="iCE40UP5K",
+            family=ICE40,
+            title="iCE40UP5K",
+            options=("--up5k", "--package", "sg48"),
+        ),
+    )
+}

@@ -1,0 +1,189 @@
+"""The slowest paths of a placed and routed design, out of the delays that nextpnr writes."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from celosia.hw.flow.netlist import Netlist, plain
+from celosia.hw.flow.sources import Source
+
+_CELL = re.compile(r"\(INSTANCE (.*)\)")
+_WIRE = re.compile(r"\(INTERCONNECT (\S+)/(\S+) (\S+)/(\S+) \(([^)]*)\) \(([^)]*)\)\)")
+_ARC = re.compile(r"\(IOPATH (\S+) (\S+) \(([^)]*)\) \(([^)]*)\)\)")
+_SETUP = re.compile(r"\(SETUPHOLD \(\w+ (\S+)\) \(\w+ (\S+)\) \(([^)]*)\)")
+
+
+class End(NamedTuple):
+    """Where a path starts or ends: a signal, where it is declared, and its room."""
+
+    name: str
+    source: str
+    room: str
+
+
+class TimingPath(NamedTuple):
+    """A path from register to register; times in ns, cells are those passed between the two."""
+
+    nanoseconds: float
+    wires: float
+    levels: int
+    start: End
+    end: End
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON takes it."""
+        return self._asdict() | {"start": self.start._asdict(), "end": self.end._asdict()}
+
+
+class _Delays(NamedTuple):
+    """A graph of pins, each ``(cell, port)``; times in ps."""
+
+    wires: dict[tuple[str, str], list[tuple[tuple[str, str], int]]]
+    arcs: dict[tuple[str, str], list[tuple[str, int]]]
+    launches: dict[tuple[str, str], int]
+    setups: dict[tuple[str, str], int]
+
+
+def _longest(*triples: str) -> int:
+    """Return the greatest of triples least:typical:greatest."""
+    return max(round(float(text.rpartition(":")[2] or 0)) for text in triples)
+
+
+def _name(text: str) -> str:
+    return plain(text.replace("\\", "")).strip()
+
+
+def _read(lines: Iterator[str]) -> _Delays:
+    """Return the delays of a file; what times are held against are clocks, and launch paths."""
+    found = _Delays(defaultdict(list), defaultdict(list), {}, {})
+    clocks: set[str] = set()
+    cell = ""
+    for line in lines:
+        word = line.lstrip()
+        if word.startswith("(INTERCONNECT"):
+            match = _WIRE.match(word)
+            assert match is not None
+            start, end = (_name(match[1]), match[2]), (_name(match[3]), match[4])
+            found.wires[start].append((end, _longest(match[5], match[6])))
+        elif word.startswith("(INSTANCE"):
+            match = _CELL.match(word)
+            cell = _name(match[1]) if match else ""
+        elif word.startswith("(IOPATH"):
+            match = _ARC.match(word)
+            assert match is not None
+            found.arcs[cell, match[1]].append((match[2], _longest(match[3], match[4])))
+        elif word.startswith("(SETUPHOLD"):
+            match = _SETUP.match(word)
+            assert match is not None
+            pin = (cell, match[1])
+            found.setups[pin] = max(_longest(match[3]), found.setups.get(pin, 0))
+            clocks.add(match[2])
+    for cell, port in [pin for pin in found.arcs if pin[1] in clocks]:
+        for output, delay in found.arcs.pop((cell, port)):
+            found.launches[cell, output] = delay
+    return found
+
+
+def _arrivals(
+    delays: _Delays,
+) -> dict[tuple[str, str], tuple[int, int, tuple[str, str] | None]]:
+    """Return when each pin settles after the clock, how much of that is wires, and the pin before.
+
+    Pins are taken in an order in which everything before them is known; loops are left out.
+    """
+    waiting: dict[tuple[str, str], int] = defaultdict(int)
+
+    def after(pin: tuple[str, str]) -> Iterator[tuple[tuple[str, str], int, int]]:
+        for end, delay in delays.wires.get(pin, ()):
+            yield end, delay, delay
+        for port, delay in delays.arcs.get(pin, ()):
+            yield (pin[0], port), delay, 0
+
+    reached: set[tuple[str, str]] = set(delays.launches)
+    stack = list(reached)
+    while stack:
+        for end, _, _ in after(stack.pop()):
+            waiting[end] += 1
+            if end not in reached:
+                reached.add(end)
+                stack.append(end)
+    found: dict[tuple[str, str], tuple[int, int, tuple[str, str] | None]] = {
+        pin: (delay, 0, None) for pin, delay in delays.launches.items()
+    }
+    stack = [pin for pin in delays.launches if not waiting[pin]]
+    while stack:
+        pin = stack.pop()
+        time, wires, _ = found[pin]
+        for end, delay, wire in after(pin):
+            if end not in found or found[end][0] < time + delay:
+                found[end] = (time + delay, wires + wire, pin)
+            waiting[end] -= 1
+            if not waiting[end]:
+                stack.append(end)
+    return found
+
+
+def slowest(
+    delays: Path,
+    netlist: Netlist,
+    belongs: Mapping[str, str],
+    sources: Mapping[str, Source],
+    *,
+    count: int = 5,
+) -> list[TimingPath]:
+    """Return the slowest paths, one for each pair of signals.
+
+    Parameters
+    ----------
+    delays : Path
+        SDF of nextpnr.
+    netlist : Netlist
+        As synthesised.
+    belongs : mapping of str to str
+        Room of each of its cells.
+    sources : mapping of str to Source
+        See ``sources.separate``.
+    count : int
+        How many.
+    """
+    with delays.open() as lines:
+        graph = _read(lines)
+    arrivals = _arrivals(graph)
+    ends = sorted(
+        ((arrivals[pin][0] + setup, pin) for pin, setup in graph.setups.items() if pin in arrivals),
+        reverse=True,
+    )
+    found: dict[tuple[str, str], TimingPath] = {}
+    for time, pin in ends:
+        start, cells = pin, {pin[0]}
+        while (before := arrivals[start][2]) is not None:
+            start = before
+            cells.add(start[0])
+        tips = [_end(cell, netlist, belongs, sources) for cell in (start[0], pin[0])]
+        path = TimingPath(
+            time / 1000, arrivals[pin][1] / 1000, max(0, len(cells) - 2), tips[0], tips[1]
+        )
+        found.setdefault((tips[0].name, tips[1].name), path)
+        if len(found) == count:
+            break
+    return list(found.values())
+
+
+def _end(
+    cell: str, netlist: Netlist, belongs: Mapping[str, str], sources: Mapping[str, Source]
+) -> End:
+    """Return the signal that a register, memory or multiplier drives."""
+    known = netlist.cells.get(cell)
+    names = [name for net in known.outputs for name in netlist.nets.get(net, ())] if known else []
+    room = belongs.get(cell, "")
+    told = [name for name in names if name in sources]
+    if told:
+        name = max(told, key=lambda text: (sources[text].assigned, text.count(".")))
+        return End(name, sources[name].place, room)
+    # A memory or a primitive, named after its instance: any signal of its module tells the file.
+    module = cell.rpartition(".")[0]
+    while module and module not in sources:
+        module = module.rpartition(".")[0]
+    return End(cell, sources[module].place if module else "", room)

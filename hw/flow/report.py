@@ -1,0 +1,134 @@
+"""What a design takes, how fast it is, and what holds it back."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from celosia.hw.flow import netlist, paths
+from celosia.hw.flow.flow import Design, Run, speeds, synthesised
+from celosia.hw.flow.parts import COLUMNS
+
+_PLACE = re.compile(r"X(\d+)/?Y(\d+)/")
+
+
+class Place(NamedTuple):
+    """Where a cell is: column and row of the part, the room it belongs to, and what it counts for."""
+
+    column: int
+    row: int
+    room: str
+    kind: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Of one design.
+
+    Parameters
+    ----------
+    design : Design
+        What was built.
+    runs : list of Run
+        The fastest first; none where the design was only synthesised.
+    rooms : dict
+        Room, to column of ``COLUMNS``, to how many; as synthesised.
+    slowest : list of paths.Path
+        The worst paths of the fastest run.
+    places : list of Place
+        Its cells.
+    bitstream : Path, optional
+        What was made.
+    """
+
+    design: Design
+    runs: Sequence[Run]
+    rooms: dict[str, dict[str, int]]
+    slowest: list[paths.TimingPath] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    bitstream: Path | None = None
+
+    @property
+    def used(self) -> dict[str, tuple[int, int]]:
+        """Cells of each kind, and how many the part has."""
+        return self.runs[0].used if self.runs else {}
+
+    @property
+    def fmax_mhz(self) -> tuple[float, float, float]:
+        """Least, median and greatest clock over the seeds."""
+        return speeds(self.runs)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything but the places, as JSON takes it."""
+        said: dict[str, Any] = {
+            "part": self.design.part.title,
+            "asked_mhz": self.design.megahertz,
+            "rooms": self.rooms,
+        }
+        if self.runs:
+            least, middle, most = self.fmax_mhz
+            said["seed"] = self.runs[0].seed
+            said["fmax_mhz"] = {
+                "minimum": least,
+                "median": middle,
+                "maximum": most,
+                "seeds": {run.seed: run.fmax for run in sorted(self.runs)},
+            }
+            said["cells"] = {
+                kind: {"used": used, "available": there}
+                for kind, (used, there) in sorted(self.used.items())
+            }
+            said["slowest_paths"] = [path.as_dict() for path in self.slowest]
+        if self.bitstream:
+            said["bitstream"] = self.bitstream.name
+        return said
+
+
+def examine(design: Design, directory: Path, runs: Sequence[Run]) -> Report:
+    """Return the report of a design that was synthesised in ``directory`` and run some times."""
+    family = design.part.family
+    rooms = netlist.Rooms(design.opened, design.sources)
+    made = netlist.read(synthesised(design, directory), design.name)
+    known = netlist.assign(made, rooms)
+    areas = netlist.areas(made, known, family)
+    if not runs:
+        return Report(design=design, runs=runs, rooms=areas)
+    best = runs[0]
+    placed = netlist.read(best.placed, design.name)
+    belongs = netlist.assign(placed, rooms, known)
+    places = []
+    for name, cell in placed.cells.items():
+        entry, place = netlist.column_of(family, cell.kind), _PLACE.match(cell.bel)
+        if entry and place:
+            places.append(Place(int(place[1]), int(place[2]), belongs[name], entry[0]))
+    slowest = paths.slowest(best.delays, made, known, design.sources)
+    return Report(design=design, runs=runs, rooms=areas, slowest=slowest, places=places)
+
+
+def as_text(report: Report) -> str:
+    """Return the report as tables."""
+    lines = []
+    if report.runs:
+        lines.append(f"{'cells':<16} {'used':>9} {'available':>11} {'percent':>9}")
+        for kind, (used, there) in sorted(report.used.items()):
+            lines.append(f"{kind:<16} {used:>9,} {there:>11,} {used / there:>9.1%}")
+        least, middle, most = report.fmax_mhz
+        count = f"{len(report.runs)} {'seed' if len(report.runs) == 1 else 'seeds'}"
+        text = (
+            f"{least:.1f} / {middle:.1f} / {most:.1f} MHz (minimum / median / maximum of {count})"
+        )
+        lines.append(f"{'Fmax':<16} {text}")
+    lines += ["", f"{'room':<16} " + " ".join(f"{column:>9}" for column in COLUMNS)]
+    total = {column: sum(row[column] for row in report.rooms.values()) for column in COLUMNS}
+    for room, row in {**report.rooms, "total": total}.items():
+        lines.append(f"{room:<16} " + " ".join(f"{row[column]:>9,}" for column in COLUMNS))
+    if report.slowest:
+        lines += ["", "slowest paths"]
+    for path in report.slowest:
+        lines.append(
+            f"{path.nanoseconds:>6.2f} ns, of it wires {path.wires:.2f}, {path.levels} cells"
+        )
+        for what, end in (("from", path.start), ("to", path.end)):
+            lines.append(f"{what:>9} {end.name} ({end.source or 'source unknown'}), {end.room}")
+    return "".join(f"{line}\n" for line in lines)

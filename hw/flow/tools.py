@@ -1,0 +1,75 @@
+"""Finds and runs the tools of the flow."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+
+class ToolError(RuntimeError):
+    """A tool of the flow failed; its words are in the log that is named."""
+
+
+def find(name: str) -> str:
+    """Return a tool: the system's where there is one, else the one that PyPI has.
+
+    Raises
+    ------
+    ToolError
+        If there is neither.
+    """
+    beside = str(Path(sys.executable).parent)
+    packaged = f"yowasp-{name}"
+    command = (
+        shutil.which(name)
+        or shutil.which(name, path=beside)
+        or shutil.which(packaged)
+        or shutil.which(packaged, path=beside)
+    )
+    if command is None:
+        raise ToolError(
+            f"{name}: wanted {name} or {packaged} on PATH, found none (pip install 'celosia[synth]')"
+        )
+    return command
+
+
+def run(
+    name: str, arguments: list[str], log: Path, watch: Callable[[str], None] = lambda line: None
+) -> None:
+    """Run a tool in the folder of its log.
+
+    Parameters
+    ----------
+    name : str
+        Of the tool, as its own makers call it.
+    arguments : list of str
+        What follows on the command line.
+    log : Path
+        Takes everything the tool says.
+    watch : function of str
+        Called with each line as it is said.
+
+    Raises
+    ------
+    ToolError
+        If there is no such tool, or it fails.
+    """
+    command = find(name)
+    with (
+        log.open("w") as words,
+        subprocess.Popen(
+            [command, *arguments],
+            cwd=log.parent,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process,
+    ):
+        assert process.stdout is not None
+        for line in process.stdout:
+            words.write(line)
+            watch(line.rstrip())
+    if process.returncode:
+        raise ToolError(f"{name}: exit code {process.returncode}; its words are in {log}")

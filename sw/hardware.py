@@ -1,0 +1,124 @@
+"""What the commands of ``celosia`` do that make hardware."""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from celosia.sw.commands import Missing, writable
+from celosia.sw.program import write_atomically
+from celosia.sw.runtime.session import InputError
+
+__all__ = ["run_build", "run_flash", "run_synth", "run_verilog"]
+
+_LOADER = "openFPGALoader"
+
+
+def run_verilog(arguments: argparse.Namespace) -> None:
+    """Write the Verilog of a core."""
+    from celosia.hw.build import verilog
+
+    writable(arguments.output)
+    write_atomically({arguments.output: verilog(arguments.preset).encode()})
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _directory(path: Path) -> Path:
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path}: wanted a directory, got a file")
+    return path
+
+
+def run_synth(arguments: argparse.Namespace) -> None:
+    """Synthesise, place and route a core; print what it takes and how fast it is."""
+    from celosia.hw.flow.parts import PARTS
+    from celosia.hw.flow.report import as_text
+    from celosia.hw.flow.tools import ToolError
+    from celosia.hw.synthesis import synthesise
+
+    config, directory = arguments.preset, _directory(arguments.directory)
+    if arguments.part not in PARTS:
+        raise InputError(f"part: wanted one of {', '.join(PARTS)}, got {arguments.part!r}")
+    part = PARTS[arguments.part]
+    try:
+        found = synthesise(
+            config,
+            part=part,
+            seeds=range(1, arguments.seeds + 1),
+            directory=directory,
+            report=_say,
+        )
+    except ToolError as error:
+        raise Missing(str(error)) from error
+    print(f"{config.name} on {part.title}")
+    print(as_text(found), end="")
+
+
+def _board(name: str) -> Any:
+    """Return a board of ``hw/boards/table.py``."""
+    from celosia.hw.boards.table import BOARDS
+
+    if name not in BOARDS:
+        raise InputError(f"board: wanted one of {', '.join(BOARDS)}, got {name!r}")
+    return BOARDS[name]
+
+
+def _folder(arguments: argparse.Namespace) -> Path:
+    return _directory(arguments.output or Path("build/boards") / arguments.board)
+
+
+def run_build(arguments: argparse.Namespace) -> None:
+    """Make the bitstream of a board; print what it takes, how fast it is and what holds it back."""
+    from celosia.hw.boards.build import build
+    from celosia.hw.boards.top import BoardError
+    from celosia.hw.flow.report import as_text
+    from celosia.hw.flow.tools import ToolError
+    from celosia.sw.floorplan import draw
+
+    board, directory = _board(arguments.board), _folder(arguments)
+    if arguments.preset:
+        board = replace(board, config=arguments.preset)
+    if arguments.clock:
+        board = replace(board, clock_hz=round(arguments.clock * 1e6))
+    try:
+        found = build(board, seeds=range(1, arguments.seeds + 1), directory=directory, report=_say)
+    except (ToolError, BoardError) as error:
+        raise Missing(str(error)) from error
+    title = f"{board.config.name} on {board.title}, {found.fmax_mhz[2]:.1f} MHz"
+    picture, report = directory / "floorplan.png", directory / "report.json"
+    write_atomically(
+        {
+            picture: draw(found.places, title=title),
+            report: (json.dumps(found.as_dict(), indent=2) + "\n").encode(),
+        }
+    )
+    print(f"{board.config.name} on {board.title}")
+    print(as_text(found), end="")
+    for name, path in {
+        "bitstream": found.bitstream,
+        "report": report,
+        "floorplan": picture,
+    }.items():
+        print(f"{name:<16} {path}")
+
+
+def run_flash(arguments: argparse.Namespace) -> None:
+    """Load the bitstream of a board through openFPGALoader."""
+    board, directory = _board(arguments.board), _folder(arguments)
+    bitstream = directory / f"{board.name}.{board.fpga.family.bitstream}"
+    if not bitstream.is_file():
+        raise InputError(f"{bitstream}: no such file (celosia build {board.name})")
+    loader = shutil.which(_LOADER)
+    if loader is None:
+        raise Missing(f"{_LOADER}: wanted it on PATH, found none (apt-get install openfpgaloader)")
+    options = ["--write-flash"] if arguments.persistent else []
+    code = subprocess.run([loader, "--board", board.loader, *options, str(bitstream)]).returncode
+    if code:
+        raise Missing(f"{_LOADER}: exit code {code}; is the board plugged in?")

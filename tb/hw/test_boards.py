@@ -1,0 +1,109 @@
+"""Boards: clocks, pins, and the whole top in Verilog."""
+
+import re
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from celosia.hw.arch.config import PRESETS, preset
+from celosia.hw.boards import pll
+from celosia.hw.boards.machine import Bench
+from celosia.hw.boards.table import BOARDS
+from celosia.hw.boards.top import BoardError, design
+from celosia.hw.build import convert
+from celosia.hw.folded import Folded
+
+SMALL = preset("nano,unified_bytes=1024,weight_tiles=4")
+
+
+@pytest.mark.parametrize("limits", [pll.ECP5, pll.GOWIN])
+@pytest.mark.parametrize("clock", [48, 60, 75, 100, 120])
+def test_loops_make_the_clock_within_their_limits(limits, clock):
+    for oscillator in (12, 25, 27, 48):
+        try:
+            found = pll.settings(limits, oscillator_hz=oscillator * 10**6, clock_hz=clock * 10**6)
+        except ValueError:
+            continue
+        assert found.output_hz == clock * 10**6
+        assert limits.loop_hz[0] <= found.loop_hz <= limits.loop_hz[1]
+        compared = Fraction(oscillator * 10**6, found.reference)
+        assert limits.compare_hz[0] <= compared <= limits.compare_hz[1]
+        assert found.loop_hz == compared * found.feedback * found.feedback_output
+        assert found.output in limits.output and found.feedback_output in limits.feedback_output
+
+
+@pytest.mark.parametrize(
+    ("oscillator", "clock", "message"),
+    [
+        (25_000_000, 120_000_001, "clock_hz: wanted a frequency that the loop makes of 25000000"),
+        (25_000_000, 900_000_000, "clock_hz: wanted a frequency"),
+        (25_000_000, 0, "clock_hz: wanted more than 0"),
+        (1_000_000, 50_000_000, "oscillator_hz: wanted 8000000 to 400000000, got 1000000"),
+    ],
+)
+def test_clocks_that_cannot_be(oscillator, clock, message):
+    with pytest.raises(ValueError, match=message):
+        pll.settings(pll.ECP5, oscillator_hz=oscillator, clock_hz=clock)
+
+
+@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
+def test_every_board_fits_together(board):
+    assert BOARDS[board.name] is board
+    assert board.divisor * board.baud == pytest.approx(board.clock_hz, rel=0.02)
+    assert board.memory_bytes >= 1 << 20
+    assert Bench(board).machine.memory.timing.rcd >= 1
+    assert board.config in PRESETS.values()
+
+
+@pytest.fixture(scope="module")
+def ulx3s():
+    return design(replace(BOARDS["ulx3s-85f"], config=SMALL))
+
+
+def test_the_top_of_a_board(ulx3s):
+    text = ulx3s.verilog
+    top = text[text.index("module celosia(") :]
+    ports = re.search(r"\(([^)]*)\)", top)[1].split(", ")
+    assert len(ports) == 15 and "sdram_0__dq__io" in ports
+    for cell in ("EHXPLLL", "DCCA", "ODDRX1F", "IFS1P3DX", "OFS1P3DX", "BB"):
+        assert re.search(rf"(?m)^  {cell} ", text), cell
+    assert "no_rw_check" in text
+    assert ulx3s.opened[-1] == "machine.system.core"
+
+
+def test_every_port_has_a_pin(ulx3s):
+    located = re.findall(r'LOCATE COMP "([^"]*)" SITE "([^"]*)";', ulx3s.pins)
+    assert len(located) == len({port for port, _ in located}) == len({pin for _, pin in located})
+    pins = dict(located)
+    assert pins["clk25_0__io"] == "G2" and pins["sdram_0__clk__io"] == "F19"
+    assert pins["uart_0__rx__io"] == "M1" and pins["uart_0__tx__io"] == "L4"
+    assert len(pins) == 4 + 2 + 13 + 2 + 16 + 2 + 1 + 1 + 2 + 2 - 1
+    assert 'FREQUENCY PORT "clk25_0__io" 25 MHZ;' in ulx3s.pins
+
+
+def test_sources_reach_from_the_top(ulx3s):
+    source = ulx3s.sources["machine.system.core.sequencer.cycles"]
+    assert source.place.startswith("hw/sequencer/")
+
+
+def test_the_simulated_top_is_the_same_machine():
+    board = replace(BOARDS["ulx3s-85f"], config=SMALL)
+    text = convert(Bench(board))
+    top = text[text.rindex("module celosia(") :]
+    for port in ("clk", "rx", "tx", "pins__cs_n", "pins__dq_i", "started", "irq"):
+        assert re.search(rf"(?m)^  (input|output) .*\b{port};", top), port
+    assert "rst" not in top[: top.index(");")]
+    assert Folded(Bench(board)).inner is not None
+
+
+def test_a_board_without_its_package(monkeypatch):
+    board = replace(BOARDS["ulx3s-85f"], platform="amaranth_boards_not_there.ulx3s:X")
+    with pytest.raises(BoardError, match="ulx3s-85f: wanted the package amaranth-boards"):
+        design(board)
+
+
+def test_a_clock_that_is_no_multiple_of_the_line():
+    board = replace(BOARDS["ulx3s-85f"], clock_hz=10_000_000)
+    with pytest.raises(ValueError, match="baud: wanted a whole part of 10000000 Hz"):
+        Bench(board)

