@@ -85,7 +85,9 @@ def run_build(arguments: argparse.Namespace) -> None:
     board, directory = _board(arguments.board), _folder(arguments)
     if arguments.preset:
         board = replace(board, config=arguments.preset)
-    if arguments.clock:
+    if arguments.clock is not None:
+        if not 1 <= arguments.clock <= 1000:
+            raise InputError(f"clock: wanted 1 to 1000 MHz, got {arguments.clock:g}")
         board = replace(board, clock_hz=round(arguments.clock * 1e6))
     try:
         found = build(board, seeds=range(1, arguments.seeds + 1), directory=directory, report=_say)

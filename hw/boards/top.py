@@ -8,7 +8,7 @@ from amaranth.lib import io
 
 from celosia.hw.boards.board import Board
 from celosia.hw.boards.clock import CLOCKS
-from celosia.hw.boards.machine import OPENED, Machine
+from celosia.hw.boards.machine import OPENED, Bench, Machine
 from celosia.hw.build import TOP, tidy
 from celosia.hw.flow.flow import Design
 from celosia.hw.flow.pins import Pin, pin_file
@@ -33,9 +33,7 @@ class Top(Elaboratable):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         board = self.board
-        clock = CLOCKS[board.fpga.family.name](
-            oscillator_hz=board.oscillator_hz, clock_hz=board.clock_hz
-        )
+        clock = _clock(board)
         sdram = platform.request("sdram", 0, dir="-")
         machine = Machine(board, sdram)
         sync: Any = ClockDomain(reset_less=True)
@@ -61,6 +59,23 @@ class Top(Elaboratable):
             m.submodules[name] = pad = io.Buffer(io.Direction.Output, port)
             m.d.comb += pad.o.eq(signal)
         return m
+
+
+def _clock(board: Board) -> Any:
+    known = CLOCKS[board.fpga.family.name]
+    return known(oscillator_hz=board.oscillator_hz, clock_hz=board.clock_hz)
+
+
+def check(board: Board) -> None:
+    """Refuse a board that cannot be, before anything takes time.
+
+    Raises
+    ------
+    ValueError
+        If oscillator, clock, line and memory do not go together.
+    """
+    _clock(board)
+    Bench(board)
 
 
 def design(board: Board) -> Design:

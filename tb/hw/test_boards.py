@@ -64,7 +64,7 @@ def ulx3s():
 def test_the_top_of_a_board(ulx3s):
     text = ulx3s.verilog
     top = text[text.index("module celosia(") :]
-    ports = re.search(r"\(([^)]*)\)", top)[1].split(", ")
+    ports = top[top.index("(") + 1 : top.index(")")].split(", ")
     assert len(ports) == 15 and "sdram_0__dq__io" in ports
     for cell in ("EHXPLLL", "DCCA", "ODDRX1F", "IFS1P3DX", "OFS1P3DX", "BB"):
         assert re.search(rf"(?m)^  {cell} ", text), cell

