@@ -33,7 +33,7 @@ def synthesise(
     Parameters
     ----------
     config : Config
-        Sizes of the core.
+        Sizes of the core. It is made of the multipliers that the part has, see ``Part.suited``.
     seeds : iterable of int
         Seeds of the placer; one run each. Without any the core is synthesised and no more.
     directory : Path
@@ -48,7 +48,7 @@ def synthesise(
     ToolError
         If a tool is missing or fails.
     """
-    text, sources = convert_with_sources(Folded(Core(config=config)))
+    text, sources = convert_with_sources(Folded(Core(config=part.suited(config))))
     design = Design(
         name=TOP, verilog=text, part=part, megahertz=MEGAHERTZ, opened=OPENED, sources=sources
     )

@@ -156,7 +156,7 @@ class Config:
     @property
     def primitive(self) -> str:
         """What the requantiser multiplies with, see ``celosia.hw.product``."""
-        return "ecp5" if self.cells.startswith("ecp5") else "portable"
+        return {"ecp5": "ecp5", "ice40": "logic"}.get(self.cells.partition("_")[0], "portable")
 
     @property
     def sum_bits(self) -> int:

@@ -1,6 +1,7 @@
 """The top of a board: clock, machine and pads, and what of it the tools are given."""
 
 import importlib
+from dataclasses import replace
 from typing import Any
 
 from amaranth.hdl import ClockDomain, Elaboratable, Module
@@ -91,6 +92,7 @@ def design(board: Board) -> Design:
     from amaranth.back import verilog
 
     platform = _platform(board)
+    board = replace(board, config=board.fpga.suited(board.config))
     prepared = platform.prepare(Top(board), name=TOP)
     text, sources = separate(verilog.convert_fragment(prepared, name=TOP)[0])
     pins = [Pin(*bit) for bit in platform.iter_port_constraints_bits()]

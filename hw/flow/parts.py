@@ -1,6 +1,8 @@
 """Families of parts: the tools and options that lead to a bitstream of each."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from celosia.hw.arch.config import Config
 
 #: Columns of a table of areas, and what they count.
 COLUMNS = ("LUT", "FF", "DSP", "block RAM")
@@ -32,6 +34,10 @@ class Family:
         Program that makes the bitstream, then its arguments: ``{routed}``, ``{bitstream}``.
     bitstream : str
         Suffix of the bitstream.
+    cells : str
+        Cells of the array that its multipliers make, see ``Config``; each does two columns.
+    lane_multipliers : int
+        Multipliers that the requantiser needs for each lane, one more where there are enough.
     columns : dict of str to (str, int)
         Kind of cell, to the column of ``COLUMNS`` and how many of them it counts for. Kinds end
         in ``*`` where anything may follow.
@@ -47,6 +53,8 @@ class Family:
     suffix: str
     packer: tuple[str, ...]
     bitstream: str
+    cells: str = "portable"
+    lane_multipliers: int = 0
     columns: dict[str, tuple[str, int]] = field(hash=False)
 
 
@@ -63,6 +71,8 @@ ECP5 = Family(
     suffix="lpf",
     packer=("ecppack", "--compress", "--input", "{routed}", "--bit", "{bitstream}"),
     bitstream="bit",
+    cells="ecp5_pair",
+    lane_multipliers=3,
     columns={
         "LUT4": ("LUT", 1),
         "CCU2C": ("LUT", 2),
@@ -83,6 +93,7 @@ ICE40 = Family(
     suffix="pcf",
     packer=("icepack", "{routed}", "{bitstream}"),
     bitstream="bin",
+    cells="ice40_pair",
     columns={
         "SB_LUT4": ("LUT", 1),
         "ICESTORM_LC": ("LUT", 1),
@@ -129,20 +140,38 @@ class Part:
         The same for readers.
     options : tuple of str
         By which nextpnr knows it.
+    multipliers : int
+        How many it has.
     """
 
     name: str
     family: Family
     title: str
     options: tuple[str, ...]
+    multipliers: int
+
+    def suited(self, config: Config) -> Config:
+        """Return the same core made of the multipliers that this part has.
+
+        A core that says itself what its cells are made of stays as it is.
+        """
+        family = self.family
+        if config.cells != "portable" or family.cells == "portable":
+            return config
+        left = self.multipliers - family.lane_multipliers * config.lanes
+        pairs = max(0, min(config.columns // 2, left // config.rows))
+        left -= pairs * config.rows
+        more = family.lane_multipliers and max(0, min(config.lanes, left))
+        return replace(config, cells=family.cells, dsp_columns=2 * pairs, dsp_lanes=more)
 
 
-def _ecp5(name: str, size: str, package: str) -> Part:
+def _ecp5(name: str, size: str, package: str, multipliers: int) -> Part:
     return Part(
         name=name,
         family=ECP5,
         title=f"{name.partition('-CABGA')[0]}, speed grade 6",
         options=(f"--{size}", "--package", package, "--speed", "6"),
+        multipliers=multipliers,
     )
 
 
@@ -150,16 +179,17 @@ def _ecp5(name: str, size: str, package: str) -> Part:
 PARTS = {
     part.name: part
     for part in (
-        _ecp5("LFE5U-85F", "85k", "CABGA756"),
-        _ecp5("LFE5U-85F-CABGA381", "85k", "CABGA381"),
-        _ecp5("LFE5U-45F-CABGA381", "45k", "CABGA381"),
-        _ecp5("LFE5U-25F-CABGA381", "25k", "CABGA381"),
-        _ecp5("LFE5U-12F-CABGA381", "12k", "CABGA381"),
+        _ecp5("LFE5U-85F", "85k", "CABGA756", 156),
+        _ecp5("LFE5U-85F-CABGA381", "85k", "CABGA381", 156),
+        _ecp5("LFE5U-45F-CABGA381", "45k", "CABGA381", 72),
+        _ecp5("LFE5U-25F-CABGA381", "25k", "CABGA381", 28),
+        _ecp5("LFE5U-12F-CABGA381", "12k", "CABGA381", 28),
         Part(
             name="iCE40UP5K",
             family=ICE40,
             title="iCE40UP5K",
             options=("--up5k", "--package", "sg48"),
+            multipliers=8,
         ),
     )
 }

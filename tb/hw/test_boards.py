@@ -12,6 +12,7 @@ from celosia.hw.boards.machine import Bench
 from celosia.hw.boards.table import BOARDS
 from celosia.hw.boards.top import BoardError, design
 from celosia.hw.build import convert
+from celosia.hw.flow.parts import PARTS
 from celosia.hw.folded import Folded
 
 SMALL = preset("nano,unified_bytes=1024,weight_tiles=4")
@@ -107,3 +108,26 @@ def test_a_clock_that_is_no_multiple_of_the_line():
     board = replace(BOARDS["ulx3s-85f"], clock_hz=10_000_000)
     with pytest.raises(ValueError, match="baud: wanted a whole part of 10000000 Hz"):
         Bench(board)
+
+
+@pytest.mark.parametrize(
+    ("part", "sizes", "columns", "lanes"),
+    [
+        ("LFE5U-85F", "edge", 16, 4),
+        ("LFE5U-85F", "nano", 4, 1),
+        ("LFE5U-45F-CABGA381", "edge", 6, 0),
+        ("LFE5U-25F-CABGA381", "micro", 4, 2),
+        ("LFE5U-12F-CABGA381", "edge,lanes=16", 0, 0),
+        ("iCE40UP5K", "nano", 4, 0),
+    ],
+)
+def test_multipliers_of_a_part(part, sizes, columns, lanes):
+    part, config = PARTS[part], preset(sizes)
+    suited = part.suited(config)
+    assert (suited.dsp_columns, suited.dsp_lanes) == (columns, lanes)
+    used = columns // 2 * config.rows
+    used += part.family.lane_multipliers * config.lanes + lanes
+    assert used <= part.multipliers or columns == lanes == 0
+    assert suited.fingerprint == config.fingerprint
+    assert suited.cells == part.family.cells
+    assert part.suited(suited) == suited
