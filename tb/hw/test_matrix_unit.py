@@ -202,7 +202,8 @@ def test_constructor_passes_refusals_on():
     with pytest.raises(ValueError, match="weight_rows: wanted a divisor of rows = 4, got 3"):
         MatrixUnit(rows=4, columns=4, weight_rows=3, **sizes, **more)
     with pytest.raises(ValueError, match="depth: wanted a power of two, at least 4, got 6"):
-        MatrixUnit(rows=4, columns=4, weight_rows=1, **sizes, **more | {"accumulator_depth": 6})
+        more["accumulator_depth"] = 6
+        MatrixUnit(rows=4, columns=4, weight_rows=1, **sizes, **more)
 
 
 def test_done_before_a_fault_means_that_the_sums_are_there():
