@@ -7,11 +7,14 @@ from celosia.sw.compiler.actions import Block, Range
 from celosia.sw.compiler.bands import Band, vectors
 from celosia.sw.compiler.spec import CompileError, Network, Pool, Product, Sum
 
-__all__ = ["attached", "band_blocks", "blocks", "sums"]
+__all__ = ["attached", "band_blocks", "blocks", "drains_slowly", "sums", "wanted_sums"]
 
 #: Rows of a tile that a block without pooling has pixels for. Small blocks let the next layer start
 #: early, and leave little to drain at the end. Pooling drains quickly enough by itself.
 _TILES = 4
+
+#: Cycles of the array in which the sums of a small block drain, additions included.
+_CYCLES = 576
 
 
 def _grid(count: int, size: int, stride: int) -> int:
@@ -38,17 +41,63 @@ def _most(limit: int, size: int, stride: int) -> int:
     return max(0, (limit - size) // stride + 1) if limit >= size else 0
 
 
+def drains_slowly(layer: Product, steps: int, config: Config) -> bool:
+    """Return whether the sums of a layer, of ``steps`` each, take no longer to make than to drain."""
+    return layer.pool.window == (1, 1) and steps <= _groups(layer, config)
+
+
+def _groups(layer: Product, config: Config) -> int:
+    """Return the cycles in which the sums of a pixel drain."""
+    return -(-min(layer.channels, config.columns) // config.lanes)
+
+
+def wanted_sums(layer: Product, steps: int, streams: bool, config: Config) -> tuple[int, int]:
+    """Return the sums of a block, and of the last one, of a layer that does not pool.
+
+    Where sums drain no faster than they are made, the start and end of each block's drain count,
+    and blocks are large. Where many steps make them, small blocks at the end drain in time, too, and
+    the next layer can start, unless the layer's weights stream in for each block anew.
+    """
+    usual = _TILES * config.rows
+    if drains_slowly(layer, steps, config):
+        large = config.accumulator_depth // (1 + (steps == _groups(layer, config)))
+        return max(usual, large), max(usual, large)
+    if streams or not steps:
+        return usual, usual
+    return usual, min(usual, max(config.rows, -(-_CYCLES // steps)))
+
+
+def _taper(ranges: list[Range], least: int) -> list[Range]:
+    """Return ranges of which the last is cut in halves down to ``least``."""
+    *others, (first, last) = ranges
+    while last - first >= 2 * least:
+        middle = (first + last) // 2
+        others.append((first, middle))
+        first = middle
+    return [*others, (first, last)]
+
+
 def blocks(
     layer: Product | Sum,
     items: Range,
     config: Config,
     strip: Range | None = None,
     *,
+    wanted: tuple[int, int] | None = None,
     large: bool = False,
 ) -> list[Block]:
     """Return blocks that cover the results of a layer for some items, in order.
 
-    ``strip`` are the rows of results, if not all. ``large`` asks for as few blocks as there can be.
+    Parameters
+    ----------
+    layer, items, config
+        The layer, the items of the batch and the core.
+    strip : (int, int), optional
+        Rows of results, if not all.
+    wanted : (int, int), optional
+        See ``wanted_sums``; 4 · R unless given.
+    large : bool
+        Asks for as few blocks as there can be instead.
 
     Raises
     ------
@@ -79,13 +128,17 @@ def blocks(
     across = _grid(most_columns, wide, right)
     most_rows = min(rows, _most(depth // across, high, down))
     pooled = layer.pool.window != (1, 1)
-    least = pixels // 2 if pooled else _TILES * config.rows
-    if pixels >= _TILES * config.rows and not large:
-        most_rows = min(most_rows, max(1, -(-least // (across * down))))
+    usual, end = wanted or (_TILES * config.rows,) * 2
+    if pixels >= usual and not large:
+        usual = pixels // 2 if pooled else usual
+        most_rows = min(most_rows, max(1, -(-usual // (across * down))))
+    rows_of_blocks = _even(*strip, most_rows)
+    if not pooled and not large:
+        rows_of_blocks = _taper(rows_of_blocks, -(-end // across))
     return [
         Block(items=(item, item + 1), rows=part, columns=piece)
         for item in range(*items)
-        for part in _even(*strip, most_rows)
+        for part in rows_of_blocks
         for piece in _even(0, columns, most_columns)
     ]
 

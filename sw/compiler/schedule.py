@@ -23,7 +23,14 @@ from celosia.sw.compiler.actions import (
 )
 from celosia.sw.compiler.allocate import Placement
 from celosia.sw.compiler.bands import vectors
-from celosia.sw.compiler.blocks import attached, band_blocks, blocks, sums
+from celosia.sw.compiler.blocks import (
+    attached,
+    band_blocks,
+    blocks,
+    drains_slowly,
+    sums,
+    wanted_sums,
+)
 from celosia.sw.compiler.movement import Movement
 from celosia.sw.compiler.spec import Network, Pooling, Product, Sum
 from celosia.sw.compiler.strips import source_rows
@@ -250,26 +257,29 @@ class _Scheduler(Movement):
 
     def blocks(self, number: int, items: tuple[int, int]) -> list[Block]:
         """Return the blocks of a product, for some items."""
-        layer, band = self.network.layers[number], self.tiling.layers[number].band
+        layer, tiled = self.network.layers[number], self.tiling.layers[number]
         assert isinstance(layer, Product)
-        if band:
+        if tiled.band:
             row = self.placement.layouts[layer.source].row
-            return band_blocks(layer, band, row, items, self.config)
+            return band_blocks(layer, tiled.band, row, items, self.config)
         # A band finds the channels that it needs before others are there.
         readers = [n for n, x in enumerate(self.network.layers) if layer.result in x.sources]
         large = any(self.tiling.layers[reader].band for reader in readers)
-        return blocks(layer, items, self.config, large=large)
+        wanted = wanted_sums(layer, tiled.steps, tiled.streams, self.config)
+        return blocks(layer, items, self.config, wanted=wanted, large=large)
 
     def together(self, number: int, block: Block) -> int:
         """Return how many output tiles share a half of the accumulators.
 
-        Those of a band, whose sums are few, make a step of the next layer together.
+        Those of a band, whose sums are few, make a step of the next layer together. Where sums drain
+        no faster than they are made, the more the better: the next layer then fills the other half.
         """
-        tiled = self.tiling.layers[number]
-        if tiled.band is None:
-            return 1
+        layer, tiled = self.network.layers[number], self.tiling.layers[number]
+        assert isinstance(layer, Product)
         most = self.config.accumulator_depth // self.rows(number, block)
-        return max(1, min(self.config.rows // tiled.channels, most))
+        if tiled.band:
+            return max(1, min(self.config.rows // tiled.channels, most))
+        return max(1, most) if drains_slowly(layer, tiled.steps, self.config) else 1
 
     def rows(self, number: int, block: Block) -> int:
         """Return the rows of accumulators that a block takes."""

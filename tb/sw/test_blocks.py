@@ -7,14 +7,16 @@ import pytest
 
 from celosia.hw.arch.config import preset
 from celosia.hw.arch.isa import Rounding
-from celosia.sw.compiler.blocks import blocks, sums
+from celosia.sw.compiler.blocks import blocks, sums, wanted_sums
 from celosia.sw.compiler.spec import CompileError, Pool, Product, Scaling
 from celosia.sw.compiler.strips import source_rows
 from celosia.sw.compiler.windows import Axis, padding, rectangles
 
 
-def product(grid: tuple[int, int], pool: Pool, stride: int = 1, taps: int = 1) -> Product:
-    zeros = np.zeros(1, np.int64)
+def product(
+    grid: tuple[int, int], pool: Pool, stride: int = 1, taps: int = 1, channels: int = 1
+) -> Product:
+    zeros = np.zeros(channels, np.int64)
     scaling = Scaling(
         bias=zeros,
         multiplier=zeros,
@@ -37,7 +39,7 @@ def product(grid: tuple[int, int], pool: Pool, stride: int = 1, taps: int = 1) -
         dilation=(1, 1),
         grid=grid,
         pool=pool,
-        weights=np.zeros((1, taps, taps, 1), np.int8),
+        weights=np.zeros((channels, taps, taps, 1), np.int8),
         scaling=scaling,
         macs=0,
     )
@@ -52,10 +54,49 @@ def test_blocks_cover_results_once_and_fit(rng: np.random.Generator) -> None:
         layer = product(grid, Pool(window=window, stride=stride))
         items = (3, 3 + int(rng.integers(1, 6)))
         covered = np.zeros((items[1], *layer.output), int)
-        for block in blocks(layer, items, config):
+        end = int(rng.integers(1, 40))
+        wanted = (max(end, int(rng.integers(1, 200))), end) if rng.random() < 0.7 else None
+        for block in blocks(layer, items, config, wanted=wanted):
             assert math.prod(sums(layer.pool, block)) <= config.accumulator_depth
             covered[slice(*block.items), slice(*block.rows), slice(*block.columns)] += 1
         assert not covered[: items[0]].any() and (covered[items[0] :] == 1).all()
+
+
+def heights(layer: Product, steps: int, streams: bool = False, sizes: str = "edge") -> list[int]:
+    config = preset(sizes)
+    cut = blocks(layer, (0, 1), config, wanted=wanted_sums(layer, steps, streams, config))
+    assert all(block.columns == (0, layer.output[1]) for block in cut)
+    return [last - first for first, last in (block.rows for block in cut)]
+
+
+@pytest.mark.parametrize(
+    ("grid", "channels", "steps", "streams", "wanted"),
+    [
+        # 64 sums, and less in the end where it takes many steps to make them.
+        ((32, 32), 16, 9, False, [2] * 16),
+        ((16, 16), 32, 18, False, [4, 4, 4, 2, 2]),
+        ((16, 16), 32, 18, True, [4] * 4),
+        ((8, 8), 64, 36, False, [4, 2, 2]),
+        ((5, 5), 64, 72, False, [5]),
+        # As quickly made as drained, or more quickly.
+        ((32, 32), 16, 2, False, [8] * 4),
+        ((32, 32), 16, 2, True, [8] * 4),
+        ((32, 32), 8, 2, False, [2] * 16),
+        ((32, 32), 8, 1, False, [8] * 4),
+        ((28, 28), 16, 1, False, [14] * 2),
+        ((8, 8), 64, 2, False, [8]),
+    ],
+)
+def test_blocks_fit_the_pace_of_a_layer(
+    grid: tuple[int, int], channels: int, steps: int, streams: bool, wanted: list[int]
+) -> None:
+    layer = product(grid, Pool(window=(1, 1), stride=(1, 1)), channels=channels)
+    assert heights(layer, steps, streams) == wanted
+
+
+def test_a_layer_that_pools_is_halved_whatever_its_steps() -> None:
+    layer = product((28, 28), Pool(window=(2, 2), stride=(2, 2)), channels=16)
+    assert {tuple(heights(layer, steps)) for steps in (1, 2, 9, 40)} == {(7, 7)}
 
 
 def test_a_window_too_large_for_the_accumulators_is_refused() -> None:
