@@ -14,7 +14,15 @@ import numpy as np
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.spec import Product
 
-__all__ = ["Band", "band_matrix", "overrun", "pixel_pitch", "spans", "vectors"]
+__all__ = [
+    "Band",
+    "band_matrix",
+    "overrun",
+    "parameters_of_tile",
+    "pixel_pitch",
+    "spans",
+    "vectors",
+]
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,14 @@ class Band:
 def pixel_pitch(channels: int, run: int, config: Config) -> int:
     """Return the least distance of pixels at which runs of ``run`` channels fill the banks."""
     return channels + (run - channels) % config.rows
+
+
+def parameters_of_tile(channels: int, config: Config) -> int:
+    """Return how many channels of parameters a tile of some output channels takes.
+
+    One for each lane of the vector unit will do where the channels of a band repeat with them.
+    """
+    return config.lanes if config.lanes % channels == 0 else config.columns
 
 
 def vectors(band: Band, rows: int, width: int, row: int) -> tuple[int, int]:

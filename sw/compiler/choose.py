@@ -7,10 +7,17 @@ most cycles of the array, over all layers that read its source or its result.
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-from celosia.hw.arch.config import Config
+from celosia.hw.arch.config import PARAMETER_BYTES, Config
 from celosia.sw.compiler.allocate import head_layers
-from celosia.sw.compiler.bands import Band, overrun, pixel_pitch, vectors
+from celosia.sw.compiler.bands import (
+    Band,
+    overrun,
+    parameters_of_tile,
+    pixel_pitch,
+    vectors,
+)
 from celosia.sw.compiler.blocks import attached
 from celosia.sw.compiler.layout import (
     Layout,
@@ -26,6 +33,12 @@ __all__ = ["choose"]
 
 #: Part of the weight buffer that one instruction may stream; see ``tile``.
 _PIECES = 16
+#: Cycles from the last sum of a drain to the first of the next one.
+_DRAIN = 8
+#: Cycles from one instruction to the next where the sequencer does not keep up.
+_FETCH = 10
+#: How often each layer chooses anew.
+_TURNS = 2
 #: Windows of a product without pooling.
 _ALONE = Pool(window=(1, 1), stride=(1, 1))
 
@@ -33,9 +46,25 @@ _ALONE = Pool(window=(1, 1), stride=(1, 1))
 def choose(network: Network, config: Config) -> dict[int, Band]:
     """Return the bands of layers that are better off with one, by their number."""
     choice = _Choice(network, config)
-    for number in range(head_layers(network, config)):
-        choice.consider(number)
-    return choice.bands
+    # What is best for a layer depends on what the others leave of the memories.
+    for _ in range(_TURNS):
+        for number in range(head_layers(network, config)):
+            choice.consider(number)
+    return choice.bands if choice.holds() else {}
+
+
+class _Work(NamedTuple):
+    """What a layer takes: ``repeats`` times the cycles and the room of one output tile.
+
+    ``apart`` are the cycles of the array, ``drained`` those of the vector unit, which only a band
+    waits for.
+    """
+
+    repeats: int
+    apart: int
+    drained: int
+    tiles: int
+    parameters: int
 
 
 class _Choice:
@@ -44,8 +73,8 @@ class _Choice:
         self.config = config
         self.bands: dict[int, Band] = {}
         self.layouts = dict(enumerate(lay_out(network, {}, config)))
-        self.tiles = {
-            number: self.work(number, layer, {}, self.layouts)[1]
+        self.work = {
+            number: self.measured(number, layer, {}, self.layouts)
             for number, layer in enumerate(network.layers)
             if isinstance(layer, Product)
         }
@@ -55,22 +84,31 @@ class _Choice:
         layer = self.network.layers[number]
         if not isinstance(layer, Product) or not layer.each or layer.pool != _ALONE:
             return
-        following = number + 1
-        if following < len(self.network.layers) and attached(self.network, following):
+        after = number + 1
+        if after < len(self.network.layers) and attached(self.network, after):
             return
-        least, tiles = self.cost(layer, self.bands, self.layouts)
-        best = self.bands, self.layouts, tiles
-        for band in self.candidates(layer):
-            bands = self.bands | {number: band}
+        least, best = None, (self.bands, self.layouts, self.work)
+        self.bands = {n: band for n, band in self.bands.items() if n != number}
+        for band in (None, *self.candidates(layer)):
+            bands = self.bands | ({number: band} if band else {})
             try:
                 layouts = self.around(layer, bands)
             except CompileError:
                 continue
-            if self.possible(layer, band, layouts):
-                cost, tiles = self.cost(layer, bands, layouts)
-                if cost < least:
-                    least, best = cost, (bands, layouts, tiles)
-        self.bands, self.layouts, self.tiles = best
+            if band is None or self.possible(layer, band, layouts):
+                cost, work = self.cost(layer, bands, layouts)
+                if least is None or cost < least:
+                    least, best = cost, (bands, layouts, work)
+        self.bands, self.layouts, self.work = best
+
+    def holds(self) -> bool:
+        """Whether all bands are possible together."""
+        layouts = dict(enumerate(lay_out(self.network, self.bands, self.config)))
+        chosen = ((self.network.layers[number], band) for number, band in self.bands.items())
+        return all(
+            isinstance(layer, Product) and self.possible(layer, band, layouts)
+            for layer, band in chosen
+        )
 
     def candidates(self, layer: Product) -> Iterator[Band]:
         """Yield the bands that a layer could have if there is room for what they read."""
@@ -126,42 +164,65 @@ class _Choice:
             wide <= config.accumulator_depth
             and longest <= max(1, config.weight_tiles // _PIECES)
             and far < config.unified_bytes
+            and (not band.joined or layer.output[1] <= source.row)
         )
 
     def cost(
         self, layer: Product, bands: Mapping[int, Band], layouts: Mapping[int, Layout]
-    ) -> tuple[int, dict[int, int]]:
-        """Return the cycles of all that read what a layer reads or makes, and the tiles of all.
+    ) -> tuple[int, dict[int, _Work]]:
+        """Return the cycles of all that read what a layer reads or makes, and the work of all.
 
-        Tiles that the weight buffer does not hold count for as long as they take to load.
+        Tiles and parameters that stream count for as long as they take to load.
         """
-        total, tiles = 0, dict(self.tiles)
-        for number, reader in enumerate(self.network.layers):
-            if isinstance(reader, Product) and reader.source in (layer.source, layer.result):
-                spent, tiles[number] = self.work(number, reader, bands, layouts)
-                total += spent
-        more = max(0, sum(tiles.values()) - self.config.weight_tiles)
-        return total + more * self.config.tile_bytes // self.config.bus_bytes, tiles
+        config, work = self.config, dict(self.work)
+        near = [
+            number
+            for number, reader in enumerate(self.network.layers)
+            if isinstance(reader, Product) and reader.source in (layer.source, layer.result)
+        ]
+        for number in near:
+            reader = self.network.layers[number]
+            assert isinstance(reader, Product)
+            work[number] = self.measured(number, reader, bands, layouts)
+        more = (
+            _excess(sum(w.repeats * w.tiles for w in work.values()), config.weight_tiles),
+            _excess(
+                sum(w.repeats * w.parameters for w in work.values()), config.parameter_channels
+            ),
+        )
+        instructions = 2 + sum(count > 0 for count in more)
+        total = sum(
+            w.repeats * max(w.apart, w.drained, instructions * _FETCH if n in bands else 0)
+            for n, w in work.items()
+            if n in near
+        )
+        streamed = more[0] * config.tile_bytes + more[1] * PARAMETER_BYTES
+        return total + streamed // config.bus_bytes, work
 
-    def work(
+    def measured(
         self,
         number: int,
         layer: Product,
         bands: Mapping[int, Band],
         layouts: Mapping[int, Layout],
-    ) -> tuple[int, int]:
-        """Return the cycles that a layer takes, and its tiles."""
+    ) -> _Work:
+        """Return what a layer takes."""
         config, source = self.config, layouts[layer.source]
         load = config.rows // config.weight_rows
         band = bands.get(number)
         if band is None:
             value = self.network.values[layer.source]
-            spent = cycles(layer, value, source.pitch, source.pixel, config)
-            return spent, spent // max(layer.pixels, load)
+            count = -(-layer.channels // config.columns)
+            apart = cycles(layer, value, source.pitch, source.pixel, config) // count
+            return _Work(count, apart, 0, apart // max(layer.pixels, load), config.columns)
         made = band.channels * layer.each
-        parts = band_segments(layer, band, source, config)
-        tiles = layer.channels // made
-        steps = sum(part.steps(config) for part in parts)
-        count = math.prod(vectors(band, *layer.output, source.row))
-        drained = count * -(-band.count * made // config.lanes)
-        return tiles * max(steps * max(count, load), drained), tiles * steps
+        steps = sum(part.steps(config) for part in band_segments(layer, band, source, config))
+        pixels = math.prod(vectors(band, *layer.output, source.row))
+        drained = pixels * -(-band.count * made // config.lanes) + _DRAIN
+        each = parameters_of_tile(made, config)
+        return _Work(layer.channels // made, steps * max(pixels, load), drained, steps, each)
+
+
+def _excess(wanted: int, capacity: int) -> int:
+    """Return how much of something streams: what it streams through is lost to the rest."""
+    return max(0, wanted - capacity * 3 // 4) if wanted > capacity else 0

@@ -1,5 +1,6 @@
 """All passes, from a graph to a program."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -40,6 +41,8 @@ class Compiled:
         The layers.
     head : int
         Number of layers that run item by item.
+    bands : frozenset of int
+        Layers that multiply in bands.
     steps : tuple of Step
         The instructions of ``main`` without HALT and semaphores.
     """
@@ -47,6 +50,7 @@ class Compiled:
     program: Program
     network: Network
     head: int
+    bands: frozenset[int]
     steps: tuple[Step, ...]
 
 
@@ -120,7 +124,8 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
         memory_bytes=main.address + len(main.code),
     )
     verify(program)
-    return Compiled(program, network, placement.head, steps)
+    bands = frozenset(number for number, tiled in enumerate(tiling.layers) if tiled.band)
+    return Compiled(program, network, placement.head, bands, steps)
 
 
 def _placed(
@@ -161,16 +166,23 @@ def _place(
 def bounds(compiled: Compiled) -> list[int]:
     """Return the cycles that each layer takes the array at least, for one batch.
 
-    The sum over reduction steps of R taps and output tiles of C channels of what a pass of the
+    Of a layer in bands what its passes take. Else the sum over reduction steps of R taps and output tiles of C channels of what a pass of the
     array takes: a cycle for each pixel, but not less than the R / W in which its tile loads. Items
     of the batch share a tile in the layers behind the head. 0 for a layer without weights.
     """
     config, batch = compiled.program.config, compiled.program.batch
     load = config.rows // config.weight_rows
+    by_layer: dict[int, list[Step]] = defaultdict(list)
+    for step in compiled.steps:
+        if step.instruction.unit is Unit.MATRIX:
+            by_layer[step.layer].append(step)
     cycles = []
     for number, layer in enumerate(compiled.network.layers):
         if not isinstance(layer, Product):
             cycles.append(0)
+            continue
+        if number in compiled.bands:
+            cycles.append(sum(_passes(s.instruction, config) for s in by_layer[number]))
             continue
         # The model's own pixels: some that no window reads are not computed.
         pixels = layer.macs // layer.weights.size
@@ -179,6 +191,12 @@ def bounds(compiled: Compiled) -> list[int]:
         each = batch * max(pixels, load) if alone else max(batch * pixels, load)
         cycles.append(passes * each)
     return cycles
+
+
+def _passes(i: Instruction, config: Config) -> int:
+    """Return the cycles that the passes of a MATMUL take at least."""
+    pixels = i.x_count * i.y_count * i.z_count
+    return -(-i.taps // config.rows) * max(pixels, config.rows // config.weight_rows)
 
 
 def layer_sections(compiled: Compiled) -> list[LayerSection]:
@@ -289,7 +307,10 @@ def _layers(
         ends = (network.values[layer.source], network.values[layer.result])
         notes = []
         least = least_steps(layer, config) if isinstance(layer, Product) else 0
-        if isinstance(layer, Product) and tiled.steps > least:
+        if tiled.band:
+            each = f"{tiled.band.count} results of {tiled.band.channels}"
+            notes.append(f"in bands: {each} channel{'s' * (tiled.band.channels > 1)} a vector")
+        elif isinstance(layer, Product) and tiled.steps > least:
             pixels = max(layer.pixels, config.rows // config.weight_rows)
             more = (tiled.steps - least) * tiled.tiles * pixels
             notes.append(f"{tiled.steps} reduction steps instead of {least}, {more:,} cycles more")

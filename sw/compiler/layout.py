@@ -295,7 +295,9 @@ def _banded(
     top, left, bottom, right = margins = margins_of(network, number)
     row = left + value.width + max(0, right - left)
     rows = top + value.height + bottom
-    run = last = written = 0
+    run = written = 0
+    # Pixels from the first one to behind the last that is read.
+    last = (rows - 1) * row + left + value.width + right
     filled = any(margins)
     for layer_number, layer in enumerate(network.layers):
         if not isinstance(layer, Product):

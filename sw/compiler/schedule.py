@@ -5,9 +5,8 @@ between the halves of the accumulators, so that one drains while the other fills
 what is there already; the next input loads while this one is computed.
 """
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.actions import (
@@ -18,20 +17,11 @@ from celosia.sw.compiler.actions import (
     LoadRegion,
     Multiply,
     PoolRegion,
-    Region,
     StoreRegion,
 )
 from celosia.sw.compiler.allocate import Placement
-from celosia.sw.compiler.bands import vectors
-from celosia.sw.compiler.blocks import (
-    attached,
-    band_blocks,
-    blocks,
-    drains_slowly,
-    sums,
-    wanted_sums,
-)
-from celosia.sw.compiler.movement import Movement
+from celosia.sw.compiler.blocks import attached, blocks
+from celosia.sw.compiler.cutting import GROUP, WHOLE, Cutting, Piece, Stages
 from celosia.sw.compiler.spec import Network, Pooling, Product, Sum
 from celosia.sw.compiler.strips import source_rows
 from celosia.sw.compiler.tile import Tiling
@@ -40,26 +30,8 @@ __all__ = ["schedule"]
 
 #: Longest reduction that the field ``taps`` can say.
 _MOST_TAPS = (1 << 20) - 1
-#: Output tiles that share one pass over an input that is still being loaded.
-_GROUP = 4
 #: Loads that are dispatched ahead of the work that needs them.
 _AHEAD = 2
-#: Cycles from asking external memory to the first answer that the split of loads reckons with.
-_LATENCY = 64
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """Reduction steps of one segment."""
-
-    segment: int
-    first: int
-    last: int
-
-
-#: What a reduction is cut into; None is all of it.
-_Stages = Sequence[_Piece | None]
-_WHOLE: _Stages = (None,)
 
 
 def schedule(
@@ -69,10 +41,14 @@ def schedule(
     return list(_Scheduler(network, tiling, placement, config).batch())
 
 
-class _Scheduler(Movement):
-    #: Drains of the last group of tiles of a layer with a band, tile by tile.
-    late: list[list[Action]] = []
-    late_layer = -1
+class _Scheduler(Cutting):
+    def __init__(
+        self, network: Network, tiling: Tiling, placement: Placement, config: Config
+    ) -> None:
+        super().__init__(network, tiling, placement, config)
+        # Drains that have been put off, tile by tile, and of which layer.
+        self.late: list[list[Action]] = []
+        self.late_layer = -1
 
     def batch(self) -> Iterator[Action]:
         """Yield the work of all parts: the head item by item, the tail for all of them."""
@@ -165,7 +141,7 @@ class _Scheduler(Movement):
         layer = self.network.layers[number]
         if isinstance(layer, Product):
             for block in blocks(layer, items, self.config, rows):
-                yield from self.tiles(number, part, block, _WHOLE, False, [])
+                yield from self.tiles(number, part, block, WHOLE, False, [])
             return
         if isinstance(layer, Sum):
             for block in blocks(layer, items, self.config, rows):
@@ -219,12 +195,12 @@ class _Scheduler(Movement):
             # One fetch of a tile serves all blocks.
             order = [(block, tile) for tile in range(tiled.tiles) for block in cut]
             for block, tile in order:
-                yield from self.group(number, part, block, range(tile, tile + 1), _WHOLE, False)
+                yield from self.group(number, part, block, range(tile, tile + 1), WHOLE, False)
                 yield from later
                 later = []
             return
         for place, block in enumerate(cut):
-            stages = self.stages(number, block, loads) if place == 0 else _WHOLE
+            stages = self.stages(number, block, loads) if place == 0 else WHOLE
             if place == 0 and loads and len(cut) > 1:
                 rest = self.everything(layer.source, part, (block.items[1], items[1]))
                 later = [LoadRegion(region=rest, layer=number), *later]
@@ -236,7 +212,7 @@ class _Scheduler(Movement):
         number: int,
         part: int,
         block: Block,
-        stages: _Stages,
+        stages: Stages,
         loads: bool,
         later: list[Action],
     ) -> Iterator[Action]:
@@ -248,53 +224,12 @@ class _Scheduler(Movement):
         together = self.together(number, block)
         first = min(tiles, together)
         if loads and len(stages) > 1:
-            first = min(tiles, _GROUP, self.config.accumulator_depth // self.rows(number, block))
+            first = min(tiles, GROUP, self.config.accumulator_depth // self.rows(number, block))
         yield from self.group(number, part, block, range(first), stages, loads)
         yield from later
         for tile in range(first, tiles, together):
             group = range(tile, min(tile + together, tiles))
-            yield from self.group(number, part, block, group, _WHOLE, False)
-
-    def blocks(self, number: int, items: tuple[int, int]) -> list[Block]:
-        """Return the blocks of a product, for some items."""
-        layer, tiled = self.network.layers[number], self.tiling.layers[number]
-        assert isinstance(layer, Product)
-        if tiled.band:
-            row = self.placement.layouts[layer.source].row
-            return band_blocks(layer, tiled.band, row, items, self.config)
-        # A band finds the channels that it needs before others are there.
-        readers = [n for n, x in enumerate(self.network.layers) if layer.result in x.sources]
-        large = any(self.tiling.layers[reader].band for reader in readers)
-        wanted = wanted_sums(layer, tiled.steps, tiled.streams, self.config)
-        return blocks(layer, items, self.config, wanted=wanted, large=large)
-
-    def together(self, number: int, block: Block) -> int:
-        """Return how many output tiles share a half of the accumulators.
-
-        Those of a band, whose sums are few, make a step of the next layer together. Where sums drain
-        no faster than they are made, the more the better: the next layer then fills the other half.
-        """
-        layer, tiled = self.network.layers[number], self.tiling.layers[number]
-        assert isinstance(layer, Product)
-        most = self.config.accumulator_depth // self.rows(number, block)
-        if tiled.band:
-            return max(1, min(self.config.rows // tiled.channels, most))
-        return max(1, most) if drains_slowly(layer, tiled.steps, self.config) else 1
-
-    def rows(self, number: int, block: Block) -> int:
-        """Return the rows of accumulators that a block takes."""
-        layer, band = self.network.layers[number], self.tiling.layers[number].band
-        assert isinstance(layer, Product)
-        counts = sums(layer.pool, block)
-        if band:
-            row = self.placement.layouts[layer.source].row
-            counts = (counts[0], *vectors(band, *counts[1:], row))
-        return math.prod(counts)
-
-    def all_steps(self, number: int, tile: int) -> list[_Piece]:
-        """Return the whole reduction of an output tile of a layer."""
-        parts = self.tiling.layers[number].segments[tile]
-        return [_Piece(n, 0, part.steps(self.config)) for n, part in enumerate(parts)]
+            yield from self.group(number, part, block, group, WHOLE, False)
 
     def group(
         self,
@@ -302,7 +237,7 @@ class _Scheduler(Movement):
         part: int,
         block: Block,
         tiles: range,
-        stages: _Stages,
+        stages: Stages,
         loads: bool,
     ) -> Iterator[Action]:
         """Yield matrix work and drains of output tiles that share a half of the accumulators."""
@@ -335,31 +270,8 @@ class _Scheduler(Movement):
         for drain in now:
             yield from drain
 
-    def stage_loads(self, number: int, part: int, block: Block, stages: _Stages) -> list[Action]:
-        """Return the loads of the bytes that each stage of a reduction reads of flat values."""
-        layer = self.network.layers[number]
-        about = self.network.values[layer.source]
-        if len(stages) == 1:
-            region = self.everything(layer.source, part, block.items)
-            return [LoadRegion(region=region, layer=number)]
-        ends = [stage.last * self.config.rows for stage in stages if stage]
-        ends[-1] = about.width * about.channels
-        return [
-            LoadRegion(
-                region=Region(
-                    value=layer.source,
-                    part=part,
-                    items=block.items,
-                    rows=(0, 1),
-                    columns=columns,
-                ),
-                layer=number,
-            )
-            for columns in zip([0, *ends], ends, strict=False)
-        ]
-
     def multiply(
-        self, number: int, part: int, block: Block, tile: int, piece: _Piece, row: int
+        self, number: int, part: int, block: Block, tile: int, piece: Piece, row: int
     ) -> Iterator[Action]:
         """Yield reduction steps of a tile, as many as an instruction may have at a time."""
         most = _MOST_TAPS // self.config.rows
@@ -409,70 +321,6 @@ class _Scheduler(Movement):
         elif tile == tiles - 1 and block.columns[1] == layer.output[1]:
             region = self.everything(layer.result, part, block.items)
             yield from self.store(number, replace(region, rows=block.rows))
-
-    def stages(self, number: int, block: Block, loads: bool) -> _Stages:
-        """Return the reduction of the first tiles of a layer, cut so that it can start early.
-
-        Only a reduction of taps that all lie side by side is cut.
-        """
-        layer = self.network.layers[number]
-        assert isinstance(layer, Product)
-        first, *others = self.tiling.layers[number].segments[0]
-        if others or not first.side_by_side or layer.each:
-            return _WHOLE
-        steps = first.steps(self.config)
-        if not loads:
-            ready = self.ready_taps(number, block) // self.config.rows
-            cuts = [ready, steps] if 0 < ready < steps else [steps]
-        else:
-            about = self.network.values[layer.source]
-            items = block.extents[0]
-            beats = items * -(-about.bytes_per_item // self.config.bus_bytes)
-            vector = about.bytes_per_item == layer.taps
-            if not vector or items == 1 or beats <= 2 * _LATENCY:
-                cuts = [steps]
-            else:
-                cuts = _growing_cuts(layer, items, self.config)
-        pieces = zip([0, *cuts], cuts, strict=False)
-        return [_Piece(0, first, last) for first, last in pieces]
-
-    def ready_taps(self, number: int, block: Block) -> int:
-        """Return the taps that are there before the last drain of the layer before has ended."""
-        layer = self.network.layers[number]
-        assert isinstance(layer, Product)
-        before = [n for n, x in enumerate(self.network.layers[:number]) if x.result == layer.source]
-        if not before or not isinstance(self.network.layers[before[0]], Product):
-            return 0
-        tiled = self.tiling.layers[before[0]]
-        if tiled.band and layer.kernel == (1, 1):
-            cut = self.blocks(before[0], block.items)
-            together = self.together(before[0], cut[0])
-            return (tiled.tiles - 1) // together * together * tiled.channels if len(cut) == 1 else 0
-        if layer.pixels > 1:
-            return 0
-        value, layout = self.network.values[layer.source], self.placement.layouts[layer.source]
-        if value.bytes_per_item != layer.taps:
-            return 0
-        if value.height == 1:
-            return (value.channels - 1) // self.config.columns * self.config.columns
-        cut = self.blocks(before[0], (block.items[1] - 1, block.items[1]))
-        return cut[-1].rows[0] * layout.pitch if block.extents[0] == 1 else 0
-
-
-def _growing_cuts(layer: Product, rows: int, config: Config) -> list[int]:
-    """Return steps at which to cut so that each part loads while those before are multiplied."""
-    steps = -(-layer.taps // config.rows)
-    tiles = -(-layer.channels // config.columns)
-    group = min(tiles, _GROUP, config.accumulator_depth // rows)
-    step_cycles = max(rows, config.rows // config.weight_rows) * group
-    step_beats = rows * config.rows / config.bus_bytes
-    width = max(1, 32 // config.rows, steps // 64)
-    ends = [min(width, steps)]
-    while ends[-1] < steps:
-        spare = 0.75 * width * step_cycles - _LATENCY
-        width = max(width, steps // 16, int(spare / step_beats))
-        ends.append(min(ends[-1] + width, steps))
-    return ends
 
 
 def _stores(layer: Product | Sum, rows: int, columns: int) -> list[int]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from celosia.hw.arch.config import PARAMETER_BYTES, Config
-from celosia.sw.compiler.bands import Band, band_matrix, spans
+from celosia.sw.compiler.bands import Band, band_matrix, parameters_of_tile, spans
 from celosia.sw.compiler.layout import Layout, Segment, band_segments, pixel_bytes, segments
 from celosia.sw.compiler.spec import CompileError, Layer, Network, Product
 
@@ -183,7 +183,7 @@ def tile(
             steps=_steps(parts, config),
             tiles=len(parts),
             channels=_channels(layer, bands.get(number), config),
-            parameters=_parameters(layer, bands.get(number), config),
+            parameters=parameters_of_tile(_channels(layer, bands.get(number), config), config),
             band=bands.get(number),
             period=places[number][1],
             resident=places[number][2],
@@ -209,16 +209,6 @@ def _channels(layer: Layer, band: Band | None, config: Config) -> int:
     if band is None or not isinstance(layer, Product):
         return config.columns
     return band.channels * layer.each
-
-
-def _parameters(layer: Layer, band: Band | None, config: Config) -> int:
-    """Return the channels of parameters that a tile takes.
-
-    One for each lane of the vector unit will do where the channels of a band repeat with them.
-    """
-    if band and config.lanes % _channels(layer, band, config) == 0:
-        return config.lanes
-    return config.columns
 
 
 def _segments(

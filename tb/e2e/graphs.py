@@ -18,6 +18,7 @@ from makers import (
     max_pool,
     mean,
     pad,
+    pointwise,
     quantize,
     softmax,
 )
@@ -131,6 +132,30 @@ def _separable(draw: Draw) -> None:
     _soft(draw, 0.3)
 
 
+#: What may follow a convolution within channels, and how often.
+_AFTER_APART: tuple[tuple[Maker, int], ...] = (
+    *((pointwise, 12), (depthwise, 4), (convolution, 2), (max_pool, 2), (average_pool, 2)),
+    *((activation, 1), (pad, 1), (quantize, 1), (mean, 2), (flatten, 1)),
+)
+
+
+def _between(draw: Draw) -> None:
+    """Make a graph whose convolutions within channels have other layers before and behind them."""
+    draw.begin_image(extent=30, channels=6)
+    draw.add(pointwise(draw))
+    for _ in range(draw.integer(1, 3)):
+        draw.add(depthwise(draw))
+        others = draw.others()
+        if others and draw.chance(0.3):
+            draw.add(addition(draw, others[draw.integer(0, len(others) - 1)]))
+        else:
+            draw.add(_weighted(draw, _AFTER_APART)(draw))
+        if len(draw.chain.last.shape) == 2:
+            break
+        if draw.chance(0.15):
+            draw.back_to(list(draw.moments)[draw.integer(1, len(draw.moments) - 1)])
+
+
 def _sum(draw: Draw) -> None:
     """Make a graph that adds two tensors of scales far apart, of the same, or the same twice."""
     if draw.chance(0.3):
@@ -217,4 +242,5 @@ FAMILIES: tuple[tuple[tuple[_Graph, int], ...], ...] = (
         (_branching(2, 4), 6),
     ),
     ((_branching(3, 12), 1),),
+    ((_between, 1),),
 )

@@ -95,6 +95,14 @@ def convolution(draw: Draw) -> Layer:
     return Convolution(**_kernel(draw, weights), padding=padding, stride=stride, dilation=dilation)
 
 
+def pointwise(draw: Draw) -> Layer:
+    """Return a CONV_2D of single pixels, of 1 to 48 channels, often a multiple of 2, 4 or 8."""
+    batch, rows, columns, inputs = draw.chain.last.shape
+    most = max(1, MACS // (batch * rows * columns * inputs))
+    channels = draw.integer(1, 6) * 2 ** draw.integer(0, 3)
+    return Convolution(**_kernel(draw, draw.int8((min(channels, most), 1, 1, inputs))))
+
+
 def _apart(draw: Draw, outputs: int, window: tuple[int, int]) -> dict[str, Any]:
     """Return the operands of a DEPTHWISE_CONV_2D; LiteRT takes those without bias, too."""
     operands = _kernel(draw, draw.int8((outputs, *window, 1)))

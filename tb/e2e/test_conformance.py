@@ -19,7 +19,7 @@ SIZES = (
 CONFIGS = [preset(sizes) for sizes in SIZES]
 
 #: Seeds that have found bugs.
-REGRESSIONS = (20, 42, 356, 492, 541, 1126, 2451, 4045)
+REGRESSIONS = (20, 42, 356, 492, 541, 1126, 2451, 4045, 10000, 10278, 10538, 30151, 30219)
 
 #: Most cases in a hundred that the compiler may refuse.
 REFUSED = 6
@@ -37,6 +37,7 @@ FAMILIES = {
     "first": Family(some=35, many=1000, rtl=200),
     "depthwise and add": Family(some=28, many=2100, rtl=200),
     "branches": Family(some=14, many=700, rtl=100),
+    "between": Family(some=14, many=700, rtl=100),
 }
 
 
@@ -77,14 +78,15 @@ def test_what_once_failed(seed: int, config: Config) -> None:
 
 
 def test_a_seed_is_always_the_same_case() -> None:
-    for seed in (*range(30), *seeds("depthwise and add")[:30], *seeds("branches")[:30]):
+    for seed in (seed for family in FAMILIES for seed in seeds(family)[:30]):
         one, other = case(seed), case(seed)
         assert one.content == other.content
         np.testing.assert_array_equal(one.inputs, other.inputs)
 
 
 @pytest.mark.parametrize(
-    ("family", "operators"), [("first", 13), ("depthwise and add", 15), ("branches", 14)]
+    ("family", "operators"),
+    [("first", 13), ("depthwise and add", 15), ("branches", 14), ("between", 12)],
 )
 def test_cases_are_diverse(family: str, operators: int) -> None:
     """What a drawn model computes is seldom all the same, and everything is drawn at some time."""
