@@ -14,8 +14,9 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, PRESETS, Config
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import bounds, compile_graph, compile_steps
+from celosia.sw.files import write_atomically
 from celosia.sw.frontend.tflite import load
-from celosia.sw.program import MAGIC, Program, write_atomically
+from celosia.sw.program import MAGIC, Program
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.interpreter import open_program
 from celosia.sw.runtime.session import InputError, Session, Statistics, quantized
@@ -81,10 +82,11 @@ def run_report(arguments: argparse.Namespace) -> None:
     costs = COSTS._replace(memory=arguments.latency, bandwidth=arguments.bandwidth)
     compiled = compile_steps(load(arguments.model), arguments.preset, arguments.batch)
     program = compiled.program
-    main = estimate(program.main.code, program.config, costs)
-    setup = estimate(program.setup.code, program.config, costs).total
+    mains = [estimate(part.main.code, program.config, costs) for part in program.parts]
+    setups = [estimate(part.setup.code, program.config, costs) for part in program.parts]
+    setup = sum(found.total for found in setups)
     measured = measure(compiled, **memory) if arguments.measure else None
-    finishes = [cost.finish for cost in main.instructions]
+    finishes = [cost.finish for main in mains for cost in main.instructions]
     table = report.rows(program, finishes, bounds(compiled), measured)
     contents = {}
     if arguments.csv:
@@ -115,9 +117,11 @@ def run_disassemble(arguments: argparse.Namespace) -> None:
     if content.startswith(MAGIC):
         program = Program.load(arguments.file)
         lines = []
-        for name, section in (("setup", program.setup), ("main", program.main)):
-            lines.append(f"# {name}, at {section.address:#x}")
-            lines += map(isa.disassemble, section.instructions)
+        for place, part in enumerate(program.parts):
+            which = f" of part {place}" if len(program.parts) > 1 else ""
+            for name, section in (("setup", part.setup), ("main", part.main)):
+                lines.append(f"# {name}{which}, at {section.address:#x}")
+                lines += map(isa.disassemble, section.instructions)
     else:
         lines = _listing(arguments.file, content)
     text = "".join(line + "\n" for line in lines)

@@ -121,7 +121,7 @@ def inputs_of(program: Program, dataset: str, images: np.ndarray) -> np.ndarray:
     """
     wanted = [images[0].size], [len(DATASETS[dataset].classes)]
     given = tuple(
-        [port.bytes_per_item for port in side] for side in (program.inputs, program.outputs)
+        [port.elements for port in side] for side in (program.inputs, program.outputs)
     )
     if given != wanted:
         names = [" and ".join(map(str, side)) for side in (*wanted, *given)]

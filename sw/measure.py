@@ -10,7 +10,7 @@ from tqdm import tqdm
 from celosia.hw.arch.isa import disassemble
 from celosia.sw.compiler.compile import Compiled, LayerSection, layer_sections
 from celosia.sw.compiler.report import Alone, Measured
-from celosia.sw.program import Program, Section
+from celosia.sw.program import Port, Program, Section
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import Device, DeviceError
 from celosia.sw.runtime.interpreter import open_session
@@ -48,55 +48,85 @@ def measure(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) ->
     def alone(section: Section, counted: int) -> Alone:
         return Alone(estimate(section.code, program.config, costs).total, counted)
 
-    parts = layer_sections(compiled)
-    sections = [program.setup, program.main, *(part.section for part in parts)]
-    counted = _count(compiled, parts, {"latency": latency, "bandwidth": bandwidth})
-    setup, whole, *found = map(alone, sections, counted)
+    pieces = [layer_sections(compiled, number) for number in range(len(program.parts))]
+    counted = _count(compiled, pieces, {"latency": latency, "bandwidth": bandwidth})
+    whole = setup = Alone(0, 0)
     layers = [Alone(0, 0)] * len(program.layers)
-    for part, cycles in zip(parts, found, strict=True):
-        layers[part.layer] = Alone(*map(sum, zip(layers[part.layer], cycles, strict=True)))
+    for part, cut, cycles in zip(program.parts, pieces, counted, strict=True):
+        sections = [part.setup, part.main, *(piece.section for piece in cut)]
+        once, main, *found = map(alone, sections, cycles)
+        setup, whole = _sum(setup, once), _sum(whole, main)
+        for piece, numbers in zip(cut, found, strict=True):
+            layers[piece.layer] = _sum(layers[piece.layer], numbers)
     return Measured(tuple(layers), whole, setup)
 
 
-def _count(compiled: Compiled, parts: Sequence[LayerSection], memory: dict[str, Any]) -> list[int]:
-    """Return the cycles of ``setup``, ``main`` and the sections, on the RTL."""
-    program, last = compiled.program, parts[-1].section
+def _sum(one: Alone, other: Alone) -> Alone:
+    return Alone(*map(sum, zip(one, other, strict=True)))
+
+
+def _count(
+    compiled: Compiled, pieces: Sequence[Sequence[LayerSection]], memory: dict[str, Any]
+) -> list[list[int]]:
+    """Return for each part the cycles of ``setup``, ``main`` and its pieces, on the RTL."""
+    program = compiled.program
+    ends = [cut[-1].section.address + len(cut[-1].section.code) for cut in pieces]
     rng = np.random.default_rng(0)
-    x = [rng.integers(-128, 128, (program.batch, *p.shape), np.int8) for p in program.inputs]
-    device = open_device("rtl", program.config, last.address + len(last.code), **memory)
+    x = [_drawn(rng, port, program.batch) for port in program.inputs]
+    counted = []
+    device = open_device("rtl", program.config, max([program.memory_bytes, *ends]), **memory)
     with Session(program, device) as session:
         session.run(x)
-        cycles = [session.statistics.setup_cycles or 0, session.statistics.cycles or 0]
-        cycles += _run_sections(device, program, parts)
         outputs = _outputs(device, program)
+        for part, cut in zip(program.parts, pieces, strict=True):
+            sections = [part.setup, part.main, *(piece.section for piece in cut)]
+            # The pieces' own results have to be there in the end.
+            cycles = [_cycles(device, program, section) for section in sections[:2]]
+            for port in part.outputs:
+                device.write(port.address, bytes(program.batch * port.bytes_per_item))
+            for piece in cut:
+                device.write(piece.section.address, piece.section.code)
+            cycles += [
+                _cycles(device, program, section)
+                for section in tqdm(
+                    sections[2:], unit="section", delay=1, file=sys.stderr, disable=None
+                )
+            ]
+            counted.append(cycles)
+        alone = _outputs(device, program)
     with open_session(program) as session:
         session.run(x)
-        if _outputs(session.device, program) != outputs:
+        if not _outputs(session.device, program) == outputs == alone:
             raise DeviceError("measure: layers one at a time give other outputs than the model")
-    return cycles
+    return counted
+
+
+def _drawn(rng: np.random.Generator, port: Port, count: int) -> np.ndarray:
+    """Return random contents of an input."""
+    shape = (count, *port.shape)
+    if port.dtype == "float32":
+        return rng.normal(0, 64 * port.scale, shape).astype(np.float32)
+    limits = np.iinfo(port.dtype)
+    return rng.integers(limits.min, limits.max, shape, port.dtype, endpoint=True)
 
 
 def _outputs(device: Device, program: Program) -> list[bytes]:
     """Return what a run has left in external memory."""
     return [
-        device.read(port.address, program.batch * port.bytes_per_item) for port in program.outputs
+        device.read(port.address, program.batch * port.bytes_per_item)
+        for part in program.parts
+        for port in part.outputs
     ]
 
 
-def _run_sections(device: Device, program: Program, sections: Sequence[LayerSection]) -> list[int]:
-    """Run sections in order, on the inputs that are there; return the cycles of each."""
-    for port in program.outputs:
-        device.write(port.address, bytes(program.batch * port.bytes_per_item))
-    for part in sections:
-        device.write(part.section.address, part.section.code)
-    counted = []
-    for part in tqdm(sections, unit="section", delay=1, file=sys.stderr, disable=None):
-        result = device.run(part.section.address, part.section.count)
-        if result.error is not None:
-            code, unit, index = result.error
-            what = disassemble(part.section.instruction(index))
-            name = program.layers[part.layer].name
-            raise DeviceError(f"{code.name} in {unit.name}: layer {name!r} alone, {what}")
-        assert result.cycles is not None
-        counted.append(result.cycles)
-    return counted
+def _cycles(device: Device, program: Program, section: Section) -> int:
+    """Run a section on the inputs that are there; return its cycles."""
+    result = device.run(section.address, section.count)
+    if result.error is not None:
+        code, unit, index = result.error
+        what = disassemble(section.instruction(index))
+        number = section.layers[index]
+        name = program.layers[number].name if number >= 0 else "none"
+        raise DeviceError(f"{code.name} in {unit.name}: layer {name!r} alone, {what}")
+    assert result.cycles is not None
+    return result.cycles

@@ -6,22 +6,21 @@ header as JSON, the blobs that it lists one after the other, and a CRC-32 of all
 
 import binascii
 import json
-import os
 import struct
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
+from celosia.sw.files import write_atomically
+from celosia.sw.parts import HostOperator, Layer, Operand, Part, Port, Section, Segment
 
 __all__ = [
     "HostOperator",
     "Layer",
+    "Operand",
+    "Part",
     "Port",
     "Program",
     "ProgramError",
@@ -31,142 +30,11 @@ __all__ = [
 ]
 
 MAGIC = b"CELOSIA\x1a"
-VERSION = 2
+VERSION = 3
 
 
 class ProgramError(ValueError):
     """A program file that cannot be used; the message is one line."""
-
-
-@dataclass(frozen=True)
-class Section:
-    """Instructions that run from one start to HALT.
-
-    Parameters
-    ----------
-    address : int
-        Byte address of the first instruction in external memory, a multiple of 64.
-    code : bytes
-        Encoded instructions.
-    layers : tuple of int
-        For each instruction the number of the layer it works for, −1 for none.
-    """
-
-    address: int
-    code: bytes
-    layers: tuple[int, ...]
-
-    @property
-    def count(self) -> int:
-        """Number of instructions."""
-        return len(self.code) // INSTRUCTION_BYTES
-
-    def instruction(self, index: int) -> isa.Instruction:
-        """Return one instruction, decoded."""
-        start = index * INSTRUCTION_BYTES
-        return isa.decode(self.code[start : start + INSTRUCTION_BYTES])
-
-    @property
-    def instructions(self) -> list[isa.Instruction]:
-        """All instructions, decoded."""
-        return [self.instruction(index) for index in range(self.count)]
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Constants at an address of external memory."""
-
-    name: str
-    address: int
-    data: bytes
-
-
-@dataclass(frozen=True)
-class Port:
-    """An input or output: int8, the items of the batch one after the other.
-
-    Parameters
-    ----------
-    name : str
-        As the model names it.
-    shape : tuple of int
-        Of one item.
-    items : int
-        Items in one invocation of the model as it stands in its file.
-    scale, zero_point : float, int
-        real = scale × (integer − zero point).
-    address : int
-        Byte address of the first item in external memory.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    items: int
-    scale: float
-    zero_point: int
-    address: int
-
-    @property
-    def bytes_per_item(self) -> int:
-        """Bytes of one item."""
-        return int(np.prod(self.shape, dtype=np.int64))
-
-
-@dataclass(frozen=True)
-class Layer:
-    """What a report says about a layer, and messages call it.
-
-    Parameters
-    ----------
-    name, kind : str
-        Result of the operator, and the operator.
-    place : int
-        Number of the operator in the model.
-    runs_on : str
-        ``core`` or ``host``.
-    macs : int
-        Multiplications for each item.
-    weight_bytes, parameter_bytes, activation_bytes : int
-        Constants in external memory, and input and output of one item.
-    resident : bool
-        Whether the weights are loaded once and stay.
-    note : str
-        What people should know about how it runs; empty if nothing.
-    """
-
-    name: str
-    kind: str
-    place: int
-    runs_on: str
-    macs: int
-    weight_bytes: int
-    parameter_bytes: int
-    activation_bytes: int
-    resident: bool
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class HostOperator:
-    """An operator that the host runs on an output of the core.
-
-    Parameters
-    ----------
-    name, kind : str
-        Result of the operator, and the operator.
-    place : int
-        Number of the operator in the model.
-    output : int
-        Number of the output that it takes and gives.
-    attributes : dict of str to float
-        What else it says.
-    """
-
-    name: str
-    kind: str
-    place: int
-    output: int
-    attributes: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -181,16 +49,14 @@ class Program:
         What it was compiled for.
     batch : int
         Items of one run of ``main``.
-    setup, main : Section
-        One-time loads of constants that stay, and the rest.
+    steps : tuple of Part and HostOperator
+        What is done for each batch, in order; layers are numbered over all parts.
     segments : tuple of Segment
         Constants.
     inputs, outputs : tuple of Port
         What the host writes and reads.
     layers : tuple of Layer
         Layers by number.
-    host : tuple of HostOperator
-        What the host does to outputs, in order.
     memory_bytes : int
         External memory that all of it takes, from address 0.
     """
@@ -198,14 +64,37 @@ class Program:
     name: str
     config: Config
     batch: int
-    setup: Section
-    main: Section
+    steps: tuple[Part | HostOperator, ...]
     segments: tuple[Segment, ...]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     layers: tuple[Layer, ...]
-    host: tuple[HostOperator, ...]
     memory_bytes: int
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What the core does, in order; more than one part where the host has work in between."""
+        return tuple(step for step in self.steps if isinstance(step, Part))
+
+    @property
+    def host(self) -> tuple[HostOperator, ...]:
+        """What the host does, in order."""
+        return tuple(step for step in self.steps if isinstance(step, HostOperator))
+
+    @property
+    def setup(self) -> Section:
+        """One-time loads of constants that stay, of a program of one part."""
+        return self._only().setup
+
+    @property
+    def main(self) -> Section:
+        """All but ``setup``, of a program of one part."""
+        return self._only().main
+
+    def _only(self) -> Part:
+        if len(self.parts) != 1:
+            raise ValueError(f"{self.name}: wanted a program of one part, got {len(self.parts)}")
+        return self.parts[0]
 
     @property
     def macs(self) -> int:
@@ -229,8 +118,7 @@ class Program:
 
     def to_bytes(self) -> bytes:
         """Return the contents of the program's file. The same program gives the same bytes."""
-        sections = {"setup": self.setup, "main": self.main}
-        blobs = [section.code for section in sections.values()]
+        blobs = [blob for step in self.steps for blob in _blobs(step)]
         blobs += [segment.data for segment in self.segments]
         header = {
             "name": self.name,
@@ -238,17 +126,13 @@ class Program:
             "fingerprint": self.config.fingerprint,
             "batch": self.batch,
             "memory_bytes": self.memory_bytes,
-            "sections": {
-                name: {"address": s.address, "bytes": len(s.code), "layers": _packed(s.layers)}
-                for name, s in sections.items()
-            },
+            "steps": [_said(step) for step in self.steps],
             "segments": [
                 {"name": s.name, "address": s.address, "bytes": len(s.data)} for s in self.segments
             ],
             "inputs": [asdict(port) for port in self.inputs],
             "outputs": [asdict(port) for port in self.outputs],
             "layers": [asdict(layer) for layer in self.layers],
-            "host": [asdict(operator) for operator in self.host],
         }
         text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
         content = b"".join([MAGIC, struct.pack("<II", VERSION, len(text)), text, *blobs])
@@ -317,14 +201,7 @@ def _from_header(header: dict[str, Any], blobs: bytes) -> Program:
         taken, blobs = blobs[:count], blobs[count:]
         return taken
 
-    sections = {}
-    for name in ("setup", "main"):
-        said = header["sections"][name]
-        layers = tuple(number for number, count in said["layers"] for _ in range(count))
-        section = Section(said["address"], take(said["bytes"]), layers)
-        if said["bytes"] % INSTRUCTION_BYTES or len(layers) != section.count:
-            raise ValueError(f"{name}: wanted a layer for each instruction")
-        sections[name] = section
+    steps = tuple(_step(said, take) for said in header["steps"])
     segments = tuple(
         Segment(said["name"], said["address"], take(said["bytes"])) for said in header["segments"]
     )
@@ -334,15 +211,65 @@ def _from_header(header: dict[str, Any], blobs: bytes) -> Program:
         name=header["name"],
         config=config,
         batch=header["batch"],
-        setup=sections["setup"],
-        main=sections["main"],
+        steps=steps,
         segments=segments,
         inputs=_ports(header["inputs"]),
         outputs=_ports(header["outputs"]),
         layers=tuple(Layer(**layer) for layer in header["layers"]),
-        host=tuple(HostOperator(**operator) for operator in header["host"]),
         memory_bytes=header["memory_bytes"],
     )
+
+
+def _blobs(step: Part | HostOperator) -> list[bytes]:
+    """Return the bytes of a step that lie behind the header."""
+    if isinstance(step, Part):
+        return [step.setup.code, step.main.code]
+    return [operand.data for operand in step.sources if operand.data is not None]
+
+
+def _said(step: Part | HostOperator) -> dict[str, Any]:
+    """Return what the header says about a step."""
+    if isinstance(step, HostOperator):
+        said = asdict(step)
+        for operand in (*said["sources"], *said["results"]):
+            operand["data"] = None if operand["data"] is None else len(operand["data"])
+        return {"host": said}
+    sections = {
+        name: {"address": s.address, "bytes": len(s.code), "layers": _packed(s.layers)}
+        for name, s in (("setup", step.setup), ("main", step.main))
+    }
+    ports = {
+        name: [asdict(port) for port in ports]
+        for name, ports in (("inputs", step.inputs), ("outputs", step.outputs))
+    }
+    return {"core": {**sections, **ports, "items": step.items}}
+
+
+def _step(said: dict[str, Any], take: Callable[[int], bytes]) -> Part | HostOperator:
+    """Return the step that the header says; ``take`` gives as many bytes from behind it."""
+    if "host" in said:
+        ends = {
+            side: tuple(_operand(operand, take) for operand in said["host"][side])
+            for side in ("sources", "results")
+        }
+        return HostOperator(**{**said["host"], **ends})
+    part = said["core"]
+    sections = {name: _section(name, part[name], take) for name in ("setup", "main")}
+    inputs, outputs = (_ports(part[name]) for name in ("inputs", "outputs"))
+    return Part(**sections, inputs=inputs, outputs=outputs, items=part["items"])
+
+
+def _section(name: str, said: dict[str, Any], take: Callable[[int], bytes]) -> Section:
+    layers = tuple(number for number, count in said["layers"] for _ in range(count))
+    section = Section(said["address"], take(said["bytes"]), layers)
+    if said["bytes"] % INSTRUCTION_BYTES or len(layers) != section.count:
+        raise ValueError(f"{name}: wanted a layer for each instruction")
+    return section
+
+
+def _operand(said: dict[str, Any], take: Callable[[int], bytes]) -> Operand:
+    data = None if said["data"] is None else take(said["data"])
+    return Operand(**{**said, "shape": tuple(said["shape"]), "data": data})
 
 
 def _ports(said: list[dict[str, Any]]) -> tuple[Port, ...]:
@@ -358,42 +285,3 @@ def _packed(layers: Sequence[int]) -> list[list[int]]:
         else:
             runs.append([number, 1])
     return runs
-
-
-def write_atomically(contents: Mapping[str | Path, bytes]) -> None:
-    """Write files: all of them, or nothing.
-
-    Parameters
-    ----------
-    contents : mapping of path to bytes
-        What each file shall hold. What is not a regular file, a pipe for instance, is written to.
-
-    Raises
-    ------
-    OSError
-        If one cannot be written.
-    """
-    temporaries: dict[Path, str] = {}
-    try:
-        for path, content in contents.items():
-            final = Path(path).resolve()
-            if final.exists() and not final.is_file():
-                final.write_bytes(content)
-                continue
-            handle, temporaries[final] = tempfile.mkstemp(dir=final.parent, prefix=".celosia-")
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            os.chmod(temporaries[final], 0o666 & ~_umask())
-        while temporaries:
-            final = next(iter(temporaries))
-            os.replace(temporaries[final], final)
-            del temporaries[final]
-    finally:
-        for temporary in temporaries.values():
-            os.unlink(temporary)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

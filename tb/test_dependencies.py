@@ -49,7 +49,9 @@ RULES = (
     Rule(
         "celosia.sw.models", ("celosia.sw.data", "celosia.sw.models", "numpy"), ("ai_edge_litert",)
     ),
-    Rule("celosia.sw.program", (ARCH, "celosia.sw.graph", "numpy")),
+    Rule("celosia.sw.files", ()),
+    Rule("celosia.sw.parts", (ARCH, "numpy")),
+    Rule("celosia.sw.program", (ARCH, "celosia.sw.files", "celosia.sw.parts")),
     Rule(
         "celosia.sw.runtime",
         (*COMPILER, *(f"celosia.sw.{room}" for room in RUNTIME), "tqdm"),

@@ -2,10 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES, TABLE_BYTES, Config
+from celosia.hw.arch.config import ADDRESS_BITS, INSTRUCTION_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Opcode, Unit, encode_program
 from celosia.sw.compiler.access import Step
 from celosia.sw.compiler.allocate import ALIGNMENT, Placement, allocate
@@ -13,7 +13,7 @@ from celosia.sw.compiler.bands import Band
 from celosia.sw.compiler.choose import choose
 from celosia.sw.compiler.emit import emit_main, emit_setup
 from celosia.sw.compiler.layout import lay_out, least_steps
-from celosia.sw.compiler.lower import lower
+from celosia.sw.compiler.partition import Plan, partition, unit_shape
 from celosia.sw.compiler.schedule import schedule
 from celosia.sw.compiler.spec import CompileError, Network, Product
 from celosia.sw.compiler.stream import stream
@@ -21,22 +21,28 @@ from celosia.sw.compiler.synchronise import synchronise
 from celosia.sw.compiler.tile import Tiling, pack_parameters, pack_weights, tile
 from celosia.sw.compiler.verify import verify
 from celosia.sw.graph import Graph, Tensor
-from celosia.sw.program import HostOperator, Layer, Port, Program, Section, Segment
+from celosia.sw.program import HostOperator, Layer, Part, Port, Program, Section, Segment
 
-__all__ = ["Compiled", "LayerSection", "bounds", "compile_graph", "compile_steps", "layer_sections"]
+__all__ = [
+    "Compiled",
+    "CompiledPart",
+    "LayerSection",
+    "bounds",
+    "compile_graph",
+    "compile_steps",
+    "layer_sections",
+]
 
 #: The core numbers the instructions of a program in 16 bits.
 _MOST_INSTRUCTIONS = (1 << 16) - 1
 
 
 @dataclass(frozen=True, eq=False)
-class Compiled:
-    """A program, and what its passes found on the way.
+class CompiledPart:
+    """What the passes found of one part of a program.
 
     Parameters
     ----------
-    program : Program
-        The program.
     network : Network
         The layers.
     head : int
@@ -45,13 +51,23 @@ class Compiled:
         Layers that multiply in bands.
     steps : tuple of Step
         The instructions of ``main`` without HALT and semaphores.
+    first : int
+        Number that the program gives to the first layer.
     """
 
-    program: Program
     network: Network
     head: int
     bands: frozenset[int]
     steps: tuple[Step, ...]
+    first: int
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A program, and what its passes found on the way."""
+
+    program: Program
+    parts: tuple[CompiledPart, ...]
 
 
 @dataclass(frozen=True)
@@ -100,32 +116,64 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
     """
     if not 1 <= batch <= 1 << 20:
         raise CompileError(f"batch: wanted 1 to {1 << 20}, got {batch}")
-    network = lower(graph)
-    tiling, placement, constants = _placed(network, config, batch)
-    sizes = [(len(weights), len(parameters)) for weights, parameters in constants]
-    tables = b"".join(tiling.tables.contents)
-    work = stream(schedule(network, tiling, placement, config), network, tiling, config)
-    first = _limited(emit_setup(network, tiling, placement, config))
-    setup = _section(first, config, placement.code)
-    after = placement.code + -(-len(setup.code) // ALIGNMENT) * ALIGNMENT
-    steps = _limited(emit_main(work, network, tiling, placement, config))
-    main = _section(steps, config, after)
+    compiler = _Compiler(graph, config, batch)
+    plan = partition(graph)
+    steps = tuple(
+        step if isinstance(step, HostOperator) else compiler.part(*step, plan.items)
+        for step in plan.steps
+    )
     program = Program(
         name=graph.name,
         config=config,
         batch=batch,
-        setup=setup,
-        main=main,
-        segments=tuple(_segments(constants, tables, placement)),
-        inputs=_ports(graph, network, network.inputs, placement),
-        outputs=_ports(graph, network, network.outputs, placement),
-        layers=_layers(network, tiling, placement, config, sizes),
-        host=_host(network),
-        memory_bytes=main.address + len(main.code),
+        steps=steps,
+        segments=tuple(compiler.segments),
+        inputs=_ends(graph, plan, graph.inputs, steps),
+        outputs=_ends(graph, plan, graph.outputs, steps),
+        layers=tuple(compiler.layers),
+        memory_bytes=compiler.address,
     )
     verify(program)
-    bands = frozenset(number for number, tiled in enumerate(tiling.layers) if tiled.band)
-    return Compiled(program, network, placement.head, bands, steps)
+    return Compiled(program, tuple(compiler.parts))
+
+
+class _Compiler:
+    """Compiles the parts of a program one after the other, each behind those before it in memory."""
+
+    def __init__(self, graph: Graph, config: Config, batch: int) -> None:
+        self.graph = graph
+        self.config = config
+        self.batch = batch
+        self.address = 0
+        self.layers: list[Layer] = []
+        self.segments: list[Segment] = []
+        self.parts: list[CompiledPart] = []
+
+    def part(self, graph: Graph, network: Network, items: int) -> Part:
+        """Compile a part, of a model whose batch is ``items``."""
+        config, first = self.config, len(self.layers)
+        tiling, placement, constants = _placed(network, config, self.batch)
+        sizes = [(len(weights), len(parameters)) for weights, parameters in constants]
+        tables = b"".join(tiling.tables.contents)
+        placement = _moved(placement, -(-self.address // ALIGNMENT) * ALIGNMENT)
+        work = stream(schedule(network, tiling, placement, config), network, tiling, config)
+        loads = _limited(emit_setup(network, tiling, placement, config))
+        setup = _section(loads, config, placement.code, first)
+        after = placement.code + -(-len(setup.code) // ALIGNMENT) * ALIGNMENT
+        steps = _limited(emit_main(work, network, tiling, placement, config))
+        main = _section(steps, config, after, first)
+        self.segments += _segments(constants, tables, placement, first)
+        self.layers += _layers(network, tiling, placement, config, sizes)
+        bands = frozenset(number for number, tiled in enumerate(tiling.layers) if tiled.band)
+        self.parts.append(CompiledPart(network, placement.head, bands, steps, first))
+        self.address = main.address + len(main.code)
+        return Part(
+            setup=setup,
+            main=main,
+            inputs=_ports(graph, network, network.inputs, placement),
+            outputs=_ports(graph, network, network.outputs, placement),
+            items=network.items // items,
+        )
 
 
 def _placed(
@@ -166,30 +214,32 @@ def _place(
 def bounds(compiled: Compiled) -> list[int]:
     """Return the cycles that each layer takes the array at least, for one batch.
 
-    Of a layer in bands what its passes take. Else the sum over reduction steps of R taps and output tiles of C channels of what a pass of the
-    array takes: a cycle for each pixel, but not less than the R / W in which its tile loads. Items
-    of the batch share a tile in the layers behind the head. 0 for a layer without weights.
+    Of a layer in bands what its passes take. Else the sum over reduction steps of R taps and output
+    tiles of C channels of what a pass of the array takes: a cycle for each pixel, but not less than
+    the R / W in which its tile loads. Items of the batch share a tile in the layers behind the head.
+    0 for a layer without weights.
     """
     config, batch = compiled.program.config, compiled.program.batch
     load = config.rows // config.weight_rows
-    by_layer: dict[int, list[Step]] = defaultdict(list)
-    for step in compiled.steps:
-        if step.instruction.unit is Unit.MATRIX:
-            by_layer[step.layer].append(step)
     cycles = []
-    for number, layer in enumerate(compiled.network.layers):
-        if not isinstance(layer, Product):
-            cycles.append(0)
-            continue
-        if number in compiled.bands:
-            cycles.append(sum(_passes(s.instruction, config) for s in by_layer[number]))
-            continue
-        # The model's own pixels: some that no window reads are not computed.
-        pixels = layer.macs // layer.weights.size
-        passes = least_steps(layer, config) * -(-layer.channels // config.columns)
-        alone = number < compiled.head
-        each = batch * max(pixels, load) if alone else max(batch * pixels, load)
-        cycles.append(passes * each)
+    for part in compiled.parts:
+        by_layer: dict[int, list[Step]] = defaultdict(list)
+        for step in part.steps:
+            if step.instruction.unit is Unit.MATRIX:
+                by_layer[step.layer].append(step)
+        for number, layer in enumerate(part.network.layers):
+            if not isinstance(layer, Product):
+                cycles.append(0)
+                continue
+            if number in part.bands:
+                cycles.append(sum(_passes(s.instruction, config) for s in by_layer[number]))
+                continue
+            # The model's own pixels: some that no window reads are not computed.
+            pixels = layer.macs // layer.weights.size
+            passes = least_steps(layer, config) * -(-layer.channels // config.columns)
+            alone = number < part.head
+            each = batch * max(pixels, load) if alone else max(batch * pixels, load)
+            cycles.append(passes * each)
     return cycles
 
 
@@ -199,18 +249,20 @@ def _passes(i: Instruction, config: Config) -> int:
     return -(-i.taps // config.rows) * max(pixels, config.rows // config.weight_rows)
 
 
-def layer_sections(compiled: Compiled) -> list[LayerSection]:
-    """Return the main section cut where the layer changes, so that each part can run on its own.
+def layer_sections(compiled: Compiled, number: int = 0) -> list[LayerSection]:
+    """Return a part's main section cut where the layer changes, so that each piece runs on its own.
 
-    Parts lie behind the program in external memory, one after the other. Run in order after
-    ``setup`` they do what ``main`` does. The array, the vector unit and the stores say whose part
+    Pieces lie behind the program in external memory, one after the other. Run in order after
+    ``setup`` they do what ``main`` does. The array, the vector unit and the stores say whose piece
     it is; loads stay where they are, those for later layers too, unless they come right before the
     work of their layer.
     """
     address = compiled.program.memory_bytes
     sections = []
-    for layer, steps in _cut(compiled.steps):
-        sections.append(LayerSection(layer, _section(steps, compiled.program.config, address)))
+    part = compiled.parts[number]
+    for layer, steps in _cut(part.steps):
+        section = _section(steps, compiled.program.config, address, part.first)
+        sections.append(LayerSection(part.first + layer, section))
         address += len(sections[-1].section.code)
     return sections
 
@@ -250,20 +302,36 @@ def _limited(steps: Iterable[Step]) -> tuple[Step, ...]:
     return emitted
 
 
-def _section(steps: Sequence[Step], config: Config, address: int) -> Section:
+def _section(steps: Sequence[Step], config: Config, address: int, first: int) -> Section:
     instructions = [*synchronise(steps, config), Instruction(Opcode.HALT)]
-    layers = (*(step.layer for step in steps), -1)
+    layers = (*(step.layer + first if step.layer >= 0 else -1 for step in steps), -1)
     code = encode_program(instructions)
     assert len(code) == INSTRUCTION_BYTES * len(layers)
     return Section(address, code, layers)
 
 
+def _moved(placement: Placement, by: int) -> Placement:
+    """Return a placement with everything outside the core so many bytes further up."""
+    moved = replace(
+        placement,
+        external={value: address + by for value, address in placement.external.items()},
+        weights=tuple(address + by for address in placement.weights),
+        parameters=tuple(address + by for address in placement.parameters),
+        tables=placement.tables + by,
+        code=placement.code + by,
+    )
+    if moved.code >> ADDRESS_BITS:
+        got = f"{moved.code} bytes"
+        raise CompileError(f"network: wanted at most 4 GiB of external memory, got {got}")
+    return moved
+
+
 def _segments(
-    constants: Iterable[tuple[bytes, bytes]], tables: bytes, placement: Placement
+    constants: Iterable[tuple[bytes, bytes]], tables: bytes, placement: Placement, first: int
 ) -> Iterator[Segment]:
     for number, (weights, parameters) in enumerate(constants):
-        yield Segment(f"weights {number}", placement.weights[number], weights)
-        yield Segment(f"parameters {number}", placement.parameters[number], parameters)
+        yield Segment(f"weights {first + number}", placement.weights[number], weights)
+        yield Segment(f"parameters {first + number}", placement.parameters[number], parameters)
     if tables:
         yield Segment("tables", placement.tables, tables)
 
@@ -271,28 +339,43 @@ def _segments(
 def _ports(
     graph: Graph, network: Network, numbers: dict[int, int], placement: Placement
 ) -> tuple[Port, ...]:
-    ports = []
-    for number, value in numbers.items():
-        tensor = graph.tensors[number]
-        assert tensor.quantization is not None
-        ports.append(
-            Port(
-                name=tensor.name,
-                shape=_item_shape(tensor, network.items),
-                items=network.items,
-                scale=tensor.quantization.scale,
-                zero_point=tensor.quantization.zero_point,
-                address=placement.external[value],
-            )
-        )
-    return tuple(ports)
+    return tuple(
+        _port(graph, number, network.items, placement.external[value])
+        for number, value in numbers.items()
+    )
+
+
+def _port(graph: Graph, number: int, items: int, address: int) -> Port:
+    tensor = graph.tensors[number]
+    quantization = tensor.quantization
+    return Port(
+        name=tensor.name,
+        shape=_item_shape(tensor, items),
+        items=items,
+        scale=quantization.scale if quantization else 1.0,
+        zero_point=quantization.zero_point if quantization else 0,
+        address=address,
+        tensor=number,
+        dtype=tensor.dtype.name,
+    )
+
+
+def _ends(
+    graph: Graph, plan: Plan, numbers: Sequence[int], steps: Sequence[Part | HostOperator]
+) -> tuple[Port, ...]:
+    """Return the model's inputs or outputs, where the core has them with their addresses."""
+    parts = [step for step in steps if isinstance(step, Part)]
+    core = {port.tensor: port for part in parts for port in (*part.inputs, *part.outputs)}
+    return tuple(_port(graph, n, plan.items, core[n].address if n in core else -1) for n in numbers)
 
 
 def _item_shape(tensor: Tensor, items: int) -> tuple[int, ...]:
     """Return the shape of one item: without the first extent, where that counts items."""
-    if len(tensor.shape) > 1 and tensor.shape[0] == items:
-        return tensor.shape[1:]
-    return tensor.shape
+    shape = tensor.shape
+    if len(shape) < 2 or shape[0] % items:
+        return shape if items == 1 else (tensor.elements // items,)
+    first, *rest = unit_shape(shape, items)
+    return tuple(rest) if shape[0] == items else (first, *rest)
 
 
 def _layers(
@@ -333,10 +416,3 @@ def _layers(
             )
         )
     return tuple(layers)
-
-
-def _host(network: Network) -> tuple[HostOperator, ...]:
-    return tuple(
-        HostOperator(step.name, step.kind, step.place, step.output, step.attributes)
-        for step in network.host
-    )

@@ -1,4 +1,4 @@
-"""First pass: from the graph to the layers that the core runs, and what the host does after it.
+"""Second pass: from a graph to the layers that the core runs.
 
 Reshapes and paddings move nothing: they are views of a value, padding becomes bytes around it.
 Maxima and activations behind a product become part of it.
@@ -14,22 +14,26 @@ from celosia.sw.graph import Graph
 __all__ = ["lower"]
 
 
-def lower(graph: Graph) -> Network:
-    """Return the layers of a graph.
+def lower(graph: Graph, items: int | None = None) -> Network:
+    """Return the layers of a graph, or of a part of one whose batch is ``items``.
 
     Raises
     ------
     CompileError
         Naming the operator that cannot be run, and why.
     """
-    lowering = Lowering(graph)
+    lowering = Lowering(graph, items)
     for operation in graph.operations:
         if operation.place in lowering.fused:
             continue
         label = graph.label(operation)
-        if operation.kind not in OPERATORS:
-            raise CompileError(f"{label}: operator is not supported")
-        OPERATORS[operation.kind](lowering, operation, label)
+        try:
+            if operation.kind not in OPERATORS:
+                raise CompileError(f"{label}: operator is not supported")
+            OPERATORS[operation.kind](lowering, operation, label)
+        except CompileError as error:
+            error.place = operation.place
+            raise
     outputs = lowering.finish()
     return lowering.network(in_order(lowering.layers), outputs)
 

@@ -9,7 +9,6 @@ from celosia.sw.compiler.quantize import clamped, ends, identity_scaling
 from celosia.sw.compiler.shapes import items_of, shapes_of
 from celosia.sw.compiler.spec import (
     CompileError,
-    HostStep,
     Layer,
     Network,
     Pooling,
@@ -74,11 +73,13 @@ class Lowering:
     Parameters
     ----------
     graph : Graph
-        The model.
+        The model, or a part of it.
+    items : int, optional
+        Its batch, where the model's is known.
 
     Attributes
     ----------
-    values, layers, host : list
+    values, layers : list
         As of ``Network``.
     views : dict of int to View
         Tensors that are there so far.
@@ -93,14 +94,13 @@ class Lowering:
         If tensors are of different batches.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, items: int | None = None) -> None:
         self.graph = graph
-        self.items = items_of(graph)
+        self.items = items_of(graph) if items is None else items
         self.shapes = shapes_of(graph, self.items)
         self.values: list[Value] = []
         self.views: dict[int, View] = {}
         self.layers: list[Layer] = []
-        self.host: list[HostStep] = []
         self.fused: set[int] = set()
         self.readers: dict[int, list[Operation]] = {}
         for operation in graph.operations:
@@ -121,7 +121,6 @@ class Lowering:
         return Network(
             values=tuple(self.values),
             layers=layers,
-            host=tuple(self.host),
             items=self.items,
             inputs={number: self.views[number].value for number in self.graph.inputs},
             outputs=outputs,

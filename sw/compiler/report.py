@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Unit
-from celosia.sw.program import Program, Section
+from celosia.sw.program import HostOperator, Program, Section
 
 __all__ = ["Alone", "Measured", "Row", "as_csv", "as_json", "as_text", "rows"]
 
@@ -103,21 +103,25 @@ def rows(
     bounds: Sequence[int] = (),
     measured: Measured | None = None,
 ) -> list[Row]:
-    """Return a row for each layer, then for each operator of the host, and the total last.
+    """Return a row for each layer and each operator of the host, in order, and the total last.
 
     Parameters
     ----------
     program : Program
         What to report on.
     finishes : sequence of int
-        For each instruction of ``main`` the estimated cycle of its last effect.
+        For each instruction of ``main`` the estimated cycle of its last effect; of several parts
+        one after the other.
     bounds : sequence of int
         For each layer the cycles that the array takes at least; 0 unless given.
     measured : Measured, optional
         What the RTL has counted.
     """
     cycles = _by_layer(program, finishes)
-    moved, once = (_moved(program, s) for s in (program.main, program.setup))
+    moved, once = (
+        _moved(program, [getattr(part, name) for part in program.parts])
+        for name in ("main", "setup")
+    )
     bounds = bounds or [0] * len(program.layers)
     figures = list(zip(cycles, moved, once, bounds, strict=True))
     table = [
@@ -134,7 +138,21 @@ def rows(
     if measured:
         table = [_with(row, alone) for row, alone in zip(table, measured.layers, strict=True)]
         total = _with(total, Alone(*map(sum, zip(*measured.layers, strict=True))))
-    return [*table, *(Row(x.name, x.kind, "host") for x in program.host), total]
+    return [*_in_order(program, table), total]
+
+
+def _in_order(program: Program, table: Sequence[Row]) -> list[Row]:
+    """Return the rows of layers, with those of the host's operators between them."""
+    result: list[Row] = []
+    left = list(table)
+    for step in program.steps:
+        if isinstance(step, HostOperator):
+            result.append(Row(step.name, step.kind, "host", note=step.note))
+            continue
+        count = len({*step.setup.layers, *step.main.layers} - {-1})
+        result += left[:count]
+        left = left[count:]
+    return result + left
 
 
 def _row(
@@ -175,25 +193,27 @@ def _difference(cycles: Alone) -> float:
 def _by_layer(program: Program, finishes: Sequence[int]) -> list[int]:
     """Return the estimated cycles of each layer."""
     cycles = [0] * len(program.layers)
-    before = 0
-    work = (
-        index
-        for index, instruction in enumerate(program.main.instructions)
-        if instruction.unit is not Unit.LOAD
-    )
-    for index in sorted(work, key=lambda index: finishes[index]):
-        layer = program.main.layers[index]
-        cycles[layer if layer >= 0 else -1] += finishes[index] - before
-        before = finishes[index]
+    first = 0
+    for part in program.parts:
+        main, ends = part.main, finishes[first : first + part.main.count]
+        first += main.count
+        before = 0
+        work = (n for n, x in enumerate(main.instructions) if x.unit is not Unit.LOAD)
+        for index in sorted(work, key=lambda index: ends[index]):
+            # What is of no layer, HALT, counts for the last one.
+            layer = main.layers[index] if main.layers[index] >= 0 else max(main.layers)
+            cycles[layer] += ends[index] - before
+            before = ends[index]
     return cycles
 
 
-def _moved(program: Program, section: Section) -> list[int]:
+def _moved(program: Program, sections: Sequence[Section]) -> list[int]:
     """Return the bytes that instructions of each layer move over the bus."""
     moved = [0] * len(program.layers)
-    for instruction, layer in zip(section.instructions, section.layers, strict=True):
-        if layer >= 0:
-            moved[layer] += _bytes(instruction, program.config)
+    for section in sections:
+        for instruction, layer in zip(section.instructions, section.layers, strict=True):
+            if layer >= 0:
+                moved[layer] += _bytes(instruction, program.config)
     return moved
 
 

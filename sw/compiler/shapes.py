@@ -1,19 +1,26 @@
 """Extents of the tensors that a graph computes, one item at a time."""
 
+from collections.abc import Container
+
 from celosia.sw.compiler.spec import CompileError
 from celosia.sw.graph import Graph
 
 __all__ = ["items_of", "shapes_of"]
 
 
-def items_of(graph: Graph) -> int:
-    """Return the model's own batch: the first extent, where all operators keep items apart."""
+def items_of(graph: Graph, without: Container[int] = ()) -> int:
+    """Return the model's own batch: the first extent, where all operators keep items apart.
+
+    Operators whose places are in ``without`` are taken to do so.
+    """
     ends = [graph.tensors[number] for number in (*graph.inputs, *graph.outputs)]
     first = {tensor.shape[0] if len(tensor.shape) > 1 else 1 for tensor in ends}
     if len(first) != 1:
         return 1
     items = first.pop()
     for operation in graph.operations:
+        if operation.place in without:
+            continue
         tensor = graph.tensors[operation.inputs[0]]
         row = 1
         if operation.kind == "FULLY_CONNECTED":

@@ -8,7 +8,6 @@ from celosia.hw.arch.isa import Rounding, Window
 
 __all__ = [
     "CompileError",
-    "HostStep",
     "Layer",
     "Network",
     "Pool",
@@ -22,7 +21,15 @@ __all__ = [
 
 
 class CompileError(ValueError):
-    """A model that cannot run on the core; one line with the layer and the reason."""
+    """A model that cannot run on the core; one line with the layer and the reason.
+
+    Attributes
+    ----------
+    place : int or None
+        Number of the operator that the core cannot run, where it is one of them.
+    """
+
+    place: int | None = None
 
 
 def _want(holds: bool, where: str, wanted: str, got: object) -> None:
@@ -375,27 +382,6 @@ class Sum:
 Layer = Product | Pooling | Sum
 
 
-@dataclass(frozen=True, kw_only=True)
-class HostStep:
-    """What the host does to an output after the core.
-
-    Parameters
-    ----------
-    name, kind, place
-        As in ``Product``.
-    output : int
-        Number of the output.
-    attributes : dict
-        Of the operator, numbers by name.
-    """
-
-    name: str
-    kind: str
-    place: int
-    output: int
-    attributes: dict[str, float]
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Network:
     """What is done for each item: values and the layers between them, in order.
@@ -406,17 +392,14 @@ class Network:
         Activations.
     layers : tuple of Product, Pooling or Sum
         What the core does, in an order that can be run.
-    host : tuple of HostStep
-        What the host does after it, in order.
     items : int
-        Items in one invocation of the model as it stands in its file: its own batch.
+        Items in one invocation of the graph as it stands in its file: its own batch.
     inputs, outputs : dict
         Tensor of the graph to value.
     """
 
     values: tuple[Value, ...]
     layers: tuple[Layer, ...]
-    host: tuple[HostStep, ...]
     items: int
     inputs: dict[int, int]
     outputs: dict[int, int]

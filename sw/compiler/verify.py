@@ -16,13 +16,15 @@ def verify(program: Program) -> None:
     """
     from celosia.sim.hazards import Hazard, MachineError, judge
 
-    sections = {"setup": program.setup, "main": program.main}
-    written = None
-    for name, section in sections.items():
-        try:
-            written = judge(section.code, program.config, initial=written)
-        except (Hazard, MachineError) as error:
-            index = error.instructions[-1] if isinstance(error, Hazard) else error.index
-            number = section.layers[index]
-            layer = program.layers[number].name if number >= 0 else "no layer"
-            raise CompileError(f"{name} of {program.name}, {layer}: {error}") from error
+    for place, part in enumerate(program.parts):
+        which = f" of part {place}" if len(program.parts) > 1 else ""
+        written = None
+        for name, section in (("setup", part.setup), ("main", part.main)):
+            try:
+                written = judge(section.code, program.config, initial=written)
+            except (Hazard, MachineError) as error:
+                index = error.instructions[-1] if isinstance(error, Hazard) else error.index
+                number = section.layers[index]
+                layer = program.layers[number].name if number >= 0 else "no layer"
+                where = f"{name}{which} of {program.name}, {layer}"
+                raise CompileError(f"{where}: {error}") from error

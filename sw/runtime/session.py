@@ -10,8 +10,8 @@ import numpy as np
 from tqdm import tqdm
 
 from celosia.hw.arch import isa
-from celosia.sw.host import OPERATORS
-from celosia.sw.program import Port, Program, Section
+from celosia.sw.host import run as run_on_host
+from celosia.sw.program import Part, Port, Program, Section
 from celosia.sw.runtime.device import Device, DeviceError, RunResult
 
 __all__ = ["InputError", "Session", "Statistics", "quantized"]
@@ -27,7 +27,7 @@ def quantized(array: np.ndarray, port: Port) -> np.ndarray:
     Parameters
     ----------
     array : numpy.ndarray
-        int8, taken as they are, or float, quantised with the input's scale, half away from zero;
+        Of the port's type, taken as they are, or float, quantised with the input's scale, half away from zero;
         shape ``(N, ...)`` with as many elements in each as an item has.
     port : Port
         The input.
@@ -35,7 +35,7 @@ def quantized(array: np.ndarray, port: Port) -> np.ndarray:
     Returns
     -------
     numpy.ndarray
-        int8, shape ``(N, *port.shape)``.
+        Of the port's type, shape ``(N, *port.shape)``.
 
     Raises
     ------
@@ -44,20 +44,24 @@ def quantized(array: np.ndarray, port: Port) -> np.ndarray:
     """
     wanted = f"[N, {', '.join(map(str, port.shape))}]"
     said = f"input {port.name!r}"
-    if array.dtype != np.int8 and array.dtype.kind != "f":
-        raise InputError(f"{said}: wanted int8 or float, got {array.dtype}")
-    if array.ndim < 2 or len(array) < 1 or array[0].size != port.bytes_per_item:
+    if array.dtype != port.dtype and array.dtype.kind != "f":
+        either = f"{port.dtype} or float" if port.dtype != "float32" else "float"
+        raise InputError(f"{said}: wanted {either}, got {array.dtype}")
+    if array.ndim < 2 or len(array) < 1 or array[0].size != port.elements:
         raise InputError(f"{said}: wanted shape {wanted}, got {list(array.shape)}")
     array = array.reshape(len(array), *port.shape)
-    if array.dtype == np.int8:
+    if array.dtype == port.dtype:
         return array
+    if port.dtype == "float32":
+        return array.astype(np.float32)
     if np.isnan(array).any():
         raise InputError(f"{said}: wanted numbers, got NaN")
     # TensorFlow Lite divides in single precision.
     with np.errstate(over="ignore"):
         ratio = (array.astype(np.float32) / np.float32(port.scale)).astype(np.float64)
     rounded = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio)
-    return np.clip(rounded + port.zero_point, -128, 127).astype(np.int8)
+    limits = np.iinfo(port.dtype)
+    return np.clip(rounded + port.zero_point, limits.min, limits.max).astype(port.dtype)
 
 
 class Statistics:
@@ -66,13 +70,14 @@ class Statistics:
     Attributes
     ----------
     setup_cycles, cycles : int or None
-        One-time load of constants that stay, and all the rest; None on a device without clock.
+        One-time load of constants that stay, and all the rest; None on a device without clock. A
+        program of several parts loads those of each anew, and that counts as the rest.
     inputs : int
         Items computed, padding of the last batch not counted.
     counters, setup_counters : dict or None
         For each unit, cycles by class.
     seconds : float
-        Time on the host's clock that the runs took, set-up not counted.
+        Time on the host's clock that the runs took, operators of the host included, set-up not.
     """
 
     def __init__(self, program: Program) -> None:
@@ -90,7 +95,7 @@ class Statistics:
         self.setup_counters = _sum(None, result.counters)
 
     def add(self, result: RunResult, inputs: int, seconds: float) -> None:
-        """Count one run."""
+        """Count one run of the core, with which so many items are done."""
         if result.cycles is not None:
             self.cycles = (self.cycles or 0) + result.cycles
         self.counters = _sum(self.counters, result.counters)
@@ -169,9 +174,13 @@ class Session:
         self.statistics = Statistics(program)
         for segment in program.segments:
             device.write(segment.address, segment.data)
-        for section in (program.setup, program.main):
-            device.write(section.address, section.code)
-        self.statistics.add_setup(self._run(program.setup, "setup"))
+        for part in program.parts:
+            for section in (part.setup, part.main):
+                device.write(section.address, section.code)
+        #: The part whose constants are in the core.
+        self._loaded: Part | None = None
+        if program.parts:
+            self.statistics.add_setup(self._load(program.parts[0]))
 
     def run(self, inputs: Sequence[np.ndarray], *, progress: bool = False) -> list[np.ndarray]:
         """Return the outputs for any number of inputs.
@@ -179,14 +188,15 @@ class Session:
         Parameters
         ----------
         inputs : sequence of numpy.ndarray
-            For each input of the model int8, shape ``(N, *port.shape)``, with the same N.
+            For each input of the model shape ``(N, *port.shape)``, of the port's type, with the
+            same N.
         progress : bool
             Whether to show a progress bar on stderr, when it is a terminal and it takes long.
 
         Returns
         -------
         list of numpy.ndarray
-            For each output of the model int8, shape ``(N, *port.shape)``.
+            For each output of the model shape ``(N, *port.shape)``, of the port's type.
 
         Raises
         ------
@@ -196,25 +206,47 @@ class Session:
             If the device stops with an error; names the instruction and the layer.
         """
         count = self._check(inputs)
-        outputs = [np.empty((count, *port.shape), np.int8) for port in self.program.outputs]
-        batch = self.program.batch
+        program = self.program
+        values = {port.tensor: x for port, x in zip(program.inputs, inputs, strict=True)}
         with tqdm(
-            total=count, unit="input", delay=1, file=sys.stderr, disable=None if progress else True
+            total=count * len(program.parts),
+            unit="input",
+            delay=1,
+            file=sys.stderr,
+            disable=None if progress else True,
         ) as bar:
-            for first in range(0, count, batch):
-                last = min(first + batch, count)
-                self._write([array[first:last] for array in inputs])
-                start = time.perf_counter()
-                result = self._run(self.program.main, "main")
-                self.statistics.add(result, last - first, time.perf_counter() - start)
-                for output, port in zip(outputs, self.program.outputs, strict=True):
-                    raw = self.device.read(port.address, (last - first) * port.bytes_per_item)
-                    output[first:last] = np.frombuffer(raw, np.int8).reshape(-1, *port.shape)
-                bar.update(last - first)
-        for operator in self.program.host:
-            run = OPERATORS[operator.kind]
-            outputs[operator.output] = run(outputs[operator.output], **operator.attributes)
-        return outputs
+            for step in program.steps:
+                if isinstance(step, Part):
+                    values |= self._on_core(step, values, count, bar)
+                else:
+                    start = time.perf_counter()
+                    values |= run_on_host(step, values)
+                    self.statistics.seconds += time.perf_counter() - start
+        self.statistics.inputs += count
+        return [values[port.tensor].reshape(count, *port.shape) for port in program.outputs]
+
+    def _on_core(
+        self, part: Part, values: Mapping[int, np.ndarray], units: int, bar: tqdm
+    ) -> dict[int, np.ndarray]:
+        """Run a part on all units, in batches; return its outputs by number of tensor."""
+        count, batch = units * part.items, self.program.batch
+        inputs = [values[port.tensor].reshape(count, *port.shape) for port in part.inputs]
+        outputs = [np.empty((count, *port.shape), np.int8) for port in part.outputs]
+        if self._loaded is not part:
+            start = time.perf_counter()
+            self.statistics.add(self._load(part), 0, time.perf_counter() - start)
+        for first in range(0, count, batch):
+            last = min(first + batch, count)
+            self._write(part, [array[first:last] for array in inputs])
+            start = time.perf_counter()
+            result = self._run(part.main, self._name("main", part))
+            self.statistics.add(result, 0, time.perf_counter() - start)
+            for output, port in zip(outputs, part.outputs, strict=True):
+                raw = self.device.read(port.address, (last - first) * port.bytes_per_item)
+                output[first:last] = np.frombuffer(raw, np.int8).reshape(-1, *port.shape)
+            bar.update((last - first) / part.items)
+        pairs = zip(part.outputs, outputs, strict=True)
+        return {port.tensor: output.reshape(units, -1) for port, output in pairs}
 
     def _check(self, inputs: Sequence[np.ndarray]) -> int:
         """Return the number of items, the same for all inputs."""
@@ -222,9 +254,9 @@ class Session:
         if len(inputs) != len(ports):
             raise InputError(f"wanted {len(ports)} inputs, got {len(inputs)}")
         for array, port in zip(inputs, ports, strict=True):
-            if array.dtype != np.int8 or array.shape[1:] != port.shape or not len(array):
+            if array.dtype != port.dtype or array.shape[1:] != port.shape or not len(array):
                 raise InputError(
-                    f"input {port.name!r}: wanted int8 of shape (N, "
+                    f"input {port.name!r}: wanted {port.dtype} of shape (N, "
                     f"{', '.join(map(str, port.shape))}), got {array.dtype} {array.shape}"
                 )
         counts = {len(array) for array in inputs}
@@ -232,9 +264,20 @@ class Session:
             raise InputError(f"wanted the same number of each input, got {sorted(counts)}")
         return counts.pop()
 
-    def _write(self, inputs: Sequence[np.ndarray]) -> None:
+    def _load(self, part: Part) -> RunResult:
+        """Load the constants of a part that stay while it runs."""
+        result = self._run(part.setup, self._name("setup", part))
+        self._loaded = part
+        return result
+
+    def _name(self, section: str, part: Part) -> str:
+        """Return how messages name a section."""
+        parts = self.program.parts
+        return section if len(parts) == 1 else f"{section} of part {parts.index(part)}"
+
+    def _write(self, part: Part, inputs: Sequence[np.ndarray]) -> None:
         """Write one batch, filled up with zero points."""
-        for array, port in zip(inputs, self.program.inputs, strict=True):
+        for array, port in zip(inputs, part.inputs, strict=True):
             missing = (self.program.batch - len(array)) * port.bytes_per_item
             padding = np.full(missing, port.zero_point, np.int8).tobytes()
             self.device.write(port.address, np.ascontiguousarray(array).tobytes() + padding)

@@ -62,7 +62,7 @@ def network(value: Value, *layers: Product) -> Network:
         for n, layer in enumerate(layers)
     ]
     return Network(
-        values=(value, *results), layers=layers, host=(), items=1, inputs={0: 0}, outputs={}
+        values=(value, *results), layers=layers, items=1, inputs={0: 0}, outputs={}
     )
 
 

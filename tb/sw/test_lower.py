@@ -104,12 +104,10 @@ def test_input_that_is_only_reshaped_is_an_image_from_the_start() -> None:
     assert (network.values[0].height, network.values[0].width) == (9, 9)
 
 
-def test_softmax_is_left_to_the_host_at_the_end_alone() -> None:
-    network = lowered([dense(5, 6), Softmax()], (1, 6))
-    assert kinds(network) == ["FULLY_CONNECTED"]
-    assert [(step.kind, step.output) for step in network.host] == [("SOFTMAX", 0)]
-    with pytest.raises(CompileError, match="operator 1 SOFTMAX .*: runs on the host, wanted it at"):
+def test_softmax_is_not_for_the_core() -> None:
+    with pytest.raises(CompileError, match="operator 1 SOFTMAX .*: operator is not supported") as e:
         lowered([dense(5, 6), Softmax(), dense(4, 5)], (1, 6))
+    assert e.value.place == 1
 
 
 def test_channels_are_not_padded() -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from celosia.hw.arch.config import INSTRUCTION_BYTES, preset
 from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.files import write_atomically
 from celosia.sw.frontend.tflite import load
-from celosia.sw.program import Program, ProgramError, write_atomically
+from celosia.sw.program import Program, ProgramError
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,7 @@ def test_every_truncation_is_seen(program: Program) -> None:
 def test_other_version(program: Program) -> None:
     content = bytearray(program.to_bytes())
     struct.pack_into("<I", content, 8, 99)
-    with pytest.raises(ProgramError, match="wanted version 2 of the program file, got 99"):
+    with pytest.raises(ProgramError, match="wanted version 3 of the program file, got 99"):
         Program.from_bytes(bytes(content))
 
 

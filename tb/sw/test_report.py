@@ -161,7 +161,7 @@ def test_sections_one_after_the_other_do_what_the_program_does(sizes: str, batch
             assert isinstance(device, MachineDevice)
             for section in order:
                 device.machine.run(section.code)
-            outputs.append(device.read(made.program.outputs[0].address, 10 * batch))
+            outputs.append(device.read(made.program.parts[0].outputs[0].address, 10 * batch))
     assert outputs[0] == outputs[1] != bytes(10 * batch)
 
 
@@ -173,7 +173,8 @@ def test_loads_right_before_the_work_of_their_layer_go_with_it() -> None:
     load, fill = Opcode.LOAD, Opcode.FILL
     order = [(load, 0), (fill, 0), (load, 1), (fill, 0), (load, 2), (load, 1), (load, 2), (fill, 1)]
     steps = tuple(step(*what, number) for number, what in enumerate(order, 1))
-    parts = layer_sections(replace(compiled("nano", 1), steps=steps))
+    made = compiled("nano", 1)
+    parts = layer_sections(replace(made, parts=(replace(made.parts[0], steps=steps),)))
     assert [part.layer for part in parts] == [0, 1]
     assert [part.section.layers for part in parts] == [(0, 0, 1, 0, 2, -1), (1, 2, 1, -1)]
 
@@ -308,7 +309,7 @@ class Failing(Counting):
 
     def run(self, address: int, count: int) -> RunResult:
         self.runs += 1
-        if self.runs == 4:
+        if self.runs == 6:
             return RunResult(error=(isa.Error.BUS, Unit.LOAD, 0))
         return super().run(address, count)
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from celosia.sw.compiler.lowering import Lowering
-from celosia.sw.compiler.operators.host import softmax
 from celosia.sw.compiler.operators.products import convolution, dense
 from celosia.sw.compiler.operators.tables import function
 from celosia.sw.compiler.operators.vectors import add, mean, pointwise, pooling
@@ -42,7 +41,6 @@ OPERATORS: dict[str, Lower] = {
     "RELU_N1_TO_1": pointwise,
     "RESHAPE": reshape,
     "RSQRT": function,
-    "SOFTMAX": softmax,
     "SQRT": function,
     "TANH": function,
 }

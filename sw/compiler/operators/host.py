@@ -1,28 +1,30 @@
-"""Operators that the host runs, on what the core leaves."""
+"""Operators that the host can run: which of their inputs it reads."""
 
-from celosia.sw.compiler.lowering import Lowering
-from celosia.sw.compiler.quantize import ends
-from celosia.sw.compiler.spec import CompileError, HostStep
-from celosia.sw.graph import Operation
+__all__ = ["HOST"]
 
-__all__ = ["softmax"]
-
-
-def softmax(lowering: Lowering, operation: Operation, label: str) -> None:
-    """Leave SOFTMAX to the host, which can do what comes last."""
-    graph, result = lowering.graph, operation.outputs[0]
-    if lowering.readers.get(result) or result not in graph.outputs:
-        raise CompileError(f"{label}: runs on the host, wanted it at the end of the model")
-    lowering.views[result] = lowering.view(operation)
-    lowering.host.append(
-        HostStep(
-            name=graph.tensors[result].name,
-            kind=operation.kind,
-            place=operation.place,
-            output=graph.outputs.index(result),
-            attributes={
-                "beta": operation.attributes["beta"],
-                "scale": ends(graph, operation)[0].scale,
-            },
-        )
-    )
+#: By operator, the places of the inputs that are operands; None for all of them. The others say
+#: what attributes say.
+HOST: dict[str, tuple[int, ...] | None] = {
+    "ADD": None,
+    "CONCATENATION": None,
+    "DEQUANTIZE": (0,),
+    "EXPAND_DIMS": (0,),
+    "MEAN": (0,),
+    "MUL": None,
+    "PACK": None,
+    "PAD": (0,),
+    "PADV2": (0,),
+    "PRELU": None,
+    "QUANTIZE": (0,),
+    "RESHAPE": (0,),
+    "RESIZE_BILINEAR": (0,),
+    "RESIZE_NEAREST_NEIGHBOR": (0,),
+    "SOFTMAX": (0,),
+    "SPLIT": (1,),
+    "SQUEEZE": (0,),
+    "STRIDED_SLICE": (0,),
+    "SUB": None,
+    "TRANSPOSE": (0,),
+    "TRANSPOSE_CONV": (2, 1, 3),
+    "UNPACK": (0,),
+}

@@ -1,4 +1,4 @@
-"""Operators that the host runs, in the integer arithmetic of LiteRT's reference kernels.
+"""SOFTMAX in the integer arithmetic of LiteRT's reference kernel.
 
 Fixed-point numbers are int64 arrays that hold the raw 32-bit integers of gemmlowp's ``FixedPoint``:
 with ``n`` integer bits, raw = value · 2^(31 − n). Algorithms and constants are those of
@@ -9,7 +9,7 @@ import numpy as np
 
 from celosia.sw.compiler.multiplier import quantize_multiplier
 
-__all__ = ["OPERATORS", "softmax"]
+__all__ = ["softmax"]
 
 _ONE = (1 << 31) - 1
 
@@ -108,7 +108,3 @@ def softmax(values: np.ndarray, scale: float, beta: float = 1.0) -> np.ndarray:
     shares = _reciprocal((sums << np.where(fits, _SUM_BITS - bits, 0)) - (1 << 31))
     result = _halved(_product(table[index], shares), np.where(fits, bits + 31 - 8, 32))
     return np.where(fits & counted[index], np.minimum(result - 128, 127), -128).astype(np.int8)
-
-
-#: What the host can run, by operator; called with the int8 values and the operator's attributes.
-OPERATORS = {"SOFTMAX": softmax}

@@ -1,0 +1,203 @@
+"""First pass: which operators run on the core, which on the host, and in what order.
+
+What the core runs between two operators of the host is a part: a graph of its own, whose inputs and
+outputs lie in external memory. There are as few parts as the order of the operators allows.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from celosia.sw.compiler.lower import lower
+from celosia.sw.compiler.operators import OPERATORS
+from celosia.sw.compiler.operators.host import HOST
+from celosia.sw.compiler.shapes import items_of
+from celosia.sw.compiler.spec import CompileError, Network
+from celosia.sw.graph import Graph, Operation
+from celosia.sw.program import HostOperator, Operand
+
+__all__ = ["Plan", "partition", "unit_shape"]
+
+#: Operators that move no bytes: not worth a part of their own.
+_VIEWS = ("EXPAND_DIMS", "RESHAPE", "SQUEEZE")
+
+#: Attributes by which an operator can mix items, and when it does.
+_MIXES = {
+    "axis": lambda axis: axis == 0,
+    "axes": lambda axes: 0 in axes,
+    "permutation": lambda order: order[0] != 0,
+    "before": lambda margins: margins[0] != 0,
+    "after": lambda margins: margins[0] != 0,
+    "begin": lambda begin: begin[0] != 0,
+    "stride": lambda strides: strides[0] != 1,
+    "dropped": lambda axes: 0 in axes,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What runs where.
+
+    Parameters
+    ----------
+    items : int
+        The model's own batch, 1 where items cannot be told apart.
+    steps : tuple
+        In order, for the core the graph of a part and its layers, for the host an operator.
+    """
+
+    items: int
+    steps: tuple[tuple[Graph, Network] | HostOperator, ...]
+
+
+def partition(graph: Graph) -> Plan:
+    """Return what runs where: on the core what can, else on the host.
+
+    Raises
+    ------
+    CompileError
+        Naming the operator that neither can run, and why the core cannot.
+    """
+    # Why the core does not run an operator, by its place.
+    notes: dict[int, str] = {}
+    for operation in graph.operations:
+        if operation.kind not in OPERATORS:
+            if operation.kind not in HOST:
+                raise CompileError(f"{graph.label(operation)}: operator is not supported")
+            notes[operation.place] = ""
+    while True:
+        levels = _levels(graph, notes)
+        idle = _idle(graph, levels) if notes else []
+        if idle:
+            notes |= dict.fromkeys(idle, "moves no bytes")
+            continue
+        try:
+            return _plan(graph, levels, notes)
+        except CompileError as error:
+            kinds = {operation.place: operation.kind for operation in graph.operations}
+            if error.place is None or kinds[error.place] not in HOST:
+                raise
+            notes[error.place] = str(error).split(": ", 1)[-1]
+
+
+def unit_shape(shape: tuple[int, ...], items: int) -> tuple[int, ...]:
+    """Return the shape of what one of the model's items has of a tensor, batch of 1 included."""
+    return (shape[0] // items, *shape[1:]) if items > 1 else shape
+
+
+def _levels(graph: Graph, notes: Mapping[int, str]) -> dict[int, int]:
+    """Return by place which part an operator belongs to, or which part it follows on the host."""
+    made: dict[int, tuple[int, bool]] = {}
+    levels = {}
+    for operation in graph.operations:
+        host = operation.place in notes
+        before = [made[number] for number in operation.inputs if number in made]
+        after = max([-1 if host else 0, *(n + (by_host and not host) for n, by_host in before)])
+        levels[operation.place] = after
+        made |= dict.fromkeys(operation.outputs, (after, host))
+    return {place: level if place not in notes else level + 0.5 for place, level in levels.items()}
+
+
+def _idle(graph: Graph, levels: Mapping[int, float]) -> list[int]:
+    """Return the operators of parts that would move no bytes."""
+    parts: dict[float, list[Operation]] = {}
+    for operation in graph.operations:
+        parts.setdefault(levels[operation.place], []).append(operation)
+    return [
+        operation.place
+        for level, operations in parts.items()
+        if level == int(level) and all(operation.kind in _VIEWS for operation in operations)
+        for operation in operations
+    ]
+
+
+def _plan(graph: Graph, levels: Mapping[int, float], notes: Mapping[int, str]) -> Plan:
+    """Return the steps of a graph, with the layers of each part."""
+    items = items_of(graph, notes)
+    if not all(_keeps(graph, o, items) for o in graph.operations if o.place in notes):
+        items = 1
+    steps: list[tuple[Graph, Network] | HostOperator] = []
+    for level in sorted(set(levels.values())):
+        operations = [o for o in graph.operations if levels[o.place] == level]
+        if operations[0].place in notes:
+            steps += [_on_host(graph, o, items, notes[o.place]) for o in operations]
+        else:
+            part = _part(graph, operations)
+            steps.append((part, lower(part, items if notes and items > 1 else None)))
+    return Plan(items, tuple(steps))
+
+
+def _keeps(graph: Graph, operation: Operation, items: int) -> bool:
+    """Whether an operator of the host keeps items apart."""
+    if items == 1:
+        return True
+    for number in (*_operands(operation), *operation.outputs):
+        tensor = graph.tensors[number]
+        first = tensor.shape[0] if tensor.shape else 1
+        rank = len(graph.tensors[operation.outputs[0]].shape)
+        constant = tensor.data is not None
+        if first != items and not (constant and (first == 1 or len(tensor.shape) < rank)):
+            return False
+        if constant and first == items and len(tensor.shape) >= rank:
+            return False
+    said = operation.attributes.items()
+    return not any(_MIXES[name](value) for name, value in said if name in _MIXES and value != ())
+
+
+def _part(graph: Graph, operations: Sequence[Operation]) -> Graph:
+    """Return operators as a graph of their own."""
+    if len(operations) == len(graph.operations):
+        return graph
+    made = [number for operation in operations for number in operation.outputs]
+    places = {operation.place for operation in operations}
+    elsewhere = {n for o in graph.operations if o.place not in places for n in o.inputs}
+    read = dict.fromkeys(n for o in operations for n in o.inputs if n != -1)
+    return replace(
+        graph,
+        operations=tuple(operations),
+        inputs=tuple(n for n in read if n not in made and graph.tensors[n].data is None),
+        outputs=tuple(n for n in made if n in elsewhere or n in graph.outputs),
+    )
+
+
+def _operands(operation: Operation) -> list[int]:
+    """Return the tensors that the host reads."""
+    places = HOST[operation.kind]
+    if places is None:
+        places = tuple(range(len(operation.inputs)))
+    numbers = [operation.inputs[place] for place in places if place < len(operation.inputs)]
+    return [number for number in numbers if number != -1]
+
+
+def _on_host(graph: Graph, operation: Operation, items: int, note: str) -> HostOperator:
+    """Return an operator as the host runs it."""
+    return HostOperator(
+        name=graph.tensors[operation.outputs[0]].name,
+        kind=operation.kind,
+        place=operation.place,
+        sources=tuple(_operand(graph, n, items) for n in _operands(operation)),
+        results=tuple(_operand(graph, n, items) for n in operation.outputs),
+        attributes={name: _plain(value) for name, value in operation.attributes.items()},
+        note=note,
+    )
+
+
+def _operand(graph: Graph, number: int, items: int) -> Operand:
+    tensor = graph.tensors[number]
+    quantization, data = tensor.quantization, tensor.data
+    return Operand(
+        tensor=number,
+        name=tensor.name,
+        shape=tensor.shape if data is not None else unit_shape(tensor.shape, items),
+        dtype=tensor.dtype.name,
+        scale=quantization.scale if quantization else 1.0,
+        zero_point=quantization.zero_point if quantization else 0,
+        data=None if data is None else np.ascontiguousarray(data).tobytes(),
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return an attribute as JSON gives it back."""
+    return [_plain(each) for each in value] if isinstance(value, (tuple, list)) else value
