@@ -1,1 +1,1 @@
-"""Pin and clock constraints, one file per board."""
+"""Pins of boards that amaranth-boards does not know, one file per board."""

@@ -30,7 +30,8 @@ class Sheet:
     refreshes: int = 8192
 
 
-#: ISSI IS42S16160G, Alliance AS4C32M16SB (table 16 of its sheet).
+#: ISSI IS42S16160G, Alliance AS4C32M16SB (table 16 of its sheet); in the package of a GW2AR-18 64 Mbit
+#: parts of several makers were found, of whose figures these are the slowest.
 SHEETS = {
     "IS42S16160G-7": Sheet(
         column_bits=9,
@@ -70,5 +71,20 @@ SHEETS = {
         t_wr=12,
         t_mrd=12,
         t_ras_max=120_000,
+    ),
+    "GW2AR-18": Sheet(
+        row_bits=11,
+        column_bits=8,
+        t_ck={2: 10, 3: 7},
+        t_rcd=20,
+        t_rp=20,
+        t_ras=45,
+        t_rc=65,
+        t_rrd=14,
+        t_rfc=65,
+        t_wr=15,
+        t_mrd=14,
+        t_ras_max=100_000,
+        refreshes=4096,
     ),
 }

@@ -77,7 +77,7 @@ def _folder(arguments: argparse.Namespace) -> Path:
 def run_build(arguments: argparse.Namespace) -> None:
     """Make the bitstream of a board; print what it takes, how fast it is and what holds it back."""
     from celosia.hw.boards.build import build
-    from celosia.hw.boards.top import BoardError
+    from celosia.hw.boards.platform import BoardError
     from celosia.hw.flow.report import as_text
     from celosia.hw.flow.tools import ToolError
     from celosia.sw.floorplan import draw

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
-from celosia.hw.arch.config import Config
+from celosia.hw.arch.config import ADDRESS_BITS, Config
+from celosia.hw.boards import pll
 from celosia.hw.flow.parts import PARTS, Part
 from celosia.hw.link.uart import divisor_of
 from celosia.hw.sdram import timing
+from celosia.hw.sdram.signature import check
 
 #: Bits per second on the serial line, as the driver expects them.
 BAUD = 3_000_000
@@ -39,8 +41,8 @@ class Board:
     title : str
         Board and part in words.
     platform : str
-        Class that knows the pins, as ``module:class``: one of amaranth-boards, or of
-        ``celosia.constraints`` where amaranth-boards has none.
+        Who knows the pins: ``module:class`` of amaranth-boards, or ``celosia.constraints:file``
+        where amaranth-boards has none.
     part : str
         Name in ``hw/flow/parts.py``.
     config : Config
@@ -55,6 +57,8 @@ class Board:
         What openFPGALoader calls the board.
     baud : int
         Of the serial line.
+    high : tuple of str
+        Resources whose pins are always high.
     """
 
     name: str
@@ -68,6 +72,7 @@ class Board:
     sdram: Sdram
     loader: str
     baud: int = BAUD
+    high: tuple[str, ...] = ()
 
     @property
     def fpga(self) -> Part:
@@ -94,3 +99,22 @@ class Board:
             If the clock does not divide into bits.
         """
         return divisor_of(self.clock_hz, self.baud)
+
+    def check(self) -> None:
+        """Refuse a board that cannot be, before anything takes time.
+
+        Raises
+        ------
+        ValueError
+            If oscillator, clock, line, core and memory do not go together.
+        """
+        limits = pll.LIMITS[self.fpga.family.name]
+        pll.settings(limits, oscillator_hz=self.oscillator_hz, clock_hz=self.clock_hz)
+        timing.Timing.derive(self.chip, clock_hz=self.clock_hz, cas_latency=self.sdram.cas_latency)
+        check(
+            self.chip,
+            data_bytes=self.config.bus_bytes,
+            address_bits=ADDRESS_BITS,
+            read_phase=self.sdram.read_phase,
+        )
+        divisor_of(self.clock_hz, self.baud)

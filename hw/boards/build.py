@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from celosia.hw.boards.board import Board
-from celosia.hw.boards.top import check, design
+from celosia.hw.boards.top import design
 from celosia.hw.flow.flow import packed, placed
 from celosia.hw.flow.report import Report, examine
 
@@ -37,7 +37,7 @@ def build(
     BoardError, ValueError
         See ``design``.
     """
-    check(board)
+    board.check()
     report(f"elaborating {board.config.name} for {board.title}")
     made = design(board)
     runs = placed(made, directory, seeds=seeds, report=report)

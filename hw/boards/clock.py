@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Instance, Module, Signal
+from amaranth.hdl import Const, Instance, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -94,5 +94,79 @@ class Ecp5Clock(wiring.Component):
         return m
 
 
+class GowinClock(wiring.Component):
+    """Makes the clock of a board on a Gowin GW2A, held back until the loop has locked.
+
+    Parameters
+    ----------
+    oscillator_hz, clock_hz : int
+        What comes in and what is wanted, in Hz.
+
+    Members
+    -------
+    oscillator, clk
+        See ``Ecp5Clock``.
+
+    Raises
+    ------
+    ValueError
+        If the loop cannot make that clock.
+    """
+
+    oscillator: Signal
+    clk: Signal
+
+    def __init__(self, *, oscillator_hz: int, clock_hz: int) -> None:
+        self.settings = pll.settings(pll.GOWIN, oscillator_hz=oscillator_hz, clock_hz=clock_hz)
+        self.oscillator_hz = oscillator_hz
+        self.clock_hz = clock_hz
+        super().__init__({"oscillator": In(1), "clk": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        made = Signal()
+        locked = Signal()
+        found = self.settings
+        m.submodules.pll = Instance(
+            "rPLL",
+            p_DEVICE="GW2AR-18C",
+            p_FCLKIN=f"{self.oscillator_hz / 1e6:g}",
+            p_IDIV_SEL=found.reference - 1,
+            p_FBDIV_SEL=found.feedback - 1,
+            p_ODIV_SEL=found.output,
+            p_DYN_IDIV_SEL="false",
+            p_DYN_FBDIV_SEL="false",
+            p_DYN_ODIV_SEL="false",
+            p_DYN_DA_EN="false",
+            p_DYN_SDIV_SEL=2,
+            p_PSDA_SEL="0000",
+            p_DUTYDA_SEL="1000",
+            p_CLKFB_SEL="internal",
+            p_CLKOUT_BYPASS="false",
+            p_CLKOUTP_BYPASS="false",
+            p_CLKOUTD_BYPASS="false",
+            p_CLKOUTD_SRC="CLKOUT",
+            p_CLKOUTD3_SRC="CLKOUT",
+            p_CLKOUT_FT_DIR=1,
+            p_CLKOUT_DLY_STEP=0,
+            p_CLKOUTP_FT_DIR=1,
+            p_CLKOUTP_DLY_STEP=0,
+            i_CLKIN=self.oscillator,
+            i_CLKFB=0,
+            i_RESET=0,
+            i_RESET_P=0,
+            i_FBDSEL=Const(0, 6),
+            i_IDSEL=Const(0, 6),
+            i_ODSEL=Const(0, 6),
+            i_PSDA=Const(0, 4),
+            i_DUTYDA=Const(0, 4),
+            i_FDLY=Const(0, 4),
+            o_CLKOUT=made,
+            o_LOCK=locked,
+        )
+        m.submodules.gate = Instance("DQCE", i_CLKIN=made, i_CE=locked, o_CLKOUT=self.clk)
+        return m
+
+
 #: By family of parts.
-CLOCKS: dict[str, Any] = {"ECP5": Ecp5Clock}
+CLOCKS: dict[str, Any] = {"ECP5": Ecp5Clock, "Gowin": GowinClock}

@@ -66,6 +66,9 @@ GOWIN = Limits(
     shared=True,
 )
 
+#: By family of parts.
+LIMITS = {"ECP5": ECP5, "Gowin": GOWIN}
+
 
 def settings(limits: Limits, *, oscillator_hz: int, clock_hz: int) -> Settings:
     """Return factors that make ``clock_hz`` out of ``oscillator_hz`` exactly.

@@ -1,15 +1,15 @@
 """The top of a board: clock, machine and pads, and what of it the tools are given."""
 
-import importlib
 from dataclasses import replace
 from typing import Any
 
-from amaranth.hdl import ClockDomain, Elaboratable, Module
+from amaranth.hdl import ClockDomain, Const, Elaboratable, Module
 from amaranth.lib import io
 
 from celosia.hw.boards.board import Board
 from celosia.hw.boards.clock import CLOCKS
-from celosia.hw.boards.machine import OPENED, Bench, Machine
+from celosia.hw.boards.machine import OPENED, Machine
+from celosia.hw.boards.platform import platform_of
 from celosia.hw.build import TOP, tidy
 from celosia.hw.flow.flow import Design
 from celosia.hw.flow.pins import Pin, pin_file
@@ -34,7 +34,9 @@ class Top(Elaboratable):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         board = self.board
-        clock = _clock(board)
+        clock = CLOCKS[board.fpga.family.name](
+            oscillator_hz=board.oscillator_hz, clock_hz=board.clock_hz
+        )
         sdram = platform.request("sdram", 0, dir="-")
         machine = Machine(board, sdram)
         sync: Any = ClockDomain(reset_less=True)
@@ -56,31 +58,23 @@ class Top(Elaboratable):
         for name, (port, signal) in inputs.items():
             m.submodules[name] = pad = io.Buffer(io.Direction.Input, port)
             m.d.comb += signal.eq(pad.i)
+        for name in board.high:
+            outputs[name] = (platform.request(name, 0, dir="-"), Const(-1))
         for name, (port, signal) in outputs.items():
             m.submodules[name] = pad = io.Buffer(io.Direction.Output, port)
             m.d.comb += pad.o.eq(signal)
         return m
 
 
-def _clock(board: Board) -> Any:
-    known = CLOCKS[board.fpga.family.name]
-    return known(oscillator_hz=board.oscillator_hz, clock_hz=board.clock_hz)
-
-
-def check(board: Board) -> None:
-    """Refuse a board that cannot be, before anything takes time.
-
-    Raises
-    ------
-    ValueError
-        If oscillator, clock, line and memory do not go together.
-    """
-    _clock(board)
-    Bench(board)
-
-
-def design(board: Board) -> Design:
+def design(board: Board, top: Any = None) -> Design:
     """Return what the flow builds for a board.
+
+    Parameters
+    ----------
+    board : Board
+        Part, pins and clock.
+    top : elaboratable, optional
+        What is built for it, :class:`Top` unless given.
 
     Raises
     ------
@@ -91,13 +85,14 @@ def design(board: Board) -> Design:
     """
     from amaranth.back import verilog
 
-    platform = _platform(board)
+    platform = platform_of(board)
     board = replace(board, config=board.fpga.suited(board.config))
-    prepared = platform.prepare(Top(board), name=TOP)
+    prepared = platform.prepare(top or Top(board), name=TOP)
     text, sources = separate(verilog.convert_fragment(prepared, name=TOP)[0])
     pins = [Pin(*bit) for bit in platform.iter_port_constraints_bits()]
-    (oscillator,) = (pin.port for pin in pins if pin.port.startswith(board.oscillator))
-    clocks = {oscillator: board.oscillator_hz}
+    clocks = {
+        pin.port: board.oscillator_hz for pin in pins if pin.port.startswith(board.oscillator)
+    }
     return Design(
         name=TOP,
         verilog=tidy(text),
@@ -107,25 +102,3 @@ def design(board: Board) -> Design:
         opened=OPENED,
         sources=sources,
     )
-
-
-class BoardError(RuntimeError):
-    """What is needed for a board is missing; the message is one line."""
-
-
-def _platform(board: Board) -> Any:
-    """Return the platform of a board, which hands out pins and makes pads, and builds nothing."""
-    module, _, name = board.platform.partition(":")
-    try:
-        known = getattr(importlib.import_module(module), name)
-    except ImportError:
-        raise BoardError(
-            f"{board.name}: wanted the package amaranth-boards, found none "
-            "(pip install 'celosia[synth]')"
-        ) from None
-
-    class Pins(known):
-        def toolchain_prepare(self, fragment: Any, name: str, **settings: Any) -> Any:
-            return fragment
-
-    return Pins()

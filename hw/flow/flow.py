@@ -169,7 +169,8 @@ def placed(
 
 def _digest(design: Design) -> str:
     """Return what tells the runs of nextpnr over one netlist apart."""
-    text = repr((design.pins, design.part.options, design.part.family.effort, design.megahertz))
+    family = design.part.family
+    text = repr((design.pins, design.part.options, family.effort, family.threads, design.megahertz))
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -185,6 +186,7 @@ def _place(design: Design, netlist: Path, base: Path, seed: int, report: Report)
         arguments = ["--json", netlist.name, *design.part.options, "--seed", str(seed)]
         arguments += ["--freq", f"{design.megahertz:g}", "--timing-allow-fail"]
         arguments += ["--report", partial.name, "--sdf", names["sdf"].name, *family.effort]
+        arguments += [option for option in family.threads if tools.knows(family.router, option)]
         arguments += _filled(family.routed, file=names["routed"].name)
         if "--write" not in arguments:
             arguments += ["--write", names["placed"].name]
@@ -239,12 +241,13 @@ def packed(design: Design, run: Run, bitstream: Path) -> None:
     ToolError
         If the packer is missing or fails.
     """
+    # Names alone: packaged tools do not see every folder by its path.
+    partial = run.routed.with_suffix(".packed")
     program, *arguments = _filled(
-        design.part.family.packer, routed=str(run.routed.resolve()), bitstream="packed"
+        design.part.family.packer, routed=run.routed.name, bitstream=partial.name
     )
-    log = bitstream.parent / f"{program}.log"
-    tools.run(program, arguments, log)
-    (log.parent / "packed").replace(bitstream)
+    tools.run(program, arguments, run.routed.with_name(f"{program}.log"))
+    partial.replace(bitstream)
 
 
 def speeds(runs: Iterable[Run]) -> tuple[float, float, float]:

@@ -24,6 +24,8 @@ class Family:
         Name of nextpnr's program.
     effort : tuple of str
         Options that decide how it works.
+    threads : tuple of str
+        Options that make it faster, for programs that take them.
     constraints : tuple of str
         Options by which it takes the file of pins, ``{file}``.
     routed : tuple of str
@@ -48,6 +50,7 @@ class Family:
     finish: str = ""
     router: str
     effort: tuple[str, ...] = ()
+    threads: tuple[str, ...] = ()
     constraints: tuple[str, ...]
     routed: tuple[str, ...]
     suffix: str
@@ -65,7 +68,8 @@ ECP5 = Family(
     synthesis="synth_ecp5 -top {top} -run begin:check",
     finish="blackbox =A:whitebox",
     router="nextpnr-ecp5",
-    effort=("--router", "router2", "--parallel-refine"),
+    effort=("--router", "router2"),
+    threads=("--parallel-refine",),
     constraints=("--lpf", "{file}"),
     routed=("--textcfg", "{file}"),
     suffix="lpf",
@@ -86,7 +90,8 @@ ECP5 = Family(
 
 ICE40 = Family(
     name="iCE40",
-    synthesis="synth_ice40 -dsp -spram -top {top} -run begin:check",
+    synthesis="synth_ice40 -spram -top {top} -run begin:check",
+    finish="blackbox =A:whitebox",
     router="nextpnr-ice40",
     constraints=("--pcf", "{file}"),
     routed=("--asc", "{file}"),
@@ -108,6 +113,7 @@ ICE40 = Family(
 GOWIN = Family(
     name="Gowin",
     synthesis="synth_gowin -family gw2a -top {top} -run begin:check",
+    finish="blackbox =A:whitebox",
     router="nextpnr-himbaechel-gowin",
     constraints=("--vopt", "cst={file}"),
     routed=("--write", "{file}"),
@@ -184,6 +190,13 @@ PARTS = {
         _ecp5("LFE5U-45F-CABGA381", "45k", "CABGA381", 72),
         _ecp5("LFE5U-25F-CABGA381", "25k", "CABGA381", 28),
         _ecp5("LFE5U-12F-CABGA381", "12k", "CABGA381", 28),
+        Part(
+            name="GW2AR-18",
+            family=GOWIN,
+            title="GW2AR-18, speed C8/I7",
+            options=("--device", "GW2AR-LV18QN88C8/I7", "--vopt", "family=GW2A-18C"),
+            multipliers=48,
+        ),
         Part(
             name="iCE40UP5K",
             family=ICE40,

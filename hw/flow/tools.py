@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 
@@ -32,6 +33,19 @@ def find(name: str) -> str:
             f"{name}: wanted {name} or {packaged} on PATH, found none (pip install 'celosia[synth]')"
         )
     return command
+
+
+@lru_cache
+def knows(name: str, option: str) -> bool:
+    """Return whether a tool says in its help that it takes an option: packaged ones lack some.
+
+    Raises
+    ------
+    ToolError
+        If there is no such tool.
+    """
+    said = subprocess.run([find(name), "--help"], capture_output=True, text=True, check=False)
+    return option in said.stdout + said.stderr
 
 
 def run(

@@ -104,6 +104,23 @@ PARTS = {
             wr_ns=12,
             mrd_ns=12,
         ),
+        # Inside the package, 32 data pins, of which 16 are used.
+        Part(
+            name="GW2AR-18",
+            row_bits=11,
+            column_bits=8,
+            clock_cl2_ns=10,
+            clock_cl3_ns=7,
+            rcd_ns=20,
+            rp_ns=20,
+            ras_ns=45,
+            rc_ns=65,
+            rrd_ns=14,
+            rfc_ns=65,
+            wr_ns=15,
+            mrd_ns=14,
+            refresh_count=4096,
+        ),
     )
 }
 

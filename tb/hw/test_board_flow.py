@@ -1,0 +1,98 @@
+"""A lamp, and a memory controller, through the real tools of each family."""
+
+from dataclasses import replace
+
+import pytest
+from amaranth.hdl import ClockDomain, Elaboratable, Module, Signal
+from amaranth.lib import io, wiring
+
+from celosia.hw.boards.clock import CLOCKS
+from celosia.hw.boards.table import BOARDS
+from celosia.hw.boards.top import design
+from celosia.hw.flow.flow import packed, placed
+from celosia.hw.flow.report import as_text, examine
+from celosia.hw.flow.tools import ToolError, find
+from celosia.hw.sdram.controller import SdramController
+from celosia.hw.sdram.pads import ClockPad, Pads
+
+
+class Lamp(Elaboratable):
+    """Clock of a board and a counter behind a lamp; with ``memory`` also the chip behind its pads."""
+
+    def __init__(self, board, *, memory=False):
+        self.board = board
+        self.memory = memory
+
+    def elaborate(self, platform):
+        m = Module()
+        board = self.board
+        m.domains.sync = sync = ClockDomain(reset_less=True)
+        m.submodules.clock = clock = CLOCKS[board.fpga.family.name](
+            oscillator_hz=board.oscillator_hz, clock_hz=board.clock_hz
+        )
+        oscillator = io.Buffer("i", platform.request(board.oscillator, 0, dir="-"))
+        lamp = io.Buffer("o", platform.request("led", 0, dir="-"))
+        m.submodules += [oscillator, lamp]
+        count = Signal(24)
+        m.d.comb += [clock.oscillator.eq(oscillator.i), sync.clk.eq(clock.clk)]
+        m.d.comb += lamp.o.eq(count[-1])
+        m.d.sync += count.eq(count + 1)
+        if self.memory:
+            ports = platform.request("sdram", 0, dir="-")
+            controller = SdramController(
+                part=board.chip,
+                clock_hz=board.clock_hz,
+                data_bytes=4,
+                read_phase=board.sdram.read_phase,
+            )
+            pads = Pads(ports, row_bits=board.chip.row_bits)
+            m.submodules += [controller, pads, ClockPad(ports.clk)]
+            wiring.connect(m, controller.pins, pads.pins)
+            # Reads of a rising address, so that nothing is optimised away.
+            m.d.comb += [
+                controller.bus.arvalid.eq(1),
+                controller.bus.araddr.eq(count << 2),
+                controller.bus.arsize.eq(2),
+                controller.bus.arburst.eq(1),
+                controller.bus.rready.eq(1),
+            ]
+            with m.If(controller.bus.rvalid):
+                m.d.sync += count.eq(count + controller.bus.rdata)
+        return m
+
+
+def built(name, folder, *, memory):
+    board = BOARDS[name]
+    for tool in ("yosys", board.fpga.family.router, board.fpga.family.packer[0]):
+        try:
+            find(tool)
+        except ToolError as error:
+            pytest.skip(str(error))
+    made = design(board, Lamp(board, memory=memory))
+    runs = placed(made, folder, seeds=[1])
+    bitstream = folder / f"lamp.{board.fpga.family.bitstream}"
+    packed(made, runs[0], bitstream)
+    return replace(examine(made, folder, runs), bitstream=bitstream)
+
+
+@pytest.mark.parametrize(
+    ("name", "memory"),
+    [
+        ("ulx3s-12f", False),
+        pytest.param("ulx3s-12f", True, marks=pytest.mark.slow),
+        pytest.param("tang-nano-20k", False, marks=pytest.mark.slow),
+        pytest.param("tang-nano-20k", True, marks=pytest.mark.slow),
+    ],
+)
+def test_a_design_becomes_a_bitstream(name, memory, tmp_path, figure):
+    board = BOARDS[name]
+    report = built(name, tmp_path, memory=memory)
+    assert report.bitstream.stat().st_size > 10_000
+    assert report.rooms and sum(row["FF"] for row in report.rooms.values()) >= 24
+    least, _, _ = report.fmax_mhz
+    assert least > board.clock_hz / 1e6
+    slowest = report.slowest[0]
+    assert slowest.nanoseconds == pytest.approx(1000 / least, rel=0.02)
+    assert slowest.start.source and "slowest paths" in as_text(report)
+    assert {place.kind for place in report.places} >= {"LUT", "FF"}
+    figure(f"{name}, {'memory' if memory else 'lamp'}: {least:.0f} MHz")
