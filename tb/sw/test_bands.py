@@ -236,8 +236,8 @@ def test_parameters_stand_once_for_each_lane(rng: np.random.Generator) -> None:
 
 
 def work(graph: Graph, *opcodes: Opcode) -> list[tuple[int, Instruction]]:
-    steps = compile_steps(graph, EDGE).steps
-    return [(s.layer, s.instruction) for s in steps if s.instruction.opcode in opcodes]
+    (part,) = compile_steps(graph, EDGE).parts
+    return [(s.layer, s.instruction) for s in part.steps if s.instruction.opcode in opcodes]
 
 
 def test_drains_come_one_group_late() -> None:
@@ -276,5 +276,5 @@ def test_bound_of_a_band() -> None:
 
 def test_what_does_not_fit_goes_without_bands() -> None:
     """Strips of rows lie without gaps between pixels."""
-    assert compile_steps(KEYWORDS, EDGE).bands == frozenset({1, 3})
-    assert not compile_steps(KEYWORDS, preset("edge,unified_bytes=8192")).bands
+    assert compile_steps(KEYWORDS, EDGE).parts[0].bands == frozenset({1, 3})
+    assert not compile_steps(KEYWORDS, preset("edge,unified_bytes=8192")).parts[0].bands
