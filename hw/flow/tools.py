@@ -35,7 +35,6 @@ def find(name: str) -> str:
     return command
 
 
-@lru_cache
 def knows(name: str, option: str) -> bool:
     """Return whether a tool says in its help that it takes an option: packaged ones lack some.
 
@@ -44,8 +43,13 @@ def knows(name: str, option: str) -> bool:
     ToolError
         If there is no such tool.
     """
-    said = subprocess.run([find(name), "--help"], capture_output=True, text=True, check=False)
-    return option in said.stdout + said.stderr
+    return option in _help(find(name))
+
+
+@lru_cache
+def _help(command: str) -> str:
+    said = subprocess.run([command, "--help"], capture_output=True, text=True, check=False)
+    return said.stdout + said.stderr
 
 
 def run(
