@@ -166,11 +166,18 @@ def _bits(name: str, value: Value) -> dict[str, Value]:
 
 
 def _ecp5(m: Module, product: Product) -> None:
-    def extended(value: Value) -> Value:
-        wide = Signal(signed(ECP5_BITS))
-        m.d.comb += wide.eq(value)
-        return wide
+    def aligned(value: Value) -> tuple[Value, int]:
+        """Return a factor at the upper end of its port, and its distance from the lower one.
 
+        A zero below costs nothing, a copy of the sign above a wire.
+        """
+        sign = [] if value.shape().signed else [Const(0, 1)]
+        empty = ECP5_BITS - len(value) - len(sign)
+        return Cat(Const(0, empty), value, *sign), empty
+
+    a, a_empty = aligned(product.a)
+    b, b_empty = aligned(product.b)
+    empty = a_empty + b_empty
     out = Signal(2 * ECP5_BITS)
     ones: dict[str, Any] = {f"i_SIGNED{factor}": Const(1) for factor in "AB"}
     zeros: dict[str, Any] = {f"i_SOURCE{factor}": Const(0) for factor in "AB"}
@@ -193,11 +200,11 @@ def _ecp5(m: Module, product: Product) -> None:
         i_CE3=Const(0),
         **ones,
         **zeros,
-        **_bits("i_A", extended(product.a)),
-        **_bits("i_B", extended(product.b)),
+        **_bits("i_A", a),
+        **_bits("i_B", b),
         **_bits("o_P", out),
     )
-    m.d.comb += product.p.eq(out)
+    m.d.comb += product.p.eq(out[empty : empty + len(product.p)])
 
 
 #: What makes the product, by name.
