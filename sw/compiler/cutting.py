@@ -43,9 +43,11 @@ class Cutting(Movement):
         if tiled.band:
             row = self.placement.layouts[layer.source].row
             return band_blocks(layer, tiled.band, row, items, self.config)
-        # A band finds the channels that it needs before others are there.
+        # A band can start on channels that are there before others, if one block makes all pixels.
         readers = [n for n, x in enumerate(self.network.layers) if layer.result in x.sources]
-        large = any(self.tiling.layers[reader].band for reader in readers)
+        large = layer.pixels <= self.config.accumulator_depth and any(
+            self.tiling.layers[reader].band for reader in readers
+        )
         wanted = wanted_sums(layer, tiled.steps, tiled.streams, self.config)
         return blocks(layer, items, self.config, wanted=wanted, large=large)
 
