@@ -146,10 +146,12 @@ def blocks(
 def band_blocks(layer: Product, band: Band, row: int, items: Range, config: Config) -> list[Block]:
     """Return blocks of whole rows that cover the results of a layer with a band, in order.
 
-    ``row`` are the pixels of its source from row to row.
+    ``row`` are the pixels of its source from row to row. What is made in several blocks itself is
+    read in two at least, so that the first need not wait for the last rows.
     """
     rows, width = layer.output
-    most = rows
+    several = rows * layer.stride[0] * row > config.accumulator_depth
+    most = -(-rows // 2) if several else rows
     while math.prod(vectors(band, most, width, row)) > config.accumulator_depth:
         most -= 1
     return [

@@ -70,9 +70,14 @@ class _Scheduler(Cutting):
         layer = self.network.layers[number]
         if self.joins(number):
             return
-        yield from self.margins(layer.result, part, items, number)
+        margins = list(self.margins(layer.result, part, items, number))
         if number + 1 < len(self.network.layers) and self.joins(number + 1):
-            yield from self.margins(self.network.layers[number + 1].result, part, items, number)
+            margins += self.margins(self.network.layers[number + 1].result, part, items, number)
+        if self.late:
+            # Drains come first: the array waits for those.
+            self.late.append(margins)
+        else:
+            yield from margins
         later = list(self.prefetch(number, part, items))
         staged = False
         for value in dict.fromkeys(layer.sources):
