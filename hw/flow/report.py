@@ -112,7 +112,8 @@ def as_text(report: Report) -> str:
     if report.runs:
         lines.append(f"{'cells':<16} {'used':>9} {'available':>11} {'percent':>9}")
         for kind, (used, there) in sorted(report.used.items()):
-            lines.append(f"{kind:<16} {used:>9,} {there:>11,} {used / there:>9.1%}")
+            share = f"{used / there:>9.1%}" if there else ""
+            lines.append(f"{kind:<16} {used:>9,} {there:>11,} {share}".rstrip())
         least, middle, most = report.fmax_mhz
         count = f"{len(report.runs)} {'seed' if len(report.runs) == 1 else 'seeds'}"
         text = (
