@@ -50,7 +50,7 @@ class Top(Elaboratable):
             "oscillator": (platform.request(board.oscillator, 0, dir="-"), clock.oscillator),
             "rx": (uart.rx, machine.rx),
         }
-        outputs = {
+        outputs: dict[str, tuple[Any, Any]] = {
             "tx": (uart.tx, machine.tx),
             "lamp_started": (platform.request("led", 0, dir="-"), machine.started),
             "lamp_irq": (platform.request("led", 1, dir="-"), machine.irq),

@@ -1,6 +1,7 @@
 """A lamp, and a memory controller, through the real tools of each family."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from amaranth.hdl import ClockDomain, Elaboratable, Module, Signal
@@ -26,12 +27,13 @@ class Lamp(Elaboratable):
     def elaborate(self, platform):
         m = Module()
         board = self.board
-        m.domains.sync = sync = ClockDomain(reset_less=True)
+        sync: Any = ClockDomain(reset_less=True)
+        m.domains.sync = sync
         m.submodules.clock = clock = CLOCKS[board.fpga.family.name](
             oscillator_hz=board.oscillator_hz, clock_hz=board.clock_hz
         )
-        oscillator = io.Buffer("i", platform.request(board.oscillator, 0, dir="-"))
-        lamp = io.Buffer("o", platform.request("led", 0, dir="-"))
+        oscillator = io.Buffer(io.Direction.Input, platform.request(board.oscillator, 0, dir="-"))
+        lamp = io.Buffer(io.Direction.Output, platform.request("led", 0, dir="-"))
         m.submodules += [oscillator, lamp]
         count = Signal(24)
         m.d.comb += [clock.oscillator.eq(oscillator.i), sync.clk.eq(clock.clk)]
@@ -87,7 +89,7 @@ def built(name, folder, *, memory):
 def test_a_design_becomes_a_bitstream(name, memory, tmp_path, figure):
     board = BOARDS[name]
     report = built(name, tmp_path, memory=memory)
-    assert report.bitstream.stat().st_size > 10_000
+    assert report.bitstream is not None and report.bitstream.stat().st_size > 10_000
     assert report.rooms and sum(row["FF"] for row in report.rooms.values()) >= 24
     least, _, _ = report.fmax_mhz
     assert least > board.clock_hz / 1e6

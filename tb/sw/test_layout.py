@@ -61,9 +61,7 @@ def network(value: Value, *layers: Product) -> Network:
         Value(name=f"y{n}", height=layer.grid[0], width=layer.grid[1], channels=1)
         for n, layer in enumerate(layers)
     ]
-    return Network(
-        values=(value, *results), layers=layers, items=1, inputs={0: 0}, outputs={}
-    )
+    return Network(values=(value, *results), layers=layers, items=1, inputs={0: 0}, outputs={})
 
 
 def image(height: int, width: int, channels: int) -> Value:
