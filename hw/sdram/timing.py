@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 #: Cycles by which a refresh may come later than it falls due; see ``docs/sdram.md``.
 REFRESH_LATENESS = 1024
+#: Fewest cycles between two refreshes falling due: none comes so late that the next waits behind it.
+LEAST_INTERVAL = 384
 
 _NANOSECONDS = 10**9
 
@@ -180,9 +182,9 @@ class Timing:
 
         window = part.refresh_ns * clock_hz // _NANOSECONDS
         interval = (window - REFRESH_LATENESS) // part.refresh_count
-        if interval < REFRESH_LATENESS // 2:
+        if interval < LEAST_INTERVAL:
             raise ValueError(
-                f"clock_hz: wanted {REFRESH_LATENESS // 2} cycles or more between refreshes of "
+                f"clock_hz: wanted {LEAST_INTERVAL} cycles or more between refreshes of "
                 f"{part.name}, got {interval} at {clock_hz}"
             )
         return cls(

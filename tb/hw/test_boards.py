@@ -109,7 +109,7 @@ def test_a_clock_that_is_no_multiple_of_the_line():
     board = replace(BOARDS["ulx3s-85f"], clock_hz=10_000_000)
     with pytest.raises(ValueError, match="baud: wanted a whole part of 10000000 Hz"):
         assert board.divisor
-    with pytest.raises(ValueError, match="clock_hz: wanted 512 cycles or more between refreshes"):
+    with pytest.raises(ValueError, match="clock_hz: wanted 384 cycles or more between refreshes"):
         board.check()
 
 

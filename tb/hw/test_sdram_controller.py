@@ -14,6 +14,17 @@ def test_traffic(rng, data_bytes, stall):
     traffic(rng, dut, chip, 25, stall=stall, stall_w=0.3 * (stall > 0))
 
 
+@pytest.mark.parametrize(
+    ("part", "clock_hz", "cas_latency"),
+    [("IS42S16160G-7", 50_000_000, 2), ("GW2AR-18", 54_000_000, 3)],
+)
+def test_slow_clocks_and_small_chips(rng, part, clock_hz, cas_latency):
+    dut, chip = build(part, clock_hz=clock_hz, cas_latency=cas_latency, data_bytes=4)
+    reads, writes, _ = traffic(rng, dut, chip, 40)
+    assert len(reads) + len(writes) == 80
+    assert chip.longest_refresh_gap < 2 * chip.refresh_cycles
+
+
 def test_refused_bursts_change_nothing(rng):
     dut, chip = build(data_bytes=8)
     reads, writes, _ = traffic(rng, dut, chip, 40, longest=8, spoil=0.4)

@@ -44,7 +44,7 @@ def test_never_too_short(part, clock_hz):
         (142_857_143, 3, "clock_hz: wanted 1 to 142857142 for IS42S16160G-7 at CAS latency 3"),
         (100_000_001, 2, "clock_hz: wanted 1 to 100000000"),
         (0, 3, "clock_hz: wanted 1 to"),
-        (60_000_000, 3, "clock_hz: wanted 512 cycles or more between refreshes"),
+        (49_000_000, 3, "clock_hz: wanted 384 cycles or more between refreshes"),
         (100_000_000, 4, "cas_latency: wanted 2 or 3, got 4"),
     ],
 )
