@@ -131,7 +131,8 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
         inputs=_ends(graph, plan, graph.inputs, steps),
         outputs=_ends(graph, plan, graph.outputs, steps),
         layers=tuple(compiler.layers),
-        memory_bytes=compiler.address,
+        # A program of the host alone takes none, which no device can have.
+        memory_bytes=compiler.address or ALIGNMENT,
     )
     verify(program)
     return Compiled(program, tuple(compiler.parts))

@@ -16,7 +16,7 @@ from celosia.sw.compiler.spec import (
     Value,
     Windows,
 )
-from celosia.sw.compiler.tables import TABLES, table
+from celosia.sw.compiler.tables import table, tabulated
 from celosia.sw.compiler.windows import Axis, padding, rectangles
 from celosia.sw.graph import Graph, Operation
 
@@ -266,7 +266,7 @@ class Lowering:
             One table for all of them, as of ``Product``.
         """
         kinds: list[str] = []
-        while (after := self.follower(last)) is not None and after.kind in TABLES:
+        while (after := self.follower(last)) is not None and tabulated(after):
             entries = self.table(after, entries)
             last = after.outputs[0]
             kinds.append(after.kind)

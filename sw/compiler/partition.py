@@ -13,15 +13,15 @@ import numpy as np
 from celosia.sw.compiler.lower import lower
 from celosia.sw.compiler.operators import OPERATORS
 from celosia.sw.compiler.operators.host import HOST
-from celosia.sw.compiler.shapes import items_of
+from celosia.sw.compiler.shapes import RESHAPES, items_of
 from celosia.sw.compiler.spec import CompileError, Network
 from celosia.sw.graph import Graph, Operation
 from celosia.sw.program import HostOperator, Operand
 
 __all__ = ["Plan", "partition", "unit_shape"]
 
-#: Operators that move no bytes: not worth a part of their own.
-_VIEWS = ("EXPAND_DIMS", "RESHAPE", "SQUEEZE")
+#: Operators whose inputs broadcast, aligned at their last dimensions.
+_BROADCASTS = ("ADD", "MUL", "PRELU", "SUB")
 
 #: Attributes by which an operator can mix items, and when it does.
 _MIXES = {
@@ -63,10 +63,13 @@ def partition(graph: Graph) -> Plan:
     # Why the core does not run an operator, by its place.
     notes: dict[int, str] = {}
     for operation in graph.operations:
-        if operation.kind not in OPERATORS:
-            if operation.kind not in HOST:
-                raise CompileError(f"{graph.label(operation)}: operator is not supported")
+        known = operation.kind in OPERATORS
+        if not known and operation.kind not in HOST:
+            raise CompileError(f"{graph.label(operation)}: operator is not supported")
+        if not known:
             notes[operation.place] = ""
+        elif types := _types(graph, operation) - {"int8"}:
+            notes[operation.place] = f"{' and '.join(sorted(types))} at an end"
     while True:
         levels = _levels(graph, notes)
         idle = _idle(graph, levels) if notes else []
@@ -85,6 +88,12 @@ def partition(graph: Graph) -> Plan:
 def unit_shape(shape: tuple[int, ...], items: int) -> tuple[int, ...]:
     """Return the shape of what one of the model's items has of a tensor, batch of 1 included."""
     return (shape[0] // items, *shape[1:]) if items > 1 else shape
+
+
+def _types(graph: Graph, operation: Operation) -> set[str]:
+    """Return the types of what an operator computes from and to."""
+    ends = [graph.tensors[number] for number in (*operation.inputs[:1], *operation.outputs)]
+    return {tensor.dtype.name for tensor in ends if tensor.data is None}
 
 
 def _levels(graph: Graph, notes: Mapping[int, str]) -> dict[int, int]:
@@ -108,7 +117,7 @@ def _idle(graph: Graph, levels: Mapping[int, float]) -> list[int]:
     return [
         operation.place
         for level, operations in parts.items()
-        if level == int(level) and all(operation.kind in _VIEWS for operation in operations)
+        if level == int(level) and all(operation.kind in RESHAPES for operation in operations)
         for operation in operations
     ]
 
@@ -133,14 +142,16 @@ def _keeps(graph: Graph, operation: Operation, items: int) -> bool:
     """Whether an operator of the host keeps items apart."""
     if items == 1:
         return True
+    rank = len(graph.tensors[operation.outputs[0]].shape)
     for number in (*_operands(operation), *operation.outputs):
         tensor = graph.tensors[number]
         first = tensor.shape[0] if tensor.shape else 1
-        rank = len(graph.tensors[operation.outputs[0]].shape)
-        constant = tensor.data is not None
-        if first != items and not (constant and (first == 1 or len(tensor.shape) < rank)):
-            return False
-        if constant and first == items and len(tensor.shape) >= rank:
+        short = len(tensor.shape) < rank
+        if tensor.data is not None:
+            mixes = not short and first != 1
+        else:
+            mixes = first != items or (short and operation.kind in _BROADCASTS)
+        if mixes:
             return False
     said = operation.attributes.items()
     return not any(_MIXES[name](value) for name, value in said if name in _MIXES and value != ())

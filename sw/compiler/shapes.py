@@ -5,7 +5,10 @@ from collections.abc import Container
 from celosia.sw.compiler.spec import CompileError
 from celosia.sw.graph import Graph
 
-__all__ = ["items_of", "shapes_of"]
+__all__ = ["RESHAPES", "items_of", "shapes_of"]
+
+#: Operators that give the same bytes another shape.
+RESHAPES = ("EXPAND_DIMS", "RESHAPE", "SQUEEZE")
 
 
 def items_of(graph: Graph, without: Container[int] = ()) -> int:
@@ -50,8 +53,8 @@ def shapes_of(graph: Graph, items: int) -> dict[int, tuple[int, int, int]]:
     for number in graph.inputs:
         vector = 1, 1, graph.tensors[number].elements // items
         readers = [o for o in graph.operations if number in o.inputs]
-        reshaped = {image(o.outputs[0]) for o in readers if o.kind == "RESHAPE"}
-        alone = len(reshaped) == 1 and all(o.kind == "RESHAPE" for o in readers)
+        reshaped = {image(o.outputs[0]) for o in readers if o.kind in RESHAPES}
+        alone = len(reshaped) == 1 and all(o.kind in RESHAPES for o in readers)
         shapes[number] = image(number) or (reshaped.pop() if alone else None) or vector
     for operation in graph.operations:
         for number in operation.outputs:

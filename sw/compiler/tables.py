@@ -15,9 +15,9 @@ import numpy as np
 
 from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.compiler.spec import CompileError
-from celosia.sw.graph import Quantization
+from celosia.sw.graph import Operation, Quantization
 
-__all__ = ["ENTRIES", "TABLES", "table"]
+__all__ = ["ENTRIES", "TABLES", "table", "tabulated"]
 
 #: Entries of a table.
 ENTRIES = 256
@@ -35,6 +35,12 @@ _MOST_FACTOR = 1 << 30
 
 _Attributes = Mapping[str, Any]
 _Table = Callable[[Quantization, Quantization, _Attributes], np.ndarray]
+
+
+def tabulated(operation: Operation) -> bool:
+    """Whether a table does an operator: not a PRELU of several slopes."""
+    kind = operation.kind
+    return kind in TABLES and (kind != "PRELU" or "alpha" in operation.attributes)
 
 
 def table(

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from celosia.sw.frontend.operators import window_count
+from celosia.sw.frontend.checks import window_count
 from celosia.sw.graph import Graph, Operation, Quantization, Tensor
 
 __all__ = ["Chain", "want_name", "want_zero_point"]
@@ -21,15 +21,19 @@ class Chain:
     Parameters
     ----------
     shape : sequence of int
-        Of the input, which is int8.
+        Of the input.
     scale, zero_point : float, int
         Quantisation of the input.
+    dtype : str
+        Of the input: int8, uint8 or float32; the last has no quantisation.
     """
 
-    def __init__(self, shape: Sequence[int], scale: float, zero_point: int) -> None:
+    def __init__(
+        self, shape: Sequence[int], scale: float, zero_point: int, dtype: str = "int8"
+    ) -> None:
         self._tensors: list[Tensor] = []
         self._operations: list[Operation] = []
-        self._last = self._activation("input", shape, scale, zero_point)
+        self._last = self._activation("input", shape, scale, zero_point, dtype)
 
     @property
     def last(self) -> Tensor:
@@ -51,6 +55,11 @@ class Chain:
         """Number of the last result."""
         return self._last
 
+    @property
+    def results(self) -> tuple[int, ...]:
+        """Numbers of all results of the last operator."""
+        return self._operations[-1].outputs
+
     def back_to(self, number: int) -> None:
         """Make an earlier result the last one, so that another branch begins there.
 
@@ -69,7 +78,7 @@ class Chain:
         ValueError
             If there is none of that name.
         """
-        results = [0, *(operation.outputs[0] for operation in self._operations)]
+        results = [0, *(number for operation in self._operations for number in operation.outputs)]
         for number in results:
             if self._tensors[number].name == name:
                 return number
@@ -118,10 +127,12 @@ class Chain:
             raise ValueError(f"wanted a window inside {extents} pixels, got {tuple(window)}")
         return counts
 
-    def _activation(self, name: str, shape: Sequence[int], scale: float, zero_point: int) -> int:
+    def _activation(
+        self, name: str, shape: Sequence[int], scale: float, zero_point: int, dtype: str
+    ) -> int:
         extents = tuple(int(extent) for extent in shape)
-        quantization = _quantization(scale, zero_point)
-        self._tensors.append(Tensor(name, extents, np.dtype(np.int8), quantization))
+        quantization = None if dtype == "float32" else _quantization(scale, zero_point)
+        self._tensors.append(Tensor(name, extents, np.dtype(dtype), quantization))
         return len(self._tensors) - 1
 
     def constant(
@@ -160,9 +171,12 @@ class Chain:
         *,
         scale: float | None = None,
         zero_point: int | None = None,
+        dtype: str = "int8",
+        inputs: Sequence[int] | None = None,
+        results: int = 1,
         **attributes: Any,
     ) -> None:
-        """Add an operator that reads the last result.
+        """Add an operator that reads the last result, and makes the next one.
 
         Parameters
         ----------
@@ -172,27 +186,37 @@ class Chain:
             Of its result.
         constants : sequence of int
             Numbers of further inputs, constants or earlier results.
+        dtype : str
+            Of its result.
+        inputs : sequence of int, optional
+            Numbers of all inputs, where the last result is not the first of them.
+        results : int
+            How many it has, all alike; the first becomes the last result, and the others are named
+            as it with ``_1``, ``_2`` and so on behind.
         scale, zero_point : float, int
             Quantisation of its result; as that of the last one unless given.
         **attributes
             As of ``celosia.sw.frontend.operators``.
         """
         place = len(self._operations)
-        result = self._activation(
-            f"output_{place}",
-            shape,
-            self.scale if scale is None else scale,
-            self.zero_point if zero_point is None else zero_point,
+        if dtype == "float32":
+            scale = zero_point = 0
+        scale = self.scale if scale is None else scale
+        zero_point = self.zero_point if zero_point is None else zero_point
+        ends = ["", *(f"_{number}" for number in range(1, results))]
+        numbers = tuple(
+            self._activation(f"output_{place}{end}", shape, scale, zero_point, dtype)
+            for end in ends
         )
-        inputs = (self._last, *constants)
-        self._operations.append(Operation(kind, place, inputs, (result,), attributes))
-        self._last = result
+        read = (self._last, *constants) if inputs is None else tuple(inputs)
+        self._operations.append(Operation(kind, place, read, numbers, attributes))
+        self._last = numbers[0]
 
     def graph(self) -> Graph:
         """Return the graph, from the input to the results that no operator reads."""
         tensors, operations = tuple(self._tensors), tuple(self._operations)
         read = {number for operation in operations for number in operation.inputs}
-        results = (operation.outputs[0] for operation in operations)
+        results = (number for operation in operations for number in operation.outputs)
         outputs = tuple(number for number in results if number not in read)
         return Graph("model", tensors, operations, (0,), outputs)
 

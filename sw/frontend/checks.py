@@ -17,10 +17,24 @@ __all__ = [
     "want_activation",
     "want_bias",
     "want_equal_quantization",
+    "want_image",
     "want_int8",
+    "want_padding",
+    "want_pair",
+    "want_quantized",
     "want_shape",
     "want_weights",
+    "window_count",
 ]
+
+_PADDINGS = {tflite.Padding.SAME: "SAME", tflite.Padding.VALID: "VALID"}
+
+#: How options name the rows and columns of a pair.
+_PAIRS = {
+    "stride": ("StrideH", "StrideW"),
+    "dilation": ("DilationHFactor", "DilationWFactor"),
+    "window": ("FilterHeight", "FilterWidth"),
+}
 
 _ACTIVATIONS = {
     tflite.ActivationFunctionType.NONE: "NONE",
@@ -52,8 +66,10 @@ class Node:
     inputs: tuple[Tensor | None, ...]
     outputs: tuple[Tensor, ...]
 
-    def want_places(self, *, least: int, most: int) -> None:
+    def want_places(self, *, least: int, most: int, results: int | None = 1) -> None:
         """Refuse all but ``least`` to ``most`` inputs, the first ``least`` given, and one output.
+
+        ``results`` None stands for any number of outputs, at least one.
 
         Raises
         ------
@@ -61,7 +77,8 @@ class Node:
             If the operator has others.
         """
         count = len(self.inputs)
-        if not least <= count <= most or len(self.outputs) != 1 or None in self.inputs[:least]:
+        some = len(self.outputs) == results or (results is None and self.outputs)
+        if not least <= count <= most or not some or None in self.inputs[:least]:
             wanted = f"{least}" if least == most else f"{least} to {most}"
             plural = "" if wanted == "1" else "s"
             raise ModelError(
@@ -166,12 +183,96 @@ def want_int8(tensor: Tensor) -> Tensor:
         raise ModelError(
             f"{tensor.dtype.name} tensor {tensor.name!r}: wanted a fully int8 quantised model"
         )
+    return want_quantized(tensor)
+
+
+def want_quantized(tensor: Tensor) -> Tensor:
+    """Return an activation that is int8 or uint8 and quantised as a whole.
+
+    Raises
+    ------
+    ModelError
+        If it is anything else.
+    """
+    name = tensor.dtype.name
+    if tensor.dtype not in (np.int8, np.uint8):
+        raise ModelError(f"{name} tensor {tensor.name!r}: wanted int8 or uint8")
     if tensor.quantization is None or len(tensor.quantization.scales) != 1:
-        raise ModelError(f"int8 tensor {tensor.name!r}: wanted one scale and zero point")
-    if not -128 <= tensor.quantization.zero_point <= 127:
-        zero_point = tensor.quantization.zero_point
-        raise ModelError(f"tensor {tensor.name!r}: wanted a zero point in int8, got {zero_point}")
+        raise ModelError(f"{name} tensor {tensor.name!r}: wanted one scale and zero point")
+    limits, zero_point = np.iinfo(tensor.dtype), tensor.quantization.zero_point
+    if not limits.min <= zero_point <= limits.max:
+        raise ModelError(f"tensor {tensor.name!r}: wanted a zero point in {name}, got {zero_point}")
     return tensor
+
+
+def want_padding(options: Any) -> str:
+    """Return how the options say padding: ``SAME`` or ``VALID``.
+
+    Raises
+    ------
+    ModelError
+        If it is neither.
+    """
+    if options.Padding() not in _PADDINGS:
+        raise ModelError(f"padding {constant_name(tflite.Padding, options.Padding())} is unknown")
+    return _PADDINGS[options.Padding()]
+
+
+def want_pair(role: str, options: Any) -> tuple[int, int]:
+    """Return rows and columns that the options say of ``stride``, ``dilation`` or ``window``.
+
+    Raises
+    ------
+    ModelError
+        If one is below 1.
+    """
+    y, x = (getattr(options, name)() for name in _PAIRS[role])
+    if y < 1 or x < 1:
+        raise ModelError(f"wanted a {role} of at least 1 x 1, got {y} x {x}")
+    return y, x
+
+
+def want_image(tensor: Tensor) -> tuple[int, int, int, int]:
+    """Return the extents of a tensor of four dimensions.
+
+    Raises
+    ------
+    ModelError
+        If it has another number of them.
+    """
+    if len(tensor.shape) != 4:
+        raise ModelError(f"wanted 4 dimensions, got {described(tensor)}")
+    batch, height, width, channels = tensor.shape
+    return batch, height, width, channels
+
+
+def window_count(extent: int, window: int, stride: int, dilation: int, padding: str) -> int:
+    """Return in how many places a window lies along one dimension of an image.
+
+    Parameters
+    ----------
+    extent : int
+        Pixels of the image.
+    window : int
+        Taps of the window, at least 1.
+    stride, dilation : int
+        Pixels between windows and between taps, at least 1.
+    padding : str
+        ``SAME`` or ``VALID``.
+
+    Returns
+    -------
+    int
+        Less than 1 where not one window fits into the image.
+
+    Examples
+    --------
+    >>> window_count(28, 5, 1, 1, "SAME"), window_count(28, 5, 2, 1, "VALID")
+    (28, 12)
+    """
+    if padding == "SAME":
+        return -(-extent // stride)
+    return (extent - (window - 1) * dilation - 1) // stride + 1
 
 
 def want_equal_quantization(source: Tensor, result: Tensor) -> None:

@@ -83,11 +83,16 @@ def _prelu(node: Node) -> dict[str, Any]:
     node.want_places(least=2, most=2)
     source, result = node.activations()
     want_shape(result, source.shape)
-    values = np.unique(node.constant(1, (np.int8,), "alpha"))
-    if values.size != 1:
-        raise ModelError(f"wanted one alpha for all channels, got {values.size}")
+    given = node.constant(1, (np.int8,), "alpha")
+    shapes = given.shape, source.shape
+    pairs = zip(*(reversed(shape) for shape in shapes), strict=False)
+    if len(given.shape) > len(source.shape) or any(n not in (1, most) for n, most in pairs):
+        raise ModelError(f"wanted alpha to broadcast, got {shapes[0]} on {shapes[1]}")
+    values = np.unique(given)
     quantization = want_int8(node.tensor(1)).quantization
     assert quantization is not None
+    if values.size != 1:
+        return {}
     alpha = int(values[0]) - quantization.zero_point
     return {"alpha": alpha, "alpha_scale": quantization.scale}
 
@@ -104,7 +109,6 @@ FUNCTIONS: dict[str, Callable[[Node], dict[str, Any]]] = {
     "LOGISTIC": _logistic,
     "NEG": _negative,
     "PRELU": _prelu,
-    "QUANTIZE": elementwise,
     "RELU": elementwise,
     "RELU6": elementwise,
     "RELU_0_TO_1": elementwise,

@@ -7,10 +7,10 @@ import numpy as np
 from celosia.sw.frontend.chain import Chain, want_name, want_zero_point
 from celosia.sw.frontend.serialize import ACTIVATIONS, PADDINGS
 
-__all__ = ["Convolution", "Depthwise", "FullyConnected"]
+__all__ = ["Convolution", "Depthwise", "FullyConnected", "add_kernel", "want_kernel"]
 
 
-def _want_kernel(
+def want_kernel(
     weights: np.ndarray,
     scale: float | np.ndarray,
     bias: np.ndarray | None,
@@ -29,7 +29,7 @@ def _want_kernel(
         raise ValueError(f"weight_scale: wanted 1 or {outputs} numbers, got {np.size(scale)}")
 
 
-def _kernel(
+def add_kernel(
     chain: Chain,
     weights: np.ndarray,
     scale: float | np.ndarray,
@@ -77,7 +77,7 @@ class FullyConnected:
 
     def __post_init__(self) -> None:
         """Refuse arrays that do not belong together."""
-        _want_kernel(self.weights, self.weight_scale, self.bias, dimensions=2)
+        want_kernel(self.weights, self.weight_scale, self.bias, dimensions=2)
         want_zero_point(self.output_zero_point)
         want_name("activation", self.activation, ACTIVATIONS)
 
@@ -92,7 +92,7 @@ class FullyConnected:
         chain.operator(
             "FULLY_CONNECTED",
             (chain.last.elements // inputs, outputs),
-            _kernel(chain, self.weights, self.weight_scale, self.bias),
+            add_kernel(chain, self.weights, self.weight_scale, self.bias),
             scale=self.output_scale,
             zero_point=self.output_zero_point,
             activation=self.activation,
@@ -133,7 +133,7 @@ class Convolution:
 
     def __post_init__(self) -> None:
         """Refuse arrays that do not belong together."""
-        _want_kernel(self.weights, self.weight_scale, self.bias, dimensions=4)
+        want_kernel(self.weights, self.weight_scale, self.bias, dimensions=4)
         want_zero_point(self.output_zero_point)
         want_name("activation", self.activation, ACTIVATIONS)
         want_name("padding", self.padding, PADDINGS)
@@ -148,7 +148,7 @@ class Convolution:
         chain.operator(
             "CONV_2D",
             (chain.last.shape[0], *counts, outputs),
-            _kernel(chain, self.weights, self.weight_scale, self.bias),
+            add_kernel(chain, self.weights, self.weight_scale, self.bias),
             scale=self.output_scale,
             zero_point=self.output_zero_point,
             padding=self.padding,
@@ -190,7 +190,7 @@ class Depthwise:
 
     def __post_init__(self) -> None:
         """Refuse arrays that do not belong together."""
-        _want_kernel(self.weights, self.weight_scale, self.bias, dimensions=4, axis=3)
+        want_kernel(self.weights, self.weight_scale, self.bias, dimensions=4, axis=3)
         if self.weights.shape[0] != 1:
             raise ValueError(f"weights: wanted 1 as first extent, got {self.weights.shape}")
         want_zero_point(self.output_zero_point)
@@ -208,7 +208,7 @@ class Depthwise:
         chain.operator(
             "DEPTHWISE_CONV_2D",
             (chain.last.shape[0], *counts, outputs),
-            _kernel(chain, self.weights, self.weight_scale, self.bias, axis=3),
+            add_kernel(chain, self.weights, self.weight_scale, self.bias, axis=3),
             scale=self.output_scale,
             zero_point=self.output_zero_point,
             padding=self.padding,

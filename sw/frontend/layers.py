@@ -11,8 +11,8 @@ from celosia.sw.frontend.serialize import ACTIVATIONS, PADDINGS
 
 __all__ = [
     "Activation",
-    "Add",
     "Back",
+    "Dequantize",
     "Layer",
     "Mean",
     "Pad",
@@ -52,53 +52,6 @@ class Back:
     def add(self, chain: Chain) -> None:
         """Make the earlier result the last one."""
         chain.back_to(chain.find(self.to))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Add:
-    """One ADD operator, of the last result and an earlier one of the same shape.
-
-    Parameters
-    ----------
-    second : str
-        Name of the earlier result, which may also be the last one.
-    output_scale : float
-        Scale of the sums.
-    output_zero_point : int
-        Zero point of the sums, -128 to 127.
-    activation : str
-        Fused activation: NONE, RELU, RELU_N1_TO_1 or RELU6.
-
-    Raises
-    ------
-    ValueError
-        If a zero point or name is not as said above.
-    """
-
-    second: str
-    output_scale: float
-    output_zero_point: int = 0
-    activation: str = "NONE"
-
-    def __post_init__(self) -> None:
-        """Refuse unknown names and zero points outside int8."""
-        want_zero_point(self.output_zero_point)
-        want_name("activation", self.activation, ACTIVATIONS)
-
-    def add(self, chain: Chain) -> None:
-        """Add the operator."""
-        number = chain.find(self.second)
-        shape, other = chain.last.shape, chain.tensor(number).shape
-        if shape != other:
-            raise ValueError(f"wanted two inputs of one shape, got {shape} and {other}")
-        chain.operator(
-            "ADD",
-            shape,
-            [number],
-            scale=self.output_scale,
-            zero_point=self.output_zero_point,
-            activation=self.activation,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,14 +166,16 @@ class Activation:
 
 @dataclass(frozen=True, kw_only=True)
 class Quantize:
-    """One QUANTIZE operator, from int8 to int8."""
+    """One QUANTIZE operator, from what there is to ``output_type``: int8 or uint8."""
 
     output_scale: float
     output_zero_point: int = 0
+    output_type: str = "int8"
 
     def __post_init__(self) -> None:
-        """Refuse zero points outside int8."""
-        want_zero_point(self.output_zero_point)
+        """Refuse unknown types, and zero points outside them."""
+        want_name("output_type", self.output_type, ("int8", "uint8"))
+        want_zero_point(self.output_zero_point - (128 if self.output_type == "uint8" else 0))
 
     def add(self, chain: Chain) -> None:
         """Add the operator."""
@@ -229,7 +184,17 @@ class Quantize:
             chain.last.shape,
             scale=self.output_scale,
             zero_point=self.output_zero_point,
+            dtype=self.output_type,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dequantize:
+    """One DEQUANTIZE operator, to float32."""
+
+    def add(self, chain: Chain) -> None:
+        """Add the operator."""
+        chain.operator("DEQUANTIZE", chain.last.shape, dtype="float32")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,17 +10,26 @@ CONV_2D, DEPTHWISE_CONV_2D          padding, stride, dilation, activation; the l
                                     depth_multiplier
 MAX_POOL_2D, AVERAGE_POOL_2D        padding, stride, window, activation
 FULLY_CONNECTED                     activation, keep_num_dims
-ADD                                 activation
+ADD, MUL, SUB                       activation
 MEAN                                axes (sorted, not negative), keep_dims
 PAD, PADV2                          before, after (one number for each dimension), value
 SOFTMAX                             beta
 GELU                                approximate
 LEAKY_RELU                          alpha
-PRELU                               alpha (an integer, less its zero point), alpha_scale
-ABS, ELU, EXP, HARD_SWISH, LOG,     none
+PRELU                               alpha (an integer, less its zero point), alpha_scale; neither
+                                    where there are several slopes
+TRANSPOSE_CONV                      padding, stride, activation, margins (rows and columns of the
+                                    result left out), scales (of the weights, by channel)
+RESIZE_BILINEAR,                    align_corners, half_pixel_centers
+RESIZE_NEAREST_NEIGHBOR
+CONCATENATION, PACK, SPLIT, UNPACK  axis (not negative)
+TRANSPOSE                           permutation
+STRIDED_SLICE                       begin, count, stride (by dimension), dropped (dimensions)
+ABS, DEQUANTIZE, ELU, EXP,          none
+EXPAND_DIMS, HARD_SWISH, LOG,
 LOGISTIC, NEG, QUANTIZE, RELU,
 RELU6, RELU_0_TO_1, RELU_N1_TO_1,
-RESHAPE, RSQRT, SQRT, TANH
+RESHAPE, RSQRT, SQRT, SQUEEZE, TANH
 ==================================  ===========================================================
 
 Padding is ``SAME`` or ``VALID``; stride, dilation and window are (y, x); value is the int8 written.
@@ -33,24 +42,27 @@ from typing import Any
 import numpy as np
 import tflite
 
+from celosia.sw.frontend.arithmetic import ARITHMETIC
 from celosia.sw.frontend.checks import (
     ModelError,
     Node,
-    constant_name,
-    described,
     want_activation,
     want_bias,
     want_equal_quantization,
+    want_image,
     want_int8,
+    want_padding,
+    want_pair,
     want_shape,
     want_weights,
+    window_count,
 )
 from celosia.sw.frontend.functions import FUNCTIONS
+from celosia.sw.frontend.images import IMAGES
+from celosia.sw.frontend.moves import MOVES
 from celosia.sw.graph import Tensor
 
 __all__ = ["READERS", "window_count"]
-
-_PADDINGS = {tflite.Padding.SAME: "SAME", tflite.Padding.VALID: "VALID"}
 
 #: The only scale and zero point a result of SOFTMAX can have.
 _SOFTMAX_OUTPUT = (1 / 256, -128)
@@ -59,54 +71,6 @@ _SOFTMAX_OUTPUT = (1 / 256, -128)
 _SOFTMAX_LEAST = 2.0**-26
 
 _Pair = tuple[int, int]
-
-
-def window_count(extent: int, window: int, stride: int, dilation: int, padding: str) -> int:
-    """Return in how many places a window lies along one dimension of an image.
-
-    Parameters
-    ----------
-    extent : int
-        Pixels of the image.
-    window : int
-        Taps of the window, at least 1.
-    stride, dilation : int
-        Pixels between windows and between taps, at least 1.
-    padding : str
-        ``SAME`` or ``VALID``.
-
-    Returns
-    -------
-    int
-        Less than 1 where not one window fits into the image.
-
-    Examples
-    --------
-    >>> window_count(28, 5, 1, 1, "SAME"), window_count(28, 5, 2, 1, "VALID")
-    (28, 12)
-    """
-    if padding == "SAME":
-        return -(-extent // stride)
-    return (extent - (window - 1) * dilation - 1) // stride + 1
-
-
-def _padding(options: Any) -> str:
-    if options.Padding() not in _PADDINGS:
-        raise ModelError(f"padding {constant_name(tflite.Padding, options.Padding())} is unknown")
-    return _PADDINGS[options.Padding()]
-
-
-def _pair(role: str, y: int, x: int) -> _Pair:
-    if y < 1 or x < 1:
-        raise ModelError(f"wanted a {role} of at least 1 x 1, got {y} x {x}")
-    return y, x
-
-
-def _want_image(tensor: Tensor) -> tuple[int, int, int, int]:
-    if len(tensor.shape) != 4:
-        raise ModelError(f"wanted 4 dimensions, got {described(tensor)}")
-    batch, height, width, channels = tensor.shape
-    return batch, height, width, channels
 
 
 def _want_windows(
@@ -135,7 +99,7 @@ def _convolution(node: Node) -> dict[str, Any]:
     weights = node.tensor(1)
     want_weights(weights, dimensions=4)
     channels, height, width, depth = weights.shape
-    inputs = _want_image(source)[3]
+    inputs = want_image(source)[3]
     if depth != inputs:
         raise ModelError(
             f"grouped convolution is not supported: weights of {depth} channels on {inputs}"
@@ -143,9 +107,9 @@ def _convolution(node: Node) -> dict[str, Any]:
     want_bias(node.optional(2), channels)
     options = node.want_options(tflite.Conv2DOptions)
     attributes = {
-        "padding": _padding(options),
-        "stride": _pair("stride", options.StrideH(), options.StrideW()),
-        "dilation": _pair("dilation", options.DilationHFactor(), options.DilationWFactor()),
+        "padding": want_padding(options),
+        "stride": want_pair("stride", options),
+        "dilation": want_pair("dilation", options),
         "activation": want_activation(options.FusedActivationFunction()),
     }
     _want_windows(source, result, (height, width), channels, attributes)
@@ -158,16 +122,16 @@ def _depthwise(node: Node) -> dict[str, Any]:
     weights = node.tensor(1)
     want_weights(weights, dimensions=4, axis=3)
     one, height, width, channels = weights.shape
-    inputs = _want_image(source)[3]
+    inputs = want_image(source)[3]
     if one != 1 or channels % inputs:
         got = f"weights of shape {weights.shape} on {inputs} channels"
         raise ModelError(f"wanted whole channels for each of the input's, got {got}")
     want_bias(node.optional(2), channels)
     options = node.want_options(tflite.DepthwiseConv2DOptions)
     attributes = {
-        "padding": _padding(options),
-        "stride": _pair("stride", options.StrideH(), options.StrideW()),
-        "dilation": _pair("dilation", options.DilationHFactor(), options.DilationWFactor()),
+        "padding": want_padding(options),
+        "stride": want_pair("stride", options),
+        "dilation": want_pair("dilation", options),
         "activation": want_activation(options.FusedActivationFunction()),
         "depth_multiplier": channels // inputs,
     }
@@ -178,13 +142,13 @@ def _depthwise(node: Node) -> dict[str, Any]:
 def _pool(node: Node) -> dict[str, Any]:
     node.want_places(least=1, most=1)
     source, result = node.activations()
-    channels = _want_image(source)[3]
+    channels = want_image(source)[3]
     want_equal_quantization(source, result)
     options = node.want_options(tflite.Pool2DOptions)
     attributes = {
-        "padding": _padding(options),
-        "stride": _pair("stride", options.StrideH(), options.StrideW()),
-        "window": _pair("window", options.FilterHeight(), options.FilterWidth()),
+        "padding": want_padding(options),
+        "stride": want_pair("stride", options),
+        "window": want_pair("window", options),
         "activation": want_activation(options.FusedActivationFunction()),
     }
     _want_windows(source, result, attributes["window"], channels, attributes)
@@ -285,21 +249,12 @@ def _reshape(node: Node) -> dict[str, Any]:
     return {}
 
 
-def _add(node: Node) -> dict[str, Any]:
-    node.want_places(least=2, most=2)
-    source, result = node.activations()
-    second = want_int8(node.tensor(1))
-    want_shape(result, source.shape)
-    if second.shape != source.shape:
-        raise ModelError(f"wanted two inputs of one shape, got {source.shape} and {second.shape}")
-    options = node.options(tflite.AddOptions)
-    activation = want_activation(options.FusedActivationFunction() if options else 0)
-    return {"activation": activation}
-
-
 #: Operator to the function that checks it and returns its attributes.
-READERS: dict[str, Callable[[Node], dict[str, Any]]] = FUNCTIONS | {
-    "ADD": _add,
+READERS: dict[str, Callable[[Node], dict[str, Any]]] = {
+    **ARITHMETIC,
+    **FUNCTIONS,
+    **IMAGES,
+    **MOVES,
     "AVERAGE_POOL_2D": _pool,
     "CONV_2D": _convolution,
     "DEPTHWISE_CONV_2D": _depthwise,

@@ -19,6 +19,8 @@ _TYPES = {
     "int8": tflite.TensorType.INT8,
     "int32": tflite.TensorType.INT32,
     "int64": tflite.TensorType.INT64,
+    "uint8": tflite.TensorType.UINT8,
+    "float32": tflite.TensorType.FLOAT32,
 }
 
 #: Fused activations and paddings by the names that ``Operation.attributes`` gives them.
@@ -72,19 +74,36 @@ _DENSE: dict[str, _Field] = {
     "KeepNumDims": _value("keep_num_dims"),
 }
 
+_ACTIVATED: dict[str, _Field] = {"FusedActivationFunction": _activation}
+_RESIZE: dict[str, _Field] = {
+    "AlignCorners": _value("align_corners"),
+    "HalfPixelCenters": _value("half_pixel_centers"),
+}
+
+
+def _open_ends(attributes: Mapping[str, Any]) -> int:
+    """Return the mask of the dimensions whose slices end in front of the first element."""
+    ways = zip(*(attributes[name] for name in ("begin", "count", "stride")), strict=True)
+    stops = [begin + count * stride for begin, count, stride in ways]
+    return sum(1 << axis for axis, stop in enumerate(stops) if stop < 0)
+
+
 # Versions are those of the first int8 kernel.
 _FORMATS = {
     "ABS": _Format(2, "AbsOptions", {}),
-    "ADD": _Format(2, "AddOptions", {"FusedActivationFunction": _activation}),
+    "ADD": _Format(2, "AddOptions", _ACTIVATED),
     "AVERAGE_POOL_2D": _Format(2, "Pool2DOptions", _POOL),
+    "CONCATENATION": _Format(2, "ConcatenationOptions", {"Axis": _value("axis")}),
     "CONV_2D": _Format(3, "Conv2DOptions", _CONVOLUTION),
     "DEPTHWISE_CONV_2D": _Format(
         3,
         "DepthwiseConv2DOptions",
         {**_CONVOLUTION, "DepthMultiplier": _value("depth_multiplier")},
     ),
+    "DEQUANTIZE": _Format(2, "DequantizeOptions", {}),
     "ELU": _Format(1),
     "EXP": _Format(2, "ExpOptions", {}),
+    "EXPAND_DIMS": _Format(1, "ExpandDimsOptions", {}),
     "FULLY_CONNECTED": _Format(4, "FullyConnectedOptions", _DENSE),
     "GELU": _Format(2, "GeluOptions", {"Approximate": _value("approximate")}),
     "HARD_SWISH": _Format(1, "HardSwishOptions", {}),
@@ -93,7 +112,9 @@ _FORMATS = {
     "LOGISTIC": _Format(2),
     "MAX_POOL_2D": _Format(2, "Pool2DOptions", _POOL),
     "MEAN": _Format(2, "ReducerOptions", {"KeepDims": _value("keep_dims")}),
+    "MUL": _Format(2, "MulOptions", _ACTIVATED),
     "NEG": _Format(1, "NegOptions", {}),
+    "PACK": _Format(2, "PackOptions", {"Axis": _value("axis"), "ValuesCount": _value("_inputs")}),
     "PAD": _Format(2, "PadOptions", {}),
     "PADV2": _Format(2, "PadV2Options", {}),
     "PRELU": _Format(1),
@@ -103,10 +124,26 @@ _FORMATS = {
     "RELU_0_TO_1": _Format(1),
     "RELU_N1_TO_1": _Format(1),
     "RESHAPE": _Format(1, "ReshapeOptions", {}),
+    "RESIZE_BILINEAR": _Format(3, "ResizeBilinearOptions", _RESIZE),
+    "RESIZE_NEAREST_NEIGHBOR": _Format(3, "ResizeNearestNeighborOptions", _RESIZE),
     "RSQRT": _Format(2),
     "SOFTMAX": _Format(2, "SoftmaxOptions", {"Beta": _value("beta")}),
+    "SPLIT": _Format(2, "SplitOptions", {"NumSplits": _value("_outputs")}),
     "SQRT": _Format(2),
+    "SQUEEZE": _Format(1, "SqueezeOptions", {}),
+    "STRIDED_SLICE": _Format(
+        2,
+        "StridedSliceOptions",
+        {
+            "EndMask": _open_ends,
+            "ShrinkAxisMask": lambda attributes: sum(1 << a for a in attributes["dropped"]),
+        },
+    ),
+    "SUB": _Format(2, "SubOptions", _ACTIVATED),
     "TANH": _Format(2),
+    "TRANSPOSE": _Format(2, "TransposeOptions", {}),
+    "TRANSPOSE_CONV": _Format(3, "TransposeConvOptions", _WINDOWS),
+    "UNPACK": _Format(2, "UnpackOptions", {"Axis": _value("axis"), "Num": _value("_outputs")}),
 }
 
 _OFFSET = "PrependUOffsetTRelative"
@@ -194,7 +231,8 @@ class _Writer:
         """Write an operator with its options; ``code`` is the number of its operator code."""
         builder = self.builder
         form = _FORMATS[operation.kind]
-        options = self._options(form, operation.attributes) if form.table else 0
+        counts = {"_inputs": len(operation.inputs), "_outputs": len(operation.outputs)}
+        options = self._options(form, operation.attributes | counts) if form.table else 0
         inputs = self.vector(tflite.OperatorStartInputsVector, operation.inputs, "PrependInt32")
         outputs = self.vector(tflite.OperatorStartOutputsVector, operation.outputs, "PrependInt32")
         tflite.OperatorStart(builder)

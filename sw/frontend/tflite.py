@@ -9,7 +9,7 @@ import numpy as np
 import tflite
 from flatbuffers import number_types
 
-from celosia.sw.frontend.checks import ModelError, Node, constant_name, want_int8
+from celosia.sw.frontend.checks import ModelError, Node, constant_name, want_quantized
 from celosia.sw.frontend.operators import READERS
 from celosia.sw.graph import Graph, Operation, Quantization, Tensor
 
@@ -41,7 +41,7 @@ _BROKEN = (
 
 
 def load(source: str | Path | bytes) -> Graph:
-    """Return the graph of a fully int8 quantised model.
+    """Return the graph of a fully int8 quantised model, whose ends may be float32 or uint8.
 
     Parameters
     ----------
@@ -101,7 +101,9 @@ class _Reader:
         if not inputs or not outputs:
             raise ModelError("wanted inputs and outputs, got none")
         for number in (*inputs, *outputs):
-            want_int8(tensors[_index(number, tensors)])
+            tensor = tensors[_index(number, tensors)]
+            if tensor.dtype != np.float32:
+                want_quantized(tensor)
         try:
             return Graph(self.name, tensors, tuple(operations), inputs, outputs)
         except ValueError as error:
@@ -190,9 +192,6 @@ class _Reader:
         if results:
             label += f" ({results[0].name!r})"
         given = tuple(None if n == -1 else tensors[_index(n, tensors)] for n in inputs)
-        for tensor in (*given, *results):
-            if tensor is not None and tensor.dtype.kind == "f":
-                want_int8(tensor)
         if kind not in READERS:
             raise ModelError(f"{label}: operator is not supported")
         try:

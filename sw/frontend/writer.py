@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
+from celosia.sw.frontend.binary import Add, Binary, Slopes
 from celosia.sw.frontend.chain import Chain
 from celosia.sw.frontend.kernels import Convolution, Depthwise, FullyConnected
 from celosia.sw.frontend.layers import (
     Activation,
-    Add,
     Back,
+    Dequantize,
     Layer,
     Mean,
     Pad,
@@ -16,6 +17,17 @@ from celosia.sw.frontend.layers import (
     Reshape,
     Softmax,
 )
+from celosia.sw.frontend.movers import (
+    Concatenate,
+    ExpandDims,
+    Pack,
+    Split,
+    Squeeze,
+    StridedSlice,
+    Transpose,
+    Unpack,
+)
+from celosia.sw.frontend.resizers import Resize, TransposedConvolution
 from celosia.sw.frontend.serialize import serialize
 from celosia.sw.graph import Graph
 
@@ -23,16 +35,29 @@ __all__ = [
     "Activation",
     "Add",
     "Back",
+    "Binary",
+    "Concatenate",
     "Convolution",
     "Depthwise",
+    "Dequantize",
+    "ExpandDims",
     "FullyConnected",
     "Layer",
     "Mean",
+    "Pack",
     "Pad",
     "Pool",
     "Quantize",
     "Reshape",
+    "Resize",
+    "Slopes",
     "Softmax",
+    "Split",
+    "Squeeze",
+    "StridedSlice",
+    "Transpose",
+    "TransposedConvolution",
+    "Unpack",
     "sequential",
     "serialize",
     "write_fully_connected",
@@ -46,6 +71,7 @@ def sequential(
     input_shape: Sequence[int],
     input_scale: float,
     input_zero_point: int = 0,
+    input_type: str = "int8",
 ) -> Graph:
     """Return the graph of operators that follow one another, or an earlier one after ``Back``.
 
@@ -57,9 +83,11 @@ def sequential(
     layers : sequence of Layer
         At least one.
     input_shape : sequence of int
-        Of the model's int8 input, batch first.
+        Of the model's input, batch first.
     input_scale, input_zero_point : float, int
         Its quantisation.
+    input_type : str
+        ``int8``, ``uint8``, or ``float32``, which has no quantisation.
 
     Raises
     ------
@@ -68,7 +96,7 @@ def sequential(
     """
     if not layers:
         raise ValueError("layers: wanted at least one, got none")
-    chain = Chain(input_shape, input_scale, input_zero_point)
+    chain = Chain(input_shape, input_scale, input_zero_point, input_type)
     for number, layer in enumerate(layers):
         try:
             layer.add(chain)
@@ -83,6 +111,7 @@ def write_sequential(
     input_shape: Sequence[int],
     input_scale: float,
     input_zero_point: int = 0,
+    input_type: str = "int8",
 ) -> bytes:
     """Return the ``.tflite`` file of operators that follow one another: see ``sequential``."""
     return serialize(
@@ -91,6 +120,7 @@ def write_sequential(
             input_shape=input_shape,
             input_scale=input_scale,
             input_zero_point=input_zero_point,
+            input_type=input_type,
         )
     )
 

@@ -97,7 +97,10 @@ def transposed_convolution(
     (down, right), (top, left) = said["stride"], said["margins"]
     channels, tall, broad, _ = kernel.shape
     _, rows, columns, _ = output.shape
-    around = (max(rows, (high - 1) * down + tall) + top, max(columns, (wide - 1) * right + broad) + left)
+    around = (
+        max(rows, (high - 1) * down + tall) + top,
+        max(columns, (wide - 1) * right + broad) + left,
+    )
     sums = np.zeros((units, batch, *around, channels), np.int64)
     for row in range(tall):
         for column in range(broad):

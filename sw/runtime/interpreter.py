@@ -150,7 +150,7 @@ class Interpreter:
         if self._session is None:
             self._session = open_session(self._program, **self._options)
         self._inputs = {
-            index: np.zeros((self._items, *port.shape), np.int8)
+            index: np.zeros((self._items, *port.shape), port.dtype)
             for index, port in enumerate(self._program.inputs)
         }
         self._outputs = {}
@@ -185,9 +185,9 @@ class Interpreter:
         port = self._port(tensor_index, self._program.inputs)
         value = np.asarray(value)
         shape = (self._items, *port.shape)
-        if value.dtype != np.int8 or value.shape != shape:
+        if value.dtype != port.dtype or value.shape != shape:
             raise InputError(
-                f"input {port.name!r}: wanted int8 of shape {shape}, "
+                f"input {port.name!r}: wanted {port.dtype} of shape {shape}, "
                 f"got {value.dtype} of shape {value.shape}"
             )
         self._inputs[tensor_index] = value.copy()
@@ -222,16 +222,18 @@ class Interpreter:
 
     def _details(self, index: int, port: Port) -> dict[str, Any]:
         shape = np.array([self._items, *port.shape], np.int32)
+        # Floating point has none, as TensorFlow Lite says it.
+        scales = [] if port.dtype == "float32" else [port.scale]
         return {
             "name": port.name,
             "index": index,
             "shape": shape,
             "shape_signature": np.array([-1, *port.shape], np.int32),
-            "dtype": np.int8,
-            "quantization": (port.scale, port.zero_point),
+            "dtype": np.dtype(port.dtype).type,
+            "quantization": (port.scale, port.zero_point) if scales else (0.0, 0),
             "quantization_parameters": {
-                "scales": np.array([port.scale], np.float32),
-                "zero_points": np.array([port.zero_point], np.int32),
+                "scales": np.array(scales, np.float32),
+                "zero_points": np.array([port.zero_point] * len(scales), np.int32),
                 "quantized_dimension": 0,
             },
             "sparsity_parameters": {},
@@ -244,7 +246,7 @@ class NodeArgument:
 
     name: str
     shape: list[str | int]
-    type: str = "tensor(int8)"
+    type: str
 
 
 class InferenceSession:
@@ -291,14 +293,14 @@ class InferenceSession:
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, np.ndarray]
     ) -> list[np.ndarray]:
-        """Return outputs, int8, for any number of items.
+        """Return outputs, of the types the model gives, for any number of items.
 
         Parameters
         ----------
         output_names : sequence of str or None
             Which outputs, in which order; None for all.
         input_feed : mapping of str to numpy.ndarray
-            For each input int8, or float, then quantised with its scale; shape ``(N, ...)``.
+            For each input its type, or float, then quantised with its scale; shape ``(N, ...)``.
 
         Raises
         ------
@@ -320,4 +322,5 @@ class InferenceSession:
 
 
 def _argument(port: Port) -> NodeArgument:
-    return NodeArgument(port.name, ["N", *port.shape])
+    kind = "float" if port.dtype == "float32" else port.dtype
+    return NodeArgument(port.name, ["N", *port.shape], f"tensor({kind})")

@@ -28,7 +28,7 @@ def reference(case: Case) -> dict[int, np.ndarray]:
         experimental_preserve_all_tensors=True,
     )
     interpreter.allocate_tensors()
-    numbers = [operation.outputs[0] for operation in case.graph.operations]
+    numbers = [number for operation in case.graph.operations for number in operation.outputs]
     results: dict[int, list[np.ndarray]] = {number: [] for number in numbers}
     for values in case.inputs:
         interpreter.set_tensor(0, values)

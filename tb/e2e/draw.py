@@ -17,7 +17,7 @@ class Draw:
         Whether scales have few bits, which puts many sums on exact halves.
     chain : Chain
         The graph.
-    inputs : int8 array of shape (invocations, ...)
+    inputs : array of shape (invocations, ...)
         What the graph is run on.
     mean, spread : float
         About the mean and the deviation of the last results, from their zero point. Who makes a
@@ -81,24 +81,30 @@ class Draw:
         reach = self.integer(2, 20) if self.chance(0.15) else 128
         return self.rng.integers(-reach, reach, tuple(shape)).astype(np.int8)
 
-    def begin(self, shape: Sequence[int]) -> None:
-        """Begin a graph whose input has a shape."""
-        self.chain = Chain(shape, self.scale(), self.zero_point())
+    def begin(self, shape: Sequence[int], dtype: str = "int8") -> None:
+        """Begin a graph whose input has a shape and type."""
+        scale, zero_point = self.scale(), self.zero_point()
+        self.chain = Chain(shape, scale, zero_point + 128 * (dtype == "uint8"), dtype)
         self.inputs = self.int8((self.integer(1, 3), *shape))
+        if dtype == "float32":
+            self.inputs = self.inputs * np.float32(self.scale())
+        elif dtype == "uint8":
+            self.inputs = self.inputs.view(np.uint8)
         values = self.inputs.astype(float)
-        self.mean = float(np.mean(values)) - self.chain.zero_point
+        self.mean = float(np.mean(values)) - (self.chain.zero_point if dtype == "int8" else 0)
         self.spread = float(np.std(values)) + 1
         self.moments = {self.chain.number: (self.mean, self.spread)}
 
-    def begin_image(self, extent: int = 20, channels: int = 70) -> None:
+    def begin_image(self, extent: int = 20, channels: int = 70, dtype: str = "int8") -> None:
         """Begin a graph whose input is an image, most often of batch 1."""
         batch = self.integer(2, 3) if self.chance(0.3) else 1
-        self.begin((batch, *self.pair(extent), self.few(channels)))
+        self.begin((batch, *self.pair(extent), self.few(channels)), dtype)
 
     def add(self, layer: Layer) -> None:
         """Add a layer."""
         layer.add(self.chain)
-        self.moments[self.chain.number] = (self.mean, self.spread)
+        for number in self.chain.results:
+            self.moments[number] = (self.mean, self.spread)
 
     def back_to(self, number: int) -> None:
         """Let the next layer read an earlier result."""

@@ -22,6 +22,7 @@ from makers import (
     quantize,
     softmax,
 )
+from more_makers import ANYWHERE, ELEMENTS, IMAGES, any_mean, dequantize
 
 from celosia.sw.frontend.writer import Activation, Quantize
 
@@ -220,6 +221,63 @@ def _branching(least: int, most: int) -> _Graph:
     return make
 
 
+def _one_of(table: tuple[tuple[Maker, int], ...], flat: bool = False) -> _Graph:
+    """Return what makes a graph of one operator of a table."""
+
+    def make(draw: Draw) -> None:
+        if flat:
+            draw.begin((draw.integer(1, 3), draw.few(300)))
+        else:
+            draw.begin_image(extent=14, channels=40)
+        draw.add(_weighted(draw, table)(draw))
+
+    return make
+
+
+def _either(draw: Draw, share: float) -> None:
+    """Add an operator that the host may run in a share of cases, else one that the core runs."""
+    image = len(draw.chain.last.shape) == 4
+    if not draw.chance(share):
+        _any(draw)
+        return
+    draw.add(_weighted(draw, ANYWHERE + (IMAGES if image else ()))(draw))
+
+
+def _mixed(least: int, most: int) -> _Graph:
+    """Return what makes a graph of so many operators of core and host, with branches."""
+
+    def make(draw: Draw) -> None:
+        draw.begin_image(extent=12, channels=16)
+        share = float(draw.rng.choice([0.15, 0.35, 0.7]))
+        for _ in range(draw.integer(least, most)):
+            if len(draw.moments) > 2 and draw.chance(0.15):
+                draw.back_to(list(draw.moments)[draw.integer(1, len(draw.moments) - 1)])
+            if draw.chain.last.elements > ELEMENTS:
+                draw.add(any_mean(draw))
+            _either(draw, share)
+        _soft(draw, 0.2)
+
+    return make
+
+
+def _ends(draw: Draw) -> None:
+    """Make a graph that takes or gives floating point, or uint8, or both."""
+    kind = draw.one_of("int8", "float32", "float32", "uint8")
+    draw.begin_image(extent=12, channels=16, dtype=kind)
+    if kind != "int8":
+        draw.add(Quantize(output_scale=draw.scale(), output_zero_point=draw.zero_point()))
+        draw.spread = 45.0
+    for _ in range(draw.integer(1, 4)):
+        _either(draw, 0.2)
+    _soft(draw, 0.4)
+    way = draw.one_of("int8", "float32", "float32", "uint8")
+    if way == "uint8":
+        scale = draw.near(draw.chain.scale)
+        draw.add(Quantize(output_scale=scale, output_zero_point=128, output_type="uint8"))
+    elif way == "float32":
+        draw.add(dequantize(draw))
+
+
 #: Graphs by ten thousands of seeds, and how often each is drawn. What is new comes last, so that
 #: older seeds stay what they are.
 FAMILIES: tuple[tuple[tuple[_Graph, int], ...], ...] = (
@@ -242,5 +300,12 @@ FAMILIES: tuple[tuple[tuple[_Graph, int], ...], ...] = (
         (_branching(2, 4), 6),
     ),
     ((_branching(3, 12), 1),),
+    (
+        (_one_of(ANYWHERE + IMAGES), 6),
+        (_one_of(ANYWHERE, flat=True), 1),
+        (_mixed(2, 4), 4),
+        (_ends, 2),
+    ),
+    ((_mixed(3, 12), 4), (_ends, 1)),
     ((_between, 1),),
 )

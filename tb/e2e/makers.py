@@ -44,7 +44,7 @@ def _range(draw: Draw, name: str) -> tuple[float, int]:
     return draw.near(bounds[name] / 100), max(zero_point, -128)
 
 
-def _kernel(draw: Draw, weights: np.ndarray) -> dict[str, Any]:
+def kernel(draw: Draw, weights: np.ndarray) -> dict[str, Any]:
     """Return the operands of a layer with weights whose results spread over all of int8."""
     channels, taps = weights.shape[0], weights[0].size
     name = draw.one_of(*ACTIVATIONS, "NONE", "NONE")
@@ -92,7 +92,7 @@ def convolution(draw: Draw) -> Layer:
         window, dilation, padding = (1, 1), (1, 1), "SAME"
     most = max(1, MACS // (batch * places * window[0] * window[1] * inputs))
     weights = draw.int8((min(draw.few(70), most), *window, inputs))
-    return Convolution(**_kernel(draw, weights), padding=padding, stride=stride, dilation=dilation)
+    return Convolution(**kernel(draw, weights), padding=padding, stride=stride, dilation=dilation)
 
 
 def pointwise(draw: Draw) -> Layer:
@@ -100,12 +100,12 @@ def pointwise(draw: Draw) -> Layer:
     batch, rows, columns, inputs = draw.chain.last.shape
     most = max(1, MACS // (batch * rows * columns * inputs))
     channels = draw.integer(1, 6) * 2 ** draw.integer(0, 3)
-    return Convolution(**_kernel(draw, draw.int8((min(channels, most), 1, 1, inputs))))
+    return Convolution(**kernel(draw, draw.int8((min(channels, most), 1, 1, inputs))))
 
 
 def _apart(draw: Draw, outputs: int, window: tuple[int, int]) -> dict[str, Any]:
     """Return the operands of a DEPTHWISE_CONV_2D; LiteRT takes those without bias, too."""
-    operands = _kernel(draw, draw.int8((outputs, *window, 1)))
+    operands = kernel(draw, draw.int8((outputs, *window, 1)))
     operands["weights"] = np.ascontiguousarray(operands["weights"].transpose(3, 1, 2, 0))
     if draw.chance(0.1):
         operands["bias"] = None
@@ -153,13 +153,13 @@ def fully_connected(draw: Draw) -> Layer:
     shape = draw.chain.last.shape
     inputs = int(np.prod(shape[1:]))
     outputs = min(draw.few(70), max(1, MACS // (shape[0] * inputs)))
-    operands = _kernel(draw, draw.int8((outputs, inputs)))
+    operands = kernel(draw, draw.int8((outputs, inputs)))
     if draw.chance(0.2):
         operands["bias"] = None
     return FullyConnected(**operands)
 
 
-def _changed(draw: Draw, share: float) -> dict[str, Any]:
+def changed(draw: Draw, share: float) -> dict[str, Any]:
     """Return the quantisation of a result: the input's, or in a share of cases another one."""
     if not draw.chance(share):
         return {}
@@ -176,18 +176,18 @@ def mean(draw: Draw) -> Layer:
     return Mean(
         axes=(1, 2) if draw.chance(0.8) else (-2, 1),
         keep_dims=draw.chance(0.5),
-        **_changed(draw, 0.5),
+        **changed(draw, 0.5),
     )
 
 
 def activation(draw: Draw) -> Layer:
     """Return a RELU, RELU6 or RELU_N1_TO_1."""
-    return Activation(kind=draw.one_of(*ACTIVATIONS[1:]), **_changed(draw, 0.4))
+    return Activation(kind=draw.one_of(*ACTIVATIONS[1:]), **changed(draw, 0.4))
 
 
 def quantize(draw: Draw) -> Layer:
     """Return a QUANTIZE."""
-    return Quantize(**_changed(draw, 1.0))
+    return Quantize(**changed(draw, 1.0))
 
 
 def pad(draw: Draw) -> Layer:
@@ -263,7 +263,7 @@ def matching(draw: Draw, shape: tuple[int, ...]) -> Layer | None:
     if len(source) != len(shape):
         return None
     if len(shape) == 2:
-        return FullyConnected(**_kernel(draw, draw.int8((shape[1], source[1]))))
+        return FullyConnected(**kernel(draw, draw.int8((shape[1], source[1]))))
     padding = draw.one_of("SAME", "VALID")
     extents, wanted = (source[1], source[2]), (shape[1], shape[2])
     ways = _ways(extents, wanted, padding)
@@ -283,4 +283,4 @@ def matching(draw: Draw, shape: tuple[int, ...]) -> Layer | None:
     if np.prod(shape[:3]) * high * wide * inputs * outputs > MACS:
         (high, down), (wide, right) = (min(axis) for axis in ways)
         way["stride"] = (down, right)
-    return Convolution(**_kernel(draw, draw.int8((outputs, high, wide, inputs))), **way)
+    return Convolution(**kernel(draw, draw.int8((outputs, high, wide, inputs))), **way)

@@ -234,7 +234,7 @@ def test_operands_of_a_convolution(name: str, changes: dict[str, Any], message: 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"shape": (1, 1, 1, 3)}, "two inputs of one shape, got (2, 9, 11, 3) and (1, 1, 1, 3)"),
+        ({"shape": (1, 1, 1, 2)}, "two inputs of one shape, got (2, 9, 11, 3) and (1, 1, 1, 2)"),
         ({"shape": (2, 99, 3)}, "two inputs of one shape, got (2, 9, 11, 3) and (2, 99, 3)"),
         ({"dtype": np.dtype(np.int32)}, "int32 tensor 'second': wanted a fully int8 quantised"),
         ({"quantization": None}, "int8 tensor 'second': wanted one scale and zero point"),

@@ -109,7 +109,8 @@ def test_damage_raises_nothing_else(model: bytes, rng: np.random.Generator) -> N
 @pytest.mark.parametrize("name", ["input", "output_0", "output_1"])
 def test_float_tensor_is_named(model: bytes, name: str) -> None:
     changed = with_field(model, tensor_of(model, name), 1, "b", tflite.TensorType.FLOAT32)
-    wanted = f"model: float32 tensor '{name}': wanted a fully int8 quantised model"
+    where = "model: operator . FULLY_CONNECTED .*"
+    wanted = f"{where}: float32 tensor '{name}': wanted a fully int8 quantised model"
     with pytest.raises(ModelError, match=wanted):
         load(changed)
 

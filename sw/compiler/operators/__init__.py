@@ -22,6 +22,7 @@ OPERATORS: dict[str, Lower] = {
     "DEPTHWISE_CONV_2D": convolution,
     "ELU": function,
     "EXP": function,
+    "EXPAND_DIMS": reshape,
     "FULLY_CONNECTED": dense,
     "GELU": function,
     "HARD_SWISH": function,
@@ -42,5 +43,6 @@ OPERATORS: dict[str, Lower] = {
     "RESHAPE": reshape,
     "RSQRT": function,
     "SQRT": function,
+    "SQUEEZE": reshape,
     "TANH": function,
 }

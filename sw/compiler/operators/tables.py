@@ -2,6 +2,8 @@
 
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.quantize import identity_scaling
+from celosia.sw.compiler.spec import CompileError
+from celosia.sw.compiler.tables import tabulated
 from celosia.sw.graph import Operation
 
 __all__ = ["function"]
@@ -9,6 +11,8 @@ __all__ = ["function"]
 
 def function(lowering: Lowering, operation: Operation, label: str) -> None:
     """Lower an operator whose result depends on one int8, and those of its kind that follow it."""
+    if not tabulated(operation):
+        raise CompileError(f"{label}: wanted one slope for all channels")
     view = lowering.view(operation)
     entries = lowering.table(operation)
     last, kinds, entries = lowering.looked_up(operation.outputs[0], entries)

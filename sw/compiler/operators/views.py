@@ -4,10 +4,15 @@ from dataclasses import replace
 
 from celosia.sw.compiler.lowering import Lowering, View
 from celosia.sw.compiler.quantize import identity_scaling
+from celosia.sw.compiler.shapes import RESHAPES
 from celosia.sw.compiler.spec import CompileError
 from celosia.sw.graph import Operation
 
 __all__ = ["pad", "reshape"]
+
+
+#: Operators that read all bytes in a row, whatever the shape of what they read.
+_OF_BYTES = {"FULLY_CONNECTED", *RESHAPES}
 
 
 def reshape(lowering: Lowering, operation: Operation, label: str) -> None:
@@ -25,7 +30,9 @@ def reshape(lowering: Lowering, operation: Operation, label: str) -> None:
         view = lowering.views[number]
     value = lowering.values[view.value]
     wanted, got = lowering.shapes[number], (value.height, value.width, value.channels)
-    if wanted[0] == 1 or wanted == got:
+    image = len(lowering.graph.tensors[number].shape) == 4
+    kinds = {reader.kind for reader in lowering.readers.get(number, [])}
+    if wanted == got or not image or kinds <= _OF_BYTES:
         lowering.views[number] = view
     elif value.height == 1:
         seen = View(view.value, 0, 0, *wanted[:2])

@@ -1,0 +1,132 @@
+"""Operators of two inputs, to make small networks of."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from celosia.sw.frontend.chain import Chain, want_name, want_zero_point
+from celosia.sw.frontend.serialize import ACTIVATIONS
+
+__all__ = ["Add", "Binary", "Slopes"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Binary:
+    """One ADD, SUB or MUL operator, of the last result and something else.
+
+    Parameters
+    ----------
+    kind : str
+        The operator.
+    second : str or numpy.ndarray
+        Name of an earlier result, which may also be the last one, or an int8 constant. Broadcasts.
+    second_scale, second_zero_point : float, int
+        Quantisation of the constant.
+    swapped : bool
+        Whether the last result comes second.
+    output_scale : float
+        Scale of the result.
+    output_zero_point : int
+        Zero point of the result, -128 to 127.
+    activation : str
+        Fused activation: NONE, RELU, RELU_N1_TO_1 or RELU6.
+
+    Raises
+    ------
+    ValueError
+        If a zero point or name is not as said above.
+    """
+
+    KINDS: ClassVar = ("ADD", "MUL", "SUB")
+
+    kind: str
+    second: str | np.ndarray
+    second_scale: float = 1.0
+    second_zero_point: int = 0
+    swapped: bool = False
+    output_scale: float
+    output_zero_point: int = 0
+    activation: str = "NONE"
+
+    def __post_init__(self) -> None:
+        """Refuse unknown names and zero points outside int8."""
+        want_name("kind", self.kind, self.KINDS)
+        want_zero_point(self.output_zero_point)
+        want_zero_point(self.second_zero_point)
+        want_name("activation", self.activation, ACTIVATIONS)
+
+    def add(self, chain: Chain) -> None:
+        """Add the operator."""
+        if isinstance(self.second, str):
+            number = chain.find(self.second)
+        else:
+            number = chain.constant(
+                "second", self.second, self.second_scale, self.second_zero_point
+            )
+        shape, other = chain.last.shape, chain.tensor(number).shape
+        try:
+            result = np.broadcast_shapes(shape, other)
+        except ValueError:
+            raise ValueError(f"wanted two inputs of one shape, got {shape} and {other}") from None
+        inputs = (chain.number, number)
+        chain.operator(
+            self.kind,
+            result,
+            scale=self.output_scale,
+            zero_point=self.output_zero_point,
+            inputs=inputs[::-1] if self.swapped else inputs,
+            activation=self.activation,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Add(Binary):
+    """One ADD operator: see ``Binary``."""
+
+    kind: str = "ADD"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Slopes:
+    """One PRELU operator of several slopes.
+
+    Parameters
+    ----------
+    alpha : int8 array
+        Slopes below zero; broadcasts.
+    alpha_scale, alpha_zero_point : float, int
+        Its quantisation.
+    output_scale, output_zero_point : float, int
+        Quantisation of the result; as that of the input unless given.
+
+    Raises
+    ------
+    ValueError
+        If the zero point is outside int8.
+    """
+
+    alpha: np.ndarray
+    alpha_scale: float
+    alpha_zero_point: int = 0
+    output_scale: float | None = None
+    output_zero_point: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse zero points outside int8."""
+        want_zero_point(self.output_zero_point)
+
+    def add(self, chain: Chain) -> None:
+        """Add the operator."""
+        single = {}
+        if np.unique(self.alpha).size == 1:
+            slope = int(self.alpha.reshape(-1)[0]) - self.alpha_zero_point
+            single = {"alpha": slope, "alpha_scale": float(np.float32(self.alpha_scale))}
+        chain.operator(
+            "PRELU",
+            chain.last.shape,
+            [chain.constant("alpha", self.alpha, self.alpha_scale, self.alpha_zero_point)],
+            scale=self.output_scale,
+            zero_point=self.output_zero_point,
+            **single,
+        )

@@ -1,0 +1,112 @@
+"""Operators that make images of another size, to make small networks of."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from celosia.sw.frontend.chain import Chain, want_name, want_zero_point
+from celosia.sw.frontend.images import transposed_margins
+from celosia.sw.frontend.kernels import add_kernel, want_kernel
+from celosia.sw.frontend.serialize import ACTIVATIONS, PADDINGS
+
+__all__ = ["Resize", "TransposedConvolution"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resize:
+    """One RESIZE_BILINEAR or RESIZE_NEAREST_NEIGHBOR operator, to ``size`` rows and columns."""
+
+    KINDS: ClassVar = ("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")
+
+    kind: str
+    size: tuple[int, int]
+    align_corners: bool = False
+    half_pixel_centers: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse unknown names."""
+        want_name("kind", self.kind, self.KINDS)
+
+    def add(self, chain: Chain) -> None:
+        """Add the operator."""
+        chain.want_image()
+        chain.operator(
+            self.kind,
+            (chain.last.shape[0], *self.size, chain.last.shape[3]),
+            [chain.constant("size", np.array(self.size, np.int32))],
+            align_corners=self.align_corners,
+            half_pixel_centers=self.half_pixel_centers,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TransposedConvolution:
+    """One int8 TRANSPOSE_CONV operator.
+
+    Parameters
+    ----------
+    weights : int8 array of shape (outputs, height, width, inputs)
+        Weights, zero point 0.
+    weight_scale, bias, output_scale, output_zero_point, activation
+        As of ``FullyConnected``.
+    padding : str
+        SAME or VALID.
+    stride : tuple of int
+        (y, x), at least 1: results from one pixel of the input to the next.
+
+    Raises
+    ------
+    ValueError
+        If a shape, type or name is not as said above.
+    """
+
+    weights: np.ndarray
+    weight_scale: float | np.ndarray
+    bias: np.ndarray | None = None
+    output_scale: float
+    output_zero_point: int = 0
+    activation: str = "NONE"
+    padding: str = "SAME"
+    stride: tuple[int, int] = (1, 1)
+
+    def __post_init__(self) -> None:
+        """Refuse arrays that do not belong together."""
+        want_kernel(self.weights, self.weight_scale, self.bias, dimensions=4)
+        want_zero_point(self.output_zero_point)
+        want_name("activation", self.activation, ACTIVATIONS)
+        want_name("padding", self.padding, PADDINGS)
+
+    def add(self, chain: Chain) -> None:
+        """Add the operator."""
+        chain.want_image()
+        outputs, *window, inputs = self.weights.shape
+        batch, *extents, depth = chain.last.shape
+        if inputs != depth:
+            raise ValueError(f"wanted {inputs} channels, got {depth}")
+        result = [
+            n * step if self.padding == "SAME" else (n - 1) * step + taps
+            for n, taps, step in zip(extents, window, self.stride, strict=True)
+        ]
+        shape = (batch, *result, outputs)
+        numbers = add_kernel(chain, self.weights, self.weight_scale, self.bias)
+        scales = np.broadcast_to(np.asarray(self.weight_scale, np.float32), (outputs,))
+        chain.operator(
+            "TRANSPOSE_CONV",
+            shape,
+            scale=self.output_scale,
+            zero_point=self.output_zero_point,
+            inputs=(
+                chain.constant("shape", np.array(shape, np.int32)),
+                numbers[0],
+                chain.number,
+                *numbers[1:],
+            ),
+            padding=self.padding,
+            stride=self.stride,
+            activation=self.activation,
+            margins=transposed_margins(
+                tuple(result), (window[0], window[1]), self.stride, self.padding
+            ),
+            scales=tuple(scales.tolist()),
+        )

@@ -1,0 +1,260 @@
+"""What runs on the core, what on the host, and in how many parts."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from celosia.hw.arch.config import preset
+from celosia.sw.compiler import report
+from celosia.sw.compiler.compile import bounds, compile_graph, compile_steps
+from celosia.sw.compiler.operators.host import HOST
+from celosia.sw.compiler.partition import Plan, partition
+from celosia.sw.compiler.spec import CompileError
+from celosia.sw.frontend.tflite import load
+from celosia.sw.frontend.writer import (
+    Activation,
+    Add,
+    Back,
+    Binary,
+    Convolution,
+    Dequantize,
+    FullyConnected,
+    Layer,
+    Pool,
+    Quantize,
+    Reshape,
+    Resize,
+    Softmax,
+    Split,
+    Transpose,
+    sequential,
+    serialize,
+)
+from celosia.sw.graph import Graph
+from celosia.sw.host import OPERATORS
+from celosia.sw.program import HostOperator, Program
+from celosia.sw.runtime.interpreter import InferenceSession, Interpreter, open_session
+
+
+def convolution(outputs: int, inputs: int) -> Convolution:
+    rng = np.random.default_rng(outputs)
+    weights = rng.integers(-50, 51, (outputs, 3, 3, inputs)).astype(np.int8)
+    bias = np.zeros(outputs, np.int32)
+    return Convolution(weights=weights, weight_scale=0.01, bias=bias, output_scale=0.5)
+
+
+def dense(outputs: int, inputs: int) -> FullyConnected:
+    rng = np.random.default_rng(outputs)
+    weights = rng.integers(-50, 51, (outputs, inputs)).astype(np.int8)
+    return FullyConnected(weights=weights, weight_scale=0.01, output_scale=0.5)
+
+
+def graph(*layers: Layer, shape: tuple[int, ...] = (1, 6, 8, 3), kind: str = "int8") -> Graph:
+    return load(serialize(sequential(layers, input_shape=shape, input_scale=0.5, input_type=kind)))
+
+
+NEAREST = Resize(kind="RESIZE_NEAREST_NEIGHBOR", size=(12, 16))
+
+
+def steps(plan: Plan) -> list[str]:
+    """Return the layers of each part, and the operators of the host."""
+    return [
+        step.kind if isinstance(step, HostOperator) else " ".join(x.kind for x in step[1].layers)
+        for step in plan.steps
+    ]
+
+
+def test_host_kernels_are_those_the_compiler_knows() -> None:
+    assert set(HOST) == set(OPERATORS)
+
+
+def test_all_on_the_core_is_one_part() -> None:
+    whole = graph(convolution(4, 3), Pool())
+    plan = partition(whole)
+    assert steps(plan) == ["CONV_2D+MAX_POOL_2D"]
+    assert isinstance(plan.steps[0], tuple) and plan.steps[0][0] is whole
+
+
+def test_host_in_the_middle_cuts_the_model_in_two() -> None:
+    plan = partition(graph(convolution(4, 3), NEAREST, convolution(2, 4), Softmax()))
+    assert steps(plan) == ["CONV_2D", "RESIZE_NEAREST_NEIGHBOR", "CONV_2D", "SOFTMAX"]
+
+
+def test_what_need_not_wait_for_the_host_does_not_make_a_part() -> None:
+    """Two branches, each with an operator of the host, still make two parts."""
+    plan = partition(
+        graph(
+            convolution(4, 3),
+            Transpose(permutation=(0, 2, 1, 3)),
+            convolution(4, 4),
+            Back(to="output_0"),
+            convolution(4, 4),
+            NEAREST,
+            convolution(4, 4),
+        )
+    )
+    first = "CONV_2D CONV_2D"
+    assert steps(plan) == [first, "TRANSPOSE", "RESIZE_NEAREST_NEIGHBOR", "CONV_2D CONV_2D"]
+
+
+def test_reshape_between_operators_of_the_host_makes_no_part() -> None:
+    plan = partition(graph(NEAREST, Reshape(shape=(1, 12, 48)), Softmax()))
+    assert steps(plan) == ["RESIZE_NEAREST_NEIGHBOR", "RESHAPE", "SOFTMAX"]
+    notes = [step.note for step in plan.steps if isinstance(step, HostOperator)]
+    assert notes == ["", "moves no bytes", ""]
+
+
+def test_what_the_core_cannot_do_the_host_does_and_says_why() -> None:
+    plan = partition(graph(convolution(4, 3), Reshape(shape=(1, 8, 6, 4)), convolution(2, 4)))
+    assert steps(plan) == ["CONV_2D", "RESHAPE", "CONV_2D"]
+    (host,) = (step for step in plan.steps if isinstance(step, HostOperator))
+    assert host.note == "wanted one shape of images, got (6, 8, 4) and (8, 6, 4)"
+
+
+def test_floating_point_is_for_the_host() -> None:
+    quantize = Quantize(output_scale=0.1, output_zero_point=3)
+    plan = partition(graph(quantize, convolution(4, 3), Dequantize(), kind="float32"))
+    assert steps(plan) == ["QUANTIZE", "CONV_2D", "DEQUANTIZE"]
+    program = compile_graph(graph(quantize, convolution(4, 3), kind="float32"), preset("nano"))
+    (source,), (result,) = program.inputs, program.outputs
+    assert (source.dtype, source.address, result.dtype) == ("float32", -1, "int8")
+    assert program.host[0].note == "float32 at an end"
+
+
+def test_what_neither_can_run_is_refused_by_name() -> None:
+    whole = graph(convolution(4, 3), convolution(2, 4))
+    operations = (whole.operations[0], replace(whole.operations[1], kind="CUMSUM"))
+    with pytest.raises(CompileError, match=r"operator 1 CUMSUM \('output_1'\): .*not supported"):
+        partition(replace(whole, operations=operations))
+
+
+@pytest.mark.parametrize(
+    ("layer", "items"),
+    [
+        (Softmax(), 3),
+        (Transpose(permutation=(0, 2, 1, 3)), 3),
+        (Transpose(permutation=(1, 0, 2, 3)), 1),
+        (Split(axis=0, parts=3), 1),
+        (Split(axis=3, parts=2), 3),
+        (Binary(kind="MUL", second=np.ones((8, 4), np.int8), output_scale=1.0), 3),
+        (Binary(kind="MUL", second=np.ones((3, 6, 8, 4), np.int8), output_scale=1.0), 1),
+    ],
+)
+def test_items_are_told_apart_where_the_host_keeps_them_apart(layer: Layer, items: int) -> None:
+    plan = partition(graph(convolution(4, 3), layer, shape=(3, 6, 8, 3)))
+    assert plan.items == items
+    first, _ = plan.steps
+    assert isinstance(first, tuple) and first[1].items == 3
+
+
+def program_of(batch: int) -> tuple[Graph, Program]:
+    """Return a network of three parts, with constants for the host."""
+    scales = np.arange(1, 5, dtype=np.int8).reshape(1, 1, 4)
+    made = graph(
+        convolution(4, 3),
+        NEAREST,
+        convolution(4, 4),
+        Binary(kind="MUL", second=scales, second_scale=0.25, output_scale=0.3),
+        Reshape(shape=(2, 768)),
+        dense(10, 768),
+        Softmax(),
+        Dequantize(),
+        shape=(2, 6, 8, 3),
+    )
+    return made, compile_graph(made, preset("nano"), batch)
+
+
+def test_file_of_a_program_of_several_parts() -> None:
+    _, program = program_of(2)
+    read = Program.from_bytes(program.to_bytes())
+    assert read == program
+    with pytest.raises(ValueError, match="wanted a program of one part, got [23]"):
+        assert program.main
+    assert sorted(n for part in program.parts for n in {*part.main.layers} - {-1}) == list(
+        range(len(program.layers))
+    )
+
+
+def test_parts_do_not_overlap_in_memory() -> None:
+    _, program = program_of(2)
+    spans = [(s.address, len(s.data)) for s in program.segments]
+    for part in program.parts:
+        spans += [(s.address, len(s.code)) for s in (part.setup, part.main)]
+        ports = (*part.inputs, *part.outputs)
+        spans += [(p.address, program.batch * p.bytes_per_item) for p in ports]
+    spans.sort()
+    ends = [start + count for start, count in spans]
+    assert all(end <= start for end, (start, _) in zip(ends, spans[1:], strict=False))
+    assert ends[-1] <= program.memory_bytes
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_any_number_of_inputs_in_any_batch(batch: int, rng: np.random.Generator) -> None:
+    """One run after the other, and each input by itself, give the same."""
+    _, program = program_of(batch)
+    x = rng.integers(-128, 128, (5, 6, 8, 3)).astype(np.int8)
+    with open_session(program) as session:
+        (whole,) = session.run([x])
+        (again,) = session.run([x])
+        alone = [session.run([each[None]])[0] for each in x]
+        assert session.statistics.inputs == 15
+    assert whole.dtype == np.float32 and whole.shape == (5, 10)
+    np.testing.assert_array_equal(whole, again)
+    np.testing.assert_array_equal(whole, np.concatenate(alone))
+
+
+def test_host_alone(rng: np.random.Generator) -> None:
+    made = graph(Softmax())
+    program = compile_graph(made, preset("nano"))
+    assert program.parts == ()
+    x = rng.integers(-128, 128, (4, 6, 8, 3)).astype(np.int8)
+    with open_session(program) as session:
+        assert session.run([x])[0].shape == x.shape
+
+
+def test_report_names_the_host_between_the_layers() -> None:
+    made, _ = program_of(2)
+    compiled = compile_steps(made, preset("nano"), 2)
+    program = compiled.program
+    finishes = [n for part in program.parts for n in range(1, part.main.count + 1)]
+    table = report.rows(program, finishes, bounds(compiled))
+    kinds = [(row.operator, row.runs_on) for row in table[:-1]]
+    core, host = "core", "host"
+    assert kinds == [
+        *(("CONV_2D", core), ("RESIZE_NEAREST_NEIGHBOR", host), ("CONV_2D", core)),
+        *((kind, where) for kind, where in kinds[3:-3]),
+        *(("FULLY_CONNECTED", core), ("SOFTMAX", host), ("DEQUANTIZE", host)),
+    ]
+    assert ("MUL", host) in kinds or ("MUL", core) in kinds
+    assert table[-1].cycles == sum(part.main.count for part in program.parts)
+
+
+def test_float_ends_in_both_interfaces(rng: np.random.Generator) -> None:
+    quantize = Quantize(output_scale=0.1, output_zero_point=3)
+    made = sequential(
+        [
+            quantize,
+            dense(7, 5),
+            Activation(),
+            Add(second="output_1", output_scale=1.0),
+            Dequantize(),
+        ],
+        input_shape=(1, 5),
+        input_scale=1.0,
+        input_type="float32",
+    )
+    x = rng.normal(0, 4, (3, 5)).astype(np.float32)
+    session = InferenceSession(serialize(made))
+    (source,) = session.get_inputs()
+    assert (source.type, session.get_outputs()[0].type) == ("tensor(float)", "tensor(float)")
+    (y,) = session.run(None, {source.name: x})
+    interpreter = Interpreter(model_content=serialize(made))
+    (about,) = interpreter.get_input_details()
+    assert about["dtype"] is np.float32 and about["quantization"] == (0.0, 0)
+    interpreter.allocate_tensors()
+    for each, wanted in zip(x, y, strict=True):
+        interpreter.set_tensor(about["index"], each[None])
+        interpreter.invoke()
+        (end,) = interpreter.get_output_details()
+        np.testing.assert_array_equal(interpreter.get_tensor(end["index"])[0], wanted)
