@@ -36,6 +36,9 @@ _ZEROS = re.compile(
 _CONSTANT = re.compile(r"(?m)^  always @\*\n    ([^=\n]+= \d+'[bdh][0-9a-f]+;)\n")
 _TRIGGER = re.compile(r"(?m)^  reg (\\\$auto\$verilog_backend\S+ ) = 0;\n")
 
+#: A signal of no bits, which nothing refers to. Verilog has none; Yosys writes one of two bits.
+_NO_BITS = re.compile(r"(?m)^  (?:wire|reg) \[-1:0\] [^;]+;\n")
+
 
 def _cleared(text: str) -> str:
     """Return Verilog that clears a memory in one line.
@@ -72,7 +75,7 @@ def _driven(text: str) -> str:
 
 def tidy(text: str) -> str:
     """Return Verilog of Amaranth as simulators and synthesis read it best."""
-    return _driven(_cleared(text))
+    return _driven(_cleared(_NO_BITS.sub("", text)))
 
 
 def convert(component: Component, *, name: str = TOP) -> str:

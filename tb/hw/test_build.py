@@ -19,6 +19,13 @@ def test_the_core_is_one_module_tree_with_clock_and_reset():
     assert not CONSTANT_ALONE.search(text)
 
 
+def test_signals_of_no_bits_are_left_out():
+    text = convert(
+        WeightBuffer(rows=4, columns=4, weight_tiles=4, weight_rows=4, bus_bytes=4), name="buffer"
+    )
+    assert "[-1:0]" not in text and "module buffer(" in text
+
+
 def test_a_memory_is_cleared_in_one_line():
     buffer = WeightBuffer(rows=4, columns=3, weight_tiles=16, weight_rows=2, bus_bytes=4)
     text = convert(buffer, name="buffer")
