@@ -149,6 +149,8 @@ class Operand:
         real = scale × (integer − zero point); 1 and 0 of floating-point numbers.
     data : bytes, optional
         Contents of a constant.
+    scales : tuple of float
+        Of a constant that has one for each output channel; else empty.
     """
 
     tensor: int
@@ -158,6 +160,7 @@ class Operand:
     scale: float
     zero_point: int
     data: bytes | None = None
+    scales: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -269,7 +269,8 @@ def _section(name: str, said: dict[str, Any], take: Callable[[int], bytes]) -> S
 
 def _operand(said: dict[str, Any], take: Callable[[int], bytes]) -> Operand:
     data = None if said["data"] is None else take(said["data"])
-    return Operand(**{**said, "shape": tuple(said["shape"]), "data": data})
+    lists = {name: tuple(said[name]) for name in ("shape", "scales")}
+    return Operand(**{**said, **lists, "data": data})
 
 
 def _ports(said: list[dict[str, Any]]) -> tuple[Port, ...]:

@@ -23,6 +23,9 @@ __all__ = ["Plan", "partition", "unit_shape"]
 #: Operators whose inputs broadcast, aligned at their last dimensions.
 _BROADCASTS = ("ADD", "MUL", "PRELU", "SUB")
 
+#: Operators whose constants are of channels.
+_WEIGHTED = ("FULLY_CONNECTED", "TRANSPOSE_CONV")
+
 #: Attributes by which an operator can mix items, and when it does.
 _MIXES = {
     "axis": lambda axis: axis == 0,
@@ -148,7 +151,7 @@ def _keeps(graph: Graph, operation: Operation, items: int) -> bool:
         first = tensor.shape[0] if tensor.shape else 1
         short = len(tensor.shape) < rank
         if tensor.data is not None:
-            mixes = not short and first != 1
+            mixes = not short and first != 1 and operation.kind not in _WEIGHTED
         else:
             mixes = first != items or (short and operation.kind in _BROADCASTS)
         if mixes:
@@ -198,6 +201,7 @@ def _on_host(graph: Graph, operation: Operation, items: int, note: str) -> HostO
 def _operand(graph: Graph, number: int, items: int) -> Operand:
     tensor = graph.tensors[number]
     quantization, data = tensor.quantization, tensor.data
+    several = quantization is not None and len(quantization.scales) > 1
     return Operand(
         tensor=number,
         name=tensor.name,
@@ -206,6 +210,7 @@ def _operand(graph: Graph, number: int, items: int) -> Operand:
         scale=quantization.scale if quantization else 1.0,
         zero_point=quantization.zero_point if quantization else 0,
         data=None if data is None else np.ascontiguousarray(data).tobytes(),
+        scales=tuple(quantization.scales.tolist()) if several and quantization else (),
     )
 
 

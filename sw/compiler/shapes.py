@@ -24,7 +24,8 @@ def items_of(graph: Graph, without: Container[int] = ()) -> int:
     for operation in graph.operations:
         if operation.place in without:
             continue
-        tensor = graph.tensors[operation.inputs[0]]
+        inputs = [graph.tensors[number] for number in operation.inputs if number != -1]
+        tensor = next((tensor for tensor in inputs if tensor.data is None), inputs[0])
         row = 1
         if operation.kind == "FULLY_CONNECTED":
             row = graph.tensors[operation.inputs[1]].shape[1]

@@ -85,14 +85,11 @@ def _transposed(node: Node) -> dict[str, Any]:
     ]
     if counts != extents or last != channels or result.shape[0] != batch:
         raise ModelError(f"weights do not lead from {source.shape} to {result.shape}")
-    assert weights.quantization is not None
-    scales = np.broadcast_to(weights.quantization.scales, (channels,))
     return {
         "padding": padding,
         "stride": stride,
         "activation": want_activation(options.FusedActivationFunction()),
         "margins": transposed_margins(tuple(wanted), (high, wide), stride, padding),
-        "scales": tuple(scales.tolist()),
     }
 
 

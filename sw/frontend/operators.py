@@ -19,7 +19,7 @@ LEAKY_RELU                          alpha
 PRELU                               alpha (an integer, less its zero point), alpha_scale; neither
                                     where there are several slopes
 TRANSPOSE_CONV                      padding, stride, activation, margins (rows and columns of the
-                                    result left out), scales (of the weights, by channel)
+                                    result left out)
 RESIZE_BILINEAR,                    align_corners, half_pixel_centers
 RESIZE_NEAREST_NEIGHBOR
 CONCATENATION, PACK, SPLIT, UNPACK  axis (not negative)

@@ -90,7 +90,6 @@ class TransposedConvolution:
         ]
         shape = (batch, *result, outputs)
         numbers = add_kernel(chain, self.weights, self.weight_scale, self.bias)
-        scales = np.broadcast_to(np.asarray(self.weight_scale, np.float32), (outputs,))
         chain.operator(
             "TRANSPOSE_CONV",
             shape,
@@ -108,5 +107,4 @@ class TransposedConvolution:
             margins=transposed_margins(
                 tuple(result), (window[0], window[1]), self.stride, self.padding
             ),
-            scales=tuple(scales.tolist()),
         )

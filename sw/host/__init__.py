@@ -27,6 +27,7 @@ from celosia.sw.host.moves import (
     transpose,
     unpack,
 )
+from celosia.sw.host.pooling import average_pool, dense, max_pool
 from celosia.sw.host.softmax import softmax
 from celosia.sw.host.windows import mean, resize_bilinear, resize_nearest, transposed_convolution
 from celosia.sw.program import HostOperator, Operand
@@ -44,9 +45,12 @@ def _softmax(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.nd
 #: Operator to its kernel. What can be said about them, the compiler has checked.
 OPERATORS: dict[str, Kernel] = {
     "ADD": addition,
+    "AVERAGE_POOL_2D": average_pool,
     "CONCATENATION": concatenation,
     "DEQUANTIZE": dequantize,
     "EXPAND_DIMS": reshape,
+    "FULLY_CONNECTED": dense,
+    "MAX_POOL_2D": max_pool,
     "MEAN": mean,
     "MUL": multiplication,
     "PACK": pack,

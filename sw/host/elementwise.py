@@ -6,8 +6,7 @@ import numpy as np
 
 from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.compiler.quantize import activation_range
-from celosia.sw.graph import Quantization
-from celosia.sw.host.fixed_point import rescaled, times
+from celosia.sw.host.fixed_point import meaning, rescaled, times
 from celosia.sw.program import HostOperator, Operand
 
 __all__ = ["addition", "dequantize", "multiplication", "prelu", "quantize", "subtraction"]
@@ -36,8 +35,7 @@ def _centred(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.nd
 
 def _finished(values: np.ndarray, output: Operand, activation: str = "NONE") -> list[np.ndarray]:
     """Return the result: zero point added, clamped."""
-    meaning = Quantization(np.array([output.scale], np.float32), np.array([output.zero_point]))
-    low, high = activation_range(activation, meaning)
+    low, high = activation_range(activation, meaning(output))
     return [np.clip(values + output.zero_point, low, high).astype(np.int8)]
 
 

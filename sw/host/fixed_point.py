@@ -3,8 +3,28 @@
 import numpy as np
 
 from celosia.sw.compiler.multiplier import quantize_multiplier
+from celosia.sw.graph import Quantization
+from celosia.sw.program import HostOperator, Operand
 
-__all__ = ["rescaled", "times"]
+__all__ = ["factors", "meaning", "rescaled", "times"]
+
+
+def meaning(operand: Operand) -> Quantization:
+    """Return what an operand's integers mean."""
+    return Quantization(np.array([operand.scale], np.float32), np.array([operand.zero_point]))
+
+
+def factors(operator: HostOperator) -> np.ndarray:
+    """Return the real factors of sums of products of the first two operands.
+
+    Returns
+    -------
+    numpy.ndarray
+        float64, one for each channel, or one for all.
+    """
+    (source, weights), (output,) = operator.sources[:2], operator.results
+    scales = np.array(weights.scales or [weights.scale], np.float64)
+    return source.scale * scales / output.scale
 
 
 def times(x: np.ndarray, multiplier: np.ndarray | int, shift: np.ndarray | int) -> np.ndarray:

@@ -6,24 +6,19 @@ import numpy as np
 
 from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.compiler.quantize import activation_range, mean_scaling
-from celosia.sw.graph import Quantization
-from celosia.sw.host.fixed_point import times
-from celosia.sw.program import HostOperator, Operand
+from celosia.sw.host.fixed_point import factors, meaning, times
+from celosia.sw.program import HostOperator
 
 __all__ = ["mean", "resize_bilinear", "resize_nearest", "transposed_convolution"]
 
 _ONE = 1 << 10
 
 
-def _meaning(operand: Operand) -> Quantization:
-    return Quantization(np.array([operand.scale], np.float32), np.array([operand.zero_point]))
-
-
 def mean(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return the mean over some axes."""
     (source,), (output,), axes = operator.sources, operator.results, operator.attributes["axes"]
     count = int(np.prod([source.shape[axis] for axis in axes], dtype=np.int64))
-    scaling = mean_scaling(_meaning(source), _meaning(output), count)
+    scaling = mean_scaling(meaning(source), meaning(output), count)
     sums = arrays[0].sum(axis=tuple(axis + 1 for axis in axes), dtype=np.int64) + scaling.bias[0]
     values = times(sums, scaling.multiplier[0], scaling.left[0] - scaling.right[0])
     result = np.clip(values + output.zero_point, -128, 127).astype(np.int8)
@@ -75,7 +70,7 @@ def resize_bilinear(operator: HostOperator, arrays: Sequence[np.ndarray]) -> lis
     top, bottom, down = _between(high, rows, *said)
     left, right, over = _between(wide, columns, *said)
     x, down, over = arrays[0].astype(np.int64), down[:, None, None], over[:, None]
-    upper = x[:, :, top] * (_ONE - down) + 0
+    upper = x[:, :, top] * (_ONE - down)
     lower = x[:, :, bottom] * down
     total = (upper[:, :, :, left] + lower[:, :, :, left]) * (_ONE - over)
     total += (upper[:, :, :, right] + lower[:, :, :, right]) * over
@@ -89,7 +84,7 @@ def transposed_convolution(
     operator: HostOperator, arrays: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
     """Return what a convolution of these weights would have taken to this input."""
-    source, weights = operator.sources[:2]
+    source = operator.sources[0]
     (output,), said = operator.results, operator.attributes
     x = arrays[0].astype(np.int64) - source.zero_point
     kernel = arrays[1].astype(np.int64)
@@ -114,10 +109,9 @@ def transposed_convolution(
     sums = sums[:, :, top : top + rows, left : left + columns]
     if len(arrays) > 2:
         sums = sums + arrays[2].astype(np.int64)
-    factors = np.array(said["scales"], np.float64) * source.scale / output.scale
-    pairs = [quantize_multiplier(float(factor)) for factor in factors]
+    pairs = [quantize_multiplier(float(factor)) for factor in factors(operator)]
     multipliers, shifts = np.array(pairs, np.int64).T
     sums = sums.astype(np.int32).astype(np.int64)
-    low, high_end = activation_range(said["activation"], _meaning(output))
+    low, high_end = activation_range(said["activation"], meaning(output))
     values = times(sums, multipliers, shifts) + output.zero_point
     return [np.clip(values, low, high_end).astype(np.int8)]

@@ -61,8 +61,10 @@ def _other(draw: Draw) -> tuple[str, float, tuple[float, float]] | None:
 
 def binary(draw: Draw) -> Layer:
     """Return an ADD, SUB or MUL of the last result and an earlier one or a constant."""
-    kind = draw.one_of(*Binary.KINDS)
+    kind, swapped = draw.one_of(*Binary.KINDS), draw.chance(0.3)
     found = _other(draw) if draw.chance(0.5) else None
+    if kind == "SUB" and found and found[0] == draw.chain.last.name:
+        found = None
     given: dict[str, Any] = {}
     if found is None:
         second, scale, zero_point = _operand(draw)
@@ -80,7 +82,7 @@ def binary(draw: Draw) -> Layer:
         mean = one * two
         spread = math.hypot(one * two_spread, two * one_spread, one_spread * two_spread)
     else:
-        mean = one + two if kind == "ADD" else one - two
+        mean = one + two if kind == "ADD" else (two - one if swapped else one - two)
         spread = math.hypot(one_spread, two_spread)
     output = draw.about((spread + abs(mean) / 4) / float(draw.rng.uniform(20, 60)))
     # The reference kernels abort where the greater of two scales is 2^19 of the sum's.
@@ -89,7 +91,7 @@ def binary(draw: Draw) -> Layer:
     draw.mean, draw.spread = mean / output, min(spread / output, 100.0)
     return Binary(
         kind=kind,
-        swapped=draw.chance(0.3),
+        swapped=swapped,
         output_scale=output,
         output_zero_point=draw.zero_point() if draw.chance(0.1) else zero_point,
         activation=draw.one_of(*ACTIVATIONS) if draw.chance(0.2) else "NONE",

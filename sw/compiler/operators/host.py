@@ -6,9 +6,12 @@ __all__ = ["HOST"]
 #: what attributes say.
 HOST: dict[str, tuple[int, ...] | None] = {
     "ADD": None,
+    "AVERAGE_POOL_2D": (0,),
     "CONCATENATION": None,
     "DEQUANTIZE": (0,),
     "EXPAND_DIMS": (0,),
+    "FULLY_CONNECTED": None,
+    "MAX_POOL_2D": (0,),
     "MEAN": (0,),
     "MUL": None,
     "PACK": None,
