@@ -24,9 +24,11 @@ __all__ = [
     "convolution_scaling",
     "dense_scaling",
     "ends",
+    "exact_scaling",
     "identity_scaling",
     "keeps_order",
     "mean_scaling",
+    "multiplication_scaling",
     "rescaling",
     "sum_ranges",
 ]
@@ -154,6 +156,50 @@ def convolution_scaling(graph: Graph, operation: Operation, weights: np.ndarray)
 def identity_scaling(low: int = -128, high: int = 127) -> Scaling:
     """Return the parameters that change nothing but clamp."""
     return _uniform(0, (1 << 30, 1), Rounding.SINGLE, (0, low, high))
+
+
+def exact_scaling(bias: int | np.ndarray, zero_point: int) -> Scaling:
+    """Return the parameters that add a bias before and a zero point behind, and change no more.
+
+    ``bias`` is one number, or int64 of shape ``(channels,)``.
+    """
+    biases = np.atleast_1d(np.asarray(bias, np.int64))
+    multiplier = np.full(biases.size, 1 << 30, np.int64)
+    ends = (zero_point, -128, 127)
+    return _scaling(biases, multiplier, np.ones_like(biases), Rounding.DOUBLE, ends)
+
+
+def multiplication_scaling(
+    first: Quantization,
+    second: Quantization,
+    output: Quantization,
+    weights: np.ndarray,
+    activation: str,
+) -> Scaling:
+    """Return the parameters of a MUL by a constant for each channel.
+
+    Parameters
+    ----------
+    first, second, output : Quantization
+        Of the input, the constant and the result.
+    weights : numpy.ndarray
+        int8, shape ``(channels, 1)``: the constant less its zero point.
+    activation : str
+        Fused activation.
+
+    Raises
+    ------
+    CompileError
+        If the factor is past what the kernel can do.
+    """
+    # The kernel multiplies and divides in single precision.
+    factor = float(first.scales[0] * second.scales[0] / output.scales[0])
+    if factor >= 1 << 30:
+        raise CompileError(f"wanted a factor below 2^30, got {factor:.9g}")
+    multiplier, shift = (np.full(len(weights), n, np.int64) for n in quantize_multiplier(factor))
+    bias = _folded(np.zeros(len(weights), np.int64), weights, first.zero_point)
+    ends = (output.zero_point, *activation_range(activation, output))
+    return _scaling(bias, multiplier, shift, Rounding.DOUBLE, ends)
 
 
 def average_scaling(label: str, count: int, low: int, high: int) -> Scaling:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.compiler.multiplier import quantize_multiplier
+from celosia.sw.compiler.quantize import activation_range
 from celosia.sw.compiler.spec import CompileError
 from celosia.sw.graph import Operation, Quantization
 
@@ -38,9 +39,9 @@ _Table = Callable[[Quantization, Quantization, _Attributes], np.ndarray]
 
 
 def tabulated(operation: Operation) -> bool:
-    """Whether a table does an operator: not a PRELU of several slopes."""
+    """Whether a table does an operator, because its other input is one number for all elements."""
     kind = operation.kind
-    return kind in TABLES and (kind != "PRELU" or "alpha" in operation.attributes)
+    return kind in TABLES and _NEEDED.get(kind) in (None, *operation.attributes)
 
 
 def table(
@@ -169,6 +170,32 @@ def _prelu(source: Quantization, output: Quantization, attributes: _Attributes) 
     return _kinked(x, _scaled(x * attributes["alpha"], float(factor)), source, output)
 
 
+def _activated(y: np.ndarray, output: Quantization, attributes: _Attributes) -> np.ndarray:
+    return np.clip(y + output.zero_point, *activation_range(attributes["activation"], output))
+
+
+def _sum(sign: int) -> _Table:
+    """Return the table of ADD, or of SUB for -1, of a constant."""
+
+    def fill(source: Quantization, output: Quantization, attributes: _Attributes) -> np.ndarray:
+        scale, constant = attributes["constant_scale"], np.array([attributes["constant"]])
+        twice = 2 * max(source.scale, scale)
+        multiplier, shift = quantize_multiplier(scale / twice)
+        other = _times(constant << 20, sign * multiplier, shift)
+        x = (_BYTES - source.zero_point) << 20
+        total = _times(x, *quantize_multiplier(source.scale / twice)) + other
+        total = _scaled(total, twice / ((1 << 20) * output.scale))
+        return _activated(total, output, attributes)
+
+    return fill
+
+
+def _product(source: Quantization, output: Quantization, attributes: _Attributes) -> np.ndarray:
+    x = (_BYTES - source.zero_point) * attributes["constant"]
+    factor = source.scales[0] * np.float32(attributes["constant_scale"]) / output.scales[0]
+    return _activated(_scaled(x, float(factor)), output, attributes)
+
+
 def _absolute(source: Quantization, output: Quantization, _: _Attributes) -> np.ndarray:
     x = np.abs(_BYTES - source.zero_point)
     if source.scale != output.scale:
@@ -258,9 +285,13 @@ def _hard_swish(source: Quantization, output: Quantization, _: _Attributes) -> n
     return _short_halved(product, -shift) + output.zero_point
 
 
+#: What operators say where a table can do them, because their other input is one number.
+_NEEDED = {"ADD": "constant", "MUL": "constant", "PRELU": "alpha", "SUB": "constant"}
+
 #: Operators that a table does, each by the function that fills it.
 TABLES: dict[str, _Table] = {
     "ABS": _absolute,
+    "ADD": _sum(1),
     "ELU": _populated(_elu),
     "EXP": _populated(_exp),
     "GELU": _either_gelu,
@@ -268,9 +299,11 @@ TABLES: dict[str, _Table] = {
     "LEAKY_RELU": _leaky_relu,
     "LOG": _populated(_logarithm),
     "LOGISTIC": _populated(_logistic),
+    "MUL": _product,
     "NEG": _negative,
     "PRELU": _prelu,
     "RSQRT": _reciprocal_root,
     "SQRT": _square_root,
+    "SUB": _sum(-1),
     "TANH": _populated(_tanh),
 }

@@ -14,8 +14,9 @@ from celosia.sw.frontend.checks import (
     want_quantized,
     want_shape,
 )
+from celosia.sw.graph import Tensor
 
-__all__ = ["ARITHMETIC"]
+__all__ = ["ARITHMETIC", "uniform"]
 
 
 def _binary(table: type) -> Callable[[Node], dict[str, Any]]:
@@ -33,9 +34,28 @@ def _binary(table: type) -> Callable[[Node], dict[str, Any]]:
         want_shape(result, shape)
         options = node.options(table)
         activation = want_activation(options.FusedActivationFunction() if options else 0)
-        return {"activation": activation}
+        return {"activation": activation, **uniform(source, second)}
 
     return read
+
+
+def uniform(first: Tensor, second: Tensor) -> dict[str, Any]:
+    """Return the attributes of an operator whose second input is one number for all elements.
+
+    Returns
+    -------
+    dict
+        ``constant``, less its zero point, and ``constant_scale``; nothing where the second input is
+        no such constant, or would make the result larger than the first one.
+    """
+    if second.data is None or first.data is not None or second.quantization is None:
+        return {}
+    values = np.unique(second.data)
+    larger = np.broadcast_shapes(first.shape, second.shape) != first.shape
+    if values.size != 1 or larger:
+        return {}
+    constant = int(values[0]) - second.quantization.zero_point
+    return {"constant": constant, "constant_scale": second.quantization.scale}
 
 
 def _quantize(node: Node) -> dict[str, Any]:

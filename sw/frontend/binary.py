@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from celosia.sw.frontend.arithmetic import uniform
 from celosia.sw.frontend.chain import Chain, want_name, want_zero_point
 from celosia.sw.frontend.serialize import ACTIVATIONS
 
@@ -69,14 +70,15 @@ class Binary:
             result = np.broadcast_shapes(shape, other)
         except ValueError:
             raise ValueError(f"wanted two inputs of one shape, got {shape} and {other}") from None
-        inputs = (chain.number, number)
+        inputs = (number, chain.number) if self.swapped else (chain.number, number)
         chain.operator(
             self.kind,
             result,
             scale=self.output_scale,
             zero_point=self.output_zero_point,
-            inputs=inputs[::-1] if self.swapped else inputs,
+            inputs=inputs,
             activation=self.activation,
+            **uniform(*(chain.tensor(number) for number in inputs)),
         )
 
 

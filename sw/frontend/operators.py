@@ -10,7 +10,8 @@ CONV_2D, DEPTHWISE_CONV_2D          padding, stride, dilation, activation; the l
                                     depth_multiplier
 MAX_POOL_2D, AVERAGE_POOL_2D        padding, stride, window, activation
 FULLY_CONNECTED                     activation, keep_num_dims
-ADD, MUL, SUB                       activation
+ADD, MUL, SUB                       activation; where the second input is one number for all,
+                                    constant (an integer, less its zero point), constant_scale
 MEAN                                axes (sorted, not negative), keep_dims
 PAD, PADV2                          before, after (one number for each dimension), value
 SOFTMAX                             beta

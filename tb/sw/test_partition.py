@@ -54,6 +54,9 @@ def graph(*layers: Layer, shape: tuple[int, ...] = (1, 6, 8, 3), kind: str = "in
     return load(serialize(sequential(layers, input_shape=shape, input_scale=0.5, input_type=kind)))
 
 
+#: A number for each element of an image.
+MANY = (np.arange(576) % 100).astype(np.int8).reshape(3, 6, 8, 4)
+
 NEAREST = Resize(kind="RESIZE_NEAREST_NEIGHBOR", size=(12, 16))
 
 
@@ -137,8 +140,8 @@ def test_what_neither_can_run_is_refused_by_name() -> None:
         (Transpose(permutation=(1, 0, 2, 3)), 1),
         (Split(axis=0, parts=3), 1),
         (Split(axis=3, parts=2), 3),
-        (Binary(kind="MUL", second=np.ones((8, 4), np.int8), output_scale=1.0), 3),
-        (Binary(kind="MUL", second=np.ones((3, 6, 8, 4), np.int8), output_scale=1.0), 1),
+        (Binary(kind="MUL", second=MANY[0, 0], output_scale=1.0), 3),
+        (Binary(kind="MUL", second=MANY, output_scale=1.0), 1),
     ],
 )
 def test_items_are_told_apart_where_the_host_keeps_them_apart(layer: Layer, items: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from celosia.sw.compiler.spec import CompileError
 from celosia.sw.compiler.tables import TABLES, table
+from celosia.sw.frontend.binary import Binary
 from celosia.sw.frontend.chain import Chain
 from celosia.sw.frontend.elementwise import Function, Prelu
 from celosia.sw.frontend.layers import Layer
@@ -59,9 +60,24 @@ def drawn(kind: str, rng: np.random.Generator) -> tuple[Quantization, Layer]:
         ends["output_scale"] = max(ends["output_scale"], source / 127)
     if kind == "NEG":
         ends = {}
-    if kind == "PRELU":
+    if kind in Binary.KINDS:
+        constant, center = (int(n) for n in rng.integers(-128, 128, 2))
+        other = scale(1e-3, 1)
+        if kind != "MUL":
+            # The reference kernel aborts from 2^-19 of the greater scale on.
+            ends["output_scale"] = max(ends["output_scale"], max(source, other) * 2.0**-18)
+        layer: Layer = Binary(
+            kind=kind,
+            second=np.full((1, 1), constant, np.int8),
+            second_scale=other,
+            second_zero_point=center,
+            activation=str(rng.choice(["NONE", "RELU", "RELU6"])),
+            output_scale=ends["output_scale"],
+            output_zero_point=int(ends["output_zero_point"]),
+        )
+    elif kind == "PRELU":
         alpha, center = (int(n) for n in rng.integers(-128, 128, 2))
-        layer: Layer = Prelu(
+        layer = Prelu(
             alpha=alpha, alpha_scale=scale(1e-3, 1), alpha_zero_point=center, **ends
         )
     else:

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 from celosia.sw.compiler.lowering import Lowering
-from celosia.sw.compiler.operators.products import convolution, dense
+from celosia.sw.compiler.operators.products import convolution, dense, multiply
+from celosia.sw.compiler.operators.sums import add, concatenate
 from celosia.sw.compiler.operators.tables import function
-from celosia.sw.compiler.operators.vectors import add, mean, pointwise, pooling
+from celosia.sw.compiler.operators.vectors import mean, pointwise, pooling
 from celosia.sw.compiler.operators.views import pad, reshape
 from celosia.sw.graph import Operation
 
@@ -18,6 +19,7 @@ OPERATORS: dict[str, Lower] = {
     "ABS": function,
     "ADD": add,
     "AVERAGE_POOL_2D": pooling,
+    "CONCATENATION": concatenate,
     "CONV_2D": convolution,
     "DEPTHWISE_CONV_2D": convolution,
     "ELU": function,
@@ -31,6 +33,7 @@ OPERATORS: dict[str, Lower] = {
     "LOGISTIC": function,
     "MAX_POOL_2D": pooling,
     "MEAN": mean,
+    "MUL": multiply,
     "NEG": function,
     "PAD": pad,
     "PADV2": pad,
@@ -44,5 +47,6 @@ OPERATORS: dict[str, Lower] = {
     "RSQRT": function,
     "SQRT": function,
     "SQUEEZE": reshape,
+    "SUB": add,
     "TANH": function,
 }

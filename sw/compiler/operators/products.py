@@ -3,17 +3,20 @@
 import numpy as np
 
 from celosia.sw.compiler.lowering import Lowering, View
+from celosia.sw.compiler.operators.tables import function
 from celosia.sw.compiler.quantize import (
     clamped,
     convolution_scaling,
     dense_scaling,
     keeps_order,
+    multiplication_scaling,
 )
 from celosia.sw.compiler.spec import CompileError, Pool, Product, Scaling
+from celosia.sw.compiler.tables import tabulated
 from celosia.sw.compiler.windows import padding
 from celosia.sw.graph import Operation
 
-__all__ = ["convolution", "dense"]
+__all__ = ["add_product", "convolution", "dense", "multiply"]
 
 _ONE = Pool(window=(1, 1), stride=(1, 1))
 
@@ -88,6 +91,90 @@ def dense(lowering: Lowering, operation: Operation, label: str) -> None:
         dilation=(1, 1),
         grid=grid,
     )
+
+
+def multiply(lowering: Lowering, operation: Operation, label: str) -> None:
+    """Lower MUL by a number, or by a constant for each channel: one that keeps to itself."""
+    if tabulated(operation):
+        function(lowering, operation, label)
+        return
+    graph, output = lowering.graph, lowering.graph.tensors[operation.outputs[0]]
+    known = sorted(operation.inputs[:2], key=lambda n: graph.tensors[n].data is not None)
+    (number, source), (_, constant) = ((n, graph.tensors[n]) for n in known)
+    if constant.data is None or number not in lowering.views or source.shape != output.shape:
+        raise CompileError(f"{label}: wanted an input that is computed, and a constant")
+    view = lowering.views[number]
+    channels = lowering.values[view.value].channels
+    if (constant.shape or (1,))[-1] != channels or constant.elements != channels:
+        got = f"{constant.shape} on {channels} channels"
+        raise CompileError(f"{label}: wanted a constant for each channel, got {got}")
+    assert source.quantization and constant.quantization and output.quantization
+    wide = constant.data.astype(np.int64).reshape(-1, 1) - constant.quantization.zero_point
+    weights = wide.astype(np.int8)
+    if (weights != wide).any():
+        got = f"{wide.min()} to {wide.max()}"
+        raise CompileError(f"{label}: wanted constants less their zero point in int8, got {got}")
+    try:
+        scaling = multiplication_scaling(
+            source.quantization,
+            constant.quantization,
+            output.quantization,
+            weights,
+            operation.attributes["activation"],
+        )
+    except CompileError as error:
+        raise CompileError(f"{label}: {error}") from None
+    _product(
+        lowering,
+        operation,
+        view,
+        weights.reshape(channels, 1, 1, 1),
+        scaling,
+        each=1,
+        origin=(view.top, view.left),
+        kernel=(1, 1),
+        stride=(1, 1),
+        dilation=(1, 1),
+        grid=(view.height, view.width),
+    )
+
+
+def add_product(
+    lowering: Lowering,
+    operation: Operation,
+    view: View,
+    weights: np.ndarray,
+    scaling: Scaling,
+    *,
+    result: int,
+    grid: tuple[int, int],
+) -> int:
+    """Add a product over single pixels for which the model asks no multiplications.
+
+    Returns
+    -------
+    int
+        ``result``.
+    """
+    lowering.layers.append(
+        Product(
+            name=lowering.graph.tensors[operation.outputs[0]].name,
+            kind=operation.kind,
+            place=operation.place,
+            source=view.value,
+            result=result,
+            origin=(view.top, view.left),
+            kernel=(1, 1),
+            stride=(1, 1),
+            dilation=(1, 1),
+            grid=grid,
+            pool=_ONE,
+            weights=weights,
+            scaling=scaling,
+            macs=0,
+        )
+    )
+    return result
 
 
 def _product(

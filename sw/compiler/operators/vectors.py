@@ -6,53 +6,17 @@ from celosia.hw.arch.isa import Window
 from celosia.sw.compiler.lowering import ACTIVATIONS, Lowering
 from celosia.sw.compiler.quantize import (
     activation_range,
-    addition_scalings,
     average_scaling,
     ends,
     identity_scaling,
     mean_scaling,
     rescaling,
 )
-from celosia.sw.compiler.spec import CompileError, Sum
+from celosia.sw.compiler.spec import CompileError
 from celosia.sw.compiler.windows import Axis, rectangles
 from celosia.sw.graph import Operation
 
-__all__ = ["add", "mean", "pointwise", "pooling"]
-
-
-def add(lowering: Lowering, operation: Operation, label: str) -> None:
-    """Lower ADD of two values of one shape."""
-    graph, number = lowering.graph, operation.outputs[0]
-    numbers = operation.inputs[:2]
-    for source in numbers:
-        if source not in lowering.views:
-            raise CompileError(f"{label}: wanted two inputs that the core computes")
-        if not lowering.covers(lowering.views[source]):
-            lowering.copy(operation, source, lowering.views[source])
-    first, second, output = (graph.tensors[n].quantization for n in (*numbers, number))
-    assert first and second and output
-    activation = operation.attributes["activation"]
-    left, right = (lowering.values[lowering.views[n].value] for n in numbers)
-    shape = left.height, left.width, left.channels
-    if shape != (right.height, right.width, right.channels):
-        raise CompileError(f"{label}: wanted inputs laid out alike")
-    sources = [lowering.views[n].value for n in numbers]
-    name = graph.tensors[number].name or f"add_{operation.place}"
-    scalings = addition_scalings(first, second, output, activation)
-    tail = lowering.tail(number, scalings[2])
-    lowering.layers.append(
-        Sum(
-            name=name,
-            kind="+".join(["ADD", *tail.kinds]),
-            place=operation.place,
-            source=sources[0],
-            second=sources[1],
-            result=lowering.add(tail.last, shape),
-            extents=shape,
-            scalings=(*scalings[:2], tail.scaling),
-            table=tail.table,
-        )
-    )
+__all__ = ["mean", "pointwise", "pooling"]
 
 
 def pooling(lowering: Lowering, operation: Operation, label: str) -> None:
