@@ -13,6 +13,7 @@ from celosia.sw.compiler.bands import Band
 from celosia.sw.compiler.choose import choose
 from celosia.sw.compiler.emit import emit_main, emit_setup
 from celosia.sw.compiler.layout import lay_out, least_steps
+from celosia.sw.compiler.operators.host import HOST
 from celosia.sw.compiler.partition import Plan, partition, unit_shape
 from celosia.sw.compiler.schedule import schedule
 from celosia.sw.compiler.spec import CompileError, Network, Product
@@ -116,8 +117,21 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
     """
     if not 1 <= batch <= 1 << 20:
         raise CompileError(f"batch: wanted 1 to {1 << 20}, got {batch}")
+    kinds = {operation.place: operation.kind for operation in graph.operations}
+    notes: dict[int, str] = {}
+    while True:
+        try:
+            return _compiled(graph, config, batch, notes)
+        except CompileError as error:
+            if error.place is None or error.place in notes or kinds[error.place] not in HOST:
+                raise
+            notes[error.place] = str(error).split(": ", 1)[-1]
+
+
+def _compiled(graph: Graph, config: Config, batch: int, notes: Mapping[int, str]) -> Compiled:
+    """Compile a graph; what ``notes`` name by their place is left to the host."""
     compiler = _Compiler(graph, config, batch)
-    plan = partition(graph)
+    plan = partition(graph, notes)
     steps = tuple(
         step if isinstance(step, HostOperator) else compiler.part(*step, plan.items)
         for step in plan.steps
@@ -152,6 +166,16 @@ class _Compiler:
 
     def part(self, graph: Graph, network: Network, items: int) -> Part:
         """Compile a part, of a model whose batch is ``items``."""
+        try:
+            return self._part(graph, network, items)
+        except CompileError as error:
+            named = [x for x in network.layers if str(error).startswith(f"{x.name}: ")]
+            # The host is no place for products that are too large for the core.
+            if len(named) == 1 and not isinstance(named[0], Product):
+                error.place = named[0].place
+            raise
+
+    def _part(self, graph: Graph, network: Network, items: int) -> Part:
         config, first = self.config, len(self.layers)
         tiling, placement, constants = _placed(network, config, self.batch)
         sizes = [(len(weights), len(parameters)) for weights, parameters in constants]

@@ -55,8 +55,15 @@ class Plan:
     steps: tuple[tuple[Graph, Network] | HostOperator, ...]
 
 
-def partition(graph: Graph) -> Plan:
+def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
     """Return what runs where: on the core what can, else on the host.
+
+    Parameters
+    ----------
+    graph : Graph
+        The model.
+    known : mapping of int to str, optional
+        Places of operators that the core is known not to run, and why.
 
     Raises
     ------
@@ -64,12 +71,12 @@ def partition(graph: Graph) -> Plan:
         Naming the operator that neither can run, and why the core cannot.
     """
     # Why the core does not run an operator, by its place.
-    notes: dict[int, str] = {}
+    notes = dict(known or {})
     for operation in graph.operations:
-        known = operation.kind in OPERATORS
-        if not known and operation.kind not in HOST:
+        on_core = operation.kind in OPERATORS
+        if not on_core and operation.kind not in HOST:
             raise CompileError(f"{graph.label(operation)}: operator is not supported")
-        if not known:
+        if not on_core:
             notes[operation.place] = ""
         elif types := _types(graph, operation) - {"int8"}:
             notes[operation.place] = f"{' and '.join(sorted(types))} at an end"

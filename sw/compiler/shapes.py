@@ -64,5 +64,9 @@ def shapes_of(graph: Graph, items: int) -> dict[int, tuple[int, int, int]]:
             depth = count
             if operation.kind == "FULLY_CONNECTED":
                 depth = graph.tensors[operation.inputs[1]].shape[0]
-            shapes[number] = image(number) or (1, count // depth, depth)
+            try:
+                shapes[number] = image(number) or (1, count // depth, depth)
+            except CompileError as error:
+                error.place = operation.place
+                raise
     return shapes
