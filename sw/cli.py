@@ -100,7 +100,10 @@ def _compiling(command: "commands.Adder") -> None:
     made.add_argument("--batch", type=_whole, default=1, metavar="N", help="inputs of one run")
 
     made = command("report", "say what each layer of a model takes")
-    made.add_argument("model", type=Path, metavar="MODEL", help=".tflite file")
+    made.add_argument("model", type=Path, nargs="?", metavar="MODEL", help=".tflite file")
+    made.add_argument(
+        "--operators", action="store_true", help="say which operators there are, and where they run"
+    )
     _preset(made)
     made.add_argument("--batch", type=_whole, default=1, metavar="N", help="inputs of one run")
     made.add_argument("--csv", type=Path, metavar="FILE", help="also write a table as CSV")

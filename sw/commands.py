@@ -12,6 +12,7 @@ import numpy as np
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, PRESETS, Config
+from celosia.sw.catalogue import as_markdown
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import bounds, compile_graph, compile_steps
 from celosia.sw.files import write_atomically
@@ -77,6 +78,11 @@ def run_report(arguments: argparse.Namespace) -> None:
     from celosia.sim.cycles import COSTS, estimate
     from celosia.sw.measure import measure
 
+    if (arguments.model is None) != arguments.operators:
+        raise InputError("report: wanted a MODEL or --operators")
+    if arguments.operators:
+        print(as_markdown(), end="")
+        return
     writable(arguments.csv, arguments.json, sources=(arguments.model,))
     memory = {"latency": arguments.latency, "bandwidth": arguments.bandwidth}
     costs = COSTS._replace(memory=arguments.latency, bandwidth=arguments.bandwidth)

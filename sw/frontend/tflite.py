@@ -193,7 +193,7 @@ class _Reader:
             label += f" ({results[0].name!r})"
         given = tuple(None if n == -1 else tensors[_index(n, tensors)] for n in inputs)
         if kind not in READERS:
-            raise ModelError(f"{label}: operator is not supported")
+            raise ModelError(f"{label}: operator is not supported, model refused")
         try:
             attributes = READERS[kind](Node(operator, given, results))
         except ModelError as error:
