@@ -120,9 +120,7 @@ def inputs_of(program: Program, dataset: str, images: np.ndarray) -> np.ndarray:
         If the model has other inputs or outputs.
     """
     wanted = [images[0].size], [len(DATASETS[dataset].classes)]
-    given = tuple(
-        [port.elements for port in side] for side in (program.inputs, program.outputs)
-    )
+    given = tuple([port.elements for port in side] for side in (program.inputs, program.outputs))
     if given != wanted:
         names = [" and ".join(map(str, side)) for side in (*wanted, *given)]
         raise InputError(

@@ -109,6 +109,11 @@ def run_build(arguments: argparse.Namespace) -> None:
         "floorplan": picture,
     }.items():
         print(f"{name:<16} {path}")
+    if not found.is_fast_enough:
+        raise Missing(
+            f"{board.name}: wanted {board.clock_hz / 1e6:g} MHz, got {found.fmax_mhz[2]:.1f}; "
+            "the bitstream may fail (a lower --clock, more --seeds)"
+        )
 
 
 def run_flash(arguments: argparse.Namespace) -> None:

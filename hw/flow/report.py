@@ -59,6 +59,11 @@ class Report:
         """Least, median and greatest clock over the seeds."""
         return speeds(self.runs)
 
+    @property
+    def is_fast_enough(self) -> bool:
+        """Whether the fastest run reaches the clock that was asked for."""
+        return bool(self.runs) and self.runs[0].fmax >= self.design.megahertz
+
     def as_dict(self) -> dict[str, Any]:
         """Return everything but the places, as JSON takes it."""
         said: dict[str, Any] = {
@@ -120,6 +125,7 @@ def as_text(report: Report) -> str:
             f"{least:.1f} / {middle:.1f} / {most:.1f} MHz (minimum / median / maximum of {count})"
         )
         lines.append(f"{'Fmax':<16} {text}")
+        lines.append(f"{'asked for':<16} {report.design.megahertz:.1f} MHz")
     lines += ["", f"{'room':<16} " + " ".join(f"{column:>9}" for column in COLUMNS)]
     total = {column: sum(row[column] for row in report.rooms.values()) for column in COLUMNS}
     for room, row in {**report.rooms, "total": total}.items():

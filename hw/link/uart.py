@@ -26,7 +26,7 @@ def divisor_of(clock_hz: float, baud: float) -> int:
     40
     """
     divisor = round(clock_hz / baud)
-    if divisor < LEAST_DIVISOR or abs(divisor * baud / clock_hz - 1) > TOLERANCE:
+    if divisor < LEAST_DIVISOR or abs(divisor * baud - clock_hz) > TOLERANCE * clock_hz:
         raise ValueError(
             f"baud: wanted a whole part of {clock_hz:.0f} Hz, at most 1/{LEAST_DIVISOR}, "
             f"within {TOLERANCE:.0%}, got {baud:.0f}"

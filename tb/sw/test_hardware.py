@@ -142,6 +142,15 @@ def test_clock_and_core_of_a_board_may_be_others(tools, capsys):
     assert "nano,unified_bytes=512" in capsys.readouterr().out
 
 
+def test_a_clock_that_no_seed_reaches_is_said(tools, capsys):
+    assert main("build ulx3s-12f --seeds 1 --clock 100".split()) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "celosia: ulx3s-12f: wanted 100 MHz, got 91.0; "
+        "the bitstream may fail (a lower --clock, more --seeds)"
+    )
+    assert Path("build/boards/ulx3s-12f/ulx3s-12f.bit").exists()
+
+
 def test_flash_without_bitstream_or_loader(folder, capsys, monkeypatch):
     assert main("flash ulx3s-85f".split()) == 2
     bitstream = Path("build/boards/ulx3s-85f/ulx3s-85f.bit")
