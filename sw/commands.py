@@ -14,7 +14,8 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, PRESETS, Config
 from celosia.sw.catalogue import as_markdown
 from celosia.sw.compiler import report
-from celosia.sw.compiler.compile import bounds, compile_graph, compile_steps
+from celosia.sw.compiler.compile import compile_graph, compile_steps
+from celosia.sw.compiler.compiled import bounds
 from celosia.sw.files import write_atomically
 from celosia.sw.frontend.tflite import load
 from celosia.sw.program import MAGIC, Program

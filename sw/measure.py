@@ -8,7 +8,7 @@ import numpy as np
 from tqdm import tqdm
 
 from celosia.hw.arch.isa import disassemble
-from celosia.sw.compiler.compile import Compiled, LayerSection, layer_sections
+from celosia.sw.compiler.compiled import Compiled, LayerSection, layer_sections
 from celosia.sw.compiler.report import Alone, Measured
 from celosia.sw.program import Port, Program, Section
 from celosia.sw.runtime.backends import open_device

@@ -1,16 +1,13 @@
 """All passes, from a graph to a program."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import replace
 
-from celosia.hw.arch.config import ADDRESS_BITS, INSTRUCTION_BYTES, TABLE_BYTES, Config
-from celosia.hw.arch.isa import Instruction, Opcode, Unit, encode_program
-from celosia.sw.compiler.access import Step
+from celosia.hw.arch.config import ADDRESS_BITS, TABLE_BYTES, Config
 from celosia.sw.compiler.allocate import ALIGNMENT, Placement, allocate
 from celosia.sw.compiler.bands import Band
 from celosia.sw.compiler.choose import choose
+from celosia.sw.compiler.compiled import Compiled, CompiledPart, limited, section
 from celosia.sw.compiler.emit import emit_main, emit_setup
 from celosia.sw.compiler.layout import lay_out, least_steps
 from celosia.sw.compiler.operators.host import HOST
@@ -18,73 +15,12 @@ from celosia.sw.compiler.partition import Plan, partition, unit_shape
 from celosia.sw.compiler.schedule import schedule
 from celosia.sw.compiler.spec import CompileError, Network, Product
 from celosia.sw.compiler.stream import stream
-from celosia.sw.compiler.synchronise import synchronise
 from celosia.sw.compiler.tile import Tiling, pack_parameters, pack_weights, tile
 from celosia.sw.compiler.verify import verify
 from celosia.sw.graph import Graph, Tensor
-from celosia.sw.program import HostOperator, Layer, Part, Port, Program, Section, Segment
+from celosia.sw.program import HostOperator, Layer, Part, Port, Program, Segment
 
-__all__ = [
-    "Compiled",
-    "CompiledPart",
-    "LayerSection",
-    "bounds",
-    "compile_graph",
-    "compile_steps",
-    "layer_sections",
-]
-
-#: The core numbers the instructions of a program in 16 bits.
-_MOST_INSTRUCTIONS = (1 << 16) - 1
-
-
-@dataclass(frozen=True, eq=False)
-class CompiledPart:
-    """What the passes found of one part of a program.
-
-    Parameters
-    ----------
-    network : Network
-        The layers.
-    head : int
-        Number of layers that run item by item.
-    bands : frozenset of int
-        Layers that multiply in bands.
-    steps : tuple of Step
-        The instructions of ``main`` without HALT and semaphores.
-    first : int
-        Number that the program gives to the first layer.
-    """
-
-    network: Network
-    head: int
-    bands: frozenset[int]
-    steps: tuple[Step, ...]
-    first: int
-
-
-@dataclass(frozen=True, eq=False)
-class Compiled:
-    """A program, and what its passes found on the way."""
-
-    program: Program
-    parts: tuple[CompiledPart, ...]
-
-
-@dataclass(frozen=True)
-class LayerSection:
-    """Part of the work of one layer, as a section of its own.
-
-    Parameters
-    ----------
-    layer : int
-        Number of the layer.
-    section : Section
-        The instructions, with semaphores of their own, and HALT.
-    """
-
-    layer: int
-    section: Section
+__all__ = ["Compiled", "compile_graph", "compile_steps"]
 
 
 def compile_graph(graph: Graph, config: Config, batch: int = 1) -> Program:
@@ -182,11 +118,11 @@ class _Compiler:
         tables = b"".join(tiling.tables.contents)
         placement = _moved(placement, -(-self.address // ALIGNMENT) * ALIGNMENT)
         work = stream(schedule(network, tiling, placement, config), network, tiling, config)
-        loads = _limited(emit_setup(network, tiling, placement, config))
-        setup = _section(loads, config, placement.code, first)
+        loads = limited(emit_setup(network, tiling, placement, config))
+        setup = section(loads, config, placement.code, first)
         after = placement.code + -(-len(setup.code) // ALIGNMENT) * ALIGNMENT
-        steps = _limited(emit_main(work, network, tiling, placement, config))
-        main = _section(steps, config, after, first)
+        steps = limited(emit_main(work, network, tiling, placement, config))
+        main = section(steps, config, after, first)
         self.segments += _segments(constants, tables, placement, first)
         self.layers += _layers(network, tiling, placement, config, sizes)
         bands = frozenset(number for number, tiled in enumerate(tiling.layers) if tiled.band)
@@ -234,105 +170,6 @@ def _place(
     sizes = [(len(weights), len(parameters)) for weights, parameters in constants]
     tables = sum(map(len, tiling.tables.contents))
     return tiling, allocate(network, layouts, config, batch, sizes, tables), constants
-
-
-def bounds(compiled: Compiled) -> list[int]:
-    """Return the cycles that each layer takes the array at least, for one batch.
-
-    Of a layer in bands what its passes take. Else the sum over reduction steps of R taps and output
-    tiles of C channels of what a pass of the array takes: a cycle for each pixel, but not less than
-    the R / W in which its tile loads. Items of the batch share a tile in the layers behind the head.
-    0 for a layer without weights.
-    """
-    config, batch = compiled.program.config, compiled.program.batch
-    load = config.rows // config.weight_rows
-    cycles = []
-    for part in compiled.parts:
-        by_layer: dict[int, list[Step]] = defaultdict(list)
-        for step in part.steps:
-            if step.instruction.unit is Unit.MATRIX:
-                by_layer[step.layer].append(step)
-        for number, layer in enumerate(part.network.layers):
-            if not isinstance(layer, Product):
-                cycles.append(0)
-                continue
-            if number in part.bands:
-                cycles.append(sum(_passes(s.instruction, config) for s in by_layer[number]))
-                continue
-            # The model's own pixels: some that no window reads are not computed.
-            pixels = layer.macs // layer.weights.size
-            passes = least_steps(layer, config) * -(-layer.channels // config.columns)
-            alone = number < part.head
-            each = batch * max(pixels, load) if alone else max(batch * pixels, load)
-            cycles.append(passes * each)
-    return cycles
-
-
-def _passes(i: Instruction, config: Config) -> int:
-    """Return the cycles that the passes of a MATMUL take at least."""
-    pixels = i.x_count * i.y_count * i.z_count
-    return -(-i.taps // config.rows) * max(pixels, config.rows // config.weight_rows)
-
-
-def layer_sections(compiled: Compiled, number: int = 0) -> list[LayerSection]:
-    """Return a part's main section cut where the layer changes, so that each piece runs on its own.
-
-    Pieces lie behind the program in external memory, one after the other. Run in order after
-    ``setup`` they do what ``main`` does. The array, the vector unit and the stores say whose piece
-    it is; loads stay where they are, those for later layers too, unless they come right before the
-    work of their layer.
-    """
-    address = compiled.program.memory_bytes
-    sections = []
-    part = compiled.parts[number]
-    for layer, steps in _cut(part.steps):
-        section = _section(steps, compiled.program.config, address, part.first)
-        sections.append(LayerSection(part.first + layer, section))
-        address += len(sections[-1].section.code)
-    return sections
-
-
-def _cut(steps: Sequence[Step]) -> Iterator[tuple[int, list[Step]]]:
-    """Yield (layer, its steps) for each part of a program."""
-    part: list[Step] = []
-    layer = None
-    for step in steps:
-        if step.instruction.unit is not Unit.LOAD:
-            if layer not in (None, step.layer):
-                place = _own_loads(part, step.layer)
-                yield layer, part[:place]
-                part = part[place:]
-            layer = step.layer
-        part.append(step)
-    if layer is not None:
-        yield layer, part
-
-
-def _own_loads(part: Sequence[Step], layer: int) -> int:
-    """Return where the loads begin, at the end of a part, that the part of ``layer`` starts with."""
-    first = len(part)
-    while first and part[first - 1].instruction.unit is Unit.LOAD:
-        first -= 1
-    own = (n for n in range(first, len(part)) if part[n].layer == layer)
-    return next(own, len(part))
-
-
-def _limited(steps: Iterable[Step]) -> tuple[Step, ...]:
-    emitted = tuple(islice(steps, _MOST_INSTRUCTIONS))
-    if len(emitted) == _MOST_INSTRUCTIONS:
-        raise CompileError(
-            f"network: wanted at most {_MOST_INSTRUCTIONS} instructions, got more: "
-            "a smaller batch takes fewer"
-        )
-    return emitted
-
-
-def _section(steps: Sequence[Step], config: Config, address: int, first: int) -> Section:
-    instructions = [*synchronise(steps, config), Instruction(Opcode.HALT)]
-    layers = (*(step.layer + first if step.layer >= 0 else -1 for step in steps), -1)
-    code = encode_program(instructions)
-    assert len(code) == INSTRUCTION_BYTES * len(layers)
-    return Section(address, code, layers)
 
 
 def _moved(placement: Placement, by: int) -> Placement:

@@ -75,7 +75,9 @@ def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
     for operation in graph.operations:
         on_core = operation.kind in OPERATORS
         if not on_core and operation.kind not in HOST:
-            raise CompileError(f"{graph.label(operation)}: operator is not supported: neither the core nor the host runs it")
+            raise CompileError(
+                f"{graph.label(operation)}: operator is not supported: neither the core nor the host runs it"
+            )
         if not on_core:
             notes[operation.place] = ""
         elif types := _types(graph, operation) - {"int8"}:

@@ -9,7 +9,8 @@ import pytest
 
 from celosia.hw.arch.config import preset
 from celosia.sim.simulators import SimulatorNotFound, find_verilator
-from celosia.sw.compiler.compile import Compiled, compile_steps
+from celosia.sw.compiler.compile import compile_steps
+from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.compiler.report import Alone
 from celosia.sw.frontend.tflite import load
 from celosia.sw.frontend.writer import Convolution, FullyConnected, Pool, Reshape, sequential

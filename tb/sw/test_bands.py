@@ -11,7 +11,8 @@ from celosia.hw.arch.isa import Instruction, Opcode, Rounding
 from celosia.sw.compiler.bands import Band, band_matrix, parameters_of_tile, spans, vectors
 from celosia.sw.compiler.blocks import band_blocks
 from celosia.sw.compiler.choose import choose
-from celosia.sw.compiler.compile import bounds, compile_steps
+from celosia.sw.compiler.compile import compile_steps
+from celosia.sw.compiler.compiled import bounds
 from celosia.sw.compiler.layout import Layout, band_segments, lay_out
 from celosia.sw.compiler.lower import lower
 from celosia.sw.compiler.spec import Network, Pool, Product, Scaling

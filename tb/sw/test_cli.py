@@ -8,7 +8,7 @@ from celosia.hw import build
 from celosia.hw.arch import isa
 from celosia.sw import measure
 from celosia.sw.cli import main
-from celosia.sw.compiler.compile import Compiled
+from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.compiler.report import Alone, Measured
 from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
 from celosia.sw.program import Program

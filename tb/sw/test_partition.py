@@ -7,7 +7,8 @@ import pytest
 
 from celosia.hw.arch.config import preset
 from celosia.sw.compiler import report
-from celosia.sw.compiler.compile import bounds, compile_graph, compile_steps
+from celosia.sw.compiler.compile import compile_graph, compile_steps
+from celosia.sw.compiler.compiled import bounds
 from celosia.sw.compiler.operators.host import HOST
 from celosia.sw.compiler.partition import Plan, partition
 from celosia.sw.compiler.spec import CompileError

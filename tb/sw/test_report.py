@@ -19,7 +19,8 @@ from celosia.sim.hazards import judge
 from celosia.sw import measure
 from celosia.sw.compiler import report
 from celosia.sw.compiler.access import Step
-from celosia.sw.compiler.compile import Compiled, bounds, compile_steps, layer_sections
+from celosia.sw.compiler.compile import compile_steps
+from celosia.sw.compiler.compiled import Compiled, bounds, layer_sections
 from celosia.sw.compiler.report import Alone, Measured
 from celosia.sw.frontend.writer import (
     Convolution,

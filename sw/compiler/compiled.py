@@ -1,0 +1,183 @@
+"""What the passes made: a program, its parts, and its sections layer by layer."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
+from celosia.hw.arch.isa import Instruction, Opcode, Unit, encode_program
+from celosia.sw.compiler.access import Step
+from celosia.sw.compiler.layout import least_steps
+from celosia.sw.compiler.spec import CompileError, Network, Product
+from celosia.sw.compiler.synchronise import synchronise
+from celosia.sw.program import Program, Section
+
+__all__ = [
+    "Compiled",
+    "CompiledPart",
+    "LayerSection",
+    "bounds",
+    "layer_sections",
+    "limited",
+    "section",
+]
+
+#: The core numbers the instructions of a program in 16 bits.
+_MOST_INSTRUCTIONS = (1 << 16) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledPart:
+    """What the passes found of one part of a program.
+
+    Parameters
+    ----------
+    network : Network
+        The layers.
+    head : int
+        Number of layers that run item by item.
+    bands : frozenset of int
+        Layers that multiply in bands.
+    steps : tuple of Step
+        The instructions of ``main`` without HALT and semaphores.
+    first : int
+        Number that the program gives to the first layer.
+    """
+
+    network: Network
+    head: int
+    bands: frozenset[int]
+    steps: tuple[Step, ...]
+    first: int
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A program, and what its passes found on the way."""
+
+    program: Program
+    parts: tuple[CompiledPart, ...]
+
+
+@dataclass(frozen=True)
+class LayerSection:
+    """Part of the work of one layer, as a section of its own.
+
+    Parameters
+    ----------
+    layer : int
+        Number of the layer.
+    section : Section
+        The instructions, with semaphores of their own, and HALT.
+    """
+
+    layer: int
+    section: Section
+
+
+def bounds(compiled: Compiled) -> list[int]:
+    """Return the cycles that each layer takes the array at least, for one batch.
+
+    Of a layer in bands what its passes take. Else the sum over reduction steps of R taps and output
+    tiles of C channels of what a pass of the array takes: a cycle for each pixel, but not less than
+    the R / W in which its tile loads. Items of the batch share a tile in the layers behind the head.
+    0 for a layer without weights.
+    """
+    config, batch = compiled.program.config, compiled.program.batch
+    load = config.rows // config.weight_rows
+    cycles = []
+    for part in compiled.parts:
+        by_layer: dict[int, list[Step]] = defaultdict(list)
+        for step in part.steps:
+            if step.instruction.unit is Unit.MATRIX:
+                by_layer[step.layer].append(step)
+        for number, layer in enumerate(part.network.layers):
+            if not isinstance(layer, Product):
+                cycles.append(0)
+                continue
+            if number in part.bands:
+                cycles.append(sum(_passes(s.instruction, config) for s in by_layer[number]))
+                continue
+            # The model's own pixels: some that no window reads are not computed.
+            pixels = layer.macs // layer.weights.size
+            passes = least_steps(layer, config) * -(-layer.channels // config.columns)
+            alone = number < part.head
+            each = batch * max(pixels, load) if alone else max(batch * pixels, load)
+            cycles.append(passes * each)
+    return cycles
+
+
+def _passes(i: Instruction, config: Config) -> int:
+    """Return the cycles that the passes of a MATMUL take at least."""
+    pixels = i.x_count * i.y_count * i.z_count
+    return -(-i.taps // config.rows) * max(pixels, config.rows // config.weight_rows)
+
+
+def layer_sections(compiled: Compiled, number: int = 0) -> list[LayerSection]:
+    """Return a part's main section cut where the layer changes, so that each piece runs on its own.
+
+    Pieces lie behind the program in external memory, one after the other. Run in order after
+    ``setup`` they do what ``main`` does. The array, the vector unit and the stores say whose piece
+    it is; loads stay where they are, those for later layers too, unless they come right before the
+    work of their layer.
+    """
+    address = compiled.program.memory_bytes
+    sections = []
+    part = compiled.parts[number]
+    for layer, steps in _cut(part.steps):
+        made = section(steps, compiled.program.config, address, part.first)
+        sections.append(LayerSection(part.first + layer, made))
+        address += len(made.code)
+    return sections
+
+
+def _cut(steps: Sequence[Step]) -> Iterator[tuple[int, list[Step]]]:
+    """Yield (layer, its steps) for each part of a program."""
+    part: list[Step] = []
+    layer = None
+    for step in steps:
+        if step.instruction.unit is not Unit.LOAD:
+            if layer not in (None, step.layer):
+                place = _own_loads(part, step.layer)
+                yield layer, part[:place]
+                part = part[place:]
+            layer = step.layer
+        part.append(step)
+    if layer is not None:
+        yield layer, part
+
+
+def _own_loads(part: Sequence[Step], layer: int) -> int:
+    """Return where the loads begin, at the end of a part, that the part of ``layer`` starts with."""
+    first = len(part)
+    while first and part[first - 1].instruction.unit is Unit.LOAD:
+        first -= 1
+    own = (n for n in range(first, len(part)) if part[n].layer == layer)
+    return next(own, len(part))
+
+
+def limited(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Return the steps of a section.
+
+    Raises
+    ------
+    CompileError
+        If there are more than a core can number.
+    """
+    emitted = tuple(islice(steps, _MOST_INSTRUCTIONS))
+    if len(emitted) == _MOST_INSTRUCTIONS:
+        raise CompileError(
+            f"network: wanted at most {_MOST_INSTRUCTIONS} instructions, got more: "
+            "a smaller batch takes fewer"
+        )
+    return emitted
+
+
+def section(steps: Sequence[Step], config: Config, address: int, first: int) -> Section:
+    """Return the code of ``steps`` at ``address``; ``first`` is the number of the first layer."""
+    instructions = [*synchronise(steps, config), Instruction(Opcode.HALT)]
+    layers = (*(step.layer + first if step.layer >= 0 else -1 for step in steps), -1)
+    code = encode_program(instructions)
+    assert len(code) == INSTRUCTION_BYTES * len(layers)
+    return Section(address, code, layers)
