@@ -18,6 +18,7 @@ from celosia.sw.frontend.writer import (
     Add,
     Back,
     Binary,
+    Concatenate,
     Convolution,
     Dequantize,
     FullyConnected,
@@ -114,6 +115,51 @@ def test_what_the_core_cannot_do_the_host_does_and_says_why() -> None:
     assert steps(plan) == ["CONV_2D", "RESHAPE", "CONV_2D"]
     (host,) = (step for step in plan.steps if isinstance(step, HostOperator))
     assert host.note == "wanted one shape of images, got (6, 8, 4) and (8, 6, 4)"
+
+
+def test_an_image_of_one_row_is_read_in_its_own_shape() -> None:
+    """Of several rows by the host, of one row by a copy."""
+    one_row = Reshape(shape=(1, 1, 48, 3))
+    assert steps(partition(graph(one_row, convolution(4, 3)))) == ["RESHAPE", "CONV_2D"]
+    plan = partition(graph(one_row, convolution(4, 3), shape=(1, 1, 24, 6)))
+    assert steps(plan) == ["RESHAPE CONV_2D"]
+
+
+def test_differences_and_products_are_for_the_core() -> None:
+    numbers = MANY[0, 0, 0]
+    plan = partition(
+        graph(
+            convolution(4, 3),
+            Binary(kind="SUB", second="output_0", swapped=True, output_scale=1.0),
+            Binary(kind="MUL", second=numbers, output_scale=1.0),
+            Binary(kind="ADD", second=numbers[:1], output_scale=1.0),
+        )
+    )
+    assert steps(plan) == ["CONV_2D COMPLEMENT SUB MUL+ADD"]
+
+
+@pytest.mark.parametrize(
+    ("axis", "layers"),
+    [
+        (1, "CONV_2D COPY COPY CONCATENATION"),
+        (2, "CONV_2D COPY COPY CONCATENATION"),
+        (3, "CONV_2D CONCATENATION CONCATENATION CONCATENATION"),
+    ],
+)
+def test_concatenations_of_images_are_for_the_core(axis: int, layers: str) -> None:
+    plan = partition(graph(convolution(4, 3), Concatenate(others=["output_0"], axis=axis)))
+    assert steps(plan) == [layers]
+    flat = graph(
+        convolution(4, 3), Reshape(shape=(1, 8, 24)), Concatenate(others=["output_1"], axis=1)
+    )
+    assert steps(partition(flat))[-1] == "CONCATENATION"
+
+
+def test_what_a_later_pass_refuses_goes_to_the_host() -> None:
+    pool = Pool(kind="AVERAGE_POOL_2D", window=(24, 24), stride=(24, 24))
+    config = preset("micro,unified_bytes=1024")
+    program = compile_graph(graph(pool, shape=(1, 24, 24, 30)), config)
+    assert [step.kind for step in program.host] == ["AVERAGE_POOL_2D"] and program.host[0].note
 
 
 def test_floating_point_is_for_the_host() -> None:
