@@ -6,14 +6,15 @@ import cocotb
 import numpy as np
 from bfm import Ports
 from cocotbext.axi import AxiResp
-from host import CODE, SIZE, SOURCE, TARGET, Host, check_damage, failure_of
-from programs import ordered
+from host import Host, check_damage, failure_of
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES
 from celosia.hw.arch.isa import Instruction, Opcode, Space
 from celosia.hw.arch.registers import MAGIC, OFFSETS, VERSION, Control
 from celosia.sim import footprint
+from celosia.sim.fuzz.ordering import ordered
+from celosia.sim.fuzz.stage import CODE, SIZE, SOURCE, TARGET, closing, opening
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
@@ -33,8 +34,8 @@ async def run_good(host: Host, count: int, *, whole: bool = True) -> None:
     It shows all of the unified buffer in external memory, and all sums too where it is ``whole``.
     """
     middle = [host.generator.any() for _ in range(count)]
-    closing = host.closing() if whole else host.closing()[:1]
-    program = ordered([*host.opening(), *middle, *closing], host.config)
+    shown = closing(host.config)[: None if whole else 1]
+    program = ordered([*opening(host.config), *middle, *shown], host.config)
     words = isa.encode_program(program)
     host.write_memory(CODE, words)
     host.machine.run(words, judge=True)

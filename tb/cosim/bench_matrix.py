@@ -6,11 +6,11 @@ import cocotb
 import numpy as np
 from bfm import Ports, Source, Unit
 from memories import UnifiedBuffer
-from programs import Generator
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
+from celosia.sim.fuzz.generator import Generator
 from celosia.sim.machine import Machine
 
 

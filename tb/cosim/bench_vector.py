@@ -6,10 +6,11 @@ import cocotb
 import numpy as np
 from bfm import Ports, Source, Unit
 from memories import AccumulatorMemory, UnifiedBuffer
-from programs import Generator, channels_image, tables_image
 
 from celosia.hw.arch.isa import Instruction, Kind, Mode, Opcode, Space
 from celosia.hw.memory.unified_buffer import UnifiedBuffer as HardwareBuffer
+from celosia.sim.fuzz.generator import Generator
+from celosia.sim.fuzz.images import channels_image, tables_image
 from celosia.sim.machine import Machine
 from celosia.sim.schedule import MachineError
 

@@ -8,11 +8,9 @@ from bfm import Ports
 from cocotb.triggers import with_timeout
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster
 from memories import ExternalMemory
-from programs import Generator, channels_image
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import INSTRUCTION_BYTES, PARAMETER_BYTES
-from celosia.hw.arch.isa import Instruction, Kind, Opcode, Rounding, Space
+from celosia.hw.arch.config import INSTRUCTION_BYTES
 from celosia.hw.arch.registers import (
     COUNTERS,
     COUNTERS_PER_UNIT,
@@ -22,16 +20,11 @@ from celosia.hw.arch.registers import (
     Status,
     activity_names,
 )
+from celosia.sim.fuzz import stage
+from celosia.sim.fuzz.generator import Generator
+from celosia.sim.fuzz.stage import CODE, PARAMETERS, SIZE, SOURCE, TARGET
 from celosia.sim.machine import Machine
 from celosia.sim.schedule import MachineError
-
-#: External memory: what loads read, channels' parameters, what stores write, programs.
-SIZE = 1 << 15
-SOURCE = (0, 1 << 12)
-PARAMETERS = (1 << 12, 1 << 12)
-TARGET = (1 << 13, 1 << 13)
-DUMP = 1 << 14
-CODE = 3 << 13
 
 Failure = tuple[isa.Error, isa.Unit, int]
 
@@ -64,12 +57,8 @@ class Host:
 
     def fill_memory(self) -> None:
         """Give both the same external memory: parameters where they belong, else anything."""
-        first, size = PARAMETERS
         content = self.machine.memory
-        content[:] = self.ports.numbers.integers(0, 256, content.size)
-        image = channels_image(size // PARAMETER_BYTES, self.ports.numbers)
-        image[: 4 * PARAMETER_BYTES * self.config.lanes] = bytes_image(self.config.lanes)
-        content[first : first + size] = image
+        content[:] = stage.content(self.config, self.ports.numbers, content.size)
         self.memory.write(0, content)
 
     def write_memory(self, address: int, content: bytes) -> None:
@@ -149,69 +138,6 @@ class Host:
         assert not wrong.size, (
             f"memory differs at {wrong[:8].tolist()} of {wrong.size} after {what}"
         )
-
-    def opening(self) -> list[Instruction]:
-        """Return instructions that write every place of the core's memories."""
-        config = self.config
-        return [
-            Instruction(Opcode.LOAD, external=SOURCE[0], length=config.unified_bytes),
-            Instruction(Opcode.LOAD_WEIGHTS, external=SOURCE[0] + 64, tiles=config.weight_tiles),
-            Instruction(
-                Opcode.LOAD_PARAMS,
-                external=PARAMETERS[0] + 64 * config.lanes,
-                count=config.parameter_channels,
-            ),
-            Instruction(
-                Opcode.LOAD_PARAMS, external=SOURCE[0], kind=Kind.TABLES, count=config.tables
-            ),
-            *(
-                Instruction(
-                    Opcode.MATMUL,
-                    x_count=config.accumulator_depth,
-                    x_stride=3,
-                    taps=2 * config.rows,
-                    accumulator=half * config.accumulator_depth,
-                )
-                for half in range(2)
-            ),
-        ]
-
-    def closing(self) -> list[Instruction]:
-        """Return instructions that store all of the unified buffer and of the accumulators."""
-        config = self.config
-        count = config.accumulator_rows * config.columns
-        program = [
-            Instruction(Opcode.STORE, external=DUMP, length=config.unified_bytes),
-            Instruction(Opcode.LOAD_PARAMS, external=PARAMETERS[0], count=4 * config.lanes),
-        ]
-        for place in range(4):
-            program += [
-                Instruction(
-                    Opcode.VECTOR,
-                    source=Space.ACCUMULATORS,
-                    x_count=config.accumulator_rows,
-                    source_x_stride=1,
-                    channels=config.columns,
-                    destination_x_stride=config.columns,
-                    params=place * config.lanes,
-                    rounding=Rounding.DOUBLE,
-                ),
-                Instruction(
-                    Opcode.STORE,
-                    external=DUMP + config.unified_bytes + place * count,
-                    length=count,
-                ),
-            ]
-        return program
-
-
-def bytes_image(lanes: int) -> np.ndarray:
-    """Return parameters with which a group of lanes shows one byte of each sum, for all four."""
-    raw = np.zeros((4, lanes, PARAMETER_BYTES), np.uint8)
-    raw[:, :, 4:8] = np.array([(1 << 31) - 1], "<u4").view(np.uint8)
-    raw[:, :, 8] = np.array([0, 8, 16, 24])[:, None]
-    raw[:, :, 9] = 24
-    return raw.reshape(-1)
 
 
 def failure_of(machine: Machine, words: bytes) -> Failure | None:

@@ -1,17 +1,13 @@
-"""Random legal instructions, and the semaphores that put a program in order."""
+"""Random legal instructions."""
 
 import random
-from collections.abc import Callable, Sequence
-
-import numpy as np
+from collections.abc import Callable
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
+from celosia.hw.arch.config import PARAMETER_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Kind, Mode, Opcode, Rounding, Space, Window
 from celosia.sim import footprint
 from celosia.sim.vector import feeds_itself
-
-UNITS = (isa.Unit.LOAD, isa.Unit.STORE, isa.Unit.MATRIX, isa.Unit.VECTOR)
 
 
 class Generator:
@@ -233,72 +229,3 @@ class Generator:
         draws = (self.matmul, self.vector, self.vector, self.load, self.store)
         rare = (self.fill, self.load_weights, self.load_params)
         return self.rng.choice((*draws, *draws, *rare))()
-
-
-def channels_image(count: int, numbers: np.random.Generator) -> np.ndarray:
-    """Return parameters of ``count`` channels as in external memory, uint8, mostly in use."""
-    raw = np.zeros((count, PARAMETER_BYTES), np.uint8)
-    bias = numbers.integers(-(2**31), 2**31, count) >> numbers.integers(0, 31, count)
-    multiplier = numbers.integers(0, 2**31, count) | numbers.choice([0, 2**30], count)
-    raw[:, 0:4] = bias.astype("<i4").view(np.uint8).reshape(count, 4)
-    raw[:, 4:8] = multiplier.astype("<u4").view(np.uint8).reshape(count, 4)
-    raw[:, 8] = numbers.choice([0, 0, 1, 5, 31], count)
-    raw[:, 9] = numbers.choice([0, 1, 4, 8, 12, 20, 31], count)
-    return raw.reshape(-1)
-
-
-def tables_image(count: int, numbers: np.random.Generator) -> np.ndarray:
-    """Return ``count`` tables as in external memory, uint8."""
-    return numbers.integers(0, 256, count * TABLE_BYTES, np.uint8)
-
-
-def conflict(a: Instruction, b: Instruction, config: Config) -> bool:
-    """Return whether one of two units' instructions writes, byte for byte, what the other touches.
-
-    The matrix unit has half of the accumulators to itself.
-    """
-    half = config.accumulator_depth * config.columns
-    for one in footprint.touches(a, config):
-        for other in footprint.touches(b, config):
-            if one.memory is not other.memory or not (one.write or other.write):
-                continue
-            if one.memory is footprint.Memory.ACCUMULATORS:
-                spans = [(p.base // half, p.last // half) for p in (one.pattern, other.pattern)]
-                if spans[0][0] <= spans[1][1] and spans[1][0] <= spans[0][1]:
-                    return True
-                continue
-            low = max(one.pattern.base, other.pattern.base)
-            high = min(one.pattern.last, other.pattern.last)
-            if low <= high and np.any(
-                one.pattern.bitmap(low, high) & other.pattern.bitmap(low, high)
-            ):
-                return True
-    return False
-
-
-def ordered(instructions: Sequence[Instruction], config: Config) -> list[Instruction]:
-    """Return a program with semaphores wherever two units touch the same place, and HALT.
-
-    Each ordered pair of units has a semaphore; what waits takes the count of the latest
-    instruction of the other unit that it conflicts with, unless it waited for a later one before.
-    """
-    pairs = [(a, b) for a in UNITS for b in UNITS if a is not b]
-    wait, post = [0] * len(instructions), [0] * len(instructions)
-    known = dict.fromkeys(pairs, -1)
-    for n, instruction in enumerate(instructions):
-        for unit in UNITS:
-            if unit is instruction.unit:
-                continue
-            pair = (unit, instruction.unit)
-            for before in range(n - 1, known[pair], -1):
-                earlier = instructions[before]
-                if earlier.unit is unit and conflict(earlier, instruction, config):
-                    wait[n] |= 1 << pairs.index(pair)
-                    post[before] |= 1 << pairs.index(pair)
-                    known[pair] = before
-                    break
-    program = [
-        Instruction(i.opcode, **(i.fields | {"wait": w, "post": p}))
-        for i, w, p in zip(instructions, wait, post, strict=True)
-    ]
-    return [*program, Instruction(Opcode.HALT)]
