@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "Vcelosia.h"
+#include "disturb.h"
 #include "verilated.h"
 
 namespace {
@@ -60,6 +61,11 @@ struct Device {
     bool reading_first = false;
     // A beat was offered and not taken: it stays.
     bool read_held = false;
+    bool answer_held = false;
+    Disturbance disturbance;
+    Watch watch;
+    // The watch costs time: it looks only where channels pause or may.
+    bool disturbed = false;
 
     Device(uint64_t bytes, uint64_t latency_, uint64_t rate_)
         : core(new Vcelosia(&context)), memory(bytes), latency(latency_), rate(rate_) {
@@ -76,16 +82,17 @@ struct Device {
     void step() {
         Vcelosia& c = *core;
         credit = credit + rate < 2 * 65536 ? credit + rate : 2 * 65536;
-        bool read_due = !reads.empty() && reads.front().ready <= cycle;
-        bool write_due = !writes.empty() && c.m_axi___05Fwvalid;
+        bool read_due = !reads.empty() && reads.front().ready <= cycle && !disturbance.rests(kR);
+        bool write_may = !writes.empty() && !disturbance.rests(kW);
+        bool write_due = write_may && c.m_axi___05Fwvalid;
         bool may = credit >= 65536;
         bool both = credit >= 2 * 65536;
         // Where there is bandwidth for one of them only, they take turns.
         bool read_now = read_held || (read_due && may && (both || !write_due || reading_first));
-        bool write_now = !writes.empty() && may && (both || !read_now);
+        bool write_now = write_may && may && (both || !read_now);
 
-        c.m_axi___05Farready = reads.size() < kAddressQueue;
-        c.m_axi___05Fawready = writes.size() < kAddressQueue;
+        c.m_axi___05Farready = reads.size() < kAddressQueue && !disturbance.rests(kAr);
+        c.m_axi___05Fawready = writes.size() < kAddressQueue && !disturbance.rests(kAw);
         c.m_axi___05Frvalid = read_now;
         if (read_now) {
             const Burst& burst = reads.front();
@@ -94,10 +101,12 @@ struct Device {
             put_bytes(c.m_axi___05Frdata, good ? &memory[burst.address] : zeros);
             c.m_axi___05Frid = burst.id;
             c.m_axi___05Frresp = good ? kOkay : kDecerr;
+            if (disturbance.refuse_beat == 1) c.m_axi___05Frresp = disturbance.response;
             c.m_axi___05Frlast = burst.beats == 1;
         }
         c.m_axi___05Fwready = write_now;
-        bool answer_now = !answers.empty() && answers.front().ready <= cycle;
+        bool answer_due = !answers.empty() && answers.front().ready <= cycle;
+        bool answer_now = answer_held || (answer_due && !disturbance.rests(kB));
         c.m_axi___05Fbvalid = answer_now;
         if (answer_now) {
             c.m_axi___05Fbid = answers.front().id;
@@ -105,12 +114,15 @@ struct Device {
         }
         c.clk = 0;
         c.eval();
+        if (disturbed) watch.look(c);
 
         read_held = read_now && !c.m_axi___05Frready;
         if (read_now && !read_held) {
             credit -= 65536;
             reading_first = false;
             Burst& burst = reads.front();
+            if (disturbance.refuse_beat && --disturbance.refuse_beat == 0)
+                disturbance.refuse(1, burst.address, burst.id);
             burst.address += kBusBytes;
             if (--burst.beats == 0) reads.pop_front();
         }
@@ -119,7 +131,8 @@ struct Device {
             reading_first = true;
             take_beat();
         }
-        if (answer_now && c.m_axi___05Fbready) answers.pop_front();
+        answer_held = answer_now && !c.m_axi___05Fbready;
+        if (answer_now && !answer_held) answers.pop_front();
         if (c.m_axi___05Farvalid && c.m_axi___05Farready) {
             reads.push_back({cycle + latency, c.m_axi___05Faraddr, c.m_axi___05Farlen + 1u, c.m_axi___05Farid});
         }
@@ -136,6 +149,7 @@ struct Device {
         Burst& burst = writes.front();
         uint8_t bytes[kBusBytes];
         get_bytes(c.m_axi___05Fwdata, bytes);
+        if (disturbed) watch.beat(c.m_axi___05Fwlast, burst.beats == 1);
         if (inside(burst.address)) {
             for (int n = 0; n < kBusBytes; n++) {
                 if (c.m_axi___05Fwstrb >> n & 1) memory[burst.address + n] = bytes[n];
@@ -145,6 +159,10 @@ struct Device {
         }
         burst.address += kBusBytes;
         if (--burst.beats == 0) {
+            if (disturbance.refuse_answer && --disturbance.refuse_answer == 0) {
+                disturbance.refuse(2, burst.address - kBusBytes, burst.id);
+                write_response = disturbance.response;
+            }
             answers.push_back({cycle + latency, burst.id, write_response});
             write_response = kOkay;
             writes.pop_front();
@@ -232,6 +250,43 @@ int celosia_wait(Device* device, uint64_t cycles) {
         device->step();
     }
     return device->core->irq;
+}
+
+// Lets the channels AR, R, AW, W and B rest, each with its chance in units of 1 / 65536.
+void celosia_pause(Device* device, uint64_t seed, const uint32_t* chances) {
+    device->disturbance.pause(seed, chances);
+    device->disturbed = true;
+}
+
+// Refuses the beat read and the burst written that come as the n-th from now; 0 for none.
+void celosia_refuse(Device* device, uint64_t beat, uint64_t answer, uint32_t response) {
+    Disturbance& d = device->disturbance;
+    d.refuse_beat = beat;
+    d.refuse_answer = answer;
+    d.response = response;
+    d.refused = 0;
+}
+
+// Returns what was refused: 0 nothing, 1 a beat read, 2 a burst written, and the address of its last beat.
+uint32_t celosia_refused(Device* device, uint64_t* address, uint32_t* id) {
+    *address = device->disturbance.refused_address;
+    *id = device->disturbance.refused_id;
+    return device->disturbance.refused;
+}
+
+// Returns the rules of AXI4 that the core has broken, bits of `Rule`.
+uint32_t celosia_broken(Device* device) { return device->watch.broken; }
+
+// Runs for `cycles`; returns whether nothing was asked for and nothing is under way on the bus.
+int celosia_quiet(Device* device, uint64_t cycles) {
+    const Vcelosia& c = *device->core;
+    bool quiet = true;
+    for (uint64_t n = 0; n < cycles; n++) {
+        quiet &= device->reads.empty() && device->writes.empty() && device->answers.empty();
+        quiet &= !c.m_axi___05Farvalid && !c.m_axi___05Fawvalid && !c.m_axi___05Fwvalid;
+        device->step();
+    }
+    return quiet;
 }
 
 }  // extern "C"

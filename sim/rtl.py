@@ -32,7 +32,7 @@ from celosia.hw.arch.registers import (
 )
 from celosia.sim.simulators import SimulatorNotFound, find_verilator, user_cache
 
-_HARNESS = Path(__file__).with_name("harness.cpp")
+_HARNESS = [Path(__file__).with_name(name) for name in ("harness.cpp", "disturb.h")]
 _FLAGS = (
     "--cc",
     "--top-module",
@@ -96,7 +96,8 @@ def _compile(config: Config, verilator: Path, target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as name:
         directory = Path(name)
         (directory / "celosia.v").write_text(verilog(config))
-        (directory / "harness.cpp").write_bytes(_HARNESS.read_bytes())
+        for path in _HARNESS:
+            (directory / path.name).write_bytes(path.read_bytes())
         (directory / "waivers.vlt").write_text(
             "`verilator_config\n" + "".join(f"lint_off -rule {r}\n" for r in _WAIVED)
         )
@@ -152,8 +153,8 @@ def model(config: Config) -> Path:
         )
     sizes = {key: value for key, value in asdict(config).items() if key != "name"}
     digest = hashlib.sha256(repr((sources_digest(), sizes, _FLAGS, str(verilator))).encode())
-    digest.update(_HARNESS.read_bytes())
-    digest.update(Path(__file__).read_bytes())
+    for path in (*_HARNESS, Path(__file__)):
+        digest.update(path.read_bytes())
     target = cache_directory() / "models" / f"{digest.hexdigest()[:32]}.so"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -180,6 +181,21 @@ def _library(path: Path) -> Any:
         ctypes.POINTER(ctypes.c_uint32),
     ]
     library.celosia_wait.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+    library.celosia_pause.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_uint64,
+        ctypes.POINTER(ctypes.c_uint32),
+    ]
+    library.celosia_refuse.argtypes = [ctypes.c_void_p, *[ctypes.c_uint64] * 2, ctypes.c_uint32]
+    library.celosia_refused.argtypes = [
+        ctypes.c_void_p,
+        ctypes.POINTER(ctypes.c_uint64),
+        ctypes.POINTER(ctypes.c_uint32),
+    ]
+    library.celosia_refused.restype = ctypes.c_uint32
+    library.celosia_broken.argtypes = [ctypes.c_void_p]
+    library.celosia_broken.restype = ctypes.c_uint32
+    library.celosia_quiet.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
     return library
 
 
