@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -94,10 +95,11 @@ def verilog(config: Config) -> str:
     return convert(Top(Core(config=config)))
 
 
+@cache
 def sources_digest(*, whole: bool = False) -> str:
     """Return a digest of everything that decides the Verilog of a core, sizes apart.
 
-    Saves elaborating a core just to learn that it was built before.
+    Saves elaborating a core just to learn that it was built before. Sources are read once a process.
 
     Parameters
     ----------
