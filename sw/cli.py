@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from celosia.hw.arch.config import PRESETS, Config, preset
-from celosia.sw import commands, hardware
+from celosia.sw import commands, fuzz, hardware
 from celosia.sw.data import DATASETS
 from celosia.sw.runtime.backends import DEVICES, device_name
 from celosia.sw.runtime.device import DeviceError
@@ -81,6 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     _compiling(adder(commands))
     _running(adder(commands))
     _hardware(adder(hardware))
+    made = adder(fuzz)("fuzz", "run random programs on the simulated core and the machine model")
+    fuzz.add_arguments(made, _whole, _seeds)
     return parser
 
 
@@ -234,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0; 2 for bad input; 1 where the machine lacks something or a device fails.
+        0; 2 for bad input; 1 where the machine lacks something, a device fails or a core errs.
     """
     parsed = _parser().parse_args(arguments)
     try:
@@ -244,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except commands.BAD_INPUT as error:
         return _complain(error, 2)
-    except (DeviceError, commands.Missing) as error:
+    except (DeviceError, commands.Missing, fuzz.Difference) as error:
         return _complain(error, 1)
     except KeyboardInterrupt:
         return _complain("interrupted", 130)

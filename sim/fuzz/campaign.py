@@ -1,0 +1,85 @@
+"""Many random cases, each from its number: drawn, run, counted; the same wherever they run."""
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from celosia.hw.arch.config import Config
+from celosia.sim import rtl
+from celosia.sim.fuzz.case import Case
+from celosia.sim.fuzz.coverage import Coverage
+from celosia.sim.fuzz.faulty import faulty
+from celosia.sim.fuzz.legal import legal
+from celosia.sim.fuzz.trial import Problem, attempt
+from celosia.sim.rtl import RtlError
+
+__all__ = ["Batch", "Found", "Plan", "batches", "case_of", "run_batch"]
+
+#: Cases that are handed to a worker at once.
+_BATCH = 20
+
+
+class Plan(NamedTuple):
+    """What to run: cores, the seed of everything, and whether something is wrong in each case."""
+
+    configs: tuple[Config, ...]
+    seed: int
+    faults: bool
+
+
+class Found(NamedTuple):
+    """A case that did not go as it must."""
+
+    number: int
+    case: Case
+    problems: tuple[Problem, ...]
+
+
+class Batch(NamedTuple):
+    """What came out of some cases."""
+
+    programs: int
+    cycles: int
+    coverage: Coverage
+    found: tuple[Found, ...]
+
+
+def case_of(plan: Plan, number: int) -> tuple[str, Case]:
+    """Return what kind of case has a number, and the case."""
+    rng = random.Random(f"{plan.seed} {plan.faults} {number}")
+    config = rng.choice(plan.configs)
+    return faulty(config, rng) if plan.faults else ("legal", legal(config, rng))
+
+
+def run_batch(plan: Plan, numbers: Sequence[int]) -> Batch:
+    """Run the cases of these numbers.
+
+    Raises
+    ------
+    SimulatorNotFound, RtlError
+        If there is no simulator, or the model of a core cannot be built.
+    """
+    coverage, found, cycles = Coverage(), [], 0
+    for config in plan.configs:
+        rtl.model(config)
+    for number in numbers:
+        kind, case = case_of(plan, number)
+        try:
+            trial = attempt(case)
+        except RtlError as error:
+            found.append(Found(number, case, (Problem("register", str(error)),)))
+            continue
+        problems = trial.problems
+        if kind == "legal" and not trial.expected.exact:
+            problems = [Problem("judge", "a program drawn as legal is none"), *problems]
+        if problems:
+            found.append(Found(number, case, tuple(problems)))
+        cycles += trial.outcome.cycles
+        coverage.note(kind, case, trial)
+    return Batch(len(numbers), cycles, coverage, tuple(found))
+
+
+def batches(programs: int) -> Iterator[range]:
+    """Give the numbers of the cases, some at a time."""
+    for first in range(0, programs, _BATCH):
+        yield range(first, min(first + _BATCH, programs))

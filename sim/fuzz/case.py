@@ -1,0 +1,156 @@
+"""One thing to try: a program, the core it runs on, the bus behind it, what goes wrong there."""
+
+import json
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
+from celosia.sim.fuzz import stage
+
+__all__ = ["CHANNELS", "FAULTS", "Bus", "Case", "Fault", "load", "save"]
+
+CHANNELS = ("ar", "r", "aw", "w", "b")
+
+#: A beat read or a burst written is refused; a soft reset or another doorbell after some cycles;
+#: more instructions are announced than lie in memory, which ends there.
+FAULTS = ("beat", "answer", "reset", "doorbell", "beyond")
+
+_MARK = "#! "
+_WORD = "#word "
+
+
+class Bus(NamedTuple):
+    """External memory: its speed, and how often each channel rests.
+
+    ``pauses`` are chances, 0 to 1, that a channel of ``CHANNELS`` rests for a cycle; ``latency`` is
+    in cycles, ``bandwidth`` in beats a cycle.
+    """
+
+    pauses: tuple[float, ...] = (0.0,) * len(CHANNELS)
+    latency: int = 8
+    bandwidth: float = 1.0
+
+    @property
+    def stalls(self) -> tuple[str, ...]:
+        """The channels that rest now and then; ``none`` where none does."""
+        found = tuple(name for name, p in zip(CHANNELS, self.pauses, strict=True) if p)
+        return found or ("none",)
+
+
+class Fault(NamedTuple):
+    """What goes wrong around the program.
+
+    ``kind`` is one of ``FAULTS``; ``place`` counts beats or bursts from 1, cycles from the doorbell,
+    or instructions; ``response`` is that of AXI4.
+    """
+
+    kind: str
+    place: int
+    response: int = 0
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program and everything that it runs in.
+
+    Parameters
+    ----------
+    config : Config
+        The core.
+    seed : int
+        Of the contents of external memory and the pauses, 0 to 2**32 - 1.
+    words : tuple of bytes
+        The instructions, also those that no core runs.
+    bus : Bus
+        External memory.
+    fault : Fault, optional
+        What goes wrong.
+    """
+
+    config: Config
+    seed: int
+    words: tuple[bytes, ...]
+    bus: Bus = Bus()
+    fault: Fault | None = None
+
+    @property
+    def code(self) -> bytes:
+        """All words, one after the other."""
+        return b"".join(self.words)
+
+    @property
+    def address(self) -> int:
+        """Where the program lies in external memory."""
+        if self.fault and self.fault.kind == "beyond":
+            return stage.SIZE - len(self.code)
+        return stage.CODE if len(self.code) <= stage.SIZE - stage.CODE else stage.SIZE
+
+    @property
+    def memory_bytes(self) -> int:
+        """Size of external memory."""
+        return max(stage.SIZE, self.address + len(self.code))
+
+    @property
+    def count(self) -> int:
+        """Instructions that the core is told of."""
+        more = self.fault.place if self.fault and self.fault.kind == "beyond" else 0
+        return len(self.words) + more
+
+
+@lru_cache(4096)
+def decoded(word: bytes) -> isa.Instruction | None:
+    """Return the instruction that a word says, or None."""
+    try:
+        return isa.decode(word)
+    except isa.Illegal:
+        return None
+
+
+def save(case: Case, remarks: tuple[str, ...] = ()) -> str:
+    """Return a case as assembly, everything but the instructions in comments."""
+    lines = [f"# {remark}" for remark in remarks]
+    head = {
+        "config": asdict(case.config),
+        "seed": case.seed,
+        "bus": case.bus._asdict(),
+        "fault": case.fault and case.fault._asdict(),
+    }
+    lines.append(_MARK + json.dumps(head))
+    for word in case.words:
+        instruction = decoded(word)
+        lines.append(isa.disassemble(instruction) if instruction else _WORD + word.hex())
+    return "".join(line + "\n" for line in lines)
+
+
+def load(text: str) -> Case:
+    """Return the case that ``save`` wrote.
+
+    Raises
+    ------
+    ValueError
+        If the text is no such case.
+    """
+    head: dict[str, Any] | None = None
+    words: list[bytes] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            if line.startswith(_MARK):
+                head = json.loads(line.removeprefix(_MARK))
+            elif line.startswith(_WORD):
+                words.append(bytes.fromhex(line.removeprefix(_WORD)))
+            elif instruction := isa.assemble_line(line):
+                words.append(isa.encode(instruction))
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None
+    if any(len(word) != INSTRUCTION_BYTES for word in words):
+        raise ValueError(f"wanted instructions of {INSTRUCTION_BYTES} bytes")
+    if head is None or not words:
+        raise ValueError(f"wanted a program, and a line {_MARK.strip()!r} with its configuration")
+    try:
+        bus = Bus(tuple(head["bus"]["pauses"]), head["bus"]["latency"], head["bus"]["bandwidth"])
+        fault = Fault(**head["fault"]) if head["fault"] else None
+        return Case(Config(**head["config"]), int(head["seed"]), tuple(words), bus, fault)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"line {_MARK.strip()!r}: {error}") from None

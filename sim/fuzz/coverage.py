@@ -1,0 +1,134 @@
+"""What random programs have come across: instructions, what runs beside them, fields, errors."""
+
+from collections import Counter
+from typing import Any
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.isa import FORMATS, Instruction, Opcode, Unit
+from celosia.sim.cycles import COSTS, Cost, estimate
+from celosia.sim.fuzz.case import CHANNELS, Case, decoded
+from celosia.sim.fuzz.trial import Trial
+from celosia.sim.schedule import EXECUTING
+
+__all__ = ["STALLS", "STATES", "Coverage"]
+
+STATES = ("busy", "waiting", "idle")
+STALLS = ("none", *CHANNELS)
+_OPCODES = [opcode for opcode in Opcode if isa.UNITS[opcode] in EXECUTING]
+
+
+class Coverage:
+    """Counts of everything come across.
+
+    Attributes
+    ----------
+    instructions : Counter of opcode
+    overlaps : Counter of (opcode, other unit, its state, stall)
+        What the other units did when an instruction started, by the estimate of its program, and
+        which channels of the bus rested now and then.
+    fields : Counter of (opcode, field, place)
+        Least, greatest, or some value between that the configuration allows.
+    activities : Counter of (unit, activity)
+        Programs in which a counter of the core was not zero.
+    ends : Counter of (kind of case, how it ended)
+    """
+
+    def __init__(self) -> None:
+        self.instructions: Counter[str] = Counter()
+        self.overlaps: Counter[tuple[str, str, str, str]] = Counter()
+        self.fields: Counter[tuple[str, str, str]] = Counter()
+        self.activities: Counter[tuple[str, str]] = Counter()
+        self.ends: Counter[tuple[str, str]] = Counter()
+
+    def add(self, other: "Coverage") -> None:
+        """Take over what another one has counted."""
+        for name, counts in vars(other).items():
+            getattr(self, name).update(counts)
+
+    def note(self, kind: str, case: Case, trial: Trial) -> None:
+        """Count what a case came across; instructions only where all of them ran."""
+        outcome = trial.outcome
+        code, unit = (outcome.error[0].name, outcome.error[1].name) if outcome.error else ("", "")
+        end = f"{code} of {unit}" if outcome.error else "done" if outcome.finished else "stopped"
+        self.ends[kind, end] += 1
+        for name, counts in outcome.counters.items():
+            self.activities.update((name, activity) for activity in counts)
+        if not trial.expected.exact:
+            return
+        instructions = [i for word in case.words if (i := decoded(word))]
+        self.instructions.update(i.opcode.name for i in instructions)
+        for i in instructions:
+            self._fields(i, case.config)
+        costs = COSTS._replace(memory=case.bus.latency, bandwidth=case.bus.bandwidth)
+        times = estimate(instructions, case.config, costs).instructions
+        for cost in times:
+            if cost.unit is not Unit.SEQUENCER:
+                self._overlaps(instructions[cost.index].opcode.name, cost, times, case.bus.stalls)
+
+    def _fields(self, i: Instruction, config: Config) -> None:
+        limits = isa.limits(config)[i.opcode]
+        for name, (low, high, _) in limits.items():
+            value = i.fields[name]
+            place = "least" if value == low else "greatest" if value == high else "between"
+            self.fields[i.opcode.name, name, place] += 1
+
+    def _overlaps(
+        self, name: str, cost: Cost, times: tuple[Cost, ...], stalls: tuple[str, ...]
+    ) -> None:
+        for unit in EXECUTING:
+            if unit is not cost.unit:
+                state = _state(unit, cost, times)
+                for stall in stalls:
+                    self.overlaps[name, unit.name.lower(), state, stall] += 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all counts, keys joined by spaces, for JSON."""
+        result: dict[str, Any] = {"bins": self.bins()}
+        for name, counts in vars(self).items():
+            keys = {key if isinstance(key, str) else " ".join(key): n for key, n in counts.items()}
+            result[name] = dict(sorted(keys.items()))
+        return result
+
+    def bins(self) -> dict[str, tuple[int, int]]:
+        """Return how many kinds of overlaps and fields' values were met, and how many there are."""
+        overlaps = (len(EXECUTING) - 1) * len(STATES) * len(STALLS) * len(_OPCODES)
+        fields = sum(_places(field) for opcode in _OPCODES for field in FORMATS[opcode])
+        return {"overlaps": (len(self.overlaps), overlaps), "fields": (len(self.fields), fields)}
+
+    def as_text(self) -> str:
+        """Return a table: for each instruction, what it met of what can be met."""
+        head = f"{'instruction':<13}{'run':>8}"
+        head += "".join(f"{'beside ' + unit.name.lower():>16}" for unit in EXECUTING)
+        lines = [head + f"{'fields':>10}"]
+        for opcode in _OPCODES:
+            name = opcode.name
+            line = f"{name:<13}{self.instructions[name]:>8}"
+            for unit in EXECUTING:
+                met = sum(key[:2] == (name, unit.name.lower()) for key in self.overlaps)
+                most = len(STATES) * len(STALLS)
+                line += f"{'-' if isa.UNITS[opcode] is unit else f'{met}/{most}':>16}"
+            met = sum(key[0] == name for key in self.fields)
+            most = sum(_places(field) for field in FORMATS[opcode])
+            lines.append(line + f"{f'{met}/{most}':>10}")
+        ends = Counter[str]()
+        for (_, end), count in self.ends.items():
+            ends[end] += count
+        lines.append("")
+        lines.append("ends: " + ", ".join(f"{count} {end}" for end, count in ends.most_common()))
+        return "".join(line + "\n" for line in lines)
+
+
+def _places(field: isa.Field) -> int:
+    """Return how many places of a field's range can be met: ends, and between."""
+    low, high = field.representable
+    return min(3, high - low + 1)
+
+
+def _state(unit: Unit, cost: Cost, times: tuple[Cost, ...]) -> str:
+    """Return what a unit does when the instruction of ``cost`` starts."""
+    of_unit = [other for other in times if other.unit is unit]
+    if any(other.start <= cost.start < other.finish for other in of_unit):
+        return "busy"
+    before = any(other.index < cost.index and other.start > cost.start for other in of_unit)
+    return "waiting" if before else "idle"

@@ -1,0 +1,153 @@
+"""The simulated core behind a bus that rests, refuses, and is watched."""
+
+import ctypes
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Control, Interrupt, Status
+from celosia.sim.fuzz.case import Case
+from celosia.sim.rtl import RtlDevice
+
+__all__ = ["Device", "Outcome", "Refused"]
+
+Failure = tuple[isa.Error, isa.Unit, int]
+
+#: Cycles without progress before the core gives up, and of a program that the model knows.
+WATCHDOG = 5000
+LIMIT = 1 << 22
+#: Cycles that a program of unknown length gets, and in which nothing may happen at the end.
+PATIENCE = 100_000
+QUIET = 64
+_IDLE_POLLS = 20_000
+
+
+class Refused(NamedTuple):
+    """What the bus refused: a beat read by ``id``, or a burst written; the address of its beat."""
+
+    write: bool
+    address: int
+    id: int
+
+
+class Outcome(NamedTuple):
+    """How a program ended.
+
+    ``finished`` says whether the core said so itself; ``error`` is what it recorded; ``reset`` and
+    ``quiet`` say whether it became idle when asked to, and stayed so. ``broken`` are bits of
+    ``Rule`` in ``disturb.h``.
+    """
+
+    finished: bool
+    error: Failure | None
+    cycles: int
+    counters: dict[str, dict[str, int]]
+    refused: Refused | None
+    idle: bool
+    quiet: bool
+    broken: int
+
+
+class Device(RtlDevice):
+    """A core as the fuzzer sees it; everything of a case but the program's contents is set up."""
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(
+            case.config,
+            latency=case.bus.latency,
+            bandwidth=case.bus.bandwidth,
+            memory_bytes=case.memory_bytes,
+        )
+        chances = [round(65536 * pause) for pause in case.bus.pauses]
+        self._library.celosia_pause(
+            self._device, case.seed, (ctypes.c_uint32 * len(chances))(*chances)
+        )
+
+    @property
+    def content(self) -> np.ndarray:
+        """External memory, uint8, in place."""
+        return self._memory
+
+    def play(self, case: Case, *, patience: int = LIMIT) -> Outcome:
+        """Run the program that lies in memory, with what goes wrong around it.
+
+        Parameters
+        ----------
+        case : Case
+            Program, and fault.
+        patience : int
+            Cycles after which the program is stopped by a soft reset.
+        """
+        fault = case.fault
+        beat = fault.place if fault and fault.kind == "beat" else 0
+        answer = fault.place if fault and fault.kind == "answer" else 0
+        response = fault.response if fault else 0
+        self._write_register("watchdog", WATCHDOG)
+        self._write_register("program_address", case.address)
+        self._write_register("program_length", case.count)
+        self._write_register("control", Control.CLEAR.value)
+        self._wait(COUNTERS_PER_UNIT)
+        self._library.celosia_refuse(self._device, beat, answer, response)
+        self._write_register("control", Control.START.value)
+        stopped = False
+        if fault and fault.kind in ("reset", "doorbell") and not self._wait(fault.place):
+            stopped = fault.kind == "reset"
+            action = Control.RESET if stopped else Control.START
+            self._write_register("control", action.value)
+        finished = not stopped and self._finish(patience)
+        return self._ending(finished)
+
+    def _wait(self, cycles: int) -> bool:
+        return bool(self._library.celosia_wait(self._device, cycles))
+
+    def _quiet(self, cycles: int) -> bool:
+        return bool(self._library.celosia_quiet(self._device, cycles))
+
+    def _status(self) -> Status:
+        return Status(self._read_register("status"))
+
+    def _finish(self, patience: int) -> bool:
+        """Wait for the interrupt; a doorbell at the last moment makes the program run again."""
+        if not self._wait(patience):
+            return False
+        for _ in range(patience // QUIET):
+            if Status.BUSY not in self._status():
+                return True
+            self._quiet(QUIET)
+        return False
+
+    def _ending(self, finished: bool) -> Outcome:
+        error = self._error()
+        cycles, counters = self._read_register("cycles"), self._counters()
+        idle = True
+        if error or not finished:
+            self._write_register("control", Control.RESET.value)
+            idle = self._becomes_idle()
+        self._write_register("interrupt", Interrupt.DONE.value | Interrupt.ERROR.value)
+        quiet = self._quiet(QUIET) and not self._wait(0)
+        return Outcome(
+            finished, error, cycles, counters, self._refused(), idle, quiet, self._broken()
+        )
+
+    def _error(self) -> Failure | None:
+        if Status.ERROR not in self._status():
+            return None
+        return (
+            isa.Error(self._read_register("error_code")),
+            isa.Unit(self._read_register("error_unit")),
+            self._read_register("error_index"),
+        )
+
+    def _becomes_idle(self) -> bool:
+        busy = Status.BUSY | Status.ERROR | Status.DRAINING
+        return any(not self._status() & busy for _ in range(_IDLE_POLLS))
+
+    def _refused(self) -> Refused | None:
+        address, number = ctypes.c_uint64(), ctypes.c_uint32()
+        references: tuple[Any, Any] = ctypes.byref(address), ctypes.byref(number)
+        what = self._library.celosia_refused(self._device, *references)
+        return Refused(what == 2, address.value, number.value) if what else None
+
+    def _broken(self) -> int:
+        return self._library.celosia_broken(self._device)

@@ -1,0 +1,222 @@
+"""Draws cases in which something is wrong: with the program, the bus, or the host."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import INSTRUCTION_BYTES, SEMAPHORES, Config
+from celosia.hw.arch.isa import FORMATS, LAYOUTS, Instruction, Kind, Opcode, Space
+from celosia.sim import footprint
+from celosia.sim.fuzz import stage
+from celosia.sim.fuzz.case import Case, Fault
+from celosia.sim.fuzz.expectation import WORK, elements
+from celosia.sim.fuzz.generator import Generator
+from celosia.sim.fuzz.legal import legal
+from celosia.sim.schedule import COUNT_LIMIT
+
+__all__ = ["KINDS", "faulty"]
+
+_SLVERR_DECERR = (2, 3)
+_NOP = isa.encode(Instruction(Opcode.NOP))
+
+
+def _inserted(case: Case, rng: random.Random, word: bytes) -> Case:
+    """Return the case with a word more somewhere before HALT."""
+    place = rng.randrange(len(case.words))
+    return replace(case, words=(*case.words[:place], word, *case.words[place:]))
+
+
+def _any_word(case: Case, rng: random.Random) -> bytes:
+    return case.words[rng.randrange(len(case.words) - 1)]
+
+
+def _opcode(case: Case, rng: random.Random) -> Case:
+    known = {opcode.value for opcode in Opcode}
+    code = rng.choice([value for value in range(256) if value not in known])
+    return _inserted(case, rng, bytes([code]) + _any_word(case, rng)[1:])
+
+
+def _field(case: Case, rng: random.Random) -> Case:
+    """Return the case with an instruction of which one field is out of its limits."""
+    opcode = rng.choice(list(Opcode))
+    limits = isa.limits(case.config)[opcode]
+    words = []
+    for field in FORMATS[opcode]:
+        low, high, multiple = limits[field.name]
+        least, greatest = field.representable
+        values = []
+        if low > least:
+            values += [least, low - 1]
+        if high < greatest:
+            values += [high + 1, rng.randint(high + 1, greatest), greatest]
+        if multiple > 1:
+            values.append(low + rng.randrange(1, multiple))
+        words += [isa.encode(Instruction(opcode, **{field.name: value})) for value in values]
+    size = LAYOUTS[opcode].size
+    reserved = rng.randrange(size, 8 * INSTRUCTION_BYTES)
+    plain = int.from_bytes(isa.encode(Instruction(opcode)), "little")
+    words.append((plain | 1 << reserved).to_bytes(INSTRUCTION_BYTES, "little"))
+    if opcode is Opcode.VECTOR:
+        words += _crossed(case.config, rng)
+    return _inserted(case, rng, rng.choice(words))
+
+
+def _crossed(config: Config, rng: random.Random) -> list[bytes]:
+    """Return VECTORs whose fields do not go together."""
+    inside = {"destination": Space.ACCUMULATORS}
+    wide = Instruction(Opcode.VECTOR, **inside, channels=config.columns + 1)
+    both = Instruction(
+        Opcode.VECTOR, **inside, source=Space.ACCUMULATORS, mode=rng.choice(list(isa.Mode)[1:])
+    )
+    return [isa.encode(wide), isa.encode(both)]
+
+
+def _range(case: Case, rng: random.Random) -> Case:
+    """Return the case with an instruction that reaches past the end of a memory."""
+    config = case.config
+    generator = Generator(
+        config, rng, source=stage.SOURCE, target=stage.TARGET, parameters=stage.PARAMETERS
+    )
+    draws = (
+        generator.load,
+        generator.store,
+        generator.load_weights,
+        generator.load_params,
+        generator.matmul,
+        generator.vector,
+        generator.fill,
+    )
+    while True:
+        draw = rng.choice(draws)
+        i = draw()
+        limits = isa.limits(config)[i.opcode]
+        for name in rng.sample(list(limits), min(len(limits), 6)):
+            low, high, multiple = limits[name]
+            # External addresses past their end are another error.
+            if name.startswith("external"):
+                continue
+            most = min(high, low + (1 << rng.randrange(14)))
+            value = low + rng.randint(0, (most - low) // multiple) * multiple
+            i = Instruction(i.opcode, **(i.fields | {name: value}))
+            # It must come to its end soon.
+            if elements(i) <= WORK // 4 and _out_of_range(i, config):
+                return _inserted(case, rng, isa.encode(i))
+
+
+def _out_of_range(i: Instruction, config: Config) -> bool:
+    try:
+        isa.check(i, config)
+        footprint.touches(i, config)
+    except footprint.OutOfRange:
+        return True
+    except isa.Illegal:
+        pass
+    return False
+
+
+def _address(case: Case, rng: random.Random) -> Case:
+    """Return the case with an instruction that reads or writes where no memory is."""
+    end = case.memory_bytes
+    far = rng.choice([end, end + rng.randrange(1 << 16), rng.randrange(end, (1 << 32) - (1 << 14))])
+    near = max(0, end - rng.randrange(1, 64))
+    step = max(16, case.config.bus_bytes)
+    wrong = [
+        Instruction(Opcode.LOAD, external=far, length=rng.randint(1, 64)),
+        Instruction(Opcode.LOAD, external=near, length=64),
+        Instruction(Opcode.LOAD, external=(1 << 32) - 4, length=5),
+        Instruction(Opcode.LOAD_WEIGHTS, external=far // step * step),
+        Instruction(Opcode.LOAD_PARAMS, external=far // step * step),
+        Instruction(Opcode.LOAD_PARAMS, external=far // step * step, kind=Kind.TABLES),
+        Instruction(Opcode.STORE, external=far, length=rng.randint(1, 64)),
+        Instruction(Opcode.STORE, external=near, length=64),
+        Instruction(Opcode.STORE, external=near, rows=3, external_pitch=64, length=8),
+        Instruction(Opcode.STORE, external=(1 << 32) - 1, rows=2, external_pitch=1),
+    ]
+    return _inserted(case, rng, isa.encode(rng.choice(wrong)))
+
+
+def _beyond(case: Case, rng: random.Random) -> Case:
+    words = tuple(_NOP for _ in range(rng.randint(1, 5)))
+    return replace(case, words=words, fault=Fault("beyond", rng.randint(1, 20)))
+
+
+def _no_halt(case: Case, rng: random.Random) -> Case:
+    return replace(case, words=case.words[:-1])
+
+
+def _stuck(case: Case, rng: random.Random) -> Case:
+    """Return the case with an instruction that waits for what nobody posts."""
+    generator = Generator(case.config, rng, source=stage.SOURCE, target=stage.TARGET)
+    posted = 0
+    for word in case.words:
+        posted |= isa.decode(word).post
+    free = [s for s in range(SEMAPHORES) if not posted >> s & 1]
+    if not free:
+        return _no_halt(case, rng)
+    i = rng.choice([generator.any(), Instruction(Opcode.NOP), Instruction(Opcode.FENCE)])
+    return _inserted(
+        case, rng, isa.encode(Instruction(i.opcode, **(i.fields | {"wait": 1 << rng.choice(free)})))
+    )
+
+
+def _overflow(case: Case, rng: random.Random) -> Case:
+    """Return a case that counts a semaphore up to its limit, or past it."""
+    post = isa.encode(Instruction(Opcode.NOP, post=1 << rng.randrange(SEMAPHORES)))
+    halt = isa.encode(Instruction(Opcode.HALT))
+    return replace(case, words=(*[post] * (COUNT_LIMIT + rng.randrange(3)), halt))
+
+
+def _flipped(case: Case, rng: random.Random) -> Case:
+    """Return the case with some bits of its program wrong."""
+    words = list(case.words)
+    for _ in range(rng.choice([1, 1, 1, 2, 4])):
+        place = rng.randrange(len(words))
+        known = words[place][0] in {opcode.value for opcode in Opcode}
+        size = LAYOUTS[Opcode(words[place][0])].size if known else 8
+        most = 8 * INSTRUCTION_BYTES if rng.random() < 0.15 else size
+        bits = int.from_bytes(words[place], "little") ^ 1 << rng.randrange(most)
+        words[place] = bits.to_bytes(INSTRUCTION_BYTES, "little")
+    return replace(case, words=tuple(words))
+
+
+def _beat(case: Case, rng: random.Random) -> Case:
+    most = rng.choice([40, 400, 4000])
+    return replace(case, fault=Fault("beat", rng.randint(1, most), rng.choice(_SLVERR_DECERR)))
+
+
+def _answer(case: Case, rng: random.Random) -> Case:
+    most = rng.choice([4, 40, 400])
+    return replace(case, fault=Fault("answer", rng.randint(1, most), rng.choice(_SLVERR_DECERR)))
+
+
+def _reset(case: Case, rng: random.Random) -> Case:
+    return replace(case, fault=Fault("reset", rng.randint(1, rng.choice([100, 1000, 10_000]))))
+
+
+def _doorbell(case: Case, rng: random.Random) -> Case:
+    return replace(case, fault=Fault("doorbell", rng.randint(1, rng.choice([100, 1000, 10_000]))))
+
+
+#: What may be wrong, and how often it is.
+KINDS: dict[str, tuple[Callable[[Case, random.Random], Case], int]] = {
+    "opcode": (_opcode, 2),
+    "field": (_field, 8),
+    "range": (_range, 12),
+    "address": (_address, 8),
+    "beyond": (_beyond, 1),
+    "no_halt": (_no_halt, 1),
+    "stuck": (_stuck, 4),
+    "overflow": (_overflow, 1),
+    "flip": (_flipped, 30),
+    "beat": (_beat, 10),
+    "answer": (_answer, 8),
+    "reset": (_reset, 10),
+    "doorbell": (_doorbell, 5),
+}
+
+
+def faulty(config: Config, rng: random.Random) -> tuple[str, Case]:
+    """Return the name of what is wrong, one of ``KINDS``, and a case with it."""
+    (name,) = rng.choices(list(KINDS), [weight for _, weight in KINDS.values()])
+    return name, KINDS[name][0](legal(config, rng, 12), rng)

@@ -1,0 +1,71 @@
+"""Draws cases with programs that a core must run as the machine model does."""
+
+import random
+from collections.abc import Sequence
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import SEMAPHORES, Config
+from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.sim.fuzz import stage
+from celosia.sim.fuzz.case import CHANNELS, Bus, Case
+from celosia.sim.fuzz.generator import Generator
+from celosia.sim.fuzz.ordering import linked, ordered
+
+__all__ = ["assembled", "bus", "legal", "middle", "program"]
+
+_LONGEST = 30
+#: What follows may run while this one does, or must not.
+_PAIR_COUNT = 12
+
+
+def bus(rng: random.Random) -> Bus:
+    """Return an external memory of some speed, with pauses on none, one or all channels."""
+    chance = (0.1, 0.5, 0.8, 0.9)
+    pauses = [0.0] * len(CHANNELS)
+    match rng.randrange(4):
+        case 0:
+            pass
+        case 1:
+            pauses[rng.randrange(len(pauses))] = rng.choice(chance)
+        case _:
+            pauses = [rng.choice((0.0, *chance)) for _ in CHANNELS]
+    return Bus(
+        tuple(pauses), rng.choice([1, 2, 8, 32, 100]), rng.choice([0.25, 0.5, 1.0, 1.0, 2.0])
+    )
+
+
+def middle(config: Config, rng: random.Random, longest: int = _LONGEST) -> list[Instruction]:
+    """Return random instructions, those of the sequencer among them, without semaphores."""
+    generator = Generator(
+        config, rng, source=stage.SOURCE, target=stage.TARGET, parameters=stage.PARAMETERS
+    )
+    synchronising = rng.choice([0.0, 0.05, 0.2])
+
+    def one() -> Instruction:
+        if rng.random() < synchronising:
+            return Instruction(rng.choice([Opcode.NOP, Opcode.NOP, Opcode.FENCE]))
+        return generator.any()
+
+    return [one() for _ in range(rng.randint(1, longest))]
+
+
+def assembled(instructions: Sequence[Instruction], config: Config) -> tuple[bytes, ...]:
+    """Return the words of a program of these instructions, in the order that they need."""
+    return tuple(isa.encode(i) for i in ordered(instructions, config))
+
+
+def program(config: Config, rng: random.Random, longest: int = _LONGEST) -> list[Instruction]:
+    """Return a legal program that fills the core, does something, and shows all of it.
+
+    Semaphores are numbered at random; those that are left make units wait without need.
+    """
+    numbers = rng.sample(range(SEMAPHORES), SEMAPHORES)
+    inner = [*stage.opening(config), *middle(config, rng, longest), *stage.closing(config)]
+    inner = linked(inner, rng, numbers[_PAIR_COUNT:])
+    return ordered(inner, config, numbers)
+
+
+def legal(config: Config, rng: random.Random, longest: int = _LONGEST) -> Case:
+    """Return a case with a legal program."""
+    words = tuple(isa.encode(i) for i in program(config, rng, longest))
+    return Case(config, rng.getrandbits(32), words, bus(rng))

@@ -1,0 +1,155 @@
+"""Runs a case on the core and on the machine model, and says what is not as it must be."""
+
+import random
+from contextlib import closing
+from typing import NamedTuple
+
+import numpy as np
+
+from celosia.hw.arch.config import INSTRUCTION_BYTES
+from celosia.hw.arch.isa import Error, Unit
+from celosia.sim.fuzz import stage
+from celosia.sim.fuzz.case import Case
+from celosia.sim.fuzz.device import LIMIT, PATIENCE, Device, Outcome
+from celosia.sim.fuzz.expectation import Expected, Failure, expect, holders, named
+from celosia.sim.fuzz.legal import legal
+from celosia.sim.machine import Machine
+
+__all__ = ["Problem", "Trial", "attempt"]
+
+_READ_BY_FETCH = 0
+#: Instructions of the program that follows a wrong one.
+_FOLLOWING = 4
+
+
+class Problem(NamedTuple):
+    """What is wrong: ``kind`` is one word, by which a failure is told from another."""
+
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
+
+
+class Trial(NamedTuple):
+    """What came out of a case."""
+
+    outcome: Outcome
+    expected: Expected
+    problems: list[Problem]
+
+
+def attempt(case: Case, *, patience: int = LIMIT) -> Trial:
+    """Run a case; where something was wrong in it, then a legal program on the same core.
+
+    Parameters
+    ----------
+    case : Case
+        What to run.
+    patience : int
+        Cycles that a program gets whose end is known.
+
+    Raises
+    ------
+    RtlError, SimulatorNotFound
+        If there is no core to run it on, or it does not answer.
+    """
+    with closing(Device(case)) as device:
+        trial = _play(device, case, patience)
+        if trial.problems or (trial.expected.exact and not case.fault):
+            return trial
+        follow = _play(device, following(case), patience)
+    problems = [Problem(p.kind, f"in the next program: {p.text}") for p in follow.problems]
+    return trial._replace(problems=problems)
+
+
+def following(case: Case) -> Case:
+    """Return the legal case that runs after another one."""
+    return legal(case.config, random.Random(f"after {case.seed}"), _FOLLOWING)
+
+
+def _play(device: Device, case: Case, patience: int) -> Trial:
+    image = stage.content(case.config, np.random.default_rng(case.seed), device.content.size)
+    code = np.frombuffer(case.code, np.uint8)
+    image[case.address : case.address + code.size] = code
+    device.content[:] = image
+    expected = _with_fault(case, expect(case))
+    outcome = device.play(case, patience=PATIENCE if expected.ends is None else patience)
+    if outcome.refused:
+        expected = Expected(False, _refusals(case, outcome))
+    problems = [*_ending(case, expected, outcome, patience), *_bus(outcome), *_counters(outcome)]
+    if expected.exact and outcome.finished and outcome.error is None:
+        machine = Machine(case.config, memory_bytes=image.size)
+        machine.memory[:] = image
+        machine.run(case.code)
+        problems += _same(device.content, machine.memory, "memory")
+    elif expected.confined:
+        may = named(case)
+        changed = np.where(may[: image.size], image, device.content)
+        problems += _same(changed, image, "damage")
+    return Trial(outcome, expected, problems)
+
+
+def _with_fault(case: Case, expected: Expected) -> Expected:
+    fault = case.fault
+    if fault and fault.kind == "beyond":
+        return Expected(False, frozenset([(Error.BUS, Unit.SEQUENCER, len(case.words))]))
+    return expected
+
+
+def _refusals(case: Case, outcome: Outcome) -> "frozenset[Failure | None]":
+    """Return the errors that fit what the bus refused."""
+    refused = outcome.refused
+    assert refused is not None
+    if refused.write:
+        found = holders(case, refused.address, write=True)
+        return frozenset((Error.BUS, Unit.STORE, index) for index in found)
+    if refused.id == _READ_BY_FETCH:
+        index = (refused.address - case.address) // INSTRUCTION_BYTES
+        return frozenset([(Error.BUS, Unit.SEQUENCER, index)])
+    found = holders(case, refused.address, write=False)
+    return frozenset((Error.BUS, Unit.LOAD, index) for index in found)
+
+
+def _ending(case: Case, expected: Expected, outcome: Outcome, patience: int) -> list[Problem]:
+    problems = []
+    stopped = case.fault is not None and case.fault.kind == "reset"
+    if not outcome.finished and expected.ends is not None and not stopped:
+        problems.append(Problem("hang", f"no end within {patience} cycles"))
+    elif not (stopped and not outcome.finished) and not expected.allows(outcome.error):
+        wanted = " or ".join(sorted(map(_text, expected.ends or ())))
+        problems.append(Problem("error", f"wanted {wanted}, got {_text(outcome.error)}"))
+    if outcome.error and not 0 <= outcome.error[2] <= case.count:
+        problems.append(Problem("error", f"no instruction of this index: {_text(outcome.error)}"))
+    if not outcome.idle:
+        problems.append(Problem("reset", "not idle after a soft reset"))
+    return problems
+
+
+def _text(error: Failure | None) -> str:
+    return f"{error[0].name} of {error[1].name} at {error[2]}" if error else "no error"
+
+
+def _bus(outcome: Outcome) -> list[Problem]:
+    problems = []
+    if not outcome.quiet:
+        problems.append(Problem("quiet", "something moves on the bus, or interrupts, at the end"))
+    if outcome.broken:
+        problems.append(Problem("axi", f"rules broken, as bits: {outcome.broken:#x}"))
+    return problems
+
+
+def _counters(outcome: Outcome) -> list[Problem]:
+    sums = {unit: sum(counts.values()) for unit, counts in outcome.counters.items()}
+    wrong = {unit: total for unit, total in sums.items() if total != outcome.cycles}
+    return [Problem("counters", f"{wrong} of {outcome.cycles} cycles")] if wrong else []
+
+
+def _same(got: np.ndarray, wanted: np.ndarray, kind: str) -> list[Problem]:
+    wrong = np.flatnonzero(got != wanted)
+    if not wrong.size:
+        return []
+    first = int(wrong[0])
+    text = f"{wrong.size} bytes, first at {first:#x}: wanted {wanted[first]}, got {got[first]}"
+    return [Problem(kind, text)]

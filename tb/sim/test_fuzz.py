@@ -1,0 +1,188 @@
+"""What the fuzzer draws, and what it expects, without a simulator."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.isa import Error, Instruction, Opcode, Unit
+from celosia.sim import hazards
+from celosia.sim.fuzz import expectation, stage
+from celosia.sim.fuzz.campaign import Plan, case_of
+from celosia.sim.fuzz.case import Bus, Case, Fault, load, save
+from celosia.sim.fuzz.configurations import CONFIGURATIONS, configurations, draw
+from celosia.sim.fuzz.faulty import KINDS
+from celosia.sim.fuzz.legal import legal
+from celosia.sim.fuzz.shrink import shrink
+from celosia.sim.fuzz.trial import Problem, Trial
+from celosia.sim.schedule import MachineError
+
+LEAST, ODD = CONFIGURATIONS["least"], CONFIGURATIONS["odd"]
+HALT = Instruction(Opcode.HALT)
+
+
+def case(*instructions: Instruction, config=ODD, fault: Fault | None = None) -> Case:
+    return Case(config, 1, tuple(isa.encode(i) for i in instructions), fault=fault)
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_legal_programs_are_legal(name: str, seed: int) -> None:
+    rng = random.Random(seed)
+    config = CONFIGURATIONS[name]
+    assert stage.misfit(config) is None
+    for _ in range(4):
+        found = legal(config, rng)
+        hazards.judge(found.code, config)
+        assert expectation.expect(found).exact
+
+
+def test_drawn_cores_have_room(seed: int) -> None:
+    rng = random.Random(seed)
+    cores = [draw(rng) for _ in range(20)]
+    assert len({core.fingerprint for core in cores}) > 10
+    for core in cores:
+        assert expectation.expect(legal(core, rng, 3)).exact
+
+
+def test_cores_by_name() -> None:
+    assert [core.name for core in configurations("tall,least", 0, 0)] == ["tall", "least"]
+    assert configurations(None, 0, 0) == list(CONFIGURATIONS.values())
+    assert configurations(None, 3, 5) == configurations(None, 3, 5)
+    with pytest.raises(ValueError, match="configurations: wanted some of .*, got 'huge'"):
+        configurations("least,huge", 0, 0)
+
+
+def test_a_number_is_always_the_same_case() -> None:
+    for faults in (False, True):
+        plan = Plan((LEAST, ODD), 3, faults)
+        assert case_of(plan, 7) == case_of(plan, 7)
+        assert case_of(plan, 7) != case_of(plan, 8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_case_survives_its_text(kind: str, seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(5):
+        found = KINDS[kind][0](legal(ODD, rng, 6), rng)
+        assert load(save(found, ("why", "how"))) == found
+
+
+def test_text_is_assembly() -> None:
+    text = save(case(Instruction(Opcode.LOAD, length=9), HALT))
+    assert isa.assemble(text) == [Instruction(Opcode.LOAD, length=9), HALT]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("HALT\n", "wanted a program, and a line '#!' with its configuration"),
+        ("#! {}\n", "wanted a program"),
+        ("#! {}\nHALT\n", "line '#!': 'bus'"),
+        ("#! {\nHALT\n", "line 1: "),
+        ("#! {}\n#word 00\n", "wanted instructions of 64 bytes"),
+        ("#! {}\n\nHOLT\n", "line 3: opcode: wanted one of"),
+    ],
+)
+def test_other_texts_are_refused(text: str, says: str) -> None:
+    with pytest.raises(ValueError) as refusal:
+        load(text)
+    assert says in str(refusal.value)
+
+
+#: What faults by construction may end in.
+ENDS = {
+    "opcode": {Error.OPCODE},
+    "field": {Error.FIELD},
+    "range": {Error.RANGE},
+    "address": {Error.BUS, Error.RANGE},
+    "no_halt": {Error.PROGRAM},
+    "stuck": {Error.WATCHDOG, Error.PROGRAM},
+    "overflow": {Error.SEMAPHORE, None},
+}
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_errors_by_construction(kind: str, seed: int) -> None:
+    """Each fault is what its name says, and the machine model agrees with what is expected."""
+    rng = random.Random(seed)
+    for _ in range(8):
+        found = KINDS[kind][0](legal(ODD, rng, 6), rng)
+        expected = expectation.expect(found)
+        assert expected.ends is not None
+        assert {end and end[0] for end in expected.ends} <= ENDS[kind]
+        machine = stage_machine(found)
+        try:
+            machine.run(found.code)
+            end = None
+        except MachineError as error:
+            end = (error.error, error.unit, error.index)
+        assert end in expected.ends
+
+
+def stage_machine(found: Case):
+    from celosia.sim.machine import Machine
+
+    machine = Machine(found.config, memory_bytes=found.memory_bytes)
+    machine.memory[:] = stage.content(found.config, np.random.default_rng(1), found.memory_bytes)
+    return machine
+
+
+def test_what_stores_name() -> None:
+    store = Instruction(Opcode.STORE, external=100, external_pitch=7, rows=3, length=4)
+    far = Instruction(Opcode.STORE, external=stage.SIZE - 2, length=64)
+    found = expectation.named(case(store, far, HALT))
+    wanted = np.zeros(stage.SIZE, np.bool_)
+    for first in (100, 107, 114):
+        wanted[first : first + 4] = True
+    wanted[-2:] = True
+    assert np.array_equal(found, wanted)
+
+
+def test_who_reads_an_address() -> None:
+    rows = Instruction(Opcode.LOAD, external=70, external_pitch=100, rows=2, length=3)
+    other = Instruction(Opcode.LOAD, external=256, length=8)
+    found = case(rows, other, Instruction(Opcode.STORE, external=170), HALT)
+    # Beats are four bytes wide.
+    assert expectation.holders(found, 68, write=False) == {0}
+    assert expectation.holders(found, 172, write=False) == {0}
+    assert expectation.holders(found, 263, write=False) == {1}
+    assert expectation.holders(found, 168, write=True) == {2}
+    assert expectation.holders(found, 100, write=False) == set()
+
+
+def test_what_nobody_can_tell() -> None:
+    itself = Instruction(Opcode.STORE, external=stage.CODE, length=8)
+    assert not expectation.expect(case(itself, HALT)).confined
+    endless = Instruction(Opcode.VECTOR, x_count=60_000, y_count=60_000)
+    assert expectation.expect(case(endless, HALT)).ends is None
+    race = (Instruction(Opcode.LOAD, length=8), Instruction(Opcode.STORE, length=8))
+    assert expectation.expect(case(*race, HALT)) == (False, frozenset([None]), False, True)
+    # Two units wait for one count.
+    both = [Instruction(opcode, wait=1) for opcode in (Opcode.STORE, Opcode.MATMUL)]
+    contested = expectation.expect(case(Instruction(Opcode.NOP, post=1), *both, HALT))
+    assert contested.allows(None) and contested.allows((Error.WATCHDOG, Unit.STORE, 1))
+    assert not contested.allows((Error.FIELD, Unit.SEQUENCER, 1))
+
+
+def test_shrinking_finds_the_culprit(seed: int) -> None:
+    """A legal program fails where a FILL of more than 9 bytes is in it; nothing else matters."""
+    rng = random.Random(seed)
+    config = ODD
+    found = legal(config, rng)
+    fill = Instruction(Opcode.FILL, channels=40, value=3, x_count=2, destination_x_stride=50)
+    words = (isa.encode(fill), *found.words)
+    found = replace(found, words=words, bus=Bus((0.5,) * 5))
+
+    def run(tried: Case) -> Trial:
+        instructions = [isa.decode(word) for word in tried.words]
+        bad = any(i.opcode is Opcode.FILL and i.channels > 9 for i in instructions)
+        problems = [Problem("memory", "")] if bad else []
+        expected = expectation.Expected(True, frozenset([None]))
+        return Trial(None, expected, problems)  # pyright: ignore[reportArgumentType]
+
+    small = shrink(found, run(found), run)
+    first, last = (isa.decode(word) for word in small.words)
+    assert first.opcode is Opcode.FILL and first.channels == 10 and last == HALT
+    assert first.x_count == 1 and first.value == 0 and small.bus == Bus()
