@@ -19,13 +19,16 @@ _POOL = "windows up to 255 × 255; within what the accumulators hold"
 LIMITS: dict[str, tuple[str | None, str | None]] = {
     "ABS": (_ALONE, None),
     "ADD": ("two values of one shape, or a value and one number", "whatever broadcasts"),
+    "ARG_MAX": (None, f"{_AXIS}, to int32 or int64"),
     "AVERAGE_POOL_2D": (f"{_POOL}; counts that 31 bits divide by", "any window"),
+    "BATCH_TO_SPACE_ND": (None, "of images"),
     "CONCATENATION": (
         "two or more along rows, columns or channels, of these up to 16,384 pairs in and out",
         f"{_AXIS}, constants",
     ),
     "CONV_2D": (f"{_ANY}; no groups", None),
     "DEPTHWISE_CONV_2D": (f"{_ANY}; any depth multiplier", None),
+    "DEPTH_TO_SPACE": (None, "any block"),
     "DEQUANTIZE": (None, "int8 or uint8 to float32"),
     "ELU": (_ALONE, None),
     "EXP": (_ALONE, None),
@@ -39,11 +42,13 @@ LIMITS: dict[str, tuple[str | None, str | None]] = {
     "LEAKY_RELU": (_ALONE, None),
     "LOG": (_ALONE, None),
     "LOGISTIC": (_ALONE, None),
+    "MAXIMUM": (None, "whatever broadcasts, of one scale and zero point"),
     "MAX_POOL_2D": (
         f"{_POOL}; part of the product in front of it where windows do not overlap",
         "any window",
     ),
     "MEAN": ("over rows and columns of an image", "any axes"),
+    "MINIMUM": (None, "whatever broadcasts, of one scale and zero point"),
     "MUL": (
         "a value and one number, or one for each channel that is in int8 less its zero point",
         "whatever broadcasts",
@@ -65,8 +70,12 @@ LIMITS: dict[str, tuple[str | None, str | None]] = {
     "RESIZE_BILINEAR": (None, "any size; align_corners, half_pixel_centers"),
     "RESIZE_NEAREST_NEIGHBOR": (None, "any size; align_corners, half_pixel_centers"),
     "RSQRT": (_ALONE, None),
+    "SLICE": (None, "constant numbers"),
     "SOFTMAX": (None, "over the last dimension, any beta"),
+    "SPACE_TO_BATCH_ND": (None, "of images"),
+    "SPACE_TO_DEPTH": (None, "any block"),
     "SPLIT": (None, "any axis, equal parts"),
+    "SPLIT_V": (None, "any axis, any parts"),
     "SQRT": (_ALONE, None),
     "SQUEEZE": (_MOVED, "any"),
     "STRIDED_SLICE": (None, "constant numbers; no ellipsis, no new axes"),
@@ -82,7 +91,7 @@ _HEAD = """# Operators
 Written by `celosia report --operators`; what `celosia report MODEL` says of a model is where each of its operators did go.
 
 Models are whole `.tflite` files in int8: activations of one scale and zero point, weights of zero point 0 with a scale for each output
-channel or one, biases int32. Their ends may also be float32 or uint8. Every byte is that of LiteRT's reference kernel (`BUILTIN_REF`).
+channel or one, biases int32. Their ends may also be float32 or uint8, their results places (int32, int64). Every byte is that of LiteRT's reference kernel (`BUILTIN_REF`).
 
 An operator runs on the core where it is like the second column says, else on the host where it is like the third: the program then has several
 parts, the core stops between them, and tensors go through external memory. What is like neither is refused by the operator's number, kind and

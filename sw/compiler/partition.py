@@ -21,7 +21,7 @@ from celosia.sw.program import HostOperator, Operand
 __all__ = ["Plan", "partition", "unit_shape"]
 
 #: Operators whose inputs broadcast, aligned at their last dimensions.
-_BROADCASTS = ("ADD", "MUL", "PRELU", "SUB")
+_BROADCASTS = ("ADD", "MAXIMUM", "MINIMUM", "MUL", "PRELU", "SUB")
 
 #: Operators whose constants are of channels.
 _WEIGHTED = ("FULLY_CONNECTED", "TRANSPOSE_CONV")

@@ -1,7 +1,7 @@
 """Operators of two inputs, to make small networks of."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ __all__ = ["Add", "Binary", "Slopes"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Binary:
-    """One ADD, SUB or MUL operator, of the last result and something else.
+    """One ADD, SUB, MUL, MAXIMUM or MINIMUM operator, of the last result and something else.
 
     Parameters
     ----------
@@ -40,6 +40,7 @@ class Binary:
     """
 
     KINDS: ClassVar = ("ADD", "MUL", "SUB")
+    CHOICES: ClassVar = ("MAXIMUM", "MINIMUM")
 
     kind: str
     second: str | np.ndarray
@@ -52,7 +53,7 @@ class Binary:
 
     def __post_init__(self) -> None:
         """Refuse unknown names and zero points outside int8."""
-        want_name("kind", self.kind, self.KINDS)
+        want_name("kind", self.kind, (*self.KINDS, *self.CHOICES))
         want_zero_point(self.output_zero_point)
         want_zero_point(self.second_zero_point)
         want_name("activation", self.activation, ACTIVATIONS)
@@ -71,14 +72,15 @@ class Binary:
         except ValueError:
             raise ValueError(f"wanted two inputs of one shape, got {shape} and {other}") from None
         inputs = (number, chain.number) if self.swapped else (chain.number, number)
+        said: dict[str, Any] = {"activation": self.activation}
+        said |= uniform(*(chain.tensor(number) for number in inputs))
         chain.operator(
             self.kind,
             result,
             scale=self.output_scale,
             zero_point=self.output_zero_point,
             inputs=inputs,
-            activation=self.activation,
-            **uniform(*(chain.tensor(number) for number in inputs)),
+            **({} if self.kind in self.CHOICES else said),
         )
 
 

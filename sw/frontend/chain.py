@@ -11,6 +11,10 @@ from celosia.sw.graph import Graph, Operation, Quantization, Tensor
 __all__ = ["Chain", "want_name", "want_zero_point"]
 
 
+#: Types whose integers mean something else.
+_QUANTIZED = ("int8", "uint8")
+
+
 class Chain:
     """A graph under construction, one operator after the other.
 
@@ -131,7 +135,7 @@ class Chain:
         self, name: str, shape: Sequence[int], scale: float, zero_point: int, dtype: str
     ) -> int:
         extents = tuple(int(extent) for extent in shape)
-        quantization = None if dtype == "float32" else _quantization(scale, zero_point)
+        quantization = _quantization(scale, zero_point) if dtype in _QUANTIZED else None
         self._tensors.append(Tensor(name, extents, np.dtype(dtype), quantization))
         return len(self._tensors) - 1
 
@@ -174,6 +178,7 @@ class Chain:
         dtype: str = "int8",
         inputs: Sequence[int] | None = None,
         results: int = 1,
+        shapes: Sequence[Sequence[int]] = (),
         **attributes: Any,
     ) -> None:
         """Add an operator that reads the last result, and makes the next one.
@@ -193,20 +198,28 @@ class Chain:
         results : int
             How many it has, all alike; the first becomes the last result, and the others are named
             as it with ``_1``, ``_2`` and so on behind.
+        shapes : sequence of sequences of int
+            Of further results, where they are not alike.
         scale, zero_point : float, int
             Quantisation of its result; as that of the last one unless given.
         **attributes
             As of ``celosia.sw.frontend.operators``.
         """
         place = len(self._operations)
-        if dtype == "float32":
+        if dtype not in _QUANTIZED:
             scale = zero_point = 0
         scale = self.scale if scale is None else scale
         zero_point = self.zero_point if zero_point is None else zero_point
-        ends = ["", *(f"_{number}" for number in range(1, results))]
+        extents = [shape, *shapes] if shapes else [shape] * results
         numbers = tuple(
-            self._activation(f"output_{place}{end}", shape, scale, zero_point, dtype)
-            for end in ends
+            self._activation(
+                f"output_{place}_{number}" if number else f"output_{place}",
+                each,
+                scale,
+                zero_point,
+                dtype,
+            )
+            for number, each in enumerate(extents)
         )
         read = (self._last, *constants) if inputs is None else tuple(inputs)
         self._operations.append(Operation(kind, place, read, numbers, attributes))

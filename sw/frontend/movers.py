@@ -113,13 +113,15 @@ class Transpose:
 class StridedSlice:
     """One STRIDED_SLICE operator: what ``begin``, ``end``, ``stride`` take of each dimension.
 
-    Dimensions ``dropped`` go; of those ``begin`` alone is taken.
+    Dimensions ``dropped`` go; of those ``begin`` alone is taken. ``plain`` writes a SLICE, which
+    has neither these nor strides.
     """
 
     begin: tuple[int, ...]
     end: tuple[int, ...]
     stride: tuple[int, ...]
     dropped: tuple[int, ...] = ()
+    plain: bool = False
 
     def add(self, chain: Chain) -> None:
         """Add the operator."""
@@ -128,13 +130,18 @@ class StridedSlice:
         said = sliced(shape, (self.begin, self.end, self.stride), masks)
         if 0 in said["count"]:
             raise ValueError(f"wanted at least one element, got a slice of {said['count']}")
+        kept = [n for axis, n in enumerate(said["count"]) if axis not in self.dropped]
+        if self.plain:
+            numbers = [("begin", said["begin"]), ("size", said["count"])]
+            constants = [chain.constant(role, np.array(n, np.int32)) for role, n in numbers]
+            chain.operator("SLICE", kept, constants, **said)
+            return
         stops = zip(said["begin"], said["count"], said["stride"], strict=True)
         end = [begin + count * step for begin, count, step in stops]
         constants = [
             chain.constant(role, np.array(given, np.int32))
             for role, given in (("begin", said["begin"]), ("end", end), ("strides", self.stride))
         ]
-        kept = [n for axis, n in enumerate(said["count"]) if axis not in self.dropped]
         chain.operator("STRIDED_SLICE", kept, constants, **said)
 
 

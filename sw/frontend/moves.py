@@ -175,6 +175,48 @@ def _strided_slice(node: Node) -> dict[str, Any]:
     return attributes
 
 
+def _slice(node: Node) -> dict[str, Any]:
+    """Read SLICE: a STRIDED_SLICE of stride 1."""
+    node.want_places(least=3, most=3)
+    source, result = node.activations()
+    want_equal_quantization(source, result)
+    first, count = (
+        node.constant(place, _INDICES, role).reshape(-1).tolist()
+        for place, role in ((1, "begin"), (2, "size"))
+    )
+    rank = len(source.shape)
+    if len(first) != rank or len(count) != rank or min(first, default=0) < 0:
+        raise ModelError(f"wanted begin and size of {rank} dimensions, got {first} and {count}")
+    zipped = zip(source.shape, first, count, strict=True)
+    taken = [extent - start if n == -1 else n for extent, start, n in zipped]
+    ends = [start + n for start, n in zip(first, taken, strict=True)]
+    if any(n < 1 or end > e for n, end, e in zip(taken, ends, source.shape, strict=True)):
+        raise ModelError(f"wanted a slice inside {source.shape}, got {first} and {count}")
+    want_shape(result, taken)
+    return sliced(source.shape, (first, ends, [1] * rank), [0, 0, 0])
+
+
+def _split_sizes(node: Node) -> dict[str, Any]:
+    """Read SPLIT_V, whose parts are of any sizes."""
+    node.want_places(least=3, most=3, results=None)
+    source, results = node.tensor(0), list(node.outputs)
+    _alike([source], results)
+    given = node.constant(2, (np.int32,), "axis").reshape(-1).tolist()
+    if len(given) != 1:
+        raise ModelError(f"wanted one axis, got {len(given)}")
+    axis, sizes = _axis(given[0], len(source.shape)), [0] * len(results)
+    for place, result in enumerate(results):
+        sizes[place] = result.shape[axis] if len(result.shape) == len(source.shape) else 0
+        want_shape(result, [*source.shape[:axis], sizes[place], *source.shape[axis + 1 :]])
+    wanted = node.constant(1, _INDICES, "sizes").reshape(-1).tolist()
+    pairs = zip(wanted, sizes, strict=False)
+    if len(wanted) != len(sizes) or any(a not in (-1, b) for a, b in pairs):
+        raise ModelError(f"wanted results of {wanted} along axis {axis}, got {sizes}")
+    if sum(sizes) != source.shape[axis]:
+        raise ModelError(f"wanted all of {source.shape[axis]}, got results of {sizes}")
+    return {"axis": axis}
+
+
 def _reshaped(node: Node) -> dict[str, Any]:
     """Read SQUEEZE or EXPAND_DIMS; where the dimensions of 1 are, the shapes say."""
     node.want_places(least=1, most=2)
@@ -191,7 +233,9 @@ MOVES: dict[str, Callable[[Node], dict[str, Any]]] = {
     "CONCATENATION": _concatenation,
     "EXPAND_DIMS": _reshaped,
     "PACK": _pack,
+    "SLICE": _slice,
     "SPLIT": _split,
+    "SPLIT_V": _split_sizes,
     "SQUEEZE": _reshaped,
     "STRIDED_SLICE": _strided_slice,
     "TRANSPOSE": _transpose,

@@ -23,12 +23,17 @@ TRANSPOSE_CONV                      padding, stride, activation, margins (rows a
                                     result left out)
 RESIZE_BILINEAR,                    align_corners, half_pixel_centers
 RESIZE_NEAREST_NEIGHBOR
-CONCATENATION, PACK, SPLIT, UNPACK  axis (not negative)
+ARG_MAX, CONCATENATION, PACK,       axis (not negative)
+SPLIT, SPLIT_V, UNPACK
+DEPTH_TO_SPACE, SPACE_TO_DEPTH      block
+BATCH_TO_SPACE_ND,                  blocks (rows and columns), margins (before and behind rows,
+SPACE_TO_BATCH_ND                   before and behind columns)
 TRANSPOSE                           permutation
-STRIDED_SLICE                       begin, count, stride (by dimension), dropped (dimensions)
+SLICE, STRIDED_SLICE                begin, count, stride (by dimension), dropped (dimensions)
 ABS, DEQUANTIZE, ELU, EXP,          none
 EXPAND_DIMS, HARD_SWISH, LOG,
-LOGISTIC, NEG, QUANTIZE, RELU,
+LOGISTIC, MAXIMUM, MINIMUM, NEG,
+QUANTIZE, RELU,
 RELU6, RELU_0_TO_1, RELU_N1_TO_1,
 RESHAPE, RSQRT, SQRT, SQUEEZE, TANH
 ==================================  ===========================================================
@@ -44,6 +49,7 @@ import numpy as np
 import tflite
 
 from celosia.sw.frontend.arithmetic import ARITHMETIC
+from celosia.sw.frontend.blocks import BLOCKS
 from celosia.sw.frontend.checks import (
     ModelError,
     Node,
@@ -253,6 +259,7 @@ def _reshape(node: Node) -> dict[str, Any]:
 #: Operator to the function that checks it and returns its attributes.
 READERS: dict[str, Callable[[Node], dict[str, Any]]] = {
     **ARITHMETIC,
+    **BLOCKS,
     **FUNCTIONS,
     **IMAGES,
     **MOVES,

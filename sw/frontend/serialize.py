@@ -92,7 +92,9 @@ def _open_ends(attributes: Mapping[str, Any]) -> int:
 _FORMATS = {
     "ABS": _Format(2, "AbsOptions", {}),
     "ADD": _Format(2, "AddOptions", _ACTIVATED),
+    "ARG_MAX": _Format(2, "ArgMaxOptions", {"OutputType": _value("_type")}),
     "AVERAGE_POOL_2D": _Format(2, "Pool2DOptions", _POOL),
+    "BATCH_TO_SPACE_ND": _Format(2, "BatchToSpaceNDOptions", {}),
     "CONCATENATION": _Format(2, "ConcatenationOptions", {"Axis": _value("axis")}),
     "CONV_2D": _Format(3, "Conv2DOptions", _CONVOLUTION),
     "DEPTHWISE_CONV_2D": _Format(
@@ -100,6 +102,7 @@ _FORMATS = {
         "DepthwiseConv2DOptions",
         {**_CONVOLUTION, "DepthMultiplier": _value("depth_multiplier")},
     ),
+    "DEPTH_TO_SPACE": _Format(1, "DepthToSpaceOptions", {"BlockSize": _value("block")}),
     "DEQUANTIZE": _Format(2, "DequantizeOptions", {}),
     "ELU": _Format(1),
     "EXP": _Format(2, "ExpOptions", {}),
@@ -110,8 +113,10 @@ _FORMATS = {
     "LEAKY_RELU": _Format(2, "LeakyReluOptions", {"Alpha": _value("alpha")}),
     "LOG": _Format(2),
     "LOGISTIC": _Format(2),
+    "MAXIMUM": _Format(2, "MaximumMinimumOptions", {}),
     "MAX_POOL_2D": _Format(2, "Pool2DOptions", _POOL),
     "MEAN": _Format(2, "ReducerOptions", {"KeepDims": _value("keep_dims")}),
+    "MINIMUM": _Format(2, "MaximumMinimumOptions", {}),
     "MUL": _Format(2, "MulOptions", _ACTIVATED),
     "NEG": _Format(1, "NegOptions", {}),
     "PACK": _Format(2, "PackOptions", {"Axis": _value("axis"), "ValuesCount": _value("_inputs")}),
@@ -127,8 +132,12 @@ _FORMATS = {
     "RESIZE_BILINEAR": _Format(3, "ResizeBilinearOptions", _RESIZE),
     "RESIZE_NEAREST_NEIGHBOR": _Format(3, "ResizeNearestNeighborOptions", _RESIZE),
     "RSQRT": _Format(2),
+    "SLICE": _Format(2, "SliceOptions", {}),
     "SOFTMAX": _Format(2, "SoftmaxOptions", {"Beta": _value("beta")}),
+    "SPACE_TO_BATCH_ND": _Format(2, "SpaceToBatchNDOptions", {}),
+    "SPACE_TO_DEPTH": _Format(2, "SpaceToDepthOptions", {"BlockSize": _value("block")}),
     "SPLIT": _Format(2, "SplitOptions", {"NumSplits": _value("_outputs")}),
+    "SPLIT_V": _Format(2, "SplitVOptions", {"NumSplits": _value("_outputs")}),
     "SQRT": _Format(2),
     "SQUEEZE": _Format(1, "SqueezeOptions", {}),
     "STRIDED_SLICE": _Format(
@@ -227,12 +236,26 @@ class _Writer:
         tflite.OperatorCodeAddVersion(self.builder, _FORMATS[kind].version)
         return tflite.OperatorCodeEnd(self.builder)
 
-    def operator(self, operation: Operation, code: int) -> int:
-        """Write an operator with its options; ``code`` is the number of its operator code."""
+    def operator(self, operation: Operation, code: int, dtype: str) -> int:
+        """Write an operator with its options.
+
+        Parameters
+        ----------
+        operation : Operation
+            The operator.
+        code : int
+            Number of its operator code.
+        dtype : str
+            Type of its first result.
+        """
         builder = self.builder
         form = _FORMATS[operation.kind]
-        counts = {"_inputs": len(operation.inputs), "_outputs": len(operation.outputs)}
-        options = self._options(form, operation.attributes | counts) if form.table else 0
+        more = {
+            "_inputs": len(operation.inputs),
+            "_outputs": len(operation.outputs),
+            "_type": _TYPES[dtype],
+        }
+        options = self._options(form, operation.attributes | more) if form.table else 0
         inputs = self.vector(tflite.OperatorStartInputsVector, operation.inputs, "PrependInt32")
         outputs = self.vector(tflite.OperatorStartOutputsVector, operation.outputs, "PrependInt32")
         tflite.OperatorStart(builder)
@@ -299,7 +322,8 @@ def serialize(graph: Graph) -> bytes:
         if operation.kind not in _FORMATS:
             raise ValueError(f"{graph.label(operation)}: operator cannot be written")
         try:
-            operators.append(writer.operator(operation, kinds.index(operation.kind)))
+            dtype = graph.tensors[operation.outputs[0]].dtype.name
+            operators.append(writer.operator(operation, kinds.index(operation.kind), dtype))
         except KeyError as error:
             raise ValueError(f"{graph.label(operation)}: unknown or missing {error}") from None
     codes = [writer.code(kind) for kind in kinds]

@@ -100,9 +100,12 @@ class _Reader:
         outputs = self._numbers(subgraph.OutputsLength(), subgraph.Outputs)
         if not inputs or not outputs:
             raise ModelError("wanted inputs and outputs, got none")
-        for number in (*inputs, *outputs):
+        # Results that are places, of ARG_MAX, mean what they are.
+        plain = {number: (np.float32,) for number in inputs}
+        plain |= {number: (np.float32, np.int32, np.int64) for number in outputs}
+        for number, types in plain.items():
             tensor = tensors[_index(number, tensors)]
-            if tensor.dtype != np.float32:
+            if tensor.dtype not in types:
                 want_quantized(tensor)
         try:
             return Graph(self.name, tensors, tuple(operations), inputs, outputs)

@@ -3,6 +3,14 @@
 from collections.abc import Sequence
 
 from celosia.sw.frontend.binary import Add, Binary, Slopes
+from celosia.sw.frontend.blockers import (
+    ArgMax,
+    BatchToSpace,
+    DepthToSpace,
+    SpaceToBatch,
+    SpaceToDepth,
+    SplitSizes,
+)
 from celosia.sw.frontend.chain import Chain
 from celosia.sw.frontend.kernels import Convolution, Depthwise, FullyConnected
 from celosia.sw.frontend.layers import (
@@ -34,10 +42,13 @@ from celosia.sw.graph import Graph
 __all__ = [
     "Activation",
     "Add",
+    "ArgMax",
     "Back",
+    "BatchToSpace",
     "Binary",
     "Concatenate",
     "Convolution",
+    "DepthToSpace",
     "Depthwise",
     "Dequantize",
     "ExpandDims",
@@ -52,7 +63,10 @@ __all__ = [
     "Resize",
     "Slopes",
     "Softmax",
+    "SpaceToBatch",
+    "SpaceToDepth",
     "Split",
+    "SplitSizes",
     "Squeeze",
     "StridedSlice",
     "Transpose",

@@ -9,9 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from celosia.sw.host.blocks import (
+    batch_to_space,
+    depth_to_space,
+    space_to_batch,
+    space_to_depth,
+)
 from celosia.sw.host.elementwise import (
     addition,
     dequantize,
+    greatest,
+    maximum,
+    minimum,
     multiplication,
     prelu,
     quantize,
@@ -45,13 +54,18 @@ def _softmax(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.nd
 #: Operator to its kernel. What can be said about them, the compiler has checked.
 OPERATORS: dict[str, Kernel] = {
     "ADD": addition,
+    "ARG_MAX": greatest,
     "AVERAGE_POOL_2D": average_pool,
+    "BATCH_TO_SPACE_ND": batch_to_space,
     "CONCATENATION": concatenation,
+    "DEPTH_TO_SPACE": depth_to_space,
     "DEQUANTIZE": dequantize,
     "EXPAND_DIMS": reshape,
     "FULLY_CONNECTED": dense,
+    "MAXIMUM": maximum,
     "MAX_POOL_2D": max_pool,
     "MEAN": mean,
+    "MINIMUM": minimum,
     "MUL": multiplication,
     "PACK": pack,
     "PAD": pad,
@@ -61,8 +75,12 @@ OPERATORS: dict[str, Kernel] = {
     "RESHAPE": reshape,
     "RESIZE_BILINEAR": resize_bilinear,
     "RESIZE_NEAREST_NEIGHBOR": resize_nearest,
+    "SLICE": strided_slice,
     "SOFTMAX": _softmax,
+    "SPACE_TO_BATCH_ND": space_to_batch,
+    "SPACE_TO_DEPTH": space_to_depth,
     "SPLIT": split,
+    "SPLIT_V": split,
     "SQUEEZE": reshape,
     "STRIDED_SLICE": strided_slice,
     "SUB": subtraction,

@@ -9,7 +9,17 @@ from celosia.sw.compiler.quantize import activation_range
 from celosia.sw.host.fixed_point import meaning, rescaled, times
 from celosia.sw.program import HostOperator, Operand
 
-__all__ = ["addition", "dequantize", "multiplication", "prelu", "quantize", "subtraction"]
+__all__ = [
+    "addition",
+    "dequantize",
+    "greatest",
+    "maximum",
+    "minimum",
+    "multiplication",
+    "prelu",
+    "quantize",
+    "subtraction",
+]
 
 #: Bits by which ADD and SUB shift their inputs.
 _SHIFT = 20
@@ -68,6 +78,27 @@ def multiplication(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list
     left, right = _centred(operator, arrays)
     factor = float(_single(first) * _single(second) / _single(output))
     return _finished(rescaled(left * right, factor), output, operator.attributes["activation"])
+
+
+def _chosen(operator: HostOperator, arrays: Sequence[np.ndarray], choose: np.ufunc) -> list:
+    left, right = _centred(operator, arrays)
+    return _finished(choose(left, right), operator.results[0])
+
+
+def maximum(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the greater of two inputs, which may broadcast."""
+    return _chosen(operator, arrays, np.maximum)
+
+
+def minimum(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the lesser of two inputs, which may broadcast."""
+    return _chosen(operator, arrays, np.minimum)
+
+
+def greatest(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return where the greatest element along an axis is, the first of equals."""
+    places = arrays[0].argmax(axis=operator.attributes["axis"] + 1)
+    return [places.astype(operator.results[0].dtype)]
 
 
 def prelu(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

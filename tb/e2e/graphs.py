@@ -22,7 +22,7 @@ from makers import (
     quantize,
     softmax,
 )
-from more_makers import ANYWHERE, ELEMENTS, IMAGES, any_mean, dequantize
+from more_makers import ANYWHERE, ELEMENTS, IMAGES, any_mean, arg_max, dequantize
 
 from celosia.sw.frontend.writer import Activation, Quantize
 
@@ -270,10 +270,12 @@ def _ends(draw: Draw) -> None:
     for _ in range(draw.integer(1, 4)):
         _either(draw, 0.2)
     _soft(draw, 0.4)
-    way = draw.one_of("int8", "float32", "float32", "uint8")
+    way = draw.one_of("int8", "float32", "float32", "uint8", "places")
     if way == "uint8":
         scale = draw.near(draw.chain.scale)
         draw.add(Quantize(output_scale=scale, output_zero_point=128, output_type="uint8"))
+    elif way == "places":
+        draw.add(arg_max(draw))
     elif way == "float32":
         draw.add(dequantize(draw))
 

@@ -9,8 +9,11 @@ from makers import ACTIVATIONS, MACS, Maker, changed, kernel
 
 from celosia.sw.frontend.elementwise import Function
 from celosia.sw.frontend.writer import (
+    ArgMax,
+    BatchToSpace,
     Binary,
     Concatenate,
+    DepthToSpace,
     Dequantize,
     ExpandDims,
     Layer,
@@ -20,7 +23,10 @@ from celosia.sw.frontend.writer import (
     Reshape,
     Resize,
     Slopes,
+    SpaceToBatch,
+    SpaceToDepth,
     Split,
+    SplitSizes,
     Squeeze,
     StridedSlice,
     Transpose,
@@ -225,9 +231,63 @@ def strided_slice(draw: Draw) -> Layer:
         begin.append(first)
         end.append(last)
         stride.append(step)
+    plain = not dropped and set(stride) == {1} and draw.chance(0.6)
     return StridedSlice(
-        begin=tuple(begin), end=tuple(end), stride=tuple(stride), dropped=tuple(dropped)
+        begin=tuple(begin),
+        end=tuple(end),
+        stride=tuple(stride),
+        dropped=tuple(dropped),
+        plain=plain,
     )
+
+
+def split_sizes(draw: Draw) -> Layer:
+    """Return a SPLIT_V; else an EXPAND_DIMS."""
+    axes = _parted(draw)
+    if not axes:
+        return expand(draw)
+    axis = axes[draw.integer(0, len(axes) - 1)]
+    return SplitSizes(axis=axis, first=draw.integer(1, draw.chain.last.shape[axis] - 1))
+
+
+def choice(draw: Draw) -> Layer:
+    """Return a MAXIMUM or MINIMUM of the last result and one alike or a constant."""
+    names = _alike(draw, None)
+    given: dict[str, Any] = {"second": names[draw.integer(0, len(names) - 1)]}
+    if draw.chance(0.5):
+        scale, zero_point = draw.chain.scale, draw.chain.zero_point
+        second, _, _ = _operand(draw)
+        given = {"second": second, "second_scale": scale, "second_zero_point": zero_point}
+    return Binary(
+        kind=draw.one_of(*Binary.CHOICES),
+        output_scale=draw.chain.scale,
+        output_zero_point=draw.chain.zero_point,
+        **given,
+    )
+
+
+def blocks(draw: Draw) -> Layer:
+    """Return an operator that moves pixels between blocks, channels and items."""
+    batch, high, wide, channels = draw.chain.last.shape
+    block = draw.integer(1, 3)
+    if draw.chance(0.5):
+        if channels % block**2 == 0 and draw.chance(0.5):
+            return DepthToSpace(block=block)
+        if high % block == 0 and wide % block == 0:
+            return SpaceToDepth(block=block)
+    down, right = draw.pair(2)
+    if batch % (down * right) == 0 and draw.chance(0.5):
+        crops = tuple(
+            (0, 1 if n * step > 1 and draw.chance(0.3) else 0)
+            for n, step in ((high, down), (wide, right))
+        )
+        return BatchToSpace(blocks=(down, right), margins=(crops[0], crops[1]))
+    (top, left), rest = draw.rng.integers(0, 2, 2).tolist(), (high, wide)
+    margins = [
+        (first, -(extent + first) % step)
+        for first, extent, step in zip((top, left), rest, (down, right), strict=True)
+    ]
+    return SpaceToBatch(blocks=(down, right), margins=(margins[0], margins[1]))
 
 
 def expand(draw: Draw) -> Layer:
@@ -285,6 +345,12 @@ def function(draw: Draw) -> Layer:
     return Function(kind=kind, **alpha, **changed(draw, 0.5))
 
 
+def arg_max(draw: Draw) -> Layer:
+    """Return an ARG_MAX."""
+    axis = -1 if draw.chance(0.6) else draw.integer(1, len(draw.chain.last.shape) - 1)
+    return ArgMax(axis=axis, output_type=draw.one_of(*ArgMax.TYPES))
+
+
 def dequantize(draw: Draw) -> Layer:
     """Return a DEQUANTIZE."""
     return Dequantize()
@@ -302,5 +368,6 @@ ANYWHERE: tuple[tuple[Maker, int], ...] = (
         (unpack, 1),
     ),
     *((split, 1), (strided_slice, 2), (expand, 2), (any_mean, 1), (any_pad, 1), (image, 1)),
+    *((split_sizes, 1), (choice, 2)),
 )
-IMAGES: tuple[tuple[Maker, int], ...] = ((resize, 3), (transposed, 3))
+IMAGES: tuple[tuple[Maker, int], ...] = ((resize, 3), (transposed, 3), (blocks, 3))

@@ -90,7 +90,7 @@ def test_a_seed_is_always_the_same_case() -> None:
     ("family", "operators"),
     [
         *(("first", 13), ("depthwise and add", 15), ("branches", 14)),
-        *(("host", 34), ("segments", 35), ("between", 12)),
+        *(("host", 42), ("segments", 44), ("between", 12)),
     ],
 )
 def test_cases_are_diverse(family: str, operators: int) -> None:

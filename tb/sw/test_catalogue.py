@@ -34,8 +34,6 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["model.tflite", "--operators"]])
-def test_a_model_or_the_operators(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_or_the_operators(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", *arguments]) == 2
     assert capsys.readouterr().err == "celosia: report: wanted a MODEL or --operators\n"
