@@ -17,6 +17,10 @@ from celosia.sw.runtime.device import Device, DeviceError, RunResult
 __all__ = ["InputError", "Session", "Statistics", "quantized"]
 
 
+#: About how many units of a run go through all steps together.
+_MOST_UNITS = 1024
+
+
 class InputError(ValueError):
     """Inputs of a wrong shape, type or content; the message is one line."""
 
@@ -205,25 +209,35 @@ class Session:
         DeviceError
             If the device stops with an error; names the instruction and the layer.
         """
-        count = self._check(inputs)
-        program = self.program
-        values = {port.tensor: x for port, x in zip(program.inputs, inputs, strict=True)}
+        count, parts = self._check(inputs), len(self.program.parts)
+        # What lies between parts is kept for so many at a time, whole batches.
+        most = self.program.batch * max(1, _MOST_UNITS // self.program.batch)
         with tqdm(
-            total=count * len(program.parts),
+            total=count * parts,
             unit="input",
             delay=1,
             file=sys.stderr,
             disable=None if progress else True,
         ) as bar:
-            for step in program.steps:
-                if isinstance(step, Part):
-                    values |= self._on_core(step, values, count, bar)
-                else:
-                    start = time.perf_counter()
-                    values |= run_on_host(step, values)
-                    self.statistics.seconds += time.perf_counter() - start
-        self.statistics.inputs += count
-        return [values[port.tensor].reshape(count, *port.shape) for port in program.outputs]
+            results = [
+                self._steps([array[first : first + most] for array in inputs], bar)
+                for first in range(0, count, most)
+            ]
+        return [np.concatenate(arrays) for arrays in zip(*results, strict=True)]
+
+    def _steps(self, inputs: Sequence[np.ndarray], bar: tqdm) -> list[np.ndarray]:
+        """Run core and host in turn on some units; return the outputs."""
+        units = len(inputs[0])
+        values = {port.tensor: x for port, x in zip(self.program.inputs, inputs, strict=True)}
+        for step in self.program.steps:
+            if isinstance(step, Part):
+                values |= self._on_core(step, values, units, bar)
+            else:
+                start = time.perf_counter()
+                values |= run_on_host(step, values)
+                self.statistics.seconds += time.perf_counter() - start
+        self.statistics.inputs += units
+        return [values[port.tensor].reshape(units, *port.shape) for port in self.program.outputs]
 
     def _on_core(
         self, part: Part, values: Mapping[int, np.ndarray], units: int, bar: tqdm

@@ -36,6 +36,7 @@ from celosia.sw.frontend.writer import (
 from celosia.sw.graph import Graph
 from celosia.sw.host import OPERATORS
 from celosia.sw.program import HostOperator, Program
+from celosia.sw.runtime import session
 from celosia.sw.runtime.interpreter import InferenceSession, Interpreter, open_session
 
 
@@ -239,16 +240,31 @@ def test_parts_do_not_overlap_in_memory() -> None:
     assert ends[-1] <= program.memory_bytes
 
 
+def test_many_inputs_go_through_in_pieces(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, program = program_of(2)
+    x = rng.integers(-128, 128, (11, 6, 8, 3)).astype(np.int8)
+    results = []
+    for most in (1, 5, 100):
+        monkeypatch.setattr(session, "_MOST_UNITS", most)
+        with open_session(program) as opened:
+            results.append(opened.run([x])[0])
+            assert opened.statistics.inputs == 11
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
+
+
 @pytest.mark.parametrize("batch", [1, 3])
 def test_any_number_of_inputs_in_any_batch(batch: int, rng: np.random.Generator) -> None:
     """One run after the other, and each input by itself, give the same."""
     _, program = program_of(batch)
     x = rng.integers(-128, 128, (5, 6, 8, 3)).astype(np.int8)
-    with open_session(program) as session:
-        (whole,) = session.run([x])
-        (again,) = session.run([x])
-        alone = [session.run([each[None]])[0] for each in x]
-        assert session.statistics.inputs == 15
+    with open_session(program) as opened:
+        (whole,) = opened.run([x])
+        (again,) = opened.run([x])
+        alone = [opened.run([each[None]])[0] for each in x]
+        assert opened.statistics.inputs == 15
     assert whole.dtype == np.float32 and whole.shape == (5, 10)
     np.testing.assert_array_equal(whole, again)
     np.testing.assert_array_equal(whole, np.concatenate(alone))
@@ -259,8 +275,8 @@ def test_host_alone(rng: np.random.Generator) -> None:
     program = compile_graph(made, preset("nano"))
     assert program.parts == ()
     x = rng.integers(-128, 128, (4, 6, 8, 3)).astype(np.int8)
-    with open_session(program) as session:
-        assert session.run([x])[0].shape == x.shape
+    with open_session(program) as opened:
+        assert opened.run([x])[0].shape == x.shape
 
 
 def test_report_names_the_host_between_the_layers() -> None:
@@ -295,10 +311,10 @@ def test_float_ends_in_both_interfaces(rng: np.random.Generator) -> None:
         input_type="float32",
     )
     x = rng.normal(0, 4, (3, 5)).astype(np.float32)
-    session = InferenceSession(serialize(made))
-    (source,) = session.get_inputs()
-    assert (source.type, session.get_outputs()[0].type) == ("tensor(float)", "tensor(float)")
-    (y,) = session.run(None, {source.name: x})
+    opened = InferenceSession(serialize(made))
+    (source,) = opened.get_inputs()
+    assert (source.type, opened.get_outputs()[0].type) == ("tensor(float)", "tensor(float)")
+    (y,) = opened.run(None, {source.name: x})
     interpreter = Interpreter(model_content=serialize(made))
     (about,) = interpreter.get_input_details()
     assert about["dtype"] is np.float32 and about["quantization"] == (0.0, 0)

@@ -29,6 +29,7 @@ from celosia.sw.frontend.writer import (
     Mean,
     Pool,
     Reshape,
+    Resize,
     Softmax,
     sequential,
 )
@@ -342,6 +343,28 @@ def test_measure_adds_up_by_layer(device) -> None:
     assert sum(a.counted for a in found.layers) > found.whole.counted
     slow = measure.measure(made, latency=100, bandwidth=0.5)
     assert all(a.estimated > a.counted for a in (*slow.layers, slow.whole, slow.setup))
+
+
+def test_measure_of_several_parts(device) -> None:
+    device(Counting)
+    layers = [
+        convolution(8, 3, 1),
+        Resize(kind="RESIZE_BILINEAR", size=(9, 9)),
+        convolution(4, 3, 8),
+    ]
+    graph = sequential(layers, input_shape=(1, 14, 14, 1), input_scale=0.5)
+    made = compile_steps(graph, preset("micro"), 2)
+    found = measure.measure(made, latency=32, bandwidth=1.0)
+    assert len(made.program.parts) == len(found.layers) == 2
+    assert all(a.estimated == a.counted > 0 for a in (*found.layers, found.whole, found.setup))
+    finishes = [
+        cost.finish
+        for part in made.program.parts
+        for cost in estimate(part.main.code, made.program.config).instructions
+    ]
+    table = report.rows(made.program, finishes, bounds(made), found)
+    assert [row.runs_on for row in table] == ["core", "host", "core", ""]
+    assert table[-1].counted_alone == sum(alone.counted for alone in found.layers)
 
 
 def test_measure_refuses_other_outputs(device) -> None:
