@@ -119,11 +119,13 @@ class Device(RtlDevice):
 
     def _ending(self, finished: bool) -> Outcome:
         error = self._error()
-        cycles, counters = self._read_register("cycles"), self._counters()
-        idle = True
-        if error or not finished:
+        if not finished:
+            # Counters stand still from here on.
             self._write_register("control", Control.RESET.value)
-            idle = self._becomes_idle()
+        cycles, counters = self._read_register("cycles"), self._counters()
+        if error:
+            self._write_register("control", Control.RESET.value)
+        idle = (finished and not error) or self._becomes_idle()
         self._write_register("interrupt", Interrupt.DONE.value | Interrupt.ERROR.value)
         quiet = self._quiet(QUIET) and not self._wait(0)
         return Outcome(

@@ -1,0 +1,190 @@
+"""Random programs on the RTL, a short campaign; and that a bug is found, made small and replayed."""
+
+import json
+import random
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from celosia.sim.fuzz.case import Bus, load
+from celosia.sim.fuzz.configurations import CONFIGURATIONS
+from celosia.sim.fuzz.device import Device, Outcome
+from celosia.sim.fuzz.legal import legal
+from celosia.sim.fuzz.trial import attempt
+from celosia.sim.machine import Machine
+from celosia.sim.simulators import SimulatorNotFound, find_verilator
+from celosia.sw.cli import main
+
+CORES = "least,odd,tall"
+
+
+@pytest.fixture(autouse=True)
+def verilator() -> None:
+    try:
+        find_verilator()
+    except SimulatorNotFound as missing:
+        pytest.skip(str(missing))
+
+
+def fuzz(options: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Run the command in this process; return its code and what it says."""
+    capsys.readouterr()
+    code = main(["fuzz", *options.split()])
+    said = capsys.readouterr()
+    return code, said.out, said.err.splitlines()[-1] if said.err else ""
+
+
+@pytest.mark.parametrize(("faults", "programs"), [("", 100), ("--faults", 150)])
+def test_core_and_machine_model_agree(
+    faults: str,
+    programs: int,
+    seed: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    figure,
+) -> None:
+    options = f"--configurations {CORES} --workers 1 --directory {tmp_path}"
+    code, out, err = fuzz(
+        f"--programs {programs} --seed {seed} {faults} {options} --coverage {tmp_path}/c.json",
+        capsys,
+    )
+    assert code == 0, err
+    figure(f"fuzz: {out.splitlines()[0]}")
+    counts = json.loads((tmp_path / "c.json").read_text())
+    met, most = counts["bins"]["overlaps"]
+    assert met > most // 2
+    if faults:
+        errors = {end.split()[1] for end in counts["ends"] if " of " in end}
+        assert {"OPCODE", "FIELD", "RANGE", "BUS", "WATCHDOG"} <= errors
+
+
+def found(out: str, err: str) -> Path:
+    """Return the file that the command names."""
+    assert "differences" in out
+    (path,) = re.findall(r"celosia fuzz --replay (\S+)\)$", err)
+    return Path(path)
+
+
+def test_a_wrong_result_is_found_and_made_small(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine model that fills with another value than the core."""
+    action = Machine._action
+
+    def wrong(self, i):
+        if i.opcode.name == "FILL" and i.value > 5 and i.channels > 2:
+            i = type(i)(i.opcode, **(i.fields | {"value": i.value - 1}))
+        return action(self, i)
+
+    options = f"--configurations least --workers 1 --programs 40 --directory {tmp_path}"
+    monkeypatch.setattr(Machine, "_action", wrong)
+    code, out, err = fuzz(options, capsys)
+    assert code == 1 and err.startswith("celosia: ") and "memory: " in err
+    path = found(out, err)
+    case = load(path.read_text())
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    # What fills, what shows it, and the end.
+    assert [line.split()[0] for line in lines] == ["FILL", "STORE", "HALT"]
+    assert "channels=3" in lines[0] and "value=6" in lines[0]
+    assert case.bus.stalls == ("none",)
+    assert fuzz(f"--replay {path}", capsys)[0] == 1
+    assert main(["assemble", str(path), "-o", str(tmp_path / "words")]) == 0
+    monkeypatch.undo()
+    assert fuzz(f"--replay {path}", capsys)[0] == 0
+
+
+def broken(kind: str, outcome: Outcome, device: Device) -> Outcome:
+    """Return what a core with a bug would show."""
+    match kind:
+        case "damage":
+            device.content[5] ^= 1
+        case "counters":
+            outcome.counters["load"]["busy"] = outcome.cycles + 1
+        case "error" if outcome.error:
+            code, unit, index = outcome.error
+            outcome = outcome._replace(error=(code, unit, index + 1))
+        case "hang" if outcome.error:
+            outcome = outcome._replace(finished=False)
+        case "reset":
+            outcome = outcome._replace(idle=False)
+        case "quiet":
+            outcome = outcome._replace(quiet=False)
+        case "axi":
+            outcome = outcome._replace(broken=8)
+    return outcome
+
+
+@pytest.mark.parametrize("kind", ["damage", "counters", "error", "hang", "reset", "quiet", "axi"])
+def test_a_wrong_core_is_found(
+    kind: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    play = Device.play
+    monkeypatch.setattr("celosia.sim.fuzz.shrink._BUDGET", 5)
+    monkeypatch.setattr(
+        Device, "play", lambda self, *a, **b: broken(kind, play(self, *a, **b), self)
+    )
+    options = f"--faults --configurations least --workers 1 --programs 12 --directory {tmp_path}"
+    code, out, err = fuzz(options, capsys)
+    assert code == 1
+    assert any(path.name.endswith(f"-{kind}.s") for path in tmp_path.iterdir())
+    assert fuzz(f"--replay {found(out, err)}", capsys)[0] == 1
+
+
+def test_pauses_keep_the_result_and_take_time() -> None:
+    case = replace(legal(CONFIGURATIONS["least"], random.Random(1)), bus=Bus())
+    cycles = [attempt(case).outcome.cycles]
+    for channel in range(5):
+        pauses = tuple(0.8 * (n == channel) for n in range(5))
+        trial = attempt(replace(case, bus=Bus(pauses)))
+        assert not trial.problems
+        cycles.append(trial.outcome.cycles)
+    assert min(cycles[1:3]) > cycles[0] and min(cycles[3:]) >= cycles[0]
+
+
+def test_several_processes_say_the_same(tmp_path: Path) -> None:
+    """Two workers of a cluster on this machine, and this process alone."""
+    command = [sys.executable, "-m", "celosia.sw", "fuzz", "--configurations", "least"]
+    texts = []
+    for workers in ("1", "2"):
+        path = tmp_path / f"{workers}.json"
+        more = ["--programs", "30", "--workers", workers, "--coverage", str(path)]
+        subprocess.run([*command, *more], check=True, capture_output=True)
+        texts.append(path.read_text())
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("--programs 0", "--programs: wanted a whole number of at least 1, got '0'"),
+        ("--configurations huge", "configurations: wanted some of least, "),
+        ("--draw 2 --configurations odd", "wanted --draw or --configurations, got both"),
+        ("--replay none.s", "none.s: "),
+        ("--replay bad.s", "bad.s: line 1: opcode: wanted one of"),
+        ("--coverage no/c.json", "no/c.json: no such directory as no"),
+        ("--directory bad.s", "bad.s: wanted a directory, got a file"),
+    ],
+)
+def test_bad_arguments(
+    options: str,
+    says: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.s").write_text("HOLT\n")
+    capsys.readouterr()
+    try:
+        code = main(["fuzz", *options.split()])
+    except SystemExit as stop:
+        code = stop.code
+    err = capsys.readouterr().err
+    assert code == 2 and err.startswith("celosia: ") and says in err and err.count("\n") == 1
