@@ -32,6 +32,8 @@ class Coverage:
     activities : Counter of (unit, activity)
         Programs in which a counter of the core was not zero.
     ends : Counter of (kind of case, how it ended)
+    told : Counter of (kind of case, what the machine model could tell)
+        ``memory``, byte for byte; ``end``, how the program ends; ``nothing`` but that it stops.
     """
 
     def __init__(self) -> None:
@@ -40,6 +42,7 @@ class Coverage:
         self.fields: Counter[tuple[str, str, str]] = Counter()
         self.activities: Counter[tuple[str, str]] = Counter()
         self.ends: Counter[tuple[str, str]] = Counter()
+        self.told: Counter[tuple[str, str]] = Counter()
 
     def add(self, other: "Coverage") -> None:
         """Take over what another one has counted."""
@@ -52,6 +55,9 @@ class Coverage:
         code, unit = (outcome.error[0].name, outcome.error[1].name) if outcome.error else ("", "")
         end = f"{code} of {unit}" if outcome.error else "done" if outcome.finished else "stopped"
         self.ends[kind, end] += 1
+        expected = trial.expected
+        told = "memory" if expected.exact else "end" if expected.ends is not None else "nothing"
+        self.told[kind, told] += 1
         for name, counts in outcome.counters.items():
             self.activities.update((name, activity) for activity in counts)
         if not trial.expected.exact:
@@ -111,11 +117,13 @@ class Coverage:
             met = sum(key[0] == name for key in self.fields)
             most = sum(_places(field) for field in FORMATS[opcode])
             lines.append(line + f"{f'{met}/{most}':>10}")
-        ends = Counter[str]()
-        for (_, end), count in self.ends.items():
-            ends[end] += count
         lines.append("")
-        lines.append("ends: " + ", ".join(f"{count} {end}" for end, count in ends.most_common()))
+        for name, counts in (("ends", self.ends), ("model tells", self.told)):
+            total = Counter[str]()
+            for (_, what), count in counts.items():
+                total[what] += count
+            parts = ", ".join(f"{count} {what}" for what, count in total.most_common())
+            lines.append(f"{name}: {parts}")
         return "".join(line + "\n" for line in lines)
 
 
