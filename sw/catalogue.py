@@ -12,6 +12,7 @@ _ALONE = "a table of 256 entries, part of the layer in front of it where nothing
 _CLAMP = "a clamp, part of the product in front of it where scales are equal"
 _AXIS = "any axis"
 _MOVED = "part of other layers, no bytes move, but for one row that becomes an image"
+_PARTS = "rows, columns or channels of an image, or of a vector; of channels up to 16,384 pairs in and out"
 _POOL = "windows up to 255 × 255; within what the accumulators hold"
 
 #: By operator what it must be like to run on the core, and what the host takes besides; None where
@@ -70,15 +71,18 @@ LIMITS: dict[str, tuple[str | None, str | None]] = {
     "RESIZE_BILINEAR": (None, "any size; align_corners, half_pixel_centers"),
     "RESIZE_NEAREST_NEIGHBOR": (None, "any size; align_corners, half_pixel_centers"),
     "RSQRT": (_ALONE, None),
-    "SLICE": (None, "constant numbers"),
+    "SLICE": (_PARTS, "constant numbers"),
     "SOFTMAX": (None, "over the last dimension, any beta"),
     "SPACE_TO_BATCH_ND": (None, "of images"),
     "SPACE_TO_DEPTH": (None, "any block"),
-    "SPLIT": (None, "any axis, equal parts"),
-    "SPLIT_V": (None, "any axis, any parts"),
+    "SPLIT": (_PARTS, "any axis, equal parts"),
+    "SPLIT_V": (_PARTS, "any axis, any parts"),
     "SQRT": (_ALONE, None),
     "SQUEEZE": (_MOVED, "any"),
-    "STRIDED_SLICE": (None, "constant numbers; no ellipsis, no new axes"),
+    "STRIDED_SLICE": (
+        f"{_PARTS}; any strides forwards",
+        "constant numbers; no ellipsis, no new axes",
+    ),
     "SUB": ("two values of one shape, or a value less one number", "whatever broadcasts"),
     "TANH": (_ALONE, None),
     "TRANSPOSE": (None, "any order"),

@@ -34,7 +34,6 @@ _MIXES = {
     "before": lambda margins: margins[0] != 0,
     "after": lambda margins: margins[0] != 0,
     "begin": lambda begin: begin[0] != 0,
-    "stride": lambda strides: strides[0] != 1,
     "dropped": lambda axes: 0 in axes,
 }
 
@@ -82,6 +81,8 @@ def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
             notes[operation.place] = ""
         elif types := _types(graph, operation) - {"int8"}:
             notes[operation.place] = f"{' and '.join(sorted(types))} at an end"
+        elif operation.kind in HOST and _mixes(graph, operation):
+            notes.setdefault(operation.place, "mixes items")
     while True:
         levels = _levels(graph, notes)
         idle = _idle(graph, levels) if notes else []
@@ -165,8 +166,22 @@ def _keeps(graph: Graph, operation: Operation, items: int) -> bool:
             mixes = first != items or (short and operation.kind in _BROADCASTS)
         if mixes:
             return False
+    return not _says_so(operation)
+
+
+def _says_so(operation: Operation) -> bool:
+    """Whether an operator's attributes say that it mixes items."""
     said = operation.attributes.items()
-    return not any(_MIXES[name](value) for name, value in said if name in _MIXES and value != ())
+    return any(_MIXES[name](value) for name, value in said if name in _MIXES and value != ())
+
+
+def _mixes(graph: Graph, operation: Operation) -> bool:
+    """Whether an operator makes other items than it reads."""
+    if operation.kind in (*RESHAPES, "FULLY_CONNECTED"):
+        return False
+    ends = [graph.tensors[number] for number in (*_operands(operation), *operation.outputs)]
+    firsts = {tensor.shape[:1] for tensor in ends if tensor.data is None}
+    return len(firsts) > 1 or _says_so(operation)
 
 
 def _part(graph: Graph, operations: Sequence[Operation]) -> Graph:

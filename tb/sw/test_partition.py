@@ -29,6 +29,7 @@ from celosia.sw.frontend.writer import (
     Resize,
     Softmax,
     Split,
+    StridedSlice,
     Transpose,
     sequential,
     serialize,
@@ -61,6 +62,10 @@ def graph(*layers: Layer, shape: tuple[int, ...] = (1, 6, 8, 3), kind: str = "in
 MANY = (np.arange(576) % 100).astype(np.int8).reshape(3, 6, 8, 4)
 
 NEAREST = Resize(kind="RESIZE_NEAREST_NEIGHBOR", size=(12, 16))
+
+
+def slice_of(begin: tuple[int, ...], end: tuple[int, ...], stride: tuple[int, ...]) -> StridedSlice:
+    return StridedSlice(begin=begin, end=end, stride=stride)
 
 
 def steps(plan: Plan) -> list[str]:
@@ -156,6 +161,20 @@ def test_concatenations_of_images_are_for_the_core(axis: int, layers: str) -> No
     assert steps(partition(flat))[-1] == "CONCATENATION"
 
 
+@pytest.mark.parametrize(
+    ("layer", "layers"),
+    [
+        (Split(axis=1, parts=2), "CONV_2D SPLIT SPLIT"),
+        (Split(axis=3, parts=2), "CONV_2D SPLIT SPLIT"),
+        (slice_of((0, 1, 0, 0), (1, 6, 8, 4), (1, 2, 3, 1)), "CONV_2D STRIDED_SLICE"),
+        (slice_of((0, 0, 0, 1), (1, 6, 8, 4), (1, 1, 1, 2)), "CONV_2D STRIDED_SLICE"),
+        (slice_of((0, 1, 0, 1), (1, 6, 8, 4), (1, 2, 3, 1)), "CONV_2D STRIDED_SLICE STRIDED_SLICE"),
+    ],
+)
+def test_parts_of_images_are_for_the_core(layer: Layer, layers: str) -> None:
+    assert steps(partition(graph(convolution(4, 3), layer))) == [layers]
+
+
 def test_what_a_later_pass_refuses_goes_to_the_host() -> None:
     pool = Pool(kind="AVERAGE_POOL_2D", window=(24, 24), stride=(24, 24))
     config = preset("micro,unified_bytes=1024")
@@ -187,7 +206,6 @@ def test_what_neither_can_run_is_refused_by_name() -> None:
         (Transpose(permutation=(0, 2, 1, 3)), 3),
         (Transpose(permutation=(1, 0, 2, 3)), 1),
         (Split(axis=0, parts=3), 1),
-        (Split(axis=3, parts=2), 3),
         (Binary(kind="MUL", second=MANY[0, 0], output_scale=1.0), 3),
         (Binary(kind="MUL", second=MANY, output_scale=1.0), 1),
     ],

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.operators.products import convolution, dense, multiply
+from celosia.sw.compiler.operators.slices import cut, split
 from celosia.sw.compiler.operators.sums import add, concatenate
 from celosia.sw.compiler.operators.tables import function
 from celosia.sw.compiler.operators.vectors import mean, pointwise, pooling
@@ -45,8 +46,12 @@ OPERATORS: dict[str, Lower] = {
     "RELU_N1_TO_1": pointwise,
     "RESHAPE": reshape,
     "RSQRT": function,
+    "SLICE": cut,
+    "SPLIT": split,
+    "SPLIT_V": split,
     "SQRT": function,
     "SQUEEZE": reshape,
+    "STRIDED_SLICE": cut,
     "SUB": add,
     "TANH": function,
 }

@@ -16,7 +16,10 @@ from celosia.sw.compiler.tables import tabulated
 from celosia.sw.compiler.windows import padding
 from celosia.sw.graph import Operation
 
-__all__ = ["add_product", "convolution", "dense", "multiply"]
+__all__ = ["MOST_MOVED", "add_product", "convolution", "dense", "multiply"]
+
+#: Most bytes of weights that only move channels.
+MOST_MOVED = 1 << 14
 
 _ONE = Pool(window=(1, 1), stride=(1, 1))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from celosia.sw.compiler.lowering import Lowering, View
-from celosia.sw.compiler.operators.products import add_product
+from celosia.sw.compiler.operators.products import MOST_MOVED, add_product
 from celosia.sw.compiler.operators.tables import function
 from celosia.sw.compiler.quantize import addition_scalings, exact_scaling, identity_scaling
 from celosia.sw.compiler.spec import CompileError, Scaling, Sum
@@ -17,9 +17,6 @@ __all__ = ["add", "concatenate"]
 
 #: Each int8 to -1 - x, by its bits: what leaves room for the negative of -128.
 _COMPLEMENT = ~np.arange(256, dtype=np.uint8).view(np.int8)
-
-#: Most bytes of weights that only move channels.
-_MOST_WEIGHTS = 1 << 14
 
 
 def add(lowering: Lowering, operation: Operation, label: str) -> None:
@@ -77,8 +74,8 @@ def concatenate(lowering: Lowering, operation: Operation, label: str) -> None:
             raise CompileError(f"{label}: wanted inputs laid out alike, got {shape} for {wanted}")
         if lowering.values[view.value].fill != output.zero_point:
             raise CompileError(f"{label}: wanted zero points around its inputs")
-    if sum(sizes) != wanted[place] or (place == 2 and max(sizes) * wanted[2] > _MOST_WEIGHTS):
-        raise CompileError(f"{label}: wanted at most {_MOST_WEIGHTS} ones to move channels")
+    if sum(sizes) != wanted[place] or (place == 2 and max(sizes) * wanted[2] > MOST_MOVED):
+        raise CompileError(f"{label}: wanted at most {MOST_MOVED} ones to move channels")
     centred = exact_scaling(-output.zero_point, 0)
     scalings = centred, centred, exact_scaling(0, output.zero_point)
     before, total = 0, -1
