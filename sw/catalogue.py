@@ -36,7 +36,7 @@ LIMITS: dict[str, tuple[str | None, str | None]] = {
     "EXPAND_DIMS": (_MOVED, "any"),
     "FULLY_CONNECTED": (
         "constant weights, a scale for each channel or one; factors whose rounding 31 bits can say",
-        "any factor",
+        "any factor, with results within 32 bits before the clamp",
     ),
     "GELU": (_ALONE, None),
     "HARD_SWISH": (_ALONE, None),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.operators import OPERATORS
-from celosia.sw.compiler.spec import CompileError, Layer, Network, Product, Sum
+from celosia.sw.compiler.spec import CompileError, Layer, Network, Product, Sum, UndefinedError
 from celosia.sw.graph import Graph
 
 __all__ = ["lower"]
@@ -31,7 +31,10 @@ def lower(graph: Graph, items: int | None = None) -> Network:
             if operation.kind not in OPERATORS:
                 raise CompileError(f"{label}: operator is not supported")
             OPERATORS[operation.kind](lowering, operation, label)
+        except UndefinedError:
+            raise
         except CompileError as error:
+            # Others may be able to run it.
             error.place = operation.place
             raise
     outputs = lowering.finish()

@@ -13,7 +13,7 @@ import numpy as np
 
 from celosia.hw.arch.isa import Rounding
 from celosia.sw.compiler.multiplier import quantize_multiplier, single_multiplier
-from celosia.sw.compiler.spec import CompileError, Scaling
+from celosia.sw.compiler.spec import CompileError, Scaling, UndefinedError
 from celosia.sw.graph import Graph, Operation, Quantization, Tensor
 
 __all__ = [
@@ -362,7 +362,7 @@ def _exact(
         # Past 32 bits the kernel's result is no longer what the numbers say.
         if max(-sums[0], sums[1]) * real + 128 >= 1 << 31:
             wanted = "results within 32 bits before the clamp"
-            raise CompileError(f"{label}: channel {channel}: wanted {wanted}, got {got}")
+            raise UndefinedError(f"{label}: channel {channel}: wanted {wanted}, got {got}")
         pair = shared[real] or single_multiplier(real, sums=sums, **clamp)
         if pair is None:
             wanted = "a factor that 31 bits round like the reference kernel"

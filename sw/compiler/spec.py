@@ -15,6 +15,7 @@ __all__ = [
     "Product",
     "Scaling",
     "Sum",
+    "UndefinedError",
     "Value",
     "Windows",
 ]
@@ -30,6 +31,10 @@ class CompileError(ValueError):
     """
 
     place: int | None = None
+
+
+class UndefinedError(CompileError):
+    """An operator of which the reference kernel's own results are not defined."""
 
 
 def _want(holds: bool, where: str, wanted: str, got: object) -> None:
