@@ -1,5 +1,6 @@
 """Which places of which memories an instruction touches, and whether they exist."""
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
@@ -180,6 +181,18 @@ def _all_touches(i: Instruction, config: Config) -> list[Touch]:
         case Opcode.FILL:
             return [Touch(Memory.UNIFIED, True, destination(i, config))]
     return []
+
+
+def reach(instructions: Iterable[Instruction], memory: Memory, config: Config) -> int:
+    """Return how many units of a memory instructions use, up to the last that they touch.
+
+    Raises
+    ------
+    OutOfRange
+        If some of it lies outside its memory.
+    """
+    found = (touch for i in instructions for touch in touches(i, config))
+    return max((touch.pattern.last + 1 for touch in found if touch.memory is memory), default=0)
 
 
 def touches(i: Instruction, config: Config) -> list[Touch]:

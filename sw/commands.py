@@ -77,6 +77,7 @@ def run_compile(arguments: argparse.Namespace) -> None:
 def run_report(arguments: argparse.Namespace) -> None:
     """Show what each layer takes."""
     from celosia.sim.cycles import COSTS, estimate
+    from celosia.sim.footprint import Memory, reach
     from celosia.sw.measure import measure
 
     if (arguments.model is None) != arguments.operators:
@@ -92,6 +93,8 @@ def run_report(arguments: argparse.Namespace) -> None:
     mains = [estimate(part.main.code, program.config, costs) for part in program.parts]
     setups = [estimate(part.setup.code, program.config, costs) for part in program.parts]
     setup = sum(found.total for found in setups)
+    instructions = [i for part in program.parts for i in part.main.instructions]
+    peak = reach(instructions, Memory.UNIFIED, program.config)
     measured = measure(compiled, **memory) if arguments.measure else None
     finishes = [cost.finish for main in mains for cost in main.instructions]
     table = report.rows(program, finishes, bounds(compiled), measured)
@@ -99,9 +102,10 @@ def run_report(arguments: argparse.Namespace) -> None:
     if arguments.csv:
         contents[arguments.csv] = report.as_csv(table).encode()
     if arguments.json:
-        contents[arguments.json] = report.as_json(program, table, setup, measured).encode()
+        text = report.as_json(program, table, setup, measured, peak=peak)
+        contents[arguments.json] = text.encode()
     write_atomically(contents)
-    print(report.as_text(program, table, setup, measured), end="")
+    print(report.as_text(program, table, setup, measured, peak=peak), end="")
 
 
 def run_assemble(arguments: argparse.Namespace) -> None:

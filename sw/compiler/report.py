@@ -239,14 +239,23 @@ def as_csv(table: Sequence[Row]) -> str:
 
 
 def as_json(
-    program: Program, table: Sequence[Row], setup_cycles: int, measured: Measured | None = None
+    program: Program,
+    table: Sequence[Row],
+    setup_cycles: int,
+    measured: Measured | None = None,
+    *,
+    peak: int,
 ) -> str:
-    """Return the rows and what they hold for as JSON; what was not measured is null."""
+    """Return the rows and what they hold for as JSON; what was not measured is null.
+
+    ``peak`` is how many bytes of the unified buffer the program uses.
+    """
     content = {
         "model": program.name,
         "preset": program.config.name,
         "batch": program.batch,
         "setup_cycles": setup_cycles,
+        "peak_bytes": peak,
         "layers": [asdict(row) for row in table[:-1]],
         "total": asdict(table[-1]),
         "whole": measured.whole._asdict() if measured else None,
@@ -270,9 +279,17 @@ def _short(name: str) -> str:
 
 
 def as_text(
-    program: Program, table: Sequence[Row], setup_cycles: int, measured: Measured | None = None
+    program: Program,
+    table: Sequence[Row],
+    setup_cycles: int,
+    measured: Measured | None = None,
+    *,
+    peak: int,
 ) -> str:
-    """Return the rows as a table for people, with what was measured if there is any."""
+    """Return the rows as a table for people, with what was measured if there is any.
+
+    ``peak`` is how many bytes of the unified buffer the program uses.
+    """
     title = f"{program.name} on {program.config.name}, batch {program.batch}"
     if measured:
         title += "; cycles of each layer on its own"
@@ -290,6 +307,7 @@ def as_text(
         foot = [f"one-time load: {setup_cycles:,} cycles"]
         lines = _estimated_lines(table)
     notes = [f"{_short(row.layer)}: {row.note}" for row in table if row.note]
+    notes.append(f"unified buffer: {peak:,} of {program.config.unified_bytes:,} bytes")
     return "\n".join([title, "", *lines, "", *notes, *foot, ""])
 
 

@@ -14,7 +14,7 @@ from celosia.hw.arch.isa import (
     assemble,
     encode_program,
 )
-from celosia.sim.footprint import Memory
+from celosia.sim.footprint import Memory, reach
 from celosia.sim.hazards import Fault, Hazard, Written, judge
 from celosia.sim.schedule import MachineError
 
@@ -360,3 +360,12 @@ def test_every_semaphore_of_a_pipeline_is_needed(place: int):
     with pytest.raises(Hazard) as caught:
         judge(broken, PRESETS["edge"])
     assert caught.value.fault is Fault.RACE
+
+
+def test_reach_is_the_end_of_what_is_touched() -> None:
+    load = Instruction(Opcode.LOAD, unified=10, length=5, rows=2, unified_pitch=8)
+    fill = Instruction(Opcode.FILL, destination_base=3, channels=4)
+    config = PRESETS["nano"]
+    assert reach([load, fill], Memory.UNIFIED, config) == 10 + 8 + 5
+    assert reach([fill], Memory.UNIFIED, config) == 7
+    assert reach([fill], Memory.WEIGHTS, config) == 0

@@ -237,11 +237,12 @@ def test_csv_and_json() -> None:
     lines = list(csv.DictReader(io.StringIO(text)))
     assert len(lines) == len(plain) and lines[0]["counted_alone"] == ""
     assert int(lines[0]["bound"]) == bounds(made)[0]
-    content = json.loads(report.as_json(made.program, plain, 7))
+    content = json.loads(report.as_json(made.program, plain, 7, peak=999))
     assert content["setup_cycles"] == 7 and content["whole"] is None
+    assert content["peak_bytes"] == 999
     assert len(content["layers"]) == len(made.program.layers) + 1
     table = report.rows(made.program, finishes(made), bounds(made), measured(made))
-    content = json.loads(report.as_json(made.program, table, 7, measured(made)))
+    content = json.loads(report.as_json(made.program, table, 7, measured(made), peak=999))
     assert content["whole"] == {"estimated": 950, "counted": 1000}
     assert content["layers"][1]["counted_alone"] == content["setup"]["counted"] + 1000 == 1000
 
@@ -249,20 +250,20 @@ def test_csv_and_json() -> None:
 def test_table_for_people() -> None:
     made = compiled("micro,unified_bytes=1024", 2)
     table = report.rows(made.program, finishes(made), bounds(made))
-    lines = report.as_text(made.program, table, 7).splitlines()
+    lines = report.as_text(made.program, table, 7, peak=999).splitlines()
     assert lines[0] == "model on micro,unified_bytes=1024, batch 2; cycles are estimates"
     assert lines[2].split()[:5] == ["layer", "operator", "runs", "on", "MACs"]
     assert any("SOFTMAX" in line and "host" in line for line in lines)
     noted = [layer for layer in made.program.layers if layer.note]
     assert noted and all(f"{layer.name}: {layer.note}" in lines for layer in noted)
-    assert lines[-1] == "one-time load: 7 cycles"
+    assert lines[-2:] == ["unified buffer: 999 of 1,024 bytes", "one-time load: 7 cycles"]
 
 
 def test_measured_table_for_people() -> None:
     made = compiled("edge", 3)
     found = measured(made)
     table = report.rows(made.program, finishes(made), bounds(made), found)
-    lines = report.as_text(made.program, table, 7, found).splitlines()
+    lines = report.as_text(made.program, table, 7, found, peak=999).splitlines()
     assert lines[2].split()[-4:] == ["bound", "estimate", "measured", "difference"]
     assert lines[5].split()[-3:] == ["1,001", "1,000", "+0.1%"]
     assert "whole program: estimated 950, measured 1,000 cycles (-5.0%)" in lines
@@ -284,7 +285,8 @@ def test_long_names_stay_readable(name: str, shown: str) -> None:
     made = compiled("edge", 1)
     layer = replace(made.program.layers[0], name=name)
     program = replace(made.program, layers=(layer, *made.program.layers[1:]))
-    line = report.as_text(program, report.rows(program, finishes(made)), 0).splitlines()[4]
+    table = report.rows(program, finishes(made))
+    line = report.as_text(program, table, 0, peak=0).splitlines()[4]
     assert line.split("  ")[0] == shown
 
 

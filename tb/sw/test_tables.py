@@ -77,9 +77,7 @@ def drawn(kind: str, rng: np.random.Generator) -> tuple[Quantization, Layer]:
         )
     elif kind == "PRELU":
         alpha, center = (int(n) for n in rng.integers(-128, 128, 2))
-        layer = Prelu(
-            alpha=alpha, alpha_scale=scale(1e-3, 1), alpha_zero_point=center, **ends
-        )
+        layer = Prelu(alpha=alpha, alpha_scale=scale(1e-3, 1), alpha_zero_point=center, **ends)
     else:
         layer = Function(
             kind=kind,
