@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Unit
 from celosia.sim import footprint, hazards
@@ -127,13 +128,21 @@ def expect(case: Case) -> Expected:
     return Expected(True, frozenset([None]))
 
 
+def _accepted(i: Instruction, config: Config) -> bool:
+    try:
+        isa.check(i, config)
+    except isa.Illegal:
+        return False
+    return True
+
+
 def named(case: Case) -> np.ndarray:
-    """Return which bytes of external memory the stores of a program name, bool."""
+    """Return which bytes of external memory the stores that a core accepts name, bool."""
     # One more at each start, one less behind each end.
     edges = np.zeros(case.memory_bytes + 1, np.int64)
     for word in case.words:
         i = decoded(word)
-        if i is None or i.opcode is not Opcode.STORE:
+        if i is None or i.opcode is not Opcode.STORE or not _accepted(i, case.config):
             continue
         starts = i.external + np.arange(i.rows, dtype=np.int64) * i.external_pitch
         starts = starts[starts < case.memory_bytes]

@@ -132,7 +132,8 @@ def stage_machine(found: Case):
 def test_what_stores_name() -> None:
     store = Instruction(Opcode.STORE, external=100, external_pitch=7, rows=3, length=4)
     far = Instruction(Opcode.STORE, external=stage.SIZE - 2, length=64)
-    found = expectation.named(case(store, far, HALT))
+    refused = Instruction(Opcode.STORE, external=200, length=ODD.unified_bytes + 1)
+    found = expectation.named(case(store, far, refused, HALT))
     wanted = np.zeros(stage.SIZE, np.bool_)
     for first in (100, 107, 114):
         wanted[first : first + 4] = True
