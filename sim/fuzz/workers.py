@@ -1,5 +1,6 @@
 """Where batches of cases run: in this process, or in those of a Dask cluster."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -49,7 +50,11 @@ def run(
     with ExitStack() as stack:
         address: Any = scheduler
         if scheduler is None:
-            options: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": None}
+            options: dict[str, Any] = {
+                "threads_per_worker": 1,
+                "dashboard_address": None,
+                "silence_logs": logging.ERROR,
+            }
             address = stack.enter_context(LocalCluster(n_workers=workers, **options))
         client = stack.enter_context(Client(address))
         futures = [
