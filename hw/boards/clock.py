@@ -1,6 +1,7 @@
 """Clocks of boards, out of an oscillator through the part's phase-locked loop."""
 
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from amaranth.hdl import Const, Instance, Module, Signal
 from amaranth.lib import wiring
@@ -9,8 +10,8 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw.boards import pll
 
 
-class Ecp5Clock(wiring.Component):
-    """Makes the clock of a board on an ECP5.
+class Clock(wiring.Component, ABC):
+    """Makes the clock of a board.
 
     It is held back until the loop has locked, so that everything starts from the values that the
     bitstream gives it: no reset is needed.
@@ -33,14 +34,26 @@ class Ecp5Clock(wiring.Component):
         If the loop cannot make that clock.
     """
 
+    LIMITS: ClassVar[pll.Limits]
+
     oscillator: Signal
     clk: Signal
 
     def __init__(self, *, oscillator_hz: int, clock_hz: int) -> None:
-        self.settings = pll.settings(pll.ECP5, oscillator_hz=oscillator_hz, clock_hz=clock_hz)
+        self.settings = pll.settings(self.LIMITS, oscillator_hz=oscillator_hz, clock_hz=clock_hz)
         self.oscillator_hz = oscillator_hz
         self.clock_hz = clock_hz
         super().__init__({"oscillator": In(1), "clk": Out(1)})
+
+    @abstractmethod
+    def elaborate(self, platform: object) -> Module:
+        """Return the loop and the gate behind it."""
+
+
+class Ecp5Clock(Clock):
+    """The clock of a board on an ECP5."""
+
+    LIMITS = pll.ECP5
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -94,33 +107,10 @@ class Ecp5Clock(wiring.Component):
         return m
 
 
-class GowinClock(wiring.Component):
-    """Makes the clock of a board on a Gowin GW2A, held back until the loop has locked.
+class GowinClock(Clock):
+    """The clock of a board on a Gowin GW2A."""
 
-    Parameters
-    ----------
-    oscillator_hz, clock_hz : int
-        What comes in and what is wanted, in Hz.
-
-    Members
-    -------
-    oscillator, clk
-        See ``Ecp5Clock``.
-
-    Raises
-    ------
-    ValueError
-        If the loop cannot make that clock.
-    """
-
-    oscillator: Signal
-    clk: Signal
-
-    def __init__(self, *, oscillator_hz: int, clock_hz: int) -> None:
-        self.settings = pll.settings(pll.GOWIN, oscillator_hz=oscillator_hz, clock_hz=clock_hz)
-        self.oscillator_hz = oscillator_hz
-        self.clock_hz = clock_hz
-        super().__init__({"oscillator": In(1), "clk": Out(1)})
+    LIMITS = pll.GOWIN
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -169,4 +159,4 @@ class GowinClock(wiring.Component):
 
 
 #: By family of parts.
-CLOCKS: dict[str, Any] = {"ECP5": Ecp5Clock, "Gowin": GowinClock}
+CLOCKS: dict[str, type[Clock]] = {"ECP5": Ecp5Clock, "Gowin": GowinClock}
