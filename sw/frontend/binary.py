@@ -9,7 +9,7 @@ from celosia.sw.frontend.arithmetic import uniform
 from celosia.sw.frontend.chain import Chain, want_name, want_zero_point
 from celosia.sw.frontend.serialize import ACTIVATIONS
 
-__all__ = ["Add", "Binary", "Slopes"]
+__all__ = ["Add", "Binary"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,48 +89,3 @@ class Add(Binary):
     """One ADD operator: see ``Binary``."""
 
     kind: str = "ADD"
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Slopes:
-    """One PRELU operator of several slopes.
-
-    Parameters
-    ----------
-    alpha : int8 array
-        Slopes below zero; broadcasts.
-    alpha_scale, alpha_zero_point : float, int
-        Its quantisation.
-    output_scale, output_zero_point : float, int
-        Quantisation of the result; as that of the input unless given.
-
-    Raises
-    ------
-    ValueError
-        If the zero point is outside int8.
-    """
-
-    alpha: np.ndarray
-    alpha_scale: float
-    alpha_zero_point: int = 0
-    output_scale: float | None = None
-    output_zero_point: int | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse zero points outside int8."""
-        want_zero_point(self.output_zero_point)
-
-    def add(self, chain: Chain) -> None:
-        """Add the operator."""
-        single = {}
-        if np.unique(self.alpha).size == 1:
-            slope = int(self.alpha.reshape(-1)[0]) - self.alpha_zero_point
-            single = {"alpha": slope, "alpha_scale": float(np.float32(self.alpha_scale))}
-        chain.operator(
-            "PRELU",
-            chain.last.shape,
-            [chain.constant("alpha", self.alpha, self.alpha_scale, self.alpha_zero_point)],
-            scale=self.output_scale,
-            zero_point=self.output_zero_point,
-            **single,
-        )

@@ -54,14 +54,14 @@ class Function:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Prelu:
     """One PRELU operator.
 
     Parameters
     ----------
-    alpha : int
-        int8 slope below zero, of all channels.
+    alpha : int, or int8 array
+        Slope below zero, of all channels; slopes that broadcast.
     alpha_scale, alpha_zero_point : float, int
         Its quantisation.
     output_scale, output_zero_point : float, int
@@ -73,7 +73,7 @@ class Prelu:
         If the zero point is outside int8.
     """
 
-    alpha: int
+    alpha: int | np.ndarray
     alpha_scale: float
     alpha_zero_point: int = 0
     output_scale: float | None = None
@@ -85,13 +85,16 @@ class Prelu:
 
     def add(self, chain: Chain) -> None:
         """Add the operator."""
-        alpha = np.array([self.alpha], np.int8)
+        alpha = np.atleast_1d(np.asarray(self.alpha, np.int8))
+        single = {}
+        if np.unique(alpha).size == 1:
+            slope = int(alpha.reshape(-1)[0]) - self.alpha_zero_point
+            single = {"alpha": slope, "alpha_scale": float(np.float32(self.alpha_scale))}
         chain.operator(
             "PRELU",
             chain.last.shape,
             [chain.constant("alpha", alpha, self.alpha_scale, self.alpha_zero_point)],
             scale=self.output_scale,
             zero_point=self.output_zero_point,
-            alpha=self.alpha - self.alpha_zero_point,
-            alpha_scale=float(np.float32(self.alpha_scale)),
+            **single,
         )

@@ -101,18 +101,18 @@ class FullyConnected:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Convolution:
-    """One int8 CONV_2D operator.
+class Windowed:
+    """What the operators whose weights meet windows of an image share.
 
     Parameters
     ----------
-    weights : int8 array of shape (outputs, height, width, inputs)
+    weights : int8 array of four dimensions
         Weights, zero point 0.
     weight_scale, bias, output_scale, output_zero_point, activation
-        As of ``FullyConnected``. LiteRT takes no convolution without bias.
+        As of ``FullyConnected``.
     padding : str
         SAME or VALID.
-    stride, dilation : tuple of int
+    stride : tuple of int
         (y, x), at least 1.
 
     Raises
@@ -129,14 +129,39 @@ class Convolution:
     activation: str = "NONE"
     padding: str = "SAME"
     stride: tuple[int, int] = (1, 1)
-    dilation: tuple[int, int] = (1, 1)
 
     def __post_init__(self) -> None:
         """Refuse arrays that do not belong together."""
-        want_kernel(self.weights, self.weight_scale, self.bias, dimensions=4)
+        self.want_weights()
         want_zero_point(self.output_zero_point)
         want_name("activation", self.activation, ACTIVATIONS)
         want_name("padding", self.padding, PADDINGS)
+
+    def want_weights(self) -> None:
+        """Refuse weights of another type or shape, and scales and biases that do not fit them."""
+        want_kernel(self.weights, self.weight_scale, self.bias, dimensions=4)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Convolution(Windowed):
+    """One int8 CONV_2D operator.
+
+    Parameters
+    ----------
+    weights : int8 array of shape (outputs, height, width, inputs)
+        Weights, zero point 0.
+    weight_scale, bias, output_scale, output_zero_point, activation, padding, stride
+        As of ``Windowed``. LiteRT takes no convolution without bias.
+    dilation : tuple of int
+        (y, x), at least 1.
+
+    Raises
+    ------
+    ValueError
+        If a shape, type or name is not as said above.
+    """
+
+    dilation: tuple[int, int] = (1, 1)
 
     def add(self, chain: Chain) -> None:
         """Add the operator."""
@@ -159,7 +184,7 @@ class Convolution:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Depthwise:
+class Depthwise(Windowed):
     """One int8 DEPTHWISE_CONV_2D operator.
 
     Parameters
@@ -178,24 +203,13 @@ class Depthwise:
         If a shape, type or name is not as said above.
     """
 
-    weights: np.ndarray
-    weight_scale: float | np.ndarray
-    bias: np.ndarray | None = None
-    output_scale: float
-    output_zero_point: int = 0
-    activation: str = "NONE"
-    padding: str = "SAME"
-    stride: tuple[int, int] = (1, 1)
     dilation: tuple[int, int] = (1, 1)
 
-    def __post_init__(self) -> None:
-        """Refuse arrays that do not belong together."""
+    def want_weights(self) -> None:
+        """Refuse weights of another type or shape, and scales and biases that do not fit them."""
         want_kernel(self.weights, self.weight_scale, self.bias, dimensions=4, axis=3)
         if self.weights.shape[0] != 1:
             raise ValueError(f"weights: wanted 1 as first extent, got {self.weights.shape}")
-        want_zero_point(self.output_zero_point)
-        want_name("activation", self.activation, ACTIVATIONS)
-        want_name("padding", self.padding, PADDINGS)
 
     def add(self, chain: Chain) -> None:
         """Add the operator."""

@@ -5,10 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from celosia.sw.frontend.chain import Chain, want_name, want_zero_point
+from celosia.sw.frontend.chain import Chain, want_name
 from celosia.sw.frontend.images import transposed_margins
-from celosia.sw.frontend.kernels import add_kernel, want_kernel
-from celosia.sw.frontend.serialize import ACTIVATIONS, PADDINGS
+from celosia.sw.frontend.kernels import Windowed, add_kernel
 
 __all__ = ["Resize", "TransposedConvolution"]
 
@@ -41,17 +40,15 @@ class Resize:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TransposedConvolution:
+class TransposedConvolution(Windowed):
     """One int8 TRANSPOSE_CONV operator.
 
     Parameters
     ----------
     weights : int8 array of shape (outputs, height, width, inputs)
         Weights, zero point 0.
-    weight_scale, bias, output_scale, output_zero_point, activation
-        As of ``FullyConnected``.
-    padding : str
-        SAME or VALID.
+    weight_scale, bias, output_scale, output_zero_point, activation, padding
+        As of ``Windowed``.
     stride : tuple of int
         (y, x), at least 1: results from one pixel of the input to the next.
 
@@ -60,22 +57,6 @@ class TransposedConvolution:
     ValueError
         If a shape, type or name is not as said above.
     """
-
-    weights: np.ndarray
-    weight_scale: float | np.ndarray
-    bias: np.ndarray | None = None
-    output_scale: float
-    output_zero_point: int = 0
-    activation: str = "NONE"
-    padding: str = "SAME"
-    stride: tuple[int, int] = (1, 1)
-
-    def __post_init__(self) -> None:
-        """Refuse arrays that do not belong together."""
-        want_kernel(self.weights, self.weight_scale, self.bias, dimensions=4)
-        want_zero_point(self.output_zero_point)
-        want_name("activation", self.activation, ACTIVATIONS)
-        want_name("padding", self.padding, PADDINGS)
 
     def add(self, chain: Chain) -> None:
         """Add the operator."""

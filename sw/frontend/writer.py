@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from celosia.sw.frontend.binary import Add, Binary, Slopes
+from celosia.sw.frontend.binary import Add, Binary
 from celosia.sw.frontend.blockers import (
     ArgMax,
     BatchToSpace,
@@ -12,6 +12,7 @@ from celosia.sw.frontend.blockers import (
     SplitSizes,
 )
 from celosia.sw.frontend.chain import Chain
+from celosia.sw.frontend.elementwise import Prelu
 from celosia.sw.frontend.kernels import Convolution, Depthwise, FullyConnected
 from celosia.sw.frontend.layers import (
     Activation,
@@ -58,10 +59,10 @@ __all__ = [
     "Pack",
     "Pad",
     "Pool",
+    "Prelu",
     "Quantize",
     "Reshape",
     "Resize",
-    "Slopes",
     "Softmax",
     "SpaceToBatch",
     "SpaceToDepth",

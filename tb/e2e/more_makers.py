@@ -20,9 +20,9 @@ from celosia.sw.frontend.writer import (
     Mean,
     Pack,
     Pad,
+    Prelu,
     Reshape,
     Resize,
-    Slopes,
     SpaceToBatch,
     SpaceToDepth,
     Split,
@@ -109,7 +109,7 @@ def slopes(draw: Draw) -> Layer:
     """Return a PRELU of several slopes."""
     shape = draw.chain.last.shape
     picked = [1] * (len(shape) - 2) + [shape[-1]] if draw.chance(0.8) else shape[1:]
-    return Slopes(
+    return Prelu(
         alpha=draw.int8(picked),
         alpha_scale=float(draw.rng.uniform(0.002, 0.02)),
         alpha_zero_point=draw.zero_point(),
