@@ -9,24 +9,7 @@
 #include <vector>
 
 #include "Vcelosia.h"
-
-constexpr int kBusBytes = CELOSIA_BUS_BYTES;
-constexpr uint32_t kOkay = 0;
-constexpr uint32_t kDecerr = 3;
-constexpr size_t kAddressQueue = 64;
-
-struct Burst {
-    uint64_t ready;
-    uint64_t address;
-    uint32_t beats;
-    uint32_t id;
-};
-
-struct Answer {
-    uint64_t ready;
-    uint32_t id;
-    uint32_t response;
-};
+#include "bursts.h"
 
 struct Memory {
     std::vector<uint8_t> content;

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from celosia.hw.arch.config import Config
 from celosia.hw.boards.board import Board
-from celosia.sim.rtl import RtlError, cache_directory
+from celosia.sim.rtl import WAIVERS, RtlError, cache_directory, fast
 from celosia.sim.sdram_sheet import SHEETS
 from celosia.sim.simulators import SimulatorNotFound, find_verilator
 
@@ -22,23 +22,9 @@ __all__ = ["DIVISOR", "SimulatedBoard", "SimulatedSdramBoard"]
 DIVISOR = 4
 
 _ROOM = Path(__file__).parent
-_WAIVED = (
-    "WIDTH",
-    "UNOPTFLAT",
-    "CASEINCOMPLETE",
-    "CASEOVERLAP",
-    "SYMRSVDWORD",
-    "CMPCONST",
-    "UNSIGNED",
-)
 #: Verilator keeps set-up code apart: it runs once.
 _LEVELS = "OPT_FAST=-O2 OPT_GLOBAL=-O2 OPT_SLOW=-O0"
 _FLAGS = ("--cc", "--exe", "--build", "-j", "2", "--top-module", "celosia", "-O3", "--noassert")
-
-
-def _fast(config: Config) -> Config:
-    """Return a core of the same sums in the same cycles that simulates faster."""
-    return replace(config, dsp_columns=config.columns, cells="portable")
 
 
 def _model(config: Config, memory: str, key: object, component: Callable[[], Any]) -> Path:
@@ -63,7 +49,7 @@ def _model(config: Config, memory: str, key: object, component: Callable[[], Any
             raise SimulatorNotFound(
                 f"{tool}: wanted it on PATH, found none (apt-get install {tool})"
             )
-    files = {"board.cpp": "board.cpp", "line.h": "line.h", "memory.h": memory}
+    files = {name: name for name in ("board.cpp", "bursts.h", "line.h")} | {"memory.h": memory}
     texts = {name: (_ROOM / source).read_bytes() for name, source in files.items()}
     sizes = {name: value for name, value in asdict(config).items() if name != "name"}
     parts = (sources_digest(whole=True), sizes, key, str(verilator), _FLAGS, _LEVELS, texts)
@@ -76,9 +62,7 @@ def _model(config: Config, memory: str, key: object, component: Callable[[], Any
         (directory / "celosia.v").write_text(convert(component()))
         for name, text in texts.items():
             (directory / name).write_bytes(text)
-        (directory / "waivers.vlt").write_text(
-            "`verilator_config\n" + "".join(f"lint_off -rule {rule}\n" for rule in _WAIVED)
-        )
+        (directory / "waivers.vlt").write_text(WAIVERS)
         defines = f"-std=gnu++17 -w -I.. -DCELOSIA_BUS_BYTES={config.bus_bytes}"
         command = [str(verilator), *_FLAGS, "-CFLAGS", defines, "-MAKEFLAGS", _LEVELS]
         command += ["-o", "board", "waivers.vlt", "celosia.v", "board.cpp"]
@@ -171,7 +155,7 @@ class SimulatedBoard(_Running):
     ) -> None:
         from celosia.hw.link.system import System
 
-        config = _fast(config)
+        config = fast(config)
         program = _model(
             config,
             "axi_memory.h",
@@ -210,7 +194,7 @@ class SimulatedSdramBoard(_Running):
         from celosia.hw.boards.machine import Bench
 
         board = replace(board, baud=board.clock_hz // DIVISOR)
-        config = _fast(board.config)
+        config = fast(board.config)
         key = replace(
             board, name="", title="", platform="", loader="", oscillator="", config=config
         )

@@ -10,15 +10,11 @@
 #include <vector>
 
 #include "Vcelosia.h"
+#include "bursts.h"
 #include "disturb.h"
 #include "verilated.h"
 
 namespace {
-
-constexpr int kBusBytes = CELOSIA_BUS_BYTES;
-constexpr uint32_t kOkay = 0;
-constexpr uint32_t kDecerr = 3;
-constexpr size_t kAddressQueue = 64;
 
 // Verilator writes the second of two underscores as ___05F; it gives ports up to 64 bits as integers, wider ones as arrays of 32-bit words.
 template <typename Port>
@@ -30,19 +26,6 @@ template <typename Port>
 void get_bytes(const Port& port, uint8_t* to) {
     std::memcpy(to, &port, kBusBytes);
 }
-
-struct Burst {
-    uint64_t ready;
-    uint64_t address;
-    uint32_t beats;
-    uint32_t id;
-};
-
-struct Answer {
-    uint64_t ready;
-    uint32_t id;
-    uint32_t response;
-};
 
 struct Device {
     VerilatedContext context;

@@ -32,7 +32,7 @@ from celosia.hw.arch.registers import (
 )
 from celosia.sim.simulators import SimulatorNotFound, find_verilator, user_cache
 
-_HARNESS = [Path(__file__).with_name(name) for name in ("harness.cpp", "disturb.h")]
+_HARNESS = [Path(__file__).with_name(name) for name in ("harness.cpp", "bursts.h", "disturb.h")]
 _FLAGS = (
     "--cc",
     "--top-module",
@@ -54,6 +54,8 @@ _WAIVED = (
     "CMPCONST",
     "UNSIGNED",
 )
+#: For Verilator, in front of Amaranth's Verilog.
+WAIVERS = "`verilator_config\n" + "".join(f"lint_off -rule {rule}\n" for rule in _WAIVED)
 _SLICE = 1 << 16
 
 
@@ -98,9 +100,7 @@ def _compile(config: Config, verilator: Path, target: Path) -> None:
         (directory / "celosia.v").write_text(verilog(config))
         for path in _HARNESS:
             (directory / path.name).write_bytes(path.read_bytes())
-        (directory / "waivers.vlt").write_text(
-            "`verilator_config\n" + "".join(f"lint_off -rule {r}\n" for r in _WAIVED)
-        )
+        (directory / "waivers.vlt").write_text(WAIVERS)
         _run([str(verilator), *_FLAGS, "waivers.vlt", "celosia.v"], directory)
         root = subprocess.run(
             [str(verilator), "--getenv", "VERILATOR_ROOT"],
@@ -131,6 +131,14 @@ def _compile(config: Config, verilator: Path, target: Path) -> None:
         os.replace(directory / "model.so", target)
 
 
+def fast(config: Config) -> Config:
+    """Return a core of the same sums in the same cycles that simulates faster.
+
+    A multiplication is one operation for the simulator, and dozens when built of gates.
+    """
+    return replace(config, dsp_columns=config.columns, cells="portable")
+
+
 def model(config: Config) -> Path:
     """Return the compiled model of a core of ``config``, building it where there is none.
 
@@ -143,9 +151,7 @@ def model(config: Config) -> Path:
     """
     from celosia.hw.build import sources_digest
 
-    # A multiplication is one operation for the simulator and dozens when built of gates: cells that
-    # use hardware multipliers give the same sums in the same cycles, so all of them do here.
-    config = replace(config, dsp_columns=config.columns, cells="portable")
+    config = fast(config)
     verilator = find_verilator()
     if not shutil.which("g++"):
         raise SimulatorNotFound(

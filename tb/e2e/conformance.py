@@ -9,7 +9,7 @@ from cases import Case, case
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.compiler.spec import CompileError
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.frontend.tflite import load
 from celosia.sw.graph import Graph, Operation
 from celosia.sw.runtime.interpreter import open_session

@@ -1,13 +1,13 @@
 """Whole boards in Verilator, their SDRAM chip judging, and the real command on their serial line."""
 
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 
 from celosia.hw.boards.table import BOARDS
 from celosia.sim.board import SimulatedSdramBoard
-from celosia.sw.cli import main
 from celosia.sw.runtime.backends import open_device
 
 pytestmark = pytest.mark.slow
@@ -16,21 +16,10 @@ BOARD = BOARDS["ulx3s-12f"]
 DIGITS = 8
 
 
-@pytest.fixture(scope="module")
-def command(mnist_model, mnist, tmp_path_factory):
+@pytest.fixture
+def command(run_digits):
     """Runs ``celosia run`` on digits on a device, and returns the results."""
-    folder = tmp_path_factory.mktemp("boards")
-    pixels = mnist[0][:DIGITS].reshape(DIGITS, -1).astype(np.int16)
-    np.save(folder / "x.npy", (pixels - 128).astype(np.int8))
-
-    def run(device):
-        target = folder / "y.npy"
-        arguments = ["run", str(mnist_model), "--input", str(folder / "x.npy")]
-        arguments += ["--output", str(target), "--preset", BOARD.config.name, "--device", device]
-        assert main(arguments) == 0
-        return np.load(target)
-
-    return run
+    return partial(run_digits, DIGITS, BOARD.config.name)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.01])
@@ -61,9 +50,9 @@ def test_the_chip_ends_a_simulation_in_which_a_rule_is_broken(monkeypatch, capfd
 
     right = boards._chip_arguments
 
-    def slower(board):
+    def slower(board):  # Than the controller takes it for, at any clock of a board.
         rows, columns, rcd, *rest = right(board)
-        return (rows, columns, rcd + 1, *rest)
+        return (rows, columns, rcd + 8, *rest)
 
     monkeypatch.setattr(boards, "_chip_arguments", slower)
     with SimulatedSdramBoard(BOARD) as board:

@@ -1,13 +1,13 @@
 """The whole board in Verilator, and the real command on its serial line."""
 
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 
 from celosia.hw.arch.config import preset
 from celosia.sim.board import SimulatedBoard
-from celosia.sw.cli import main
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import DeviceError
 
@@ -18,21 +18,10 @@ MEMORY = 1 << 18
 DIGITS = 16
 
 
-@pytest.fixture(scope="module")
-def command(mnist_model, mnist, tmp_path_factory):
-    """Runs ``celosia run`` on 16 digits on a device, and returns the results."""
-    folder = tmp_path_factory.mktemp("serial")
-    pixels = mnist[0][:DIGITS].reshape(DIGITS, -1).astype(np.int16)
-    np.save(folder / "x.npy", (pixels - 128).astype(np.int8))
-
-    def run(device):
-        target = folder / "y.npy"
-        arguments = ["run", str(mnist_model), "--input", str(folder / "x.npy")]
-        arguments += ["--output", str(target), "--preset", PRESET, "--device", device]
-        assert main(arguments) == 0
-        return np.load(target)
-
-    return run
+@pytest.fixture
+def command(run_digits):
+    """Runs ``celosia run`` on digits on a device, and returns the results."""
+    return partial(run_digits, DIGITS, PRESET)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.01])
