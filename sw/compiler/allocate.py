@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from celosia.hw.arch.config import ADDRESS_BITS, Config
 from celosia.sw.compiler.blocks import attached
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout import Layout
-from celosia.sw.compiler.spec import CompileError, Network, Product
+from celosia.sw.compiler.spec import Network, Product
 from celosia.sw.compiler.strips import result_rows, strip_bytes, widest
 
 __all__ = ["ALIGNMENT", "Place", "Placement", "allocate", "head_layers"]

@@ -5,7 +5,8 @@ import math
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.actions import Block, Range
 from celosia.sw.compiler.bands import Band, vectors
-from celosia.sw.compiler.spec import CompileError, Network, Pool, Product, Sum
+from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.spec import Network, Pool, Product, Sum
 
 __all__ = ["attached", "band_blocks", "blocks", "drains_slowly", "sums", "wanted_sums"]
 

@@ -19,6 +19,7 @@ from celosia.sw.compiler.bands import (
     vectors,
 )
 from celosia.sw.compiler.blocks import attached
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout import (
     Layout,
     band_segments,
@@ -27,7 +28,7 @@ from celosia.sw.compiler.layout import (
     layout_of,
     margins_of,
 )
-from celosia.sw.compiler.spec import CompileError, Network, Pool, Product
+from celosia.sw.compiler.spec import Network, Pool, Product
 
 __all__ = ["choose"]
 

@@ -9,11 +9,12 @@ from celosia.sw.compiler.bands import Band
 from celosia.sw.compiler.choose import choose
 from celosia.sw.compiler.compiled import Compiled, CompiledPart, limited, section
 from celosia.sw.compiler.emit import emit_main, emit_setup
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout import lay_out, least_steps
 from celosia.sw.compiler.operators.host import HOST
 from celosia.sw.compiler.partition import Plan, partition, unit_shape
 from celosia.sw.compiler.schedule import schedule
-from celosia.sw.compiler.spec import CompileError, Network, Product
+from celosia.sw.compiler.spec import Network, Product
 from celosia.sw.compiler.stream import stream
 from celosia.sw.compiler.tile import Tiling, pack_parameters, pack_weights, tile
 from celosia.sw.compiler.verify import verify

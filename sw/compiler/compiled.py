@@ -8,8 +8,9 @@ from itertools import islice
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Opcode, Unit, encode_program
 from celosia.sw.compiler.access import Step
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout import least_steps
-from celosia.sw.compiler.spec import CompileError, Network, Product
+from celosia.sw.compiler.spec import Network, Product
 from celosia.sw.compiler.synchronise import synchronise
 from celosia.sw.program import Program, Section
 

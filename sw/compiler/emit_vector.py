@@ -8,7 +8,8 @@ from celosia.sw.compiler.actions import AddRegion, Block, Drain, PoolRegion, Reg
 from celosia.sw.compiler.addressing import Addressing, loops
 from celosia.sw.compiler.bands import vectors
 from celosia.sw.compiler.blocks import sums
-from celosia.sw.compiler.spec import Pooling, Product, Scaling, Sum
+from celosia.sw.compiler.spec import Pooling, Product, Sum
+from celosia.sw.compiler.values import Scaling
 
 __all__ = ["add", "drain", "pool"]
 

@@ -6,9 +6,10 @@ Maxima and activations behind a product become part of it.
 
 from collections.abc import Sequence
 
+from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.operators import OPERATORS
-from celosia.sw.compiler.spec import CompileError, Layer, Network, Product, Sum, UndefinedError
+from celosia.sw.compiler.spec import Layer, Network, Product, Sum
 from celosia.sw.graph import Graph
 
 __all__ = ["lower"]

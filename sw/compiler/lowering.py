@@ -5,18 +5,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from celosia.hw.arch.isa import Window
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.quantize import clamped, ends, identity_scaling
 from celosia.sw.compiler.shapes import items_of, shapes_of
-from celosia.sw.compiler.spec import (
-    CompileError,
-    Layer,
-    Network,
-    Pooling,
-    Scaling,
-    Value,
-    Windows,
-)
+from celosia.sw.compiler.spec import Layer, Network, Pooling, Windows
 from celosia.sw.compiler.tables import table, tabulated
+from celosia.sw.compiler.values import Scaling, Value
 from celosia.sw.compiler.windows import Axis, padding, rectangles
 from celosia.sw.graph import Graph, Operation
 

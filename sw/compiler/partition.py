@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lower import lower
 from celosia.sw.compiler.operators import OPERATORS
 from celosia.sw.compiler.operators.host import HOST
 from celosia.sw.compiler.shapes import RESHAPES, items_of
-from celosia.sw.compiler.spec import CompileError, Network
+from celosia.sw.compiler.spec import Network
 from celosia.sw.graph import Graph, Operation
 from celosia.sw.program import HostOperator, Operand
 

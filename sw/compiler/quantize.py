@@ -12,8 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from celosia.hw.arch.isa import Rounding
+from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.multiplier import quantize_multiplier, single_multiplier
-from celosia.sw.compiler.spec import CompileError, Scaling, UndefinedError
+from celosia.sw.compiler.values import Scaling
 from celosia.sw.graph import Graph, Operation, Quantization, Tensor
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from collections.abc import Container
 
-from celosia.sw.compiler.spec import CompileError
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.graph import Graph
 
 __all__ = ["RESHAPES", "items_of", "shapes_of"]

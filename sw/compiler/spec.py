@@ -1,125 +1,20 @@
-"""What the compiler's passes hand to one another, each checked as it is made."""
+"""Layers and networks: what the compiler's passes hand to one another, checked as it is made."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from celosia.hw.arch.isa import Rounding, Window
+from celosia.hw.arch.isa import Window
+from celosia.sw.compiler.errors import want
+from celosia.sw.compiler.values import Scaling, Value
 
-__all__ = [
-    "CompileError",
-    "Layer",
-    "Network",
-    "Pool",
-    "Pooling",
-    "Product",
-    "Scaling",
-    "Sum",
-    "UndefinedError",
-    "Value",
-    "Windows",
-]
-
-
-class CompileError(ValueError):
-    """A model that cannot run on the core; one line with the layer and the reason.
-
-    Attributes
-    ----------
-    place : int or None
-        Number of the operator that the core cannot run, where it is one of them.
-    """
-
-    place: int | None = None
-
-
-class UndefinedError(CompileError):
-    """An operator of which the reference kernel's own results are not defined."""
-
-
-def _want(holds: bool, where: str, wanted: str, got: object) -> None:
-    if not holds:
-        raise CompileError(f"{where}: wanted {wanted}, got {got}")
+__all__ = ["Layer", "Network", "Pool", "Pooling", "Product", "Sum", "Windows"]
 
 
 def _want_table(where: str, table: np.ndarray | None) -> None:
     if table is not None:
         whole = table.shape == (256,) and table.dtype == np.int8
-        _want(whole, where, "a table of 256 int8", f"{table.shape} of {table.dtype}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Value:
-    """An activation: int8 of ``height`` × ``width`` pixels of ``channels``, for each item.
-
-    Parameters
-    ----------
-    name : str
-        As the model names it.
-    height, width, channels : int
-        Extents. A vector is one pixel.
-    fill : int
-        int8 that stands around the pixels, where a consumer reads past the edge.
-    is_input, is_output : bool
-        Whether the host writes it, reads it.
-    """
-
-    name: str
-    height: int
-    width: int
-    channels: int
-    fill: int = 0
-    is_input: bool = False
-    is_output: bool = False
-
-    @property
-    def bytes_per_item(self) -> int:
-        """Elements of one item."""
-        return self.height * self.width * self.channels
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Scaling:
-    """Parameters of the requantiser.
-
-    Parameters
-    ----------
-    bias : numpy.ndarray
-        int64, shape ``(channels,)``, in the range of int32.
-    multiplier : numpy.ndarray
-        int64, shape ``(channels,)``, 0 to 2³¹ − 1.
-    left, right : numpy.ndarray
-        int64, shape ``(channels,)``, 0 to 31: shifts before and after the multiplication.
-    rounding : isa.Rounding
-        Of the requantiser.
-    zero_point, low, high : int
-        int8: added last, and the range results are clamped to.
-    """
-
-    bias: np.ndarray
-    multiplier: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    rounding: Rounding
-    zero_point: int
-    low: int
-    high: int
-
-    def check(self, where: str, channels: int) -> None:
-        """Refuse parameters that the requantiser cannot hold."""
-        ranges = {
-            "bias": (-(1 << 31), (1 << 31) - 1),
-            "multiplier": (0, (1 << 31) - 1),
-            "left": (0, 31),
-            "right": (0, 31),
-        }
-        for field, (low, high) in ranges.items():
-            values = getattr(self, field)
-            _want(values.shape == (channels,), where, f"{field} by channel", values.shape)
-            inside = ((values >= low) & (values <= high)).all()
-            _want(bool(inside), where, f"{field} from {low} to {high}", values)
-        clamp = -128 <= self.low <= self.high <= 127
-        _want(clamp, where, "-128 <= low <= high <= 127", (self.low, self.high))
+        want(whole, where, "a table of 256 int8", f"{table.shape} of {table.dtype}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,7 +140,7 @@ class Product:
         self.scaling.check(self.name, self.channels)
         _want_table(self.name, self.table)
         whole = self.kernel == self.weights.shape[1:3]
-        _want(whole, self.name, f"weights of kernel {self.kernel}", self.weights.shape)
+        want(whole, self.name, f"weights of kernel {self.kernel}", self.weights.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,7 +223,7 @@ class Pooling:
             scaling.check(self.name, 1)
         _want_table(self.name, self.table)
         for windows in self.windows:
-            _want(max(windows.size) <= 255, self.name, "windows up to 255 by 255", windows.size)
+            want(max(windows.size) <= 255, self.name, "windows up to 255 by 255", windows.size)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -414,7 +309,7 @@ class Network:
         known = {number for number, value in enumerate(self.values) if value.is_input}
         for layer in self.layers:
             there = known.issuperset(layer.sources)
-            _want(there, layer.name, "sources computed before", layer.sources)
+            want(there, layer.name, "sources computed before", layer.sources)
             source, result = self.values[layer.source], self.values[layer.result]
             if isinstance(layer, Product):
                 wanted = (*layer.output, layer.channels)
@@ -422,9 +317,9 @@ class Network:
                 wanted = layer.extents
             else:
                 covered = sum(w.count[0] * w.count[1] for w in layer.windows)
-                _want(covered == result.height * result.width, layer.name, "all results", covered)
+                want(covered == result.height * result.width, layer.name, "all results", covered)
                 channels = layer.seen[2] if layer.seen else source.channels
                 wanted = (result.height, result.width, channels)
             got = (result.height, result.width, result.channels)
-            _want(got == wanted, layer.name, f"a result of {wanted}", got)
+            want(got == wanted, layer.name, f"a result of {wanted}", got)
             known.add(layer.result)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.isa import Instruction, Unit
 from celosia.sw.compiler.access import Access, Step
-from celosia.sw.compiler.spec import CompileError
+from celosia.sw.compiler.errors import CompileError
 
 __all__ = ["MOST_COUNT", "SEMAPHORE", "synchronise"]
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.compiler.quantize import activation_range
-from celosia.sw.compiler.spec import CompileError
 from celosia.sw.graph import Operation, Quantization
 
 __all__ = ["ENTRIES", "TABLES", "table", "tabulated"]

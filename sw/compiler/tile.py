@@ -11,8 +11,9 @@ import numpy as np
 
 from celosia.hw.arch.config import PARAMETER_BYTES, Config
 from celosia.sw.compiler.bands import Band, band_matrix, parameters_of_tile, spans
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout import Layout, Segment, band_segments, pixel_bytes, segments
-from celosia.sw.compiler.spec import CompileError, Layer, Network, Product
+from celosia.sw.compiler.spec import Layer, Network, Product
 
 __all__ = [
     "Ring",

@@ -1,6 +1,6 @@
 """Last pass: the judge of the machine model goes over what was emitted."""
 
-from celosia.sw.compiler.spec import CompileError
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.program import Program
 
 __all__ = ["verify"]

@@ -15,8 +15,9 @@ from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import bounds
 from celosia.sw.compiler.layout import Layout, band_segments, lay_out
 from celosia.sw.compiler.lower import lower
-from celosia.sw.compiler.spec import Network, Pool, Product, Scaling
+from celosia.sw.compiler.spec import Network, Pool, Product
 from celosia.sw.compiler.tile import pack_parameters, tile
+from celosia.sw.compiler.values import Scaling
 from celosia.sw.frontend.layers import Layer, Pad
 from celosia.sw.frontend.writer import Convolution, Depthwise, sequential
 from celosia.sw.graph import Graph

@@ -7,7 +7,7 @@ from celosia.hw.arch.config import Config, preset
 from celosia.hw.arch.isa import Opcode
 from celosia.sim.cycles import estimate
 from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.compiler.spec import CompileError
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.frontend.tflite import load
 from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
 from celosia.sw.program import Program

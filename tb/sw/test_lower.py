@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lower import lower
-from celosia.sw.compiler.spec import CompileError, Network, Pooling, Product
+from celosia.sw.compiler.spec import Network, Pooling, Product
 from celosia.sw.frontend.kernels import Convolution, FullyConnected
 from celosia.sw.frontend.layers import Activation, Layer, Pad, Pool, Quantize, Reshape, Softmax
 from celosia.sw.frontend.writer import sequential

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from celosia.sw.frontend.binary import Binary, Slopes
+from celosia.sw.frontend.binary import Binary
+from celosia.sw.frontend.elementwise import Prelu
 from celosia.sw.frontend.tflite import ModelError, load
 from celosia.sw.frontend.writer import (
     ArgMax,
@@ -42,7 +43,7 @@ CONVOLUTION = TransposedConvolution(
     output_scale=2.0,
     stride=(2, 1),
 )
-SLOPES = Slopes(alpha=np.arange(8, dtype=np.int8), alpha_scale=0.1)
+SLOPES = Prelu(alpha=np.arange(8, dtype=np.int8), alpha_scale=0.1)
 SLICE = StridedSlice(begin=(0, 1, 5, 7), end=(2, 4, 0, -9), stride=(1, 2, -2, -1))
 
 
@@ -63,8 +64,8 @@ def binary(kind: str, second: np.ndarray | str, **more: Any) -> Binary:
         (binary("SUB", np.zeros((1, 8), np.int8)), SHAPE, {"constant": 0, "constant_scale": 1.0}),
         (binary("SUB", np.zeros(8, np.int8), swapped=True), SHAPE, {"activation": "NONE"}),
         (binary("MAXIMUM", "input"), SHAPE, {}),
-        (Slopes(alpha=np.arange(8, dtype=np.int8), alpha_scale=0.1), SHAPE, {}),
-        (Slopes(alpha=np.full(8, 5, np.int8), alpha_scale=0.5), SHAPE, {"alpha": 5}),
+        (Prelu(alpha=np.arange(8, dtype=np.int8), alpha_scale=0.1), SHAPE, {}),
+        (Prelu(alpha=np.full(8, 5, np.int8), alpha_scale=0.5), SHAPE, {"alpha": 5}),
         (ArgMax(axis=-1), (2, 4, 6), {"axis": 3}),
         (ArgMax(axis=1, output_type="int64"), (2, 6, 8), {"axis": 1}),
         (BatchToSpace(blocks=(2, 1), margins=((0, 1), (0, 0))), (1, 7, 6, 8), {"blocks": (2, 1)}),

@@ -9,9 +9,9 @@ from celosia.hw.arch.config import preset
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import compile_graph, compile_steps
 from celosia.sw.compiler.compiled import bounds
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.operators.host import HOST
 from celosia.sw.compiler.partition import Plan, partition
-from celosia.sw.compiler.spec import CompileError
 from celosia.sw.frontend.tflite import load
 from celosia.sw.frontend.writer import (
     Activation,

@@ -5,10 +5,11 @@ import pytest
 
 from celosia.hw.arch.isa import Rounding
 from celosia.sim.quantize import requantize
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lower import lower
 from celosia.sw.compiler.multiplier import quantize_multiplier, single_multiplier
 from celosia.sw.compiler.quantize import activation_range, sum_ranges
-from celosia.sw.compiler.spec import CompileError, Product
+from celosia.sw.compiler.spec import Product
 from celosia.sw.frontend.tflite import load
 from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
 from celosia.sw.graph import Quantization

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from celosia.sw.compiler.spec import CompileError
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.tables import TABLES, table
 from celosia.sw.frontend.binary import Binary
 from celosia.sw.frontend.chain import Chain

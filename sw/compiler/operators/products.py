@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View
 from celosia.sw.compiler.operators.tables import function
 from celosia.sw.compiler.quantize import (
@@ -11,8 +12,9 @@ from celosia.sw.compiler.quantize import (
     keeps_order,
     multiplication_scaling,
 )
-from celosia.sw.compiler.spec import CompileError, Pool, Product, Scaling
+from celosia.sw.compiler.spec import Pool, Product
 from celosia.sw.compiler.tables import tabulated
+from celosia.sw.compiler.values import Scaling
 from celosia.sw.compiler.windows import padding
 from celosia.sw.graph import Operation
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View
 from celosia.sw.compiler.operators.products import MOST_MOVED, add_product
 from celosia.sw.compiler.quantize import exact_scaling, identity_scaling
-from celosia.sw.compiler.spec import CompileError
 from celosia.sw.compiler.windows import Axis, rectangles
 from celosia.sw.graph import Operation
 

@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View
 from celosia.sw.compiler.operators.products import MOST_MOVED, add_product
 from celosia.sw.compiler.operators.tables import function
 from celosia.sw.compiler.quantize import addition_scalings, exact_scaling, identity_scaling
-from celosia.sw.compiler.spec import CompileError, Scaling, Sum
+from celosia.sw.compiler.spec import Sum
 from celosia.sw.compiler.tables import tabulated
+from celosia.sw.compiler.values import Scaling
 from celosia.sw.graph import Operation
 
 __all__ = ["add", "concatenate"]

@@ -1,8 +1,8 @@
 """Operators that a table does."""
 
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.quantize import identity_scaling
-from celosia.sw.compiler.spec import CompileError
 from celosia.sw.compiler.tables import tabulated
 from celosia.sw.graph import Operation
 

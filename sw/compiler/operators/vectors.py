@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from celosia.hw.arch.isa import Window
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import ACTIVATIONS, Lowering
 from celosia.sw.compiler.quantize import (
     activation_range,
@@ -12,7 +13,6 @@ from celosia.sw.compiler.quantize import (
     mean_scaling,
     rescaling,
 )
-from celosia.sw.compiler.spec import CompileError
 from celosia.sw.compiler.windows import Axis, rectangles
 from celosia.sw.graph import Operation
 

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View
 from celosia.sw.compiler.quantize import identity_scaling
 from celosia.sw.compiler.shapes import RESHAPES
-from celosia.sw.compiler.spec import CompileError
 from celosia.sw.graph import Operation
 
 __all__ = ["pad", "reshape"]

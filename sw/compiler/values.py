@@ -1,0 +1,84 @@
+"""Values between layers, and how sums become values."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from celosia.hw.arch.isa import Rounding
+from celosia.sw.compiler.errors import want
+
+__all__ = ["Scaling", "Value"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Value:
+    """An activation: int8 of ``height`` × ``width`` pixels of ``channels``, for each item.
+
+    Parameters
+    ----------
+    name : str
+        As the model names it.
+    height, width, channels : int
+        Extents. A vector is one pixel.
+    fill : int
+        int8 that stands around the pixels, where a consumer reads past the edge.
+    is_input, is_output : bool
+        Whether the host writes it, reads it.
+    """
+
+    name: str
+    height: int
+    width: int
+    channels: int
+    fill: int = 0
+    is_input: bool = False
+    is_output: bool = False
+
+    @property
+    def bytes_per_item(self) -> int:
+        """Elements of one item."""
+        return self.height * self.width * self.channels
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scaling:
+    """Parameters of the requantiser.
+
+    Parameters
+    ----------
+    bias : numpy.ndarray
+        int64, shape ``(channels,)``, in the range of int32.
+    multiplier : numpy.ndarray
+        int64, shape ``(channels,)``, 0 to 2³¹ − 1.
+    left, right : numpy.ndarray
+        int64, shape ``(channels,)``, 0 to 31: shifts before and after the multiplication.
+    rounding : isa.Rounding
+        Of the requantiser.
+    zero_point, low, high : int
+        int8: added last, and the range results are clamped to.
+    """
+
+    bias: np.ndarray
+    multiplier: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    rounding: Rounding
+    zero_point: int
+    low: int
+    high: int
+
+    def check(self, where: str, channels: int) -> None:
+        """Refuse parameters that the requantiser cannot hold."""
+        ranges = {
+            "bias": (-(1 << 31), (1 << 31) - 1),
+            "multiplier": (0, (1 << 31) - 1),
+            "left": (0, 31),
+            "right": (0, 31),
+        }
+        for field, (low, high) in ranges.items():
+            values = getattr(self, field)
+            want(values.shape == (channels,), where, f"{field} by channel", values.shape)
+            inside = ((values >= low) & (values <= high)).all()
+            want(bool(inside), where, f"{field} from {low} to {high}", values)
+        clamp = -128 <= self.low <= self.high <= 127
+        want(clamp, where, "-128 <= low <= high <= 127", (self.low, self.high))
