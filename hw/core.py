@@ -104,7 +104,6 @@ class Core(wiring.Component):
             bus_bytes=config.bus_bytes,
             visible_cycles=buffer.WRITE_LATENCY,
             primitive=config.primitive,
-            dsp_lanes=config.dsp_lanes,
         )
         load = LoadUnit(
             rows=config.rows,

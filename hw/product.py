@@ -24,6 +24,7 @@ from celosia.hw.fanout import reset_less
 __all__ = [
     "ECP5_BITS",
     "PRIMITIVES",
+    "GatedSum",
     "Product",
     "add_up",
     "multiply_in_logic",
@@ -213,3 +214,87 @@ PRIMITIVES: dict[str, Callable[[Module, Product], None]] = {
     "logic": _logic,
     "ecp5": _ecp5,
 }
+
+
+class GatedSum(wiring.Component):
+    """Sum of two numbers, each taken or left: two rows of a multiplication.
+
+    Parameters
+    ----------
+    width : int
+        Of numbers and sum in bits.
+    primitive : str
+        One of ``PRIMITIVES``. ``"ecp5"``: carry chains with the gates inside, where synthesis
+        makes gates in front of an adder.
+
+    Members
+    -------
+    x, y : In(width)
+        Numbers.
+    x_gate, y_gate : In(1)
+        Say whether they count.
+    sum : Out(width)
+        Lower bits of the sum.
+
+    Timing
+    ------
+    No registers.
+    """
+
+    x: Signal
+    x_gate: Signal
+    y: Signal
+    y_gate: Signal
+    sum: Signal
+
+    def __init__(self, width: int, *, primitive: str = "portable") -> None:
+        self.width = width
+        self.primitive = primitive
+        super().__init__(
+            {
+                "x": In(width),
+                "x_gate": In(1),
+                "y": In(width),
+                "y_gate": In(1),
+                "sum": Out(width),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        if self.primitive == "ecp5":
+            self._chain(m)
+        else:
+            x = self.x & self.x_gate.replicate(self.width)
+            y = self.y & self.y_gate.replicate(self.width)
+            m.d.comb += self.sum.eq(x + y)
+        return m
+
+    def _chain(self, m: Module) -> None:
+        """Make the sum of CCU2C, two bits each."""
+        # Its table of A, B, C and D is (A & B) ^ (C & D); where that is 0 the carry is that of
+        # its lowest four entries, A & B.
+        table = Const(0x7888, 16)
+        carry: Value = Const(0, 1)
+        for low in range(0, self.width, 2):
+            out = Signal(2, name=f"out_{low}")
+            over = Signal(name=f"over_{low}")
+            ports: dict[str, Any] = {}
+            for half in range(2):
+                there = low + half < self.width
+                bits = (self.x[low + half], self.y[low + half]) if there else (Const(0),) * 2
+                ports[f"i_A{half}"], ports[f"i_C{half}"] = bits
+                ports[f"i_B{half}"], ports[f"i_D{half}"] = self.x_gate, self.y_gate
+                ports[f"o_S{half}"] = out[half]
+            m.submodules[f"bits_{low}"] = Instance(
+                "CCU2C",
+                p_INIT0=table,
+                p_INIT1=table,
+                p_INJECT1_0="NO",
+                p_INJECT1_1="NO",
+                i_CIN=carry,
+                o_COUT=over,
+                **ports,
+            )
+            m.d.comb += self.sum[low : low + 2].eq(out)
+            carry = over

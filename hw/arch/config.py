@@ -58,8 +58,6 @@ class Config:
     dsp_columns : int
         Columns of the array whose cells may use the part's hardware multipliers. The cells of the
         others multiply in logic.
-    dsp_lanes : int
-        Lanes whose requantiser uses four hardware multipliers. The others use three.
     cells : str
         What the cells are made of that may use hardware multipliers, one of ``CELLS``; where the
         name is of a part, the requantiser is made of its multipliers, too.
@@ -85,7 +83,6 @@ class Config:
     burst_beats: int = 16
     outstanding: int = 32
     dsp_columns: int = 0
-    dsp_lanes: int = 0
     cells: str = "portable"
 
     def __post_init__(self) -> None:
@@ -150,7 +147,6 @@ class Config:
         )
         want(self.outstanding >= 2, "outstanding", "at least 2")
         want(0 <= self.dsp_columns <= self.columns, "dsp_columns", "0 to columns")
-        want(0 <= self.dsp_lanes <= self.lanes, "dsp_lanes", "0 to lanes")
         want(self.cells in CELLS, "cells", f"one of {', '.join(CELLS)}")
 
     @property
@@ -222,7 +218,6 @@ _NOT_IN_PROGRAMS = (
     "burst_beats",
     "outstanding",
     "dsp_columns",
-    "dsp_lanes",
     "cells",
 )
 

@@ -39,7 +39,7 @@ class Family:
     cells : str
         Cells of the array that its multipliers make, see ``Config``; each does two columns.
     lane_multipliers : int
-        Multipliers that the requantiser needs for each lane, one more where there are enough.
+        Multipliers that the requantiser needs for each lane.
     columns : dict of str to (str, int)
         Kind of cell, to the column of ``COLUMNS`` and how many of them it counts for. Kinds end
         in ``*`` where anything may follow.
@@ -166,9 +166,7 @@ class Part:
             return config
         left = self.multipliers - family.lane_multipliers * config.lanes
         pairs = max(0, min(config.columns // 2, left // config.rows))
-        left -= pairs * config.rows
-        more = family.lane_multipliers and max(0, min(config.lanes, left))
-        return replace(config, cells=family.cells, dsp_columns=2 * pairs, dsp_lanes=more)
+        return replace(config, cells=family.cells, dsp_columns=2 * pairs)
 
 
 def _ecp5(name: str, size: str, package: str, multipliers: int) -> Part:

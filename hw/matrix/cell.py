@@ -8,7 +8,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.fanout import reset_less
-from celosia.hw.product import Product
+from celosia.hw.product import GatedSum, Product
 
 
 class Cell(wiring.Component, ABC):
@@ -187,19 +187,41 @@ class PairCell(Cell):
             product.b.eq(Cat(shadow[:8], shadow[7], shadow[8:17])),
             product.b_enable.eq(switch),
         ]
-        # Lower seven bits of a * w1: two partial products in each sum.
-        rows = [Cat(Const(0, n), low_weight[: 7 - n] & act[n].replicate(7 - n)) for n in range(7)]
         low = Signal(7, reset_less=True)
-        m.d.sync += low.eq(
-            ((rows[0] + rows[1]) + (rows[2] + rows[3])) + ((rows[4] + rows[5]) + rows[6])
-        )
+        m.d.sync += low.eq(self._low_product(m, low_weight, act))
         # Upper part of a * w0, as a signed number, and the borrow below it.
         upper = Signal(unsigned(8))
         m.d.comb += upper.eq(product.p[9:16] - low)
         first = Cat(product.p[:9], upper[:7]).as_signed()
+        # What is left of it is taken off a * w1; one adder does both: 1 comes from below the sum.
+        more, less = upper[6] & ~upper[7], upper[7] & ~upper[6]
+        rest = Signal(10)
+        m.d.comb += rest.eq(Cat(more, product.p[16:25]) + Cat(more, less.replicate(9)))
         second = Signal(signed(16), reset_less=True)
-        m.d.sync += second.eq(Cat(low, (product.p[16:25] + upper[6] - upper[7])[:9]))
+        m.d.sync += second.eq(Cat(low, rest[1:]))
         return [first, second]
+
+    def _low_product(self, m: Module, weight: Value, act: Value) -> Value:
+        """Return the lower seven bits of a product."""
+        # Two partial products a sum, each as long as it has to be.
+        pairs = []
+        for n in (0, 2):
+            adder = GatedSum(6 - n, primitive=self.PRIMITIVE)
+            m.submodules[f"rows_{n}"] = adder
+            m.d.comb += [
+                adder.x.eq(weight[1 : 7 - n]),
+                adder.x_gate.eq(act[n]),
+                adder.y.eq(weight[: 6 - n]),
+                adder.y_gate.eq(act[n + 1]),
+            ]
+            pairs.append(Cat(weight[0] & act[n], adder.sum))
+        # A carry chain of three bits would take more than the logic.
+        x, y = weight[:3] & act[4].replicate(3), weight[:2] & act[5].replicate(2)
+        top = Cat(x[0], x[1] ^ y[0], x[2] ^ y[1] ^ (x[1] & y[0]) ^ (weight[0] & act[6]))
+        lower, upper = pairs
+        both = Signal(5)
+        m.d.comb += both.eq(lower[2:] + upper)
+        return Cat(lower[:2], both[:2], (both[2:] + top)[:3])
 
 
 class Ecp5PairCell(PairCell):

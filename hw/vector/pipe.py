@@ -181,7 +181,6 @@ class Pipe(wiring.Component):
         m.submodules.requantizer = requantizer = Requantizer(
             lanes=self.sizes.lanes,
             primitive=self.sizes.primitive,
-            dsp_lanes=self.sizes.dsp_lanes,
         )
         latency = ParameterMemory.LATENCY
         m.submodules.rounding = rounding = Delay(isa.Rounding, cycles=latency, reset_less=True)

@@ -19,7 +19,7 @@ class RequantizerLane(wiring.Component):
 
     Parameters
     ----------
-    primitive, three
+    primitive : str
         See ``Multiplier``.
 
     Members
@@ -45,8 +45,8 @@ class RequantizerLane(wiring.Component):
     rounding: Value
     scaled: Signal
 
-    def __init__(self, *, primitive: str = "portable", three: bool = False) -> None:
-        self._multiplier = Multiplier(primitive=primitive, three=three)
+    def __init__(self, *, primitive: str = "portable") -> None:
+        self._multiplier = Multiplier(primitive=primitive)
         super().__init__(
             {
                 "sum": In(signed(32)),
@@ -124,8 +124,6 @@ class Requantizer(wiring.Component):
         Channels of a group.
     primitive : str
         See ``Multiplier``.
-    dsp_lanes : int
-        The first lanes, which use four hardware multipliers. The others use three.
 
     Members
     -------
@@ -159,12 +157,11 @@ class Requantizer(wiring.Component):
     scaled_valid: Signal
     scaled: data.View
 
-    def __init__(self, *, lanes: int, primitive: str = "portable", dsp_lanes: int = 0) -> None:
+    def __init__(self, *, lanes: int, primitive: str = "portable") -> None:
         if lanes < 1:
             raise ValueError(f"lanes: wanted at least 1, got {lanes}")
         self.lanes = lanes
         self.primitive = primitive
-        self.dsp_lanes = dsp_lanes
         super().__init__(
             {
                 "valid": In(1),
@@ -181,9 +178,7 @@ class Requantizer(wiring.Component):
         m.submodules.valids = valids = Delay(1, cycles=self.LATENCY)
         m.d.comb += [valids.i.eq(self.valid), self.scaled_valid.eq(valids.o)]
         for i in range(self.lanes):
-            m.submodules[f"lane_{i}"] = lane = RequantizerLane(
-                primitive=self.primitive, three=i >= self.dsp_lanes
-            )
+            m.submodules[f"lane_{i}"] = lane = RequantizerLane(primitive=self.primitive)
             m.d.comb += [
                 lane.sum.eq(self.sums[i]),
                 lane.parameters.eq(self.parameters[i]),

@@ -23,8 +23,6 @@ class VectorSizes:
         See ``Config``.
     primitive : str
         What multiplies in the requantiser, see ``Product``.
-    dsp_lanes : int
-        See ``Config``.
 
     Raises
     ------
@@ -40,7 +38,6 @@ class VectorSizes:
     parameter_channels: int
     tables: int
     primitive: str = "portable"
-    dsp_lanes: int = 0
 
     def __post_init__(self) -> None:
         """Refuse lanes that no vector unit can have."""

@@ -89,7 +89,6 @@ class VectorUnit(wiring.Component):
         bus_bytes: int,
         visible_cycles: int,
         primitive: str = "portable",
-        dsp_lanes: int = 0,
     ) -> None:
         self.sizes = VectorSizes(
             rows=rows,
@@ -100,7 +99,6 @@ class VectorUnit(wiring.Component):
             parameter_channels=parameter_channels,
             tables=tables,
             primitive=primitive,
-            dsp_lanes=dsp_lanes,
         )
         self.bus_bytes = bus_bytes
         self.PREPARE = self.sizes.lane_bits + 3

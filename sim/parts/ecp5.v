@@ -80,3 +80,38 @@ module mult18x18d_register #(
     always @(posedge clk) if (ce) held <= rst ? {WIDTH{1'b0}} : d;
     assign q = THERE ? held : d;
 endmodule
+
+// CCU2C of an ECP5: two bits of a carry chain, each a table of four inputs. A table's lowest four
+// entries, looked up by A and B alone, are the carry where the whole table gives 0. Written from the
+// PFU and PFF usage of the ECP5 family data sheet (FPGA-DS-02012).
+
+module CCU2C #(
+    parameter [15:0] INIT0 = 0,
+    parameter [15:0] INIT1 = 0,
+    parameter INJECT1_0 = "YES",
+    parameter INJECT1_1 = "YES"
+) (
+    input CIN, A0, B0, C0, D0, A1, B1, C1, D1,
+    output S0, S1, COUT
+);
+    wire between;
+    ccu2c_half #(.INIT(INIT0)) half_0 (
+        .cin(CIN), .a(A0), .b(B0), .c(C0), .d(D0), .s(S0), .cout(between)
+    );
+    ccu2c_half #(.INIT(INIT1)) half_1 (
+        .cin(between), .a(A1), .b(B1), .c(C1), .d(D1), .s(S1), .cout(COUT)
+    );
+    initial if (INJECT1_0 != "NO" || INJECT1_1 != "NO") $display("CCU2C: injection has no model");
+endmodule
+
+module ccu2c_half #(
+    parameter [15:0] INIT = 0
+) (
+    input cin, a, b, c, d,
+    output s, cout
+);
+    wire propagate = INIT[{d, c, b, a}];
+    wire generated = INIT[{2'b00, b, a}];
+    assign s = propagate ^ cin;
+    assign cout = propagate ? cin : generated;
+endmodule

@@ -162,7 +162,6 @@ def make(name: str, config: Config) -> Any:
                 bus_bytes=config.bus_bytes,
                 visible_cycles=UnifiedBuffer.WRITE_LATENCY,
                 primitive=config.primitive,
-                dsp_lanes=config.dsp_lanes,
             )
         case "transfer":
             return Transfer(config=config)

@@ -22,7 +22,6 @@ def test_vectors(cosim, simulator, rows, columns, lanes, bus_bytes, stall, cells
         bus_bytes=bus_bytes,
         parameter_channels=8 * lanes,
         tables=2,
-        dsp_lanes=lanes // 2,
         cells=cells,
     )
     cosim("vector", config, programs=12 if simulator == "verilator" else 4, stall=stall)

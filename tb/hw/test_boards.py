@@ -114,23 +114,23 @@ def test_a_clock_that_is_no_multiple_of_the_line():
 
 
 @pytest.mark.parametrize(
-    ("part", "sizes", "columns", "lanes"),
+    ("part", "sizes", "columns"),
     [
-        ("LFE5U-85F", "edge", 16, 4),
-        ("LFE5U-85F", "nano", 4, 1),
-        ("LFE5U-45F-CABGA381", "edge", 6, 0),
-        ("LFE5U-25F-CABGA381", "micro", 4, 2),
-        ("LFE5U-12F-CABGA381", "edge,lanes=16", 0, 0),
-        ("iCE40UP5K", "nano", 4, 0),
+        ("LFE5U-85F", "edge", 16),
+        ("LFE5U-85F", "nano", 4),
+        ("LFE5U-45F-CABGA381", "edge", 6),
+        ("LFE5U-25F-CABGA381", "micro", 4),
+        ("LFE5U-12F-CABGA381", "edge,lanes=16", 0),
+        ("iCE40UP5K", "nano", 4),
     ],
 )
-def test_multipliers_of_a_part(part, sizes, columns, lanes):
+def test_multipliers_of_a_part(part, sizes, columns):
     part, config = PARTS[part], preset(sizes)
     suited = part.suited(config)
-    assert (suited.dsp_columns, suited.dsp_lanes) == (columns, lanes)
+    assert suited.dsp_columns == columns
     used = columns // 2 * config.rows
-    used += part.family.lane_multipliers * config.lanes + lanes
-    assert used <= part.multipliers or columns == lanes == 0
+    used += part.family.lane_multipliers * config.lanes
+    assert used <= part.multipliers or columns == 0
     assert suited.fingerprint == config.fingerprint
     assert suited.cells == part.family.cells
     assert part.suited(suited) == suited

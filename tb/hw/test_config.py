@@ -40,7 +40,6 @@ REFUSED = [
     ({"outstanding": 1}, "outstanding: wanted at least 2, got 1"),
     ({"dsp_columns": 17}, "dsp_columns: wanted 0 to columns, got 17"),
     ({"dsp_columns": -1}, "dsp_columns: wanted"),
-    ({"dsp_lanes": 9}, "dsp_lanes: wanted 0 to lanes, got 9"),
     ({"cells": "abacus"}, "cells: wanted one of portable, .*, got 'abacus'"),
 ]
 
@@ -120,7 +119,6 @@ def test_fingerprint_tells_programs_apart():
         "burst_beats=8",
         "outstanding=4",
         "dsp_columns=1",
-        "dsp_lanes=1",
         "cells=pair",
     ],
 )

@@ -1,11 +1,13 @@
 """Multipliers of parts against the product."""
 
+import itertools
+
 import numpy as np
 import pytest
 from amaranth.hdl import Module, Signal, signed, unsigned
 from amaranth.sim import Simulator
 
-from celosia.hw.product import Product, multiply_in_logic
+from celosia.hw.product import GatedSum, Product, multiply_in_logic
 from celosia.sim import pysim
 
 
@@ -91,3 +93,22 @@ def test_registers(primitive, shapes, rng):
         held = [a if a_enable else held[0], b if b_enable else held[1]]
     assert seen == wanted[: len(rows)]
     assert Product.LATENCY == 2
+
+
+@pytest.mark.parametrize("width", [1, 4, 5])
+def test_sums_of_numbers_taken_or_left(width):
+    both = GatedSum(width)
+    span = 1 << width
+
+    async def bench(ctx):
+        for x, y, gates in itertools.product(range(span), range(span), range(4)):
+            for port, value in zip(
+                ("x", "y", "x_gate", "y_gate"), (x, y, gates & 1, gates >> 1), strict=True
+            ):
+                ctx.set(getattr(both, port), value)
+            wanted = x * (gates & 1) + y * (gates >> 1)
+            assert ctx.get(both.sum) == wanted % span
+
+    simulator = Simulator(both)
+    simulator.add_testbench(bench)
+    simulator.run()

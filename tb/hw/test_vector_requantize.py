@@ -11,9 +11,8 @@ INTS = [-(2**31), -(2**31) + 1, -(2**30), -3, -1, 0, 1, 2, 2**30, 2**31 - 2, 2**
 FACTORS = [0, 1, 2**30 - 1, 2**30, 2**31 - 2, 2**31 - 1]
 
 
-@pytest.mark.parametrize("three", [False, True])
-def test_multiplier_corners_and_random(three, rng):
-    dut = Multiplier(three=three)
+def test_multiplier_corners_and_random(rng):
+    dut = Multiplier()
     factors = [*FACTORS, 0xFFFF, 0x10000, 0x7FFF0000]
     cases = [(a, b, half) for a in [*INTS, 0xFFFF, -0x10000] for b in factors for half in (0, 1)]
     a, b = rng.integers(-(2**31), 2**31, 1500), rng.integers(0, 2**31, 1500)
@@ -53,7 +52,7 @@ def stimuli(rng, count):
 
 @pytest.mark.parametrize("lanes", [1, 3])
 def test_requantizer(rng, lanes):
-    dut = Requantizer(lanes=lanes, dsp_lanes=lanes // 2)
+    dut = Requantizer(lanes=lanes)
     groups = stimuli(rng, 900 * lanes).reshape(900, lanes, 6)
     groups[..., 5] = groups[:, :1, 5]
     valids = rng.integers(0, 2, 900).tolist()
