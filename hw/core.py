@@ -12,6 +12,7 @@ from celosia.hw.bus.load import LoadUnit
 from celosia.hw.bus.reader import ReadMaster
 from celosia.hw.bus.registers import RegisterFile
 from celosia.hw.bus.signature import axi4, axi4_lite, join
+from celosia.hw.bus.slice import Stage
 from celosia.hw.bus.store import StoreUnit
 from celosia.hw.fanout import COPY
 from celosia.hw.matrix.unit import MatrixUnit
@@ -102,7 +103,7 @@ class Core(wiring.Component):
             parameter_channels=config.parameter_channels,
             tables=config.tables,
             bus_bytes=config.bus_bytes,
-            visible_cycles=buffer.WRITE_LATENCY,
+            visible_cycles=buffer.WRITE_LATENCY + Stage.LATENCY,
             primitive=config.primitive,
         )
         load = LoadUnit(
@@ -142,7 +143,7 @@ class Core(wiring.Component):
             m.submodules[name] = self._reset(m, name, room, self.reset | sequencer.clear)
         for name in ("load", "store", "matrix", "vector"):
             self._connect_unit(m, getattr(sequencer, name), rooms[name])
-        self._connect_buffer(m, buffer, rooms)
+        self._connect_buffer(m, buffer, rooms, self.reset | sequencer.clear)
         wiring.connect(m, load.weights, matrix.weights)
         wiring.connect(m, load.parameters, vector.parameters)
         m.d.comb += [
@@ -177,18 +178,31 @@ class Core(wiring.Component):
             unit.abort.eq(port.abort),
         ]
 
-    @staticmethod
-    def _connect_buffer(m: Module, buffer: UnifiedBuffer, rooms: dict[str, Any]) -> None:
+    def _connect_buffer(
+        self, m: Module, buffer: UnifiedBuffer, rooms: dict[str, Any], reset: Value
+    ) -> None:
+        def connect(name: str, request: Any, port: Any, *, waited_for: bool) -> None:
+            """Requests that others wait for come out of a register: what makes them ends there."""
+            if waited_for:
+                stage: Any = Stage(request.payload.shape())
+                m.submodules[name] = self._reset(m, name, stage, reset)
+                wiring.connect(m, request, stage.i)
+                request = stage.o
+            wiring.connect(m, request, port)
+
         for n, (name, request) in enumerate(READERS.items()):
-            unit = rooms[name]
-            wiring.connect(m, getattr(unit, request), getattr(buffer, f"read_{n}"))
+            unit, port = rooms[name], getattr(buffer, f"read_{n}")
+            waited_for = n < len(READERS) - 1
+            connect(f"{name}_read", getattr(unit, request), port, waited_for=waited_for)
             m.d.comb += [
                 unit.read_valid.eq(buffer.read_valid[n]),
                 unit.read_data.eq(buffer.read_data),
                 unit.read_fault.eq(buffer.read_fault & buffer.read_valid[n]),
             ]
         for n, (name, write) in enumerate(WRITERS.items()):
-            wiring.connect(m, getattr(rooms[name], write), getattr(buffer, f"write_{n}"))
+            unit, port = rooms[name], getattr(buffer, f"write_{n}")
+            waited_for = n < len(WRITERS) - 1
+            connect(f"{name}_write", getattr(unit, write), port, waited_for=waited_for)
         m.d.comb += rooms["vector"].write_fault.eq(
             buffer.write_fault[list(WRITERS).index("vector")]
         )

@@ -36,15 +36,15 @@ class Costs(NamedTuple):
     #: From one store that its unit takes to the next, at least.
     store: int = 2
     #: From a load or store that its unit takes to its first burst.
-    request: int = 9
+    request: int = 10
     #: Rows, not cycles, that load and store unit cut ahead of those whose bursts are asked for.
-    rows: int = 3
+    rows: int = 5
     #: Bursts, not cycles, likewise.
     bursts: int = 4
     #: From the last beat of a load on the bus to its last effect.
     arrival: int = 6
     #: From a burst of the store unit to its first beat on the bus.
-    gather: int = 10
+    gather: int = 11
     #: Beats, not cycles, that the store unit reads before the bus has taken them.
     room: int = 16
     #: Bursts, not cycles, of the store unit that may wait for their answers.
@@ -63,13 +63,13 @@ class Costs(NamedTuple):
     #: ... sums ...
     sums: int = 2
     #: ... or bytes.
-    bytes: int = 6
+    bytes: int = 7
     #: From an element to the last effect of its first group of channels: in the unified buffer ...
-    to_bytes: int = 21
+    to_bytes: int = 22
     #: ... or in the accumulators.
     to_sums: int = 14
     #: From a write of the vector unit to its effect.
-    visible: int = 3
+    visible: int = 4
 
 
 #: Of the RTL behind the memory that the simulated one has by default.

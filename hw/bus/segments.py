@@ -195,7 +195,7 @@ class Segmenter(wiring.Component):
 
 
 class Blocks(wiring.Component):
-    """Turns blocks into bursts: a ``RowLoop``, a :class:`Segmenter` and a ``Slice``.
+    """Turns blocks into bursts: a ``RowLoop`` and a :class:`Segmenter`, a ``Slice`` behind each.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ class Blocks(wiring.Component):
     o : Out(stream of :func:`segment_layout`)
         Their bursts.
     abort : In(1)
-        Drops everything but the two bursts of the ``Slice``, takes nothing.
+        Drops everything but the two bursts of the last ``Slice``, takes nothing.
     idle : Out(1)
         Nothing inside.
 
@@ -218,7 +218,7 @@ class Blocks(wiring.Component):
     First burst after ``LATENCY`` cycles, then one burst each cycle, also across blocks.
     """
 
-    LATENCY = RowLoop.LATENCY + Segmenter.LATENCY + Slice.LATENCY
+    LATENCY = RowLoop.LATENCY + Segmenter.LATENCY + 2 * Slice.LATENCY
 
     i: stream.Interface
     o: stream.Interface
@@ -265,7 +265,9 @@ class Blocks(wiring.Component):
         m.submodules.rows = rows = self._rows
         m.submodules.segments = segments = self._segments
         wiring.connect(m, wiring.flipped(self.i), rows.i)
-        wiring.connect(m, rows.o, segments.i)
+        m.submodules.between = between = Slice(segments.row)
+        wiring.connect(m, rows.o, between.i)
+        wiring.connect(m, between.o, segments.i)
         m.submodules.offered = offered = Slice(self.segment)
         wiring.connect(m, wiring.flipped(self.o), offered.o)
         m.d.comb += [
@@ -274,6 +276,7 @@ class Blocks(wiring.Component):
             segments.o.ready.eq(offered.i.ready),
             rows.abort.eq(self.abort),
             segments.abort.eq(self.abort),
-            self.idle.eq(rows.idle & segments.idle & offered.idle),
+            # Rows that nobody takes any more leave with the reset.
+            self.idle.eq(rows.idle & (between.idle | self.abort) & segments.idle & offered.idle),
         ]
         return m

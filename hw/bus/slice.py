@@ -1,10 +1,45 @@
-"""A register in a stream, in both directions."""
+"""Registers in a stream, forward or in both directions."""
 
 from amaranth.hdl import Module, ShapeLike, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.fanout import reset_less
+
+
+class Stage(wiring.Component):
+    """One-entry queue: nothing of what is offered reaches through it in the same cycle.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Payload.
+
+    Members
+    -------
+    i, o : In / Out(stream of shape)
+        Both sides. ``i`` is ready whenever ``o`` is, too.
+
+    Timing
+    ------
+    A payload taken in one cycle is offered in the next: ``LATENCY`` = 1. One payload each cycle.
+    """
+
+    LATENCY = 1
+
+    i: stream.Interface
+    o: stream.Interface
+
+    def __init__(self, shape: ShapeLike) -> None:
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+        reset_less(self.o, "payload")
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.comb += self.i.ready.eq(~self.o.valid | self.o.ready)
+        with m.If(self.i.ready):
+            m.d.sync += [self.o.valid.eq(self.i.valid), self.o.payload.eq(self.i.payload)]
+        return m
 
 
 class Slice(wiring.Component):

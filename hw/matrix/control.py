@@ -232,12 +232,16 @@ class MatrixControl(wiring.Component):
         running = Signal()
         clear = Signal()
         may_begin = Signal()
+        # In one register, since everything waits for it.
+        halted = Signal()
+        with m.If(self.fault_valid | self.abort):
+            m.d.sync += halted.eq(1)
 
         # The next instruction: tiles and skips prepare while the passes of this one run.
         wiring.connect(m, feeder.instruction, wiring.flipped(self.instruction))
         arriving = self.instruction.payload.fields.matmul
         m.d.comb += [
-            feeder.enable.eq(~stopped & ~self.abort),
+            feeder.enable.eq(~halted),
             runs.start.eq(feeder.taken),
             runs.run.eq(arriving.run),
             runs.skip_rows.eq(arriving.skip),
@@ -262,8 +266,7 @@ class MatrixControl(wiring.Component):
             self.request.payload.skip.eq(runs.skip),
             self.request.valid.eq(
                 running
-                & ~stopped
-                & ~self.abort
+                & ~halted
                 & ~walker.outside
                 & (~walker.first | (feeder.loaded & clear))
             ),

@@ -177,23 +177,30 @@ class LongRuns(wiring.Component):
         def below(ahead: Value) -> Value:
             return Cat(i < ahead for i in range(lanes))
 
+        # What a restart takes is compared before it comes.
+        first_ends = Signal(reset_less=True)
+        first_within = Signal(lanes, reset_less=True)
         new = Signal()
         m.d.sync += new.eq(self.start)
         with m.If(self.start):
             m.d.sync += first_shorter.eq(self.run - lanes)
         with m.If(new):
-            m.d.sync += second.eq(next_ahead(first_shorter, first_shorter))
+            m.d.sync += [
+                second.eq(next_ahead(first_shorter, first_shorter)),
+                first_ends.eq(first_shorter <= lanes),
+                first_within.eq(below(first_shorter)),
+            ]
 
         ahead = Signal(self.count_bits, reset_less=True)
         ends = Signal(reset_less=True)
         within = Signal(lanes, reset_less=True)
         with m.If(self.restart):
-            m.d.comb += self.enters.eq(~below(first_shorter))
+            m.d.comb += self.enters.eq(~first_within)
             m.d.sync += [
                 shorter.eq(first_shorter),
                 ahead.eq(second),
-                ends.eq(first_shorter <= lanes),
-                within.eq(below(first_shorter)),
+                ends.eq(first_ends),
+                within.eq(first_within),
             ]
         with m.Else():
             m.d.comb += self.enters.eq(~below(ahead) | Mux(ends, within, 0))

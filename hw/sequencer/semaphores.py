@@ -52,7 +52,7 @@ class Semaphores(wiring.Component):
                 "want": In(masks),
                 "asking": In(units),
                 "granted": Out(units),
-                "lacking": Out(count),
+                "lacking": Out(count, init=(1 << count) - 1),
                 "post": In(masks),
                 "overflow": Out(units),
             }
@@ -63,7 +63,6 @@ class Semaphores(wiring.Component):
         counts = [
             Signal(range(GREATEST + self.units + 1), name=f"count_{s}") for s in range(self.count)
         ]
-        m.d.comb += self.lacking.eq(Cat(count == 0 for count in counts))
         free: Value = Signal(init=1, name="free")
         m.d.comb += free.eq(1)
         for u in range(self.units):
@@ -78,6 +77,11 @@ class Semaphores(wiring.Component):
         for s, count in enumerate(counts):
             posts = sum((self.post[u][s] for u in range(1, self.units)), self.post[0][s])
             m.d.sync += count.eq(count + posts - taken[s])
+            # In a register, since all grants wait for it; what is posted to is not zero.
+            posted_to = Cat(self.post[u][s] for u in range(self.units)).any()
+            m.d.sync += self.lacking[s].eq(
+                ~posted_to & (self.lacking[s] | ((count == 1) & taken[s]))
+            )
             m.d.comb += over[s].eq(count > GREATEST)
         posted = Signal(self.post.shape())
         m.d.sync += posted.eq(self.post)

@@ -117,7 +117,6 @@ class Supervisor(wiring.Component):
         m.d.sync += cleared.eq(self.clear)
         m.d.comb += [
             self.begin.eq((self.start | rung) & ~self.running & ~ending & ~self.error & ~resetting),
-            self.abort.eq(self.error | resetting),
             self.draining.eq(self.abort & ~(self.fetch_idle & self.units_idle)),
             self.clear.eq(resetting & self.fetch_idle & self.units_idle & ~cleared),
             # What was fetched behind HALT is dropped before the program counts as done.
@@ -137,12 +136,12 @@ class Supervisor(wiring.Component):
         with m.If(self.flush):
             m.d.sync += [ending.eq(0), self.done.eq(1)]
         with m.If(self.reset):
-            m.d.sync += [resetting.eq(1), self.running.eq(0)]
+            m.d.sync += [resetting.eq(1), self.abort.eq(1), self.running.eq(0)]
         with m.Elif(cleared):
-            m.d.sync += resetting.eq(0)
+            m.d.sync += [resetting.eq(0), self.abort.eq(self.error)]
         with m.If(self.running & ~self.error & ~resetting):
             with m.If(self.fault_valid.any()):
-                m.d.sync += [self.error.eq(1), self.running.eq(0)]
+                m.d.sync += [self.error.eq(1), self.abort.eq(1), self.running.eq(0)]
                 for n in reversed(range(UNITS)):
                     with m.If(self.fault_valid[n]):
                         m.d.sync += [
@@ -153,6 +152,7 @@ class Supervisor(wiring.Component):
             with m.Elif(hung):
                 m.d.sync += [
                     self.error.eq(1),
+                    self.abort.eq(1),
                     self.running.eq(0),
                     self.code.eq(isa.Error.WATCHDOG),
                     self.unit.eq(self.stuck_unit),

@@ -299,9 +299,14 @@ class Source(wiring.Component):
             m.d.sync += gap.eq(groups_last)
         with m.Elif(gap != 0):
             m.d.sync += gap.eq(gap - 1)
-        m.d.sync += free.eq(free + self.released - Mux(ends, groups_last + 1, 0))
+        # Room for this window and for one that ends in the very cycle in which it is looked for.
+        roomy = Signal()
+        m.d.sync += [
+            free.eq(free + self.released - Mux(ends, groups_last + 1, 0)),
+            roomy.eq(free >= 2 * self.sizes.column_groups),
+        ]
         may_end = Signal()
-        m.d.comb += may_end.eq((gap == 0) & (free > groups_last))
+        m.d.comb += may_end.eq((gap == 0) & roomy)
         return may_end, gap != 0
 
     def elaborate(self, platform: object) -> Module:

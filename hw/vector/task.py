@@ -96,7 +96,7 @@ class VectorSizes:
     @property
     def depth(self) -> int:
         """Groups that may be under way between their last read and their write."""
-        return 1 << (24 + self.column_groups - 1).bit_length()
+        return 1 << (26 + 2 * self.column_groups - 1).bit_length()
 
     @property
     def task(self) -> data.StructLayout:

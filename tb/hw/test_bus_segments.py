@@ -191,7 +191,7 @@ def test_refuses_bursts_over_a_page():
 
 
 def test_latencies_add_up():
-    assert Blocks.LATENCY == RowLoop.LATENCY + Segmenter.LATENCY + Slice.LATENCY
+    assert Blocks.LATENCY == RowLoop.LATENCY + Segmenter.LATENCY + 2 * Slice.LATENCY
 
 
 @pytest.mark.parametrize("stalls", [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.5, 0.5)])
