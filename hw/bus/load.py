@@ -148,12 +148,11 @@ class LoadUnit(wiring.Component):
         for name in ("write", "weights", "parameters"):
             wiring.connect(m, getattr(receiver, name), wiring.flipped(getattr(self, name)))
 
-        failed = Signal()
+        # In a register, since everything waits for it. What blocks still offer is dropped
+        # meanwhile, so that they may hear of it yet a cycle later.
         stop = Signal()
-        # What blocks still offer is dropped meanwhile, so that they may hear of it a cycle later.
-        m.d.sync += [failed.eq(failed | receiver.fault_valid), blocks.abort.eq(stop)]
+        m.d.sync += [stop.eq(stop | self.abort | receiver.fault_valid), blocks.abort.eq(stop)]
         m.d.comb += [
-            stop.eq(self.abort | failed | receiver.fault_valid),
             decoder.abort.eq(stop),
             receiver.drop.eq(stop),
             self.fault_valid.eq(receiver.fault_valid),

@@ -158,7 +158,8 @@ class Receiver(wiring.Component):
             m.d.sync += [
                 begins.eq(beat.last),
                 final.eq(burst.final & beat.last),
-                waiting.eq(Cat(unified, weights, ~unified & ~weights)),
+                # Nobody writes what the bus refused.
+                waiting.eq(Mux(beat.error, 0, Cat(unified, weights, ~unified & ~weights))),
             ]
             self._place(m, begins, weights)
         return m

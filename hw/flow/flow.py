@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from celosia.hw.flow import tools
+from celosia.hw.flow import places, tools
 from celosia.hw.flow.parts import Part
 from celosia.hw.flow.sources import Source
 
@@ -151,6 +151,7 @@ def placed(
     """
     netlist = synthesised(design, directory, report)
     stamp = f"{netlist.stem}_{_digest(design)}"
+    netlist = places.fix(netlist, design.name, design.part)
 
     def place(seed: int) -> Run:
         return _place(design, netlist, directory / f"{stamp}_{seed}", seed, report)
@@ -170,7 +171,8 @@ def placed(
 def _digest(design: Design) -> str:
     """Return what tells the runs of nextpnr over one netlist apart."""
     family = design.part.family
-    text = repr((design.pins, design.part.options, family.effort, family.threads, design.megahertz))
+    part = (design.part.options, design.part.multiplier_blocks)
+    text = repr((design.pins, part, family.effort, family.threads, design.megahertz))
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 

@@ -148,6 +148,8 @@ class Part:
         By which nextpnr knows it.
     multipliers : int
         How many it has.
+    multiplier_blocks : tuple of (int, tuple of int)
+        Rows of blocks of four multipliers: y, and x of each; empty where nobody looked.
     """
 
     name: str
@@ -155,6 +157,7 @@ class Part:
     title: str
     options: tuple[str, ...]
     multipliers: int
+    multiplier_blocks: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
     def suited(self, config: Config) -> Config:
         """Return the same core made of the multipliers that this part has.
@@ -169,6 +172,10 @@ class Part:
         return replace(config, cells=family.cells, dsp_columns=2 * pairs)
 
 
+#: In both halves of an LFE5U-85F every ninth column, with a gap between them.
+_85F_BLOCKS = tuple((y, (*range(4, 60, 9), *range(69, 120, 9))) for y in (10, 34, 58))
+
+
 def _ecp5(name: str, size: str, package: str, multipliers: int) -> Part:
     return Part(
         name=name,
@@ -176,6 +183,7 @@ def _ecp5(name: str, size: str, package: str, multipliers: int) -> Part:
         title=f"{name.partition('-CABGA')[0]}, speed grade 6",
         options=(f"--{size}", "--package", package, "--speed", "6"),
         multipliers=multipliers,
+        multiplier_blocks=_85F_BLOCKS if size == "85k" else (),
     )
 
 

@@ -159,9 +159,7 @@ class VectorControl(wiring.Component):
         """Report the end of tasks in order, and faults."""
         sums_finished = Signal()
         of_sums = Mux(self.oldest, to_sums[1], to_sums[0])
-        stopped = Signal()
         m.d.comb += [
-            self.stop.eq(stopped | self.abort),
             self.done.eq(~self.stop & Mux(of_sums, sums_finished, self.bytes_finished)),
             self.fault_valid.eq(~self.stop & (self.sums_fault | self.bytes_fault)),
             self.fault.code.eq(isa.Error.RANGE),
@@ -171,7 +169,7 @@ class VectorControl(wiring.Component):
         ]
         m.d.sync += sums_finished.eq(self.sums_finished)
         with m.If(self.fault_valid | self.abort):
-            m.d.sync += stopped.eq(1)
+            m.d.sync += self.stop.eq(1)
         with m.If(self.done):
             m.d.sync += self.oldest.eq(~self.oldest)
         for slot in range(2):

@@ -1,0 +1,81 @@
+"""Where the multipliers of the array go: neighbours in the array side by side on the part."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from celosia.hw.flow.parts import Part
+
+__all__ = ["array_places", "fix"]
+
+#: The multiplier of a pair of columns, by its row and its first column.
+_MULTIPLIER = re.compile(r".*\.array\.row_(\d+)\.cell_(\d+)\.product\.multiplier$")
+
+
+def array_places(names: Iterable[str], part: Part) -> dict[str, str]:
+    """Return the sites of the multipliers of an array of pairs.
+
+    The blocks of four multipliers of a part lie in rows, taken here as one line that turns at the
+    end of each. Two pairs of columns share blocks, two rows of each a block, the second pair one
+    block further on: sums go on to a neighbour, activations to the same place or the next. It is
+    also what a block can take: its multipliers know four enables between them, and the cells that
+    meet in one switch weights in the same two cycles, by two registers that synthesis makes one.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Of all cells of the netlist.
+    part : Part
+        Where they go.
+
+    Returns
+    -------
+    dict of str to str
+        Site by cell; empty where the part has too few blocks, or none that are known.
+    """
+    found = {}
+    for name in names:
+        if match := _MULTIPLIER.match(name):
+            found[name] = int(match[1]), int(match[2]) // 2
+    if not found or not part.multiplier_blocks:
+        return {}
+    rows = 1 + max(row for row, _ in found.values())
+    pairs = 1 + max(pair for _, pair in found.values())
+    blocks = []
+    for n, (y, starts) in enumerate(part.multiplier_blocks):
+        line = [[f"X{x + dx}/Y{y}/MULT18_{dx}" for dx in (0, 1, 4, 5)] for x in starts]
+        blocks += reversed(line) if n % 2 else line
+    length = -(-rows // 2) + 1
+    if -(-pairs // 2) * length > len(blocks):
+        return {}
+    places = {}
+    for name, (row, pair) in found.items():
+        couple, second = divmod(pair, 2)
+        places[name] = blocks[couple * length + row // 2 + second][2 * second + row % 2]
+    return places
+
+
+def fix(netlist: Path, top: str, part: Part) -> Path:
+    """Return a netlist whose multipliers have their sites, beside the one given.
+
+    Where there is nothing to say it is the one given.
+    """
+    # Kept apart by what made it: this file.
+    version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
+    fixed = netlist.with_suffix(f".{version}.json")
+    if not part.multiplier_blocks:
+        return netlist
+    if fixed.exists():
+        return fixed
+    design = json.loads(netlist.read_text())
+    cells = design["modules"][top]["cells"]
+    places = array_places((n for n in cells if cells[n]["type"] == "MULT18X18D"), part)
+    if not places:
+        return netlist
+    for name, site in places.items():
+        cells[name]["attributes"]["BEL"] = site
+    partial = netlist.with_suffix(".partial")
+    partial.write_text(json.dumps(design))
+    return partial.rename(fixed)
