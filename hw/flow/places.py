@@ -17,11 +17,11 @@ _MULTIPLIER = re.compile(r".*\.array\.row_(\d+)\.cell_(\d+)\.product\.multiplier
 def array_places(names: Iterable[str], part: Part) -> dict[str, str]:
     """Return the sites of the multipliers of an array of pairs.
 
-    The blocks of four multipliers of a part lie in rows, taken here as one line that turns at the
-    end of each. Two pairs of columns share blocks, two rows of each a block, the second pair one
-    block further on: sums go on to a neighbour, activations to the same place or the next. It is
-    also what a block can take: its multipliers know four enables between them, and the cells that
-    meet in one switch weights in the same two cycles, by two registers that synthesis makes one.
+    Two pairs of columns share a run of blocks, two rows of each a block, the second pair one block
+    further on: sums go on to a neighbour, activations to the next block, then to the run above or
+    below. It is also what a block can take: its four multipliers know four enables between them,
+    and the cells that meet in one switch weights in the same two cycles, by two registers that
+    synthesis makes one.
 
     Parameters
     ----------
@@ -43,18 +43,29 @@ def array_places(names: Iterable[str], part: Part) -> dict[str, str]:
         return {}
     rows = 1 + max(row for row, _ in found.values())
     pairs = 1 + max(pair for _, pair in found.values())
-    blocks = []
-    for n, (y, starts) in enumerate(part.multiplier_blocks):
-        line = [[f"X{x + dx}/Y{y}/MULT18_{dx}" for dx in (0, 1, 4, 5)] for x in starts]
-        blocks += reversed(line) if n % 2 else line
-    length = -(-rows // 2) + 1
-    if -(-pairs // 2) * length > len(blocks):
+    runs = _runs(part, -(-rows // 2) + 1)
+    if -(-pairs // 2) > len(runs):
         return {}
     places = {}
     for name, (row, pair) in found.items():
         couple, second = divmod(pair, 2)
-        places[name] = blocks[couple * length + row // 2 + second][2 * second + row % 2]
+        places[name] = runs[couple][row // 2 + second][2 * second + row % 2]
     return places
+
+
+def _runs(part: Part, length: int) -> list[list[list[str]]]:
+    """Return runs of blocks: those that a row of blocks has room for, then what is left of the rows.
+
+    That is one line, which turns at the end of each row.
+    """
+    runs, rest = [], []
+    for n, (y, starts) in enumerate(part.multiplier_blocks):
+        line = [[f"X{x + dx}/Y{y}/MULT18_{dx}" for dx in (0, 1, 4, 5)] for x in starts]
+        whole = len(line) // length * length
+        runs += [line[first : first + length] for first in range(0, whole, length)]
+        left = line[whole:]
+        rest += reversed(left) if n % 2 else left
+    return runs + [rest[n : n + length] for n in range(0, len(rest) - length + 1, length)]
 
 
 def fix(netlist: Path, top: str, part: Part) -> Path:
