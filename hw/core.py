@@ -22,7 +22,7 @@ from celosia.hw.vector.unit import VectorUnit
 
 #: Who reads and writes the unified buffer, by priority, and through which port.
 READERS = {"store": "request", "vector": "unified_read", "matrix": "request"}
-WRITERS = {"vector": "unified_write", "load": "write"}
+WRITERS = ("vector", "load")
 
 #: Cycles after which a write by the load unit is seen, of the slowest memory.
 VISIBLE_CYCLES = 4
@@ -181,31 +181,24 @@ class Core(wiring.Component):
     def _connect_buffer(
         self, m: Module, buffer: UnifiedBuffer, rooms: dict[str, Any], reset: Value
     ) -> None:
-        def connect(name: str, request: Any, port: Any, *, waited_for: bool) -> None:
-            """Requests that others wait for come out of a register: what makes them ends there."""
-            if waited_for:
-                stage: Any = Stage(request.payload.shape())
-                m.submodules[name] = self._reset(m, name, stage, reset)
-                wiring.connect(m, request, stage.i)
-                request = stage.o
-            wiring.connect(m, request, port)
-
+        # Those that others wait for come out of a register: what makes them ends there. Units
+        # have it at their reads themselves.
+        vector = rooms["vector"]
+        write: Any = Stage(vector.unified_write.payload.shape())
+        m.submodules.vector_write = self._reset(m, "vector_write", write, reset)
+        wiring.connect(m, vector.unified_write, write.i)
+        writers = {"vector": write.o, "load": rooms["load"].write}
         for n, (name, request) in enumerate(READERS.items()):
-            unit, port = rooms[name], getattr(buffer, f"read_{n}")
-            waited_for = n < len(READERS) - 1
-            connect(f"{name}_read", getattr(unit, request), port, waited_for=waited_for)
+            unit = rooms[name]
+            wiring.connect(m, getattr(unit, request), getattr(buffer, f"read_{n}"))
             m.d.comb += [
                 unit.read_valid.eq(buffer.read_valid[n]),
                 unit.read_data.eq(buffer.read_data),
                 unit.read_fault.eq(buffer.read_fault & buffer.read_valid[n]),
             ]
-        for n, (name, write) in enumerate(WRITERS.items()):
-            unit, port = rooms[name], getattr(buffer, f"write_{n}")
-            waited_for = n < len(WRITERS) - 1
-            connect(f"{name}_write", getattr(unit, write), port, waited_for=waited_for)
-        m.d.comb += rooms["vector"].write_fault.eq(
-            buffer.write_fault[list(WRITERS).index("vector")]
-        )
+        for n, name in enumerate(WRITERS):
+            wiring.connect(m, writers[name], getattr(buffer, f"write_{n}"))
+        m.d.comb += vector.write_fault.eq(buffer.write_fault[WRITERS.index("vector")])
 
     def _connect_registers(self, m: Module, sequencer: Sequencer) -> None:
         registers: Any = RegisterFile()

@@ -44,7 +44,7 @@ class Costs(NamedTuple):
     #: From the last beat of a load on the bus to its last effect.
     arrival: int = 6
     #: From a burst of the store unit to its first beat on the bus.
-    gather: int = 11
+    gather: int = 10
     #: Beats, not cycles, that the store unit reads before the bus has taken them.
     room: int = 16
     #: Bursts, not cycles, of the store unit that may wait for their answers.

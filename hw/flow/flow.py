@@ -38,7 +38,9 @@ _STAGES = {
     "Info: Packing": "packing",
     "Info: Creating initial analytic placement": "placing",
     "Info: Running main analytical placer": "placing",
+    "Info: Running Static placer": "placing",
     "Info: Running parallel refinement": "refining the placement",
+    "Info: Running simulated annealing": "refining the placement",
     "Info: Routing": "routing",
     "Info: Running router2": "routing",
 }
@@ -151,10 +153,11 @@ def placed(
     """
     netlist = synthesised(design, directory, report)
     stamp = f"{netlist.stem}_{_digest(design)}"
-    netlist = places.fix(netlist, design.name, design.part)
+    found = places.fix(netlist, design.name, design.part)
+    more = () if found == netlist else design.part.family.fixed
 
     def place(seed: int) -> Run:
-        return _place(design, netlist, directory / f"{stamp}_{seed}", seed, report)
+        return _place(design, found, directory / f"{stamp}_{seed}", seed, report, more)
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         runs = sorted(pool.map(place, seeds), key=lambda run: (-run.fmax, run.seed))
@@ -172,12 +175,15 @@ def _digest(design: Design) -> str:
     """Return what tells the runs of nextpnr over one netlist apart."""
     family = design.part.family
     part = (design.part.options, design.part.multiplier_blocks)
-    text = repr((design.pins, part, family.effort, family.threads, design.megahertz))
+    effort = (family.effort, family.fixed, family.threads)
+    text = repr((design.pins, part, effort, design.megahertz))
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _place(design: Design, netlist: Path, base: Path, seed: int, report: Report) -> Run:
-    """Place and route with one seed, or take what was left by an earlier run."""
+def _place(
+    design: Design, netlist: Path, base: Path, seed: int, report: Report, more: Iterable[str]
+) -> Run:
+    """Place and route with one seed and ``more`` options, or take what an earlier run left."""
     family = design.part.family
     names = {kind: Path(f"{base}.{kind}") for kind in ("report.json", "routed", "placed", "sdf")}
     result = names["report.json"]
@@ -188,6 +194,7 @@ def _place(design: Design, netlist: Path, base: Path, seed: int, report: Report)
         arguments = ["--json", netlist.name, *design.part.options, "--seed", str(seed)]
         arguments += ["--freq", f"{design.megahertz:g}", "--timing-allow-fail"]
         arguments += ["--report", partial.name, "--sdf", names["sdf"].name, *family.effort]
+        arguments += more
         arguments += [option for option in family.threads if tools.knows(family.router, option)]
         arguments += _filled(family.routed, file=names["routed"].name)
         if "--write" not in arguments:

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
+from celosia.hw.bus.slice import Stage
 from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY, read_layout
 from celosia.hw.memory.runs import Runs
 from celosia.hw.vector.destination import is_outside
@@ -181,7 +182,7 @@ class Source(wiring.Component):
 
     Timing
     ------
-    First read in the cycle after ``launch``, then one each cycle.
+    First read two cycles after ``launch``, then one each cycle.
     """
 
     prepare: Signal
@@ -290,14 +291,19 @@ class Source(wiring.Component):
             for group in range(self.sizes.read_groups)
         )
 
-    def _pace(self, m: Module, ends: Signal, groups_last: Value) -> tuple[Value, Value]:
-        """Return whether a window may end in this cycle, and whether its register is in use."""
+    def _pace(
+        self, m: Module, ends: Signal, groups_last: Value, delayed: Value
+    ) -> tuple[Value, Value]:
+        """Return whether a window may end in this cycle, and whether its register is in use.
+
+        A read that is ``delayed`` at the port delays what may follow it.
+        """
         depth = self.sizes.depth
         free = Signal(range(depth + 1), init=depth)
         gap = Signal(range(self.sizes.column_groups))
         with m.If(ends):
             m.d.sync += gap.eq(groups_last)
-        with m.Elif(gap != 0):
+        with m.Elif((gap != 0) & ~delayed):
             m.d.sync += gap.eq(gap - 1)
         # Room for this window and for one that ends in the very cycle in which it is looked for.
         roomy = Signal()
@@ -314,11 +320,15 @@ class Source(wiring.Component):
         sizes = self.sizes
         task = self.task
         m.submodules.answers = answers = Answers(sizes=sizes)
+        # A register in front of the port: what decides to ask ends there.
+        m.submodules.offered = offered = Stage(self.unified_read.payload.shape())
+        wiring.connect(m, offered.o, wiring.flipped(self.unified_read))
+        delayed = offered.o.valid & ~offered.o.ready
         taken = Signal()
         ends = Signal()
         nest, runs = self._walk(m, taken)
         groups_last, byte_groups_last = self._groups_last(m, nest.last[2])
-        may_end, in_use = self._pace(m, ends, groups_last)
+        may_end, in_use = self._pace(m, ends, groups_last, delayed)
 
         window_last = nest.last[:2].all()
         window_first = Signal(reset_less=True)
@@ -328,8 +338,8 @@ class Source(wiring.Component):
         outside = ~task.constant & is_outside(nest.address, task.source, sizes)
         m.d.comb += [
             asks.eq(self.running & ~self.stop & (~window_last | may_end)),
-            self.unified_read.valid.eq(asks & from_bytes & answers.room),
-            answers.ask_unified.eq(self.unified_read.valid & self.unified_read.ready),
+            offered.i.valid.eq(asks & from_bytes & answers.room),
+            answers.ask_unified.eq(offered.i.valid & offered.i.ready),
             answers.ask_accumulators.eq(asks & from_rows),
             answers.ask_nothing.eq(asks & task.constant),
             taken.eq(answers.ask_unified | answers.ask_accumulators | answers.ask_nothing),
@@ -339,7 +349,7 @@ class Source(wiring.Component):
             answers.asked.groups_last.eq(groups_last),
             answers.asked.outside.eq(outside),
             self.issues.eq(taken | (self.running & window_last & in_use)),
-            self.waits.eq(self.unified_read.valid & ~self.unified_read.ready),
+            self.waits.eq(offered.i.valid & ~offered.i.ready),
         ]
         with m.If(self.launch):
             m.d.sync += [self.running.eq(1), window_first.eq(1)]
@@ -349,7 +359,7 @@ class Source(wiring.Component):
                 m.d.sync += self.running.eq(0)
 
         mask = self._mask(nest.last[2], byte_groups_last)
-        request = self.unified_read.payload
+        request = offered.i.payload
         m.d.comb += [
             request.address.eq(nest.address),
             *(request.skip[lane].eq(runs.skip[lane]) for lane in range(sizes.lanes)),

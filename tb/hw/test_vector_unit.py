@@ -241,6 +241,9 @@ def test_abort_and_reset(rng):
             await ctx.tick()
             cycles += 1
         assert cycles < 60
+        # A read that was offered is taken.
+        assert len(bench.reads) <= reads + 1
+        reads = len(bench.reads)
         for _ in range(40):
             assert ctx.get(dut.idle)
             assert not ctx.get(dut.instruction.ready)
