@@ -1,0 +1,106 @@
+"""Claims about queues, common to several proofs."""
+
+from typing import Any
+
+from amaranth.hdl import Array, Mux, Signal, Value, ValueLike
+from prove import Spec
+
+
+def in_order(
+    spec: Spec,
+    *,
+    push: ValueLike,
+    value: ValueLike,
+    pop: ValueLike,
+    front: ValueLike,
+    entries: list[Value],
+    level: Value,
+) -> None:
+    """Claim that what goes in comes out: once, in order, unchanged.
+
+    One entry is followed, any, chosen by a free input: it must come to the front after exactly
+    those that were in front of it, and not vanish before.
+
+    Parameters
+    ----------
+    push, value : Value
+        An entry goes in, and what it is.
+    pop, front : Value
+        An entry goes out, and what it is.
+    entries, level : list of Value, Value
+        What is inside, the oldest first, and how many of these.
+    """
+    m = spec.m
+    mark = spec.free("mark", 1)
+    followed = Signal()
+    done = Signal()
+    token = Signal(len(Value.cast(value)))
+    ahead = Signal(len(level) + 1)
+    last = Signal()
+    m.d.comb += last.eq(followed & (ahead == 0))
+    with m.If(push & mark & ~followed & ~done):
+        m.d.sync += [followed.eq(1), token.eq(Value.cast(value)), ahead.eq(level - pop)]
+    with m.Elif(followed & pop):
+        m.d.sync += ahead.eq(ahead - 1)
+        with m.If(last):
+            m.d.sync += [followed.eq(0), done.eq(1)]
+    spec.claim("in order", ~(last & pop) | (Value.cast(front) == token))
+    spec.claim("not lost", ~followed | (ahead < level))
+    spec.claim("unchanged", ~followed | (Array(entries)[ahead] == token))
+    spec.cover("passes behind another", spec.past(followed & (ahead == 1), 2) & done)
+
+
+class Fifo:
+    """What a queue of Amaranth inside a part holds.
+
+    Parameters
+    ----------
+    spec : Spec
+    path : str
+        Of the queue, as in ``Spec.see``.
+    width, depth : int
+        Of the queue.
+    buffered : bool
+        ``SyncFIFOBuffered`` and not ``SyncFIFO``.
+    """
+
+    def __init__(
+        self, spec: Spec, path: str, *, width: int, depth: int, buffered: bool = True
+    ) -> None:
+        words = depth - buffered
+        self.depth = depth
+        self.produce = spec.see(f"{path}.w_port__addr", range(words)) if words > 1 else Value.cast(0)
+        self.consume = spec.see(f"{path}.r_port__addr", range(words)) if words > 1 else Value.cast(0)
+        self.stored = spec.see(f"{path}.{'inner_' * buffered}level", range(words + 1))
+        self.ready: Any = spec.see(f"{path}.r_rdy", 1) if buffered else Value.cast(0)
+        self.level = self.stored + self.ready
+        names = [f"{path}.storage[{word}]" for word in range(words)]
+        storage = Array(spec.see(name, width) for name in names)
+
+        def word(place: int) -> Value:
+            at = self.consume + place
+            return storage[Mux(at >= words, at - words, at)]
+
+        self.behind = [word(place) for place in range(words)]
+        apart = Mux(
+            self.produce >= self.consume, self.produce - self.consume,
+            self.produce + words - self.consume,
+        )
+        spec.claim(f"{path}: places", (self.produce < words) & (self.consume < words))
+        full = Mux(self.stored == words, 0, self.stored)
+        spec.claim(f"{path}: count", (self.stored <= words) & (full == apart))
+        if buffered:
+            # Else a queue could refuse an entry that it has room for.
+            spec.claim(f"{path}: filled", self.ready | (self.stored <= 1))
+
+    def entries(self, front: Value) -> list[Value]:
+        """Return what is inside, the oldest first, ``front`` being what a buffered queue shows."""
+        if len(self.behind) == self.depth:
+            return self.behind
+        return [
+            Mux(self.ready, front, self.behind[0]),
+            *(
+                Mux(self.ready, self.behind[n], self.behind[min(n + 1, self.depth - 2)])
+                for n in range(self.depth - 1)
+            ),
+        ]

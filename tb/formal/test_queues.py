@@ -1,0 +1,96 @@
+"""Queues: what goes in comes out once, in order; nobody pushes into a full one."""
+
+import pytest
+from amaranth.hdl import Mux
+from amaranth.lib import fifo
+from prove import Spec, broken_module, proved, refuted
+from queues import Fifo, in_order
+
+from celosia.hw.bus import slice as slices
+
+
+def slice_spec(module=slices):
+    spec = Spec()
+    dut = spec.open("dut", module.Slice(8))
+    spare = spec.see("dut.spare", 8)
+    spare_valid = spec.see("dut.spare_valid", 1)
+    spec.claim("behind the front", ~spare_valid | dut.o.valid)
+    spec.claim("waits", spec.waits(dut.o.valid, dut.o.ready, dut.o.payload))
+    spec.claim("idle", dut.idle == ~(dut.o.valid | spare_valid))
+    in_order(
+        spec,
+        push=dut.i.valid & dut.i.ready,
+        value=dut.i.payload,
+        pop=dut.o.valid & dut.o.ready,
+        front=dut.o.payload,
+        entries=[dut.o.payload, spare],
+        level=dut.o.valid + spare_valid,
+    )
+    spec.cover("full", ~dut.i.ready)
+    return spec
+
+
+def test_slice():
+    proved(slice_spec(), depth=1, reach=6)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "claim"),
+    [
+        ("~self.o.valid | self.o.ready", "self.o.ready | self.i.valid", "waits"),
+        ("m.If(spare_valid)", "m.If(~spare_valid)", "unchanged"),
+        ("m.Elif(~spare_valid)", "m.Else()", "unchanged"),
+    ],
+)
+def test_slice_broken(right, wrong, claim):
+    refuted(slice_spec(broken_module(slices, right, wrong)), claim, depth=8)
+
+
+def fifo_spec(depth, buffered, module=fifo):
+    spec = Spec()
+    m = spec.m
+    m.submodules.fifo = dut = (module.SyncFIFOBuffered if buffered else module.SyncFIFO)(
+        width=8, depth=depth
+    )
+    m.d.comb += [
+        dut.w_data.eq(spec.free("w_data", 8)),
+        dut.w_en.eq(spec.free("w_en", 1)),
+        dut.r_en.eq(spec.free("r_en", 1)),
+    ]
+    inside = Fifo(spec, "fifo", width=8, depth=depth, buffered=buffered)
+    spec.claim("level", dut.level == inside.level)
+    spec.claim("front", dut.r_rdy == (inside.ready if buffered else inside.level != 0))
+    # Full, or what came out of an empty queue has not reached the front yet.
+    spec.claim("room", dut.w_rdy | (inside.level == depth) | (~dut.r_rdy & (depth == 2)))
+    in_order(
+        spec,
+        push=dut.w_en & dut.w_rdy,
+        value=dut.w_data,
+        pop=dut.r_en & dut.r_rdy,
+        front=dut.r_data,
+        entries=inside.entries(dut.r_data),
+        level=inside.level,
+    )
+    spec.cover("full", inside.level == depth)
+    if depth > 2:
+        spec.cover("around", spec.past(inside.produce, 2) > inside.produce)
+    return spec
+
+
+@pytest.mark.parametrize(
+    ("depth", "buffered"), [(2, True), (3, True), (4, True), (7, True), (16, True), (4, False), (8, False)]
+)
+def test_fifo(depth, buffered):
+    proved(fifo_spec(depth, buffered), depth=1, reach=depth + 6)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "claim"),
+    [
+        ("self.w_rdy.eq(inner_level != inner_depth)", "self.w_rdy.eq(1)", "fifo: count"),
+        ("(~self.r_rdy | self.r_en)", "self.r_en", "fifo: filled"),
+        ("r_port.en.eq(do_inner_read)", "r_port.en.eq(1)", "unchanged"),
+    ],
+)
+def test_fifo_broken(right, wrong, claim):
+    refuted(fifo_spec(4, True, broken_module(fifo, right, wrong)), claim, depth=10)
