@@ -15,6 +15,7 @@ def in_order(
     front: ValueLike,
     entries: list[Value],
     level: Value,
+    name: str = "",
 ) -> None:
     """Claim that what goes in comes out: once, in order, unchanged.
 
@@ -29,25 +30,30 @@ def in_order(
         An entry goes out, and what it is.
     entries, level : list of Value, Value
         What is inside, the oldest first, and how many of these.
+    name : str
+        In front of the names of the claims.
     """
     m = spec.m
-    mark = spec.free("mark", 1)
+    mark = spec.free(f"{name}mark".replace(" ", "_"), 1)
     followed = Signal()
     done = Signal()
+    seen_behind = Signal()
     token = Signal(len(Value.cast(value)))
     ahead = Signal(len(level) + 1)
     last = Signal()
     m.d.comb += last.eq(followed & (ahead == 0))
+    with m.If(followed & (ahead == 1)):
+        m.d.sync += seen_behind.eq(1)
     with m.If(push & mark & ~followed & ~done):
         m.d.sync += [followed.eq(1), token.eq(Value.cast(value)), ahead.eq(level - pop)]
     with m.Elif(followed & pop):
         m.d.sync += ahead.eq(ahead - 1)
         with m.If(last):
             m.d.sync += [followed.eq(0), done.eq(1)]
-    spec.claim("in order", ~(last & pop) | (Value.cast(front) == token))
-    spec.claim("not lost", ~followed | (ahead < level))
-    spec.claim("unchanged", ~followed | (Array(entries)[ahead] == token))
-    spec.cover("passes behind another", spec.past(followed & (ahead == 1), 2) & done)
+    spec.claim(f"{name}in order", ~(last & pop) | (Value.cast(front) == token))
+    spec.claim(f"{name}not lost", ~followed | (ahead < level))
+    spec.claim(f"{name}unchanged", ~followed | (Array(entries)[ahead] == token))
+    spec.cover(f"{name}passes", done & (seen_behind | (len(entries) == 1)))
 
 
 class Fifo:

@@ -1,0 +1,112 @@
+"""AXI4 read master: what is offered stays, answers are counted, nothing is lost."""
+
+import pytest
+from amaranth.hdl import Cat, Mux, Signal, Value
+from prove import Spec, broken_module, proved, refuted
+from queues import in_order
+
+from celosia.hw.bus import reader
+
+BYTES = 4
+BEATS = 16
+OUTSTANDING = 3
+CLIENTS = range(2)
+
+
+def spec_of(module=reader):
+    spec = Spec()
+    dut = spec.open(
+        "dut", module.ReadMaster(data_bytes=BYTES, burst_beats=BEATS, outstanding=OUTSTANDING)
+    )
+    bus = dut.bus
+    requests = [getattr(dut, f"request_{n}") for n in CLIENTS]
+    under_way = counts(spec, dut)
+    for n in CLIENTS:
+        end = getattr(dut, f"beats_{n}")
+        spec.claim(f"beats {n} wait", spec.waits(end.valid, end.ready, end.payload))
+        burst = requests[n].payload
+        spec.given(f"client {n}: aligned", burst.address[:2] == 0)
+        spec.given(f"client {n}: 4 KiB", burst.address[2:12] + burst.beats < 1024)
+
+    spec.claim("AR waits", spec.waits(bus.arvalid, bus.arready, bus.arid, bus.araddr, bus.arlen))
+    spec.claim("AR legal", (bus.arburst == 1) & (bus.arsize == 2) & (bus.arlen < BEATS))
+    inside = (bus.araddr[2:12] + bus.arlen < 1024) & (bus.araddr[:2] == 0)
+    spec.claim("AR 4 KiB", ~bus.arvalid | inside)
+    asked = Cat(*(request.valid & request.ready for request in requests))
+    spec.claim("one client at a time", asked != 3)
+    address = Cat(bus.arid, bus.araddr, bus.arlen[:4])
+    in_order(
+        spec,
+        name="AR ",
+        push=asked.any(),
+        value=Cat(asked[1], Mux(asked[1], *(Value.cast(r.payload) for r in reversed(requests)))),
+        pop=bus.arvalid & bus.arready,
+        front=address,
+        entries=[address],
+        level=bus.arvalid,
+    )
+    beats(spec, dut)
+    spec.cover("all under way", Cat(count == OUTSTANDING for count in under_way).all())
+    spec.cover("last answer", (under_way[0] == 1) & bus.rvalid & bus.rready & bus.rlast)
+    return spec
+
+
+def counts(spec, dut):
+    """Claim that the bursts of each client are counted; return how many are on the bus."""
+    bus = dut.bus
+    under_way = [Signal(4, name=f"on_bus_{n}") for n in CLIENTS]
+    for n, count in enumerate(under_way):
+        begins = bus.arvalid & bus.arready & (bus.arid == n)
+        ends = bus.rvalid & bus.rready & bus.rlast & (bus.rid == n)
+        spec.m.d.sync += count.eq(count + begins - ends)
+        taken = count + (bus.arvalid & (bus.arid == n))
+        spec.claim(f"client {n}: counted", spec.see(f"dut.under_way_{n}", 2) == taken)
+        spec.claim(f"client {n}: bounded", taken <= OUTSTANDING)
+        spec.claim(f"client {n}: idle", ~dut.idle | (taken == 0))
+    spec.given("answers what was asked", ~bus.rvalid | (Mux(bus.rid, *reversed(under_way)) != 0))
+    return under_way
+
+
+def beats(spec, dut):
+    """Claim that each beat of the bus comes to its client."""
+    bus = dut.bus
+    ends = [getattr(dut, f"beats_{n}") for n in CLIENTS]
+    valid = Cat(end.valid for end in ends)
+    spec.claim("one client's beat", valid != 3)
+    front = Cat(valid[1], Mux(valid[1], *(Value.cast(end.payload) for end in reversed(ends))))
+    held = spec.see("dut.beats.o__payload", len(front))
+    waiting = spec.see("dut.beats.spare_valid", 1)
+    spec.claim("behind the front", ~waiting | valid.any())
+    spec.claim("whose", ~valid.any() | (front == held))
+    spare = spec.see("dut.beats.spare", len(front))
+    in_order(
+        spec,
+        name="R ",
+        push=bus.rvalid & bus.rready,
+        value=Cat(bus.rid, bus.rdata, bus.rresp[1], bus.rlast),
+        pop=Cat(end.valid & end.ready for end in ends).any(),
+        front=front,
+        entries=[held, spare],
+        level=valid.any() + waiting,
+    )
+    spec.claim("no beat is left when idle", ~dut.idle | ~valid.any())
+
+
+def test_reader():
+    proved(spec_of(), depth=1, reach=12)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "claim"),
+    [
+        ("(counts[n] != self.outstanding)", "(counts[n] <= self.outstanding)", "client 0: bounded"),
+        ("free.eq(~bus.arvalid | bus.arready)", "free.eq(1)", "AR waits"),
+        ("bus.arvalid.eq(arbiter.grants.any())", "bus.arvalid.eq(arbiter.grants[0])", "AR not lost"),
+        ("bus.arid.eq(n)", "bus.arid.eq(0)", "AR in order"),
+        ("mine = answers.o.payload.id == n", "mine = bus.rid == n", "R in order"),
+        ("~Cat(counts).any() & answers.idle", "~Cat(counts).any()", "no beat is left when idle"),
+        ("ends = bus.rvalid & bus.rready", "ends = bus.rvalid", "client 0: counted"),
+    ],
+)
+def test_broken(right, wrong, claim):
+    refuted(spec_of(broken_module(reader, right, wrong)), claim, depth=10)

@@ -1,0 +1,80 @@
+"""Semaphores: no post is lost, none is taken twice, no count is negative."""
+
+import pytest
+from amaranth.hdl import Array, Cat, Signal, signed
+from prove import Spec, broken_module, proved, refuted
+
+from celosia.hw.sequencer import semaphores
+
+UNITS = 5
+COUNT = 16
+
+
+def spec_of(module=semaphores):
+    greatest = module.GREATEST
+    # Posts still come after an overflow was told, from what is under way: in how many cycles.
+    bits = (greatest + UNITS).bit_length()
+    late_cycles = ((1 << bits) - 1 - greatest) // UNITS - 2
+    spec = Spec()
+    m = spec.m
+    dut = spec.open("dut", module.Semaphores(count=COUNT, units=UNITS))
+    which = spec.free("which", range(COUNT), fixed=True)
+    count = Array(spec.see(f"dut.count_{s}", bits) for s in range(COUNT))[which]
+
+    posts = sum(dut.post[u].bit_select(which, 1) for u in range(UNITS))
+    takes = [dut.granted[u] & dut.want[u].bit_select(which, 1) for u in range(UNITS)]
+    model = Signal(signed(bits + 2))
+    stopped = Signal()
+    late = Signal(range(late_cycles + 2))
+    m.d.sync += [
+        model.eq(model + posts - sum(takes)),
+        stopped.eq(stopped | dut.overflow.any()),
+        late.eq(late + (stopped & (posts != 0))),
+    ]
+    spec.given("stops", late <= late_cycles)
+
+    spec.claim("not negative", model >= 0)
+    spec.claim("no post lost", count == model)
+    spec.claim("lacking", dut.lacking.bit_select(which, 1) == (model == 0))
+    spec.claim("one at a time", (dut.granted & (dut.granted - 1)) == 0)
+    can = [dut.asking[u] & ~(dut.want[u] & dut.lacking).any() for u in range(UNITS)]
+    for u in range(UNITS):
+        first = can[u] & ~Cat(can[:u]).any()
+        spec.claim(f"unit {u}: the first that can", dut.granted[u] == first)
+    spec.claim("overflow is told", (model <= greatest) | stopped | dut.overflow.any())
+    spec.claim("room", model <= greatest + UNITS * (1 + late + stopped))
+    spec.cover("posted and taken at once", (posts == 3) & takes[4] & (model == 2))
+    spec.cover("waits", dut.asking[2] & ~dut.granted[2] & (model == 1))
+    return spec, model, stopped
+
+
+def test_semaphores():
+    spec, _, _ = spec_of()
+    proved(spec, depth=1, reach=6)
+
+
+def small(module=semaphores):
+    """Return a module whose counts overflow soon."""
+    return broken_module(module, "GREATEST = 4095", "GREATEST = 40")
+
+
+def test_overflow_of_small_counts():
+    spec, model, stopped = spec_of(small())
+    spec.cover("overflows", stopped & (model > 46))
+    proved(spec, depth=1, reach=14)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "claim"),
+    [
+        ("+ posts - taken[s]", "+ (posts != 0) - taken[s]", "no post lost"),
+        ("+ posts - taken[s]", "+ posts - (taken[s] & (posts == 0))", "no post lost"),
+        ("free = free & ~can", "free = free", "one at a time"),
+        ("~(self.want[u] & self.lacking).any()", "1", "not negative"),
+        ("over[s].eq(count > GREATEST)", "over[s].eq(count > GREATEST + 1)", "overflow is told"),
+    ],
+)
+def test_broken(right, wrong, claim):
+    module = broken_module(semaphores, right, wrong)
+    module.GREATEST = 4095 if "over" not in right else 40
+    refuted(spec_of(module)[0], claim, depth=12)
