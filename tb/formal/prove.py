@@ -33,6 +33,10 @@ _SCRIPT = (
 )
 
 
+#: Of one question to the solver.
+_MILLISECONDS = 60_000
+
+
 def _label(kind: str, name: str) -> str:
     """Return the name of an output; RTLIL has no blanks in names."""
     return f"{kind}:{name.replace(' ', '_')}"
@@ -167,6 +171,7 @@ class _Judge:
         self.manager = bitwuzla.TermManager()
         options = bitwuzla.Options()
         options.set(bitwuzla.Option.PRODUCE_MODELS, True)
+        options.set(bitwuzla.Option.TIME_LIMIT_PER, _MILLISECONDS)
         self.solver = bitwuzla.Bitwuzla(self.manager, options)
         self.cycles = btor.Unrolled(
             circuit, self.manager, fixed=spec.fixed, from_reset=from_reset
@@ -190,13 +195,15 @@ class _Judge:
         return result == bitwuzla.Result.SAT
 
     def broken(self, cycle: int) -> list[str]:
-        """Return claims that can be false together in a cycle; none if all must be true."""
-        make = self.manager.mk_term
-        claims = self.terms("claim", cycle)
-        false = [make(bitwuzla.Kind.NOT, [term]) for term in claims.values()]
-        if not self.can(make(bitwuzla.Kind.OR, [*false, self.manager.mk_false()])):
-            return []
-        return [name for name, term in claims.items() if not self.solver.get_value(term).value()]
+        """Return the first claim that can be false in a cycle, if any; else all are true from now.
+
+        A claim that is shown helps to show those after it.
+        """
+        for name, term in self.terms("claim", cycle).items():
+            if self.can(self.manager.mk_term(bitwuzla.Kind.NOT, [term])):
+                return [name]
+            self.solver.assert_formula(term)
+        return []
 
     def trace(self, cycle: int) -> list[dict[str, int]]:
         """Return what the solver found, up to a cycle."""
@@ -210,7 +217,6 @@ def _judge(spec: Spec, circuit: btor.Circuit, depth: int, induction: bool) -> Ve
         failed = base.broken(cycle)
         if failed:
             return Verdict("refuted", depth, failed, trace=base.trace(cycle))
-        base.assume("claim", cycle)
     if not induction:
         return Verdict("bounded", depth)
     step = _Judge(spec, circuit, from_reset=False)
@@ -257,8 +263,8 @@ def prove(spec: Spec, *, depth: int, induction: bool = True, reach: int = 0) -> 
     return verdict
 
 
-def broken_module(module: ModuleType, right: str, wrong: str) -> ModuleType:
-    """Return a module anew with a piece of its source, which is there once, replaced.
+def broken_module(module: ModuleType, right: str = "", wrong: str = "") -> ModuleType:
+    """Return a module anew, with a piece of its source, which is there once, replaced if given.
 
     Raises
     ------
@@ -267,12 +273,12 @@ def broken_module(module: ModuleType, right: str, wrong: str) -> ModuleType:
     """
     path = Path(str(module.__file__))
     source = path.read_text()
-    if source.count(right) != 1:
+    if right and source.count(right) != 1:
         raise ValueError(f"{path.name}: wanted {right!r} once, got it {source.count(right)} times")
     spec = importlib.util.spec_from_loader(module.__name__, None)
     assert spec is not None
     broken = importlib.util.module_from_spec(spec)
-    exec(compile(source.replace(right, wrong), path.name, "exec"), broken.__dict__)
+    exec(compile(source.replace(right, wrong) if right else source, path.name, "exec"), broken.__dict__)
     return broken
 
 

@@ -1,0 +1,128 @@
+"""Two AXI4 masters on one memory: offers stay, data follow their addresses, answers find home."""
+
+import pytest
+from amaranth.hdl import Array, Cat, Mux, Signal
+from prove import Spec, broken_module, proved, refuted
+from queues import Fifo, in_order
+
+from celosia.hw.bus import arbiter
+
+BURSTS = 4
+ADDRESS = ("id", "addr", "len", "size", "burst")
+DATA = ("data", "strb", "last")
+
+
+def fields(port, channel, names):
+    return [getattr(port, f"{channel}{name}") for name in names]
+
+
+def spec_of(module=arbiter):
+    spec = Spec()
+    dut = spec.open("dut", module.Arbiter(data_bytes=4, address_bits=12, write_bursts=BURSTS))
+    ports, bus = (dut.port_0, dut.port_1), dut.bus
+    for channel, names in (("ar", ADDRESS), ("aw", ADDRESS), ("w", DATA)):
+        for n, port in enumerate(ports):
+            offer = fields(port, channel, ("valid", "ready", *names))
+            spec.given(f"{channel} of {n} waits", spec.waits(*offer))
+        spec.claim(f"{channel} waits", spec.waits(*fields(bus, channel, ("valid", "ready", *names))))
+    chosen = {channel: addresses(spec, dut, channel) for channel in ("ar", "aw")}
+    data(spec, dut, chosen["aw"])
+    for channel, names in (("r", ("data", "resp", "last")), ("b", ("resp",))):
+        answers(spec, dut, channel, names)
+    return spec
+
+
+def addresses(spec, dut, channel):
+    """Claim that each address is taken of one master in the cycle in which the memory takes it."""
+    ports, bus = (dut.port_0, dut.port_1), dut.bus
+    valid, ready, number = fields(bus, channel, ("valid", "ready", "id"))
+    chosen = number[1]
+    asks = [getattr(port, f"{channel}valid") for port in ports]
+    for n, port in enumerate(ports):
+        mine = valid & (chosen == n)
+        taken = asks[n] & getattr(port, f"{channel}ready")
+        spec.claim(f"{channel} of {n} taken", taken == (mine & ready))
+        same = Cat(*fields(port, channel, ADDRESS)) == Cat(
+            number[0], *fields(bus, channel, ADDRESS[1:])
+        )
+        spec.claim(f"{channel} of {n} unchanged", ~mine | (same & asks[n]))
+    latest, offered = Signal(), Signal()
+    spec.m.d.sync += offered.eq(valid)
+    with spec.m.If(valid):
+        spec.m.d.sync += latest.eq(chosen)
+    spec.claim(f"{channel} latest", spec.see(f"dut.{channel}_latest", 1) == latest)
+    held = spec.see(f"dut.{channel}_held", 1)
+    spec.claim(f"{channel} held", held == spec.past(valid & ~ready))
+    spec.claim(f"{channel} held by one that asks", ~held | Mux(latest, asks[1], asks[0]))
+    turns = ~valid | held | ~(asks[0] & asks[1]) | (chosen != latest)
+    spec.claim(f"{channel} takes turns", turns)
+    spec.cover(f"{channel} of both", valid & ready & asks[0] & asks[1] & spec.past(valid & ready))
+    return chosen
+
+
+def data(spec, dut, chosen):
+    """Claim that write data come in the order of their addresses, of the right master."""
+    ports, bus = (dut.port_0, dut.port_1), dut.bus
+    order = Fifo(spec, "dut.order", width=1, depth=BURSTS)
+    front = spec.see("dut.order.r_data", 1)
+    spec.claim("an address has room", ~bus.awvalid | (order.stored < BURSTS - 1))
+    taken = Cat(port.wvalid & port.wready for port in ports)
+    spec.claim("data of one master", taken != 3)
+    spec.claim("data taken", taken.any() == (bus.wvalid & bus.wready))
+    for n, port in enumerate(ports):
+        mine = taken[n]
+        same = Cat(*fields(port, "w", DATA)) == Cat(*fields(bus, "w", DATA))
+        spec.claim(f"data of {n} unchanged", ~mine | same)
+    in_order(
+        spec,
+        name="W ",
+        push=bus.awvalid & bus.awready,
+        value=chosen,
+        pop=bus.wvalid & bus.wready & bus.wlast,
+        front=taken[1],
+        entries=order.entries(front),
+        level=order.level,
+    )
+    begun = Signal()
+    with spec.m.If(bus.wvalid & bus.wready):
+        spec.m.d.sync += begun.eq(~bus.wlast)
+    of = spec.past(taken[1])
+    spec.claim("a burst is of one master", ~(spec.past(taken.any()) & begun & taken.any()) | (
+        taken[1] == of))
+    spec.claim("a burst goes on", ~begun | order.ready)
+    spec.cover("full", order.level == BURSTS)
+
+
+def answers(spec, dut, channel, names):
+    """Claim that an answer comes to the master that asked, and to no other."""
+    bus = dut.bus
+    valid, ready, number = fields(bus, channel, ("valid", "ready", "id"))
+    for n, port in enumerate((dut.port_0, dut.port_1)):
+        mine = valid & (number[1] == n)
+        same = Cat(*fields(port, channel, names)) == Cat(*fields(bus, channel, names))
+        spec.claim(f"{channel} to {n}", getattr(port, f"{channel}valid") == mine)
+        spec.claim(
+            f"{channel} of {n} unchanged",
+            ~mine | (same & (getattr(port, f"{channel}id") == number[0])),
+        )
+        spec.claim(f"{channel} by {n} taken", ~mine | (ready == getattr(port, f"{channel}ready")))
+
+
+def test_arbiter():
+    proved(spec_of(), depth=1, reach=12)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "claim"),
+    [
+        ("chosen.eq(Mux(held, latest, ", "chosen.eq(Mux(held, ~latest, ", "ar waits"),
+        ("& (held | room)", "", "an address has room"),
+        ("asks[0] & asks[1], ~latest, asks[1]", "asks[0] & asks[1], 0, asks[1]", "aw takes turns"),
+        ("order.w_data.eq(chosen)", "order.w_data.eq(~chosen)", "W in order"),
+        ("bus.wvalid & bus.wready & bus.wlast)", "bus.wvalid & bus.wready)", "a burst goes on"),
+        ("mine = number[self.id_bits] == n", "mine = number[0] == n", "r to 0"),
+        ("getattr(bus, ready) & offered & mine", "getattr(bus, ready) & mine", "aw of 0 taken"),
+    ],
+)
+def test_broken(right, wrong, claim):
+    refuted(spec_of(broken_module(arbiter, right, wrong)), claim, depth=10)
