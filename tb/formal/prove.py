@@ -28,13 +28,16 @@ CACHE = ROOT / "build" / "formal"
 
 #: Memories become registers: a proof knows every word by its name.
 _SCRIPT = (
-    "read_rtlil {stem}.il; hierarchy -top top; proc; flatten; memory -nomap; memory_nordff;"
+    "read_rtlil {stem}.il;{cells} hierarchy -top top; proc; flatten; memory -nomap; memory_nordff;"
     " memory_map; opt_expr; opt_clean; dffunmap; write_btor {stem}.part"
 )
 
 
+#: What Yosys knows of the cells of an ECP5.
+_CELLS = " read_verilog -nooverwrite +/ecp5/cells_sim.v;"
+
 #: Of one question to the solver.
-_MILLISECONDS = 60_000
+_MILLISECONDS = 300_000
 
 
 def _label(kind: str, name: str) -> str:
@@ -58,6 +61,7 @@ class Spec:
         self.m.domains.sync = domain = ClockDomain("sync", reset_less=True)
         self.fixed: set[str] = set()
         self.names: dict[str, list[str]] = {"given": [], "claim": [], "cover": []}
+        self.cases: list[str] = []
         self._ports: dict[str, Any] = {"clk": (domain.clk, None)}
 
     def free(self, name: str, shape: ShapeLike, *, fixed: bool = False) -> Any:
@@ -94,9 +98,18 @@ class Spec:
         """Assume ``value`` in every cycle."""
         self._name("given", name, value)
 
-    def claim(self, name: str, value: ValueLike) -> None:
-        """Claim ``value`` in every cycle."""
+    def claim(self, name: str, value: ValueLike, *, cases: Value | None = None) -> None:
+        """Claim ``value`` in every cycle.
+
+        With ``cases``, a few bits, one question is asked for each of their values: multiplications
+        of two unknown numbers are beyond a solver, those by a constant are not.
+        """
         self._name("claim", name, value)
+        if cases is not None:
+            self.cases.append(name)
+            signal = Signal(len(cases), name=_label("case", name))
+            self.m.d.comb += signal.eq(cases)
+            self._ports[signal.name] = (signal, None)
 
     def cover(self, name: str, value: ValueLike) -> None:
         """Want a run in which ``value`` holds once."""
@@ -122,12 +135,14 @@ class Spec:
     def btor(self) -> str:
         """Return the circuit in BTOR2."""
         text = rtlil.convert(self.m, ports=dict(self._ports), emit_src=False)
-        stem = hashlib.sha256((_SCRIPT + text).encode()).hexdigest()[:20]
+        cells = _CELLS if r"cell \CCU2C " in text else ""
+        stem = hashlib.sha256((_SCRIPT + cells + text).encode()).hexdigest()[:20]
         target = CACHE / f"{stem}.btor"
         if not target.is_file():
             CACHE.mkdir(parents=True, exist_ok=True)
             (CACHE / f"{stem}.il").write_text(text)
-            tools.run("yosys", ["-q", "-p", _SCRIPT.format(stem=stem)], CACHE / f"{stem}.log")
+            script = _SCRIPT.format(stem=stem, cells=cells)
+            tools.run("yosys", ["-q", "-p", script], CACHE / f"{stem}.log")
             (CACHE / f"{stem}.part").rename(target)
         return target.read_text()
 
@@ -169,10 +184,10 @@ class _Judge:
     def __init__(self, spec: Spec, circuit: btor.Circuit, *, from_reset: bool) -> None:
         self.spec = spec
         self.manager = bitwuzla.TermManager()
-        options = bitwuzla.Options()
-        options.set(bitwuzla.Option.PRODUCE_MODELS, True)
-        options.set(bitwuzla.Option.TIME_LIMIT_PER, _MILLISECONDS)
-        self.solver = bitwuzla.Bitwuzla(self.manager, options)
+        self.options = bitwuzla.Options()
+        self.options.set(bitwuzla.Option.PRODUCE_MODELS, True)
+        self.options.set(bitwuzla.Option.TIME_LIMIT_PER, _MILLISECONDS)
+        self.solver = bitwuzla.Bitwuzla(self.manager, self.options)
         self.cycles = btor.Unrolled(
             circuit, self.manager, fixed=spec.fixed, from_reset=from_reset
         )
@@ -194,13 +209,35 @@ class _Judge:
             raise RuntimeError("the solver gave up")
         return result == bitwuzla.Result.SAT
 
+    def _false(self, name: str, claim: Any, cycle: int) -> bool:
+        """Say whether a claim can be false in a cycle."""
+        make = self.manager.mk_term
+        false = make(bitwuzla.Kind.NOT, [claim])
+        if name not in self.spec.cases:
+            return self.can(false)
+        bits = self.cycles.value(_label("case", name), cycle)
+        earlier = self.solver.get_assertions()
+        for number in range(1 << bits.sort().bv_size()):
+            # A constant from the start lets the solver simplify.
+            self.solver = bitwuzla.Bitwuzla(self.manager, self.options)
+            value = self.manager.mk_bv_value(bits.sort(), str(number), 10)
+            case = make(bitwuzla.Kind.EQUAL, [bits, value])
+            for term in (*earlier, case, false):
+                self.solver.assert_formula(term)
+            if self.can(self.manager.mk_true()):
+                return True
+        self.solver = bitwuzla.Bitwuzla(self.manager, self.options)
+        for term in earlier:
+            self.solver.assert_formula(term)
+        return False
+
     def broken(self, cycle: int) -> list[str]:
         """Return the first claim that can be false in a cycle, if any; else all are true from now.
 
         A claim that is shown helps to show those after it.
         """
         for name, term in self.terms("claim", cycle).items():
-            if self.can(self.manager.mk_term(bitwuzla.Kind.NOT, [term])):
+            if self._false(name, term, cycle):
                 return [name]
             self.solver.assert_formula(term)
         return []
