@@ -211,6 +211,9 @@ class Unrolled:
             return self._value(bits, rest[0], _CONSTANTS[operator])
         if operator in _FILLED:
             return self._value(bits, _FILLED[operator], 10)
+        if operator == "uext" and rest[:2] == ["-1", str(bits)]:
+            # Yosys has no number for a value of no bits.
+            return self._value(bits, "0", 10)
         if operator in _INDEXED:
             indices = [int(word) for word in rest[1 : 3 if operator == "slice" else 2]]
             return make(_INDEXED[operator], [values[int(rest[0])]], indices)

@@ -1,0 +1,125 @@
+"""Requantiser: steps 1 to 6 of the arithmetic contract around any multiplication."""
+
+import pytest
+from amaranth.hdl import Array, Module, Mux, Signal, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from prove import Spec, broken_module, proved, refuted
+
+from celosia.hw.arch.isa import Rounding
+from celosia.hw.vector import multiplier, requantize
+
+LEAST, MOST = -(1 << 31), (1 << 31) - 1
+
+
+class AnyMultiplier(wiring.Component):
+    """In place of ``Multiplier``: gives what the spec says."""
+
+    LATENCY = multiplier.Multiplier.LATENCY
+
+    def __init__(self):
+        super().__init__({"a": In(signed(32)), "b": In(31), "half": In(1), "high": Out(signed(32))})
+        self.said = Signal(signed(32))
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.high.eq(self.said)
+        return m
+
+
+def lane_spec(module=requantize):
+    any_multiplier = AnyMultiplier()
+
+    def made(*, primitive):
+        return any_multiplier
+
+    original, module.Multiplier = module.Multiplier, made
+    try:
+        lane = module.RequantizerLane()
+    finally:
+        module.Multiplier = original
+    spec = Spec()
+    m = spec.m
+    dut = spec.open("dut", lane)
+    high = spec.free("high", signed(32))
+    m.d.comb += any_multiplier.said.eq(high)
+    p, single = dut.parameters, dut.rounding == Rounding.SINGLE
+
+    # Steps 1 to 3, two cycles: as sim.quantize has them.
+    biased = Signal(signed(32))
+    shifted, factor = Signal(signed(64)), Signal(signed(32))
+    m.d.comb += [
+        biased.eq(dut.sum + p.bias),
+        shifted.eq(biased << p.left),
+        factor.eq(Mux(single, Mux(shifted > MOST, MOST, Mux(shifted < LEAST, LEAST, shifted)),
+                      shifted)),
+    ]
+    spec.claim("factor", any_multiplier.a == spec.past(factor, 2))
+    spec.claim("multiplier", any_multiplier.b == spec.past(p.multiplier, 2))
+    spec.claim("half", any_multiplier.half == spec.past(~single | (p.right == 0), 2))
+
+    # Step 5, two cycles after the product.
+    cycles = 2 + AnyMultiplier.LATENCY
+    right, double = spec.past(p.right, cycles), spec.past(~single, cycles)
+    half, scaled = Signal(33), Signal(signed(36))
+    m.d.comb += [
+        half.eq(Array([0, *(1 << n for n in range(31))])[right]),
+        scaled.eq((high + half - (double & (high < 0) & (right != 0))) >> right),
+    ]
+    spec.claim("scaled", dut.scaled == spec.past(scaled[:32].as_signed(), 2))
+    late = spec.past(right, 2)
+    spec.cover("rounds away from zero", (late == 3) & (dut.scaled == -1) & (
+        spec.past(high, 2) == -12))
+    saturates = spec.past(single, 2) & spec.past(dut.sum > 5, 2) & spec.past(p.left == 31, 2)
+    spec.cover("saturates", (any_multiplier.a == MOST) & saturates)
+    return spec
+
+
+# The product alone is left out, see test_multipliers.py.
+DEPTH = 4 + AnyMultiplier.LATENCY
+
+
+def test_lane():
+    proved(lane_spec(), depth=DEPTH, reach=DEPTH + 2)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "claim"),
+    [
+        ("(left > 30 - bit)", "(left > 31 - bit)", "factor"),
+        ('("saturates", single, 2)', '("saturates", single, 1)', "factor"),
+        ("~single | (p.right == 0), 2", "~single, 2", "half"),
+        ("less = late[\"doubles\"] & high[31]", "less = high[31]", "scaled"),
+        ("right > bit + 1, right", "right > bit, right", "scaled"),
+        ("rounded = Signal(signed(33)", "rounded = Signal(signed(32)", "scaled"),
+        ("p.multiplier, 2)", "p.multiplier, 3)", "multiplier"),
+    ],
+)
+def test_lane_broken(right, wrong, claim):
+    refuted(lane_spec(broken_module(requantize, right, wrong)), claim, depth=DEPTH + 2)
+
+
+def clamp_spec(module=requantize):
+    spec = Spec()
+    dut = spec.open("dut", module.Clamp(lanes=1))
+    moved = dut.scaled[0] + dut.zero_point
+    least = Mux(moved < dut.low, dut.low, moved)
+    exact = Mux(least > dut.high, dut.high, least)
+    spec.claim("bytes", dut.bytes[0] == spec.past(exact[:8].as_signed(), 2))
+    spec.cover("bounds cross", spec.past(dut.low > dut.high, 2) & (dut.bytes[0] == 5))
+    return spec
+
+
+def test_clamp():
+    proved(clamp_spec(), depth=3, reach=5)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("Mux(self.low > self.high, self.high, self.low)", "self.low"),
+        ('moved = Signal(signed(33), name', 'moved = Signal(signed(32), name'),
+    ],
+)
+def test_clamp_broken(right, wrong):
+    refuted(clamp_spec(broken_module(requantize, right, wrong)), "bytes", depth=4)
