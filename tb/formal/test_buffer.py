@@ -1,0 +1,156 @@
+"""Unified buffer: R lanes in R banks, rows of each lane, and bytes back in lane order."""
+
+import pytest
+from amaranth.hdl import Array, Const, Mux, Signal
+from prove import Spec, broken_module, proved, refuted
+
+from celosia.hw.memory import unified_buffer
+
+ROWS = 16
+BYTES = 1 << 17
+
+
+def places(access, lane, *, rows, unified_bytes):
+    """Return bank and row of a lane, and whether it is wanted and lies outside."""
+    bits = (rows - 1).bit_length()
+    byte = Signal(len(access.address))
+    row = Signal(len(access.address) - bits + 1)
+    skip = Array(access.skip[i] for i in range(rows))[lane]
+    assign = [byte.eq(access.address + lane), row.eq(byte[bits:] + skip)]
+    wanted = access.mask.bit_select(lane, 1)
+    return byte[:bits], row, wanted, wanted & (row >= unified_bytes // rows), assign
+
+
+def placer_spec(module=unified_buffer, *, rows=ROWS, unified_bytes=BYTES):
+    spec = Spec()
+    m = spec.m
+    dut = spec.open("dut", module.Placer(rows=rows, unified_bytes=unified_bytes, carried_bits=2))
+    lane = spec.free("lane", range(rows), fixed=True)
+    other = spec.free("other", range(rows), fixed=True)
+    size = {"rows": rows, "unified_bytes": unified_bytes}
+    bank, row, wanted, outside, assign = places(dut.access, lane, **size)
+    bank_other, _, _, _, assign_other = places(dut.access, other, **size)
+    m.d.comb += [*assign, *assign_other]
+    late = dut.LATENCY
+    spec.claim("R lanes in R banks", (lane == other) | (bank != bank_other))
+    mine = spec.past(bank, late)
+    valid = spec.past(dut.access_valid, late)
+    spec.claim("valid", dut.valid == valid)
+    spec.claim("bank of the lane", ~valid | (mine == (lane + dut.offset)[: len(mine)]))
+    enable = spec.past(dut.access_valid & wanted & ~outside, late)
+    spec.claim("touched where wanted and inside", dut.enable.bit_select(mine, 1) == enable)
+    there = Array(dut.row[b] for b in range(rows))[mine]
+    spec.claim("row", ~enable | (there == spec.past(row, late)))
+    spec.claim("fault where outside", dut.fault | ~spec.past(dut.access_valid & outside, late))
+    if rows == 4:
+        # Of more lanes one by one is all a solver can see through.
+        leaves = Const(0, 1)
+        for n in range(rows):
+            _, _, _, out, assign = places(dut.access, Const(n, range(rows)), **size)
+            m.d.comb += assign
+            leaves = leaves | out
+        spec.claim("fault", dut.fault == spec.past(dut.access_valid & leaves, late))
+    spec.claim("carried", dut.carried_out == spec.past(dut.carried, late))
+    spec.cover("a lane in a later row", spec.past(dut.access.address[:2] == 3, late) & enable & (
+        lane == rows - 1) & (there > 5))
+    spec.cover("outside", dut.fault)
+    return spec
+
+
+@pytest.mark.parametrize(("rows", "unified_bytes"), [(4, 4 * 24), (16, BYTES)])
+def test_placer(rows, unified_bytes):
+    proved(placer_spec(rows=rows, unified_bytes=unified_bytes), depth=3, reach=5)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "claim"),
+    [
+        ("b < offset_1, next_1, base_1", "b <= offset_1, next_1, base_1", "row"),
+        ("lanes[(i - step) % count], lanes[i]", "lanes[(i + step) % count], lanes[i]",
+         "touched where wanted and inside"),
+        ("row.eq(start + skip[b])", "row.eq(start | skip[b])", "row"),
+        ("row >= self.depth", "row > self.depth", "fault"),
+        ("self.offset.eq(offset_1)", "self.offset.eq(offset)", "bank of the lane"),
+    ],
+)
+def test_placer_broken(right, wrong, claim):
+    module = broken_module(unified_buffer, right, wrong)
+    refuted(placer_spec(module, rows=4, unified_bytes=4 * 24), claim, depth=6)
+
+
+def buffer_spec(module=unified_buffer, *, rows=4, unified_bytes=32):
+    """Return claims about one byte of the memory, any, and one lane, any."""
+    spec = Spec()
+    m = spec.m
+    dut = spec.open(
+        "dut",
+        module.UnifiedBuffer(rows=rows, unified_bytes=unified_bytes, readers=2, writers=2),
+    )
+    depth = unified_bytes // rows
+    lane = spec.free("lane", range(rows), fixed=True)
+    bank_at = spec.free("bank", range(rows), fixed=True)
+    row_at = spec.free("row", range(depth), fixed=True)
+    # The byte as it is once what was taken so far has been written.
+    byte = Signal(8)
+    hits = []
+    for n in (1, 0):
+        port = getattr(dut, f"write_{n}")
+        taken = port.valid & port.ready
+        hit = Const(0, 1)
+        for i in range(rows):
+            bank, row, wanted, _, assign = places(
+                port.payload, Const(i, range(rows)), rows=rows, unified_bytes=unified_bytes
+            )
+            m.d.comb += assign
+            here = taken & wanted & (bank == bank_at) & (row == row_at)
+            with m.If(here):
+                m.d.sync += byte.eq(port.payload.data[i])
+            hit = hit | here
+        hits.append(hit)
+    names = [[f"dut.bank_{b}[{r}]" for r in range(depth)] for b in range(rows)]
+    held = Array(Array(spec.see(name, 8) for name in bank) for bank in names)[bank_at][row_at]
+    spec.claim("written", held == spec.past(byte, module.UnifiedBuffer.WRITE_LATENCY))
+
+    late = module.UnifiedBuffer.READ_LATENCY
+    answer = Array(dut.read_data[i] for i in range(rows))[lane]
+    taken = []
+    for n in range(2):
+        port = getattr(dut, f"read_{n}")
+        bank, row, wanted, outside, assign = places(
+            port.payload, lane, rows=rows, unified_bytes=unified_bytes
+        )
+        m.d.comb += assign
+        take = port.valid & port.ready
+        taken.append(take)
+        spec.claim(f"answer to {n}", dut.read_valid[n] == spec.past(take, late))
+        # A byte that is written in the same cycle may be the old one or the new.
+        here = take & wanted & (bank == bank_at) & (row == row_at) & ~(hits[0] | hits[1])
+        same = answer == spec.past(byte, late)
+        spec.claim(f"byte read by {n}", ~spec.past(here, late) | same)
+        none = spec.past(take & (~wanted | outside), late)
+        spec.claim(f"zero where nothing is wanted by {n}", ~none | (answer == 0))
+        spec.claim(f"fault of {n}", dut.read_fault | ~spec.past(take & outside, late))
+        spec.cover(f"read by {n}", spec.past(here, late) & (answer == 0x5A) & (lane == 2) & (
+            spec.past(port.payload.address[:2] == 3, late)))
+    spec.claim("one at a time", ~(taken[0] & taken[1]))
+    return spec
+
+
+def test_buffer():
+    proved(buffer_spec(), depth=8, reach=12)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "claim"),
+    [
+        ("~offset_2 + 1", "offset_2", "byte read by 0"),
+        ("data_2.eq(data_1)", "data_2.eq(Cat(data_1[b] for b in reversed(range(count))))",
+         "byte read by 0"),
+        ("Mux(enable_2[b], value, 0)", "value", "zero where nothing is wanted by 0"),
+        ("answer_2.eq(answer_1)", "answer_2.eq(answer_1 | 1)", "answer to 0"),
+        ("write.en.eq(to_write.enable[b])", "write.en.eq(to_write.enable.any())",
+         "byte read by 0"),
+    ],
+)
+def test_buffer_broken(right, wrong, claim):
+    refuted(buffer_spec(broken_module(unified_buffer, right, wrong)), claim, depth=12)
