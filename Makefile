@@ -14,7 +14,7 @@ VIEW := build/view/celosia/hw
 PACKAGES := hw sim sw constraints
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-only conformance lint type synth clean view setup
+.PHONY: help demo test test-only conformance prove lint type synth clean view setup
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -30,6 +30,9 @@ test-only: $(DEV) $(TOOLS)  ## the tests alone (PYTEST_ARGS='-k name')
 
 conformance: $(DEV) $(TOOLS)  ## 10,000 digits: LiteRT, machine model and RTL give the same bytes
 	@$(BIN)/python -m pytest --long -m slow tb/e2e $(PYTEST_ARGS)
+
+prove: $(DEV) $(TOOLS)  ## all proofs about the core, long ones too
+	@$(BIN)/python -m pytest --long tb/formal $(PYTEST_ARGS)
 
 lint: $(DEV)  ## ruff over all Python files
 	@$(BIN)/ruff check hw sim sw tb constraints

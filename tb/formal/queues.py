@@ -24,6 +24,8 @@ def in_order(
 
     Parameters
     ----------
+    spec : Spec
+        Takes the claims.
     push, value : Value
         An entry goes in, and what it is.
     pop, front : Value
@@ -75,8 +77,12 @@ class Fifo:
     ) -> None:
         words = depth - buffered
         self.depth = depth
-        self.produce = spec.see(f"{path}.w_port__addr", range(words)) if words > 1 else Value.cast(0)
-        self.consume = spec.see(f"{path}.r_port__addr", range(words)) if words > 1 else Value.cast(0)
+        self.produce = (
+            spec.see(f"{path}.w_port__addr", range(words)) if words > 1 else Value.cast(0)
+        )
+        self.consume = (
+            spec.see(f"{path}.r_port__addr", range(words)) if words > 1 else Value.cast(0)
+        )
         self.stored = spec.see(f"{path}.{'inner_' * buffered}level", range(words + 1))
         self.ready: Any = spec.see(f"{path}.r_rdy", 1) if buffered else Value.cast(0)
         self.level = self.stored + self.ready
@@ -89,7 +95,8 @@ class Fifo:
 
         self.behind = [word(place) for place in range(words)]
         apart = Mux(
-            self.produce >= self.consume, self.produce - self.consume,
+            self.produce >= self.consume,
+            self.produce - self.consume,
             self.produce + words - self.consume,
         )
         spec.claim(f"{path}: places", (self.produce < words) & (self.consume < words))

@@ -1,7 +1,7 @@
 """Two AXI4 masters on one memory: offers stay, data follow their addresses, answers find home."""
 
 import pytest
-from amaranth.hdl import Array, Cat, Mux, Signal
+from amaranth.hdl import Cat, Mux, Signal
 from prove import Spec, broken_module, proved, refuted
 from queues import Fifo, in_order
 
@@ -24,7 +24,9 @@ def spec_of(module=arbiter):
         for n, port in enumerate(ports):
             offer = fields(port, channel, ("valid", "ready", *names))
             spec.given(f"{channel} of {n} waits", spec.waits(*offer))
-        spec.claim(f"{channel} waits", spec.waits(*fields(bus, channel, ("valid", "ready", *names))))
+        spec.claim(
+            f"{channel} waits", spec.waits(*fields(bus, channel, ("valid", "ready", *names)))
+        )
     chosen = {channel: addresses(spec, dut, channel) for channel in ("ar", "aw")}
     data(spec, dut, chosen["aw"])
     for channel, names in (("r", ("data", "resp", "last")), ("b", ("resp",))):
@@ -87,8 +89,10 @@ def data(spec, dut, chosen):
     with spec.m.If(bus.wvalid & bus.wready):
         spec.m.d.sync += begun.eq(~bus.wlast)
     of = spec.past(taken[1])
-    spec.claim("a burst is of one master", ~(spec.past(taken.any()) & begun & taken.any()) | (
-        taken[1] == of))
+    spec.claim(
+        "a burst is of one master",
+        ~(spec.past(taken.any()) & begun & taken.any()) | (taken[1] == of),
+    )
     spec.claim("a burst goes on", ~begun | order.ready)
     spec.cover("full", order.level == BURSTS)
 

@@ -101,7 +101,11 @@ def test_reader():
     [
         ("(counts[n] != self.outstanding)", "(counts[n] <= self.outstanding)", "client 0: bounded"),
         ("free.eq(~bus.arvalid | bus.arready)", "free.eq(1)", "AR waits"),
-        ("bus.arvalid.eq(arbiter.grants.any())", "bus.arvalid.eq(arbiter.grants[0])", "AR not lost"),
+        (
+            "bus.arvalid.eq(arbiter.grants.any())",
+            "bus.arvalid.eq(arbiter.grants[0])",
+            "AR not lost",
+        ),
         ("bus.arid.eq(n)", "bus.arid.eq(0)", "AR in order"),
         ("mine = answers.o.payload.id == n", "mine = bus.rid == n", "R in order"),
         ("~Cat(counts).any() & answers.idle", "~Cat(counts).any()", "no beat is left when idle"),

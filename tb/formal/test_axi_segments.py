@@ -137,7 +137,7 @@ def spec_of(module=segments):
     spec.claim("row: length", ~left.there | row.bad | long)
 
     burst = dut.segment(spec.see("dut.middle", dut.segment.size))
-    parts = [Sent(m, out, dut.abort, count)]
+    parts: list[Part] = [Sent(m, out, dut.abort, count)]
     for name, part, valid in (
         ("out", out.payload, out.valid),
         ("middle", burst, spec.see("dut.middle_valid", 1)),
@@ -154,9 +154,17 @@ def spec_of(module=segments):
     chain(spec, parts, count)
     spec.claim("waits", spec.waits(out.valid, out.ready, out.payload) | spec.past(dut.abort))
     spec.claim("idle", dut.idle == ~Cat(part.there for part in parts[1:]).any())
-    spec.cover("three bursts of a second row", (
-        out.valid & ~out.payload.start & out.payload.final & (frame - row.first[FRAME_AT:] == 3)
-        & (out.payload.tag.serial == 1) & ~out.payload.bad))
+    spec.cover(
+        "three bursts of a second row",
+        (
+            out.valid
+            & ~out.payload.start
+            & out.payload.final
+            & (frame - row.first[FRAME_AT:] == 3)
+            & (out.payload.tag.serial == 1)
+            & ~out.payload.bad
+        ),
+    )
     return spec
 
 
@@ -185,8 +193,11 @@ def test_segments():
     ("right", "wrong", "claim"),
     [
         ("ends.eq(row.frames == 1)", "ends.eq(row.frames == 2)", "out: legal"),
-        ("first = Mux(begins, row.first[:frame_at], 0)", "first = row.first[:frame_at]",
-         "out: legal"),
+        (
+            "first = Mux(begins, row.first[:frame_at], 0)",
+            "first = row.first[:frame_at]",
+            "out: legal",
+        ),
         ("out_free.eq(~self.o.valid | self.o.ready)", "out_free.eq(1)", "waits"),
         ("frame.eq(frame + 1)", "frame.eq(frame)", "out: legal"),
         ("(~busy | (middle_free & ends))", "(~busy | ends)", "3 after 2"),

@@ -110,8 +110,9 @@ def answers(spec, dut, accept, unsent):
     ]
     unasked = bus.awvalid + spec.see("dut.addresses.spare_valid", 1)
     # The answer follows address and data.
-    spec.given("answers what was sent", ~bus.bvalid | (
-        (under_way > unsent) & (under_way > unasked)))
+    spec.given(
+        "answers what was sent", ~bus.bvalid | ((under_way > unsent) & (under_way > unasked))
+    )
     spec.claim("counted", spec.see("dut.count", 3) == under_way)
     spec.claim("bounded", under_way <= OUTSTANDING)
     spec.claim("unsent", (whole == unsent) & (unsent <= under_way) & (unasked <= under_way))
@@ -141,8 +142,11 @@ def test_writer():
         ("(~bus.wvalid | bus.wready) & lengths.r_rdy", "lengths.r_rdy", "W waits"),
         ("lengths.r_en.eq(send & last)", "lengths.r_en.eq(send)", "WLAST"),
         ("sent.eq(Mux(last, 0, sent + 1))", "sent.eq(sent + 1)", "WLAST"),
-        ("Mux(self.abort, 0, self.beats.payload.strobe)", "self.beats.payload.strobe",
-         "abort writes nothing"),
+        (
+            "Mux(self.abort, 0, self.beats.payload.strobe)",
+            "self.beats.payload.strobe",
+            "abort writes nothing",
+        ),
         ("count + accept - bus.bvalid", "count + (accept & ~bus.bvalid)", "counted"),
         ("addresses.o.ready.eq(bus.awready)", "addresses.o.ready.eq(1)", "AW waits"),
     ],

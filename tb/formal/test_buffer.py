@@ -1,10 +1,12 @@
 """Unified buffer: R lanes in R banks, rows of each lane, and bytes back in lane order."""
 
 import pytest
-from amaranth.hdl import Array, Const, Mux, Signal
+from amaranth.hdl import Array, Const, Signal
 from prove import Spec, broken_module, proved, refuted
 
 from celosia.hw.memory import unified_buffer
+
+pytestmark = pytest.mark.slow
 
 ROWS = 16
 BYTES = 1 << 17
@@ -51,8 +53,10 @@ def placer_spec(module=unified_buffer, *, rows=ROWS, unified_bytes=BYTES):
             leaves = leaves | out
         spec.claim("fault", dut.fault == spec.past(dut.access_valid & leaves, late))
     spec.claim("carried", dut.carried_out == spec.past(dut.carried, late))
-    spec.cover("a lane in a later row", spec.past(dut.access.address[:2] == 3, late) & enable & (
-        lane == rows - 1) & (there > 5))
+    spec.cover(
+        "a lane in a later row",
+        spec.past(dut.access.address[:2] == 3, late) & enable & (lane == rows - 1) & (there > 5),
+    )
     spec.cover("outside", dut.fault)
     return spec
 
@@ -66,8 +70,11 @@ def test_placer(rows, unified_bytes):
     ("right", "wrong", "claim"),
     [
         ("b < offset_1, next_1, base_1", "b <= offset_1, next_1, base_1", "row"),
-        ("lanes[(i - step) % count], lanes[i]", "lanes[(i + step) % count], lanes[i]",
-         "touched where wanted and inside"),
+        (
+            "lanes[(i - step) % count], lanes[i]",
+            "lanes[(i + step) % count], lanes[i]",
+            "touched where wanted and inside",
+        ),
         ("row.eq(start + skip[b])", "row.eq(start | skip[b])", "row"),
         ("row >= self.depth", "row > self.depth", "fault"),
         ("self.offset.eq(offset_1)", "self.offset.eq(offset)", "bank of the lane"),
@@ -130,8 +137,13 @@ def buffer_spec(module=unified_buffer, *, rows=4, unified_bytes=32):
         none = spec.past(take & (~wanted | outside), late)
         spec.claim(f"zero where nothing is wanted by {n}", ~none | (answer == 0))
         spec.claim(f"fault of {n}", dut.read_fault | ~spec.past(take & outside, late))
-        spec.cover(f"read by {n}", spec.past(here, late) & (answer == 0x5A) & (lane == 2) & (
-            spec.past(port.payload.address[:2] == 3, late)))
+        spec.cover(
+            f"read by {n}",
+            spec.past(here, late)
+            & (answer == 0x5A)
+            & (lane == 2)
+            & (spec.past(port.payload.address[:2] == 3, late)),
+        )
     spec.claim("one at a time", ~(taken[0] & taken[1]))
     return spec
 
@@ -144,12 +156,14 @@ def test_buffer():
     ("right", "wrong", "claim"),
     [
         ("~offset_2 + 1", "offset_2", "byte read by 0"),
-        ("data_2.eq(data_1)", "data_2.eq(Cat(data_1[b] for b in reversed(range(count))))",
-         "byte read by 0"),
+        (
+            "data_2.eq(data_1)",
+            "data_2.eq(Cat(data_1[b] for b in reversed(range(count))))",
+            "byte read by 0",
+        ),
         ("Mux(enable_2[b], value, 0)", "value", "zero where nothing is wanted by 0"),
         ("answer_2.eq(answer_1)", "answer_2.eq(answer_1 | 1)", "answer to 0"),
-        ("write.en.eq(to_write.enable[b])", "write.en.eq(to_write.enable.any())",
-         "byte read by 0"),
+        ("write.en.eq(to_write.enable[b])", "write.en.eq(to_write.enable.any())", "byte read by 0"),
     ],
 )
 def test_buffer_broken(right, wrong, claim):

@@ -18,6 +18,7 @@ def separated(whole, low):
     return first, ((whole - first) >> 9)[:16].as_signed()
 
 
+@pytest.mark.slow
 def test_separation():
     """What is taken apart is what was multiplied, for every activation and every two weights."""
     spec = Spec()

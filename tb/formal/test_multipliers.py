@@ -1,13 +1,12 @@
 """Multipliers: what is made of several products, or of the cells of a part, is one product."""
 
 import pytest
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Module, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from prove import Spec, broken_module, proved, refuted
 
 from celosia.hw import product
-from celosia.hw.matrix import cell
 from celosia.hw.vector import multiplier
 
 SUM_BITS = 20
@@ -71,8 +70,11 @@ def test_product_in_parts():
     outer = wide(wide(wide(upper << 16) + parts.low[16:]) - upper)
     claimed = wide(wide(wide(outer + middle) << 16) + parts.low[:16])
     spec.claim("product", whole == claimed)
-    spec.claim("bounds", (parts.middle == parts.middle[:34].as_signed())
-               & (parts.outer == parts.outer[:47].as_signed()))
+    spec.claim(
+        "bounds",
+        (parts.middle == parts.middle[:34].as_signed())
+        & (parts.outer == parts.outer[:47].as_signed()),
+    )
     spec.cover("negative", (whole < 0) & (parts.low > 1 << 31))
     proved(spec, depth=0, reach=1)
 
@@ -85,7 +87,7 @@ def multiplier_spec(module):
         made.append(AnyProduct(a, b, primitive=primitive))
         return made[-1]
 
-    module.Product = any_product
+    vars(module)["Product"] = any_product
     spec = Spec()
     dut = spec.open("dut", module.Multiplier())
     # Elaboration makes the products.

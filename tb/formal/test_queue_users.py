@@ -9,6 +9,8 @@ from celosia.hw.arch import isa
 from celosia.hw.bus import gather
 from celosia.hw.sequencer import issue
 
+pytestmark = pytest.mark.slow
+
 
 def gather_spec(module=gather, room=None):
     spec = Spec()
@@ -144,13 +146,19 @@ def test_issue():
 @pytest.mark.parametrize(
     ("right", "wrong", "claim"),
     [
-        ("self.instruction.valid.eq(queue.r_rdy & acquired & taken.w_rdy)",
-         "self.instruction.valid.eq(queue.r_rdy & taken.w_rdy)", "granted before handed on"),
+        (
+            "self.instruction.valid.eq(queue.r_rdy & acquired & taken.w_rdy)",
+            "self.instruction.valid.eq(queue.r_rdy & taken.w_rdy)",
+            "granted before handed on",
+        ),
         ("acquired & taken.w_rdy)", "acquired)", "a post for each finished"),
         ("m.d.sync += acquired.eq(0)", "m.d.sync += acquired.eq(1)", "one grant each"),
         ("owed + self.done - posted", "owed + (self.done & ~posted)", "a post for each finished"),
-        ("taken.w_data.eq(Cat(header.post, head.index))",
-         "taken.w_data.eq(Cat(header.wait, head.index))", "posts in order"),
+        (
+            "taken.w_data.eq(Cat(header.post, head.index))",
+            "taken.w_data.eq(Cat(header.wait, head.index))",
+            "posts in order",
+        ),
         ("| (in_flight != 0) | self.post.any()", "| (in_flight != 0)", "waiting"),
     ],
 )

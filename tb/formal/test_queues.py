@@ -1,7 +1,6 @@
 """Queues: what goes in comes out once, in order; nobody pushes into a full one."""
 
 import pytest
-from amaranth.hdl import Mux
 from amaranth.lib import fifo
 from prove import Spec, broken_module, proved, refuted
 from queues import Fifo, in_order
@@ -78,7 +77,16 @@ def fifo_spec(depth, buffered, module=fifo):
 
 
 @pytest.mark.parametrize(
-    ("depth", "buffered"), [(2, True), (3, True), (4, True), (7, True), (16, True), (4, False), (8, False)]
+    ("depth", "buffered"),
+    [
+        (2, True),
+        (3, True),
+        (4, True),
+        (4, False),
+        pytest.param(7, True, marks=pytest.mark.slow),
+        pytest.param(8, False, marks=pytest.mark.slow),
+        pytest.param(16, True, marks=pytest.mark.slow),
+    ],
 )
 def test_fifo(depth, buffered):
     proved(fifo_spec(depth, buffered), depth=1, reach=depth + 6)
