@@ -35,12 +35,11 @@ _SCRIPT = (
     " memory_map; opt_expr; opt_clean; dffunmap; write_btor {stem}.part"
 )
 
-
 #: What Yosys knows of the cells of an ECP5.
 _CELLS = " read_verilog -nooverwrite +/ecp5/cells_sim.v;"
 
-#: Of one question to the solver.
-_MILLISECONDS = 300_000
+#: Of one question to the solver, by the clock on the wall: a busy machine is no reason to give up.
+_MILLISECONDS = 3_600_000
 
 
 def _label(kind: str, name: str) -> str:
