@@ -151,13 +151,9 @@ class Unrolled:
 
     def output(self, name: str, cycle: int) -> Term:
         """Return the truth value of an output of one bit in a cycle."""
-        return self._truth(self.value(name, cycle))
-
-    def value(self, name: str, cycle: int) -> Term:
-        """Return the bits of an output in a cycle."""
         while len(self.cycles) <= cycle:
             self._step()
-        return self.cycles[cycle][self.circuit.outputs[name]]
+        return self._truth(self.cycles[cycle][self.circuit.outputs[name]])
 
     def values(self, solver: Bitwuzla, cycle: int) -> dict[str, int]:
         """Return inputs and registers of a cycle that are not zero in what the solver found."""

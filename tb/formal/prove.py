@@ -64,7 +64,6 @@ class Spec:
         self.m.domains.sync = domain
         self.fixed: set[str] = set()
         self.names: dict[str, list[str]] = {"given": [], "claim": [], "cover": []}
-        self.cases: list[str] = []
         self._ports: dict[str, Any] = {"clk": (domain.clk, None)}
 
     def free(self, name: str, shape: ShapeLike, *, fixed: bool = False) -> Any:
@@ -101,18 +100,9 @@ class Spec:
         """Assume ``value`` in every cycle."""
         self._name("given", name, value)
 
-    def claim(self, name: str, value: ValueLike, *, cases: Value | None = None) -> None:
-        """Claim ``value`` in every cycle.
-
-        With ``cases``, a few bits, one question is asked for each of their values: multiplications
-        of two unknown numbers are beyond a solver, those by a constant are not.
-        """
+    def claim(self, name: str, value: ValueLike) -> None:
+        """Claim ``value`` in every cycle."""
         self._name("claim", name, value)
-        if cases is not None:
-            self.cases.append(name)
-            signal = Signal(len(cases), name=_label("case", name))
-            self.m.d.comb += signal.eq(cases)
-            self._ports[signal.name] = (signal, None)
 
     def cover(self, name: str, value: ValueLike) -> None:
         """Want a run in which ``value`` holds once."""
@@ -189,10 +179,10 @@ class _Judge:
     def __init__(self, spec: Spec, circuit: btor.Circuit, *, from_reset: bool) -> None:
         self.spec = spec
         self.manager = bitwuzla.TermManager()
-        self.options = bitwuzla.Options()
-        self.options.set(bitwuzla.Option.PRODUCE_MODELS, True)
-        self.options.set(bitwuzla.Option.TIME_LIMIT_PER, _MILLISECONDS)
-        self.solver = bitwuzla.Bitwuzla(self.manager, self.options)
+        options = bitwuzla.Options()
+        options.set(bitwuzla.Option.PRODUCE_MODELS, True)
+        options.set(bitwuzla.Option.TIME_LIMIT_PER, _MILLISECONDS)
+        self.solver = bitwuzla.Bitwuzla(self.manager, options)
         self.cycles = btor.Unrolled(circuit, self.manager, fixed=spec.fixed, from_reset=from_reset)
 
     def terms(self, kind: str, cycle: int) -> dict[str, Any]:
@@ -212,35 +202,13 @@ class _Judge:
             raise RuntimeError("the solver gave up")
         return result == bitwuzla.Result.SAT
 
-    def _false(self, name: str, claim: Any, cycle: int) -> bool:
-        """Say whether a claim can be false in a cycle."""
-        make = self.manager.mk_term
-        false = make(bitwuzla.Kind.NOT, [claim])
-        if name not in self.spec.cases:
-            return self.can(false)
-        bits = self.cycles.value(_label("case", name), cycle)
-        earlier = self.solver.get_assertions()
-        for number in range(1 << bits.sort().bv_size()):
-            # A constant from the start lets the solver simplify.
-            self.solver = bitwuzla.Bitwuzla(self.manager, self.options)
-            value = self.manager.mk_bv_value(bits.sort(), str(number), 10)
-            case = make(bitwuzla.Kind.EQUAL, [bits, value])
-            for term in (*earlier, case, false):
-                self.solver.assert_formula(term)
-            if self.can(self.manager.mk_true()):
-                return True
-        self.solver = bitwuzla.Bitwuzla(self.manager, self.options)
-        for term in earlier:
-            self.solver.assert_formula(term)
-        return False
-
     def broken(self, cycle: int) -> list[str]:
         """Return the first claim that can be false in a cycle, if any; else all are true from now.
 
         A claim that is shown helps to show those after it.
         """
         for name, term in self.terms("claim", cycle).items():
-            if self._false(name, term, cycle):
+            if self.can(self.manager.mk_term(bitwuzla.Kind.NOT, [term])):
                 return [name]
             self.solver.assert_formula(term)
         return []

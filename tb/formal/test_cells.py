@@ -18,16 +18,19 @@ def separated(whole, low):
     return first, ((whole - first) >> 9)[:16].as_signed()
 
 
-@pytest.mark.slow
 def test_separation():
-    """What is taken apart is what was multiplied, for every activation and every two weights."""
+    """Both products are found again: whichever two numbers, since ``a * (w0 + w1 * 2**9)`` is
+    ``a * w0 + (a * w1) * 2**9``.
+    """
     spec = Spec()
-    a, w0, w1 = (spec.free(name, signed(8)) for name in ("a", "w0", "w1"))
-    whole, low = Signal(signed(26)), Signal(7)
-    spec.m.d.comb += [whole.eq(a * (w0 + (w1 << 9))), low.eq(a * w1[:7])]
-    first, second = separated(whole, low)
-    spec.claim("products", (first == a * w0) & (second == a * w1), cases=a.as_unsigned())
-    spec.cover("least times least", (a == -128) & (w0 == -128) & (w1 == -128))
+    first, second = (spec.free(name, signed(16)) for name in ("a_w0", "a_w1"))
+    given_a_byte = [(-(1 << 14) < p) & (p <= 1 << 14) for p in (first, second)]
+    spec.given("products of bytes", given_a_byte[0] & given_a_byte[1])
+    whole = Signal(signed(26))
+    spec.m.d.comb += whole.eq(first + (second << 9))
+    found = separated(whole, second[:7])
+    spec.claim("products", (found[0] == first) & (found[1] == second))
+    spec.cover("least times least", (first == 1 << 14) & (second == 1 << 14))
     proved(spec, depth=0, reach=1)
 
 
