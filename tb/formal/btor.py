@@ -23,8 +23,6 @@ _BITS = {
     "add": Kind.BV_ADD,
     "sub": Kind.BV_SUB,
     "mul": Kind.BV_MUL,
-    "udiv": Kind.BV_UDIV,
-    "urem": Kind.BV_UREM,
     "sll": Kind.BV_SHL,
     "srl": Kind.BV_SHR,
     "sra": Kind.BV_ASHR,

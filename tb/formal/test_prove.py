@@ -24,8 +24,6 @@ def operators(x, y):
         "left": x << (x & 3),
         "right": x >> (x & 3),
         "right, signed": y >> (x & 3),
-        "quotient": x // 7,
-        "remainder": x % 7,
     }
 
 
