@@ -6,8 +6,6 @@ from prove import Spec, broken_module, proved, refuted
 
 from celosia.hw.memory import unified_buffer
 
-pytestmark = pytest.mark.slow
-
 ROWS = 16
 BYTES = 1 << 17
 
