@@ -30,6 +30,7 @@ from celosia.hw.arch.registers import (
     Status,
     activity_names,
 )
+from celosia.sim import parts
 from celosia.sim.simulators import SimulatorNotFound, find_verilator, user_cache
 
 _HARNESS = [Path(__file__).with_name(name) for name in ("harness.cpp", "bursts.h", "disturb.h")]
@@ -92,12 +93,10 @@ def _run(command: list[str], directory: Path) -> None:
         )
 
 
-def _compile(config: Config, verilator: Path, target: Path) -> None:
-    from celosia.hw.build import verilog
-
+def _compile(text: str, bus_bytes: int, verilator: Path, target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as name:
         directory = Path(name)
-        (directory / "celosia.v").write_text(verilog(config))
+        (directory / "celosia.v").write_text(text)
         for path in _HARNESS:
             (directory / path.name).write_bytes(path.read_bytes())
         (directory / "waivers.vlt").write_text(WAIVERS)
@@ -109,7 +108,7 @@ def _compile(config: Config, verilator: Path, target: Path) -> None:
             check=True,
         ).stdout.strip()
         compiler = ["ccache", "g++"] if shutil.which("ccache") else ["g++"]
-        flags = ["-fPIC", "-std=gnu++17", "-w", f"-DCELOSIA_BUS_BYTES={config.bus_bytes}"]
+        flags = ["-fPIC", "-std=gnu++17", "-w", f"-DCELOSIA_BUS_BYTES={bus_bytes}"]
         includes = ["-Iobj_dir", f"-I{root}/include", f"-I{root}/include/vltstd"]
         sources = sorted((directory / "obj_dir").glob("*.cpp"))
         sources += [directory / "harness.cpp"]
@@ -139,8 +138,21 @@ def fast(config: Config) -> Config:
     return replace(config, dsp_columns=config.columns, cells="portable")
 
 
-def model(config: Config) -> Path:
+def _gates(netlist: Path) -> str:
+    """Return the Verilog of a netlist with the models of the cells that it leaves as instances."""
+    return "\n".join(path.read_text() for path in (*parts.models("*"), netlist))
+
+
+def model(config: Config, netlist: Path | None = None) -> Path:
     """Return the compiled model of a core of ``config``, building it where there is none.
+
+    Parameters
+    ----------
+    config : Config
+        Sizes of the core.
+    netlist : Path, optional
+        What is compiled instead of the core's own Verilog: its netlist, see
+        ``celosia.hw.flow.gates``.
 
     Raises
     ------
@@ -149,26 +161,29 @@ def model(config: Config) -> Path:
     RtlError
         If the build fails.
     """
-    from celosia.hw.build import sources_digest
+    from celosia.hw.build import sources_digest, verilog
 
-    config = fast(config)
     verilator = find_verilator()
     if not shutil.which("g++"):
         raise SimulatorNotFound(
             "g++: wanted a C++ compiler on PATH, found none (apt-get install g++)"
         )
-    sizes = {key: value for key, value in asdict(config).items() if key != "name"}
-    digest = hashlib.sha256(repr((sources_digest(), sizes, _FLAGS, str(verilator))).encode())
+    if netlist is None:
+        config = fast(config)
+        sizes = {key: value for key, value in asdict(config).items() if key != "name"}
+        key, thing = repr((sources_digest(), sizes)), config.name
+    else:
+        key, thing = f"{config.bus_bytes} {_gates(netlist)}", netlist.name
+    digest = hashlib.sha256(repr((key, _FLAGS, str(verilator))).encode())
     for path in (*_HARNESS, Path(__file__)):
         digest.update(path.read_bytes())
     target = cache_directory() / "models" / f"{digest.hexdigest()[:32]}.so"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         start = time.monotonic()
-        print(
-            f"building the Verilator model of {config.name}, once ...", file=sys.stderr, flush=True
-        )
-        _compile(config, Path(verilator), target)
+        print(f"building the Verilator model of {thing}, once ...", file=sys.stderr, flush=True)
+        text = verilog(config) if netlist is None else _gates(netlist)
+        _compile(text, config.bus_bytes, Path(verilator), target)
         print(f"built in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
     return target
 
@@ -221,6 +236,8 @@ class RtlDevice:
         Bytes of external memory.
     cycles_limit : int
         Cycles of one run after which the core is taken to hang.
+    netlist : Path, optional
+        What runs instead of the core's own Verilog, see ``model``.
 
     Raises
     ------
@@ -238,6 +255,7 @@ class RtlDevice:
         bandwidth: float = 1.0,
         memory_bytes: int = 64 << 20,
         cycles_limit: int = 1 << 32,
+        netlist: Path | None = None,
     ) -> None:
         if not 1 <= latency <= 1 << 20:
             raise ValueError(f"latency: wanted 1 to {1 << 20} cycles, got {latency}")
@@ -245,7 +263,7 @@ class RtlDevice:
             raise ValueError(f"bandwidth: wanted 1/1024 to 2 beats per cycle, got {bandwidth}")
         self.config = config
         self.cycles_limit = cycles_limit
-        self._library = _library(model(config))
+        self._library = _library(model(config, netlist))
         self._device = self._library.celosia_open(memory_bytes, latency, round(bandwidth * 65536))
         if not self._device:
             raise RtlError(

@@ -38,6 +38,9 @@ class Family:
         Program that makes the bitstream, then its arguments: ``{routed}``, ``{bitstream}``.
     bitstream : str
         Suffix of the bitstream.
+    models : str
+        Commands of Yosys that read what its cells do, for simulation; empty for none. Cells that
+        are boxes there stay as they are.
     cells : str
         Cells of the array that its multipliers make, see ``Config``; each does two columns.
     lane_multipliers : int
@@ -59,6 +62,7 @@ class Family:
     suffix: str
     packer: tuple[str, ...]
     bitstream: str
+    models: str = ""
     cells: str = "portable"
     lane_multipliers: int = 0
     columns: dict[str, tuple[str, int]] = field(hash=False)
@@ -80,6 +84,7 @@ ECP5 = Family(
     suffix="lpf",
     packer=("ecppack", "--compress", "--input", "{routed}", "--bit", "{bitstream}"),
     bitstream="bit",
+    models="read_verilog -lib +/ecp5/cells_bb.v; read_verilog -overwrite +/ecp5/cells_sim.v",
     cells="ecp5_pair",
     lane_multipliers=3,
     columns={
@@ -103,6 +108,7 @@ ICE40 = Family(
     suffix="pcf",
     packer=("icepack", "{routed}", "{bitstream}"),
     bitstream="bin",
+    models="read_verilog +/ice40/cells_sim.v",
     cells="ice40_pair",
     columns={
         "SB_LUT4": ("LUT", 1),

@@ -1,6 +1,7 @@
 """The simulated core behind a bus that rests, refuses, and is watched."""
 
 import ctypes
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,14 +51,18 @@ class Outcome(NamedTuple):
 
 
 class Device(RtlDevice):
-    """A core as the fuzzer sees it; everything of a case but the program's contents is set up."""
+    """A core as the fuzzer sees it; everything of a case but the program's contents is set up.
 
-    def __init__(self, case: Case) -> None:
+    ``netlist`` is what runs instead of the core's own Verilog, see ``RtlDevice``.
+    """
+
+    def __init__(self, case: Case, netlist: Path | None = None) -> None:
         super().__init__(
             case.config,
             latency=case.bus.latency,
             bandwidth=case.bus.bandwidth,
             memory_bytes=case.memory_bytes,
+            netlist=netlist,
         )
         chances = [round(65536 * pause) for pause in case.bus.pauses]
         self._library.celosia_pause(

@@ -2,6 +2,7 @@
 
 import random
 from contextlib import closing
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -40,7 +41,7 @@ class Trial(NamedTuple):
     problems: list[Problem]
 
 
-def attempt(case: Case, *, patience: int = LIMIT) -> Trial:
+def attempt(case: Case, *, patience: int = LIMIT, netlist: Path | None = None) -> Trial:
     """Run a case; where something was wrong in it, then a legal program on the same core.
 
     Parameters
@@ -49,13 +50,15 @@ def attempt(case: Case, *, patience: int = LIMIT) -> Trial:
         What to run.
     patience : int
         Cycles that a program gets whose end is known.
+    netlist : Path, optional
+        What runs instead of the core's own Verilog, see ``RtlDevice``.
 
     Raises
     ------
     RtlError, SimulatorNotFound
         If there is no core to run it on, or it does not answer.
     """
-    with closing(Device(case)) as device:
+    with closing(Device(case, netlist)) as device:
         trial = _play(device, case, patience)
         if trial.problems or (trial.expected.exact and not case.fault):
             return trial

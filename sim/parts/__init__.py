@@ -1,4 +1,6 @@
-"""Simulation models in Verilog of what parts have and Verilog has not: multipliers."""
+"""Simulation models in Verilog of what parts have and Verilog has not.
+
+Multipliers, carry chains and block memory."""
 
 from pathlib import Path
 
@@ -12,6 +14,7 @@ def models(part: str) -> list[Path]:
     ----------
     part : str
         Family of the part, for instance ``"ecp5"``; the first word of ``Config.cells``. None have
-        models for ``"portable"`` and what else is no part.
+        models for ``"portable"`` and what else is no part; all are meant by ``"*"``.
     """
-    return sorted(Path(__file__).parent.glob(f"{part}.v"))
+    room = Path(__file__).parent
+    return sorted({*room.glob(f"{part}.v"), *room.glob(f"{part}_*.v")})

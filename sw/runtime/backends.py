@@ -38,7 +38,8 @@ def open_device(name: str, config: Config, memory_bytes: int, **options: Any) ->
     memory_bytes : int
         External memory that will be used, from address 0.
     **options
-        ``rtl``: ``latency`` in cycles and ``bandwidth`` in beats per cycle of external memory.
+        ``rtl``: ``latency`` in cycles and ``bandwidth`` in beats per cycle of external memory;
+        ``netlist``, the file of a netlist that runs instead of the core's own Verilog.
 
     Raises
     ------

@@ -1,5 +1,7 @@
 """The simulated RTL as a device."""
 
+from pathlib import Path
+
 from celosia.hw.arch.config import Config
 from celosia.sw.runtime.device import DeviceError, RunResult
 
@@ -19,6 +21,8 @@ class RtlBackend:
         Cycles from a request to external memory to its first answer.
     bandwidth : float
         Beats of external memory per cycle, above 0 up to 2.
+    netlist : Path, optional
+        Netlist of the core, which runs instead of its own Verilog; see ``celosia.hw.flow.gates``.
 
     Raises
     ------
@@ -29,7 +33,12 @@ class RtlBackend:
     """
 
     def __init__(
-        self, config: Config, memory_bytes: int, latency: int = 32, bandwidth: float = 1.0
+        self,
+        config: Config,
+        memory_bytes: int,
+        latency: int = 32,
+        bandwidth: float = 1.0,
+        netlist: Path | None = None,
     ) -> None:
         from celosia.sim.rtl import RtlDevice, RtlError
         from celosia.sim.simulators import SimulatorNotFound
@@ -37,7 +46,11 @@ class RtlBackend:
         self.config = config
         try:
             self.device = RtlDevice(
-                config, latency=latency, bandwidth=bandwidth, memory_bytes=memory_bytes
+                config,
+                latency=latency,
+                bandwidth=bandwidth,
+                memory_bytes=memory_bytes,
+                netlist=netlist,
             )
         except (SimulatorNotFound, RtlError, OSError) as error:
             raise DeviceError(f"rtl: {error}") from error

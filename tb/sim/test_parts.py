@@ -1,0 +1,271 @@
+"""Models of what parts have against plain arithmetic, in Icarus."""
+
+import subprocess
+
+import pytest
+
+from celosia.sim import parts
+from celosia.sim.simulators import SimulatorNotFound, find_icarus
+
+BENCH = """\
+module bench;
+  reg clk = 0;
+  reg [{wide} - 1:0] rows [0:{count} - 1];
+  reg [{wide} - 1:0] row;
+  wire [{results} - 1:0] out;
+  integer n;
+  {cell} #({parameters}) cell_0 ({pins});
+  initial begin
+    $readmemb("rows", rows);
+    for (n = 0; n < {count}; n = n + 1) begin
+      row = rows[n];
+      #1 $display("%b", out);
+      clk = 1; #1 clk = 0; #1;
+    end
+  end
+endmodule
+"""
+
+
+class Cell:
+    """A cell of a part in a bench.
+
+    `inputs` and `outputs` give the width of each port, `single` names those whose bits are pins of
+    their own, `clocks` the pins of the clock.
+    """
+
+    def __init__(self, name, folder, inputs, outputs, *, parameters, clocks=(), single=""):
+        self.name, self.folder = name, folder
+        self.inputs, self.outputs = inputs, outputs
+        self.clocks, self.single, self.parameters = clocks, single.split(), parameters
+
+    def pins(self, ports, bus):
+        place = 0
+        for port, width in ports.items():
+            if port in self.single:
+                yield from (f".{port}{n}({bus}[{place + n}])" for n in range(width))
+            else:
+                yield f".{port}({bus}[{place + width - 1}:{place}])"
+            place += width
+
+    def run(self, rows):
+        """Return what is at the outputs in each cycle, by port; a row has a number for each input."""
+        try:
+            compiler = find_icarus()
+        except SimulatorNotFound as missing:
+            pytest.skip(str(missing))
+        words = []
+        for row in rows:
+            values = zip(reversed(row), reversed(self.inputs.values()), strict=True)
+            words.append("".join(f"{value % (1 << width):0{width}b}" for value, width in values))
+        (self.folder / "rows").write_text("\n".join(words))
+        pins = [f".{clock}(clk)" for clock in self.clocks]
+        pins += [*self.pins(self.inputs, "row"), *self.pins(self.outputs, "out")]
+        text = BENCH.format(
+            wide=sum(self.inputs.values()),
+            count=len(rows),
+            results=sum(self.outputs.values()),
+            cell=self.name,
+            parameters=", ".join(f".{key}({value})" for key, value in self.parameters.items()),
+            pins=", ".join(pins),
+        )
+        (self.folder / "bench.v").write_text(text)
+        sources = [str(path) for path in parts.models("*")]
+        command = [str(compiler), "-g2005", "-s", "bench", "-o", "bench.vvp", "bench.v", *sources]
+        subprocess.run(command, cwd=self.folder, check=True, capture_output=True)
+        player = compiler.with_name("vvp")
+        said = subprocess.run(
+            [str(player), "-n", "bench.vvp"],
+            cwd=self.folder,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        lines = said.stdout.split("\n")[:-1]
+        if not all(set(line) <= {"0", "1"} for line in lines):
+            raise AssertionError(said.stdout[-500:])
+        return [self.taken_apart(int(line, 2)) for line in lines]
+
+    def taken_apart(self, bits):
+        values = []
+        for width in self.outputs.values():
+            values.append(bits % (1 << width))
+            bits >>= width
+        return values
+
+
+def as_signed(value, width):
+    return value - ((value >> (width - 1) & 1) << width)
+
+
+def random_rows(rng, cell, count):
+    return [
+        [int.from_bytes(rng.bytes(5), "little") % (1 << width) for width in cell.inputs.values()]
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("pipeline", [False, True])
+def test_mult18x18d(pipeline, rng, tmp_path):
+    cell = Cell(
+        "MULT18X18D",
+        tmp_path,
+        {
+            "A": 18,
+            "B": 18,
+            "CE": 4,
+            "SIGNEDA": 1,
+            "SIGNEDB": 1,
+            "RST": 4,
+            "SOURCEA": 1,
+            "SOURCEB": 1,
+        },
+        {"P": 36},
+        clocks=["CLK0"],
+        single="A B CE RST P",
+        parameters={
+            "REG_INPUTA_CLK": '"CLK0"',
+            "REG_INPUTB_CLK": '"CLK0"',
+            "REG_INPUTB_CE": '"CE1"',
+            "REG_PIPELINE_CLK": '"CLK0"' if pipeline else '"NONE"',
+            "REG_PIPELINE_CE": '"CE3"',
+            "REG_OUTPUT_CLK": '"CLK0"',
+            "REG_OUTPUT_CE": '"CE2"',
+        },
+    )
+    rows = [[*row[:5], 0, 0, 0] for row in random_rows(rng, cell, 400)]
+    a = b = middle = out = 0
+    for row, (got,) in zip(rows, cell.run(rows), strict=True):
+        assert got == out % (1 << 36)
+        enabled = row[2]
+        product = a * b
+        if enabled >> 2 & 1:
+            out = middle if pipeline else product
+        if enabled >> 3 & 1:
+            middle = product
+        if enabled & 1:
+            a = as_signed(row[0], 18) if row[3] else row[0]
+        if enabled >> 1 & 1:
+            b = as_signed(row[1], 18) if row[4] else row[1]
+
+
+def test_ccu2c(rng, tmp_path):
+    tables = [int(table) for table in rng.integers(0, 1 << 16, 2)]
+    inputs = {"CIN": 1} | {f"{letter}{n}": 1 for n in range(2) for letter in "ABCD"}
+    settings = {"INJECT1_0": '"NO"', "INJECT1_1": '"NO"', "INIT0": tables[0], "INIT1": tables[1]}
+    cell = Cell(
+        "CCU2C", tmp_path, inputs, dict.fromkeys(["S0", "S1", "COUT"], 1), parameters=settings
+    )
+    rows = [[number >> bit & 1 for bit in range(9)] for number in range(512)]
+    for row, got in zip(rows, cell.run(rows), strict=True):
+        carry, wanted = row[0], []
+        for table, place in zip(tables, (1, 5), strict=True):
+            a, b, c, d = row[place : place + 4]
+            passed_on = table >> (a + 2 * b + 4 * c + 8 * d) & 1
+            wanted.append(passed_on ^ carry)
+            carry = carry if passed_on else table >> (a + 2 * b) & 1
+        assert got == [*wanted, carry]
+
+
+def test_sb_mac16(rng, tmp_path):
+    free = {"A": 16, "B": 16, "CE": 1, "AHOLD": 1, "BHOLD": 1}
+    zero = {f"{name}{side}": 1 for name in ("IRST", "ORST") for side in ("TOP", "BOT")}
+    ones = ("A_REG", "B_REG", "A_SIGNED", "B_SIGNED", "MODE_8x8")
+    ones += ("TOP_8x8_MULT_REG", "BOT_8x8_MULT_REG")
+    settings = dict.fromkeys(ones, 1) | {"TOPOUTPUT_SELECT": 2, "BOTOUTPUT_SELECT": 2}
+    cell = Cell("SB_MAC16", tmp_path, free | zero, {"O": 32}, clocks=["CLK"], parameters=settings)
+    rows = [[*row[:5], 0, 0, 0, 0] for row in random_rows(rng, cell, 400)]
+    a = b = top = bottom = 0
+    for (new_a, new_b, enabled, a_held, b_held, *_), (got,) in zip(
+        rows, cell.run(rows), strict=True
+    ):
+        assert got == (top % 65536) << 16 | bottom % 65536
+        if enabled:
+            top = as_signed(a >> 8, 8) * as_signed(b >> 8, 8)
+            bottom = as_signed(a & 255, 8) * as_signed(b & 255, 8)
+            a = a if a_held else new_a
+            b = b if b_held else new_b
+
+
+def places(address, width):
+    """Return the bits of a word among the 18 Kbit, and the enable of each, as addresses say them."""
+    if width >= 18:
+        first = (address >> (5 if width == 36 else 4)) * width
+        return [(first + n, address >> (n // 9) & 1) for n in range(width)]
+    first = (address >> 3) * 9 + (0 if width == 9 else (address & 7) // width * width)
+    return [(first + n, 1) for n in range(width)]
+
+
+@pytest.mark.parametrize(
+    ("width_a", "width_b", "mode"),
+    [
+        (36, 36, "NORMAL"),
+        (36, 9, "NORMAL"),
+        (18, 18, "WRITETHROUGH"),
+        (18, 4, "READBEFOREWRITE"),
+        (9, 9, "READBEFOREWRITE"),
+        (9, 18, "NORMAL"),
+        (4, 2, "WRITETHROUGH"),
+        (2, 1, "READBEFOREWRITE"),
+        (1, 18, "NORMAL"),
+    ],
+)
+def test_dp16kd(width_a, width_b, mode, rng, tmp_path):
+    memory = [int(bit) for bit in rng.integers(0, 2, 1024 * 18)]
+    settings = {"DATA_WIDTH_A": width_a, "DATA_WIDTH_B": width_b, "WRITEMODE_A": f'"{mode}"'}
+    for n in range(64):
+        words = [memory[(16 * n + k) * 18 :][:18] + [0, 0] for k in range(16)]
+        bits = "".join(str(bit) for word in words for bit in word)
+        settings[f"INITVAL_{n:02X}"] = f"320'h{int(bits[::-1], 2):080x}"
+    free = {"ADA": 14, "ADB": 14, "DIA": 18, "DIB": 18, "CEA": 1, "CEB": 1, "WEA": 1}
+    zero = {"WEB": 1, "RSTA": 1, "RSTB": 1, "CSA": 3, "CSB": 3}
+    cell = Cell(
+        "DP16KD",
+        tmp_path,
+        free | zero,
+        {"DOA": 18, "DOB": 18},
+        clocks=["CLKA", "CLKB"],
+        single="ADA ADB DIA DIB DOA DOB CSA CSB",
+        parameters=settings,
+    )
+    rows = []
+    for row in random_rows(rng, cell, 600):
+        # Everywhere at first, then where words meet.
+        high = 0x3FFF if len(rows) < 200 else 0x7F
+        rows.append([row[0] & high, row[1] & high, *row[2:7], 0, 0, 0, 0, 0])
+    out_a = out_b = 0
+    for row, got in zip(rows, cell.run(rows), strict=True):
+        if width_a == 36 > width_b:
+            # A only writes.
+            got[0] = out_a
+        assert got == ([out_b & 0x3FFFF, out_b >> 18] if width_b == 36 else [out_a, out_b])
+        address_a, address_b, low, high, enabled_a, enabled_b, write = row[:7]
+        data = high << 18 | low
+        old = memory.copy()
+        written = set()
+        if enabled_a and write:
+            for n, (place, enable) in enumerate(places(address_a, width_a)):
+                if enable:
+                    memory[place] = data >> n & 1
+                    written.add(place)
+        if enabled_a and not (write and mode == "NORMAL"):
+            source = memory if mode == "WRITETHROUGH" else old
+            out_a = sum(source[p] << n for n, (p, _) in enumerate(places(address_a, width_a)))
+        if enabled_b:
+            read = [(p, old[p] ^ (p in written)) for p, _ in places(address_b, width_b)]
+            out_b = sum(bit << n for n, (_, bit) in enumerate(read))
+
+
+@pytest.mark.parametrize("setting", ["REGMODE_B", "CLKAMUX", "CSDECODE_A"])
+def test_what_has_no_model_is_told(setting, tmp_path):
+    cell = Cell(
+        "DP16KD",
+        tmp_path,
+        {"ADA": 14},
+        {"DOB": 18},
+        clocks=["CLKA", "CLKB"],
+        single="ADA DOB",
+        parameters={setting: '"OTHER"'},
+    )
+    with pytest.raises(AssertionError, match="DP16KD: wanted one writer"):
+        cell.run([[0], [0]])
