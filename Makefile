@@ -14,7 +14,7 @@ VIEW := build/view/celosia/hw
 PACKAGES := hw sim sw constraints
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-only conformance prove lint type synth clean view setup
+.PHONY: help demo test test-only conformance prove lint gates type synth clean view setup
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -33,6 +33,9 @@ conformance: $(DEV) $(TOOLS)  ## 10,000 digits: LiteRT, machine model and RTL gi
 
 prove: $(DEV) $(TOOLS)  ## all proofs about the core, long ones too
 	@$(BIN)/python -m pytest --long tb/formal $(PYTEST_ARGS)
+
+gates: $(DEV) $(TOOLS)  ## netlists for an ECP5 and an iCE40 against machine model and RTL
+	@$(BIN)/python -m pytest --long tb/e2e/test_netlist.py $(PYTEST_ARGS)
 
 lint: $(DEV)  ## ruff over all Python files
 	@$(BIN)/ruff check hw sim sw tb constraints

@@ -8,7 +8,8 @@ from celosia.hw.flow.flow import Design, Report, synthesised
 
 # Boxes of cells that came with the netlist give way to their models. Nothing is optimised but what
 # the constants of a cell decide, else a simulator would have each look-up table before it as a tree
-# of sixteen entries; a wire for each bit, so that it sees no loops through words.
+# of sixteen entries; a wire for each bit, so that it sees no loops through words; of block memory's
+# writes of single bits, those that never happen go and the others become one.
 _SCRIPT = """\
 read_json {netlist}
 delete =* {top} %d
@@ -19,6 +20,8 @@ flatten
 simplemap
 splitnets
 opt_expr -mux_bool
+opt_mem
+memory_share
 opt_clean -purge
 check -assert
 write_verilog -noattr {verilog}

@@ -108,7 +108,7 @@ ICE40 = Family(
     suffix="pcf",
     packer=("icepack", "{routed}", "{bitstream}"),
     bitstream="bin",
-    models="read_verilog +/ice40/cells_sim.v",
+    models="read_verilog -defer +/ice40/cells_sim.v",
     cells="ice40_pair",
     columns={
         "SB_LUT4": ("LUT", 1),
