@@ -93,7 +93,7 @@ def _run(command: list[str], directory: Path) -> None:
         )
 
 
-def _compile(text: str, bus_bytes: int, verilator: Path, target: Path) -> None:
+def _compile(text: str, level: str, bus_bytes: int, verilator: Path, target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as name:
         directory = Path(name)
         (directory / "celosia.v").write_text(text)
@@ -121,8 +121,8 @@ def _compile(text: str, bus_bytes: int, verilator: Path, target: Path) -> None:
         commands = []
         for source, thing in zip(sources, objects, strict=True):
             # Verilator keeps set-up code apart: it runs once.
-            level = "-O0" if source.stem.endswith("Slow") else "-O2"
-            commands.append([*compiler, level, *flags, *includes, "-c", str(source), "-o", thing])
+            chosen = "-O0" if source.stem.endswith("Slow") else level
+            commands.append([*compiler, chosen, *flags, *includes, "-c", str(source), "-o", thing])
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for _ in pool.map(lambda command: _run(command, directory), commands):
                 pass
@@ -182,8 +182,9 @@ def model(config: Config, netlist: Path | None = None) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         start = time.monotonic()
         print(f"building the Verilator model of {thing}, once ...", file=sys.stderr, flush=True)
-        text = verilog(config) if netlist is None else _gates(netlist)
-        _compile(text, config.bus_bytes, Path(verilator), target)
+        # A netlist is a hundred thousand gates that run for seconds.
+        text, level = (verilog(config), "-O2") if netlist is None else (_gates(netlist), "-O0")
+        _compile(text, level, config.bus_bytes, Path(verilator), target)
         print(f"built in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
     return target
 
