@@ -46,7 +46,7 @@ KINDS = {
     "LFE5U-12F-CABGA381": {"LUT4", "CCU2C", "TRELLIS_DPR16X4", "DP16KD", "MULT18X18D"},
     "iCE40UP5K": {"SB_LUT4", "SB_CARRY", "SB_RAM40_4K", "SB_MAC16"},
 }
-PROGRAMS = 30
+PROGRAMS = 10
 
 
 class Netlist(NamedTuple):
