@@ -14,7 +14,7 @@ VIEW := build/view/celosia/hw
 PACKAGES := hw sim sw constraints
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-only conformance prove lint gates type synth clean view setup
+.PHONY: help demo test test-only conformance prove gates lint type synth clean view setup
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
