@@ -183,6 +183,18 @@ def _all_touches(i: Instruction, config: Config) -> list[Touch]:
     return []
 
 
+def work(i: Instruction, config: Config) -> int:
+    """Return how many elements an instruction moves or multiplies, with repetition.
+
+    A FILL that stays where it is writes the same again, and needs no second time.
+    """
+    if i.opcode is Opcode.FILL:
+        return destination(i, config).distinct.size
+    if i.opcode is Opcode.VECTOR:
+        return _window_source(i, config).size
+    return max((touch.pattern.size for touch in _all_touches(i, config)), default=0)
+
+
 def reach(instructions: Iterable[Instruction], memory: Memory, config: Config) -> int:
     """Return how many units of a memory instructions use, up to the last that they touch.
 

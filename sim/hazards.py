@@ -68,7 +68,10 @@ class Written:
     def __init__(self, config: Config, *, everything: bool = False) -> None:
         inner = [memory for memory in Memory if memory is not Memory.EXTERNAL]
         self.places = {
-            memory: np.full(footprint.extent(memory, config), everything) for memory in inner
+            memory: (np.ones if everything else np.zeros)(
+                footprint.extent(memory, config), np.bool_
+            )
+            for memory in inner
         }
 
     def copy(self) -> "Written":

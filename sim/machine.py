@@ -31,8 +31,20 @@ _FLOAT32_TAPS = (1 << 24) >> 14
 #: Programs kept ready to run again.
 _CACHE = 64
 
+#: What is too long for the model: elements of MATMUL; groups of a VECTOR that run one after the
+#: other; of other instructions more elements than this and twice all of their memory, of VECTOR
+#: times this many places of a window.
+_LONG_MATMUL = 1 << 26
+_LONG_IN_ORDER = 1 << 18
+_LONG = 1 << 20
+_LONG_WINDOW = 64
+
 Step = Callable[[], None]
 _Channels = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+class TooLong(RuntimeError):
+    """An instruction that a core would run, but that is beyond the model; names it in one line."""
 
 
 class _Prepared:
@@ -119,6 +131,9 @@ class Machine:
             failing instruction does nothing.
         hazards.Hazard
             If the program is judged and found wrong.
+        TooLong
+            If an instruction touches the same places so often that its run would seem endless. What
+            earlier instructions did stays done.
         """
         key = program if isinstance(program, bytes) else tuple(program)
         prepared = self._prepared.get(key)
@@ -158,7 +173,31 @@ class Machine:
                 last = self.memory.size - 1
                 why = f"wanted external memory up to byte {last}, got {pattern.last}"
                 return failing(Error.BUS, why)
+        if too_long := self._too_long(index, instruction):
+            return too_long
         return self._action(instruction)
+
+    def _too_long(self, index: int, i: Instruction) -> Step | None:
+        """Return what refuses an instruction that goes over a memory again and again."""
+        if i.opcode in (Opcode.LOAD_WEIGHTS, Opcode.LOAD_PARAMS):
+            return None
+        work = footprint.work(i, self.config)
+        most = max(_LONG, 2 * self.config.unified_bytes, 2 * self._sums.size)
+        if i.opcode is Opcode.MATMUL:
+            most = _LONG_MATMUL
+        elif i.opcode is Opcode.VECTOR:
+            within = footprint.destination(i, self.config).size <= most
+            most *= _LONG_WINDOW if within else 0
+            if work <= most and in_order_matters(i, self.config):
+                most = _LONG_IN_ORDER
+        if work <= most:
+            return None
+
+        def refuse() -> None:
+            why = f"{work} elements are too many for the machine model"
+            raise TooLong(f"{describe(index, i)}: {why}")
+
+        return refuse
 
     def _action(self, i: Instruction) -> Step:
         match i.opcode:

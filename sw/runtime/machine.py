@@ -42,13 +42,21 @@ class MachineDevice:
         return self.machine.memory[address : address + count].tobytes()
 
     def run(self, address: int, count: int) -> RunResult:
-        """Run the program of ``count`` instructions at byte ``address``."""
-        from celosia.sim.machine import MachineError
+        """Run the program of ``count`` instructions at byte ``address``.
+
+        Raises
+        ------
+        DeviceError
+            If an instruction is too long for the model.
+        """
+        from celosia.sim.machine import MachineError, TooLong
 
         try:
             self.machine.run(self.read(address, count * INSTRUCTION_BYTES))
         except MachineError as error:
             return RunResult(error=(error.error, error.unit, error.index))
+        except TooLong as error:
+            raise DeviceError(f"machine: {error}") from None
         return RunResult()
 
     def close(self) -> None:
