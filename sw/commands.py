@@ -23,10 +23,14 @@ from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.interpreter import open_program
 from celosia.sw.runtime.session import InputError, Session, Statistics, quantized
 
-__all__ = ["BAD_INPUT", "Adder", "Missing", "writable"]
+__all__ = ["BAD_INPUT", "Adder", "Missing", "line_of", "writable"]
 
 #: What is raised for input that cannot be used: every error of the rooms is a ValueError.
 BAD_INPUT = (ValueError, OSError)
+
+
+#: Characters of a message at most.
+_LINE = 500
 
 
 class Missing(RuntimeError):
@@ -39,6 +43,12 @@ class Adder(Protocol):
     def __call__(self, name: str, text: str) -> argparse.ArgumentParser:
         """Return the parser of the command ``name``."""
         ...
+
+
+def line_of(what: object) -> str:
+    """Return a message as one line that can be shown; the middle of a long one is left out."""
+    text = "".join(c if c.isprintable() else "?" for c in " ".join(str(what).split()))
+    return text if len(text) <= _LINE else f"{text[: _LINE - 100]} ... {text[-90:]}"
 
 
 def writable(*paths: Path | None, sources: tuple[Path, ...] = ()) -> None:

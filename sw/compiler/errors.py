@@ -1,6 +1,6 @@
 """How a pass refuses a model."""
 
-__all__ = ["CompileError", "UndefinedError", "want"]
+__all__ = ["CompileError", "UndefinedError", "labelled", "want"]
 
 
 class CompileError(ValueError):
@@ -17,6 +17,12 @@ class CompileError(ValueError):
 
 class UndefinedError(CompileError):
     """An operator of which the reference kernel's own results are not defined."""
+
+
+def labelled(error: UndefinedError, label: str) -> UndefinedError:
+    """Return an error that names its operator."""
+    text = str(error)
+    return error if text.startswith(label) else UndefinedError(f"{label}: {text}")
 
 
 def want(holds: bool, where: str, wanted: str, got: object) -> None:

@@ -26,7 +26,7 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
     Parameters
     ----------
     real : float
-        Finite, not negative.
+        Not negative; what is past the greatest shift, infinity too, comes to the greatest.
 
     Returns
     -------
@@ -41,6 +41,8 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
     >>> quantize_multiplier(0.75)
     (1610612736, 0)
     """
+    if real >= 1 << 31:
+        return _MOST, 30
     fraction, shift = math.frexp(real)
     multiplier = math.floor(fraction * (1 << 31) + 0.5)
     if multiplier == 1 << 31:

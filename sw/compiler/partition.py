@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from celosia.sw.compiler.defined import want_defined
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lower import lower
 from celosia.sw.compiler.operators import OPERATORS
@@ -78,6 +79,7 @@ def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
             raise CompileError(
                 f"{graph.label(operation)}: operator is not supported: neither the core nor the host runs it"
             )
+        want_defined(graph, operation)
         if not on_core:
             notes[operation.place] = ""
         elif types := _types(graph, operation) - {"int8"}:

@@ -31,6 +31,7 @@ __all__ = [
     "mean_scaling",
     "multiplication_scaling",
     "rescaling",
+    "single_factor",
     "sum_ranges",
 ]
 
@@ -44,6 +45,12 @@ _BOUNDS = {
 }
 
 
+def single_factor(*scales: np.float32, over: np.float32) -> float:
+    """Return the product of scales over another one in single precision, infinite past that."""
+    with np.errstate(over="ignore"):
+        return float(math.prod(scales[1:], start=scales[0]) / over)
+
+
 def activation_range(activation: str, output: Quantization) -> tuple[int, int]:
     """Return the int8 clamp of a fused activation.
 
@@ -53,10 +60,18 @@ def activation_range(activation: str, output: Quantization) -> tuple[int, int]:
         ``NONE``, ``RELU``, ``RELU6``, ``RELU_0_TO_1`` or ``RELU_N1_TO_1``.
     output : Quantization
         Of the operator's result.
+
+    Raises
+    ------
+    UndefinedError
+        If a bound is past 32 bits at this scale.
     """
 
     def quantized(bound: float) -> int:
-        ratio = float(np.float32(bound) / output.scales[0])
+        ratio = single_factor(np.float32(bound), over=output.scales[0])
+        if abs(ratio) >= 1 << 31:
+            got = f"{bound:g} at a scale of {output.scale:.6g}"
+            raise UndefinedError(f"{activation}: wanted a bound within 32 bits, got {got}")
         rounded = math.floor(abs(ratio) + 0.5)
         return output.zero_point + (-rounded if ratio < 0 else rounded)
 
@@ -194,7 +209,7 @@ def multiplication_scaling(
         If the factor is past what the kernel can do.
     """
     # The kernel multiplies and divides in single precision.
-    factor = float(first.scales[0] * second.scales[0] / output.scales[0])
+    factor = single_factor(first.scales[0], second.scales[0], over=output.scales[0])
     if factor >= 1 << 30:
         raise CompileError(f"wanted a factor below 2^30, got {factor:.9g}")
     multiplier, shift = (np.full(len(weights), n, np.int64) for n in quantize_multiplier(factor))
@@ -223,7 +238,7 @@ def rescaling(source: Quantization, output: Quantization, activation: str = "NON
 
     The kernels of activations divide in single precision, QUANTIZE in double.
     """
-    single = float(source.scales[0] / output.scales[0])
+    single = single_factor(source.scales[0], over=output.scales[0])
     pair = quantize_multiplier(single if activation != "NONE" else source.scale / output.scale)
     clamp = activation_range(activation, output)
     return _uniform(-source.zero_point, pair, Rounding.DOUBLE, (output.zero_point, *clamp))

@@ -71,9 +71,15 @@ def table(
         If a ratio of scales is past what the kernel can do.
     """
     try:
-        values = TABLES[kind](source, output, attributes)
+        with np.errstate(over="raise", divide="raise", invalid="raise"):
+            values = TABLES[kind](source, output, attributes)
     except ValueError as error:
         raise CompileError(f"{label}: {error}") from None
+    except ArithmeticError:
+        values = np.full(ENTRIES, np.nan)
+    if np.isnan(values).any():
+        got = f"{source.scale:.6g} and {output.scale:.6g}"
+        raise CompileError(f"{label}: wanted scales that leave single precision room, got {got}")
     return np.clip(values, -128, 127).astype(np.int8)
 
 

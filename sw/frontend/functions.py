@@ -50,7 +50,8 @@ def _gelu(node: Node) -> dict[str, Any]:
 def _hard_swish(node: Node) -> dict[str, Any]:
     source, result = _ends(node)
     assert source.quantization is not None and result.quantization is not None
-    ratio = source.quantization.scales[0] / np.float32(128) / result.quantization.scales[0]
+    with np.errstate(over="ignore"):
+        ratio = source.quantization.scales[0] / np.float32(128) / result.quantization.scales[0]
     if not ratio < 1:
         scales = (source.quantization.scale, result.quantization.scale)
         got = " and ".join(f"{scale:.6g}" for scale in scales)

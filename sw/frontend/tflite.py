@@ -105,6 +105,8 @@ class _Reader:
         plain |= {number: (np.float32, np.int32, np.int64) for number in outputs}
         for number, types in plain.items():
             tensor = tensors[_index(number, tensors)]
+            if tensor.data is not None:
+                raise ModelError(f"tensor {tensor.name!r}: wanted no constant as input or output")
             if tensor.dtype not in types:
                 want_quantized(tensor)
         try:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.quantize import activation_range
+from celosia.sw.compiler.quantize import activation_range, single_factor
 from celosia.sw.host.fixed_point import meaning, rescaled, times
 from celosia.sw.program import HostOperator, Operand
 
@@ -76,7 +76,7 @@ def multiplication(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list
     """Return the product of two inputs, which may broadcast."""
     (first, second), (output,) = operator.sources, operator.results
     left, right = _centred(operator, arrays)
-    factor = float(_single(first) * _single(second) / _single(output))
+    factor = single_factor(_single(first), _single(second), over=_single(output))
     return _finished(rescaled(left * right, factor), output, operator.attributes["activation"])
 
 
@@ -105,8 +105,8 @@ def prelu(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarr
     """Return the first input, where below zero times the second, which may broadcast."""
     (source, alpha), (output,) = operator.sources, operator.results
     x, slope = _centred(operator, arrays)
-    above = rescaled(x, float(_single(source) / _single(output)))
-    factor = float(_single(source) * _single(alpha) / _single(output))
+    above = rescaled(x, single_factor(_single(source), over=_single(output)))
+    factor = single_factor(_single(source), _single(alpha), over=_single(output))
     below = rescaled(x * slope, factor)
     return _finished(np.where(x >= 0, above, below), output)
 
