@@ -15,6 +15,8 @@ from typing import Any
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
 from celosia.sw.files import write_atomically
 from celosia.sw.parts import HostOperator, Layer, Operand, Part, Port, Section, Segment
+from celosia.sw.records import listed, record, value
+from celosia.sw.soundness import want_sound
 
 __all__ = [
     "HostOperator",
@@ -31,6 +33,23 @@ __all__ = [
 
 MAGIC = b"CELOSIA\x1a"
 VERSION = 3
+
+
+_HEADER = (
+    "name",
+    "config",
+    "fingerprint",
+    "batch",
+    "memory_bytes",
+    "steps",
+    "segments",
+    "inputs",
+    "outputs",
+    "layers",
+)
+
+#: Gives so many bytes of those behind the header; the text says what they are for.
+_Take = Callable[[Any, str], bytes]
 
 
 class ProgramError(ValueError):
@@ -184,40 +203,50 @@ class Program:
             raise ProgramError("damaged or truncated program file (checksum differs)")
         try:
             header = json.loads(content[start : start + length])
+        except (ValueError, RecursionError):
+            raise ProgramError("program file makes no sense (its header is no JSON)") from None
+        try:
             return _from_header(header, content[start + length : -4])
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        except ValueError as error:
             raise ProgramError(f"program file makes no sense ({error})") from None
 
 
-def _from_header(header: dict[str, Any], blobs: bytes) -> Program:
-    config = Config(**header["config"])
+def _from_header(header: Any, blobs: bytes) -> Program:
+    _want_fields(header, "header", _HEADER)
+    config = record(Config, header["config"], "config")
     if config.fingerprint != header["fingerprint"]:
         raise ValueError("fingerprint and configuration disagree")
 
-    def take(count: int) -> bytes:
+    def take(count: Any, where: str) -> bytes:
         nonlocal blobs
-        if not 0 <= count <= len(blobs):
-            raise ValueError(f"wanted {count} more bytes, got {len(blobs)}")
+        if not 0 <= value(count, int, where) <= len(blobs):
+            raise ValueError(f"{where}: wanted {count} more bytes, got {len(blobs)}")
         taken, blobs = blobs[:count], blobs[count:]
         return taken
 
-    steps = tuple(_step(said, take) for said in header["steps"])
-    segments = tuple(
-        Segment(said["name"], said["address"], take(said["bytes"])) for said in header["segments"]
-    )
+    steps = tuple(_step(said, take) for said in listed(header["steps"], "steps"))
+    segments = tuple(_segment(said, take) for said in listed(header["segments"], "segments"))
     if blobs:
         raise ValueError(f"{len(blobs)} bytes too many")
-    return Program(
-        name=header["name"],
+    program = Program(
+        name=value(header["name"], str, "name"),
         config=config,
-        batch=header["batch"],
+        batch=value(header["batch"], int, "batch"),
         steps=steps,
         segments=segments,
-        inputs=_ports(header["inputs"]),
-        outputs=_ports(header["outputs"]),
-        layers=tuple(Layer(**layer) for layer in header["layers"]),
-        memory_bytes=header["memory_bytes"],
+        inputs=_ports(header["inputs"], "inputs"),
+        outputs=_ports(header["outputs"], "outputs"),
+        layers=tuple(record(Layer, layer, "layer") for layer in listed(header["layers"], "layers")),
+        memory_bytes=value(header["memory_bytes"], int, "memory_bytes"),
     )
+    want_sound(program)
+    return program
+
+
+def _want_fields(said: Any, where: str, names: Sequence[str]) -> None:
+    """Refuse what has other fields than these."""
+    if not isinstance(said, dict) or sorted(said) != sorted(names):
+        raise ValueError(f"{where}: wanted {', '.join(names)} and nothing else")
 
 
 def _blobs(step: Part | HostOperator) -> list[bytes]:
@@ -245,36 +274,62 @@ def _said(step: Part | HostOperator) -> dict[str, Any]:
     return {"core": {**sections, **ports, "items": step.items}}
 
 
-def _step(said: dict[str, Any], take: Callable[[int], bytes]) -> Part | HostOperator:
+def _step(said: Any, take: _Take) -> Part | HostOperator:
     """Return the step that the header says; ``take`` gives as many bytes from behind it."""
-    if "host" in said:
-        ends = {
-            side: tuple(_operand(operand, take) for operand in said["host"][side])
-            for side in ("sources", "results")
-        }
-        return HostOperator(**{**said["host"], **ends})
+    if isinstance(said, dict) and "host" in said:
+        _want_fields(said, "step", ("host",))
+        return _host_operator(said["host"], take)
+    _want_fields(said, "step", ("core",))
     part = said["core"]
-    sections = {name: _section(name, part[name], take) for name in ("setup", "main")}
-    inputs, outputs = (_ports(part[name]) for name in ("inputs", "outputs"))
-    return Part(**sections, inputs=inputs, outputs=outputs, items=part["items"])
+    _want_fields(part, "part", ("setup", "main", "inputs", "outputs", "items"))
+    setup, main = (_section(name, part[name], take) for name in ("setup", "main"))
+    inputs, outputs = (_ports(part[name], name) for name in ("inputs", "outputs"))
+    return Part(setup, main, inputs, outputs, value(part["items"], int, "items"))
 
 
-def _section(name: str, said: dict[str, Any], take: Callable[[int], bytes]) -> Section:
-    layers = tuple(number for number, count in said["layers"] for _ in range(count))
-    section = Section(said["address"], take(said["bytes"]), layers)
-    if said["bytes"] % INSTRUCTION_BYTES or len(layers) != section.count:
+def _host_operator(said: Any, take: _Take) -> HostOperator:
+    if not isinstance(said, dict) or not isinstance(said.get("attributes"), dict):
+        raise ValueError("operator of the host: wanted fields, and attributes among them")
+    given: dict[str, Any] = {"attributes": said["attributes"]}
+    for side in ("sources", "results"):
+        operands = listed(said.get(side), side)
+        given[side] = tuple(_operand(operand, take) for operand in operands)
+    if any(operand.data is not None for operand in given["results"]):
+        raise ValueError("operator of the host: wanted results to be computed")
+    return record(HostOperator, said, "operator of the host", given)
+
+
+def _section(name: str, said: Any, take: _Take) -> Section:
+    _want_fields(said, name, ("address", "bytes", "layers"))
+    code = take(said["bytes"], f"{name} bytes")
+    layers: list[int] = []
+    for run in listed(said["layers"], f"{name} layers"):
+        pair = [value(each, int, f"{name} layers") for each in listed(run, f"{name} layers")]
+        # What is too much for the code is not even spelt out.
+        if len(pair) != 2 or not 1 <= pair[1] <= len(code) // INSTRUCTION_BYTES - len(layers):
+            raise ValueError(f"{name}: wanted a layer for each instruction")
+        layers += [pair[0]] * pair[1]
+    if len(layers) * INSTRUCTION_BYTES != len(code):
         raise ValueError(f"{name}: wanted a layer for each instruction")
-    return section
+    return Section(value(said["address"], int, f"{name} address"), code, tuple(layers))
 
 
-def _operand(said: dict[str, Any], take: Callable[[int], bytes]) -> Operand:
-    data = None if said["data"] is None else take(said["data"])
-    lists = {name: tuple(said[name]) for name in ("shape", "scales")}
-    return Operand(**{**said, **lists, "data": data})
+def _segment(said: Any, take: _Take) -> Segment:
+    _want_fields(said, "segment", ("name", "address", "bytes"))
+    name = value(said["name"], str, "segment name")
+    data = take(said["bytes"], "segment bytes")
+    return Segment(name, value(said["address"], int, "segment address"), data)
 
 
-def _ports(said: list[dict[str, Any]]) -> tuple[Port, ...]:
-    return tuple(Port(**{**port, "shape": tuple(port["shape"])}) for port in said)
+def _operand(said: Any, take: _Take) -> Operand:
+    if not isinstance(said, dict) or "data" not in said:
+        raise ValueError("operand: wanted fields, and data among them")
+    data = None if said["data"] is None else take(said["data"], "operand data")
+    return record(Operand, said, "operand", {"data": data})
+
+
+def _ports(said: Any, where: str) -> tuple[Port, ...]:
+    return tuple(record(Port, port, f"port of {where}") for port in listed(said, where))
 
 
 def _packed(layers: Sequence[int]) -> list[list[int]]:

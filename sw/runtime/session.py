@@ -1,5 +1,6 @@
 """A program on a device: constants loaded once, then batch after batch."""
 
+import math
 import sys
 import time
 from collections import defaultdict
@@ -11,14 +12,16 @@ from tqdm import tqdm
 
 from celosia.hw.arch import isa
 from celosia.sw.host import run as run_on_host
+from celosia.sw.host.fitting import want_fitting
 from celosia.sw.program import Part, Port, Program, Section
 from celosia.sw.runtime.device import Device, DeviceError, RunResult
 
 __all__ = ["InputError", "Session", "Statistics", "quantized"]
 
 
-#: About how many units of a run go through all steps together.
+#: About how many units of a run go through all steps together, and how many numbers of a tensor.
 _MOST_UNITS = 1024
+_MOST_NUMBERS = 1 << 24
 
 
 class InputError(ValueError):
@@ -153,6 +156,14 @@ def _sum(
     return {unit: dict(classes) for unit, classes in result.items()}
 
 
+def _assembly(section: Section, index: int) -> str:
+    """Return an instruction as text; what is none says so."""
+    try:
+        return isa.disassemble(section.instruction(index))
+    except isa.Illegal as error:
+        return str(error)
+
+
 class Session:
     """A program loaded into a device.
 
@@ -166,13 +177,15 @@ class Session:
     Raises
     ------
     ProgramError
-        If the core is of another configuration.
+        If the core is of another configuration, or an operator of the host cannot be run.
     DeviceError
         If the one-time load fails.
     """
 
     def __init__(self, program: Program, device: Device) -> None:
         program.want(device.config)
+        for operator in program.host:
+            want_fitting(operator)
         self.program = program
         self.device = device
         self.statistics = Statistics(program)
@@ -212,6 +225,7 @@ class Session:
         count, parts = self._check(inputs), len(self.program.parts)
         # What lies between parts is kept for so many at a time, whole batches.
         most = self.program.batch * max(1, _MOST_UNITS // self.program.batch)
+        most = min(most, max(1, _MOST_NUMBERS // self._largest()))
         with tqdm(
             total=count * parts,
             unit="input",
@@ -224,6 +238,12 @@ class Session:
                 for first in range(0, count, most)
             ]
         return [np.concatenate(arrays) for arrays in zip(*results, strict=True)]
+
+    def _largest(self) -> int:
+        """Return the numbers of the largest tensor that the host has, of one unit."""
+        ends = (*self.program.inputs, *self.program.outputs)
+        made = [operand.shape for step in self.program.host for operand in step.results]
+        return max(math.prod(shape) for shape in (*made, *(port.shape for port in ends)))
 
     def _steps(self, inputs: Sequence[np.ndarray], bar: tqdm) -> list[np.ndarray]:
         """Run core and host in turn on some units; return the outputs."""
@@ -303,7 +323,7 @@ class Session:
         code, unit, index = result.error
         where = f"instruction {index} of {name}"
         if 0 <= index < section.count:
-            where += f" ({isa.disassemble(section.instruction(index))})"
+            where += f" ({_assembly(section, index)})"
             if section.layers[index] >= 0:
                 where += f", layer {self.program.layers[section.layers[index]].name!r}"
         raise DeviceError(f"{code.name} in {unit.name}: {where}")

@@ -1,0 +1,106 @@
+"""Dataclasses out of what a JSON file says, every field of the type that it is declared with."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Any, get_args, get_type_hints
+
+__all__ = ["listed", "record", "value"]
+
+#: Whole numbers lie below this, positive or negative.
+_MOST = 1 << 63
+
+_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+
+
+def _said(found: object) -> str:
+    text = repr(found)
+    return text if len(text) <= 40 else f"{text[:40]}..."
+
+
+def _is(found: object, kind: type) -> bool:
+    if kind is int:
+        return type(found) is int and -_MOST < found < _MOST
+    if kind is float:
+        return type(found) in (int, float) and abs(found) < 1e300  # pyright: ignore
+    if kind is str:
+        return type(found) is str and found.isprintable()
+    return type(found) is kind
+
+
+def value(found: Any, kind: type, where: str) -> Any:
+    """Return a number or text of the type wanted; whole numbers are good as any number.
+
+    Raises
+    ------
+    ValueError
+        If it is of another type, not finite, or a text that cannot be shown.
+    """
+    if not _is(found, kind) or (kind is float and not math.isfinite(found)):
+        raise ValueError(f"{where}: wanted {_NAMES[kind]}, got {_said(found)}")
+    return float(found) if kind is float else found
+
+
+def listed(found: Any, where: str) -> list[Any]:
+    """Return what must be a list.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    if not isinstance(found, list):
+        raise ValueError(f"{where}: wanted a list, got {_said(found)}")
+    return found
+
+
+@cache
+def _declared(cls: type) -> Mapping[str, tuple[Any, bool]]:
+    """Return type of each field, and whether it may be left out."""
+    hints = get_type_hints(cls)
+    return {field.name: (hints[field.name], field.default is not MISSING) for field in fields(cls)}
+
+
+def record(cls: type, said: Any, where: str, given: Mapping[str, Any] | None = None) -> Any:
+    """Return a dataclass whose fields are numbers, texts, or tuples of them.
+
+    Parameters
+    ----------
+    cls : type
+        The dataclass.
+    said : Any
+        What the file says: a value for each field, lists for tuples.
+    where : str
+        What messages call it.
+    given : mapping, optional
+        Values of fields of other types, which are taken as they are.
+
+    Raises
+    ------
+    ValueError
+        If it is no mapping, or a field is missing, unknown, or of another type.
+    """
+    if not isinstance(said, dict):
+        raise ValueError(f"{where}: wanted fields, got {_said(said)}")
+    declared, values = _declared(cls), dict(given or {})
+    for name in said:
+        if name not in declared:
+            raise ValueError(f"{where}: no such field as {_said(name)}")
+    for name, (kind, optional) in declared.items():
+        if name in values:
+            continue
+        if name not in said:
+            if not optional:
+                raise ValueError(f"{where}: wanted {name}, got none")
+            continue
+        values[name] = _typed(said[name], kind, f"{where} {name}")
+    return cls(**values)
+
+
+def _typed(found: Any, kind: Any, where: str) -> Any:
+    if kind in _NAMES:
+        return value(found, kind, where)
+    # tuple[int, ...] and the like
+    element: Sequence[type] = get_args(kind)
+    return tuple(value(each, element[0], where) for each in listed(found, where))

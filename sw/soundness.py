@@ -1,0 +1,174 @@
+"""What must hold of a program before anything runs: places in memory, and who makes what is read."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from celosia.hw.arch.config import ADDRESS_BITS, INSTRUCTION_BYTES
+from celosia.sw.parts import HostOperator, Layer, Operand, Part, Port, Section, Segment
+
+__all__ = ["want_sound"]
+
+#: Items of one run, instructions of a section, and numbers of a tensor: at most.
+_BATCH = 1 << 20
+_INSTRUCTIONS = (1 << 16) - 1
+_ELEMENTS = 1 << 31
+
+#: The same of what the host computes, for one unit: it keeps several copies of eight bytes each.
+_ON_HOST = 1 << 24
+
+_TYPES = ("int8", "uint8", "float32", "int32", "int64")
+
+#: Scales are single precision.
+_SCALES = (2.0**-149, (2 - 2.0**-23) * 2.0**127)
+
+#: What is known of a value: type and elements in one unit.
+_Values = dict[int, tuple[str, int]]
+
+
+class _Program(Protocol):
+    """What is looked at of a program."""
+
+    @property
+    def batch(self) -> int: ...
+    @property
+    def memory_bytes(self) -> int: ...
+    @property
+    def segments(self) -> tuple[Segment, ...]: ...
+    @property
+    def inputs(self) -> tuple[Port, ...]: ...
+    @property
+    def outputs(self) -> tuple[Port, ...]: ...
+    @property
+    def steps(self) -> tuple[Part | HostOperator, ...]: ...
+    @property
+    def parts(self) -> tuple[Part, ...]: ...
+    @property
+    def layers(self) -> tuple[Layer, ...]: ...
+
+
+def _want(holds: bool, where: str, wanted: str, got: object) -> None:
+    if not holds:
+        raise ValueError(f"{where}: wanted {wanted}, got {got}")
+
+
+def want_sound(program: _Program) -> None:
+    """Refuse a program that names memory which it has not got, or reads what nobody makes.
+
+    Raises
+    ------
+    ValueError
+        Naming what is wrong.
+    """
+    memory = program.memory_bytes
+    _want(1 <= program.batch <= _BATCH, "batch", f"1 to {_BATCH}", program.batch)
+    _want(1 <= memory <= 1 << ADDRESS_BITS, "memory_bytes", f"1 to {1 << ADDRESS_BITS}", memory)
+    for segment in program.segments:
+        _want_place(segment.name, segment.address, len(segment.data), memory)
+    for port in (*program.inputs, *program.outputs):
+        _want_tensor(port)
+        _want(port.items >= 1, port.name, "at least one item", port.items)
+    _want(bool(program.inputs and program.outputs), "program", "inputs and outputs", "none")
+    for part in program.parts:
+        _want_part(part, program)
+    _want_flow(program)
+
+
+def _want_place(where: str, address: int, count: int, memory: int) -> None:
+    wanted = f"{count} bytes within {memory} of external memory"
+    _want(0 <= address <= memory - count, where, wanted, f"address {address}")
+
+
+def _want_tensor(tensor: Port | Operand) -> None:
+    """Refuse shapes, types and numbers that no tensor can have."""
+    where, shape = tensor.name, tensor.shape
+    elements = 1
+    for extent in shape:
+        _want(extent >= 1, where, "extents of at least 1", shape)
+        elements *= extent
+        _want(elements <= _ELEMENTS, where, f"at most {_ELEMENTS} elements", shape)
+    _want(tensor.dtype in _TYPES, where, f"one of {', '.join(_TYPES)}", repr(tensor.dtype[:20]))
+    _want(_SCALES[0] <= tensor.scale <= _SCALES[1], where, "a scale above 0", tensor.scale)
+    integer = tensor.dtype in ("int8", "uint8")
+    limits = np.iinfo(tensor.dtype if integer else "int32")
+    low, high = int(limits.min), int(limits.max)
+    good = low <= tensor.zero_point <= high
+    _want(good, where, f"a zero point from {low} to {high}", tensor.zero_point)
+
+
+def _want_part(part: Part, program: _Program) -> None:
+    _want(bool(part.inputs and part.outputs), "part", "inputs and outputs", "none")
+    for name, section in (("setup", part.setup), ("main", part.main)):
+        _want_section(name, section, program)
+    for port in (*part.inputs, *part.outputs):
+        _want_tensor(port)
+        _want(port.dtype == "int8", port.name, "int8 in the core", port.dtype)
+        _want_place(
+            port.name, port.address, program.batch * port.bytes_per_item, program.memory_bytes
+        )
+
+
+def _want_section(name: str, section: Section, program: _Program) -> None:
+    most = _INSTRUCTIONS
+    _want(1 <= section.count <= most, name, f"1 to {most} instructions", section.count)
+    aligned = section.address % INSTRUCTION_BYTES == 0
+    _want(aligned, name, f"a multiple of {INSTRUCTION_BYTES} as address", section.address)
+    _want_place(name, section.address, len(section.code), program.memory_bytes)
+    for number in set(section.layers):
+        good = -1 <= number < len(program.layers)
+        _want(good, name, f"layers below {len(program.layers)}", number)
+
+
+def _want_flow(program: _Program) -> None:
+    """Refuse a step that reads what no input or step before it makes, of this type and size."""
+    values: _Values = {}
+    for port in program.inputs:
+        _make(values, port, port.elements)
+    for step in program.steps:
+        if isinstance(step, Part):
+            _want(step.items >= 1, "part", "at least one item", step.items)
+            for port in step.inputs:
+                _read(values, port, step.items * port.elements)
+            for port in step.outputs:
+                _make(values, port, step.items * port.elements)
+        else:
+            _want_operator(step)
+            for operand in step.sources:
+                if operand.data is None:
+                    _read(values, operand, _elements(operand.shape))
+            for operand in step.results:
+                _make(values, operand, _elements(operand.shape))
+    for port in program.outputs:
+        _read(values, port, port.elements)
+
+
+def _want_operator(operator: HostOperator) -> None:
+    """Refuse operands of the host that are no tensors, or too large for it."""
+    for operand in (*operator.sources, *operator.results):
+        _want_tensor(operand)
+        elements = _elements(operand.shape)
+        _want(elements <= _ON_HOST, operand.name, f"at most {_ON_HOST} elements", elements)
+        for scale in operand.scales:
+            _want(_SCALES[0] <= scale <= _SCALES[1], operand.name, "scales above 0", scale)
+        if operand.data is not None:
+            wanted = elements * np.dtype(operand.dtype).itemsize
+            got = len(operand.data)
+            _want(got == wanted, operand.name, f"{wanted} bytes", got)
+
+
+def _elements(shape: Sequence[int]) -> int:
+    return int(np.prod(shape, dtype=np.int64))
+
+
+def _make(values: _Values, made: Port | Operand, elements: int) -> None:
+    fresh = made.tensor not in values
+    _want(fresh, made.name, "a tensor made once", f"tensor {made.tensor} again")
+    _want(elements <= _ELEMENTS, made.name, f"at most {_ELEMENTS} elements", elements)
+    values[made.tensor] = (made.dtype, elements)
+
+
+def _read(values: _Values, wanted: Port | Operand, elements: int) -> None:
+    known = values.get(wanted.tensor)
+    got = f"tensor {wanted.tensor} of nobody" if known is None else f"{known[1]} of {known[0]}"
+    _want(known == (wanted.dtype, elements), wanted.name, f"{elements} of {wanted.dtype}", got)
