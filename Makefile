@@ -14,7 +14,7 @@ VIEW := build/view/celosia/hw
 PACKAGES := hw sim sw constraints
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-only conformance prove gates lint type synth clean view setup
+.PHONY: help demo test test-only conformance prove gates hostile lint type synth clean view setup
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -36,6 +36,10 @@ prove: $(DEV) $(TOOLS)  ## all proofs about the core, long ones too
 
 gates: $(DEV) $(TOOLS)  ## netlists for an ECP5 and an iCE40 against machine model and RTL
 	@$(BIN)/python -m pytest --long tb/e2e/test_netlist.py $(PYTEST_ARGS)
+
+hostile: $(DEV)  ## 20,000 hostile models and 20,000 hostile programs
+	@$(BIN)/celosia fuzz --files models --programs 20000 --seed 1 --workers 1
+	@$(BIN)/celosia fuzz --files programs --programs 20000 --seed 1 --workers 1
 
 lint: $(DEV)  ## ruff over all Python files
 	@$(BIN)/ruff check hw sim sw tb constraints

@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     _compiling(adder(commands))
     _running(adder(commands))
     _hardware(adder(hardware))
-    made = adder(fuzz)("fuzz", "run random programs on the simulated core and the machine model")
+    made = adder(fuzz)("fuzz", "run random programs on the simulated core, or files changed at random")
     fuzz.add_arguments(made, _whole, _seeds)
     return parser
 
@@ -254,5 +254,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(what: object, code: int) -> int:
-    print(f"celosia: {' '.join(str(what).split())}", file=sys.stderr)
+    print(f"celosia: {commands.line_of(what)}", file=sys.stderr)
     return code

@@ -1,9 +1,10 @@
-"""The command that runs random programs on the simulated core and on the machine model."""
+"""The command that runs random programs on core and machine model, and hostile files."""
 
 import argparse
 import json
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,11 @@ def add_arguments(made: argparse.ArgumentParser, whole: Any, seed: Any) -> None:
     """Add the arguments of the command; ``whole`` and ``seed`` read numbers from 1 and from 0."""
     made.add_argument(
         "--programs", type=whole, default=200, metavar="N", help="how many to run (200)"
+    )
+    made.add_argument(
+        "--files",
+        choices=("models", "programs"),
+        help="run so many files changed at random instead, without the simulated core",
     )
     made.add_argument("--seed", type=seed, default=0, metavar="S", help="of everything (0)")
     made.add_argument(
@@ -53,18 +59,29 @@ def add_arguments(made: argparse.ArgumentParser, whole: Any, seed: Any) -> None:
 
 
 def run_fuzz(arguments: argparse.Namespace) -> None:
-    """Run random programs, or one that failed before."""
+    """Run random programs or changed files, or one that failed before."""
     from celosia.sim.fuzz.workers import MissingDask
     from celosia.sim.rtl import RtlError
     from celosia.sim.simulators import SimulatorNotFound
+    from celosia.sw.hostile.command import is_file, replay, run_files
 
     try:
-        if arguments.replay:
+        _want_directory(arguments.directory)
+        if arguments.replay and is_file(arguments.replay):
+            replay(arguments.replay)
+        elif arguments.replay:
             _replay(arguments.replay)
+        elif arguments.files:
+            run_files(arguments)
         else:
             _campaign(arguments)
     except (SimulatorNotFound, RtlError, MissingDask) as error:
         raise Missing(str(error)) from error
+
+
+def _want_directory(path: Path) -> None:
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path}: wanted a directory, got a file")
 
 
 def _replay(path: Path) -> None:
@@ -88,8 +105,6 @@ def _campaign(arguments: argparse.Namespace) -> None:
     from celosia.sim.rtl import model
 
     writable(arguments.coverage)
-    if arguments.directory.exists() and not arguments.directory.is_dir():
-        raise InputError(f"{arguments.directory}: wanted a directory, got a file")
     if arguments.draw and arguments.configurations:
         raise InputError("wanted --draw or --configurations, got both")
     configs = configurations(arguments.configurations, arguments.draw or 0, arguments.seed)
@@ -101,7 +116,10 @@ def _campaign(arguments: argparse.Namespace) -> None:
     coverage, found, cycles, start = Coverage(), [], 0, time.monotonic()
     with tqdm(total=arguments.programs, unit="program", disable=None) as progress:
         for batch in workers.run(
-            plan, arguments.programs, workers=arguments.workers, scheduler=arguments.scheduler
+            partial(campaign.run_batch, plan),
+            arguments.programs,
+            workers=arguments.workers,
+            scheduler=arguments.scheduler,
         ):
             coverage.add(batch.coverage)
             found += batch.found

@@ -1,7 +1,7 @@
 """Many random cases, each from its number: drawn, run, counted; the same wherever they run."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from celosia.hw.arch.config import Config
@@ -13,10 +13,7 @@ from celosia.sim.fuzz.legal import legal
 from celosia.sim.fuzz.trial import Problem, attempt
 from celosia.sim.rtl import RtlError
 
-__all__ = ["Batch", "Found", "Plan", "batches", "case_of", "run_batch"]
-
-#: Cases that are handed to a worker at once.
-_BATCH = 20
+__all__ = ["Batch", "Found", "Plan", "case_of", "run_batch"]
 
 
 class Plan(NamedTuple):
@@ -77,9 +74,3 @@ def run_batch(plan: Plan, numbers: Sequence[int]) -> Batch:
         cycles += trial.outcome.cycles
         coverage.note(kind, case, trial)
     return Batch(len(numbers), cycles, coverage, tuple(found))
-
-
-def batches(programs: int) -> Iterator[range]:
-    """Give the numbers of the cases, some at a time."""
-    for first in range(0, programs, _BATCH):
-        yield range(first, min(first + _BATCH, programs))

@@ -1,30 +1,43 @@
 """Where batches of cases run: in this process, or in those of a Dask cluster."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
-
-from celosia.sim.fuzz.campaign import Batch, Plan, batches, run_batch
+from typing import Any, TypeVar
 
 __all__ = ["MissingDask", "run"]
+
+#: Cases that are handed to a worker at once.
+_BATCH = 20
+
+_Result = TypeVar("_Result")
 
 
 class MissingDask(RuntimeError):
     """More than one worker is wanted, and Dask is not installed."""
 
 
+def _batches(cases: int) -> Iterator[range]:
+    """Give the numbers of the cases, some at a time."""
+    for first in range(0, cases, _BATCH):
+        yield range(first, min(first + _BATCH, cases))
+
+
 def run(
-    plan: Plan, programs: int, *, workers: int = 1, scheduler: str | None = None
-) -> Iterator[Batch]:
-    """Give what comes out of the batches of a plan, as they finish.
+    job: Callable[[list[int]], _Result],
+    cases: int,
+    *,
+    workers: int = 1,
+    scheduler: str | None = None,
+) -> Iterator[_Result]:
+    """Give what comes out of batches of cases, as they finish.
 
     Parameters
     ----------
-    plan : Plan
-        What to run.
-    programs : int
-        Cases, numbered from 0.
+    job : callable
+        Takes the numbers of some cases; goes to other processes.
+    cases : int
+        How many there are, numbered from 0.
     workers : int
         Processes on this machine; with one, this process does it without Dask.
     scheduler : str, optional
@@ -38,8 +51,8 @@ def run(
         If there is no scheduler at this address.
     """
     if scheduler is None and workers == 1:
-        for numbers in batches(programs):
-            yield run_batch(plan, numbers)
+        for numbers in _batches(cases):
+            yield job(list(numbers))
         return
     try:
         from dask.distributed import Client, LocalCluster, as_completed
@@ -57,10 +70,7 @@ def run(
             }
             address = stack.enter_context(LocalCluster(n_workers=workers, **options))
         client = stack.enter_context(Client(address))
-        futures = [
-            client.submit(run_batch, plan, list(numbers), pure=False)
-            for numbers in batches(programs)
-        ]
+        futures = [client.submit(job, list(numbers), pure=False) for numbers in _batches(cases)]
         for future in as_completed(futures):
             yield future.result()
             future.release()

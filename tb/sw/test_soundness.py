@@ -1,0 +1,194 @@
+"""Program files that make no sense, and programs that would not end: one clear line of each."""
+
+import re
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend import writer as w
+from celosia.sw.frontend.tflite import load
+from celosia.sw.graph import Graph
+from celosia.sw.hostile import programs, seeds, trial
+from celosia.sw.hostile.confined import Damage, want_confined
+from celosia.sw.program import Program, ProgramError
+
+TRANSPOSED = w.TransposedConvolution(
+    weights=np.ones((1, 1, 1, 2), np.int8),
+    weight_scale=1.0,
+    bias=np.zeros(1, np.int32),
+    output_scale=1.0,
+)
+
+
+def program(layers: list[Any]) -> Program:
+    graph: Graph = w.sequential(layers, input_shape=(1, 4, 4, 2), input_scale=0.2)
+    return compile_graph(load(w.serialize(graph)), seeds.core_of(1))
+
+
+def edited(content: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
+    """Return a program file whose header was changed; its checksum is right."""
+    header, blobs = programs._opened(content)
+    change(header)
+    return programs._closed(header, blobs)
+
+
+DEEP = "[" * 5000 + "]" * 5000
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda h: h.update(batch=0), "batch: wanted 1 to 1048576, got 0"),
+        (lambda h: h.update(batch=True), "batch: wanted a whole number, got True"),
+        (lambda h: h.update(memory_bytes=1 << 33), "memory_bytes: wanted 1 to 4294967296"),
+        (lambda h: h.update(name="\ud800"), "name: wanted a text"),
+        (lambda h: h.update(more=1), "header: wanted name, config"),
+        (lambda h: h.pop("layers"), "header: wanted name, config"),
+        (lambda h: h.update(steps={}), "steps: wanted a list, got {}"),
+        (lambda h: h["config"].update(rows="8"), "config rows: wanted a whole number, got '8'"),
+        (lambda h: h["inputs"][0].update(shape=[]), "input: wanted .* of int8, got"),
+        (lambda h: h["inputs"][0].update(shape=[0]), "input: wanted extents of at least 1"),
+        (lambda h: h["inputs"][0].update(shape=[1 << 40]), "wanted at most 2147483648 elements"),
+        (lambda h: h["inputs"][0].update(dtype="object"), "input: wanted one of int8, uint8"),
+        (lambda h: h["inputs"][0].update(scale=float("nan")), "scale: wanted a number, got nan"),
+        (lambda h: h["inputs"][0].update(scale=1e300), "scale: wanted a number|a scale above 0"),
+        (lambda h: h["inputs"][0].update(zero_point=500), "wanted a zero point from -128 to 127"),
+        (lambda h: h["outputs"][0].update(tensor=77), "got tensor 77 of nobody"),
+        (lambda h: h["segments"][0].update(address=-64), "external memory, got address -64"),
+        (lambda h: h["segments"][0].update(bytes=10**9), "segment bytes: wanted 1000000000 more"),
+        (lambda h: core(h)["main"].update(address=32), "main: wanted a multiple of 64 as address"),
+        (lambda h: core(h)["main"].update(layers=[[0, 10**12]]), "main: wanted a layer for each"),
+        (lambda h: core(h)["main"]["layers"][0].__setitem__(0, 99), "main: wanted layers below"),
+        (lambda h: core(h).update(items=1 << 40), "wanted .* of int8, got"),
+        (lambda h: core(h).update(inputs=[]), "part: wanted inputs and outputs, got none"),
+        (lambda h: core(h)["inputs"][0].update(address=1 << 40), "of external memory, got address"),
+    ],
+)
+def test_a_header_that_makes_no_sense(change: Callable[[dict], object], says: str) -> None:
+    sound = program([w.Mean(), w.Reshape(shape=(1, 2))]).to_bytes()
+    with pytest.raises(ProgramError, match=says) as refusal:
+        Program.from_bytes(edited(sound, change))
+    assert str(refusal.value).startswith("program file makes no sense (")
+
+
+def core(header: dict[str, Any]) -> dict[str, Any]:
+    return next(step["core"] for step in header["steps"] if "core" in step)
+
+
+def test_deep_headers_are_refused() -> None:
+    text = DEEP.encode()
+    content = programs.MAGIC + struct.pack("<II", programs.VERSION, len(text)) + text
+    with pytest.raises(ProgramError, match="its header is no JSON"):
+        Program.from_bytes(programs.summed(content))
+
+
+def host(header: dict[str, Any], **values: Any) -> None:
+    (step,) = (step["host"] for step in header["steps"] if "host" in step)
+    attributes = values.pop("attributes", {})
+    step.update(values)
+    step["attributes"].update(attributes)
+
+
+@pytest.mark.parametrize(
+    ("layers", "values", "says"),
+    [
+        ([w.Softmax()], {"kind": "CONV_2D"}, "wanted an operator that the host runs"),
+        ([w.Softmax()], {"attributes": {"beta": "1"}}, "wanted a number as beta"),
+        (
+            [w.Transpose(permutation=(0, 2, 1, 3))],
+            {"attributes": {"permutation": [0, 1, 1, 3]}},
+            "wanted different dimensions as permutation",
+        ),
+        (
+            [w.Transpose(permutation=(0, 2, 1, 3))],
+            {"attributes": {"permutation": [0, 3, 1, 2]}},
+            r"wanted results of shape \[\(1, 2, 4, 4\)\]",
+        ),
+        ([w.DepthToSpace(block=1)], {"attributes": {"block": 1 << 60}}, "wanted block from 1 to"),
+        (
+            [w.SpaceToBatch(blocks=(2, 2))],
+            {"attributes": {"margins": [[1 << 40, 0], [0, 0]]}},
+            "wanted two pairs as margins",
+        ),
+        ([TRANSPOSED], {"attributes": {"stride": [1 << 20, 1]}}, "pixels inside the result"),
+        ([TRANSPOSED], {"attributes": {"activation": "TANH"}}, "activation to be one of NONE"),
+        (
+            [w.StridedSlice(begin=(0, 3, 0, 0), end=(1, 0, 4, 2), stride=(1, -1, 1, 1))],
+            {"attributes": {"begin": [0, 9, 0, 0]}},
+            "wanted a slice of 4",
+        ),
+    ],
+)
+def test_operators_of_the_host_that_make_no_sense(
+    layers: list[Any], values: dict[str, Any], says: str
+) -> None:
+    sound = program(layers).to_bytes()
+    assert trial.attempt(sound).end == "answer"
+    outcome = trial.attempt(edited(sound, lambda header: host(header, **values)))
+    assert outcome.end == "ProgramError" and re.search(says, outcome.text), outcome.text
+
+
+def test_all_operators_of_the_host_are_fitted() -> None:
+    from celosia.sw import host as room
+    from celosia.sw.host import fitting
+
+    assert set(fitting._FITS) == set(room.OPERATORS)
+
+
+def with_instruction(instruction: bytes) -> bytes:
+    """Return a program file that begins with an instruction instead of its first one."""
+    header, blobs = programs._opened(program([w.Pool()]).to_bytes())
+    blobs[1][:64] = instruction
+    return programs._closed(header, blobs)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "fields"),
+    [
+        # Each of these took all memory, or no end.
+        (Opcode.VECTOR, {"x_count": 65535, "y_count": 65535, "channels": 8}),
+        (Opcode.VECTOR, {"window_y_count": 255, "window_x_count": 255, "x_count": 5000}),
+        (Opcode.LOAD, {"rows": 65535, "length": 1000}),
+        (
+            Opcode.FILL,
+            {
+                "x_count": 8000,
+                "y_count": 8000,
+                "destination_x_stride": 1,
+                "destination_y_stride": 1,
+            },
+        ),
+    ],
+)
+def test_endless_instructions_are_refused(opcode: Opcode, fields: dict[str, int]) -> None:
+    word = isa.encode(Instruction(opcode, **fields))
+    outcome = trial.attempt(with_instruction(word))
+    wanted = "elements are too many for the machine model"
+    assert outcome.end == "DeviceError", outcome
+    assert opcode.name in outcome.text and wanted in outcome.text
+
+
+def test_what_is_no_instruction_is_named() -> None:
+    outcome = trial.attempt(with_instruction(b"\xff" * 64))
+    assert outcome.end == "DeviceError"
+    assert outcome.text.startswith("OPCODE in SEQUENCER: instruction 0 of main (opcode: wanted 1")
+
+
+def test_stray_bytes_are_found() -> None:
+    made = program([w.Pool()])
+    memory = np.zeros(made.memory_bytes, np.uint8)
+    memory[made.outputs[0].address] = 1
+    want_confined(made, memory)
+    spans = [(s.address, len(s.data)) for s in made.segments]
+    spans += [(s.address, len(s.code)) for s in (made.setup, made.main)]
+    spans += [(p.address, p.bytes_per_item) for p in (*made.inputs, *made.outputs)]
+    free = set(range(made.memory_bytes)).difference(*(range(a, a + n) for a, n in spans))
+    memory[min(free)] = 1
+    with pytest.raises(Damage, match=f"byte {min(free):#x} was written"):
+        want_confined(made, memory)
