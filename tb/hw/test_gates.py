@@ -44,6 +44,8 @@ endmodule
 class Small(wiring.Component):
     """A block memory, a small memory, a product and a sum."""
 
+    out: Signal
+
     def __init__(self, primitive):
         self.primitive = primitive
         super().__init__({"in": In(39), "out": Out(50)})
