@@ -36,13 +36,45 @@ def test_slice():
 @pytest.mark.parametrize(
     ("right", "wrong", "claim"),
     [
-        ("~self.o.valid | self.o.ready", "self.o.ready | self.i.valid", "waits"),
+        ("m.If(~self.o.valid | self.o.ready)", "m.If(self.o.ready | self.i.valid)", "waits"),
         ("m.If(spare_valid)", "m.If(~spare_valid)", "unchanged"),
         ("m.Elif(~spare_valid)", "m.Else()", "unchanged"),
     ],
 )
 def test_slice_broken(right, wrong, claim):
     refuted(slice_spec(broken_module(slices, right, wrong)), claim, depth=8)
+
+
+def stage_spec(module=slices):
+    spec = Spec()
+    dut = spec.open("dut", module.Stage(8))
+    spec.claim("waits", spec.waits(dut.o.valid, dut.o.ready, dut.o.payload))
+    in_order(
+        spec,
+        push=dut.i.valid & dut.i.ready,
+        value=dut.i.payload,
+        pop=dut.o.valid & dut.o.ready,
+        front=dut.o.payload,
+        entries=[dut.o.payload],
+        level=dut.o.valid,
+    )
+    spec.cover("full", ~dut.i.ready)
+    return spec
+
+
+def test_stage():
+    proved(stage_spec(), depth=1, reach=6)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "claim"),
+    [
+        ("self.i.ready.eq(~self.o.valid | self.o.ready)", "self.i.ready.eq(1)", "waits"),
+        ("with m.If(self.i.ready):", "with m.If(self.i.valid):", "waits"),
+    ],
+)
+def test_stage_broken(right, wrong, claim):
+    refuted(stage_spec(broken_module(slices, right, wrong)), claim, depth=8)
 
 
 def fifo_spec(depth, buffered, module=fifo):
