@@ -145,7 +145,8 @@ class Receiver(wiring.Component):
 
         refused = Mux(burst.bad, self.bursts.valid & free, accept & beat.error)
         m.d.sync += [
-            self.fault_valid.eq(refused & ~self.drop),
+            # Once: what is to be dropped is known a cycle after it was said.
+            self.fault_valid.eq(refused & ~self.drop & ~self.fault_valid),
             self.fault.code.eq(Mux(burst.bad, isa.Error.RANGE.value, isa.Error.BUS.value)),
             self.fault.index.eq(burst.tag.index),
         ]

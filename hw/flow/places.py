@@ -10,6 +10,10 @@ from celosia.hw.flow.parts import Part
 
 __all__ = ["array_places", "fix"]
 
+#: Tiles around the box of its ends in which router 2 looks for a net's way, instead of 3: where
+#: multipliers pull everything together, the way around is longer.
+_SETTINGS = {"router2/bbMargin/x": "12", "router2/bbMargin/y": "12"}
+
 #: The multiplier of a pair of columns, by its row and its first column.
 _MULTIPLIER = re.compile(r".*\.array\.row_(\d+)\.cell_(\d+)\.product\.multiplier$")
 
@@ -69,7 +73,7 @@ def _runs(part: Part, length: int) -> list[list[list[str]]]:
 
 
 def fix(netlist: Path, top: str, part: Part) -> Path:
-    """Return a netlist whose multipliers have their sites, beside the one given.
+    """Return a netlist whose multipliers have their sites, and the router room, beside the one given.
 
     Where there is nothing to say it is the one given.
     """
@@ -87,6 +91,7 @@ def fix(netlist: Path, top: str, part: Part) -> Path:
         return netlist
     for name, site in places.items():
         cells[name]["attributes"]["BEL"] = site
+    design["modules"][top].setdefault("settings", {}).update(_SETTINGS)
     partial = netlist.with_suffix(".partial")
     partial.write_text(json.dumps(design))
     return partial.rename(fixed)

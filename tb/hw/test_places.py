@@ -68,7 +68,9 @@ def test_netlist(tmp_path):
     fixed = fix(given, "top", PART)
     assert fixed != given
     assert fix(given, "top", PART) == fixed
-    cells = json.loads(fixed.read_text())["modules"]["top"]["cells"]
+    top = json.loads(fixed.read_text())["modules"]["top"]
+    assert top["settings"] == {"router2/bbMargin/x": "12", "router2/bbMargin/y": "12"}
+    cells = top["cells"]
     assert cells[multiplier(0, 0)]["attributes"] == {"BEL": "X4/Y10/MULT18_0"}
 
 
