@@ -70,7 +70,7 @@ class Family:
 
 #: The last step of ``synth_ecp5`` is said here, without its ``autoname``, which takes longer than
 #: all the others. Router 1 takes hours on a part that is four fifths full. Around multipliers that
-#: have their places the static placer, which goes by density, needs a tenth less wire than HeAP.
+#: have their places the static placer, which goes by density, needs a fifth less wire than HeAP.
 ECP5 = Family(
     name="ECP5",
     synthesis="synth_ecp5 -top {top} -run begin:check",
