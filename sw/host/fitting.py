@@ -26,6 +26,10 @@ class _Misfit(ValueError):
     """An operator that makes no sense; the message says what was wanted."""
 
 
+#: Greatest number of single precision.
+_GREATEST = float(np.finfo(np.float32).max)
+
+
 def _want(holds: bool, wanted: str) -> None:
     if not holds:
         raise _Misfit(f"wanted {wanted}")
@@ -86,9 +90,10 @@ class _Said:
         _want(type(self._said.get(name)) is bool, f"true or false as {name}")
 
     def real(self, name: str) -> None:
-        """Look for a finite number."""
+        """Look for a number that single precision knows."""
         found = self._said.get(name)
-        _want(type(found) in (int, float) and math.isfinite(found), f"a number as {name}")  # pyright: ignore
+        known = type(found) in (int, float) and abs(found) <= _GREATEST  # pyright: ignore
+        _want(known, f"a number of single precision as {name}")
 
 
 def _sources(operator: HostOperator, *ranks: int | None, most: int | None = None) -> list[_Shape]:

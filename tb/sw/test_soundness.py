@@ -99,7 +99,16 @@ def host(header: dict[str, Any], **values: Any) -> None:
     ("layers", "values", "says"),
     [
         ([w.Softmax()], {"kind": "CONV_2D"}, "wanted an operator that the host runs"),
-        ([w.Softmax()], {"attributes": {"beta": "1"}}, "wanted a number as beta"),
+        (
+            [w.Softmax()],
+            {"attributes": {"beta": "1"}},
+            "wanted a number of single precision as beta",
+        ),
+        (
+            [w.Softmax()],
+            {"attributes": {"beta": 1e39}},
+            "wanted a number of single precision as beta",
+        ),
         (
             [w.Transpose(permutation=(0, 2, 1, 3))],
             {"attributes": {"permutation": [0, 1, 1, 3]}},
