@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.compiler.shapes import RESHAPES
+from celosia.sw.host.softmax import LEAST
 from celosia.sw.program import HostOperator, Operand, ProgramError
 
 __all__ = ["want_fitting"]
@@ -89,11 +90,12 @@ class _Said:
         """Look for true or false."""
         _want(type(self._said.get(name)) is bool, f"true or false as {name}")
 
-    def real(self, name: str) -> None:
-        """Look for a number that single precision knows."""
+    def real(self, name: str) -> float:
+        """Return a number that single precision knows."""
         found = self._said.get(name)
         known = type(found) in (int, float) and abs(found) <= _GREATEST  # pyright: ignore
         _want(known, f"a number of single precision as {name}")
+        return float(found)  # pyright: ignore
 
 
 def _sources(operator: HostOperator, *ranks: int | None, most: int | None = None) -> list[_Shape]:
@@ -114,7 +116,10 @@ def _same(operator: HostOperator, said: _Said) -> list[_Shape]:
 def _softmax(operator: HostOperator, said: _Said) -> list[_Shape]:
     (shape,) = _sources(operator, None)
     _want(bool(shape), "a dimension")
-    said.real("beta")
+    beta = said.real("beta")
+    scale = operator.sources[0].scale
+    factor = float(np.float32(scale)) * float(np.float32(beta))
+    _want(factor > LEAST, "scale * beta above 2^-26")
     return [shape]
 
 

@@ -9,13 +9,16 @@ import numpy as np
 
 from celosia.sw.compiler.multiplier import quantize_multiplier
 
-__all__ = ["softmax"]
+__all__ = ["LEAST", "softmax"]
 
 _ONE = (1 << 31) - 1
 
 #: Integer bits of the differences that are exponentiated, and of their sums.
 _DIFFERENCE_BITS = 5
 _SUM_BITS = 12
+
+#: What a scale times a factor has to be more than.
+LEAST = 2.0 ** (_DIFFERENCE_BITS - 31)
 
 #: exp(-1/8), and 1/3, without integer bits.
 _EXP_EIGHTH = 1895147668
@@ -90,7 +93,7 @@ def softmax(values: np.ndarray, scale: float, beta: float = 1.0) -> np.ndarray:
     if values.dtype != np.int8:
         raise ValueError(f"values: wanted int8, got {values.dtype}")
     factor = float(np.float32(scale)) * float(np.float32(beta))
-    if not factor > 2.0 ** (_DIFFERENCE_BITS - 31):
+    if not factor > LEAST:
         raise ValueError(f"scale * beta: wanted more than 2^-26, got {factor:.6g}")
     real = min(factor * (1 << (31 - _DIFFERENCE_BITS)), float(_ONE))
     multiplier, shift = quantize_multiplier(real)

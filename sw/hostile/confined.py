@@ -70,6 +70,7 @@ def _stores(program: Program) -> list[Any]:
                     instruction = section.instruction(index)
                 except isa.Illegal:
                     continue
-                if instruction.opcode is Opcode.STORE:
+                # One without rows or bytes, which no core runs, names nothing.
+                if instruction.opcode is Opcode.STORE and instruction.rows and instruction.length:
                     found.append(external_block(instruction))
     return found

@@ -109,6 +109,7 @@ def host(header: dict[str, Any], **values: Any) -> None:
             {"attributes": {"beta": 1e39}},
             "wanted a number of single precision as beta",
         ),
+        ([w.Softmax()], {"attributes": {"beta": 0}}, r"wanted scale . beta above 2\^-26"),
         (
             [w.Transpose(permutation=(0, 2, 1, 3))],
             {"attributes": {"permutation": [0, 1, 1, 3]}},
@@ -187,6 +188,13 @@ def test_what_is_no_instruction_is_named() -> None:
     outcome = trial.attempt(with_instruction(b"\xff" * 64))
     assert outcome.end == "DeviceError"
     assert outcome.text.startswith("OPCODE in SEQUENCER: instruction 0 of main (opcode: wanted 1")
+
+
+@pytest.mark.parametrize("field", ["length", "rows"])
+def test_stores_of_nothing_name_nothing(field: str) -> None:
+    outcome = trial.attempt(with_instruction(isa.encode(Instruction(Opcode.STORE, **{field: 0}))))
+    assert outcome.end == "DeviceError", outcome
+    assert f"{field}=0" in outcome.text
 
 
 def test_stray_bytes_are_found() -> None:
