@@ -1,5 +1,7 @@
 """Counting semaphores that order the units."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -47,12 +49,13 @@ class Semaphores(wiring.Component):
         self.count = count
         self.units = units
         masks = data.ArrayLayout(count, units)
+        beginning: Any = Out
         super().__init__(
             {
                 "want": In(masks),
                 "asking": In(units),
                 "granted": Out(units),
-                "lacking": Out(count, init=(1 << count) - 1),
+                "lacking": beginning(count, init=(1 << count) - 1),
                 "post": In(masks),
                 "overflow": Out(units),
             }
