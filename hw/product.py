@@ -26,9 +26,7 @@ __all__ = [
     "PRIMITIVES",
     "GatedSum",
     "Product",
-    "add_up",
     "multiply_in_logic",
-    "partial_products",
 ]
 
 #: Bits of each factor, as a signed number, of the multiplier of an ECP5.

@@ -152,8 +152,11 @@ def placed(
         If a tool is missing or fails.
     """
     netlist = synthesised(design, directory, report)
-    stamp = f"{netlist.stem}_{_digest(design)}"
+    seeds = tuple(seeds)
+    if not seeds:
+        return []
     found = places.fix(netlist, design.name, design.part)
+    stamp = f"{found.stem}_{_digest(design)}"
     more = () if found == netlist else design.part.family.fixed
 
     def place(seed: int) -> Run:
@@ -174,9 +177,8 @@ def placed(
 def _digest(design: Design) -> str:
     """Return what tells the runs of nextpnr over one netlist apart."""
     family = design.part.family
-    part = (design.part.options, design.part.multiplier_blocks)
     effort = (family.effort, family.fixed, family.threads)
-    text = repr((design.pins, part, effort, design.megahertz))
+    text = repr((design.pins, design.part.options, effort, design.megahertz))
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 

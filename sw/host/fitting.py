@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.compiler.shapes import RESHAPES
-from celosia.sw.host.softmax import LEAST
+from celosia.sw.host.softmax import LEAST, factor
 from celosia.sw.program import HostOperator, Operand, ProgramError
 
 __all__ = ["want_fitting"]
@@ -117,9 +117,7 @@ def _softmax(operator: HostOperator, said: _Said) -> list[_Shape]:
     (shape,) = _sources(operator, None)
     _want(bool(shape), "a dimension")
     beta = said.real("beta")
-    scale = operator.sources[0].scale
-    factor = float(np.float32(scale)) * float(np.float32(beta))
-    _want(factor > LEAST, "scale * beta above 2^-26")
+    _want(factor(operator.sources[0].scale, beta) > LEAST, "scale * beta above 2^-26")
     return [shape]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from celosia.sw.compiler.multiplier import quantize_multiplier
 
-__all__ = ["LEAST", "softmax"]
+__all__ = ["LEAST", "factor", "softmax"]
 
 _ONE = (1 << 31) - 1
 
@@ -67,6 +67,11 @@ def _reciprocal(a: np.ndarray) -> np.ndarray:
     return np.minimum(x << 1, _ONE)
 
 
+def factor(scale: float, beta: float) -> float:
+    """Return what differences are multiplied by, of two numbers as float32 can say them."""
+    return float(np.float32(scale)) * float(np.float32(beta))
+
+
 def softmax(values: np.ndarray, scale: float, beta: float = 1.0) -> np.ndarray:
     """Return softmax over the last dimension, with scale 1/256 and zero point -128.
 
@@ -92,10 +97,10 @@ def softmax(values: np.ndarray, scale: float, beta: float = 1.0) -> np.ndarray:
     """
     if values.dtype != np.int8:
         raise ValueError(f"values: wanted int8, got {values.dtype}")
-    factor = float(np.float32(scale)) * float(np.float32(beta))
-    if not factor > LEAST:
-        raise ValueError(f"scale * beta: wanted more than 2^-26, got {factor:.6g}")
-    real = min(factor * (1 << (31 - _DIFFERENCE_BITS)), float(_ONE))
+    step = factor(scale, beta)
+    if not step > LEAST:
+        raise ValueError(f"scale * beta: wanted more than 2^-26, got {step:.6g}")
+    real = min(step * (1 << (31 - _DIFFERENCE_BITS)), float(_ONE))
     multiplier, shift = quantize_multiplier(real)
     # Differences past the radius would leave 32 bits; their exponentials count as nothing.
     radius = (((1 << _DIFFERENCE_BITS) - 1) << (31 - _DIFFERENCE_BITS)) >> shift

@@ -8,25 +8,30 @@ from queues import Fifo, in_order
 from celosia.hw.bus import slice as slices
 
 
-def slice_spec(module=slices):
-    spec = Spec()
-    dut = spec.open("dut", module.Slice(8))
-    spare = spec.see("dut.spare", 8)
-    spare_valid = spec.see("dut.spare_valid", 1)
-    spec.claim("behind the front", ~spare_valid | dut.o.valid)
+def kept(spec, dut, *, entries, level):
+    """Claim that an offer stays, and that what goes in comes out."""
     spec.claim("waits", spec.waits(dut.o.valid, dut.o.ready, dut.o.payload))
-    spec.claim("idle", dut.idle == ~(dut.o.valid | spare_valid))
     in_order(
         spec,
         push=dut.i.valid & dut.i.ready,
         value=dut.i.payload,
         pop=dut.o.valid & dut.o.ready,
         front=dut.o.payload,
-        entries=[dut.o.payload, spare],
-        level=dut.o.valid + spare_valid,
+        entries=entries,
+        level=level,
     )
     spec.cover("full", ~dut.i.ready)
     return spec
+
+
+def slice_spec(module=slices):
+    spec = Spec()
+    dut = spec.open("dut", module.Slice(8))
+    spare = spec.see("dut.spare", 8)
+    spare_valid = spec.see("dut.spare_valid", 1)
+    spec.claim("behind the front", ~spare_valid | dut.o.valid)
+    spec.claim("idle", dut.idle == ~(dut.o.valid | spare_valid))
+    return kept(spec, dut, entries=[dut.o.payload, spare], level=dut.o.valid + spare_valid)
 
 
 def test_slice():
@@ -48,18 +53,7 @@ def test_slice_broken(right, wrong, claim):
 def stage_spec(module=slices):
     spec = Spec()
     dut = spec.open("dut", module.Stage(8))
-    spec.claim("waits", spec.waits(dut.o.valid, dut.o.ready, dut.o.payload))
-    in_order(
-        spec,
-        push=dut.i.valid & dut.i.ready,
-        value=dut.i.payload,
-        pop=dut.o.valid & dut.o.ready,
-        front=dut.o.payload,
-        entries=[dut.o.payload],
-        level=dut.o.valid,
-    )
-    spec.cover("full", ~dut.i.ready)
-    return spec
+    return kept(spec, dut, entries=[dut.o.payload], level=dut.o.valid)
 
 
 def test_stage():
