@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from celosia.hw.arch.config import PRESETS, Config, preset
-from celosia.sw import commands, fuzz, hardware
+from celosia.sw import boards, commands, fuzz, hardware
 from celosia.sw.data import DATASETS
 from celosia.sw.runtime.backends import DEVICES, device_name
 from celosia.sw.runtime.device import DeviceError
@@ -39,6 +39,14 @@ def _device(text: str) -> str:
         return device_name(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error).removeprefix("device: ")) from None
+
+
+def _board(text: str) -> Any:
+    from celosia.hw.boards.table import BOARDS
+
+    if text not in BOARDS:
+        raise argparse.ArgumentTypeError(f"wanted one of {', '.join(BOARDS)}, got {text!r}")
+    return BOARDS[text]
 
 
 def _whole(text: str) -> int:
@@ -81,6 +89,17 @@ def _parser() -> argparse.ArgumentParser:
     _compiling(adder(commands))
     _running(adder(commands))
     _hardware(adder(hardware))
+    made = adder(boards)("boards", "say of all boards what they take and how fast they are")
+    made.add_argument(
+        "--measure", action="store_true", help="count cycles on the RTL instead of an estimate"
+    )
+    made.add_argument(
+        "--directory",
+        type=Path,
+        default=Path("build/boards"),
+        metavar="DIR",
+        help="where celosia build has left its reports (build/boards)",
+    )
     made = adder(fuzz)("fuzz", "run random programs on the simulated core, or files changed at random")
     fuzz.add_arguments(made, _whole, _seeds)
     return parser
@@ -106,14 +125,13 @@ def _compiling(command: "commands.Adder") -> None:
     made.add_argument(
         "--operators", action="store_true", help="say which operators there are, and where they run"
     )
-    _preset(made)
     made.add_argument("--batch", type=_whole, default=1, metavar="N", help="inputs of one run")
     made.add_argument("--csv", type=Path, metavar="FILE", help="also write a table as CSV")
     made.add_argument("--json", type=Path, metavar="FILE", help="also write a table as JSON")
     made.add_argument(
         "--measure", action="store_true", help="count the cycles of each layer on the RTL, too"
     )
-    _memory(made)
+    _machine(made)
 
     made = command("assemble", "translate assembly to instructions")
     made.add_argument("file", type=Path, metavar="FILE", help="text, an instruction a line")
@@ -124,20 +142,24 @@ def _compiling(command: "commands.Adder") -> None:
     _output(made, "text to write instead of showing it")
 
 
-def _memory(parser: argparse.ArgumentParser) -> None:
+def _machine(parser: argparse.ArgumentParser, core: Config | None = PRESETS["edge"]) -> None:
+    """Add the options that say which core it is and what memory it has, see ``commands.settle``."""
+    _preset(parser, None)
+    parser.set_defaults(core=core)
     parser.add_argument(
         "--latency",
         type=_whole,
-        default=32,
         metavar="CYCLES",
         help="of the external memory behind rtl (32)",
     )
     parser.add_argument(
         "--bandwidth",
         type=_number,
-        default=1.0,
         metavar="BEATS",
         help="of the external memory behind rtl, per cycle (1.0)",
+    )
+    parser.add_argument(
+        "--board", type=_board, metavar="BOARD", help="take core, memory and clock of this board"
     )
 
 
@@ -153,10 +175,9 @@ def _running(command: "commands.Adder") -> None:
         metavar="D",
         help=f"where to run: {', '.join(DEVICES)} (rtl)",
     )
-    _preset(made, None)
     made.add_argument("--batch", type=_whole, metavar="N", help="inputs of one run (up to 64)")
     made.add_argument("--stats", type=Path, metavar="S.json", help="also write cycles and counters")
-    _memory(made)
+    _machine(made, None)
 
     made = command("eval", "say how often a model is right on a data set")
     made.add_argument("model", type=Path, metavar="MODEL", help=".tflite file")
@@ -168,7 +189,6 @@ def _running(command: "commands.Adder") -> None:
         metavar="D",
         help=f"where to run: {', '.join(DEVICES)} (machine)",
     )
-    _preset(made)
     made.add_argument(
         "--batch", type=_whole, default=16, metavar="N", help="images of one run (16)"
     )
@@ -177,14 +197,13 @@ def _running(command: "commands.Adder") -> None:
         "--png", type=Path, metavar="F", help="confusion matrix to draw (MODEL_confusion.png)"
     )
     made.add_argument("--stats", type=Path, metavar="S.json", help="also write all figures")
-    _memory(made)
+    _machine(made)
 
     made = command("demo", "classify handwritten digits on the simulated core")
     _output(made, "picture to write (celosia_demo.png)", default=Path("celosia_demo.png"))
-    _preset(made)
     made.add_argument("--images", type=_whole, default=256, metavar="N", help="digits (256)")
     made.add_argument("--batch", type=_whole, default=64, metavar="N", help="digits of one run")
-    _memory(made)
+    _machine(made)
 
 
 def _hardware(command: "commands.Adder") -> None:
@@ -240,6 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parsed = _parser().parse_args(arguments)
     try:
+        commands.settle(parsed)
         parsed.run(parsed)
     except BrokenPipeError:
         sys.stderr.close()

@@ -5,8 +5,9 @@ import io
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.interpreter import open_program
 from celosia.sw.runtime.session import InputError, Session, Statistics, quantized
 
-__all__ = ["BAD_INPUT", "Adder", "Missing", "line_of", "writable"]
+__all__ = ["BAD_INPUT", "Adder", "Missing", "line_of", "settle", "writable"]
 
 #: What is raised for input that cannot be used: every error of the rooms is a ValueError.
 BAD_INPUT = (ValueError, OSError)
@@ -43,6 +44,29 @@ class Adder(Protocol):
     def __call__(self, name: str, text: str) -> argparse.ArgumentParser:
         """Return the parser of the command ``name``."""
         ...
+
+
+def settle(arguments: argparse.Namespace) -> None:
+    """Fill in what was not said of core and memory: as on the board, else as usual.
+
+    ``preset`` stays None where neither a board nor the command says which core.
+
+    Raises
+    ------
+    ValueError
+        If the core cannot be on the board.
+    """
+    if not hasattr(arguments, "bandwidth"):
+        return
+    board = arguments.board
+    usual = (arguments.core, 32, 1.0)
+    if board:
+        board = arguments.board = replace(board, config=arguments.preset or board.config)
+        board.check()
+        usual = (board.config, board.memory_latency, board.memory_bandwidth)
+    for name, value in zip(("preset", "latency", "bandwidth"), usual, strict=True):
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, value)
 
 
 def line_of(what: object) -> str:
@@ -212,10 +236,12 @@ def run_run(arguments: argparse.Namespace) -> None:
         (y,) = session.run([x], progress=True)
         costs = session.statistics
     contents = {arguments.output: _npy(y)}
+    pace = _pace(costs, arguments.board)
     if arguments.stats:
-        contents[arguments.stats] = (json.dumps(costs.as_dict(), indent=2) + "\n").encode()
+        said = costs.as_dict() | pace
+        contents[arguments.stats] = (json.dumps(said, indent=2) + "\n").encode()
     write_atomically(contents)
-    print(_summary(costs))
+    print(_summary(costs, pace))
 
 
 def run_eval(arguments: argparse.Namespace) -> None:
@@ -256,11 +282,21 @@ def _npy(array: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def _summary(costs: Statistics) -> str:
+def _pace(costs: Statistics, board: Any) -> dict[str, Any]:
+    """Return how many inputs a second a board takes at its clock; nothing without a board."""
+    if not board or not costs.cycles_per_input:
+        return {}
+    pace = board.clock_hz / costs.cycles_per_input
+    return {"board": board.name, "clock_hz": board.clock_hz, "inputs_per_second": pace}
+
+
+def _summary(costs: Statistics, pace: dict[str, Any]) -> str:
     text = f"{costs.inputs} inputs in {costs.seconds:.2f} s"
     if costs.cycles_per_input and costs.utilisation:
         text += f", {costs.cycles_per_input:,.1f} cycles per input"
         text += f", {costs.utilisation:.1%} of the multipliers in use"
+    if pace:
+        text += f", {pace['inputs_per_second']:,.1f} a second at {pace['clock_hz'] / 1e6:g} MHz"
     return text
 
 

@@ -12,6 +12,12 @@ from celosia.hw.sdram.signature import check
 #: Bits per second on the serial line, as the driver expects them.
 BAUD = 3_000_000
 
+#: Share of the memory's pins that long reads use, refreshes included: ``docs/sdram.md``, Bandwidth.
+_SHARE = 0.985
+
+#: Cycles from an address on AR to the read command, and from a whole beat to R: the same, Cycles.
+_TO_READ, _TO_ANSWER = 10, 4
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sdram:
@@ -90,6 +96,24 @@ class Board:
         return 1 << self.chip.address_bits
 
     @property
+    def memory_latency(self) -> int:
+        """Cycles from an address to the first beat, where another row of the bank is open."""
+        times = self._times
+        beat = times.cas_latency + self.config.bus_bytes // 2 + 1 + -(-self.sdram.read_phase // 2)
+        return _TO_READ + times.rp + times.rcd - 1 + beat + _TO_ANSWER
+
+    @property
+    def memory_bandwidth(self) -> float:
+        """Beats of the core's bus for each cycle, of long bursts."""
+        return _SHARE * 2 / self.config.bus_bytes
+
+    @property
+    def _times(self) -> timing.Timing:
+        return timing.Timing.derive(
+            self.chip, clock_hz=self.clock_hz, cas_latency=self.sdram.cas_latency
+        )
+
+    @property
     def divisor(self) -> int:
         """Cycles of a bit on the serial line.
 
@@ -110,7 +134,7 @@ class Board:
         """
         limits = pll.LIMITS[self.fpga.family.name]
         pll.settings(limits, oscillator_hz=self.oscillator_hz, clock_hz=self.clock_hz)
-        timing.Timing.derive(self.chip, clock_hz=self.clock_hz, cas_latency=self.sdram.cas_latency)
+        _ = self._times
         check(
             self.chip,
             data_bytes=self.config.bus_bytes,

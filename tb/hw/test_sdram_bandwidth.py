@@ -1,10 +1,14 @@
 """Shares of the pins' bandwidth, two bytes each cycle, refreshes included."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
 from sdram_bench import Burst, build, simulate
 
+from celosia.hw.arch.config import PRESETS
+from celosia.hw.boards.board import Sdram
+from celosia.hw.boards.table import BOARDS
 from celosia.sim.pysim import run
 
 ROW = 1 << 12
@@ -107,14 +111,15 @@ def test_reads_and_writes(figure):
 
 @pytest.mark.parametrize("latency, cycles", [(2, 24), (3, 25)])
 def test_latency(latency, cycles):
-    """From the address to the first beat: of a closed row, then of the open one."""
+    """From the address to the first beat: of a closed row, of the open one, of another one."""
     dut, chip = build(clock_hz=100_000_000, cas_latency=latency)
     chip.content[:32] = bytes(range(32))
     times = []
 
     async def ask(ctx):
         await ctx.tick().until(dut.started)
-        for _ in range(2):
+        for address in (0, 0, ROW):
+            ctx.set(dut.bus.araddr, address)
             ctx.set(dut.bus.arvalid, 1)
             ctx.set(dut.bus.arburst, 1)
             ctx.set(dut.bus.arsize, 4)
@@ -129,4 +134,12 @@ def test_latency(latency, cycles):
             await ctx.tick()
 
     run(dut, ask, background=[partial(chip.serve, pins=dut.pins)])
-    assert times == [cycles + 1, cycles]
+    assert times == [cycles + 1, cycles, cycles + 3]
+    board = replace(
+        BOARDS["ulx3s-85f"],
+        config=PRESETS["edge"],
+        clock_hz=100_000_000,
+        sdram=Sdram(part=dut.part.name, cas_latency=latency, read_phase=0),
+    )
+    # From the cycle in which the address is taken to the one in which the beat is there.
+    assert board.memory_latency == times[-1] + 1

@@ -1,0 +1,123 @@
+"""All boards beside one another: what their builds took, and how fast they run the shipped networks."""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from celosia.hw.arch.config import Config
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.tflite import load
+from celosia.sw.program import Program
+from celosia.sw.runtime.backends import open_device
+from celosia.sw.runtime.session import InputError, Session
+
+__all__ = ["as_markdown", "run_boards"]
+
+#: Shipped networks of the table.
+_NETWORKS = ("mnist_a", "fashion_b", "mnist_c", "mnist_mlp")
+
+_AREAS = ("LUT", "FF", "DSP", "block RAM")
+
+
+def run_boards(arguments: argparse.Namespace) -> None:
+    """Print the table of boards."""
+    from celosia.hw.boards.table import BOARDS
+
+    reports = {name: _report(arguments.directory / name / "report.json") for name in BOARDS}
+    paces = {name: {} for name in BOARDS}
+    with tqdm(total=len(BOARDS) * len(_NETWORKS), delay=1, file=sys.stderr, disable=None) as bar:
+        for name, board in BOARDS.items():
+            for network in _NETWORKS:
+                cycles = _cycles(network, board, measure=arguments.measure)
+                paces[name][network] = board.clock_hz / cycles
+                bar.update()
+    print(as_markdown(BOARDS, reports, paces), end="")
+
+
+def _report(path: Path) -> dict[str, Any] | None:
+    """Return what ``celosia build`` has left, or None."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not the report of a board ({error})") from None
+
+
+def _cycles(network: str, board: Any, *, measure: bool) -> float:
+    """Return cycles of one input behind the memory of a board, estimated or counted by the RTL."""
+    path = Path(__file__).with_name("models") / f"{network}.tflite"
+    program = compile_graph(load(path), board.config, 1)
+    if measure:
+        return _counted(program, board.config, board.memory_latency, board.memory_bandwidth)
+    from celosia.sim.cycles import COSTS, estimate
+
+    costs = COSTS._replace(memory=board.memory_latency, bandwidth=board.memory_bandwidth)
+    return sum(estimate(part.main.code, board.config, costs).total for part in program.parts)
+
+
+def _counted(program: Program, config: Config, latency: int, bandwidth: float) -> float:
+    device = open_device("rtl", config, program.memory_bytes, latency=latency, bandwidth=bandwidth)
+    x = [np.zeros((1, *port.shape), port.dtype) for port in program.inputs]
+    with Session(program, device) as session:
+        session.run(x)
+        cycles = session.statistics.cycles
+    assert cycles is not None
+    return cycles
+
+
+def as_markdown(
+    boards: Mapping[str, Any],
+    reports: Mapping[str, Mapping[str, Any] | None],
+    paces: Mapping[str, Mapping[str, float]],
+) -> str:
+    """Return the table.
+
+    Parameters
+    ----------
+    boards : mapping of str to Board
+        By name.
+    reports : mapping of str to mapping or None
+        ``report.json`` of each, as ``hw/flow/report.py`` writes it; None where there is none.
+    paces : mapping of str to mapping of str to float
+        For each board and network, inputs a second.
+    """
+    head = ["board", "core", *_AREAS, "Fmax, MHz (seeds)", "clock, MHz", "GOPS"]
+    lines = [[*head, *(f"`{network}`" for network in _NETWORKS)]]
+    lines.append(["---"] * len(lines[0]))
+    for name, board in boards.items():
+        config = board.config
+        peak = 2 * config.rows * config.columns * board.clock_hz / 1e9
+        lines.append(
+            [
+                f"`{name}`",
+                f"`{config.name}`",
+                *_areas(reports[name]),
+                _spread(reports[name]),
+                f"{board.clock_hz / 1e6:g}",
+                f"{peak:.1f}",
+                *(f"{paces[name][network]:,.0f}" for network in _NETWORKS),
+            ]
+        )
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _areas(report: Mapping[str, Any] | None) -> list[str]:
+    if report is None:
+        return [""] * len(_AREAS)
+    rooms = report["rooms"].values()
+    return [f"{sum(room[column] for room in rooms):,}" for column in _AREAS]
+
+
+def _spread(report: Mapping[str, Any] | None) -> str:
+    if report is None or "fmax_mhz" not in report:
+        return "not built"
+    found = report["fmax_mhz"]
+    numbers = [found[which] for which in ("minimum", "median", "maximum")]
+    return " / ".join(f"{number:.1f}" for number in numbers) + f" ({len(found['seeds'])})"

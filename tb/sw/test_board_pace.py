@@ -1,0 +1,128 @@
+"""What a board's core, memory and clock make of a network."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from celosia.hw.arch.config import preset
+from celosia.hw.boards import table
+from celosia.sw import boards, commands
+from celosia.sw.cli import main
+from celosia.sw.runtime.machine import MachineDevice
+
+MODELS = Path(boards.__file__).with_name("models")
+BOARD = replace(table.BOARDS["ulx3s-12f"], config=preset("nano"))
+CYCLES = 12_345
+
+
+class Counting(MachineDevice):
+    """A machine model that says every run took ``CYCLES``."""
+
+    def run(self, address: int, count: int) -> Any:
+        return replace(super().run(address, count), cycles=CYCLES)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(boards, "_NETWORKS", ("mnist_mlp",))
+    monkeypatch.setattr(table, "BOARDS", {BOARD.name: BOARD})
+    np.save("x.npy", np.zeros((2, 784), np.int8))
+    return tmp_path
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """What a device was last opened with."""
+    seen = SimpleNamespace()
+
+    def open_device(name: str, config: Any, memory_bytes: int, **options: Any) -> Counting:
+        seen.name, seen.config, seen.options = name, config, options
+        return Counting(config, memory_bytes)
+
+    for room in (commands, boards):
+        monkeypatch.setattr(room, "open_device", open_device)
+    return seen
+
+
+def test_a_board_says_core_memory_and_clock(opened, capsys):
+    command = f"run {MODELS}/mnist_mlp.tflite --input x.npy --output y.npy --stats s.json"
+    assert main(f"{command} --board ulx3s-12f --batch 1".split()) == 0
+    assert opened.config == BOARD.config
+    wanted = {"latency": BOARD.memory_latency, "bandwidth": BOARD.memory_bandwidth}
+    assert opened.options == wanted
+    pace = 50e6 / CYCLES
+    assert f"{pace:,.1f} a second at 50 MHz" in capsys.readouterr().out
+    stats = json.loads(Path("s.json").read_text())
+    assert stats["board"] == "ulx3s-12f" and stats["clock_hz"] == 50_000_000
+    assert stats["inputs_per_second"] == pytest.approx(pace)
+
+
+def test_what_is_said_goes_before_the_board(opened, capsys):
+    command = f"run {MODELS}/mnist_mlp.tflite --input x.npy --output y.npy --board ulx3s-12f"
+    assert main(f"{command} --preset micro --latency 7".split()) == 0
+    assert opened.config == preset("micro")
+    # Two bytes a cycle are a quarter of a beat of eight, less what refreshes take.
+    assert opened.options["latency"] == 7
+    assert opened.options["bandwidth"] == pytest.approx(0.25, rel=0.02)
+
+
+def test_without_a_board_nothing_is_said_of_seconds(opened, capsys):
+    command = f"run {MODELS}/mnist_mlp.tflite --input x.npy --output y.npy --stats s.json"
+    assert main(command.split()) == 0
+    assert opened.config == preset("edge")
+    assert opened.options == {"latency": 32, "bandwidth": 1.0}
+    assert "inputs_per_second" not in json.loads(Path("s.json").read_text())
+
+
+def test_an_estimate_is_that_of_the_same_memory(capsys):
+    said = []
+    memory = f"--latency {BOARD.memory_latency} --bandwidth {BOARD.memory_bandwidth}"
+    for options in ("--board ulx3s-12f", f"--preset nano {memory}", "--preset nano"):
+        assert main(f"report {MODELS}/mnist_mlp.tflite --json r.json {options}".split()) == 0
+        said.append(json.loads(Path("r.json").read_text())["total"]["cycles"])
+    assert said[0] == said[1] > said[2]
+
+
+@pytest.mark.parametrize("options, says", [("--board toaster", "wanted one of ulx3s-12f, got")])
+def test_bad_input(capsys, options, says):
+    with pytest.raises(SystemExit) as caught:
+        main(f"report {MODELS}/mnist_mlp.tflite {options}".split())
+    assert caught.value.code == 2 and says in capsys.readouterr().err
+
+
+def test_table(opened, capsys):
+    rooms = {"matrix": {"LUT": 1200, "FF": 30, "DSP": 4, "block RAM": 5}}
+    rooms["store"] = {"LUT": 34, "FF": 5, "DSP": 0, "block RAM": 1}
+    fmax = {"minimum": 50.04, "median": 51.0, "maximum": 55.55, "seeds": {"1": 51.0, "2": 50.04}}
+    made = Path("made/ulx3s-12f")
+    made.mkdir(parents=True)
+    (made / "report.json").write_text(json.dumps({"rooms": rooms, "fmax_mhz": fmax}))
+    assert main(["boards", "--measure", "--directory", "made"]) == 0
+    head, line, row = capsys.readouterr().out.splitlines()
+    assert head.count("|") == line.count("|") == row.count("|")
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[:6] == ["`ulx3s-12f`", "`nano`", "1,234", "35", "4", "6"]
+    assert cells[6:9] == ["50.0 / 51.0 / 55.5 (2)", "50", "1.6"]
+    assert cells[9] == f"{50e6 / CYCLES:,.0f}"
+    assert opened.name == "rtl" and opened.options["latency"] == BOARD.memory_latency
+
+
+def test_table_of_estimates_and_nothing_built(capsys):
+    assert main(["boards"]) == 0
+    row = capsys.readouterr().out.splitlines()[-1]
+    assert "not built" in row and "| `nano` |  |" in row
+    assert float(row.split("|")[-2]) > 100
+
+
+def test_a_damaged_report_is_refused(capsys):
+    made = Path("build/boards/ulx3s-12f")
+    made.mkdir(parents=True)
+    (made / "report.json").write_text("{")
+    assert main(["boards"]) == 2
+    assert "report.json: not the report of a board" in capsys.readouterr().err
