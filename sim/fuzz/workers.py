@@ -10,6 +10,9 @@ __all__ = ["MissingDask", "run"]
 #: Cases that are handed to a worker at once.
 _BATCH = 20
 
+#: Seconds in which a scheduler answers.
+_PATIENCE = 10
+
 _Result = TypeVar("_Result")
 
 
@@ -21,6 +24,16 @@ def _batches(cases: int) -> Iterator[range]:
     """Give the numbers of the cases, some at a time."""
     for first in range(0, cases, _BATCH):
         yield range(first, min(first + _BATCH, cases))
+
+
+def _connected(client: Any, address: Any) -> Any:
+    """Return a client of a cluster, or of the scheduler that has an address."""
+    try:
+        return client(address, timeout=_PATIENCE)
+    except OSError:
+        raise ValueError(f"scheduler: nobody answers at {address}") from None
+    except ValueError:
+        raise ValueError(f"scheduler: wanted tcp://HOST:PORT, got {address!r}") from None
 
 
 def run(
@@ -47,8 +60,8 @@ def run(
     ------
     MissingDask
         If it is needed and not there.
-    OSError
-        If there is no scheduler at this address.
+    ValueError
+        If this is no address, or nobody answers there within ten seconds.
     """
     if scheduler is None and workers == 1:
         for numbers in _batches(cases):
@@ -69,7 +82,7 @@ def run(
                 "silence_logs": logging.ERROR,
             }
             address = stack.enter_context(LocalCluster(n_workers=workers, **options))
-        client = stack.enter_context(Client(address))
+        client = stack.enter_context(_connected(Client, address))
         futures = [client.submit(job, list(numbers), pure=False) for numbers in _batches(cases)]
         for future in as_completed(futures):
             yield future.result()

@@ -5,6 +5,9 @@ import random
 import re
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -148,16 +151,51 @@ def test_pauses_keep_the_result_and_take_time() -> None:
     assert min(cycles[1:3]) > cycles[0] and min(cycles[3:]) >= cycles[0]
 
 
-def test_several_processes_say_the_same(tmp_path: Path) -> None:
-    """Two workers of a cluster on this machine, and this process alone."""
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a Dask cluster of one worker, each part a process of its own."""
+    pytest.importorskip("distributed")
+    folder = tmp_path_factory.mktemp("cluster")
+    known = folder / "scheduler.json"
+    command = [sys.executable, "-m", "distributed.cli.dask_{}", "--scheduler-file", str(known)]
+    more = {
+        "scheduler": ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show"],
+        "worker": ["--no-nanny", "--nthreads", "1", "--no-dashboard"],
+    }
+    with ExitStack() as stack, (folder / "log").open("w") as log:
+        for kind, options in more.items():
+            arguments = [word.format(kind) for word in command] + options
+            process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd=folder)
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+        limit = time.monotonic() + 60
+        while not known.exists():
+            assert time.monotonic() < limit, (folder / "log").read_text()
+            time.sleep(0.1)
+        yield json.loads(known.read_text())["address"]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What one process finds covered."""
+    return covered(tmp_path_factory.mktemp("alone"), "--workers", "1")
+
+
+def covered(folder: Path, *options: str) -> str:
+    """Return the counts of a campaign in a process of its own."""
     command = [sys.executable, "-m", "celosia.sw", "fuzz", "--configurations", "least"]
-    texts = []
-    for workers in ("1", "2"):
-        path = tmp_path / f"{workers}.json"
-        more = ["--programs", "30", "--workers", workers, "--coverage", str(path)]
-        subprocess.run([*command, *more], check=True, capture_output=True)
-        texts.append(path.read_text())
-    assert texts[0] == texts[1]
+    command += ["--programs", "30", "--coverage", str(folder / "counts.json"), *options]
+    subprocess.run(command, check=True, capture_output=True)
+    return (folder / "counts.json").read_text()
+
+
+def test_several_processes_say_the_same(tmp_path: Path, alone: str) -> None:
+    """Two workers on this machine, and this process alone."""
+    assert covered(tmp_path, "--workers", "2") == alone
+
+
+def test_a_cluster_says_the_same(tmp_path: Path, alone: str, scheduler: str) -> None:
+    assert covered(tmp_path, "--scheduler", scheduler) == alone
 
 
 @pytest.mark.parametrize(
@@ -170,6 +208,8 @@ def test_several_processes_say_the_same(tmp_path: Path) -> None:
         ("--replay bad.s", "bad.s: line 1: opcode: wanted one of"),
         ("--coverage no/c.json", "no/c.json: no such directory as no"),
         ("--directory bad.s", "bad.s: wanted a directory, got a file"),
+        ("--scheduler nowhere", "scheduler: wanted tcp://HOST:PORT, got 'nowhere'"),
+        ("--scheduler tcp://127.0.0.1:9", "scheduler: nobody answers at tcp://127.0.0.1:9"),
     ],
 )
 def test_bad_arguments(
