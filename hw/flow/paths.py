@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +36,26 @@ class TimingPath(NamedTuple):
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON takes it."""
         return self._asdict() | {"start": self.start._asdict(), "end": self.end._asdict()}
+
+
+class Start(NamedTuple):
+    """A signal from which paths start that are too long: its slowest in ns, and how many."""
+
+    start: End
+    nanoseconds: float
+    ends: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON takes it."""
+        return self._asdict() | {"start": self.start._asdict()}
+
+
+class Late(NamedTuple):
+    """What a clock is too fast for: inputs of registers there are, late ones, and their starts."""
+
+    ends: int
+    late: int
+    starts: list[Start]
 
 
 class _Delays(NamedTuple):
@@ -125,15 +146,8 @@ def _arrivals(
     return found
 
 
-def slowest(
-    delays: Path,
-    netlist: Netlist,
-    belongs: Mapping[str, str],
-    sources: Mapping[str, Source],
-    *,
-    count: int = 5,
-) -> list[TimingPath]:
-    """Return the slowest paths, one for each pair of signals.
+class Timing:
+    """When each register, memory and multiplier of a design is reached.
 
     Parameters
     ----------
@@ -145,30 +159,62 @@ def slowest(
         Room of each of its cells.
     sources : mapping of str to Source
         See ``sources.separate``.
-    count : int
-        How many.
     """
-    with delays.open() as lines:
-        graph = _read(lines)
-    arrivals = _arrivals(graph)
-    ends = sorted(
-        ((arrivals[pin][0] + setup, pin) for pin, setup in graph.setups.items() if pin in arrivals),
-        reverse=True,
-    )
-    found: dict[tuple[str, str], TimingPath] = {}
-    for time, pin in ends:
-        start, cells = pin, {pin[0]}
-        while (before := arrivals[start][2]) is not None:
-            start = before
-            cells.add(start[0])
-        tips = [_end(cell, netlist, belongs, sources) for cell in (start[0], pin[0])]
-        path = TimingPath(
-            time / 1000, arrivals[pin][1] / 1000, max(0, len(cells) - 2), tips[0], tips[1]
+
+    def __init__(
+        self,
+        delays: Path,
+        netlist: Netlist,
+        belongs: Mapping[str, str],
+        sources: Mapping[str, Source],
+    ) -> None:
+        with delays.open() as lines:
+            graph = _read(lines)
+        self._arrivals = _arrivals(graph)
+        self._ends = sorted(
+            (
+                (self._arrivals[pin][0] + setup, pin)
+                for pin, setup in graph.setups.items()
+                if pin in self._arrivals
+            ),
+            reverse=True,
         )
-        found.setdefault((tips[0].name, tips[1].name), path)
-        if len(found) == count:
-            break
-    return list(found.values())
+        self._end = cache(lambda cell: _end(cell, netlist, belongs, sources))
+
+    def _cells(self, pin: tuple[str, str]) -> list[str]:
+        """Return the cells of the longest path to a pin, that of the pin first."""
+        cells = [pin[0]]
+        while (before := self._arrivals[pin][2]) is not None:
+            pin = before
+            if pin[0] != cells[-1]:
+                cells.append(pin[0])
+        return cells
+
+    def slowest(self, count: int = 5) -> list[TimingPath]:
+        """Return the slowest paths, one for each pair of signals."""
+        found: dict[tuple[str, str], TimingPath] = {}
+        for time, pin in self._ends:
+            cells = self._cells(pin)
+            start, end = self._end(cells[-1]), self._end(cells[0])
+            wires = self._arrivals[pin][1] / 1000
+            path = TimingPath(time / 1000, wires, max(0, len(cells) - 2), start, end)
+            found.setdefault((start.name, end.name), path)
+            if len(found) == count:
+                break
+        return list(found.values())
+
+    def late(self, nanoseconds: float) -> Late:
+        """Return what is reached later than a clock of this period allows, by where it starts."""
+        found: dict[str, Start] = {}
+        count = 0
+        for time, pin in self._ends:
+            if time <= 1000 * nanoseconds:
+                break
+            count += 1
+            start = self._end(self._cells(pin)[-1])
+            known = found.get(start.name, Start(start, time / 1000, 0))
+            found[start.name] = known._replace(ends=known.ends + 1)
+        return Late(len(self._ends), count, list(found.values()))
 
 
 def _end(

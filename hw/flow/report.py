@@ -10,6 +10,9 @@ from celosia.hw.flow import netlist, paths
 from celosia.hw.flow.flow import Design, Run, speeds, synthesised
 from celosia.hw.flow.parts import COLUMNS
 
+#: Signals shown from which late paths start, the slowest first.
+_STARTS = 20
+
 _PLACE = re.compile(r"X(\d+)/?Y(\d+)/")
 
 
@@ -34,8 +37,10 @@ class Report:
         The fastest first; none where the design was only synthesised.
     rooms : dict
         Room, to column of ``COLUMNS``, to how many; as synthesised.
-    slowest : list of paths.Path
+    slowest : list of paths.TimingPath
         The worst paths of the fastest run.
+    late : paths.Late, optional
+        What is too late in it for the clock that was asked for.
     places : list of Place
         Its cells.
     bitstream : Path, optional
@@ -46,6 +51,7 @@ class Report:
     runs: Sequence[Run]
     rooms: dict[str, dict[str, int]]
     slowest: list[paths.TimingPath] = field(default_factory=list)
+    late: paths.Late | None = None
     places: list[Place] = field(default_factory=list)
     bitstream: Path | None = None
 
@@ -85,6 +91,9 @@ class Report:
                 for kind, (used, there) in sorted(self.used.items())
             }
             said["slowest_paths"] = [path.as_dict() for path in self.slowest]
+        if self.late:
+            starts = [start.as_dict() for start in self.late.starts]
+            said["late"] = {"of": self.late.ends, "count": self.late.late, "starts": starts}
         if self.bitstream:
             said["bitstream"] = self.bitstream.name
         return said
@@ -107,8 +116,15 @@ def examine(design: Design, directory: Path, runs: Sequence[Run]) -> Report:
         entry, place = netlist.column_of(family, cell.kind), _PLACE.match(cell.bel)
         if entry and place:
             places.append(Place(int(place[1]), int(place[2]), belongs[name], entry[0]))
-    slowest = paths.slowest(best.delays, made, known, design.sources)
-    return Report(design=design, runs=runs, rooms=areas, slowest=slowest, places=places)
+    timing = paths.Timing(best.delays, made, known, design.sources)
+    return Report(
+        design=design,
+        runs=runs,
+        rooms=areas,
+        slowest=timing.slowest(),
+        late=timing.late(1000 / design.megahertz),
+        places=places,
+    )
 
 
 def as_text(report: Report) -> str:
@@ -138,4 +154,14 @@ def as_text(report: Report) -> str:
         )
         for what, end in (("from", path.start), ("to", path.end)):
             lines.append(f"{what:>9} {end.name} ({end.source or 'source unknown'}), {end.room}")
+    if report.late and report.late.late:
+        lines += ["", f"too late for the clock asked for: {_share(report.late)}, from"]
+        for start in report.late.starts[:_STARTS]:
+            source = start.start.source or "source unknown"
+            text = f"{start.nanoseconds:>6.2f} ns {start.ends:>7,}  {start.start.name} ({source})"
+            lines.append(text)
     return "".join(f"{line}\n" for line in lines)
+
+
+def _share(late: paths.Late) -> str:
+    return f"{late.late:,} of {late.ends:,} inputs of registers, memories and multipliers"

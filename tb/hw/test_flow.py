@@ -7,7 +7,7 @@ from celosia.hw.build import convert, convert_with_sources
 from celosia.hw.flow import tools
 from celosia.hw.flow.netlist import BETWEEN, Cell, Netlist, Rooms, areas, assign, column_of
 from celosia.hw.flow.parts import ECP5, GOWIN, ICE40, PARTS
-from celosia.hw.flow.paths import End, slowest
+from celosia.hw.flow.paths import End, Late, Start, Timing
 from celosia.hw.flow.pins import Pin, pin_file
 from celosia.hw.flow.sources import Source, separate
 from celosia.hw.link.uart import UartReceiver
@@ -113,7 +113,8 @@ def test_slowest_paths(tmp_path):
     cells = register(1, 2, "$a") | register(3, 4, "$b")
     netlist = Netlist(cells, {2: ["inner.a.sum"], 4: ["inner.b.x", "inner.c.y"]})
     sources = {**ROOMS.sources, "inner.c.y": Source("c.py:9", False)}
-    found = slowest(file, netlist, {"$a": "a", "$b": "b"}, sources)
+    timing = Timing(file, netlist, {"$a": "a", "$b": "b"}, sources)
+    found = timing.slowest()
     assert [path.nanoseconds for path in found] == [2.61, 2.4, 0.65]
     first = found[0]
     assert (first.wires, first.levels) == (1.8, 1)
@@ -121,7 +122,15 @@ def test_slowest_paths(tmp_path):
     assert first.end.source in ("b.py:2", "c.py:9")
     assert found[2].end.name == "ram"
     assert first.as_dict()["start"] == {"name": "inner.a.sum", "source": "a.py:1", "room": "a"}
-    assert len(slowest(file, netlist, {}, sources, count=1)) == 1
+    assert timing.slowest(1) == found[:1]
+    assert timing.late(2.5) == Late(3, 1, [Start(first.start, 2.61, 1)])
+    assert timing.late(2.0).starts[0].ends == 2
+    late = timing.late(0.1)
+    assert [(start.start.name, start.nanoseconds, start.ends) for start in late.starts] == [
+        ("inner.a.sum", 2.61, 2),
+        (found[2].start.name, 0.65, 1),
+    ]
+    assert timing.late(3).starts == []
 
 
 def test_a_loop_of_gates_is_left_out(tmp_path):
@@ -130,7 +139,7 @@ def test_a_loop_of_gates_is_left_out(tmp_path):
         "(INTERCONNECT lut/F lut/B (1:1:1) (1:1:1))\n(INSTANCE lut)\n(IOPATH B F (1:1:1) (1:1:1))\n"
     )
     file.write_text(SDF + loop)
-    found = slowest(file, Netlist({}, {}), {}, {})
+    found = Timing(file, Netlist({}, {}), {}, {}).slowest()
     assert [path.nanoseconds for path in found] == [0.65]
 
 
