@@ -2,9 +2,8 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from celosia.hw.flow.netlist import Netlist, plain
@@ -58,13 +57,18 @@ class Late(NamedTuple):
     starts: list[Start]
 
 
-class _Delays(NamedTuple):
+class Delays(NamedTuple):
     """A graph of pins, each ``(cell, port)``; times in ps."""
 
     wires: dict[tuple[str, str], list[tuple[tuple[str, str], int]]]
     arcs: dict[tuple[str, str], list[tuple[str, int]]]
     launches: dict[tuple[str, str], int]
     setups: dict[tuple[str, str], int]
+
+    def unwired(self) -> "Delays":
+        """Return the same with wires that take no time."""
+        wires = {start: [(end, 0) for end, _ in ends] for start, ends in self.wires.items()}
+        return self._replace(wires=wires)
 
 
 def _longest(*triples: str) -> int:
@@ -76,9 +80,9 @@ def _name(text: str) -> str:
     return plain(text.replace("\\", "")).strip()
 
 
-def _read(lines: Iterator[str]) -> _Delays:
-    """Return the delays of a file; what times are held against are clocks, and launch paths."""
-    found = _Delays(defaultdict(list), defaultdict(list), {}, {})
+def read(lines: Iterable[str]) -> Delays:
+    """Return the delays of an SDF of nextpnr; what times are held against are clocks, and launch paths."""
+    found = Delays(defaultdict(list), defaultdict(list), {}, {})
     clocks: set[str] = set()
     cell = ""
     for line in lines:
@@ -108,7 +112,7 @@ def _read(lines: Iterator[str]) -> _Delays:
 
 
 def _arrivals(
-    delays: _Delays,
+    delays: Delays,
 ) -> dict[tuple[str, str], tuple[int, int, tuple[str, str] | None]]:
     """Return when each pin settles after the clock, how much of that is wires, and the pin before.
 
@@ -151,25 +155,15 @@ class Timing:
 
     Parameters
     ----------
-    delays : Path
-        SDF of nextpnr.
-    netlist : Netlist
-        As synthesised.
-    belongs : mapping of str to str
-        Room of each of its cells.
-    sources : mapping of str to Source
-        See ``sources.separate``.
+    graph : Delays
+        Of its cells and wires.
+    end : function of str
+        Tells the signal that a cell drives, see ``ends``.
     """
 
-    def __init__(
-        self,
-        delays: Path,
-        netlist: Netlist,
-        belongs: Mapping[str, str],
-        sources: Mapping[str, Source],
-    ) -> None:
-        with delays.open() as lines:
-            graph = _read(lines)
+    def __init__(self, graph: Delays, end: Callable[[str], End]) -> None:
+        self._graph = graph
+        self._end = end
         self._arrivals = _arrivals(graph)
         self._ends = sorted(
             (
@@ -179,7 +173,6 @@ class Timing:
             ),
             reverse=True,
         )
-        self._end = cache(lambda cell: _end(cell, netlist, belongs, sources))
 
     def _cells(self, pin: tuple[str, str]) -> list[str]:
         """Return the cells of the longest path to a pin, that of the pin first."""
@@ -203,6 +196,21 @@ class Timing:
                 break
         return list(found.values())
 
+    def unwired(self) -> TimingPath:
+        """Return the path whose cells take longest by themselves, wires left out.
+
+        What placing and routing cannot shorten.
+
+        Raises
+        ------
+        ValueError
+            If there is no path at all.
+        """
+        found = Timing(self._graph.unwired(), self._end).slowest(1)
+        if not found:
+            raise ValueError("delays: no path from register to register")
+        return found[0]
+
     def late(self, nanoseconds: float) -> Late:
         """Return what is reached later than a clock of this period allows, by where it starts."""
         found: dict[str, Start] = {}
@@ -215,6 +223,23 @@ class Timing:
             known = found.get(start.name, Start(start, time / 1000, 0))
             found[start.name] = known._replace(ends=known.ends + 1)
         return Late(len(self._ends), count, list(found.values()))
+
+
+def ends(
+    netlist: Netlist, belongs: Mapping[str, str], sources: Mapping[str, Source]
+) -> Callable[[str], End]:
+    """Return what tells the signal that a cell drives.
+
+    Parameters
+    ----------
+    netlist : Netlist
+        As synthesised.
+    belongs : mapping of str to str
+        Room of each of its cells.
+    sources : mapping of str to Source
+        See ``sources.separate``.
+    """
+    return cache(lambda cell: _end(cell, netlist, belongs, sources))
 
 
 def _end(

@@ -39,6 +39,8 @@ class Report:
         Room, to column of ``COLUMNS``, to how many; as synthesised.
     slowest : list of paths.TimingPath
         The worst paths of the fastest run.
+    unwired : paths.TimingPath, optional
+        The path of it whose cells take longest, wires left out.
     late : paths.Late, optional
         What is too late in it for the clock that was asked for.
     places : list of Place
@@ -51,6 +53,7 @@ class Report:
     runs: Sequence[Run]
     rooms: dict[str, dict[str, int]]
     slowest: list[paths.TimingPath] = field(default_factory=list)
+    unwired: paths.TimingPath | None = None
     late: paths.Late | None = None
     places: list[Place] = field(default_factory=list)
     bitstream: Path | None = None
@@ -91,6 +94,8 @@ class Report:
                 for kind, (used, there) in sorted(self.used.items())
             }
             said["slowest_paths"] = [path.as_dict() for path in self.slowest]
+        if self.unwired:
+            said["longest_without_wires"] = self.unwired.as_dict()
         if self.late:
             starts = [start.as_dict() for start in self.late.starts]
             said["late"] = {"of": self.late.ends, "count": self.late.late, "starts": starts}
@@ -116,12 +121,15 @@ def examine(design: Design, directory: Path, runs: Sequence[Run]) -> Report:
         entry, place = netlist.column_of(family, cell.kind), _PLACE.match(cell.bel)
         if entry and place:
             places.append(Place(int(place[1]), int(place[2]), belongs[name], entry[0]))
-    timing = paths.Timing(best.delays, made, known, design.sources)
+    with best.delays.open() as lines:
+        delays = paths.read(lines)
+    timing = paths.Timing(delays, paths.ends(made, known, design.sources))
     return Report(
         design=design,
         runs=runs,
         rooms=areas,
         slowest=timing.slowest(),
+        unwired=timing.unwired(),
         late=timing.late(1000 / design.megahertz),
         places=places,
     )
@@ -149,11 +157,9 @@ def as_text(report: Report) -> str:
     if report.slowest:
         lines += ["", "slowest paths"]
     for path in report.slowest:
-        lines.append(
-            f"{path.nanoseconds:>6.2f} ns, of it wires {path.wires:.2f}, {path.levels} cells"
-        )
-        for what, end in (("from", path.start), ("to", path.end)):
-            lines.append(f"{what:>9} {end.name} ({end.source or 'source unknown'}), {end.room}")
+        lines += _path(path)
+    if report.unwired:
+        lines += ["", "longest path of cells, wires left out", *_path(report.unwired)]
     if report.late and report.late.late:
         lines += ["", f"too late for the clock asked for: {_share(report.late)}, from"]
         for start in report.late.starts[:_STARTS]:
@@ -165,3 +171,10 @@ def as_text(report: Report) -> str:
 
 def _share(late: paths.Late) -> str:
     return f"{late.late:,} of {late.ends:,} inputs of registers, memories and multipliers"
+
+
+def _path(path: paths.TimingPath) -> list[str]:
+    lines = [f"{path.nanoseconds:>6.2f} ns, of it wires {path.wires:.2f}, {path.levels} cells"]
+    for what, end in (("from", path.start), ("to", path.end)):
+        lines.append(f"{what:>9} {end.name} ({end.source or 'source unknown'}), {end.room}")
+    return lines

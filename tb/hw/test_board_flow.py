@@ -4,17 +4,24 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from amaranth.hdl import ClockDomain, Elaboratable, Module, Signal
+from amaranth.hdl import ClockDomain, Elaboratable, Module, Signal, signed
 from amaranth.lib import io, wiring
+from amaranth.lib.wiring import In, Out
 
+from celosia.hw.arch.config import preset
 from celosia.hw.boards.clock import CLOCKS
 from celosia.hw.boards.table import BOARDS
 from celosia.hw.boards.top import design
-from celosia.hw.flow.flow import packed, placed
+from celosia.hw.build import TOP, convert_with_sources
+from celosia.hw.core import Core
+from celosia.hw.flow.flow import Design, packed, placed
+from celosia.hw.flow.parts import PARTS
 from celosia.hw.flow.report import as_text, examine
 from celosia.hw.flow.tools import ToolError, find
+from celosia.hw.folded import Folded
 from celosia.hw.sdram.controller import SdramController
 from celosia.hw.sdram.pads import ClockPad, Pads
+from celosia.hw.synthesis import OPENED
 
 
 class Lamp(Elaboratable):
@@ -98,3 +105,36 @@ def test_a_design_becomes_a_bitstream(name, memory, tmp_path, figure):
     assert slowest.start.source and "slowest paths" in as_text(report)
     assert {place.kind for place in report.places} >= {"LUT", "FF"}
     figure(f"{name}, {'memory' if memory else 'lamp'}: {least:.0f} MHz")
+
+
+class MultiplyAdd(wiring.Component):
+    """A multiplier without registers and an adder, one behind the other."""
+
+    def __init__(self):
+        shape = {"a": In(signed(18)), "b": In(signed(18)), "c": In(signed(36))}
+        super().__init__({**shape, "q": Out(signed(36))})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.sync += self.q.eq(self.a * self.b + self.c)
+        return m
+
+
+@pytest.mark.slow
+def test_no_cells_of_a_core_take_longer_than_one_multiplier_and_one_adder(tmp_path, figure):
+    """The yardstick of docs/boards.md, and a small core held against it."""
+    part = PARTS["LFE5U-85F"]
+
+    def longest(component, name):
+        verilog, sources = convert_with_sources(Folded(component))
+        made = Design(
+            name=TOP, verilog=verilog, part=part, megahertz=100, opened=OPENED, sources=sources
+        )
+        directory = tmp_path / name
+        report = examine(made, directory, placed(made, directory, seeds=[1]))
+        assert report.unwired is not None
+        figure(f"{name}, cells alone: {report.unwired.nanoseconds:.2f} ns")
+        return report.unwired.nanoseconds
+
+    core = Core(config=part.suited(preset("nano,unified_bytes=8192,weight_tiles=64")))
+    assert longest(core, "core") < longest(MultiplyAdd(), "multiplier and adder")

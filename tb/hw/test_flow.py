@@ -7,7 +7,7 @@ from celosia.hw.build import convert, convert_with_sources
 from celosia.hw.flow import tools
 from celosia.hw.flow.netlist import BETWEEN, Cell, Netlist, Rooms, areas, assign, column_of
 from celosia.hw.flow.parts import ECP5, GOWIN, ICE40, PARTS
-from celosia.hw.flow.paths import End, Late, Start, Timing
+from celosia.hw.flow.paths import Delays, End, Late, Start, Timing, ends, read
 from celosia.hw.flow.pins import Pin, pin_file
 from celosia.hw.flow.sources import Source, separate
 from celosia.hw.link.uart import UartReceiver
@@ -107,13 +107,11 @@ SDF = r"""
 """
 
 
-def test_slowest_paths(tmp_path):
-    file = tmp_path / "delays.sdf"
-    file.write_text(SDF)
+def test_slowest_paths():
     cells = register(1, 2, "$a") | register(3, 4, "$b")
     netlist = Netlist(cells, {2: ["inner.a.sum"], 4: ["inner.b.x", "inner.c.y"]})
     sources = {**ROOMS.sources, "inner.c.y": Source("c.py:9", False)}
-    timing = Timing(file, netlist, {"$a": "a", "$b": "b"}, sources)
+    timing = Timing(read(SDF.splitlines()), ends(netlist, {"$a": "a", "$b": "b"}, sources))
     found = timing.slowest()
     assert [path.nanoseconds for path in found] == [2.61, 2.4, 0.65]
     first = found[0]
@@ -133,13 +131,20 @@ def test_slowest_paths(tmp_path):
     assert timing.late(3).starts == []
 
 
-def test_a_loop_of_gates_is_left_out(tmp_path):
-    file = tmp_path / "delays.sdf"
+def test_what_cells_take_without_wires():
+    unwired = Timing(read(SDF.splitlines()), ends(Netlist({}, {}), {}, {})).unwired()
+    # Out of the register, through the gate, and what the slower register wants before its edge.
+    assert (unwired.nanoseconds, unwired.wires, unwired.levels) == (0.5 + 0.24 + 0.07, 0, 1)
+    with pytest.raises(ValueError, match="no path"):
+        Timing(Delays({}, {}, {}, {}), ends(Netlist({}, {}), {}, {})).unwired()
+
+
+def test_a_loop_of_gates_is_left_out():
     loop = (
         "(INTERCONNECT lut/F lut/B (1:1:1) (1:1:1))\n(INSTANCE lut)\n(IOPATH B F (1:1:1) (1:1:1))\n"
     )
-    file.write_text(SDF + loop)
-    found = Timing(file, Netlist({}, {}), {}, {}).slowest()
+    graph = read((SDF + loop).splitlines())
+    found = Timing(graph, ends(Netlist({}, {}), {}, {})).slowest()
     assert [path.nanoseconds for path in found] == [0.65]
 
 
