@@ -14,6 +14,9 @@ SEMAPHORES = 16
 #: ECP5, one multiplier for two columns, the same of a MULT18X18D, or of an SB_MAC16 of an iCE40.
 CELLS = ("portable", "ecp5", "pair", "ecp5_pair", "ice40_pair")
 
+#: What guards the words of the memories: nothing, or parity.
+PROTECTIONS = ("none", "parity")
+
 
 def _is_power_of_two(value: int) -> bool:
     return value > 0 and value & (value - 1) == 0
@@ -61,6 +64,8 @@ class Config:
     cells : str
         What the cells are made of that may use hardware multipliers, one of ``CELLS``; where the
         name is of a part, the requantiser is made of its multipliers, too.
+    protection : str
+        What guards the words of the memories against bits that flip, one of ``PROTECTIONS``.
 
     Raises
     ------
@@ -84,6 +89,7 @@ class Config:
     outstanding: int = 32
     dsp_columns: int = 0
     cells: str = "portable"
+    protection: str = "none"
 
     def __post_init__(self) -> None:
         """Refuse sizes that no core can have."""
@@ -148,11 +154,17 @@ class Config:
         want(self.outstanding >= 2, "outstanding", "at least 2")
         want(0 <= self.dsp_columns <= self.columns, "dsp_columns", "0 to columns")
         want(self.cells in CELLS, "cells", f"one of {', '.join(CELLS)}")
+        want(self.protection in PROTECTIONS, "protection", f"one of {', '.join(PROTECTIONS)}")
 
     @property
     def primitive(self) -> str:
         """What the requantiser multiplies with, see ``celosia.hw.product``."""
         return {"ecp5": "ecp5", "ice40": "logic"}.get(self.cells.partition("_")[0], "portable")
+
+    @property
+    def parity(self) -> bool:
+        """Whether words of memories carry parity, see ``celosia.hw.memory.parity``."""
+        return self.protection == "parity"
 
     @property
     def sum_bits(self) -> int:
@@ -219,6 +231,7 @@ _NOT_IN_PROGRAMS = (
     "outstanding",
     "dsp_columns",
     "cells",
+    "protection",
 )
 
 PRESETS = {

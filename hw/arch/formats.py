@@ -49,6 +49,7 @@ class Error(enum.Enum, shape=4):
     WATCHDOG = 5
     SEMAPHORE = 6
     PROGRAM = 7
+    MEMORY = 8
 
 
 class Kind(enum.Enum, shape=1):

@@ -67,6 +67,7 @@ ERRORS: dict[Error, str] = {
     Error.WATCHDOG: "nothing moved for `watchdog` cycles",
     Error.SEMAPHORE: "a semaphore would count past 4095",
     Error.PROGRAM: "the program ends without HALT",
+    Error.MEMORY: "a word of a memory was read with wrong parity",
 }
 
 ACTIVITIES: dict[Activity, str] = {

@@ -41,6 +41,7 @@ REFUSED = [
     ({"dsp_columns": 17}, "dsp_columns: wanted 0 to columns, got 17"),
     ({"dsp_columns": -1}, "dsp_columns: wanted"),
     ({"cells": "abacus"}, "cells: wanted one of portable, .*, got 'abacus'"),
+    ({"protection": "hope"}, "protection: wanted one of none, parity, got 'hope'"),
 ]
 
 
@@ -120,6 +121,7 @@ def test_fingerprint_tells_programs_apart():
         "outstanding=4",
         "dsp_columns=1",
         "cells=pair",
+        "protection=parity",
     ],
 )
 def test_fingerprint_leaves_out_what_programs_cannot_see(change: str):
@@ -141,6 +143,11 @@ def test_fingerprint_leaves_out_what_programs_cannot_see(change: str):
 )
 def test_fingerprint_covers_what_programs_see(change: str):
     assert preset(f"edge,{change}").fingerprint != EDGE.fingerprint
+
+
+def test_protection_is_off_unless_asked_for():
+    assert not any(config.parity for config in PRESETS.values())
+    assert preset("edge,protection=parity").parity
 
 
 def test_presets_can_be_changed_by_name():
