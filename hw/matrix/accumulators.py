@@ -1,11 +1,12 @@
 """Accumulators: two halves of int32 sums behind the columns of the array."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.fanout import COPY, reset_less
+from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
 
 #: Cycles from ``read`` to ``read_sums``.
@@ -36,6 +37,8 @@ class AccumulatorColumn(wiring.Component):
     ----------
     depth : int
         Rows of each half, a power of two.
+    parity : bool
+        Whether every sum has a parity bit.
 
     Members
     -------
@@ -50,6 +53,11 @@ class AccumulatorColumn(wiring.Component):
         Read of the vector unit, ``ACCUMULATOR_LATENCY`` cycles.
     vector_enable, vector_row, vector_sum : In
         Write of the vector unit.
+    wrong : Out(1)
+        With ``parity``: the operation of ``enable`` ``Accumulators.WRITE_LATENCY`` cycles before has
+        added to a sum of wrong parity.
+    read_wrong : Out(1)
+        With ``parity``, one cycle behind ``read_sum``: it had wrong parity.
 
     Timing
     ------
@@ -69,9 +77,12 @@ class AccumulatorColumn(wiring.Component):
     vector_enable: Signal
     vector_row: Signal
     vector_sum: Signal
+    wrong: Signal
+    read_wrong: Signal
 
-    def __init__(self, *, depth: int, sum_bits: int) -> None:
+    def __init__(self, *, depth: int, sum_bits: int, parity: bool = False) -> None:
         self.depth = depth
+        self.parity = parity
         row_bits = depth.bit_length()
         super().__init__(
             {
@@ -87,6 +98,7 @@ class AccumulatorColumn(wiring.Component):
                 "vector_enable": In(1),
                 "vector_row": In(row_bits),
                 "vector_sum": In(signed(32)),
+                **({"wrong": Out(1), "read_wrong": Out(1)} if parity else {}),
             }
         )
         reset_less(self, "read_sum")
@@ -96,7 +108,8 @@ class AccumulatorColumn(wiring.Component):
         result = Signal(signed(32), reset_less=True)
         reads = []
         for half in range(2):
-            memory = Memory(shape=signed(32), depth=self.depth, init=[], attrs=race.UNDEFINED)
+            shape = guard.stored_shape(signed(32), self.parity)
+            memory = Memory(shape=shape, depth=self.depth, init=[], attrs=race.UNDEFINED)
             m.submodules[f"half_{half}"] = memory
             read = memory.read_port()
             write = memory.write_port()
@@ -107,7 +120,9 @@ class AccumulatorColumn(wiring.Component):
                 read.addr.eq(Mux(matrix_reads, self.row[:-1], self.read_row[:-1])),
                 write.en.eq(matrix_writes | vector_writes),
                 write.addr.eq(Mux(matrix_writes, self.write_row[:-1], self.vector_row[:-1])),
-                write.data.eq(Mux(matrix_writes, result, self.vector_sum)),
+                write.data.eq(
+                    guard.stored(Mux(matrix_writes, result, self.vector_sum), self.parity)
+                ),
             ]
             reads.append(read.data)
 
@@ -130,6 +145,16 @@ class AccumulatorColumn(wiring.Component):
         m.d.sync += valid.eq(Cat(self.enable, valid))
         with m.If(valid[1]):
             m.d.sync += result.eq(before + self.sum)
+        if self.parity:
+            old_bits = Signal(1, reset_less=True)
+            read_bits = Signal(1, reset_less=True)
+            uses = valid[1] & accumulate[1] & ~forward[1]
+            m.d.sync += [
+                old_bits.eq(Mux(matrix_half, reads[1], reads[0])[32:]),
+                read_bits.eq(Mux(read_half, reads[1], reads[0])[32:]),
+                self.wrong.eq(uses & guard.is_wrong(old, old_bits)),
+                self.read_wrong.eq(guard.is_wrong(self.read_sum, read_bits)),
+            ]
         return m
 
 
@@ -142,6 +167,8 @@ class Accumulators(wiring.Component):
         Columns of the array and the width of its sums.
     depth : int
         Rows of each half, a power of two.
+    parity : bool
+        Whether every sum has a parity bit.
 
     Members
     -------
@@ -153,6 +180,11 @@ class Accumulators(wiring.Component):
         ``SUM_LATENCY`` cycles behind ``enable`` in column 0, column ``j`` another ``j`` cycles.
     read, read_sums, write
         Ports of the vector unit, all columns at once; ``ACCUMULATOR_LATENCY`` cycles.
+    wrong : Out(1)
+        With ``parity``: the operation of ``enable`` ``latency`` cycles before has added to a sum of wrong
+        parity, in some column.
+    read_wrong : Out(columns)
+        With ``parity``, one cycle behind ``read_sums``: which had wrong parity.
 
     Timing
     ------
@@ -169,13 +201,16 @@ class Accumulators(wiring.Component):
     read: data.View
     read_sums: data.View
     write: data.View
+    wrong: Signal
+    read_wrong: Signal
 
-    def __init__(self, *, columns: int, depth: int, sum_bits: int) -> None:
+    def __init__(self, *, columns: int, depth: int, sum_bits: int, parity: bool = False) -> None:
         if depth < 4 or depth & (depth - 1):
             raise ValueError(f"depth: wanted a power of two, at least 4, got {depth}")
         self.columns = columns
         self.depth = depth
         self.sum_bits = sum_bits
+        self.parity = parity
         self.latency = self.WRITE_LATENCY + columns
         super().__init__(
             {
@@ -186,6 +221,7 @@ class Accumulators(wiring.Component):
                 "read": In(read_layout(depth=depth)),
                 "read_sums": Out(data.ArrayLayout(signed(32), columns)),
                 "write": In(write_layout(depth=depth, columns=columns)),
+                **({"wrong": Out(1), "read_wrong": Out(columns)} if parity else {}),
             }
         )
 
@@ -215,8 +251,10 @@ class Accumulators(wiring.Component):
         for position in range(1, self.columns + self.WRITE_LATENCY):
             chain.append(Signal(operation, name=f"operation_{position}", reset_less=True))
             m.d.sync += chain[position].eq(chain[position - 1])
+        # What is wrong in an operation's row travels along the columns with it.
+        wrong: Value = Const(0, 1)
         for j in range(self.columns):
-            column = AccumulatorColumn(depth=self.depth, sum_bits=self.sum_bits)
+            column = AccumulatorColumn(depth=self.depth, sum_bits=self.sum_bits, parity=self.parity)
             m.submodules[f"column_{j}"] = column
             late = chain[j + self.WRITE_LATENCY]
             m.d.comb += [
@@ -233,4 +271,11 @@ class Accumulators(wiring.Component):
                 column.vector_row.eq(self.write.row),
                 column.vector_sum.eq(self.write.sums[j]),
             ]
+            if self.parity:
+                later = Signal(name=f"wrong_{j}")
+                m.d.sync += later.eq(wrong | column.wrong)
+                m.d.comb += self.read_wrong[j].eq(column.read_wrong)
+                wrong = later
+        if self.parity:
+            m.d.comb += self.wrong.eq(wrong)
         return m

@@ -1,5 +1,7 @@
 """Parameters of channels, a group of lanes at a time; and the store that joins them and the tables."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
@@ -9,6 +11,7 @@ from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
 from celosia.hw.fanout import reset_less
+from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
 from celosia.hw.memory.table_memory import TableMemory
 
@@ -60,6 +63,8 @@ class ParameterMemory(wiring.Component):
         Bytes of a beat, a power of two from 4 to 16 · ``lanes``.
     offset_bits : int
         Width of ``offset``.
+    parity : bool
+        Whether every word has parity bits.
 
     Members
     -------
@@ -70,6 +75,8 @@ class ParameterMemory(wiring.Component):
         Group of ``lanes`` channels to read.
     parameters : Out(ArrayLayout(streams.CHANNEL, lanes))
         Its parameters.
+    wrong : Out(lanes)
+        With ``parity``, one cycle behind ``parameters``: which of them had wrong parity.
 
     Timing
     ------
@@ -89,8 +96,11 @@ class ParameterMemory(wiring.Component):
     data: data.View
     group: Signal
     parameters: data.View
+    wrong: Signal
 
-    def __init__(self, *, lanes: int, channels: int, bus_bytes: int, offset_bits: int) -> None:
+    def __init__(
+        self, *, lanes: int, channels: int, bus_bytes: int, offset_bits: int, parity: bool = False
+    ) -> None:
         if lanes < 1 or lanes & (lanes - 1):
             raise ValueError(f"lanes: wanted a power of two, got {lanes}")
         if channels < lanes or channels % lanes:
@@ -101,6 +111,7 @@ class ParameterMemory(wiring.Component):
         self.lanes = lanes
         self.channels = channels
         self.bus_bytes = bus_bytes
+        self.parity = parity
         # At least one address bit, so that no port has none.
         self.depth = max(2, channels // lanes)
         super().__init__(
@@ -110,6 +121,7 @@ class ParameterMemory(wiring.Component):
                 "data": In(data.ArrayLayout(unsigned(8), bus_bytes)),
                 "group": In((self.depth - 1).bit_length()),
                 "parameters": Out(data.ArrayLayout(streams.CHANNEL, lanes)),
+                **({"wrong": Out(lanes)} if parity else {}),
             }
         )
         reset_less(self, "parameters")
@@ -140,10 +152,17 @@ class ParameterMemory(wiring.Component):
         row = held_first[lane_bits:]
         for lane in range(self.lanes):
             m.submodules[f"lane_{lane}"] = memory = Memory(
-                shape=streams.CHANNEL, depth=self.depth, init=[], attrs=race.UNDEFINED
+                shape=guard.stored_shape(streams.CHANNEL, self.parity),
+                depth=self.depth,
+                init=[],
+                attrs=race.UNDEFINED,
             )
             write = memory.write_port()
             read = memory.read_port()
+            channel: Any = write.data
+            if self.parity:
+                channel = Signal(streams.CHANNEL, name=f"channel_{lane}")
+                m.d.comb += write.data.eq(guard.stored(channel, True))
             # The beat's channel that belongs to this lane, and its row.
             turn = Signal(max(1, lane_bits), name=f"turn_{lane}")
             place = Signal(len(row) + 1, name=f"place_{lane}")
@@ -158,8 +177,17 @@ class ParameterMemory(wiring.Component):
                 for j, word in enumerate(held_words):
                     with m.Case(j):
                         fields = channel_fields(word)
-                        m.d.comb += [write.data[name].eq(fields[name]) for name in fields]
-            m.d.sync += self.parameters[lane].eq(read.data)
+                        m.d.comb += [channel[name].eq(fields[name]) for name in fields]
+            if not self.parity:
+                m.d.sync += self.parameters[lane].eq(read.data)
+                continue
+            width = streams.CHANNEL.size
+            bits = Signal(len(read.data) - width, name=f"parity_{lane}", reset_less=True)
+            m.d.sync += [
+                self.parameters[lane].eq(read.data[:width]),
+                bits.eq(read.data[width:]),
+                self.wrong[lane].eq(guard.is_wrong(self.parameters[lane], bits)),
+            ]
         return m
 
 
@@ -170,6 +198,8 @@ class ParameterStore(wiring.Component):
     ----------
     lanes, parameter_channels, tables, bus_bytes : int
         See ``Config``.
+    parity : bool
+        Whether every word of both has parity bits.
 
     Members
     -------
@@ -179,6 +209,8 @@ class ParameterStore(wiring.Component):
         Group of channels to read, and its parameters ``ParameterMemory.LATENCY`` cycles later.
     table, entries, values : In(unsigned), In(ArrayLayout(8)), Out(ArrayLayout(signed(8)))
         Look-up of one byte for each lane, ``TableMemory.LATENCY`` cycles.
+    channels_wrong, values_wrong : Out(lanes)
+        With ``parity``, one cycle behind ``channels`` and ``values``: which had wrong parity.
 
     Timing
     ------
@@ -191,18 +223,37 @@ class ParameterStore(wiring.Component):
     table: Signal
     entries: data.View
     values: data.View
+    channels_wrong: Signal
+    values_wrong: Signal
 
-    def __init__(self, *, lanes: int, parameter_channels: int, tables: int, bus_bytes: int) -> None:
+    def __init__(
+        self,
+        *,
+        lanes: int,
+        parameter_channels: int,
+        tables: int,
+        bus_bytes: int,
+        parity: bool = False,
+    ) -> None:
         payload = parameters_payload(
             bus_bytes=bus_bytes, parameter_channels=parameter_channels, tables=tables
         )
         offset_bits = payload["offset"].width
         self.memory = ParameterMemory(
-            lanes=lanes, channels=parameter_channels, bus_bytes=bus_bytes, offset_bits=offset_bits
+            lanes=lanes,
+            channels=parameter_channels,
+            bus_bytes=bus_bytes,
+            offset_bits=offset_bits,
+            parity=parity,
         )
         self.tables = TableMemory(
-            lanes=lanes, tables=tables, bus_bytes=bus_bytes, offset_bits=offset_bits
+            lanes=lanes,
+            tables=tables,
+            bus_bytes=bus_bytes,
+            offset_bits=offset_bits,
+            parity=parity,
         )
+        self.parity = parity
         super().__init__(
             {
                 "parameters": In(stream.Signature(payload)),
@@ -211,6 +262,7 @@ class ParameterStore(wiring.Component):
                 "table": In(len(self.tables.table)),
                 "entries": In(data.ArrayLayout(unsigned(8), lanes)),
                 "values": Out(data.ArrayLayout(signed(8), lanes)),
+                **({"channels_wrong": Out(lanes), "values_wrong": Out(lanes)} if parity else {}),
             }
         )
 
@@ -234,4 +286,9 @@ class ParameterStore(wiring.Component):
             self.values.eq(tables.values),
             self.parameters.ready.eq(~to_table | tables.taken),
         ]
+        if self.parity:
+            m.d.comb += [
+                self.channels_wrong.eq(memory.wrong),
+                self.values_wrong.eq(tables.wrong),
+            ]
         return m

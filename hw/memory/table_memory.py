@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import TABLE_BYTES
 from celosia.hw.fanout import reset_less
+from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
 
 
@@ -23,6 +24,8 @@ class TableMemory(wiring.Component):
         Bytes of a beat, a power of two.
     offset_bits : int
         Width of ``offset``.
+    parity : bool
+        Whether every byte has a parity bit.
 
     Members
     -------
@@ -36,6 +39,8 @@ class TableMemory(wiring.Component):
         Entry to look up, for each lane.
     values : Out(ArrayLayout(signed(8), lanes))
         What is there.
+    wrong : Out(lanes)
+        With ``parity``, one cycle behind ``values``: which of them had wrong parity.
 
     Timing
     ------
@@ -57,8 +62,11 @@ class TableMemory(wiring.Component):
     table: Signal
     entries: data.View
     values: data.View
+    wrong: Signal
 
-    def __init__(self, *, lanes: int, tables: int, bus_bytes: int, offset_bits: int) -> None:
+    def __init__(
+        self, *, lanes: int, tables: int, bus_bytes: int, offset_bits: int, parity: bool = False
+    ) -> None:
         if lanes < 1:
             raise ValueError(f"lanes: wanted at least 1, got {lanes}")
         if tables < 1:
@@ -68,6 +76,7 @@ class TableMemory(wiring.Component):
         self.lanes = lanes
         self.tables = tables
         self.bus_bytes = bus_bytes
+        self.parity = parity
         super().__init__(
             {
                 "enable": In(1),
@@ -77,6 +86,7 @@ class TableMemory(wiring.Component):
                 "table": In(max(1, (tables - 1).bit_length())),
                 "entries": In(data.ArrayLayout(unsigned(8), lanes)),
                 "values": Out(data.ArrayLayout(signed(8), lanes)),
+                **({"wrong": Out(lanes)} if parity else {}),
             }
         )
         reset_less(self, "values")
@@ -97,15 +107,24 @@ class TableMemory(wiring.Component):
         ]
         for lane in range(self.lanes):
             m.submodules[f"lane_{lane}"] = memory = Memory(
-                shape=unsigned(8), depth=self.tables * TABLE_BYTES, init=[], attrs=race.UNDEFINED
+                shape=guard.stored_shape(unsigned(8), self.parity),
+                depth=self.tables * TABLE_BYTES,
+                init=[],
+                attrs=race.UNDEFINED,
             )
             write = memory.write_port()
             read = memory.read_port()
             m.d.comb += [
                 write.en.eq(writes & (place < self.tables * TABLE_BYTES)),
                 write.addr.eq(place),
-                write.data.eq(value),
+                write.data.eq(guard.stored(value, self.parity)),
                 read.addr.eq(Cat(self.entries[lane], self.table)),
             ]
             m.d.sync += self.values[lane].eq(read.data)
+            if self.parity:
+                bits = Signal(1, name=f"parity_{lane}", reset_less=True)
+                m.d.sync += [
+                    bits.eq(read.data[8:]),
+                    self.wrong[lane].eq(guard.is_wrong(self.values[lane], bits)),
+                ]
         return m

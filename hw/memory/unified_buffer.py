@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.fanout import reset_less
+from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
 
 
@@ -202,6 +203,8 @@ class UnifiedBuffer(wiring.Component):
         See ``Config``.
     readers, writers : int
         Ports, the first has priority.
+    parity : bool
+        Whether every byte has a parity bit.
 
     Members
     -------
@@ -213,6 +216,8 @@ class UnifiedBuffer(wiring.Component):
         Bytes in lane order; masked lanes and lanes outside the buffer are zero.
     read_fault : Out(1)
         With the answer: an unmasked lane lies outside the buffer.
+    read_wrong : Out(readers)
+        With ``parity``, one cycle behind the answer: an unmasked lane had wrong parity.
     write_<n> : In(stream of ``streams.unified_write``)
         Writes; lanes outside the buffer are not written.
     write_fault : Out(writers)
@@ -231,13 +236,23 @@ class UnifiedBuffer(wiring.Component):
     read_valid: Signal
     read_data: data.View
     read_fault: Signal
+    read_wrong: Signal
     write_fault: Signal
 
-    def __init__(self, *, rows: int, unified_bytes: int, readers: int, writers: int) -> None:
+    def __init__(
+        self,
+        *,
+        rows: int,
+        unified_bytes: int,
+        readers: int,
+        writers: int,
+        parity: bool = False,
+    ) -> None:
         self.rows = rows
         self.unified_bytes = unified_bytes
         self.readers = readers
         self.writers = writers
+        self.parity = parity
         self.read_shape = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
         self.write_shape = streams.unified_write(rows=rows, unified_bytes=unified_bytes)
         super().__init__(
@@ -248,6 +263,7 @@ class UnifiedBuffer(wiring.Component):
                 "read_fault": Out(1),
                 **{f"write_{n}": In(stream.Signature(self.write_shape)) for n in range(writers)},
                 "write_fault": Out(writers),
+                **({"read_wrong": Out(readers)} if parity else {}),
             }
         )
         reset_less(self, "read_data", "read_fault")
@@ -310,9 +326,13 @@ class UnifiedBuffer(wiring.Component):
             self.read_fault.eq(fault_2),
         ]
         bytes_read = []
+        wrong = Signal(count, reset_less=True)
         for b in range(count):
             bank = Memory(
-                shape=unsigned(8), depth=self.unified_bytes // count, init=[], attrs=race.UNDEFINED
+                shape=guard.stored_shape(unsigned(8), self.parity),
+                depth=self.unified_bytes // count,
+                init=[],
+                attrs=race.UNDEFINED,
             )
             m.submodules[f"bank_{b}"] = bank
             read = bank.read_port()
@@ -322,10 +342,18 @@ class UnifiedBuffer(wiring.Component):
                 read.addr.eq(to_read.row[b]),
                 write.en.eq(to_write.enable[b]),
                 write.addr.eq(to_write.row[b]),
-                write.data.eq(data_2[b]),
+                write.data.eq(guard.stored(data_2[b], self.parity)),
             ]
             m.d.sync += value.eq(read.data)
+            if self.parity:
+                bits = Signal(1, name=f"parity_{b}", reset_less=True)
+                m.d.sync += [
+                    bits.eq(read.data[8:]),
+                    wrong[b].eq(enable_2[b] & guard.is_wrong(value, bits)),
+                ]
             bytes_read.append(Mux(enable_2[b], value, 0))
         ordered = rotated(bytes_read, ~offset_2 + 1)
         m.d.sync += [self.read_data[i].eq(ordered[i]) for i in range(count)]
+        if self.parity:
+            m.d.sync += self.read_wrong.eq(Mux(wrong.any(), self.read_valid, 0))
         return m

@@ -1,11 +1,12 @@
 """The weight buffer: an addressable store of tiles, read in step with the array's wavefront."""
 
-from amaranth.hdl import Cat, Module, Signal, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.fanout import reset_less
+from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
 
 
@@ -45,6 +46,8 @@ class WeightBuffer(wiring.Component):
     ----------
     rows, columns, weight_tiles, weight_rows, bus_bytes : int
         See ``Config``.
+    parity : bool
+        Whether every byte has a parity bit.
 
     Members
     -------
@@ -56,6 +59,9 @@ class WeightBuffer(wiring.Component):
         A tile may start in this cycle.
     weights, load : Out
         Towards ``SystolicArray``.
+    wrong : Out(1)
+        With ``parity``: the tile started ``verdict_latency`` = rows + columns + 5 cycles before has
+        a byte of wrong parity.
 
     Timing
     ------
@@ -73,16 +79,26 @@ class WeightBuffer(wiring.Component):
     ready: Signal
     weights: data.View
     load: Signal
+    wrong: Signal
 
     def __init__(
-        self, *, rows: int, columns: int, weight_tiles: int, weight_rows: int, bus_bytes: int
+        self,
+        *,
+        rows: int,
+        columns: int,
+        weight_tiles: int,
+        weight_rows: int,
+        bus_bytes: int,
+        parity: bool = False,
     ) -> None:
         self.rows = rows
         self.columns = columns
         self.weight_tiles = weight_tiles
         self.weight_rows = weight_rows
         self.bus_bytes = bus_bytes
+        self.parity = parity
         self.segment_rows = rows // weight_rows
+        self.verdict_latency = rows + columns + self.LATENCY
         payload = weights_payload(
             rows=rows, columns=columns, weight_tiles=weight_tiles, bus_bytes=bus_bytes
         )
@@ -95,9 +111,31 @@ class WeightBuffer(wiring.Component):
                 "ready": Out(1),
                 "weights": Out(data.ArrayLayout(buses, weight_rows)),
                 "load": Out(rows),
+                **({"wrong": Out(1)} if parity else {}),
             }
         )
         reset_less(self, "weights")
+
+    def _judge(self, m: Module, wrong: dict[int, list[Value]], reads: Value, starts: Value) -> None:
+        """Say of each tile whether a byte of it was wrong.
+
+        What is known of a row travels along its banks behind the bytes themselves: the banks at
+        a position of the address tell three cycles after the address came there.
+        ``wrong`` is of the banks by position, ``reads`` says that the address of a row is at position 0,
+        ``starts`` that a tile starts.
+        """
+        there = Signal(max(wrong) + 3)
+        m.d.sync += there.eq(Cat(reads, there))
+        row: Value = Const(0, 1)
+        for position in range(min(wrong), max(wrong) + 1):
+            later = Signal(name=f"row_wrong_{position}")
+            m.d.sync += later.eq(there[position + 2] & Cat(row, *wrong.get(position, ())).any())
+            row = later
+        ends = Signal(self.verdict_latency)
+        m.d.sync += ends.eq(Cat(starts, ends))
+        earlier = Signal()
+        m.d.sync += earlier.eq(~ends[-1] & (earlier | row))
+        m.d.comb += self.wrong.eq(ends[-1] & (earlier | row))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -128,18 +166,34 @@ class WeightBuffer(wiring.Component):
         m.d.sync += [taken.eq(self.write.valid), beat.eq(self.write.payload)]
         row_bits = (self.segment_rows - 1).bit_length()
         target = Cat(beat.row[:row_bits], beat.tile)
+        wrong: dict[int, list[Value]] = {}
         for segment in range(self.weight_rows):
             hit = taken & (beat.row[row_bits:] == segment) if self.weight_rows > 1 else taken
             for j in range(self.columns):
-                bank = Memory(shape=unsigned(8), depth=depth, init=[], attrs=race.UNDEFINED)
+                shape = guard.stored_shape(unsigned(8), self.parity)
+                bank = Memory(shape=shape, depth=depth, init=[], attrs=race.UNDEFINED)
                 m.submodules[f"bank_{segment}_{j}"] = bank
                 write = bank.write_port()
                 read = bank.read_port()
                 m.d.comb += [
                     write.en.eq(hit & (beat.block == j // self.bus_bytes)),
                     write.addr.eq(target),
-                    write.data.eq(beat.data[j % self.bus_bytes]),
+                    write.data.eq(guard.stored(beat.data[j % self.bus_bytes], self.parity)),
                     read.addr.eq(addresses[ahead + segment * self.segment_rows + j]),
                 ]
                 m.d.sync += self.weights[segment][j].eq(read.data)
+                if self.parity:
+                    bits = Signal(1, name=f"parity_{segment}_{j}", reset_less=True)
+                    bad = Signal(name=f"wrong_{segment}_{j}", reset_less=True)
+                    m.d.sync += [
+                        bits.eq(read.data[8:]),
+                        bad.eq(guard.is_wrong(self.weights[segment][j], bits)),
+                    ]
+                    position = ahead + segment * self.segment_rows + j
+                    wrong.setdefault(position, []).append(bad)
+        if self.parity:
+            reads = Signal()
+            starts = self.start & self.ready
+            m.d.sync += reads.eq(starts | (left != 0))
+            self._judge(m, wrong, reads, starts)
         return m
