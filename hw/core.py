@@ -81,6 +81,7 @@ class Core(wiring.Component):
             unified_bytes=config.unified_bytes,
             readers=len(READERS),
             writers=len(WRITERS),
+            parity=config.parity,
         )
         matrix = MatrixUnit(
             rows=config.rows,
@@ -93,6 +94,7 @@ class Core(wiring.Component):
             dsp_columns=config.dsp_columns,
             cells=config.cells,
             read_latency=buffer.READ_LATENCY,
+            parity=config.parity,
         )
         vector = VectorUnit(
             rows=config.rows,
@@ -105,6 +107,7 @@ class Core(wiring.Component):
             bus_bytes=config.bus_bytes,
             visible_cycles=buffer.WRITE_LATENCY + Stage.LATENCY,
             primitive=config.primitive,
+            parity=config.parity,
         )
         load = LoadUnit(
             rows=config.rows,
@@ -123,6 +126,7 @@ class Core(wiring.Component):
             unified_bytes=config.unified_bytes,
             bus_bytes=config.bus_bytes,
             burst_beats=config.burst_beats,
+            parity=config.parity,
         )
         reader: Any = ReadMaster(
             data_bytes=config.bus_bytes,
@@ -151,6 +155,8 @@ class Core(wiring.Component):
             vector.sums.eq(matrix.sums),
             matrix.accumulator_write.eq(vector.accumulator_write),
         ]
+        if config.parity:
+            m.d.comb += vector.sums_wrong.eq(matrix.sums_wrong)
         wiring.connect(m, sequencer.request, reader.request_0)
         wiring.connect(m, reader.beats_0, sequencer.beats)
         wiring.connect(m, load.request, reader.request_1)
@@ -196,6 +202,8 @@ class Core(wiring.Component):
                 unit.read_data.eq(buffer.read_data),
                 unit.read_fault.eq(buffer.read_fault & buffer.read_valid[n]),
             ]
+            if self.config.parity:
+                m.d.comb += unit.read_wrong.eq(buffer.read_wrong[n])
         for n, name in enumerate(WRITERS):
             wiring.connect(m, writers[name], getattr(buffer, f"write_{n}"))
         m.d.comb += vector.write_fault.eq(buffer.write_fault[WRITERS.index("vector")])

@@ -1,8 +1,10 @@
 """The reading side of the store unit: beats gathered from the unified buffer."""
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from typing import Any
+
+from amaranth.hdl import Module, Mux, ShapeLike, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.fifo import SyncFIFO, SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
@@ -11,7 +13,9 @@ from celosia.hw.bus.writer import write_beat
 from celosia.hw.fanout import reset_less
 
 
-def gathered_layout(*, data_bytes: int, length_bits: int, place_bits: int) -> data.StructLayout:
+def gathered_layout(
+    *, data_bytes: int, length_bits: int, place_bits: int, tag: ShapeLike | None = None
+) -> data.StructLayout:
     """Return what a gatherer must know of a burst: part of ``segment_layout``."""
     offset_bits = (data_bytes - 1).bit_length()
     return data.StructLayout(
@@ -20,6 +24,7 @@ def gathered_layout(*, data_bytes: int, length_bits: int, place_bits: int) -> da
             "place": unsigned(place_bits),
             "first_offset": unsigned(offset_bits),
             "last_offset": unsigned(offset_bits),
+            **({"tag": tag} if tag is not None else {}),
         }
     )
 
@@ -35,6 +40,8 @@ class Gatherer(wiring.Component):
         See ``Config``.
     length_bits, place_bits : int
         As for ``segment_layout``.
+    tag : ShapeLike, optional
+        What is told of answers.
 
     Members
     -------
@@ -46,6 +53,8 @@ class Gatherer(wiring.Component):
         Requests to the unified buffer.
     valid, data : In
         Its answers, in order, ``ROOM`` or fewer cycles later.
+    tag : Out(tag)
+        If there are tags, one cycle behind an answer: the one of its burst.
     abort : In(1)
         Drops everything but a request that is offered, takes nothing.
     idle : Out(1)
@@ -64,15 +73,24 @@ class Gatherer(wiring.Component):
     request: stream.Interface
     valid: Signal
     data: data.View
+    tag: Any
     abort: Signal
     idle: Signal
 
     def __init__(
-        self, *, rows: int, unified_bytes: int, bus_bytes: int, length_bits: int, place_bits: int
+        self,
+        *,
+        rows: int,
+        unified_bytes: int,
+        bus_bytes: int,
+        length_bits: int,
+        place_bits: int,
+        tag: ShapeLike | None = None,
     ) -> None:
         self.bus_bytes = bus_bytes
+        self.has_tags = tag is not None
         self.burst = gathered_layout(
-            data_bytes=bus_bytes, length_bits=length_bits, place_bits=place_bits
+            data_bytes=bus_bytes, length_bits=length_bits, place_bits=place_bits, tag=tag
         )
         request = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
         super().__init__(
@@ -84,6 +102,7 @@ class Gatherer(wiring.Component):
                 "data": In(data.ArrayLayout(unsigned(8), rows)),
                 "abort": In(1),
                 "idle": Out(1),
+                **({"tag": Out(tag)} if tag is not None else {}),
             }
         )
         reset_less(self.request, "payload")
@@ -146,4 +165,9 @@ class Gatherer(wiring.Component):
             self.beats.payload.strobe.eq(strobes.r_data),
             self.beats.payload.data.eq(answers.r_data),
         ]
+        if self.has_tags:
+            tag = Value.cast(burst["tag"])
+            m.submodules.tags = tags = SyncFIFO(width=len(tag), depth=self.ROOM)
+            m.d.comb += [tags.w_en.eq(step), tags.w_data.eq(tag), tags.r_en.eq(self.valid)]
+            m.d.sync += self.tag.eq(tags.r_data)
         return m

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
@@ -34,6 +34,8 @@ class StoreUnit(wiring.Component):
         See ``Config``.
     outstanding : int
         Bursts that may wait for an answer.
+    parity : bool
+        Whether the unified buffer tells of bytes of wrong parity.
 
     Members
     -------
@@ -43,6 +45,8 @@ class StoreUnit(wiring.Component):
     request, read_valid, read_data, read_fault
         Read port of the unified buffer. Addresses are checked before, so that ``read_fault`` is
         never seen; it would be RANGE of the oldest instruction.
+    read_wrong : In(1)
+        With ``parity``, one cycle behind an answer: a byte had wrong parity.
     bus : Out(axi4_write)
         Write half of the bus.
 
@@ -65,6 +69,7 @@ class StoreUnit(wiring.Component):
     read_valid: Signal
     read_data: data.View
     read_fault: Signal
+    read_wrong: Signal
     bus: Any
 
     def __init__(
@@ -75,7 +80,9 @@ class StoreUnit(wiring.Component):
         bus_bytes: int,
         burst_beats: int,
         outstanding: int = 64,
+        parity: bool = False,
     ) -> None:
+        self.parity = parity
         self.outstanding = outstanding
         request = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
         place_bits = request["address"].width
@@ -95,6 +102,7 @@ class StoreUnit(wiring.Component):
             bus_bytes=bus_bytes,
             length_bits=self._blocks.segment["beats"].width,
             place_bits=place_bits,
+            tag=STORE_TAG if parity else None,
         )
         self._writer = WriteMaster(
             data_bytes=bus_bytes, burst_beats=burst_beats, outstanding=outstanding
@@ -113,6 +121,7 @@ class StoreUnit(wiring.Component):
                 "read_data": In(data.ArrayLayout(unsigned(8), rows)),
                 "read_fault": In(1),
                 "bus": Out(axi4_write(bus_bytes)),
+                **({"read_wrong": In(1)} if parity else {}),
             }
         )
         reset_less(self, "fault")
@@ -186,11 +195,14 @@ class StoreUnit(wiring.Component):
         oldest = Signal(_PENDING)
         bad = Signal()
         fails = Signal()
+        causes: Value = bad | self.read_fault | writer.refused
+        if self.parity:
+            causes |= self.read_wrong
         m.d.comb += [
             oldest.eq(pending.r_data),
             bad.eq(pending.r_rdy & oldest.bad),
             pending.r_en.eq(bad | writer.answered),
-            fails.eq((bad | self.read_fault | writer.refused) & ~stop),
+            fails.eq(causes & ~stop),
         ]
         m.d.sync += [
             self.done.eq(writer.answered & oldest.final & ~fails & ~stop),
@@ -199,3 +211,9 @@ class StoreUnit(wiring.Component):
             self.fault.index.eq(oldest.tag.index),
             failed.eq(failed | fails),
         ]
+        if self.parity:
+            with m.If(self.read_wrong):
+                m.d.sync += [
+                    self.fault.code.eq(isa.Error.MEMORY),
+                    self.fault.index.eq(self._gatherer.tag.index),
+                ]

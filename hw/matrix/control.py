@@ -1,7 +1,8 @@
 """Control of the matrix unit: weight tiles ahead, passes behind."""
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
@@ -12,6 +13,9 @@ from celosia.hw.matrix.walker import MATMUL, PassWalker
 from celosia.hw.memory.runs import Runs
 
 INSTRUCTION = streams.issued(isa.Opcode.MATMUL)
+
+#: Instructions that a unit may have taken and not finished, see ``Issue``.
+_IN_FLIGHT = 16
 
 
 class TileFeeder(wiring.Component):
@@ -140,6 +144,8 @@ class MatrixControl(wiring.Component):
         Cycles from a request taken to its answer.
     results_latency : int
         Cycles from a request taken to its sums readable in all accumulators.
+    parity : bool
+        Whether memories tell of words of wrong parity.
 
     Members
     -------
@@ -149,6 +155,9 @@ class MatrixControl(wiring.Component):
         One activation vector each.
     read_fault : In(1)
         An answer lies outside the buffer.
+    wrong : In(1)
+        With ``parity``: something read for the request taken ``results_latency`` cycles before was
+        wrong.
     start, tile : Out
         Towards the weight buffer.
     fired : Out(1)
@@ -171,6 +180,7 @@ class MatrixControl(wiring.Component):
     activity: Signal
     request: stream.Interface
     read_fault: Signal
+    wrong: Signal
     start: Signal
     tile: Signal
     fired: Signal
@@ -189,7 +199,9 @@ class MatrixControl(wiring.Component):
         accumulator_depth: int,
         read_latency: int,
         results_latency: int,
+        parity: bool = False,
     ) -> None:
+        self.parity = parity
         self.rows = rows
         self.unified_bytes = unified_bytes
         self.read_latency = read_latency
@@ -217,6 +229,7 @@ class MatrixControl(wiring.Component):
                 "row": Out(accumulator_depth.bit_length()),
                 "accumulate": Out(1),
                 "stopped": Out(1),
+                **({"wrong": In(1)} if parity else {}),
             }
         )
 
@@ -265,10 +278,7 @@ class MatrixControl(wiring.Component):
             self.request.payload.mask.eq(walker.mask),
             self.request.payload.skip.eq(runs.skip),
             self.request.valid.eq(
-                running
-                & ~halted
-                & ~walker.outside
-                & (~walker.first | (feeder.loaded & clear))
+                running & ~halted & ~walker.outside & (~walker.first | (feeder.loaded & clear))
             ),
             self.fired.eq(self.request.valid & self.request.ready),
             self.first.eq(walker.first),
@@ -316,8 +326,9 @@ class MatrixControl(wiring.Component):
             m.d.sync += draining.eq(self.results_latency)
         with m.Elif(draining != 0):
             m.d.sync += draining.eq(draining - 1)
+        done: Value = finals[-1] & ~stopped
         m.d.comb += [
-            self.done.eq(finals[-1] & ~stopped),
+            self.done.eq(done & ~self.wrong if self.parity else done),
             self.idle.eq((draining == 0) & (self.abort | stopped | ~(running | feeder.waiting))),
         ]
         fired_index = [index]
@@ -332,6 +343,23 @@ class MatrixControl(wiring.Component):
             m.d.comb += self.fault.index.eq(index)
         with m.Else():
             m.d.comb += self.fault.index.eq(feeder.current.index)
-        m.d.comb += self.fault_valid.eq(~stopped & (self.read_fault | outside | feeder.outside))
+        faults: Value = self.read_fault | outside | feeder.outside
+        if self.parity:
+            # The request is of the oldest instruction that is not done.
+            m.submodules.begun = begun = SyncFIFOBuffered(
+                width=streams.INDEX_BITS, depth=_IN_FLIGHT
+            )
+            m.d.comb += [
+                begun.w_data.eq(feeder.current.index),
+                begun.w_en.eq(feeder.begin),
+                begun.r_en.eq(finals[-1]),
+            ]
+            with m.If(self.wrong):
+                m.d.comb += [
+                    self.fault.code.eq(isa.Error.MEMORY),
+                    self.fault.index.eq(begun.r_data),
+                ]
+            faults |= self.wrong
+        m.d.comb += self.fault_valid.eq(~stopped & faults)
         with m.If(self.fault_valid):
             m.d.sync += stopped.eq(1)

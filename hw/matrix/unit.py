@@ -1,6 +1,6 @@
 """The matrix unit: control, weight buffer, array and accumulators."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -26,6 +26,8 @@ class MatrixUnit(wiring.Component):
         See ``Config``.
     read_latency : int
         Cycles from a request taken by the unified buffer to its answer.
+    parity : bool
+        Whether the words of its memories, and of the unified buffer, have parity bits.
 
     Members
     -------
@@ -35,10 +37,14 @@ class MatrixUnit(wiring.Component):
         Reads of activations.
     read_valid, read_data, read_fault : In
         Bytes in lane order, a fixed number of cycles later, and whether a lane lay outside.
+    read_wrong : In(1)
+        With ``parity``, one cycle behind an answer: a lane had wrong parity.
     weights : In(stream of ``weights_payload``)
         Beats for the weight buffer.
     accumulator_read, sums, accumulator_write
         Ports of the vector unit into the accumulators.
+    sums_wrong : Out(columns)
+        With ``parity``, one cycle behind ``sums``: which had wrong parity.
 
     Timing
     ------
@@ -57,10 +63,12 @@ class MatrixUnit(wiring.Component):
     read_valid: Signal
     read_data: data.View
     read_fault: Signal
+    read_wrong: Signal
     weights: stream.Interface
     accumulator_read: data.View
     sums: data.View
     accumulator_write: data.View
+    sums_wrong: Signal
 
     def __init__(
         self,
@@ -75,7 +83,9 @@ class MatrixUnit(wiring.Component):
         dsp_columns: int,
         cells: str,
         read_latency: int,
+        parity: bool = False,
     ) -> None:
+        self.parity = parity
         self.read_latency = read_latency
         self.buffer = WeightBuffer(
             rows=rows,
@@ -83,6 +93,7 @@ class MatrixUnit(wiring.Component):
             weight_tiles=weight_tiles,
             weight_rows=weight_rows,
             bus_bytes=bus_bytes,
+            parity=parity,
         )
         self.array = SystolicArray(
             rows=rows,
@@ -92,7 +103,10 @@ class MatrixUnit(wiring.Component):
             cells=cells,
         )
         self.accumulators = Accumulators(
-            columns=columns, depth=accumulator_depth, sum_bits=self.array.sum_bits
+            columns=columns,
+            depth=accumulator_depth,
+            sum_bits=self.array.sum_bits,
+            parity=parity,
         )
         # From a request taken to the accumulators' `enable`: column 0 of its sums comes two later.
         self.enable_latency = read_latency + self.array.latency - Accumulators.SUM_LATENCY
@@ -105,6 +119,7 @@ class MatrixUnit(wiring.Component):
             accumulator_depth=accumulator_depth,
             read_latency=read_latency,
             results_latency=self.results_latency,
+            parity=parity,
         )
         payload = weights_payload(
             rows=rows, columns=columns, weight_tiles=weight_tiles, bus_bytes=bus_bytes
@@ -129,6 +144,7 @@ class MatrixUnit(wiring.Component):
                 "accumulator_write": In(
                     accumulators.write_layout(depth=accumulator_depth, columns=columns)
                 ),
+                **({"read_wrong": In(1), "sums_wrong": Out(columns)} if parity else {}),
             }
         )
 
@@ -177,4 +193,31 @@ class MatrixUnit(wiring.Component):
             sums.row.eq(entry.row),
             sums.accumulate.eq(entry.accumulate),
         ]
+        if self.parity:
+            m.d.comb += [
+                self.sums_wrong.eq(sums.read_wrong),
+                control.wrong.eq(self._wrong(m) | sums.wrong),
+            ]
         return m
+
+    def _wrong(self, m: Module) -> Value:
+        """Return whether bytes or weights were wrong for the request ``results_latency`` cycles ago.
+
+        The first request of a pass is taken at least one cycle after its tile started, and the
+        next tile starts with it at the earliest. So ``verdict_latency`` - 1 cycles behind that
+        request its own tile has been judged, at the latest in that cycle, and no other.
+        """
+        buffer = self.buffer
+        meets = buffer.verdict_latency - 1
+        firsts = Signal(meets)
+        m.d.sync += firsts.eq(Cat(self.control.fired & self.control.first, firsts))
+        judged = Signal()
+        m.d.sync += judged.eq(~firsts[-1] & (judged | buffer.wrong))
+        wrong: Value = self.read_wrong
+        for age in range(self.read_latency + 1, self.results_latency):
+            if age == meets:
+                wrong = wrong | (firsts[-1] & (judged | buffer.wrong))
+            later = Signal(name=f"wrong_{age + 1}")
+            m.d.sync += later.eq(wrong)
+            wrong = later
+        return wrong

@@ -37,6 +37,9 @@ class AccumulatorWriter(wiring.Component):
         The last group of a task is being written.
     fault, fault_slot : Out(1), Out(1)
         A group cannot be written, of which task.
+    sums_wrong, wrong : In(columns), Out(1)
+        With parity, one cycle behind ``sums``: which were wrong; and that a group, whose task is
+        ``fault_slot``, is joined to one of them.
 
     Timing
     ------
@@ -55,6 +58,8 @@ class AccumulatorWriter(wiring.Component):
     finished: Signal
     fault: Signal
     fault_slot: Signal
+    sums_wrong: Signal
+    wrong: Signal
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         assert Pipe.SOON == ACCUMULATOR_LATENCY + 1
@@ -85,6 +90,7 @@ class AccumulatorWriter(wiring.Component):
                 "finished": Out(1),
                 "fault": Out(1),
                 "fault_slot": Out(1),
+                **({"sums_wrong": In(columns), "wrong": Out(1)} if sizes.parity else {}),
             }
         )
 
@@ -120,6 +126,20 @@ class AccumulatorWriter(wiring.Component):
                             value = Mux(hit[lane], result[lane], value)
                         m.d.sync += old[lane].eq(value)
         return old
+
+    def _watch(self, m: Module, step: data.View, valid: Value, hits: list[Value]) -> None:
+        """Tell of a wrong sum that is not forwarded, for the group in the step of ``hits``."""
+        sizes = self.sizes
+        read = valid & (step.mode != isa.Mode.OVERWRITE) & ~step.bad
+        forwarded = Cat(Cat(hit[lane] for hit in hits).any() for lane in range(sizes.lanes))
+        used = Signal(sizes.columns)
+        m.d.sync += used.eq(
+            Cat(
+                Mux(read & (step.group == group), step.mask & ~forwarded, 0)
+                for group in range(sizes.column_groups)
+            )
+        )
+        m.d.comb += self.wrong.eq((used & self.sums_wrong).any())
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -162,6 +182,8 @@ class AccumulatorWriter(wiring.Component):
                 with m.Default():
                     m.d.sync += results[0][lane].eq(new)
 
+        if sizes.parity:
+            self._watch(m, steps[2], valid[2], hits)
         ends = valid[3] & ~self.stop
         m.d.comb += [self.fault.eq(ends & steps[3].bad), self.fault_slot.eq(steps[3].slot)]
         write = self.accumulator_write

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, Module, Mux, Signal
+from amaranth.hdl import Array, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -56,6 +56,8 @@ class VectorControl(wiring.Component):
         The oldest task is done, or has failed.
     sums_finished, sums_fault, sums_fault_slot : In(1)
         A task that writes accumulators is done; one has failed.
+    wrong, wrong_slot : In(1)
+        With parity: a task has used a word of wrong parity.
     stop : Out(1)
         Nothing is to be asked for or written any more.
 
@@ -92,10 +94,13 @@ class VectorControl(wiring.Component):
     sums_finished: Signal
     sums_fault: Signal
     sums_fault_slot: Signal
+    wrong: Signal
+    wrong_slot: Signal
     stop: Signal
 
     def __init__(self, *, sizes: VectorSizes, settle_cycles: int) -> None:
         self.settle_cycles = settle_cycles
+        self.parity = sizes.parity
         outputs = ("done", "fault_valid", "idle", "prepare", "launch", "slot", "oldest", "stop")
         inputs = (
             "abort",
@@ -112,6 +117,7 @@ class VectorControl(wiring.Component):
             "sums_finished",
             "sums_fault",
             "sums_fault_slot",
+            *(("wrong", "wrong_slot") if self.parity else ()),
         )
         super().__init__(
             {
@@ -159,14 +165,23 @@ class VectorControl(wiring.Component):
         """Report the end of tasks in order, and faults."""
         sums_finished = Signal()
         of_sums = Mux(self.oldest, to_sums[1], to_sums[0])
+        faults: Value = self.sums_fault | self.bytes_fault
+        if self.parity:
+            faults |= self.wrong
         m.d.comb += [
             self.done.eq(~self.stop & Mux(of_sums, sums_finished, self.bytes_finished)),
-            self.fault_valid.eq(~self.stop & (self.sums_fault | self.bytes_fault)),
+            self.fault_valid.eq(~self.stop & faults),
             self.fault.code.eq(isa.Error.RANGE),
             self.fault.index.eq(
                 Array(indices)[Mux(self.sums_fault, self.sums_fault_slot, self.oldest)]
             ),
         ]
+        if self.parity:
+            with m.If(self.wrong):
+                m.d.comb += [
+                    self.fault.code.eq(isa.Error.MEMORY),
+                    self.fault.index.eq(Array(indices)[self.wrong_slot]),
+                ]
         m.d.sync += sums_finished.eq(self.sums_finished)
         with m.If(self.fault_valid | self.abort):
             m.d.sync += self.stop.eq(1)

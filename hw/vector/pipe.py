@@ -111,6 +111,9 @@ class Pipe(wiring.Component):
         Results before zero point, clamp and table.
     result, bytes : Out(MARK), Out(ArrayLayout(signed(8), lanes))
         Results after them.
+    channels_wrong, values_wrong : Out(lanes)
+        With parity: which parameters, ``ParameterMemory.LATENCY`` + 1 cycles behind ``group``, and which
+        entries of the table, one cycle behind ``result``, were wrong.
 
     Timing
     ------
@@ -132,6 +135,8 @@ class Pipe(wiring.Component):
     scaled: data.View
     result: data.View
     bytes: data.View
+    channels_wrong: Signal
+    values_wrong: Signal
 
     def __init__(self, *, sizes: VectorSizes, bus_bytes: int) -> None:
         self.sizes = sizes
@@ -153,6 +158,11 @@ class Pipe(wiring.Component):
                 "scaled": Out(data.ArrayLayout(signed(32), sizes.lanes)),
                 "result": Out(MARK),
                 "bytes": Out(data.ArrayLayout(signed(8), sizes.lanes)),
+                **(
+                    {"channels_wrong": Out(sizes.lanes), "values_wrong": Out(sizes.lanes)}
+                    if sizes.parity
+                    else {}
+                ),
             }
         )
 
@@ -201,7 +211,13 @@ class Pipe(wiring.Component):
             parameter_channels=sizes.parameter_channels,
             tables=sizes.tables,
             bus_bytes=self.bus_bytes,
+            parity=sizes.parity,
         )
+        if sizes.parity:
+            m.d.comb += [
+                self.channels_wrong.eq(store.channels_wrong),
+                self.values_wrong.eq(store.values_wrong),
+            ]
         wiring.connect(m, wiring.flipped(self.parameters), store.parameters)
         m.submodules.walk = walk = ParameterWalk(sizes=sizes)
         m.d.comb += [

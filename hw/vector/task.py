@@ -23,6 +23,8 @@ class VectorSizes:
         See ``Config``.
     primitive : str
         What multiplies in the requantiser, see ``Product``.
+    parity : bool
+        Whether words of memories have parity bits.
 
     Raises
     ------
@@ -38,6 +40,7 @@ class VectorSizes:
     parameter_channels: int
     tables: int
     primitive: str = "portable"
+    parity: bool = False
 
     def __post_init__(self) -> None:
         """Refuse lanes that no vector unit can have."""

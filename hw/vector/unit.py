@@ -15,6 +15,7 @@ from celosia.hw.vector.destination import Destination
 from celosia.hw.vector.pipe import Pipe
 from celosia.hw.vector.source import Source
 from celosia.hw.vector.task import INSTRUCTION, Decoder, VectorSizes
+from celosia.hw.vector.watch import Watch
 from celosia.hw.vector.window import WindowUnit
 from celosia.hw.vector.writer import UnifiedWriter
 
@@ -28,7 +29,9 @@ class VectorUnit(wiring.Component):
         See ``Config``.
     visible_cycles : int
         Cycles from a write of the unified buffer taken to its ``write_fault``, by when reads see
-        it too. At least 1.
+        it too. At least 1, with ``parity`` 2.
+    parity : bool
+        Whether the words of its memories, and of those that it reads, have parity bits.
 
     Members
     -------
@@ -43,6 +46,8 @@ class VectorUnit(wiring.Component):
         Ports of the accumulators.
     parameters : In(stream of parameters_payload)
         Writes of the parameter memory and the tables.
+    read_wrong, sums_wrong : In(1), In(columns)
+        With ``parity``, one cycle behind an answer and behind ``sums``: what had wrong parity.
 
     Timing
     ------
@@ -75,6 +80,8 @@ class VectorUnit(wiring.Component):
     sums: data.View
     accumulator_write: data.View
     parameters: stream.Interface
+    read_wrong: Signal
+    sums_wrong: Signal
 
     def __init__(
         self,
@@ -89,7 +96,10 @@ class VectorUnit(wiring.Component):
         bus_bytes: int,
         visible_cycles: int,
         primitive: str = "portable",
+        parity: bool = False,
     ) -> None:
+        if parity and visible_cycles < 2:
+            raise ValueError(f"visible_cycles: wanted at least 2 with parity, got {visible_cycles}")
         self.sizes = VectorSizes(
             rows=rows,
             columns=columns,
@@ -99,6 +109,7 @@ class VectorUnit(wiring.Component):
             parameter_channels=parameter_channels,
             tables=tables,
             primitive=primitive,
+            parity=parity,
         )
         self.bus_bytes = bus_bytes
         self.PREPARE = self.sizes.lane_bits + 3
@@ -126,6 +137,7 @@ class VectorUnit(wiring.Component):
                 "sums": In(data.ArrayLayout(signed(32), columns)),
                 "accumulator_write": Out(write_layout(depth=accumulator_depth, columns=columns)),
                 "parameters": In(stream.Signature(payload)),
+                **({"read_wrong": In(1), "sums_wrong": In(columns)} if parity else {}),
             }
         )
 
@@ -184,7 +196,12 @@ class VectorUnit(wiring.Component):
         return pipe
 
     def _ends(
-        self, m: Module, control: VectorControl, pipe: Pipe, described: data.View
+        self,
+        m: Module,
+        control: VectorControl,
+        source: Source,
+        pipe: Pipe,
+        described: data.View,
     ) -> tuple[Value, data.View]:
         """Write results; return whether a descriptor has been used, and a read of sums."""
         m.submodules.writer = writer = self.writer
@@ -210,6 +227,26 @@ class VectorUnit(wiring.Component):
         for end in (adder, writer):
             m.d.comb += [end.descriptor.eq(described), end.stop.eq(control.stop)]
         wiring.connect(m, writer.unified_write, wiring.flipped(self.unified_write))
+        if self.sizes.parity:
+            m.submodules.watch = watch = Watch(sizes=self.sizes)
+            m.d.comb += [
+                adder.sums_wrong.eq(self.sums_wrong),
+                watch.launch.eq(control.launch),
+                watch.task.eq(control.task),
+                watch.slot.eq(control.slot),
+                watch.read_wrong.eq(self.read_wrong),
+                watch.rows.eq(source.accumulator_read.enable),
+                watch.sums_wrong.eq(self.sums_wrong),
+                watch.group.eq(pipe.group.valid),
+                watch.channels_wrong.eq(pipe.channels_wrong),
+                watch.result.eq(pipe.result),
+                watch.endings.eq(control.endings),
+                watch.values_wrong.eq(pipe.values_wrong),
+                watch.added_wrong.eq(adder.wrong),
+                watch.added_slot.eq(adder.fault_slot),
+                control.wrong.eq(watch.wrong),
+                control.wrong_slot.eq(watch.wrong_slot),
+            ]
         return adder.pop | writer.pop, adder.accumulator_read
 
     def elaborate(self, platform: object) -> Module:
@@ -232,7 +269,7 @@ class VectorUnit(wiring.Component):
 
         layout = sizes.descriptor
         m.submodules.places = places = SyncFIFOBuffered(width=layout.size, depth=sizes.depth)
-        used, adder_read = self._ends(m, control, pipe, data.View(layout, places.r_data))
+        used, adder_read = self._ends(m, control, source, pipe, data.View(layout, places.r_data))
         read = self.accumulator_read
         m.d.comb += [
             places.w_data.eq(destination.descriptors.payload),
