@@ -13,6 +13,9 @@
 #include "bursts.h"
 #include "disturb.h"
 #include "verilated.h"
+#ifdef CELOSIA_ARRAYS
+#include "arrays.h"
+#endif
 
 namespace {
 
@@ -271,5 +274,24 @@ int celosia_quiet(Device* device, uint64_t cycles) {
     }
     return quiet;
 }
+
+#ifdef CELOSIA_ARRAYS
+// Gives the n-th memory: its words, their bits, and its name up to `room` bytes; 0 behind the last.
+int celosia_array(Device* device, uint32_t n, uint64_t* words, uint32_t* bits, char* name, uint32_t room) {
+    const std::vector<Array> found = arrays(device->context);
+    if (n >= found.size()) return 0;
+    *words = found[n].words;
+    *bits = found[n].bits;
+    std::strncpy(name, found[n].name.c_str(), room - 1);
+    name[room - 1] = 0;
+    return 1;
+}
+
+// Changes one bit of a word of the n-th memory.
+void celosia_flip(Device* device, uint32_t n, uint64_t word, uint32_t bit) {
+    const Array array = arrays(device->context)[n];
+    array.data[word * array.word_bytes + bit / 8] ^= 1 << bit % 8;
+}
+#endif
 
 }  // extern "C"

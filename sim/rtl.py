@@ -7,6 +7,7 @@ configuration, so that a second run starts at once.
 import ctypes
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -33,7 +34,12 @@ from celosia.hw.arch.registers import (
 from celosia.sim import parts
 from celosia.sim.simulators import SimulatorNotFound, find_verilator, user_cache
 
-_HARNESS = [Path(__file__).with_name(name) for name in ("harness.cpp", "bursts.h", "disturb.h")]
+_HARNESS = [
+    Path(__file__).with_name(name)
+    for name in ("harness.cpp", "bursts.h", "disturb.h", "arrays.h")
+]
+#: Declaration of a memory in Amaranth's Verilog, those of queues left out.
+_MEMORY = re.compile(r"(?m)^(  reg \[\d+:0\] (?:bank|half|lane)_[0-9_]+ \[\d+:0\]);$")
 _FLAGS = (
     "--cc",
     "--top-module",
@@ -93,7 +99,7 @@ def _run(command: list[str], directory: Path) -> None:
         )
 
 
-def _compile(text: str, level: str, bus_bytes: int, verilator: Path, target: Path) -> None:
+def _compile(text: str, level: str, defines: list[str], verilator: Path, target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as name:
         directory = Path(name)
         (directory / "celosia.v").write_text(text)
@@ -108,7 +114,7 @@ def _compile(text: str, level: str, bus_bytes: int, verilator: Path, target: Pat
             check=True,
         ).stdout.strip()
         compiler = ["ccache", "g++"] if shutil.which("ccache") else ["g++"]
-        flags = ["-fPIC", "-std=gnu++17", "-w", f"-DCELOSIA_BUS_BYTES={bus_bytes}"]
+        flags = ["-fPIC", "-std=gnu++17", "-w", *defines]
         includes = ["-Iobj_dir", f"-I{root}/include", f"-I{root}/include/vltstd"]
         sources = sorted((directory / "obj_dir").glob("*.cpp"))
         sources += [directory / "harness.cpp"]
@@ -143,7 +149,7 @@ def _gates(netlist: Path) -> str:
     return "\n".join(path.read_text() for path in (*parts.models("*"), netlist))
 
 
-def model(config: Config, netlist: Path | None = None) -> Path:
+def model(config: Config, netlist: Path | None = None, *, arrays: bool = False) -> Path:
     """Return the compiled model of a core of ``config``, building it where there is none.
 
     Parameters
@@ -153,6 +159,9 @@ def model(config: Config, netlist: Path | None = None) -> Path:
     netlist : Path, optional
         What is compiled instead of the core's own Verilog: its netlist, see
         ``celosia.hw.flow.gates``.
+    arrays : bool
+        Whether bits of the core's memories can be flipped, see ``celosia.sim.flips``; such a model
+        is one of its own.
 
     Raises
     ------
@@ -174,7 +183,8 @@ def model(config: Config, netlist: Path | None = None) -> Path:
         key, thing = repr((sources_digest(), sizes)), config.name
     else:
         key, thing = f"{config.bus_bytes} {_gates(netlist)}", netlist.name
-    digest = hashlib.sha256(repr((key, _FLAGS, str(verilator))).encode())
+    defines = [f"-DCELOSIA_BUS_BYTES={config.bus_bytes}", *["-DCELOSIA_ARRAYS"] * arrays]
+    digest = hashlib.sha256(repr((key, _FLAGS, str(verilator), *defines[1:])).encode())
     for path in (*_HARNESS, Path(__file__)):
         digest.update(path.read_bytes())
     target = cache_directory() / "models" / f"{digest.hexdigest()[:32]}.so"
@@ -184,7 +194,9 @@ def model(config: Config, netlist: Path | None = None) -> Path:
         print(f"building the Verilator model of {thing}, once ...", file=sys.stderr, flush=True)
         # A netlist is a hundred thousand gates that run for seconds.
         text, level = (verilog(config), "-O2") if netlist is None else (_gates(netlist), "-O0")
-        _compile(text, level, config.bus_bytes, Path(verilator), target)
+        if arrays:
+            text = _MEMORY.sub(r"\1 /*verilator public_flat_rw*/;", text)
+        _compile(text, level, defines, Path(verilator), target)
         print(f"built in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
     return target
 
@@ -239,6 +251,8 @@ class RtlDevice:
         Cycles of one run after which the core is taken to hang.
     netlist : Path, optional
         What runs instead of the core's own Verilog, see ``model``.
+    arrays : bool
+        Whether bits of its memories can be flipped, see ``model``.
 
     Raises
     ------
@@ -257,6 +271,7 @@ class RtlDevice:
         memory_bytes: int = 64 << 20,
         cycles_limit: int = 1 << 32,
         netlist: Path | None = None,
+        arrays: bool = False,
     ) -> None:
         if not 1 <= latency <= 1 << 20:
             raise ValueError(f"latency: wanted 1 to {1 << 20} cycles, got {latency}")
@@ -264,7 +279,7 @@ class RtlDevice:
             raise ValueError(f"bandwidth: wanted 1/1024 to 2 beats per cycle, got {bandwidth}")
         self.config = config
         self.cycles_limit = cycles_limit
-        self._library = _library(model(config, netlist))
+        self._library = _library(model(config, netlist, arrays=arrays))
         self._device = self._library.celosia_open(memory_bytes, latency, round(bandwidth * 65536))
         if not self._device:
             raise RtlError(
@@ -278,7 +293,7 @@ class RtlDevice:
         if got != config.fingerprint:
             raise RtlError(f"fingerprint: wanted {config.fingerprint:#x}, the core says {got:#x}")
 
-    def __enter__(self) -> "RtlDevice":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -341,12 +356,16 @@ class RtlDevice:
         # The doorbell is answered after the counters are clear.
         self._library.celosia_wait(self._device, COUNTERS_PER_UNIT)
         self._write_register("control", Control.START.value)
+        self._meanwhile()
         left = self.cycles_limit
         while not self._library.celosia_wait(self._device, min(left, _SLICE)):
             left -= _SLICE
             if left <= 0:
                 raise RtlError(f"run: wanted an end within {self.cycles_limit} cycles, got none")
         return self._result()
+
+    def _meanwhile(self) -> None:
+        """Do what a device does to a program that was started."""
 
     def _result(self) -> RunResult:
         error = None

@@ -1,0 +1,154 @@
+"""A simulated core in whose memories bits flip while it runs."""
+
+import ctypes
+import random
+import re
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+from celosia.hw.arch.config import Config
+from celosia.sim.footprint import Memory
+from celosia.sim.rtl import RtlDevice, RunResult
+
+__all__ = ["Array", "Flip", "FlipDevice"]
+
+#: Where memories lie in the core's Verilog.
+_ROOMS = {
+    r"unified_buffer\.bank_": Memory.UNIFIED,
+    r"matrix\.buffer\.bank_": Memory.WEIGHTS,
+    r"accumulators\.column_\d+\.half_": Memory.ACCUMULATORS,
+    r"store\.memory\.lane_": Memory.PARAMETERS,
+    r"store\.tables\.lane_": Memory.TABLES,
+}
+_NAME_BYTES = 256
+
+
+@dataclass(frozen=True)
+class Array:
+    """One memory of the Verilog: a bank, or what one column or lane has of a memory of the core.
+
+    ``name`` is its path; ``numbers`` are those at its end, for instance segment and column.
+    """
+
+    name: str
+    memory: Memory
+    numbers: tuple[int, ...]
+    words: int
+    bits: int
+
+
+class Flip(NamedTuple):
+    """One bit: number of the array, word, bit of the word, and the cycle in which it changes."""
+
+    array: int
+    word: int
+    bit: int
+    cycle: int
+
+
+def _array(name: str, words: int, bits: int) -> Array:
+    memory = next(memory for room, memory in _ROOMS.items() if re.search(room, name))
+    numbers = re.findall(r"\d+", ".".join(name.split(".")[-2:]))
+    return Array(name, memory, tuple(map(int, numbers)), words, bits)
+
+
+class FlipDevice(RtlDevice):
+    """A core that starts from power-up, and one bit of whose memories flips during a run.
+
+    Parameters
+    ----------
+    config : Config
+        Sizes of the core.
+    latency, bandwidth, memory_bytes, cycles_limit
+        See ``RtlDevice``.
+
+    Raises
+    ------
+    SimulatorNotFound, RtlError
+        See ``RtlDevice``.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        latency: int = 32,
+        bandwidth: float = 1.0,
+        memory_bytes: int = 64 << 20,
+        cycles_limit: int = 1 << 32,
+    ) -> None:
+        super().__init__(
+            config,
+            latency=latency,
+            bandwidth=bandwidth,
+            memory_bytes=memory_bytes,
+            cycles_limit=cycles_limit,
+            arrays=True,
+        )
+        self._library.celosia_array.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_uint32,
+            ctypes.POINTER(ctypes.c_uint64),
+            ctypes.POINTER(ctypes.c_uint32),
+            ctypes.c_char_p,
+            ctypes.c_uint32,
+        ]
+        self._library.celosia_flip.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_uint32,
+            ctypes.c_uint64,
+            ctypes.c_uint32,
+        ]
+        self._library.celosia_flip.restype = None
+        self._pending: Flip | None = None
+        #: All memories of the core, parity included.
+        self.arrays = tuple(self._arrays())
+
+    def _arrays(self) -> list[Array]:
+        words, bits = ctypes.c_uint64(), ctypes.c_uint32()
+        name = ctypes.create_string_buffer(_NAME_BYTES)
+        found: list[Array] = []
+        while self._library.celosia_array(
+            self._device, len(found), ctypes.byref(words), ctypes.byref(bits), name, _NAME_BYTES
+        ):
+            found.append(_array(name.value.decode(), words.value, bits.value))
+        return found
+
+    def draw(self, rng: random.Random, cycles: int) -> Flip:
+        """Return a flip: all bits of all memories are as likely, and so are the ``cycles``."""
+        ends = list(accumulate(array.words * array.bits for array in self.arrays))
+        place = rng.randrange(ends[-1])
+        number = next(n for n, end in enumerate(ends) if place < end)
+        array = self.arrays[number]
+        word, bit = divmod(place - ends[number] + array.words * array.bits, array.bits)
+        return Flip(number, word, bit, rng.randrange(cycles))
+
+    def flip(self, array: int, word: int, bit: int) -> None:
+        """Change one bit now.
+
+        Raises
+        ------
+        ValueError
+            If there is no such bit.
+        """
+        if not 0 <= array < len(self.arrays):
+            raise ValueError(f"array: wanted 0 to {len(self.arrays) - 1}, got {array}")
+        of = self.arrays[array]
+        if not (0 <= word < of.words and 0 <= bit < of.bits):
+            raise ValueError(
+                f"{of.name}: wanted words below {of.words}, bits below {of.bits}, "
+                f"got {word} and {bit}"
+            )
+        self._library.celosia_flip(self._device, array, word, bit)
+
+    def run_with(self, flip: Flip, address: int, count: int) -> RunResult:
+        """Run a program as ``run`` does; ``flip.cycle`` cycles after its start a bit changes."""
+        self._pending = flip
+        return self.run(address, count)
+
+    def _meanwhile(self) -> None:
+        flip, self._pending = self._pending, None
+        if flip is not None:
+            self._library.celosia_wait(self._device, flip.cycle)
+            self.flip(flip.array, flip.word, flip.bit)

@@ -1,0 +1,244 @@
+"""Bits that flip in the memories of a protected core: seen where they are used, by whom, and nowhere else."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.isa import Error, Instruction, Mode, Opcode, Space, Unit
+from celosia.sim import footprint
+from celosia.sim.flips import Array, Flip, FlipDevice
+from celosia.sim.footprint import Memory
+from celosia.sim.fuzz import stage
+from celosia.sim.fuzz.configurations import CONFIGURATIONS
+from celosia.sim.fuzz.legal import legal
+from celosia.sim.fuzz.ordering import ordered
+from celosia.sim.machine import Machine
+from celosia.sim.rtl import RunResult
+from celosia.sim.simulators import SimulatorNotFound, find_verilator
+
+WIDE = replace(CONFIGURATIONS["wide"], protection="parity")
+ODD = replace(CONFIGURATIONS["odd"], protection="parity")
+
+
+@pytest.fixture(autouse=True)
+def verilator() -> None:
+    try:
+        find_verilator()
+    except SimulatorNotFound as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def device() -> Iterator[FlipDevice]:
+    with FlipDevice(WIDE, memory_bytes=stage.SIZE) as made:
+        yield made
+
+
+def place(config: Config, array: Array, word: int) -> int:
+    """Return the address of a word, as ``footprint`` counts in its memory."""
+    match array.memory:
+        case Memory.UNIFIED:
+            return word * config.rows + array.numbers[0]
+        case Memory.WEIGHTS:
+            return word // (config.rows // config.weight_rows)
+        case Memory.ACCUMULATORS:
+            column, half = array.numbers
+            return (half * config.accumulator_depth + word) * config.columns + column
+        case Memory.PARAMETERS:
+            return word * config.lanes + array.numbers[0]
+        case _:
+            return word >> 8
+
+
+def users(program: Sequence[Instruction], config: Config, memory: Memory, at: int) -> set[int]:
+    """Return the instructions that may read a place; MATMUL reads the sums that it made before."""
+    found = set()
+    for index, instruction in enumerate(program):
+        for touch in footprint.touches(instruction, config):
+            reads = not touch.write or instruction.opcode is Opcode.MATMUL
+            if touch.memory is memory and reads and touch.pattern.bitmap(at, at)[0]:
+                found.add(index)
+    return found
+
+
+def run(device: FlipDevice, program: Sequence[Instruction], flip: Flip | None = None) -> RunResult:
+    code = b"".join(isa.encode(i) for i in program)
+    device.write(stage.CODE, code)
+    if flip is None:
+        return device.run(stage.CODE, len(program))
+    return device.run_with(flip, stage.CODE, len(program))
+
+
+#: Fills every memory, and sums that the program does not make itself.
+SETUP = ordered(stage.opening(WIDE), WIDE)
+#: What uses some of it: two products, one of them added to sums, two passes, and a store.
+FIRST, SECOND, DRAIN, ADD, STORE = range(1, 6)
+MAIN = ordered(
+    [
+        Instruction(Opcode.FILL, destination_base=200, channels=8, value=5),
+        Instruction(Opcode.MATMUL, x_count=4, x_stride=3, taps=16),
+        Instruction(
+            Opcode.MATMUL,
+            x_count=2,
+            x_stride=8,
+            taps=8,
+            unified=100,
+            tile=3,
+            accumulator=8,
+            accumulate=1,
+        ),
+        Instruction(
+            Opcode.VECTOR,
+            source=Space.ACCUMULATORS,
+            source_base=12,
+            x_count=2,
+            source_x_stride=1,
+            channels=10,
+            params=4,
+            per_channel=1,
+            use_table=1,
+            table=1,
+            destination_base=300,
+            destination_x_stride=12,
+        ),
+        Instruction(
+            Opcode.VECTOR,
+            source_base=50,
+            destination=Space.ACCUMULATORS,
+            destination_base=20,
+            channels=6,
+            mode=Mode.ADD,
+        ),
+        Instruction(Opcode.STORE, external=stage.DUMP, unified=400, length=20),
+    ],
+    WIDE,
+)
+
+#: Memory, place, and who reports it: the unit and the instruction, or nobody.
+USED = [
+    (Memory.UNIFIED, 3, (Unit.MATRIX, FIRST)),
+    (Memory.UNIFIED, 115, (Unit.MATRIX, SECOND)),
+    (Memory.UNIFIED, 116, None),
+    (Memory.UNIFIED, 55, (Unit.VECTOR, ADD)),
+    (Memory.UNIFIED, 56, None),
+    (Memory.UNIFIED, 203, None),
+    (Memory.UNIFIED, 400, (Unit.STORE, STORE)),
+    (Memory.UNIFIED, 419, (Unit.STORE, STORE)),
+    (Memory.UNIFIED, 420, None),
+    (Memory.WEIGHTS, 0, (Unit.MATRIX, FIRST)),
+    (Memory.WEIGHTS, 1, (Unit.MATRIX, FIRST)),
+    (Memory.WEIGHTS, 2, None),
+    (Memory.WEIGHTS, 3, (Unit.MATRIX, SECOND)),
+    (Memory.ACCUMULATORS, 0, None),
+    (Memory.ACCUMULATORS, 9 * 12 + 11, (Unit.MATRIX, SECOND)),
+    (Memory.ACCUMULATORS, 13 * 12 + 9, (Unit.VECTOR, DRAIN)),
+    (Memory.ACCUMULATORS, 13 * 12 + 10, None),
+    (Memory.ACCUMULATORS, 14 * 12, None),
+    (Memory.ACCUMULATORS, 20 * 12 + 5, (Unit.VECTOR, ADD)),
+    (Memory.ACCUMULATORS, 20 * 12 + 6, None),
+    (Memory.ACCUMULATORS, 20 * 12 + 8, None),
+    (Memory.PARAMETERS, 4, (Unit.VECTOR, DRAIN)),
+    (Memory.PARAMETERS, 13, (Unit.VECTOR, DRAIN)),
+    (Memory.PARAMETERS, 14, None),
+    (Memory.PARAMETERS, 3, (Unit.VECTOR, ADD)),
+    (Memory.TABLES, 1, (Unit.VECTOR, DRAIN)),
+    (Memory.TABLES, 0, None),
+]
+
+
+def test_every_memory_is_watched_where_it_is_used(
+    device: FlipDevice, rng: np.random.Generator
+) -> None:
+    """One bit changes between two programs, parity among them; the core goes on after the error."""
+    numbers = np.random.default_rng(1)
+    image = stage.content(WIDE, numbers)
+    device.write(0, image.tobytes())
+
+    def both(changes: Sequence[tuple[int, int, int]]) -> tuple[RunResult, bytes]:
+        assert run(device, SETUP).error is None
+        for change in changes:
+            device.flip(*change)
+        result = run(device, MAIN)
+        return result, device.read(stage.DUMP, 20)
+
+    clean, right = both([])
+    assert clean.error is None and right == device.read(stage.SOURCE[0] + 400, 20)
+    for memory, at, who in USED:
+        words = [
+            (number, word)
+            for number, array in enumerate(device.arrays)
+            if array.memory is memory
+            for word in range(array.words)
+            if place(WIDE, array, word) == at
+        ]
+        # One row and column of a tile; every entry of a table, since some of them is looked up.
+        if memory is not Memory.TABLES:
+            words = [words[int(rng.integers(len(words)))]]
+        bit = int(rng.integers(device.arrays[words[0][0]].bits))
+        result, got = both([(*word, bit) for word in words])
+        assert result.error == (who and (Error.MEMORY, *who)), (memory, at, bit)
+        if who is None:
+            assert got == right and result.cycles == clean.cycles
+        if memory in (Memory.UNIFIED, Memory.WEIGHTS, Memory.PARAMETERS, Memory.TABLES):
+            # What is written anew is right; sums may be wrong until a program makes them.
+            again, got = both([])
+            assert again.error is None and got == right and again.cycles == clean.cycles
+        else:
+            for word in words:
+                device.flip(*word, bit)
+
+
+@pytest.mark.parametrize(("config", "programs"), [(WIDE, 30), (ODD, 30)], ids=["wide", "odd"])
+def test_flips_in_random_programs(config: Config, programs: int, seed: int, figure) -> None:
+    """Whatever bit flips in whatever cycle: right, or named with an instruction that reads it.
+
+    A program fills every memory first, so that nothing is left of the flip before.
+    """
+    rng = random.Random(seed)
+    ends = {"right": 0, "reported": 0}
+    with FlipDevice(config, memory_bytes=stage.SIZE) as device:
+        for _ in range(programs):
+            case = legal(config, rng)
+            program = [isa.decode(word) for word in case.words]
+            image = stage.content(config, np.random.default_rng(case.seed))
+            image[stage.CODE : stage.CODE + len(case.code)] = np.frombuffer(case.code, np.uint8)
+            machine = Machine(config, memory_bytes=stage.SIZE)
+            machine.memory[:] = image
+            machine.run(case.code)
+            device.write(0, image.tobytes())
+            clean = run(device, program)
+            assert clean.error is None
+            assert device.read(0, stage.SIZE) == machine.memory.tobytes()
+            for _ in range(5):
+                flip = device.draw(rng, clean.cycles)
+                array = device.arrays[flip.array]
+                device.write(0, image.tobytes())
+                result = run(device, program, flip)
+                where = (array.name, flip, result.error)
+                if result.error is None:
+                    ends["right"] += 1
+                    assert device.read(0, stage.SIZE) == machine.memory.tobytes(), where
+                    assert result.cycles == clean.cycles
+                    continue
+                ends["reported"] += 1
+                code, unit, index = result.error
+                may = users(program, config, array.memory, place(config, array, flip.word))
+                assert code is Error.MEMORY, where
+                assert index in may and program[index].unit is unit, (where, may)
+            device.write(0, image.tobytes())
+            assert run(device, program).error is None
+            assert device.read(0, stage.SIZE) == machine.memory.tobytes()
+    assert min(ends.values()) > programs
+    figure(f"flips in random programs on {config.name}: {ends}")
+
+
+def test_a_flip_must_exist(device: FlipDevice) -> None:
+    with pytest.raises(ValueError, match="array: wanted 0 to .*, got -1"):
+        device.flip(-1, 0, 0)
+    with pytest.raises(ValueError, match="wanted words below .*, bits below 33, got 0 and 33"):
+        device.flip(0, 0, 33)
