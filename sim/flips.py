@@ -3,6 +3,7 @@
 import ctypes
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from celosia.hw.arch.config import Config
 from celosia.sim.footprint import Memory
 from celosia.sim.rtl import RtlDevice, RunResult
 
-__all__ = ["Array", "Flip", "FlipDevice"]
+__all__ = ["Array", "Flip", "FlipDevice", "drawn"]
 
 #: Where memories lie in the core's Verilog.
 _ROOMS = {
@@ -51,6 +52,16 @@ def _array(name: str, words: int, bits: int) -> Array:
     memory = next(memory for room, memory in _ROOMS.items() if re.search(room, name))
     numbers = re.findall(r"\d+", ".".join(name.split(".")[-2:]))
     return Array(name, memory, tuple(map(int, numbers)), words, bits)
+
+
+def drawn(arrays: Sequence[Array], rng: random.Random, cycles: int) -> Flip:
+    """Return a flip: all bits of all memories are as likely, and so are the ``cycles``."""
+    ends = list(accumulate(array.words * array.bits for array in arrays))
+    place = rng.randrange(ends[-1])
+    number = next(n for n, end in enumerate(ends) if place < end)
+    array = arrays[number]
+    word, bit = divmod(place - ends[number] + array.words * array.bits, array.bits)
+    return Flip(number, word, bit, rng.randrange(cycles))
 
 
 class FlipDevice(RtlDevice):
@@ -114,15 +125,6 @@ class FlipDevice(RtlDevice):
         ):
             found.append(_array(name.value.decode(), words.value, bits.value))
         return found
-
-    def draw(self, rng: random.Random, cycles: int) -> Flip:
-        """Return a flip: all bits of all memories are as likely, and so are the ``cycles``."""
-        ends = list(accumulate(array.words * array.bits for array in self.arrays))
-        place = rng.randrange(ends[-1])
-        number = next(n for n, end in enumerate(ends) if place < end)
-        array = self.arrays[number]
-        word, bit = divmod(place - ends[number] + array.words * array.bits, array.bits)
-        return Flip(number, word, bit, rng.randrange(cycles))
 
     def flip(self, array: int, word: int, bit: int) -> None:
         """Change one bit now.

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from celosia.hw.arch.config import PRESETS, Config, preset
-from celosia.sw import boards, commands, fuzz, hardware
+from celosia.sw import boards, commands, flips, fuzz, hardware
 from celosia.sw.data import DATASETS
 from celosia.sw.runtime.backends import DEVICES, device_name
 from celosia.sw.runtime.device import DeviceError
@@ -102,6 +102,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     made = adder(fuzz)("fuzz", "run random programs on the simulated core, or files changed at random")
     fuzz.add_arguments(made, _whole, _seeds)
+    made = adder(flips)("flip", "flip bits in the memories of the simulated core")
+    _preset(made)
+    flips.add_arguments(made, _whole, _seeds)
     return parser
 
 
@@ -266,7 +269,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except commands.BAD_INPUT as error:
         return _complain(error, 2)
-    except (DeviceError, commands.Missing, fuzz.Difference) as error:
+    except (DeviceError, commands.Missing, fuzz.Difference, flips.Silent) as error:
         return _complain(error, 1)
     except KeyboardInterrupt:
         return _complain("interrupted", 130)

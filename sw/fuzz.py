@@ -4,12 +4,14 @@ import argparse
 import json
 import os
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
+from celosia.hw.arch.config import PROTECTIONS
 from celosia.sw.commands import Missing, writable
 from celosia.sw.files import write_atomically
 from celosia.sw.runtime.session import InputError
@@ -37,6 +39,9 @@ def add_arguments(made: argparse.ArgumentParser, whole: Any, seed: Any) -> None:
     )
     made.add_argument(
         "--configurations", metavar="A,B", help="cores of the table, see docs/verification.md (all)"
+    )
+    made.add_argument(
+        "--protection", choices=PROTECTIONS, default="none", help="of those cores' memories (none)"
     )
     made.add_argument("--draw", type=whole, metavar="N", help="draw N new cores instead")
     made.add_argument(
@@ -108,6 +113,7 @@ def _campaign(arguments: argparse.Namespace) -> None:
     if arguments.draw and arguments.configurations:
         raise InputError("wanted --draw or --configurations, got both")
     configs = configurations(arguments.configurations, arguments.draw or 0, arguments.seed)
+    configs = [replace(config, protection=arguments.protection) for config in configs]
     plan = campaign.Plan(tuple(configs), arguments.seed, arguments.faults)
     if not arguments.scheduler:
         # Workers on this machine find them built.

@@ -3,15 +3,18 @@
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from amaranth.hdl import Const
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Error, Instruction, Mode, Opcode, Space, Unit
+from celosia.hw.memory import parity
 from celosia.sim import footprint
-from celosia.sim.flips import Array, Flip, FlipDevice
+from celosia.sim.flips import Array, Flip, FlipDevice, drawn
 from celosia.sim.footprint import Memory
 from celosia.sim.fuzz import stage
 from celosia.sim.fuzz.configurations import CONFIGURATIONS
@@ -20,6 +23,10 @@ from celosia.sim.fuzz.ordering import ordered
 from celosia.sim.machine import Machine
 from celosia.sim.rtl import RunResult
 from celosia.sim.simulators import SimulatorNotFound, find_verilator
+from celosia.sw import flips
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.tflite import load
+from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
 
 WIDE = replace(CONFIGURATIONS["wide"], protection="parity")
 ODD = replace(CONFIGURATIONS["odd"], protection="parity")
@@ -215,7 +222,7 @@ def test_flips_in_random_programs(config: Config, programs: int, seed: int, figu
             assert clean.error is None
             assert device.read(0, stage.SIZE) == machine.memory.tobytes()
             for _ in range(5):
-                flip = device.draw(rng, clean.cycles)
+                flip = drawn(device.arrays, rng, clean.cycles)
                 array = device.arrays[flip.array]
                 device.write(0, image.tobytes())
                 result = run(device, program, flip)
@@ -235,6 +242,50 @@ def test_flips_in_random_programs(config: Config, programs: int, seed: int, figu
             assert device.read(0, stage.SIZE) == machine.memory.tobytes()
     assert min(ends.values()) > programs
     figure(f"flips in random programs on {config.name}: {ends}")
+
+
+def test_a_core_whose_checks_are_cut_goes_wrong_in_silence(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the test above would say of a core that keeps parity and never looks at it."""
+    monkeypatch.setattr(parity, "is_wrong", lambda word, bits: Const(0))
+    monkeypatch.setenv("CELOSIA_CACHE", str(tmp_path))
+    config = replace(CONFIGURATIONS["least"], protection="parity")
+    rng = random.Random(seed)
+    silent = 0
+    with FlipDevice(config, memory_bytes=stage.SIZE) as device:
+        for _ in range(20):
+            case = legal(config, rng)
+            program = [isa.decode(word) for word in case.words]
+            image = stage.content(config, np.random.default_rng(case.seed))
+            device.write(0, image.tobytes())
+            clean = run(device, program)
+            right = device.read(0, stage.SIZE)
+            for _ in range(5):
+                device.write(0, image.tobytes())
+                result = run(device, program, drawn(device.arrays, rng, clean.cycles))
+                assert result.error is None
+                silent += device.read(0, stage.SIZE) != right
+    assert silent > 5
+
+
+def test_flips_during_an_inference(seed: int, figure) -> None:
+    """The campaign of `celosia flip`, on a small layer."""
+    numbers = np.random.default_rng(seed)
+    weights = numbers.integers(-90, 90, (10, 40)).astype(np.int8)
+    layer = FullyConnected(weights=weights, weight_scale=0.01, output_scale=0.5)
+    program = compile_graph(load(write_fully_connected([layer], input_scale=0.1)), WIDE, 1)
+    inputs = numbers.integers(-128, 128, (40, 40)).astype(np.int8)
+    plan = flips.Plan(program, WIDE, seed, 0, inputs)
+    plan = plan._replace(cycles=flips.cycles_of(plan))
+    found = flips.run_batch(plan, range(40))
+    assert all(one.right or one.reported for one in found)
+    assert any(one.reported for one in found)
+    # What nobody reports is right without protection, too.
+    assert all(one.bare for one in found if not one.reported)
+    figure(
+        f"flips during an inference: {sum(one.reported is not None for one in found)} of 40 reported"
+    )
 
 
 def test_a_flip_must_exist(device: FlipDevice) -> None:

@@ -220,7 +220,7 @@ def test_missing_simulator(
     from celosia.sim import rtl
     from celosia.sim.simulators import SimulatorNotFound
 
-    def missing(*_: object) -> None:
+    def missing(*_: object, **__: object) -> None:
         raise SimulatorNotFound("Verilator 5.000 or newer wanted, none found")
 
     monkeypatch.setattr(rtl, "model", missing)
