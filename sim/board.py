@@ -12,9 +12,10 @@ from typing import Any, Self
 
 from celosia.hw.arch.config import Config
 from celosia.hw.boards.board import Board
-from celosia.sim.rtl import WAIVERS, RtlError, cache_directory, fast
+from celosia.sim.rtl import fast
 from celosia.sim.sdram_sheet import SHEETS
 from celosia.sim.simulators import SimulatorNotFound, find_verilator
+from celosia.sim.verilate import WAIVERS, RtlError, cache_directory
 
 __all__ = ["DIVISOR", "SimulatedBoard", "SimulatedSdramBoard"]
 

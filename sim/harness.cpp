@@ -16,6 +16,10 @@
 #ifdef CELOSIA_ARRAYS
 #include "arrays.h"
 #endif
+#ifdef CELOSIA_COVERAGE
+#include "points.h"
+celosia::Points celosia::points;
+#endif
 
 namespace {
 
@@ -60,7 +64,16 @@ struct Device {
         for (int n = 0; n < 4; n++) step();
         core->rst = 0;
         step();
+#ifdef CELOSIA_COVERAGE
+        counters = celosia::points.taken();
+        celosia::points.settled(counters);
+#endif
     }
+
+#ifdef CELOSIA_COVERAGE
+    std::vector<uint32_t*> counters;
+    ~Device() { celosia::points.add(counters); }
+#endif
 
     bool inside(uint64_t address) const { return address + kBusBytes <= memory.size(); }
 
@@ -291,6 +304,19 @@ int celosia_array(Device* device, uint32_t n, uint64_t* words, uint32_t* bits, c
 void celosia_flip(Device* device, uint32_t n, uint64_t word, uint32_t bit) {
     const Array array = arrays(device->context)[n];
     array.data[word * array.word_bytes + bit / 8] ^= 1 << bit % 8;
+}
+#endif
+
+#ifdef CELOSIA_COVERAGE
+// Returns what the points of this kind of model are; nothing before the first was made.
+const char* celosia_points() { return celosia::points.text.c_str(); }
+
+// Gives the most that one of the closed models has counted at each point, and forgets it.
+void celosia_take(uint32_t* most) {
+    for (uint32_t& count : celosia::points.most) {
+        *most++ = count;
+        count = 0;
+    }
 }
 #endif
 

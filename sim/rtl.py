@@ -6,14 +6,10 @@ configuration, so that a second run starts at once.
 
 import ctypes
 import hashlib
-import os
+import json
 import re
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -31,43 +27,15 @@ from celosia.hw.arch.registers import (
     Status,
     activity_names,
 )
-from celosia.sim import parts
-from celosia.sim.simulators import SimulatorNotFound, find_verilator, user_cache
+from celosia.sim import counting, parts, verilate
+from celosia.sim.verilate import RtlError, cache_directory, compile_library, want_tools
 
 _HARNESS = [
-    Path(__file__).with_name(name)
-    for name in ("harness.cpp", "bursts.h", "disturb.h", "arrays.h")
+    Path(__file__).with_name(name) for name in ("harness.cpp", "bursts.h", "disturb.h", "arrays.h")
 ]
 #: Declaration of a memory in Amaranth's Verilog, those of queues left out.
 _MEMORY = re.compile(r"(?m)^(  reg \[\d+:0\] (?:bank|half|lane)_[0-9_]+ \[\d+:0\]);$")
-_FLAGS = (
-    "--cc",
-    "--top-module",
-    "celosia",
-    "-O3",
-    "--x-assign",
-    "0",
-    "--x-initial",
-    "0",
-    "--noassert",
-)
-# Amaranth sizes operators for its own rules, and names signals without regard to C++.
-_WAIVED = (
-    "WIDTH",
-    "UNOPTFLAT",
-    "CASEINCOMPLETE",
-    "CASEOVERLAP",
-    "SYMRSVDWORD",
-    "CMPCONST",
-    "UNSIGNED",
-)
-#: For Verilator, in front of Amaranth's Verilog.
-WAIVERS = "`verilator_config\n" + "".join(f"lint_off -rule {rule}\n" for rule in _WAIVED)
 _SLICE = 1 << 16
-
-
-class RtlError(RuntimeError):
-    """The model could not be built, or the core does not answer."""
 
 
 class RunResult(NamedTuple):
@@ -80,60 +48,6 @@ class RunResult(NamedTuple):
     cycles: int
     counters: dict[str, dict[str, int]]
     error: tuple[isa.Error, isa.Unit, int] | None
-
-
-def cache_directory() -> Path:
-    """Return where compiled models are kept: ``$CELOSIA_CACHE``, else the user's cache."""
-    if os.environ.get("CELOSIA_CACHE"):
-        return Path(os.environ["CELOSIA_CACHE"]).absolute()
-    return user_cache()
-
-
-def _run(command: list[str], directory: Path) -> None:
-    result = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
-    if result.returncode:
-        log = cache_directory() / "build.log"
-        log.write_text(result.stdout + result.stderr)
-        raise RtlError(
-            f"{Path(command[0]).name} failed ({result.returncode}); its words are in {log}"
-        )
-
-
-def _compile(text: str, level: str, defines: list[str], verilator: Path, target: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=target.parent) as name:
-        directory = Path(name)
-        (directory / "celosia.v").write_text(text)
-        for path in _HARNESS:
-            (directory / path.name).write_bytes(path.read_bytes())
-        (directory / "waivers.vlt").write_text(WAIVERS)
-        _run([str(verilator), *_FLAGS, "waivers.vlt", "celosia.v"], directory)
-        root = subprocess.run(
-            [str(verilator), "--getenv", "VERILATOR_ROOT"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-        compiler = ["ccache", "g++"] if shutil.which("ccache") else ["g++"]
-        flags = ["-fPIC", "-std=gnu++17", "-w", *defines]
-        includes = ["-Iobj_dir", f"-I{root}/include", f"-I{root}/include/vltstd"]
-        sources = sorted((directory / "obj_dir").glob("*.cpp"))
-        sources += [directory / "harness.cpp"]
-        sources += [
-            path
-            for n in ("verilated", "verilated_threads")
-            if (path := Path(root) / "include" / f"{n}.cpp").exists()
-        ]
-        objects = [f"{source.stem}.o" for source in sources]
-        commands = []
-        for source, thing in zip(sources, objects, strict=True):
-            # Verilator keeps set-up code apart: it runs once.
-            chosen = "-O0" if source.stem.endswith("Slow") else level
-            commands.append([*compiler, chosen, *flags, *includes, "-c", str(source), "-o", thing])
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            for _ in pool.map(lambda command: _run(command, directory), commands):
-                pass
-        _run(["g++", "-shared", "-pthread", "-o", "model.so", *objects], directory)
-        os.replace(directory / "model.so", target)
 
 
 def fast(config: Config) -> Config:
@@ -151,6 +65,8 @@ def _gates(netlist: Path) -> str:
 
 def model(config: Config, netlist: Path | None = None, *, arrays: bool = False) -> Path:
     """Return the compiled model of a core of ``config``, building it where there is none.
+
+    Within ``celosia.sim.counting.counting`` it is one that counts.
 
     Parameters
     ----------
@@ -170,35 +86,59 @@ def model(config: Config, netlist: Path | None = None, *, arrays: bool = False) 
     RtlError
         If the build fails.
     """
-    from celosia.hw.build import sources_digest, verilog
+    from celosia.hw.build import sources_digest
 
-    verilator = find_verilator()
-    if not shutil.which("g++"):
-        raise SimulatorNotFound(
-            "g++: wanted a C++ compiler on PATH, found none (apt-get install g++)"
-        )
+    verilator = want_tools()
+    counted = netlist is None and counting.current() is not None
     if netlist is None:
         config = fast(config)
         sizes = {key: value for key, value in asdict(config).items() if key != "name"}
         key, thing = repr((sources_digest(), sizes)), config.name
     else:
         key, thing = f"{config.bus_bytes} {_gates(netlist)}", netlist.name
-    defines = [f"-DCELOSIA_BUS_BYTES={config.bus_bytes}", *["-DCELOSIA_ARRAYS"] * arrays]
-    digest = hashlib.sha256(repr((key, _FLAGS, str(verilator), *defines[1:])).encode())
-    for path in (*_HARNESS, Path(__file__)):
+    more = _counted_key() if counted else ()
+    digest = hashlib.sha256(repr((key, verilate.FLAGS, str(verilator), *more, arrays)).encode())
+    for path in (*_HARNESS, Path(__file__), Path(verilate.__file__)):
         digest.update(path.read_bytes())
     target = cache_directory() / "models" / f"{digest.hexdigest()[:32]}.so"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         start = time.monotonic()
-        print(f"building the Verilator model of {thing}, once ...", file=sys.stderr, flush=True)
-        # A netlist is a hundred thousand gates that run for seconds.
-        text, level = (verilog(config), "-O2") if netlist is None else (_gates(netlist), "-O0")
-        if arrays:
-            text = _MEMORY.sub(r"\1 /*verilator public_flat_rw*/;", text)
-        _compile(text, level, defines, Path(verilator), target)
+        kind = "counting model" if counted else "Verilator model"
+        print(f"building the {kind} of {thing}, once ...", file=sys.stderr, flush=True)
+        _build(config, netlist, target, counted=counted, arrays=arrays)
         print(f"built in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
     return target
+
+
+def _counted_key() -> tuple[str, ...]:
+    """Return what else decides a model that counts."""
+    from celosia.hw.flow import origins
+
+    texts = [Path(file).read_text() for file in (origins.__file__, verilate.POINTS)]
+    return (*verilate.COUNTING, *texts)
+
+
+def _build(
+    config: Config, netlist: Path | None, target: Path, *, counted: bool, arrays: bool
+) -> None:
+    from celosia.hw.build import verilog
+    from celosia.hw.flow.origins import core_with_origins
+
+    # A netlist is a hundred thousand gates that run for seconds.
+    level = "-O2" if netlist is None else "-O0"
+    if netlist is not None:
+        text = _gates(netlist)
+    elif counted:
+        text, origins = core_with_origins(config)
+        counting.origins_of(target).write_text(json.dumps(origins._asdict()))
+    else:
+        text = verilog(config)
+    definitions = [f"CELOSIA_BUS_BYTES={config.bus_bytes}"]
+    if arrays:
+        text = _MEMORY.sub(r"\1 /*verilator public_flat_rw*/;", text)
+        definitions.append("CELOSIA_ARRAYS")
+    compile_library(text, target, _HARNESS, level=level, definitions=definitions, counting=counted)
 
 
 def _library(path: Path) -> Any:
@@ -279,7 +219,11 @@ class RtlDevice:
             raise ValueError(f"bandwidth: wanted 1/1024 to 2 beats per cycle, got {bandwidth}")
         self.config = config
         self.cycles_limit = cycles_limit
-        self._library = _library(model(config, netlist, arrays=arrays))
+        path = model(config, netlist, arrays=arrays)
+        self._library = _library(path)
+        counter = counting.current()
+        if counter and netlist is None:
+            counter.note(path, self._library)
         self._device = self._library.celosia_open(memory_bytes, latency, round(bandwidth * 65536))
         if not self._device:
             raise RtlError(

@@ -13,7 +13,7 @@ _DECLARATION = re.compile(
     r"\s*(wire|reg|input|output|inout)\b(?: signed)?(?: \[[^]]*\])? \\?(\S+?) ?[;=]"
 )
 #: File whose lines stand for signals declared elsewhere: the module's own line says more.
-_HELPERS = ("hw/fanout.py",)
+HELPERS = ("hw/fanout.py",)
 
 
 class Source(NamedTuple):
@@ -51,7 +51,7 @@ def separate(text: str) -> tuple[str, dict[str, Source]]:
             latest = found[1]
         elif match := _DECLARATION.match(line):
             place = _shortened(latest)
-            if place.partition(":")[0] in _HELPERS:
+            if place.partition(":")[0] in HELPERS:
                 place = _shortened(own)
             name = f"{path}.{match[2]}" if path else match[2]
             if match[1] == "input":

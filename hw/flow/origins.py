@@ -1,0 +1,213 @@
+"""The Verilog of a component with marks in its branches, and the Python lines behind it."""
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from amaranth.back import rtlil
+from amaranth.lib.wiring import Component
+
+import celosia.hw
+from celosia.hw.arch.config import Config
+from celosia.hw.build import TOP, convert
+from celosia.hw.core import Core
+from celosia.hw.flow.sources import HELPERS
+from celosia.hw.top import Top
+
+_MODULE = re.compile(r"module \\?(\S+?) ?\(")
+_MARK = re.compile(r"\s*\\branch\$(\d+)\s+= 1'h1;")
+_DECLARATION = re.compile(
+    r"\s*(?:wire|reg|input|output|inout)\b(?: signed)?(?: \[[^]]*\])? \\?(\S+)"
+)
+_NUMBER = re.compile(r"\$\d+$")
+_INPUT = "input"
+_GATEWARE = Path(celosia.hw.__file__).parent
+
+
+class Bits(NamedTuple):
+    """A signal: where it is declared, as ``file:line``, its name, width, and constant bits as a mask."""
+
+    place: str
+    name: str
+    width: int
+    constant: int
+
+
+class Origins(NamedTuple):
+    """What lines of a Verilog text, from 1, stand for.
+
+    ``branches`` has for a line in a branch the places, ``file:line``, of its condition and of the
+    statements that it alone decides about; ``signals`` what a line declares.
+    """
+
+    branches: dict[int, tuple[str, ...]]
+    signals: dict[int, Bits]
+
+
+class _Marks:
+    """What is collected while modules are written: places of each branch, and the netlist."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.branches: list[tuple[str, ...]] = []
+        self.netlist: Any = None
+
+    def place(self, source: Any) -> str | None:
+        """Return ``file:line`` of what Amaranth says of a source, None outside the folder."""
+        if source is None or not Path(source[0]).is_relative_to(self.folder):
+            return None
+        return f"{Path(source[0]).relative_to(self.folder.parent)}:{source[1]}"
+
+
+class _Marking(rtlil.ModuleEmitter):
+    """Writes a module as its base does, with a mark in each branch that has a source line.
+
+    A mark is an assignment to a wire of its own that nobody reads.
+    """
+
+    marks = _Marks(_GATEWARE)
+
+    def emit(self) -> None:
+        self.marks.netlist = self.netlist
+        super().emit()
+
+    def emit_assignment_list(self, cell_idx: int, cell: Any) -> None:
+        """Write the process of one signal; the marks' wires come before it."""
+        super().emit_assignment_list(cell_idx, cell)
+        items = self.builder.contents
+        process = next(reversed(items.values()))
+        # The first assignment is the default.
+        statements = deque([None, *cell.assignments])
+        self._walk(process, 1, statements)
+        assert not statements
+        items[process.name] = items.pop(process.name)
+
+    def _walk(self, case: Any, condition: int, statements: deque[Any]) -> list[Any]:
+        """Mark all branches inside a case; return where the statements right in it come from."""
+        found = []
+        for item in case.contents:
+            if isinstance(item, rtlil.Switch):
+                self._switch(item, condition, statements)
+            elif (statement := statements.popleft()) is not None:
+                found.append(statement.src_loc)
+        return found
+
+    def _switch(self, switch: Any, condition: int, statements: deque[Any]) -> None:
+        number = self._decided(statements[0].cond, condition)
+        cases = iter(switch.cases)
+        for bit, net in enumerate(self.netlist.cells[number].inputs):
+            here = type(net).from_cell(number, bit)
+            match = None if net.is_const else self.netlist.cells[net.cell]
+            if match and not match.patterns:
+                # A case that nothing matches is left out.
+                while statements and self._within(statements[0].cond, here):
+                    statements.popleft()
+                continue
+            case = next(cases)
+            places = self._walk(case, here, statements)
+            self._mark(case, [match.src_loc, *places] if match else places)
+
+    def _decided(self, net: Any, condition: int) -> int:
+        """Return the cell that decides about ``net`` where ``condition`` holds."""
+        while self.netlist.cells[net.cell].en != condition:
+            net = self.netlist.cells[net.cell].en
+        return net.cell
+
+    def _within(self, net: Any, condition: int) -> bool:
+        while not net.is_const and net != condition:
+            net = self.netlist.cells[net.cell].en
+        return net == condition
+
+    def _mark(self, case: Any, sources: Iterable[Any]) -> None:
+        places = tuple(sorted(set(filter(None, map(self.marks.place, sources)))))
+        if places:
+            wire = self.builder.wire(1, name=f"branch${len(self.marks.branches)}")
+            case.contents.insert(0, rtlil.Assignment(wire.name, "1'1"))
+            self.marks.branches.append(places)
+
+
+@contextmanager
+def _marking(folder: Path) -> Iterator[_Marks]:
+    """Let Amaranth write its modules through ``_Marking``."""
+    plain, _Marking.marks = rtlil.ModuleEmitter, _Marks(folder)
+    rtlil.ModuleEmitter = _Marking
+    try:
+        yield _Marking.marks
+    finally:
+        rtlil.ModuleEmitter = plain
+
+
+def _signals(marks: _Marks) -> dict[tuple[str, str], Bits]:
+    """Return all signals of the folder that something inside drives, by module and name.
+
+    A signal has a wire in each module that it passes; here is the one in the module that drives it.
+    """
+    homes: dict[int, tuple[int, Any, Any, str]] = {}
+    for module in marks.netlist.modules:
+        for signal, name in module.signal_names.items():
+            _, flow = module.ports.get(name, (None, None))
+            depth = len(module.name)
+            known = homes.get(id(signal))
+            if (flow is None or flow.value != _INPUT) and (known is None or known[0] < depth):
+                homes[id(signal)] = depth, module, signal, name
+    found = {}
+    for _, module, signal, name in homes.values():
+        place = marks.place(signal.src_loc)
+        if place is None or place.partition(":")[0] in HELPERS:
+            place = marks.place(module.src_loc)
+        if place and len(signal):
+            constant = sum(
+                net.is_const << bit for bit, net in enumerate(marks.netlist.signals[signal])
+            )
+            bits = Bits(place, _NUMBER.sub("", name), len(signal), constant)
+            found[".".join(module.name), name] = bits
+    return found
+
+
+def _read(text: str, marks: _Marks) -> tuple[str, Origins]:
+    """Return what the lines of a text stand for; Verilator is told to look at no other signals."""
+    known = _signals(marks)
+    origins = Origins({}, {})
+    path, lines = "", text.split("\n")
+    for n, line in enumerate(lines):
+        if match := _MODULE.match(line):
+            path = match[1]
+        elif match := _MARK.match(line):
+            origins.branches[n + 1] = marks.branches[int(match[1])]
+        elif match := _DECLARATION.match(line):
+            bits = known.get((path, match[1].rstrip(";")))
+            if bits:
+                origins.signals[n + 1] = bits
+            else:
+                lines[n] = f"/*verilator coverage_off*/{line}/*verilator coverage_on*/"
+    return "\n".join(lines), origins
+
+
+def convert_with_origins(
+    component: Component, *, name: str = TOP, folder: Path = _GATEWARE
+) -> tuple[str, Origins]:
+    """Return the Verilog of a component for a simulator that counts, and what its lines stand for.
+
+    It is that of ``convert`` with a mark in each branch, so that branches can be told again
+    whatever Yosys makes of conditions.
+
+    Parameters
+    ----------
+    component : Component
+        What is written. Signals that are inputs of it have no origin.
+    name : str
+        Of the top module.
+    folder : Path
+        Sources outside are left out: libraries, and who instantiates the component.
+    """
+    with _marking(folder) as marks:
+        text = convert(component, name=name)
+    return _read(text, marks)
+
+
+def core_with_origins(config: Config) -> tuple[str, Origins]:
+    """Return the same of a core, as ``celosia.hw.build.verilog`` does."""
+    return convert_with_origins(Top(Core(config=config)))

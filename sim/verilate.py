@@ -1,0 +1,177 @@
+"""Compiles Verilog to a shared library, through Verilator and the C++ compiler."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from celosia.sim.simulators import SimulatorNotFound, find_verilator, user_cache
+
+__all__ = [
+    "COUNTING",
+    "FLAGS",
+    "POINTS",
+    "WAIVERS",
+    "RtlError",
+    "cache_directory",
+    "compile_library",
+    "want_tools",
+]
+
+FLAGS = (
+    "--cc",
+    "--top-module",
+    "celosia",
+    "-O3",
+    "--x-assign",
+    "0",
+    "--x-initial",
+    "0",
+    "--noassert",
+)
+#: What lets a model count how often branches were taken and bits have changed. The widest signal of
+#: a core is a word of its program, or a row of sums.
+COUNTING = (
+    "--coverage-line",
+    "--coverage-toggle",
+    "--coverage-underscore",
+    "--coverage-max-width",
+    "4096",
+)
+# Amaranth sizes operators for its own rules, and names signals without regard to C++.
+_WAIVED = (
+    "WIDTH",
+    "UNOPTFLAT",
+    "CASEINCOMPLETE",
+    "CASEOVERLAP",
+    "SYMRSVDWORD",
+    "CMPCONST",
+    "UNSIGNED",
+)
+#: For Verilator, in front of Amaranth's Verilog.
+WAIVERS = "`verilator_config\n" + "".join(f"lint_off -rule {rule}\n" for rule in _WAIVED)
+# Marks of branches (celosia.hw.flow.origins) are wires that nobody sets back.
+_MARKED = "lint_off -rule LATCH\n"
+#: What a model that counts is compiled with instead of Verilator's own.
+POINTS = Path(__file__).with_name("points.h")
+
+
+class RtlError(RuntimeError):
+    """The model could not be built, or the core does not answer."""
+
+
+def cache_directory() -> Path:
+    """Return where compiled models are kept: ``$CELOSIA_CACHE``, else the user's cache."""
+    if os.environ.get("CELOSIA_CACHE"):
+        return Path(os.environ["CELOSIA_CACHE"]).absolute()
+    return user_cache()
+
+
+def want_tools() -> Path:
+    """Return Verilator.
+
+    Raises
+    ------
+    SimulatorNotFound
+        If it is missing, or the C++ compiler.
+    """
+    verilator = find_verilator()
+    if not shutil.which("g++"):
+        raise SimulatorNotFound(
+            "g++: wanted a C++ compiler on PATH, found none (apt-get install g++)"
+        )
+    return Path(verilator)
+
+
+def _run(command: list[str], directory: Path) -> None:
+    result = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    if result.returncode:
+        log = cache_directory() / "build.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(result.stdout + result.stderr)
+        raise RtlError(
+            f"{Path(command[0]).name} failed ({result.returncode}); its words are in {log}"
+        )
+
+
+def compile_library(
+    text: str,
+    target: Path,
+    harness: Sequence[Path],
+    *,
+    level: str = "-O2",
+    definitions: Sequence[str] = (),
+    counting: bool = False,
+) -> None:
+    """Compile Verilog whose top module is ``celosia``, and C++ that drives it.
+
+    Parameters
+    ----------
+    text : str
+        Verilog.
+    target : Path
+        Library to write.
+    harness : sequence of Path
+        Headers, and one file of C++.
+    level : str
+        How hard the C++ compiler tries.
+    definitions : sequence of str
+        ``NAME=VALUE`` for the C++ compiler.
+    counting : bool
+        Count branches and changes of bits, see ``points.h``.
+
+    Raises
+    ------
+    SimulatorNotFound
+        If there is no Verilator or no C++ compiler.
+    RtlError
+        If one of them fails.
+    """
+    verilator = str(want_tools())
+    with tempfile.TemporaryDirectory(dir=target.parent) as name:
+        directory = Path(name)
+        (directory / "celosia.v").write_text(text)
+        for path in harness:
+            (directory / path.name).write_bytes(path.read_bytes())
+        if counting:
+            (directory / POINTS.name).write_bytes(POINTS.read_bytes())
+            (directory / "verilated_cov.h").write_text(f'#include "{POINTS.name}"\n')
+        (directory / "waivers.vlt").write_text(WAIVERS + _MARKED * counting)
+        more = COUNTING if counting else ()
+        _run([verilator, *FLAGS, *more, "waivers.vlt", "celosia.v"], directory)
+        root = subprocess.run(
+            [verilator, "--getenv", "VERILATOR_ROOT"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        defined = [*definitions, "CELOSIA_COVERAGE"] if counting else definitions
+        flags = ["-fPIC", "-std=gnu++17", "-w", *(f"-D{one}" for one in defined)]
+        includes = ["-I.", "-Iobj_dir", f"-I{root}/include", f"-I{root}/include/vltstd"]
+        sources = sorted((directory / "obj_dir").glob("*.cpp"))
+        sources += [directory / path.name for path in harness if path.suffix == ".cpp"]
+        sources += [
+            path
+            for n in ("verilated", "verilated_threads")
+            if (path := Path(root) / "include" / f"{n}.cpp").exists()
+        ]
+        _compile(sources, level, [*flags, *includes], directory)
+        os.replace(directory / "model.so", target)
+
+
+def _compile(sources: list[Path], level: str, flags: list[str], directory: Path) -> None:
+    """Compile files of C++ to ``model.so``."""
+    compiler = ["ccache", "g++"] if shutil.which("ccache") else ["g++"]
+    objects = [f"{source.stem}.o" for source in sources]
+    commands = []
+    for source, thing in zip(sources, objects, strict=True):
+        # Verilator keeps set-up code apart: it runs once.
+        chosen = "-O0" if source.stem.endswith("Slow") else level
+        commands.append([*compiler, chosen, *flags, "-c", str(source), "-o", thing])
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for _ in pool.map(lambda command: _run(command, directory), commands):
+            pass
+    _run(["g++", "-shared", "-pthread", "-o", "model.so", *objects], directory)
