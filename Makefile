@@ -14,7 +14,7 @@ VIEW := build/view/celosia/hw
 PACKAGES := hw sim sw constraints
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-only conformance prove gates hostile lint type synth clean view setup
+.PHONY: help demo test test-only conformance prove gates hostile coverage lint type synth clean view setup
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -40,6 +40,9 @@ gates: $(DEV) $(TOOLS)  ## netlists for an ECP5 and an iCE40 against machine mod
 hostile: $(DEV)  ## 20,000 hostile models and 20,000 hostile programs
 	@$(BIN)/celosia fuzz --files models --programs 20000 --seed 1 --workers 1
 	@$(BIN)/celosia fuzz --files programs --programs 20000 --seed 1 --workers 1
+
+coverage: $(DEV) $(TOOLS)  ## branches and bits of the core that programs meet: build/coverage
+	@$(BIN)/celosia coverage
 
 lint: $(DEV)  ## ruff over all Python files
 	@$(BIN)/ruff check hw sim sw tb constraints

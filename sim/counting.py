@@ -34,7 +34,7 @@ class Tally:
     lines : dict of str to bool
         For each ``file:line`` in a branch, whether the branch was taken.
     signals : dict of (str, str) to Toggles
-        Of each signal, by ``file:line`` of its declaration and its name.
+        Of each signal and field, by ``file:line`` of its declaration and its name.
     """
 
     def __init__(self) -> None:
@@ -98,10 +98,11 @@ def tally(origins: dict[str, Any], points: str, most: Iterable[int]) -> Tally:
             number = int(point["lineno"])
             seen, toggled = masks.get(number, (0, 0))
             masks[number] = (seen | bit, toggled | bit * (count >= _BOTH_WAYS))
-    for number, (seen, toggled) in masks.items():
-        place, name, _, constant = origins["signals"][str(number)]
-        live = seen & ~constant
-        found.add_bits(place, name, Toggles(live, toggled & live, seen & constant))
+    for number, masks_of in masks.items():
+        for place, name, low, width, constant in origins["signals"][str(number)]:
+            seen, toggled = (mask >> low & (1 << width) - 1 for mask in masks_of)
+            live = seen & ~constant
+            found.add_bits(place, name, Toggles(live, toggled & live, seen & constant))
     return found
 
 

@@ -18,7 +18,6 @@
 #endif
 #ifdef CELOSIA_COVERAGE
 #include "points.h"
-celosia::Points celosia::points;
 #endif
 
 namespace {
@@ -43,6 +42,8 @@ struct Device {
     uint64_t rate;
     uint64_t credit = 0;
     uint64_t cycle = 0;
+    // Bits of an address that count: fewer than all where memory repeats.
+    uint64_t mask = ~uint64_t(0);
 
     std::deque<Burst> reads;
     std::deque<Burst> writes;
@@ -133,10 +134,10 @@ struct Device {
         answer_held = answer_now && !c.m_axi___05Fbready;
         if (answer_now && !answer_held) answers.pop_front();
         if (c.m_axi___05Farvalid && c.m_axi___05Farready) {
-            reads.push_back({cycle + latency, c.m_axi___05Faraddr, c.m_axi___05Farlen + 1u, c.m_axi___05Farid});
+            reads.push_back({cycle + latency, c.m_axi___05Faraddr & mask, c.m_axi___05Farlen + 1u, c.m_axi___05Farid});
         }
         if (c.m_axi___05Fawvalid && c.m_axi___05Fawready) {
-            writes.push_back({cycle, c.m_axi___05Fawaddr, c.m_axi___05Fawlen + 1u, c.m_axi___05Fawid});
+            writes.push_back({cycle, c.m_axi___05Fawaddr & mask, c.m_axi___05Fawlen + 1u, c.m_axi___05Fawid});
         }
         c.clk = 1;
         c.eval();
@@ -168,19 +169,19 @@ struct Device {
         }
     }
 
-    // Returns the response, or -1 after `limit` cycles without one.
-    int write_register(uint32_t address, uint32_t value, int limit) {
+    // Returns the response, or -1 after `limit` cycles without one; it may be taken after `rest` cycles.
+    int write_register(uint32_t address, uint32_t value, int limit, uint32_t strobes = 15, int rest = 0) {
         Vcelosia& c = *core;
         c.s_axil___05Fawaddr = address;
         c.s_axil___05Fwdata = value;
-        c.s_axil___05Fwstrb = 15;
+        c.s_axil___05Fwstrb = strobes;
         c.s_axil___05Fawvalid = c.s_axil___05Fwvalid = 1;
-        c.s_axil___05Fbready = 1;
         for (int n = 0; n < limit; n++) {
+            c.s_axil___05Fbready = n >= rest;
             c.eval();
             bool address_taken = c.s_axil___05Fawvalid && c.s_axil___05Fawready;
             bool data_taken = c.s_axil___05Fwvalid && c.s_axil___05Fwready;
-            bool answered = c.s_axil___05Fbvalid;
+            bool answered = c.s_axil___05Fbvalid && c.s_axil___05Fbready;
             int response = c.s_axil___05Fbresp;
             step();
             if (address_taken) c.s_axil___05Fawvalid = 0;
@@ -193,15 +194,15 @@ struct Device {
         return -1;
     }
 
-    int read_register(uint32_t address, uint32_t* value, int limit) {
+    int read_register(uint32_t address, uint32_t* value, int limit, int rest = 0) {
         Vcelosia& c = *core;
         c.s_axil___05Faraddr = address;
         c.s_axil___05Farvalid = 1;
-        c.s_axil___05Frready = 1;
         for (int n = 0; n < limit; n++) {
+            c.s_axil___05Frready = n >= rest;
             c.eval();
             bool taken = c.s_axil___05Farvalid && c.s_axil___05Farready;
-            bool answered = c.s_axil___05Frvalid;
+            bool answered = c.s_axil___05Frvalid && c.s_axil___05Frready;
             int response = c.s_axil___05Frresp;
             *value = c.s_axil___05Frdata;
             step();
@@ -241,6 +242,18 @@ int celosia_write_register(Device* device, uint32_t address, uint32_t value) {
 int celosia_read_register(Device* device, uint32_t address, uint32_t* value) {
     return device->read_register(address, value, 1000);
 }
+
+// The same with strobes, the answer taken after `rest` cycles at the earliest.
+int celosia_write_part(Device* device, uint32_t address, uint32_t value, uint32_t strobes, int rest) {
+    return device->write_register(address, value, 1000, strobes, rest);
+}
+
+int celosia_read_late(Device* device, uint32_t address, uint32_t* value, int rest) {
+    return device->read_register(address, value, 1000, rest);
+}
+
+// Lets memory, a power of two of bytes, repeat over all addresses.
+void celosia_repeat(Device* device) { device->mask = device->memory.size() - 1; }
 
 // Runs until the interrupt, or for `cycles`; returns whether the interrupt is there.
 int celosia_wait(Device* device, uint64_t cycles) {
@@ -304,19 +317,6 @@ int celosia_array(Device* device, uint32_t n, uint64_t* words, uint32_t* bits, c
 void celosia_flip(Device* device, uint32_t n, uint64_t word, uint32_t bit) {
     const Array array = arrays(device->context)[n];
     array.data[word * array.word_bytes + bit / 8] ^= 1 << bit % 8;
-}
-#endif
-
-#ifdef CELOSIA_COVERAGE
-// Returns what the points of this kind of model are; nothing before the first was made.
-const char* celosia_points() { return celosia::points.text.c_str(); }
-
-// Gives the most that one of the closed models has counted at each point, and forgets it.
-void celosia_take(uint32_t* most) {
-    for (uint32_t& count : celosia::points.most) {
-        *most++ = count;
-        count = 0;
-    }
 }
 #endif
 

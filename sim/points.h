@@ -55,7 +55,7 @@ class Points {
     std::vector<bool> toggles_;
 };
 
-// Defined by who drives the model: an inline variable would be one for all models of a process.
+// Not inline: an inline variable would be one for all models of a process.
 extern Points points;
 
 }  // namespace celosia

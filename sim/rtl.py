@@ -115,7 +115,7 @@ def _counted_key() -> tuple[str, ...]:
     """Return what else decides a model that counts."""
     from celosia.hw.flow import origins
 
-    texts = [Path(file).read_text() for file in (origins.__file__, verilate.POINTS)]
+    texts = [Path(file).read_text() for file in (origins.__file__, *verilate.POINTS)]
     return (*verilate.COUNTING, *texts)
 
 
@@ -125,11 +125,13 @@ def _build(
     from celosia.hw.build import verilog
     from celosia.hw.flow.origins import core_with_origins
 
-    # A netlist is a hundred thousand gates that run for seconds.
-    level = "-O2" if netlist is None else "-O0"
+    level = "-O2"
     if netlist is not None:
-        text = _gates(netlist)
+        # A hundred thousand gates that run for seconds.
+        text, level = _gates(netlist), "-O0"
     elif counted:
+        # Runs minutes, and is several times as long as without counters.
+        level = "-O1"
         text, origins = core_with_origins(config)
         counting.origins_of(target).write_text(json.dumps(origins._asdict()))
     else:

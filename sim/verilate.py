@@ -56,7 +56,7 @@ WAIVERS = "`verilator_config\n" + "".join(f"lint_off -rule {rule}\n" for rule in
 # Marks of branches (celosia.hw.flow.origins) are wires that nobody sets back.
 _MARKED = "lint_off -rule LATCH\n"
 #: What a model that counts is compiled with instead of Verilator's own.
-POINTS = Path(__file__).with_name("points.h")
+POINTS = tuple(Path(__file__).with_name(name) for name in ("points.h", "points.cpp"))
 
 
 class RtlError(RuntimeError):
@@ -134,11 +134,11 @@ def compile_library(
     with tempfile.TemporaryDirectory(dir=target.parent) as name:
         directory = Path(name)
         (directory / "celosia.v").write_text(text)
-        for path in harness:
+        files = (*harness, *POINTS) if counting else harness
+        for path in files:
             (directory / path.name).write_bytes(path.read_bytes())
         if counting:
-            (directory / POINTS.name).write_bytes(POINTS.read_bytes())
-            (directory / "verilated_cov.h").write_text(f'#include "{POINTS.name}"\n')
+            (directory / "verilated_cov.h").write_text(f'#include "{POINTS[0].name}"\n')
         (directory / "waivers.vlt").write_text(WAIVERS + _MARKED * counting)
         more = COUNTING if counting else ()
         _run([verilator, *FLAGS, *more, "waivers.vlt", "celosia.v"], directory)
@@ -152,7 +152,7 @@ def compile_library(
         flags = ["-fPIC", "-std=gnu++17", "-w", *(f"-D{one}" for one in defined)]
         includes = ["-I.", "-Iobj_dir", f"-I{root}/include", f"-I{root}/include/vltstd"]
         sources = sorted((directory / "obj_dir").glob("*.cpp"))
-        sources += [directory / path.name for path in harness if path.suffix == ".cpp"]
+        sources += [directory / path.name for path in files if path.suffix == ".cpp"]
         sources += [
             path
             for n in ("verilated", "verilated_threads")

@@ -17,12 +17,26 @@ from celosia.sw.program import Program
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.session import InputError, Session
 
-__all__ = ["as_markdown", "run_boards"]
+__all__ = ["add_arguments", "as_markdown", "run_boards"]
 
 #: Shipped networks of the table.
 _NETWORKS = ("mnist_a", "fashion_b", "mnist_c", "mnist_mlp")
 
 _AREAS = ("LUT", "FF", "DSP", "block RAM")
+
+
+def add_arguments(made: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    made.add_argument(
+        "--measure", action="store_true", help="count cycles on the RTL instead of an estimate"
+    )
+    made.add_argument(
+        "--directory",
+        type=Path,
+        default=Path("build/boards"),
+        metavar="DIR",
+        help="where celosia build has left its reports (build/boards)",
+    )
 
 
 def run_boards(arguments: argparse.Namespace) -> None:

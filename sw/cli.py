@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from celosia.hw.arch.config import PRESETS, Config, preset
 from celosia.sw import boards, commands, flips, fuzz, hardware
+from celosia.sw.coverage import command as coverage
 from celosia.sw.data import DATASETS
 from celosia.sw.runtime.backends import DEVICES, device_name
 from celosia.sw.runtime.device import DeviceError
@@ -90,21 +91,14 @@ def _parser() -> argparse.ArgumentParser:
     _running(adder(commands))
     _hardware(adder(hardware))
     made = adder(boards)("boards", "say of all boards what they take and how fast they are")
-    made.add_argument(
-        "--measure", action="store_true", help="count cycles on the RTL instead of an estimate"
-    )
-    made.add_argument(
-        "--directory",
-        type=Path,
-        default=Path("build/boards"),
-        metavar="DIR",
-        help="where celosia build has left its reports (build/boards)",
-    )
+    boards.add_arguments(made)
     made = adder(fuzz)("fuzz", "run random programs on the simulated core, or files changed at random")
     fuzz.add_arguments(made, _whole, _seeds)
     made = adder(flips)("flip", "flip bits in the memories of the simulated core")
     _preset(made)
     flips.add_arguments(made, _whole, _seeds)
+    made = adder(coverage)("coverage", "say which lines and bits of the core random programs meet")
+    coverage.add_arguments(made, _whole, _seeds)
     return parser
 
 

@@ -2,12 +2,12 @@
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from amaranth.back import rtlil
+from amaranth.back import rtlil  # pyright: ignore[reportAttributeAccessIssue]
 from amaranth.lib.wiring import Component
 
 import celosia.hw
@@ -28,10 +28,14 @@ _GATEWARE = Path(celosia.hw.__file__).parent
 
 
 class Bits(NamedTuple):
-    """A signal: where it is declared, as ``file:line``, its name, width, and constant bits as a mask."""
+    """A signal, or a field of one: where it is declared, as ``file:line``, and its name.
+
+    It is ``width`` bits of the signal from ``low`` on; ``constant`` is a mask of its own bits.
+    """
 
     place: str
     name: str
+    low: int
     width: int
     constant: int
 
@@ -40,11 +44,11 @@ class Origins(NamedTuple):
     """What lines of a Verilog text, from 1, stand for.
 
     ``branches`` has for a line in a branch the places, ``file:line``, of its condition and of the
-    statements that it alone decides about; ``signals`` what a line declares.
+    statements that it alone decides about; ``signals`` what a line declares, field by field.
     """
 
     branches: dict[int, tuple[str, ...]]
-    signals: dict[int, Bits]
+    signals: dict[int, tuple[Bits, ...]]
 
 
 class _Marks:
@@ -108,7 +112,10 @@ class _Marking(rtlil.ModuleEmitter):
                 continue
             case = next(cases)
             places = self._walk(case, here, statements)
-            self._mark(case, [match.src_loc, *places] if match else places)
+            opening = self.marks.place(match.src_loc) if match else None
+            # Resets are no branches of the source, nor are cases that leave a signal alone.
+            if case.contents and (opening or not match):
+                self._mark(case, {opening, *map(self.marks.place, places)} - {None})
 
     def _decided(self, net: Any, condition: int) -> int:
         """Return the cell that decides about ``net`` where ``condition`` holds."""
@@ -121,12 +128,11 @@ class _Marking(rtlil.ModuleEmitter):
             net = self.netlist.cells[net.cell].en
         return net == condition
 
-    def _mark(self, case: Any, sources: Iterable[Any]) -> None:
-        places = tuple(sorted(set(filter(None, map(self.marks.place, sources)))))
+    def _mark(self, case: Any, places: Collection[Any]) -> None:
         if places:
             wire = self.builder.wire(1, name=f"branch${len(self.marks.branches)}")
             case.contents.insert(0, rtlil.Assignment(wire.name, "1'1"))
-            self.marks.branches.append(places)
+            self.marks.branches.append(tuple(sorted(places)))
 
 
 @contextmanager
@@ -140,7 +146,87 @@ def _marking(folder: Path) -> Iterator[_Marks]:
         rtlil.ModuleEmitter = plain
 
 
-def _signals(marks: _Marks) -> dict[tuple[str, str], Bits]:
+class _Constants:
+    """Tells which nets can never change: registers that nothing writes, values that all agree."""
+
+    def __init__(self, netlist: Any) -> None:
+        self._netlist = netlist
+        self._known: dict[int, int | None] = {}
+
+    def value(self, net: Any) -> int | None:
+        """Return what a net always is; None where that is not seen."""
+        if net.is_const:
+            return net.const
+        if net not in self._known:
+            # A loop ends here: it is not seen.
+            self._known[net] = None
+            self._known[net] = self._agreed(net)
+        return self._known[net]
+
+    def _agreed(self, net: Any) -> int | None:
+        cell = self._netlist.cells[net.cell]
+        match type(cell).__name__:
+            case "FlipFlop":
+                values = self._choices(cell.data[net.bit], net) | {cell.init >> net.bit & 1}
+            case "AssignmentList":
+                values = self._choices(net, net)
+            case _:
+                return None
+        return values.pop() if len(values) == 1 else None
+
+    def _choices(self, net: Any, held: Any) -> set[int | None]:
+        """Return the values that a process may give a net, but for keeping ``held``."""
+        cell: Any = None if net.is_const else self._netlist.cells[net.cell]
+        if type(cell).__name__ != "AssignmentList":
+            return set() if net == held else {self.value(net)}
+        found = [cell.default[net.bit]]
+        for one in cell.assignments:
+            if one.start <= net.bit < one.start + len(one.value):
+                found = [] if one.cond == 1 else found
+                found.append(one.value[net.bit - one.start])
+        return {self.value(one) for one in found if one != held}
+
+
+def _slice(value: Any, signal: Any) -> tuple[int, int] | None:
+    """Return where a part of a signal begins, and its width; None where it is something else."""
+    low, part = 0, value
+    while part is not signal:
+        match type(part).__name__:
+            case "Slice":
+                low, part = low + part.start, part.value
+            case "Operator" if part.operator in ("s", "u"):
+                (part,) = part.operands
+            case _:
+                return None
+    return low, len(value)
+
+
+def _fields(signal: Any) -> dict[str, tuple[int, int]]:
+    """Return the smallest fields of a signal, each with its lowest bit and width, by their path."""
+    found: dict[str, tuple[int, int] | None] = {}
+
+    def add(path: str, shape: Any) -> None:
+        inner = getattr(shape, "_fields", None)
+        if inner is not None:
+            names = inner.items() if isinstance(inner, dict) else enumerate(inner)
+            for name, field in names:
+                add(f"{path}.{name}", field)
+            return
+        values = (
+            [shape._value]
+            if hasattr(shape, "_value")
+            else [chunk[0] for chunk in shape._chunks if not isinstance(chunk, str)]
+        )
+        found[path] = _slice(values[0], signal) if len(values) == 1 else None
+
+    add("", signal._format)
+    parts = {path: part for path, part in found.items() if part}
+    # Fields that overlap, or leave bits out, are no fields here.
+    whole = sum(width for _, width in parts.values()) == len(signal)
+    return parts if whole and len(parts) == len(found) else {"": (0, len(signal))}
+
+
+def _signals(marks: _Marks) -> dict[tuple[str, str], tuple[Bits, ...]]:
     """Return all signals of the folder that something inside drives, by module and name.
 
     A signal has a wire in each module that it passes; here is the one in the module that drives it.
@@ -153,17 +239,19 @@ def _signals(marks: _Marks) -> dict[tuple[str, str], Bits]:
             known = homes.get(id(signal))
             if (flow is None or flow.value != _INPUT) and (known is None or known[0] < depth):
                 homes[id(signal)] = depth, module, signal, name
-    found = {}
+    found, constants = {}, _Constants(marks.netlist)
     for _, module, signal, name in homes.values():
         place = marks.place(signal.src_loc)
         if place is None or place.partition(":")[0] in HELPERS:
             place = marks.place(module.src_loc)
         if place and len(signal):
-            constant = sum(
-                net.is_const << bit for bit, net in enumerate(marks.netlist.signals[signal])
+            nets = enumerate(marks.netlist.signals[signal])
+            constant = sum((constants.value(net) is not None) << bit for bit, net in nets)
+            plain = _NUMBER.sub("", name)
+            found[".".join(module.name), name] = tuple(
+                Bits(place, plain + path, low, width, constant >> low & (1 << width) - 1)
+                for path, (low, width) in _fields(signal).items()
             )
-            bits = Bits(place, _NUMBER.sub("", name), len(signal), constant)
-            found[".".join(module.name), name] = bits
     return found
 
 

@@ -1,0 +1,276 @@
+"""What random programs of small cores do not come to: great sizes, addresses and counts, the host."""
+
+import ctypes
+import random
+from collections.abc import Callable, Sequence
+from contextlib import closing
+
+import numpy as np
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import INSTRUCTION_BYTES, SEMAPHORES, Config
+from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.hw.arch.registers import COUNTERS_PER_UNIT, OFFSETS, REGISTER_ADDRESS_BITS, Control
+from celosia.sim import footprint
+from celosia.sim.fuzz.expectation import elements
+from celosia.sim.fuzz.images import channels_image
+from celosia.sim.machine import Machine, MachineError
+from celosia.sim.rtl import RtlDevice, RtlError
+from celosia.sim.schedule import COUNT_LIMIT
+from celosia.sim.vector import feeds_itself
+
+__all__ = ["RUNS", "VAST", "Desk", "Wrong"]
+
+#: A core with more memory than those of the fuzzer. Amaranth writes a line for each word of one.
+VAST = Config(
+    name="vast",
+    rows=4,
+    columns=4,
+    unified_bytes=1 << 17,
+    weight_tiles=1 << 11,
+    accumulator_depth=1 << 11,
+    lanes=1,
+    bus_bytes=4,
+    parameter_channels=1 << 12,
+    tables=64,
+    queue_depth=4,
+    burst_beats=256,
+    outstanding=32,
+)
+
+#: Bytes of external memory, which repeats over all addresses; the upper half is for programs.
+_MEMORY = 1 << 23
+_HALF = _MEMORY >> 1
+_LONGEST = (1 << 16) - 1
+#: Elements that an instruction moves, mostly and now and then.
+_WORK, _MUCH = 3000, 80_000
+#: Of so many legal instructions the richest is taken.
+_DRAWS = 8
+#: Cycles of the longest rest: counters have 32 bits.
+_REST = 1 << 20
+_MOVING = tuple(opcode for opcode in Opcode if opcode.value >= Opcode.LOAD.value)
+
+
+class Wrong(RuntimeError):
+    """The core did not do what the machine model does; the message is one line."""
+
+
+class Desk(RtlDevice):
+    """A core of ``VAST`` and the machine model beside it, both with all that earlier programs left.
+
+    Parameters
+    ----------
+    rng : random.Random
+        For contents of external memory, and pauses of the bus.
+    """
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__(VAST, latency=8, memory_bytes=_MEMORY)
+        self._library.celosia_repeat(self._device)
+        chances = [rng.choice((0, 0, 1 << 13, 1 << 15)) for _ in range(5)]
+        self._library.celosia_pause(
+            self._device, rng.getrandbits(32), (ctypes.c_uint32 * 5)(*chances)
+        )
+        self.machine = Machine(VAST, memory_bytes=_MEMORY)
+        numbers = np.random.default_rng(rng.getrandbits(32))
+        self._memory[:] = numbers.integers(0, 256, _MEMORY, np.uint8)
+        # Half of what may be parameters makes sense.
+        self._memory[: _HALF >> 1] = channels_image(_HALF >> 5, numbers)
+        self.machine.memory[:] = self._memory
+
+    def play(
+        self, program: Sequence[Instruction], address: int, *, count: int | None = None
+    ) -> None:
+        """Run a program on both.
+
+        Parameters
+        ----------
+        program : sequence of Instruction
+            Nothing in it races.
+        address : int
+            Where it is fetched from; it lies in the upper half of memory.
+        count : int, optional
+            Instructions that the core is told of.
+
+        Raises
+        ------
+        Wrong
+            If core and machine model differ.
+        """
+        code = b"".join(map(isa.encode, program))
+        place = address % _MEMORY
+        self.write(place, code)
+        self.machine.memory[place : place + len(code)] = np.frombuffer(code, np.uint8)
+        result = self.run(address, count or len(program))
+        expected = None
+        try:
+            self.machine.run([_near(i) for i in program])
+        except MachineError as error:
+            expected = (error.error, error.unit, error.index)
+        if result.error != expected:
+            raise Wrong(f"directed: wanted {expected}, got {result.error}")
+        if not np.array_equal(self._memory, self.machine.memory):
+            first = int(np.flatnonzero(self._memory != self.machine.memory)[0])
+            raise Wrong(f"directed: memory differs, first at {first:#x}")
+
+    def access(self, offset: int, value: int | None, strobes: int = 15, rest: int = 0) -> int:
+        """Write a register, or read it where there is no value; return the response of AXI4-Lite."""
+        if value is not None:
+            return self._library.celosia_write_part(self._device, offset, value, strobes, rest)
+        got = ctypes.c_uint32()
+        return self._library.celosia_read_late(self._device, offset, ctypes.byref(got), rest)
+
+    def rest(self, cycles: int) -> None:
+        """Let the core go on, whatever it does."""
+        self._library.celosia_quiet(self._device, ctypes.c_uint64(cycles))
+
+
+def _near(i: Instruction) -> Instruction:
+    """Return an instruction for a memory that does not repeat."""
+    if "external" not in i.fields:
+        return i
+    return Instruction(i.opcode, **(i.fields | {"external": i.external % _MEMORY}))
+
+
+def _field(limit: isa.Limit, rng: random.Random) -> int:
+    """Return a value within a limit: of any number of bits, each as likely."""
+    low, high, multiple = limit
+    bits = (high - low).bit_length()
+    value = rng.getrandbits(bits + 1) >> rng.randrange(bits + 1)
+    return low + min(value, high - low) // multiple * multiple
+
+
+def rich(opcode: Opcode, rng: random.Random, most: int = _WORK) -> Instruction:
+    """Return a legal instruction of ``VAST`` with fields of any size: of a few, the one with most ones."""
+    found = [_drawn(opcode, rng, most) for _ in range(_DRAWS)]
+    return max(found, key=lambda i: int.from_bytes(isa.encode(i), "little").bit_count())
+
+
+def _drawn(opcode: Opcode, rng: random.Random, most: int) -> Instruction:
+    limits = isa.limits(VAST)[opcode]
+    for _ in range(100_000):
+        names = rng.sample(list(limits), rng.randint(1, len(limits)))
+        i = Instruction(opcode, **{name: _field(limits[name], rng) for name in names})
+        try:
+            isa.check(i, VAST)
+            if elements(i) <= most and _playable(i):
+                return i
+        except (isa.Illegal, footprint.OutOfRange):
+            pass
+    raise RuntimeError(f"no legal {opcode.name} in 100,000 draws")
+
+
+def _playable(i: Instruction) -> bool:
+    """Return whether an instruction does not race with itself, nor leaves its half of memory."""
+    touches = footprint.touches(i, VAST)
+    if i.opcode is Opcode.VECTOR and feeds_itself(i, VAST):
+        return False
+    for touch in touches:
+        pattern = touch.pattern
+        if touch.memory is footprint.Memory.EXTERNAL:
+            first, last = pattern.base, pattern.last
+            if first // _MEMORY != last // _MEMORY or last % _MEMORY >= _HALF:
+                return False
+    return True
+
+
+def _apart(instructions: Sequence[Instruction]) -> list[Instruction]:
+    """Return a program in which each waits for all before."""
+    fence = Instruction(Opcode.FENCE)
+    return [*(one for i in instructions for one in (i, fence)), Instruction(Opcode.HALT)]
+
+
+def _far(rng: random.Random) -> int:
+    """Return an address of a program, anywhere in 32 bits."""
+    return rng.getrandbits(32) // _MEMORY * _MEMORY + _HALF + rng.randrange(0, _HALF // 2, 64)
+
+
+def _great(rng: random.Random) -> None:
+    """Instructions of any size, the rare ones as often as the others."""
+    with closing(Desk(rng)) as desk:
+        for _ in range(12):
+            chosen = [rng.choice(_MOVING) for _ in range(40)]
+            desk.play(_apart([rich(one, rng) for one in chosen]), _far(rng))
+        for opcode in _MOVING:
+            desk.play(_apart([rich(opcode, rng, _MUCH)]), _far(rng))
+
+
+def _late(rng: random.Random) -> None:
+    """Programs of full length, the last instruction of which fails in each of the units."""
+    wrong = {
+        Opcode.LOAD: {"unified": VAST.unified_bytes - 1, "length": 2},
+        Opcode.STORE: {"unified": VAST.unified_bytes - 1, "length": 2},
+        Opcode.MATMUL: {"unified": VAST.unified_bytes - 1, "taps": 2},
+        Opcode.FILL: {"destination_base": VAST.unified_bytes - 1, "channels": 2},
+    }
+    with closing(Desk(rng)) as desk:
+        for opcode, fields in wrong.items():
+            program = [Instruction(Opcode.NOP)] * (_LONGEST - 1)
+            for _ in range(100):
+                program[rng.randrange(len(program))] = rich(opcode, rng, 8)
+            desk.play([*program, Instruction(opcode, **fields)], _HALF)
+            desk.play(_apart([rich(opcode, rng, 8)]), _far(rng))
+
+
+def _counts(rng: random.Random) -> None:
+    """All semaphores up to their limit and down again; a long rest that the watchdog ends."""
+    every = (1 << SEMAPHORES) - 1
+    posts = [Instruction(Opcode.NOP, post=every)] * COUNT_LIMIT
+    waits = [Instruction(Opcode.NOP, wait=every)] * COUNT_LIMIT
+    with closing(Desk(rng)) as desk:
+        desk.play([*posts, *waits, Instruction(Opcode.HALT)], _far(rng))
+        desk._write_register("watchdog", _REST + 1)
+        desk.play([Instruction(Opcode.NOP, wait=1), Instruction(Opcode.HALT)], _far(rng))
+
+
+def _host(rng: random.Random) -> None:
+    """Accesses to all registers and beside them, while nothing runs and while something does."""
+    every = range(0, 1 << REGISTER_ADDRESS_BITS, 2)
+    known = [*OFFSETS.values(), *rng.sample(every, 40)]
+    with closing(Desk(rng)) as desk:
+        for offset in every:
+            desk.access(offset, None, rest=rng.choice((0, 0, 3)))
+        for _ in range(800):
+            offset = rng.choice(known) + rng.choice((0, 0, 1, 2, 3))
+            value = rng.choice((0, (1 << 32) - 1, rng.getrandbits(32)))
+            if offset // 4 * 4 == OFFSETS["control"]:
+                value &= ~Control.START.value
+            desk.access(offset, value, rng.randrange(16), rng.choice((0, 0, 3)))
+            desk.access(offset, None, rest=rng.choice((0, 0, 3)))
+        for _ in range(40):
+            _interrupted(desk, rng)
+
+
+def _interrupted(desk: Desk, rng: random.Random) -> None:
+    """Start a program, and disturb it by a doorbell, a clear, or a soft reset."""
+    program = _apart([rich(rng.choice(_MOVING), rng) for _ in range(4)])
+    address = _far(rng)
+    desk.write(address % _MEMORY, b"".join(map(isa.encode, program)))
+    desk._write_register("watchdog", rng.choice((0, 5000)))
+    desk._write_register("program_address", address)
+    desk._write_register("program_length", rng.choice((len(program), len(program) - 1)))
+    desk._write_register("interrupt_enable", rng.randrange(4))
+    desk._write_register("control", Control.CLEAR.value)
+    desk.rest(COUNTERS_PER_UNIT)
+    desk._write_register("control", Control.START.value)
+    desk.rest(rng.choice((0, 1, 10, 300)))
+    for _ in range(rng.randrange(3)):
+        desk._write_register("control", rng.randrange(8))
+        desk.rest(rng.randrange(4))
+    desk.rest(20_000)
+    desk._write_register("control", Control.RESET.value)
+    desk.rest(2000)
+    if desk._read_register("status") & ~2:
+        raise RtlError("reset: wanted the core to become idle, it does not")
+    desk._write_register("interrupt", 3)
+
+
+#: What to run, by name; each takes the source of its random numbers.
+RUNS: dict[str, Callable[[random.Random], None]] = {
+    "great": _great,
+    "late": _late,
+    "counts": _counts,
+    "host": _host,
+}
+
+assert INSTRUCTION_BYTES * _LONGEST < _HALF

@@ -1,0 +1,1 @@
+"""Coverage of the core's gateware: branches and bits, by lines of the Amaranth sources."""
