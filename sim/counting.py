@@ -107,9 +107,16 @@ def tally(origins: dict[str, Any], points: str, most: Iterable[int]) -> Tally:
 
 
 class Counting:
-    """Libraries of models that count, each used by devices of this process."""
+    """Libraries of models that count, each used by devices of this process.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    toggles : bool
+        Count changes of bits, too: several times as much to compile, and to run.
+    """
+
+    def __init__(self, *, toggles: bool = True) -> None:
+        self.toggles = toggles
         self._libraries: dict[Path, Any] = {}
 
     def note(self, path: Path, library: Any) -> None:
@@ -138,10 +145,10 @@ def current() -> Counting | None:
 
 
 @contextmanager
-def counting() -> Iterator[Counting]:
+def counting(*, toggles: bool = True) -> Iterator[Counting]:
     """Let all devices that are made from here on count."""
     global _current
-    before, _current = _current, Counting()
+    before, _current = _current, Counting(toggles=toggles)
     try:
         yield _current
     finally:

@@ -89,16 +89,16 @@ def model(config: Config, netlist: Path | None = None, *, arrays: bool = False) 
     from celosia.hw.build import sources_digest
 
     verilator = want_tools()
-    counted = netlist is None and counting.current() is not None
+    counted = _counted() if netlist is None else ()
     if netlist is None:
         config = fast(config)
         sizes = {key: value for key, value in asdict(config).items() if key != "name"}
         key, thing = repr((sources_digest(), sizes)), config.name
     else:
         key, thing = f"{config.bus_bytes} {_gates(netlist)}", netlist.name
-    more = _counted_key() if counted else ()
-    digest = hashlib.sha256(repr((key, verilate.FLAGS, str(verilator), *more, arrays)).encode())
-    for path in (*_HARNESS, Path(__file__), Path(verilate.__file__)):
+    digest = hashlib.sha256(repr((key, verilate.FLAGS, str(verilator), *counted, arrays)).encode())
+    more = _counting_files() if counted else ()
+    for path in (*_HARNESS, *more, Path(__file__), Path(verilate.__file__)):
         digest.update(path.read_bytes())
     target = cache_directory() / "models" / f"{digest.hexdigest()[:32]}.so"
     if not target.exists():
@@ -111,16 +111,23 @@ def model(config: Config, netlist: Path | None = None, *, arrays: bool = False) 
     return target
 
 
-def _counted_key() -> tuple[str, ...]:
+def _counted() -> tuple[str, ...]:
+    """Return what makes Verilator count what devices are asked to; nothing where they are not."""
+    counter = counting.current()
+    if counter is None:
+        return ()
+    return verilate.TOGGLES if counter.toggles else verilate.LINES
+
+
+def _counting_files() -> tuple[Path, ...]:
     """Return what else decides a model that counts."""
     from celosia.hw.flow import origins
 
-    texts = [Path(file).read_text() for file in (origins.__file__, *verilate.POINTS)]
-    return (*verilate.COUNTING, *texts)
+    return (Path(origins.__file__), *verilate.POINTS)
 
 
 def _build(
-    config: Config, netlist: Path | None, target: Path, *, counted: bool, arrays: bool
+    config: Config, netlist: Path | None, target: Path, *, counted: tuple[str, ...], arrays: bool
 ) -> None:
     from celosia.hw.build import verilog
     from celosia.hw.flow.origins import core_with_origins

@@ -11,9 +11,10 @@ from pathlib import Path
 from celosia.sim.simulators import SimulatorNotFound, find_verilator, user_cache
 
 __all__ = [
-    "COUNTING",
     "FLAGS",
+    "LINES",
     "POINTS",
+    "TOGGLES",
     "WAIVERS",
     "RtlError",
     "cache_directory",
@@ -32,10 +33,12 @@ FLAGS = (
     "0",
     "--noassert",
 )
-#: What lets a model count how often branches were taken and bits have changed. The widest signal of
-#: a core is a word of its program, or a row of sums.
-COUNTING = (
-    "--coverage-line",
+#: What lets a model count how often branches were taken.
+LINES = ("--coverage-line",)
+#: And how often bits have changed; the widest signal of a core is a word of its program, or a row of
+#: sums.
+TOGGLES = (
+    *LINES,
     "--coverage-toggle",
     "--coverage-underscore",
     "--coverage-max-width",
@@ -104,7 +107,7 @@ def compile_library(
     *,
     level: str = "-O2",
     definitions: Sequence[str] = (),
-    counting: bool = False,
+    counting: Sequence[str] = (),
 ) -> None:
     """Compile Verilog whose top module is ``celosia``, and C++ that drives it.
 
@@ -120,8 +123,8 @@ def compile_library(
         How hard the C++ compiler tries.
     definitions : sequence of str
         ``NAME=VALUE`` for the C++ compiler.
-    counting : bool
-        Count branches and changes of bits, see ``points.h``.
+    counting : sequence of str
+        ``LINES`` or ``TOGGLES``: what Verilator counts, see ``points.h``.
 
     Raises
     ------
@@ -139,9 +142,8 @@ def compile_library(
             (directory / path.name).write_bytes(path.read_bytes())
         if counting:
             (directory / "verilated_cov.h").write_text(f'#include "{POINTS[0].name}"\n')
-        (directory / "waivers.vlt").write_text(WAIVERS + _MARKED * counting)
-        more = COUNTING if counting else ()
-        _run([verilator, *FLAGS, *more, "waivers.vlt", "celosia.v"], directory)
+        (directory / "waivers.vlt").write_text(WAIVERS + _MARKED * bool(counting))
+        _run([verilator, *FLAGS, *counting, "waivers.vlt", "celosia.v"], directory)
         root = subprocess.run(
             [verilator, "--getenv", "VERILATOR_ROOT"],
             capture_output=True,

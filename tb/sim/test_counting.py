@@ -13,7 +13,7 @@ from celosia.hw.build import convert
 from celosia.hw.flow.origins import convert_with_origins
 from celosia.sim.counting import Counting, Tally, Toggles, counting, current, origins_of, tally
 from celosia.sim.simulators import SimulatorNotFound
-from celosia.sim.verilate import compile_library, want_tools
+from celosia.sim.verilate import TOGGLES, compile_library, want_tools
 
 TINY = """
 from amaranth.hdl import Module, Signal, signed
@@ -130,7 +130,7 @@ def met(tmp_path_factory: pytest.TempPathFactory) -> Tally:
     text, origins = convert_with_origins(tiny(folder), name="celosia", folder=folder / "hw")
     (folder / "drive.cpp").write_text(HARNESS)
     target = folder / "tiny.so"
-    compile_library(text, target, [folder / "drive.cpp"], level="-O0", counting=True)
+    compile_library(text, target, [folder / "drive.cpp"], level="-O0", counting=TOGGLES)
     origins_of(target).write_text(json.dumps(origins._asdict()))
     library = ctypes.CDLL(str(target))
     counted = Counting()
