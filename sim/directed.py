@@ -63,6 +63,7 @@ _BESIDE = {
     (Opcode.FILL, "destination_skip"): {"destination_run": 1, "channels": 4},
     **{(Opcode.VECTOR, f"{axis}_count"): _APART for axis in "xyz"},
 }
+_EVERY = (1 << SEMAPHORES) - 1
 _MOVING = tuple(opcode for opcode in Opcode if opcode.value >= Opcode.LOAD.value)
 
 
@@ -139,6 +140,13 @@ class Desk(RtlDevice):
             first = int(np.flatnonzero(self._memory != self.machine.memory)[0])
             raise Wrong(f"directed: memory differs, first at {first:#x}")
 
+    def refuse(self, word: int) -> None:
+        """Run a program of one word that is no instruction."""
+        self.write(_HALF, word.to_bytes(INSTRUCTION_BYTES, "little"))
+        error = self.run(_HALF, 1).error
+        if error != (isa.Error.OPCODE, isa.Unit.SEQUENCER, 0):
+            raise Wrong(f"directed: wanted no such opcode, got {error}")
+
     def access(self, offset: int, value: int | None, strobes: int = 15, rest: int = 0) -> int:
         """Write a register, or read it where there is no value; return the response of AXI4-Lite."""
         if value is not None:
@@ -211,10 +219,10 @@ def _far(rng: random.Random) -> int:
     return rng.getrandbits(32) // _MEMORY * _MEMORY + _HALF + rng.randrange(0, _HALF // 2, 64)
 
 
-def _corner(opcode: Opcode, name: str) -> Instruction | None:
-    """Return an instruction of which one field is as great as it can be; None if it can be but one."""
+def _corner(opcode: Opcode, name: str, less: int) -> Instruction | None:
+    """Return an instruction of which one field is as great as can be, but for ``less``; None if it is small."""
     low, high, multiple = isa.limits(VAST)[opcode][name]
-    value = high
+    value = high - less
     while value > low:
         most = {name: low + (value - low) // multiple * multiple}
         i = Instruction(opcode, **most, **_BESIDE.get((opcode, name), {}))
@@ -230,7 +238,8 @@ def _corner(opcode: Opcode, name: str) -> Instruction | None:
 
 def _great(rng: random.Random) -> None:
     """Instructions of any size, the rare ones as often as the others; each field at its greatest."""
-    corners = [_corner(opcode, name) for opcode in _MOVING for name in isa.limits(VAST)[opcode]]
+    fields = [(opcode, name) for opcode in _MOVING for name in isa.limits(VAST)[opcode]]
+    corners = [_corner(*field, less) for field in fields for less in (0, 1)]
     with closing(Desk(rng)) as desk:
         for _ in range(30):
             chosen = [rng.choice(_MOVING) for _ in range(40)]
@@ -242,11 +251,14 @@ def _faults(rng: random.Random) -> None:
     """Wrong fields, ends of memories passed in each way, and semaphores past their limit by each unit."""
     with closing(Desk(rng)) as desk:
         for opcode in (*_MOVING, Opcode.NOP):
-            post = Instruction(opcode, post=1 << rng.randrange(SEMAPHORES))
+            one = 1 << rng.randrange(SEMAPHORES)
+            post = Instruction(opcode, post=_EVERY if opcode is Opcode.NOP else one)
             desk.play([*[post] * (COUNT_LIMIT + 1), Instruction(Opcode.HALT)], _far(rng))
         for opcode in _MOVING:
             for i in _beyond(opcode, rng):
                 desk.play(_apart([i]), _far(rng), loose=True)
+        for place in range(4, 8):
+            desk.refuse(1 << place | (1 << 8 * INSTRUCTION_BYTES) - (1 << 40))
 
 
 def _beyond(opcode: Opcode, rng: random.Random) -> Iterator[Instruction]:
@@ -257,7 +269,7 @@ def _beyond(opcode: Opcode, rng: random.Random) -> Iterator[Instruction]:
         least, greatest = field.representable
         yield from (Instruction(opcode, **{field.name: n}) for n in {least, greatest} - {low, high})
     found = 0
-    while limits and found < 12:
+    while limits and found < 40:
         names = rng.sample(list(limits), rng.randint(1, len(limits)))
         i = Instruction(opcode, **{name: _field(limits[name], rng) for name in names})
         try:
@@ -290,9 +302,8 @@ def _late(rng: random.Random) -> None:
 
 def _counts(rng: random.Random) -> None:
     """All semaphores up to their limit and down again; a long rest that the watchdog ends."""
-    every = (1 << SEMAPHORES) - 1
-    posts = [Instruction(Opcode.NOP, post=every)] * COUNT_LIMIT
-    waits = [Instruction(Opcode.NOP, wait=every)] * COUNT_LIMIT
+    posts = [Instruction(Opcode.NOP, post=_EVERY)] * COUNT_LIMIT
+    waits = [Instruction(Opcode.NOP, wait=_EVERY)] * COUNT_LIMIT
     with closing(Desk(rng)) as desk:
         desk.play([*posts, *waits, Instruction(Opcode.HALT)], _far(rng))
         desk._write_register("watchdog", _REST + 1)
@@ -306,7 +317,11 @@ def _host(rng: random.Random) -> None:
     with closing(Desk(rng)) as desk:
         for offset in every:
             desk.access(offset, None, rest=rng.choice((0, 0, 3)))
-        for _ in range(800):
+        for offset in OFFSETS.values():
+            for value in (0, (1 << 32) - 1) * 2:
+                start = Control.START.value if offset == OFFSETS["control"] else 0
+                desk.access(offset, value & ~start)
+        for _ in range(400):
             offset = rng.choice(known) + rng.choice((0, 0, 1, 2, 3))
             value = rng.choice((0, (1 << 32) - 1, rng.getrandbits(32)))
             if offset // 4 * 4 == OFFSETS["control"]:
