@@ -257,8 +257,9 @@ def _faults(rng: random.Random) -> None:
         for opcode in _MOVING:
             for i in _beyond(opcode, rng):
                 desk.play(_apart([i]), _far(rng), loose=True)
-        for place in range(4, 8):
-            desk.refuse(1 << place | (1 << 8 * INSTRUCTION_BYTES) - (1 << 40))
+        ones = (1 << 8 * INSTRUCTION_BYTES) - (1 << 40)
+        for word in (*(1 << place | ones for place in range(4, 8)), 0):
+            desk.refuse(word)
 
 
 def _beyond(opcode: Opcode, rng: random.Random) -> Iterator[Instruction]:
