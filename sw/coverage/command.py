@@ -139,7 +139,8 @@ def run_coverage(arguments: argparse.Namespace) -> None:
     remarks = _remarks(results, time.monotonic() - start)
     arguments.output.mkdir(parents=True, exist_ok=True)
     target = arguments.output / "index.html"
-    write_atomically({target: page(found, remarks).encode()})
+    costs = ", ".join(f"{result.job} {result.seconds:.0f} s" for result in results)
+    write_atomically({target: page(found, [*remarks, costs]).encode()})
     print("\n".join([*remarks, "", table(found, files=arguments.files), "", str(target)]))
     for key in found.stale:
         print(f"explains nothing: {key.text}")
