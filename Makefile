@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+MUTATE_ARGS ?=
 BIN := .venv/bin
 
 STAMPS := build/stamps
@@ -14,7 +15,7 @@ VIEW := build/view/celosia/hw
 PACKAGES := hw sim sw constraints
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-only conformance prove gates hostile coverage lint type synth clean view setup
+.PHONY: help demo test test-only conformance prove mutate gates hostile coverage lint type synth clean view setup
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -33,6 +34,9 @@ conformance: $(DEV) $(TOOLS)  ## 10,000 digits: LiteRT, machine model and RTL gi
 
 prove: $(DEV) $(TOOLS)  ## all proofs about the core, long ones too
 	@$(BIN)/python -m pytest --long tb/formal $(PYTEST_ARGS)
+
+mutate: $(DEV) $(TOOLS)  ## break the core, block by block, and count what the tests notice
+	@$(BIN)/python tb/mutation $(MUTATE_ARGS)
 
 gates: $(DEV) $(TOOLS)  ## netlists for an ECP5 and an iCE40 against machine model and RTL
 	@$(BIN)/python -m pytest --long tb/e2e/test_netlist.py $(PYTEST_ARGS)

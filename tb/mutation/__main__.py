@@ -1,0 +1,129 @@
+"""Breaks blocks of the core and says what noticed it: ``python tb/mutation [BLOCK ...]``."""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from typing import NoReturn
+
+from blocks import BLOCKS, Block
+from campaign import AFTER, BEFORE, STAGES, Score, judge
+from explained import read, stale
+from sites import Site
+from tqdm import tqdm
+from trials import Result
+
+_WIDTH = max(len(block.name) for block in BLOCKS)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints take one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and leave."""
+        self.exit(2, f"mutation: {message}\n")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"wanted a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def _block(text: str) -> Block:
+    found = [block for block in BLOCKS if block.name == text]
+    if not found:
+        names = "; ".join(block.name for block in BLOCKS)
+        raise argparse.ArgumentTypeError(f"no block {text!r}, there are: {names}")
+    return found[0]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="mutation", description="Breaks blocks of the core, and counts.")
+    parser.add_argument("blocks", nargs="*", type=_block, metavar="BLOCK", help="all by default")
+    parser.add_argument("--number", type=_count, default=40, help="changes of each block: 40")
+    parser.add_argument("--seed", type=int, default=1, help="of the draw: 1")
+    parser.add_argument("--workers", type=_count, default=1, help="processes: 1")
+    parser.add_argument("--verbose", action="store_true", help="a line for each change")
+    return parser
+
+
+def _row(name: str, *cells: object) -> str:
+    return f"{name:{_WIDTH}}" + "".join(f"{cell!s:>9}" for cell in cells)
+
+
+def _scored(score: Score, seconds: float) -> str:
+    killed = [score.killed.get(stage, "") for stage in STAGES]
+    shares = [f"{100 * share:.1f} %" for share in (score.before, score.after)]
+    survived = score.explained + len(score.left)
+    return _row(
+        score.block,
+        score.changes,
+        *killed,
+        survived,
+        score.explained,
+        *shares,
+        score.same,
+        f"{seconds:.0f} s",
+    )
+
+
+def _total(scores: list[Score], seconds: float) -> str:
+    killed = {stage: sum(score.killed.get(stage, 0) for score in scores) for stage in STAGES}
+    numbers = [sum(getattr(score, name) for score in scores) for name in ("changes", "explained")]
+    left = tuple(site for score in scores for site in score.left)
+    same = sum(score.same for score in scores)
+    return _scored(Score("all", numbers[0], killed, numbers[1], same, left, frozenset()), seconds)
+
+
+def _judged(block: Block, options: argparse.Namespace) -> Score:
+    """Judge a block with a bar that moves."""
+    with tqdm(total=options.number, desc=block.name, leave=False, disable=None) as bar:
+
+        def tell(stage: str, site: Site, result: Result) -> None:
+            if options.verbose:
+                tqdm.write(f"{stage} {result.verdict} {result.by} {site.name}")
+            if stage == "unit":
+                bar.update()
+            else:
+                bar.set_postfix_str(stage)
+
+        return judge(
+            block,
+            number=options.number,
+            seed=options.seed,
+            workers=options.workers,
+            reasons=read(),
+            tell=tell,
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a campaign; return 0, or 1 where a block misses a share or an entry is stale."""
+    options = _parser().parse_args(arguments)
+    begin = time.monotonic()
+    scores: list[Score] = []
+    heads = ("changes", *STAGES, "left", "told", "killed", "+ told", "same", "time")
+    print(_row("block", *heads), flush=True)
+    for block in options.blocks or BLOCKS:
+        start = time.monotonic()
+        scores.append(_judged(block, options))
+        print(_scored(scores[-1], time.monotonic() - start), flush=True)
+    print(_total(scores, time.monotonic() - begin))
+    for score in scores:
+        for site in score.left:
+            print(f"{'not elaborated' if site in score.unreached else 'survives'}: {site.name}")
+    gone = stale(read())
+    for file, line, change in gone:
+        print(f"stale: {file}: {line}: {change}")
+    missed = [score.block for score in scores if not score.good]
+    for name in missed:
+        print(f"missed: {name}: wanted {BEFORE:.0%} killed, {AFTER:.0%} with those explained")
+    return 1 if missed or gone else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (RuntimeError, ValueError) as error:
+        sys.exit(f"mutation: {error}")

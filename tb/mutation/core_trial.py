@@ -1,0 +1,31 @@
+"""Random programs on small cores, for changes that no test of a block sees. No part of `make test`."""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from celosia.hw.build import verilog
+from celosia.sim.fuzz.configurations import CONFIGURATIONS
+from celosia.sim.fuzz.faulty import faulty
+from celosia.sim.fuzz.legal import legal
+from celosia.sim.fuzz.trial import attempt
+from celosia.sim.rtl import fast
+
+#: Programs of each kind.
+LEGAL, FAULTY = 100, 60
+
+
+@pytest.mark.parametrize("name", ["least", "odd"])
+def test_programs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ``celosia fuzz`` runs them, on what is elaborated here and now."""
+    config = CONFIGURATIONS[name]
+    monkeypatch.setitem(os.environ, "CELOSIA_CACHE", str(tmp_path))
+    text = tmp_path / "core.v"
+    text.write_text(verilog(fast(config)))
+    rng = random.Random(f"mutation {name}")
+    cases = [legal(config, rng) for _ in range(LEGAL)]
+    cases += [faulty(config, rng)[1] for _ in range(FAULTY)]
+    for case in cases:
+        assert not attempt(case, patience=100_000, netlist=text).problems

@@ -1,0 +1,48 @@
+"""Work in forked processes that are silent, and say what they have to say through a pipe."""
+
+import multiprocessing
+import os
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+_FORK: Any = multiprocessing.get_context("fork")
+
+Tell = Callable[[Any], None]
+
+
+def start(work: Callable[..., None], *args: Any) -> tuple[Connection, Any]:
+    """Start ``work(tell, *args)`` in a forked process; what it tells comes out of the connection."""
+    receive, send = _FORK.Pipe(duplex=False)
+
+    def run() -> None:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nothing, descriptor)
+        try:
+            work(lambda told: send.send((told, "")), *args)
+        except BaseException:
+            send.send((None, traceback.format_exc()))
+
+    process = _FORK.Process(target=run)
+    process.start()
+    send.close()
+    return receive, process
+
+
+def received(receive: Connection) -> Any:
+    """Return what a process told next, None at its end.
+
+    Raises
+    ------
+    RuntimeError
+        If an exception ended it.
+    """
+    try:
+        told, error = receive.recv()
+    except EOFError:
+        return None
+    if error:
+        raise RuntimeError(error)
+    return told

@@ -1,0 +1,48 @@
+"""A component that is broken to see whether that is noticed. No part of the core."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+
+class Tally(wiring.Component):
+    """Counts the bits that are set; from 9 on it holds until it is cleared.
+
+    Members
+    -------
+    bits : In(2)
+        Counted.
+    clear : In(1)
+        Begins anew, whatever ``bits``.
+    sum : Out(4)
+    state : Out(2)
+        Whether the sum is at least 9, and whether it is 0.
+    """
+
+    bits: Signal
+    clear: Signal
+    sum: Signal
+    state: Signal
+
+    def __init__(self) -> None:
+        super().__init__({"bits": In(2), "clear": In(1), "sum": Out(4), "state": Out(2)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        total = Signal(5)
+        m.d.comb += [
+            total.eq(self.sum + Mux(self.bits.all(), 2, 1)),
+            self.state.eq(Cat(self.sum >= 9, ~self.sum.any())),
+        ]
+        with m.FSM():
+            with m.State("COUNT"):
+                with m.If(self.bits[0] | self.bits[1]):
+                    m.d.sync += self.sum.eq(total)
+                    with m.If(total >= 9):
+                        m.next = "HOLD"
+            with m.State("HOLD"):
+                with m.If(self.clear):
+                    m.next = "COUNT"
+        with m.If(self.clear):
+            m.d.sync += self.sum.eq(0)
+        return m
