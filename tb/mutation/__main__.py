@@ -38,12 +38,21 @@ def _block(text: str) -> Block:
     return found[0]
 
 
+def _stages(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if names[0] != STAGES[0] or not set(names) <= set(STAGES):
+        raise argparse.ArgumentTypeError(f"wanted some of {','.join(STAGES)}, first unit")
+    return names
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="mutation", description="Breaks blocks of the core, and counts.")
     parser.add_argument("blocks", nargs="*", type=_block, metavar="BLOCK", help="all by default")
     parser.add_argument("--number", type=_count, default=40, help="changes of each block: 40")
     parser.add_argument("--seed", type=int, default=1, help="of the draw: 1")
     parser.add_argument("--workers", type=_count, default=1, help="processes: 1")
+    stages = parser.add_argument("--stages", type=_stages, default=STAGES, metavar="STAGE,STAGE")
+    stages.help = f"what judges, first unit: {','.join(STAGES)}"
     parser.add_argument("--verbose", action="store_true", help="a line for each change")
     return parser
 
@@ -95,6 +104,7 @@ def _judged(block: Block, options: argparse.Namespace) -> Score:
             workers=options.workers,
             reasons=read(),
             tell=tell,
+            judges=options.stages,
         )
 
 

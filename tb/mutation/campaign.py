@@ -14,7 +14,7 @@ import trials
 from blocks import Block
 from explained import Key
 from sites import ROOT, Site, draw, sites_of
-from trials import INVALID, KILLED, SAME, UNREACHED, Result
+from trials import INVALID, KILLED, SAME, UNREACHED, Result, Timing
 
 FOLDER = ROOT / "build" / "mutation"
 #: Shares of changes that must be killed, before and after those that are explained.
@@ -140,6 +140,31 @@ class Memory:
         part.replace(self._path)
 
 
+class Timings:
+    """What tests take, kept in a file for as long as their file and the gateware stay the same."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._path = FOLDER / f"timings-{stage.name}.json"
+        text = self._path.read_text() if self._path.is_file() else "{}"
+        self._all: dict[str, Any] = json.loads(text)
+        tests = {test: f"{_surroundings()} {_digest((test,))}" for test in stage.tests}
+        self._keys = tests
+        self.known = {
+            name: Timing(seconds, tuple(modules))
+            for name, (key, seconds, modules) in self._all.items()
+            if tests.get(name.partition("::")[0]) == key
+        }
+
+    def save(self) -> None:
+        """Keep what is known now."""
+        for name, timing in self.known.items():
+            self._all[name] = (self._keys[name.partition("::")[0]], *timing)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        part = self._path.with_suffix(".part")
+        part.write_text(json.dumps(self._all, indent=0))
+        part.replace(self._path)
+
+
 def _stage(
     block: Block,
     stage: Stage,
@@ -169,14 +194,17 @@ def _stage(
 def _work(
     tell: processes.Tell, stage: Stage, sites: list[Site], number: int, workers: int, memory: Memory
 ) -> None:
+    timings = Timings(stage)
     plugin = trials.Trials(
         sites,
         number,
         workers=workers,
         known=memory.known,
+        timings=timings.known,
         hints=memory.hints,
         tell=lambda site, result: tell((site, result)),
         compare=stage.name == "unit",
+        timed=timings.save,
     )
     with tempfile.TemporaryDirectory() as folder:
         trials.run(list(stage.tests), list(stage.options), plugin, Path(folder))
@@ -209,6 +237,7 @@ def judge(
     workers: int,
     reasons: dict[Key, str],
     tell: Callable[[str, Site, Result], None],
+    judges: tuple[str, ...] = STAGES,
 ) -> Score:
     """Break a block and count.
 
@@ -226,6 +255,8 @@ def judge(
         See ``explained.read``.
     tell : function of str, Site and Result
         Told what each stage says of a change.
+    judges : tuple of str
+        Stages that are run.
 
     Raises
     ------
@@ -233,7 +264,7 @@ def judge(
         If a test fails without a change.
     """
     sites = draw(block.files, sum(len(sites_of(file)) for file in block.files), seed)
-    stages = stages_of(block)
+    stages = [stage for stage in stages_of(block) if stage.name in judges]
     results = _stage(block, stages[0], sites, number, workers, tell)
     left = [site for site in sites if site in results and _survived(results[site])]
     killed = {stages[0].name: sum(result.verdict == KILLED for result in results.values())}

@@ -202,9 +202,6 @@ def _calls(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
         yield "never", _call(node)
     elif name == "wiring.connect":
         yield "left out", ast.Constant(None)
-    elif name in _SIGNALS and not {k.arg for k in node.keywords} & {"init", "reset_less"}:
-        init = ast.keyword("init", ast.Constant(1))
-        yield "begins at 1", ast.Call(function, args, [*node.keywords, init])
     elif isinstance(function, ast.Attribute) and len(args) == 1 and function.attr == "eq":
         yield from _assignments(node, function)
     elif isinstance(function, ast.Attribute) and not args and function.attr in _METHODS:
@@ -241,6 +238,31 @@ _KINDS: dict[type, Callable] = {
 }
 
 
+def _registers(function: ast.FunctionDef) -> set[str]:
+    """Return names of signals that are assigned in the domain ``sync``."""
+    found = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.AugAssign) and dotted(node.target) == "m.d.sync":
+            for call in ast.walk(node.value):
+                if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "eq":
+                    inner = [name.id for name in ast.walk(call.func) if isinstance(name, ast.Name)]
+                    found.update(inner)
+    return found
+
+
+def _beginning(node: ast.AST, function: ast.FunctionDef) -> list[tuple[str, ast.AST]]:
+    """Return a register that begins with something else than 0, and is reset to it."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+        return []
+    call, name = node.value, dotted(node.targets[0])
+    given = {keyword.arg for keyword in call.keywords} & {"init", "reset_less"}
+    if dotted(call.func) not in _SIGNALS or given or name not in _registers(function):
+        return []
+    init = ast.keyword("init", ast.Constant(1))
+    made = ast.Call(call.func, call.args, [*call.keywords, init])
+    return [("begins at 1", ast.Assign(node.targets, made))]
+
+
 def _next(node: ast.AST) -> str | None:
     """Return the state that ``m.next = "..."`` names."""
     if isinstance(node, ast.Assign) and dotted(node.targets[0]) == "m.next":
@@ -271,7 +293,7 @@ def changes(slot: Slot, function: ast.FunctionDef) -> list[tuple[str, ast.AST]]:
                 goes.targets = node.targets  # pyright: ignore[reportAttributeAccessIssue]
                 found.append((f"{ast.unparse(node)} => {other}", goes))
         return found
-    for said, other in _KINDS.get(type(node), lambda _: ())(node):
+    for said, other in (*_KINDS.get(type(node), lambda _: ())(node), *_beginning(node, function)):
         what = said or ast.unparse(other)
         found.append((f"{ast.unparse(node)} => {what}", other))
     if slot.repeated and traced(node):

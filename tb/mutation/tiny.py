@@ -37,7 +37,7 @@ class Tally(wiring.Component):
         with m.FSM():
             with m.State("COUNT"):
                 with m.If(self.bits[0] | self.bits[1]):
-                    m.d.sync += self.sum.eq(total)
+                    m.d.sync += self.sum.eq(total[:4])
                     with m.If(total >= 9):
                         m.next = "HOLD"
             with m.State("HOLD"):

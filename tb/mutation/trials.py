@@ -93,12 +93,16 @@ class Trials:
         Processes.
     known : function of Site
         Returns what came out before, or None.
+    timings : dict
+        ``Timing`` of tests that passed without a change before, by name; takes those of the others.
     hints : dict
         Test that is tried first, by the identity of a site.
     tell : function of Site and Result
         Told of each.
     compare : bool
         What survives is compared with what was there before.
+    timed : function
+        Called when ``timings`` are complete.
     """
 
     def __init__(
@@ -108,19 +112,22 @@ class Trials:
         *,
         workers: int,
         known: Callable[[Site], Result | None],
+        timings: dict[str, Timing],
         hints: dict[str, str],
         tell: Callable[[Site, Result], None],
         compare: bool = True,
+        timed: Callable[[], None] = lambda: None,
     ) -> None:
         self.sites = sites
         self.number = number
         self.workers = workers
         self.known = known
+        self.timings = timings
         self.hints = hints
         self.tell = tell
         self.compare = compare
+        self.timed = timed
         self.results: dict[Site, Result] = {}
-        self.baseline: dict[str, Timing] = {}
         self.failed = self.error = ""
         self._failure: tuple[str, Any] | None = None
 
@@ -137,10 +144,12 @@ class Trials:
         """Run the tests without a change, then with each."""
         if session.testsfailed or not session.items:
             raise pytest.UsageError("the tests could not be collected, or there are none")
-        receive, process = start(self._without, session)
-        report = received(receive)
+        new = [item for item in session.items if item.nodeid not in self.timings]
+        receive, process = start(self._without, new)
+        self.failed, timings = received(receive)
         process.join()
-        self.failed, self.baseline = report
+        self.timings.update(timings)
+        self.timed()
         if not self.failed:
             self._judge(session)
         return True
@@ -182,9 +191,9 @@ class Trials:
     def _run(self, item: pytest.Item, following: pytest.Item | None) -> None:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
 
-    def _without(self, tell: Tell, session: pytest.Session) -> None:
+    def _without(self, tell: Tell, items: list[pytest.Item]) -> None:
         timings = {}
-        for item, following in zip(session.items, [*session.items[1:], None], strict=True):
+        for item, following in zip(items, [*items[1:], None], strict=False):
             modules: set[str] = set()
             start = _processor_time()
             with _watched(lambda thing, modules=modules: modules.update(_modules(thing))):
@@ -200,10 +209,10 @@ class Trials:
         chosen = [
             item
             for item in session.items
-            if not method or module in self.baseline[item.nodeid].modules
+            if not method or module in self.timings[item.nodeid].modules
         ]
         first = self.hints.get(site.identity)
-        return sorted(chosen, key=lambda it: (it.nodeid != first, self.baseline[it.nodeid].seconds))
+        return sorted(chosen, key=lambda it: (it.nodeid != first, self.timings[it.nodeid].seconds))
 
     def _with(self, tell: Tell, session: pytest.Session, site: Site) -> None:
         begin = _processor_time()
@@ -246,7 +255,7 @@ class Trials:
     def _first_failure(self, order: list[pytest.Item]) -> tuple[str, Any]:
         """Run tests until one fails; return its name, and the traceback."""
         for item, following in zip(order, [*order[1:], None], strict=True):
-            limit = FACTOR * self.baseline[item.nodeid].seconds + SECONDS
+            limit = FACTOR * self.timings[item.nodeid].seconds + SECONDS
             # More than once, should something swallow the first.
             signal.setitimer(signal.ITIMER_VIRTUAL, limit, SECONDS)
             self._run(item, following)
