@@ -66,6 +66,8 @@ def bytes_of(segment):
 def test_bursts_cover_blocks(rng, stall):
     dut = make()
     blocks = [random_block(rng, tag) for tag in range(40)]
+    # The longest row there is, from the end of a frame: it enters 32 more.
+    blocks.append(block(external=31, place=0, extent=LIMIT - 1, numbered=0, tag=40))
 
     async def give(ctx):
         await put_all(ctx, dut.i, blocks, rng=rng, stall=stall)

@@ -47,7 +47,15 @@ def stimuli(rng, count):
     left, right = rng.integers(0, 32, count), rng.integers(0, 32, count)
     left = np.where(rng.random(count) < 0.5, 0, left)
     right = np.where(rng.random(count) < 0.3, 0, right)
-    return np.stack([x, bias, factor, left, right, rng.integers(0, 2, count)], axis=-1)
+    drawn = np.stack([x, bias, factor, left, right, rng.integers(0, 2, count)], axis=-1)
+    # On both sides of what a shift to the left just keeps.
+    edges = [
+        (x, 0, 2**30, left, 0, Rounding.SINGLE.value)
+        for left in range(1, 32)
+        for most in [2 ** (31 - left)]
+        for x in (most - 1, most, -most, -most - 1)
+    ]
+    return np.concatenate([np.array(edges), drawn])[:count]
 
 
 @pytest.mark.parametrize("lanes", [1, 3])

@@ -21,7 +21,7 @@ FOLDER = ROOT / "build" / "mutation"
 BEFORE, AFTER = 0.90, 0.95
 
 #: What judges a change, one after the other.
-STAGES = ("unit", "proof", "bench", "core")
+STAGES = ("unit", "proof", "room", "bench", "core")
 #: What decides a verdict besides the gateware and the tests.
 _TOOL = ("tb/mutation/changes.py", "tb/mutation/sites.py", "tb/mutation/trials.py")
 _TOOL = (*_TOOL, "tb/mutation/same.py", "tb/conftest.py")
@@ -79,6 +79,7 @@ def stages_of(block: Block) -> list[Stage]:
     found = [
         Stage("unit", tuple(f"tb/hw/{name}" for name in block.unit)),
         Stage("proof", tuple(f"tb/formal/{name}" for name in block.proofs), proofs),
+        Stage("room", tuple(f"tb/hw/{name}" for name in block.room)),
         Stage("bench", tuple(f"tb/cosim/{name}" for name in block.benches), ("-k", "icarus")),
         Stage("core", ("tb/mutation/core_trial.py",) if block.fuzz else ()),
     ]
