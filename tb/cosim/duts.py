@@ -52,9 +52,9 @@ class Transfer(wiring.Component):
     m_axi: Any
 
     def __init__(self, *, config: Config) -> None:
-        sizes = {"rows": config.rows, "unified_bytes": config.unified_bytes}
+        sizes: dict[str, Any] = {"rows": config.rows, "unified_bytes": config.unified_bytes}
         self.buffer: Any = UnifiedBuffer(**sizes, readers=2, writers=2)
-        bus = {"bus_bytes": config.bus_bytes, "burst_beats": config.burst_beats}
+        bus: dict[str, Any] = {"bus_bytes": config.bus_bytes, "burst_beats": config.burst_beats}
         self.load = LoadUnit(
             **sizes,
             **bus,
@@ -134,7 +134,7 @@ def make(name: str, config: Config) -> Any:
     ValueError
         If there is no such component.
     """
-    sizes = {"rows": config.rows, "unified_bytes": config.unified_bytes}
+    sizes: dict[str, Any] = {"rows": config.rows, "unified_bytes": config.unified_bytes}
     depth = config.accumulator_depth
     match name:
         case "accumulators":

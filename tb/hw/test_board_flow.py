@@ -108,6 +108,11 @@ def test_a_design_becomes_a_bitstream(name, memory, tmp_path, figure):
 class MultiplyAdd(wiring.Component):
     """A multiplier without registers and an adder, one behind the other."""
 
+    a: Signal
+    b: Signal
+    c: Signal
+    q: Signal
+
     def __init__(self):
         shape = {"a": In(signed(18)), "b": In(signed(18)), "c": In(signed(36))}
         super().__init__({**shape, "q": Out(signed(36))})
