@@ -222,9 +222,9 @@ def _far(rng: random.Random) -> int:
 def _corner(opcode: Opcode, name: str, less: int) -> Instruction | None:
     """Return an instruction of which one field is as great as can be, but for ``less``; None if it is small."""
     low, high, multiple = isa.limits(VAST)[opcode][name]
-    value = high - less
+    value = high
     while value > low:
-        most = {name: low + (value - low) // multiple * multiple}
+        most = {name: low + max(value - less - low, 0) // multiple * multiple}
         i = Instruction(opcode, **most, **_BESIDE.get((opcode, name), {}))
         try:
             isa.check(i, VAST)
@@ -244,7 +244,8 @@ def _great(rng: random.Random) -> None:
         for _ in range(30):
             chosen = [rng.choice(_MOVING) for _ in range(40)]
             desk.play(_apart([rich(one, rng) for one in chosen]), _far(rng))
-        desk.play(_apart([i for i in corners if i]), _far(rng))
+        # Back again, too, so that what the last ones set does not stay.
+        desk.play(_apart([i for i in (*corners, *reversed(corners)) if i]), _far(rng))
 
 
 def _faults(rng: random.Random) -> None:
@@ -269,6 +270,8 @@ def _beyond(opcode: Opcode, rng: random.Random) -> Iterator[Instruction]:
         low, high, _ = limits[field.name]
         least, greatest = field.representable
         yield from (Instruction(opcode, **{field.name: n}) for n in {least, greatest} - {low, high})
+    if opcode is Opcode.MATMUL:
+        yield Instruction(opcode, tile=VAST.weight_tiles - 1, taps=VAST.rows + 1)
     found = 0
     while limits and found < 40:
         names = rng.sample(list(limits), rng.randint(1, len(limits)))
@@ -298,7 +301,7 @@ def _late(rng: random.Random) -> None:
             for _ in range(100):
                 program[rng.randrange(len(program))] = rich(opcode, rng, 8)
             desk.play([*program, *_apart([Instruction(opcode, **fields)])], _HALF)
-            desk.play(_apart([rich(opcode, rng, 8)]), _far(rng))
+            desk.play(_apart([rich(opcode, rng, 8) for _ in range(3)]), _far(rng))
 
 
 def _counts(rng: random.Random) -> None:
