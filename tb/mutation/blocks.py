@@ -83,7 +83,7 @@ BLOCKS = (
     _block(
         "bus arbiter, slices",
         "bus/arbiter bus/slice bus/signature",
-        "bus_arbiter bus_signature bus_segments",
+        "bus_arbiter bus_signature bus_slice",
         "",
         "axi_arbiter queues",
     ),

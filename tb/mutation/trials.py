@@ -229,14 +229,15 @@ class Trials:
     def _tried(self, session: pytest.Session, site: Site, changed: Changed) -> tuple[str, str]:
         """Return the verdict, and the test that failed."""
         seen: list[Any] = []
-        method = "." in site.function
+        owner = site.function.rpartition(".")[0]
 
         def notice(thing: Any) -> None:
             elaborate = getattr(type(thing), "elaborate", None)
             names = getattr(elaborate, "__globals__", {})
             if names.get("__name__") == changed.module:
                 changed.change(names)
-            if names.get("__name__") == changed.module or not method:
+            kinds = {kind.__qualname__ for kind in type(thing).__mro__}
+            if owner in kinds if owner else _modules(thing):
                 seen.append(thing)
 
         signal.signal(signal.SIGVTALRM, _hang)
