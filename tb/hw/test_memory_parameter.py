@@ -126,6 +126,20 @@ def test_tables(rng, lanes, tables, bus_bytes):
     pysim.run(dut, bench)
 
 
+def test_a_beat_of_a_table_is_taken_with_its_last_byte_and_not_without():
+    dut = TableMemory(lanes=1, tables=1, bus_bytes=4, offset_bits=9)
+
+    async def bench(ctx):
+        for enabled in (1, 1, 1, 0, 0, 1, 1):
+            ctx.set(dut.enable, enabled)
+            taken.append(ctx.get(dut.taken))
+            await ctx.tick()
+
+    taken = []
+    pysim.run(dut, bench)
+    assert taken == [0, 0, 0, 0, 0, 1, 0]
+
+
 @pytest.mark.parametrize(
     "component, sizes, message",
     [

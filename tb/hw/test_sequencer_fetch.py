@@ -223,6 +223,8 @@ def test_an_empty_program_is_exhausted_at_once(rng):
     dut = Fetch(bus_bytes=8, burst_beats=16)
 
     async def main(ctx):
+        # So is none.
+        assert ctx.get(dut.exhausted) and ctx.get(dut.idle)
         await begin(ctx, dut, length=0)
         assert ctx.get(dut.exhausted) and ctx.get(dut.idle)
         assert not ctx.get(dut.request.valid)
