@@ -157,12 +157,14 @@ def test_additions_to_one_row_at_every_distance(gap, first):
     script.run()
 
 
-def test_addition_follows_a_write_of_the_vector_unit_in_the_next_cycle():
+@pytest.mark.parametrize("row", [0, 2])
+def test_addition_follows_a_write_of_the_vector_unit_in_the_next_cycle(row):
+    """Also where it is the first operation of all, on the row that registers begin with."""
     dut = Accumulators(columns=3, depth=4, sum_bits=18)
     script = Script(dut, 2 + dut.latency)
-    script.writes[0] = (2, [1, 0, 1], [2**31 - 1, 5, -(2**31)])
-    script.operate(1, 2, True, [1, 7, -1])
-    script.reads[1 + dut.latency] = 2
+    script.writes[0] = (row, [1, 0, 1], [2**31 - 1, 5, -(2**31)])
+    script.operate(1, row, True, [1, 7, -1])
+    script.reads[1 + dut.latency] = row
     assert list(script.expected().values())[0].tolist() == [-(2**31), 7, 2**31 - 1]
     script.run()
 

@@ -237,7 +237,8 @@ class Trials:
             if names.get("__name__") == changed.module:
                 changed.change(names)
             kinds = {kind.__qualname__ for kind in type(thing).__mro__}
-            if owner in kinds if owner else _modules(thing):
+            ours = any(not name.startswith("amaranth.") for name in _modules(thing))
+            if ours and (not owner or owner in kinds):
                 seen.append(thing)
 
         signal.signal(signal.SIGVTALRM, _hang)
