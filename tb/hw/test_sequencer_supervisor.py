@@ -93,6 +93,29 @@ def test_a_program_starts_and_ends():
     simulate(bench)
 
 
+def test_start_while_a_program_ends_starts_it_once_more():
+    async def bench(ctx, dut):
+        await start(ctx, dut)
+        ctx.set(dut.fetch_idle, 0)
+        await strobe(ctx, dut, halted=1)
+        await strobe(ctx, dut, start=1)
+        for _ in range(3):
+            assert not ctx.get(dut.begin) and state(ctx, dut) == set()
+            await ctx.tick()
+        ctx.set(dut.fetch_idle, 1)
+        await ctx.tick()
+        assert ctx.get(dut.begin) and state(ctx, dut) == {"done"}
+        await ctx.tick()
+        assert state(ctx, dut) == {"running"}
+        await strobe(ctx, dut, halted=1)
+        await ctx.tick()
+        for _ in range(4):
+            assert not ctx.get(dut.begin) and state(ctx, dut) == {"done"}
+            await ctx.tick()
+
+    simulate(bench)
+
+
 def test_start_has_no_effect_while_a_program_runs_or_an_error_stands():
     async def bench(ctx, dut):
         await start(ctx, dut)
