@@ -94,7 +94,7 @@ BLOCKS = (
         "bus_load bus_store",
         "axi_segments",
     ),
-    _block("load", "bus/load bus/decoder bus/receiver", "bus_load"),
+    _block("load", "bus/load bus/decoder bus/receiver", "bus_load", "bus_store"),
     _block("store", "bus/store bus/gather", "bus_store", "", "queue_users"),
     _block("unified buffer", "memory/unified_buffer", "unified_buffer", "", "buffer"),
     _block("runs", "memory/runs", "memory_runs", "vector_source"),

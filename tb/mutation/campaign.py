@@ -189,6 +189,8 @@ def _stage(
     while (told := processes.received(receive)) is not None:
         heard(*told)
     process.join()
+    if process.exitcode:
+        raise RuntimeError(f"{block.name}, {stage.name}: stopped by signal {-process.exitcode}")
     return results
 
 
