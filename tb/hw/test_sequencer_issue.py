@@ -203,6 +203,19 @@ def test_activity_tells_idle_cycles_apart():
     pysim.run(dut, bench)
 
 
+def test_activity_names_each_semaphore():
+    dut = build()
+
+    async def bench(ctx):
+        await pysim.put(ctx, dut.push, pushed(0, wait=(1 << SEMAPHORES) - 1))
+        await ctx.tick().repeat(2)
+        for semaphore in range(SEMAPHORES):
+            got = await settle(ctx, dut, lacking=1 << semaphore)
+            assert got == Activity.SEMAPHORE.value + semaphore
+
+    pysim.run(dut, bench)
+
+
 def test_waiting_and_index_of_the_oldest():
     dut = build()
 
