@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from amaranth.hdl import ResetInserter, Signal
 
 from celosia.hw.arch.isa import Kind
 from celosia.hw.memory.parameter_memory import ParameterMemory, ParameterStore
@@ -88,6 +89,51 @@ def test_channels_past_the_end_are_not_written(rng):
         assert (await read_groups(ctx, dut, range(3)) == wanted).all()
 
     pysim.run(dut, bench)
+
+
+@pytest.mark.parametrize("bus_bytes", [4, 8])
+def test_a_channel_changes_with_its_last_beat(rng, bus_bytes):
+    dut = ParameterStore(lanes=1, parameter_channels=2, tables=1, bus_bytes=bus_bytes)
+    wanted, raw = channels(rng, 2)
+    other, other_raw = channels(rng, 1)
+
+    async def bench(ctx):
+        await pysim.put_all(ctx, dut.parameters, beats(Kind.CHANNELS, 0, raw, bus_bytes))
+        for beat in beats(Kind.CHANNELS, 0, other_raw, bus_bytes):
+            assert (await read_groups(ctx, dut, range(2)) == wanted).all()
+            await pysim.put(ctx, dut.parameters, beat)
+            await ctx.tick()
+        wanted[0] = other[0]
+        assert (await read_groups(ctx, dut, range(2)) == wanted).all()
+
+    pysim.run(dut, bench)
+
+
+def test_a_reset_writes_nothing(rng):
+    dut = ParameterStore(lanes=2, parameter_channels=2, tables=1, bus_bytes=16)
+    wanted, raw = channels(rng, 2)
+    table = rng.integers(-128, 128, 16, np.int8)
+    clear = Signal()
+
+    async def bench(ctx):
+        await pysim.put_all(ctx, dut.parameters, beats(Kind.CHANNELS, 0, raw, 16))
+        await pysim.put_all(ctx, dut.parameters, beats(Kind.TABLES, 0, table.view(np.uint8), 16))
+        await ctx.tick()
+        for kind, held in ((Kind.CHANNELS, raw), (Kind.TABLES, table.view(np.uint8))):
+            # Stands there and is not valid.
+            (beat,) = beats(kind, 0, ~held[:16], 16)
+            ctx.set(dut.parameters.payload, beat)
+            ctx.set(clear, 1)
+            await ctx.tick()
+            ctx.set(clear, 0)
+            await ctx.tick()
+        assert (await read_groups(ctx, dut, [0]) == wanted).all()
+        for i in range(2):
+            ctx.set(dut.entries[i], 0)
+        await ctx.tick().repeat(dut.tables.LATENCY)
+        assert [ctx.get(dut.values[i]) for i in range(2)] == [table[0]] * 2
+
+    pysim.run(ResetInserter(clear)(dut), bench)
 
 
 @pytest.mark.parametrize("lanes, tables, bus_bytes", [(1, 1, 4), (3, 2, 16), (2, 3, 32)])

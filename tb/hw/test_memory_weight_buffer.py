@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from amaranth.hdl import ResetInserter, Signal
 
 from celosia.hw.memory.weight_buffer import WeightBuffer, weights_payload
 from celosia.sim import pysim
@@ -32,7 +33,7 @@ def beats(dut, tile, weights):
 
 
 class Player:
-    """Writes and starts by cycle; compares ``weights`` and ``load`` in every cycle."""
+    """Writes, starts and resets by cycle; compares ``weights`` and ``load`` in every cycle."""
 
     def __init__(self, sizes, cycles):
         self.dut = build(sizes)
@@ -40,6 +41,7 @@ class Player:
         self.writes = {}
         self.starts = {}
         self.ignored = {}
+        self.resets = set()
         shape = (self.dut.weight_tiles, self.dut.rows, self.dut.columns)
         self.tiles = np.zeros(shape, np.int64)
 
@@ -62,13 +64,16 @@ class Player:
         loads, appears = self.expected()
         segment_rows = dut.rows // dut.weight_rows
         compared = 0
+        clear = Signal()
+        # Stands at the port in all cycles without a beat.
+        nothing = {"tile": 0, "row": 0, "block": 0, "data": [0x5A] * dut.bus_bytes}
 
         async def bench(ctx):
             nonlocal compared
             for cycle in range(self.cycles):
                 ctx.set(dut.write.valid, cycle in self.writes)
-                if cycle in self.writes:
-                    ctx.set(dut.write.payload, self.writes[cycle])
+                ctx.set(dut.write.payload, self.writes.get(cycle, nothing))
+                ctx.set(clear, cycle in self.resets)
                 tile = self.starts.get(cycle, (self.ignored.get(cycle, 0),))[0]
                 ctx.set(dut.start, cycle in self.starts or cycle in self.ignored)
                 ctx.set(dut.tile, tile)
@@ -82,7 +87,7 @@ class Player:
                     compared += 1
                 await ctx.tick()
 
-        pysim.run(dut, bench)
+        pysim.run(ResetInserter(clear)(dut), bench)
         assert compared
 
 
@@ -161,6 +166,18 @@ def test_a_beat_is_seen_by_tiles_started_two_cycles_later(sizes, rng):
     late = first.copy()
     late[0] = second[0]
     player.starts[len(written) + dut.WRITE_LATENCY] = 1, late
+    player.run()
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_a_reset_writes_nothing(sizes, rng):
+    player = Player(sizes, 60)
+    dut = player.dut
+    weights = tile_of(rng, dut)
+    player.writes = dict(enumerate(beats(dut, 0, weights)))
+    end = len(player.writes) + dut.WRITE_LATENCY
+    player.resets = {end}
+    player.starts[end + 1 + dut.WRITE_LATENCY] = 0, weights
     player.run()
 
 
