@@ -1,5 +1,6 @@
 """The controller's smaller parts, each alone."""
 
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -9,7 +10,8 @@ from celosia.hw.bus.signature import DECERR, INCR, OKAY, SLVERR
 from celosia.hw.sdram.buffer import Buffer
 from celosia.hw.sdram.chunks import RUN, Arbiter, Splitter
 from celosia.hw.sdram.countdown import Countdown
-from celosia.hw.sdram.signature import CHUNK_BYTES, Command
+from celosia.hw.sdram.opener import Opener
+from celosia.hw.sdram.signature import BANKS, CHUNK_BYTES, Command
 from celosia.hw.sdram.startup import FIRST_REFRESHES, RefreshTimer, Startup
 from celosia.hw.sdram.timing import PARTS, Timing
 from celosia.sim.pysim import get, get_all, put, put_all, run
@@ -112,6 +114,31 @@ def test_a_new_event_replaces_the_one_before():
             await ctx.tick()
 
     run(dut, watch)
+
+
+@pytest.mark.parametrize("rcd", [1, 2, 3, 6])
+def test_opener_keeps_the_time_from_row_to_column_and_so_from_row_to_row(rcd):
+    """Every chunk goes to another bank, and none of them is open."""
+    dut = Opener(part=PART, timing=replace(TIMING, rcd=rcd), data_bytes=16)
+    opened, handed = [], []
+
+    async def watch(ctx):
+        for port in (dut.may_activate, dut.may_precharge):
+            ctx.set(port, (1 << BANKS) - 1)
+        for port in (dut.grant, dut.i.valid, dut.o.ready):
+            ctx.set(port, 1)
+        for cycle in range(60):
+            ctx.set(dut.i.payload.place.bank, len(opened) % BANKS)
+            *_, activate, valid = await ctx.tick().sample(dut.activate, dut.o.valid)
+            opened.extend([cycle] * bool(activate))
+            handed.extend([cycle] * valid)
+
+    run(dut, watch)
+    # Its first column command follows two cycles after a chunk was handed over, or later.
+    waits = {later - earlier for earlier, later in zip(opened, handed, strict=False)}
+    assert waits == {max(rcd - 1, 1)}
+    # Hence tRRD needs no counter: docs/sdram.md.
+    assert {later - earlier for earlier, later in pairwise(opened)} == {max(rcd, 2) + 2}
 
 
 @pytest.mark.parametrize("stalls", [(0.0, 0.0), (0.6, 0.0), (0.0, 0.6), (0.5, 0.5)])
