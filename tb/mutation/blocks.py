@@ -96,13 +96,15 @@ BLOCKS = (
     ),
     _block("load", "bus/load bus/decoder bus/receiver", "bus_load", "bus_store"),
     _block("store", "bus/store bus/gather", "bus_store", "", "queue_users"),
-    _block("unified buffer", "memory/unified_buffer", "unified_buffer", "", "buffer"),
+    _block("unified buffer", "memory/unified_buffer", "unified_buffer memory_parity", "", "buffer"),
     _block("runs", "memory/runs", "memory_runs", "vector_source"),
-    _block("weight buffer", "memory/weight_buffer", "memory_weight_buffer", "matrix_unit"),
+    _block(
+        "weight buffer", "memory/weight_buffer", "memory_weight_buffer memory_parity", "matrix_unit"
+    ),
     _block(
         "parameters, tables",
         "memory/parameter_memory memory/table_memory",
-        "memory_parameter",
+        "memory_parameter memory_parity",
         "vector_unit",
     ),
     _block(
@@ -118,7 +120,9 @@ BLOCKS = (
     _block("matrix control", "matrix/control", "matrix_control", "matrix_unit"),
     _block("matrix walker", "matrix/walker", "matrix_walker", "matrix_unit"),
     _block("matrix unit", "matrix/unit", "matrix_unit"),
-    _block("accumulators", "matrix/accumulators", "matrix_accumulators", "matrix_unit"),
+    _block(
+        "accumulators", "matrix/accumulators", "matrix_accumulators memory_parity", "matrix_unit"
+    ),
     _block(
         "vector control",
         "vector/control vector/task vector/nest",
