@@ -107,6 +107,7 @@ BLOCKS = (
         "memory_parameter memory_parity",
         "vector_unit",
     ),
+    _block("parity", "memory/parity vector/watch", "memory_parity", "vector_unit", fuzz=False),
     _block(
         "cell, product",
         "matrix/cell product",
