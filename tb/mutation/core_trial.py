@@ -16,6 +16,9 @@ from celosia.sim.rtl import fast
 #: Programs of each kind.
 LEGAL, FAULTY = 100, 60
 
+#: Cycles after which a program is taken to hang; some of these take more than 100,000.
+PATIENCE = 500_000
+
 
 @pytest.mark.parametrize("name", ["least", "odd"])
 def test_programs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,4 +31,4 @@ def test_programs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     cases = [legal(config, rng) for _ in range(LEGAL)]
     cases += [faulty(config, rng)[1] for _ in range(FAULTY)]
     for case in cases:
-        assert not attempt(case, patience=100_000, netlist=text).problems
+        assert not attempt(case, patience=PATIENCE, netlist=text).problems
