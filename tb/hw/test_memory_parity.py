@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, ResetInserter, Signal
 from amaranth.lib import memory as library
 
 from celosia.hw import streams
@@ -180,6 +180,38 @@ def test_weight_buffer(
 
     pysim.run(dut, bench)
     assert min(seen.values()) >= 6
+
+
+@pytest.mark.parametrize("sizes", [(4, 4, 3, 1, 4), (8, 3, 3, 2, 8)])
+def test_weight_buffer_forgets_at_a_reset(sizes: tuple[int, ...], memories: list[Any]) -> None:
+    """What was read before has no part in the verdict on a tile started right after."""
+    names = ("rows", "columns", "weight_tiles", "weight_rows", "bus_bytes")
+    dut: Any = WeightBuffer(**dict(zip(names, sizes, strict=True)), parity=True)
+    clear = Signal()
+
+    async def verdicts(ctx: Any, tile: int) -> list[int]:
+        """Reset, start a tile at once; return the cycles after it that say wrong."""
+        ctx.set(clear, 1)
+        await ctx.tick()
+        ctx.set(clear, 0)
+        ctx.set(dut.tile, tile)
+        ctx.set(dut.start, 1)
+        found = []
+        for cycle in range(2 * dut.verdict_latency):
+            found.extend([cycle] * ctx.get(dut.wrong))
+            await ctx.tick()
+            ctx.set(dut.start, 0)
+        return found
+
+    async def bench(ctx: Any) -> None:
+        # The last row of tile 1, at which the address stays, then the first of tile 2.
+        flip(ctx, memories[0], 2 * dut.segment_rows - 1, 3)
+        assert await verdicts(ctx, 1) == [dut.verdict_latency]
+        assert await verdicts(ctx, 2) == []
+        flip(ctx, memories[0], 2 * dut.segment_rows, 3)
+        assert await verdicts(ctx, 2) == [dut.verdict_latency]
+
+    pysim.run(ResetInserter(clear)(dut), bench)
 
 
 @pytest.mark.parametrize("columns", [1, 3])
