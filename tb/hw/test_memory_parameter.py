@@ -51,8 +51,10 @@ async def read_groups(ctx, dut, groups):
     "lanes, bus_bytes, count",
     [(1, 4, 5), (1, 16, 6), (2, 8, 12), (4, 16, 16), (4, 32, 24), (8, 128, 32), (4, 4, 4)],
 )
-def test_channels(rng, lanes, bus_bytes, count):
-    dut = ParameterStore(lanes=lanes, parameter_channels=count, tables=1, bus_bytes=bus_bytes)
+@pytest.mark.parametrize("parity", [False, True])
+def test_channels(rng, lanes, bus_bytes, count, parity):
+    sizes = {"parameter_channels": count, "tables": 1, "bus_bytes": bus_bytes}
+    dut = ParameterStore(lanes=lanes, **sizes, parity=parity)
     wanted, raw = channels(rng, count)
     per_beat = max(1, bus_bytes // 16)
     part = count // 2 // per_beat * per_beat
@@ -168,6 +170,24 @@ def test_tables(rng, lanes, tables, bus_bytes):
                 for i in range(lanes):
                     ctx.set(dut.entries[i], int(picked[cycle, i]))
             await ctx.tick()
+
+    pysim.run(dut, bench)
+
+
+def test_bytes_past_the_last_table_are_not_written():
+    dut = TableMemory(lanes=1, tables=1, bus_bytes=4, offset_bits=9)
+
+    async def bench(ctx):
+        for offset, values in ((0, [1, 2, 3, 4]), (256, [5, 6, 7, 8])):
+            ctx.set(dut.offset, offset)
+            ctx.set(dut.data, values)
+            ctx.set(dut.enable, 1)
+            await ctx.tick().repeat(4)
+        ctx.set(dut.enable, 0)
+        for entry in range(4):
+            ctx.set(dut.entries[0], entry)
+            await ctx.tick().repeat(dut.LATENCY)
+            assert ctx.get(dut.values[0]) == 1 + entry
 
     pysim.run(dut, bench)
 
