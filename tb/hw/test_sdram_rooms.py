@@ -134,7 +134,7 @@ def test_opener_keeps_the_time_from_row_to_column_and_so_from_row_to_row(rcd):
             handed.extend([cycle] * valid)
 
     run(dut, watch)
-    # Its first column command follows two cycles after a chunk was handed over, or later.
+    # Its first column command follows in the cycle after a chunk was handed over, or later.
     waits = {later - earlier for earlier, later in zip(opened, handed, strict=False)}
     assert waits == {max(rcd - 1, 1)}
     # Hence tRRD needs no counter: docs/sdram.md.

@@ -42,7 +42,7 @@ def breaking(dut, chip, count=30):
     simulate(dut, chip, conflicts(count), writes(count))
 
 
-@pytest.mark.parametrize("arguments", [SLOW, FAST])
+@pytest.mark.parametrize("arguments", [SLOW, FAST, LATE])
 def test_kept(arguments):
     dut, chip = build(**arguments, data_bytes=4)
     breaking(dut, chip, count=110)
