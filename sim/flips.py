@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from celosia.hw.arch.config import Config
 from celosia.sim.footprint import Memory
@@ -71,8 +71,8 @@ class FlipDevice(RtlDevice):
     ----------
     config : Config
         Sizes of the core.
-    latency, bandwidth, memory_bytes, cycles_limit
-        See ``RtlDevice``.
+    **options
+        ``latency``, ``bandwidth``, ``memory_bytes``, ``cycles_limit``: see ``RtlDevice``.
 
     Raises
     ------
@@ -80,23 +80,8 @@ class FlipDevice(RtlDevice):
         See ``RtlDevice``.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        *,
-        latency: int = 32,
-        bandwidth: float = 1.0,
-        memory_bytes: int = 64 << 20,
-        cycles_limit: int = 1 << 32,
-    ) -> None:
-        super().__init__(
-            config,
-            latency=latency,
-            bandwidth=bandwidth,
-            memory_bytes=memory_bytes,
-            cycles_limit=cycles_limit,
-            arrays=True,
-        )
+    def __init__(self, config: Config, **options: Any) -> None:
+        super().__init__(config, arrays=True, **options)
         self._library.celosia_array.argtypes = [
             ctypes.c_void_p,
             ctypes.c_uint32,

@@ -43,11 +43,10 @@ def _device(text: str) -> str:
 
 
 def _board(text: str) -> Any:
-    from celosia.hw.boards.table import BOARDS
-
-    if text not in BOARDS:
-        raise argparse.ArgumentTypeError(f"wanted one of {', '.join(BOARDS)}, got {text!r}")
-    return BOARDS[text]
+    try:
+        return hardware.board_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("board: ")) from None
 
 
 def _whole(text: str) -> int:

@@ -204,12 +204,14 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         0,
         inputs_of(program, _DATASET, images[chosen]),
     )
-    _arrays(plan.config)
     return plan._replace(cycles=cycles_of(plan))
 
 
 def cycles_of(plan: Plan) -> int:
-    """Return the cycles of a run without a flip, on the core and on the same without protection."""
+    """Return the cycles of a run without a flip, on the core and on the same without protection.
+
+    Builds the models of both, so that workers find them.
+    """
     from celosia.sim.flips import FlipDevice
 
     counted = set()

@@ -13,7 +13,7 @@ from celosia.sw.commands import Missing, writable
 from celosia.sw.program import write_atomically
 from celosia.sw.runtime.session import InputError
 
-__all__ = ["run_build", "run_flash", "run_synth", "run_verilog"]
+__all__ = ["board_of", "run_build", "run_flash", "run_synth", "run_verilog"]
 
 _LOADER = "openFPGALoader"
 
@@ -61,8 +61,14 @@ def run_synth(arguments: argparse.Namespace) -> None:
     print(as_text(found), end="")
 
 
-def _board(name: str) -> Any:
-    """Return a board of ``hw/boards/table.py``."""
+def board_of(name: str) -> Any:
+    """Return a board of ``hw/boards/table.py``.
+
+    Raises
+    ------
+    InputError
+        If there is none of this name.
+    """
     from celosia.hw.boards.table import BOARDS
 
     if name not in BOARDS:
@@ -82,7 +88,7 @@ def run_build(arguments: argparse.Namespace) -> None:
     from celosia.hw.flow.tools import ToolError
     from celosia.sw.floorplan import draw
 
-    board, directory = _board(arguments.board), _folder(arguments)
+    board, directory = board_of(arguments.board), _folder(arguments)
     if arguments.preset:
         board = replace(board, config=arguments.preset)
     if arguments.clock is not None:
@@ -118,7 +124,7 @@ def run_build(arguments: argparse.Namespace) -> None:
 
 def run_flash(arguments: argparse.Namespace) -> None:
     """Load the bitstream of a board through openFPGALoader."""
-    board, directory = _board(arguments.board), _folder(arguments)
+    board, directory = board_of(arguments.board), _folder(arguments)
     bitstream = directory / f"{board.name}.{board.fpga.family.bitstream}"
     if not bitstream.is_file():
         raise InputError(f"{bitstream}: no such file (celosia build {board.name})")

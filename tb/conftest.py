@@ -71,6 +71,34 @@ def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
     return request.config.stash.setdefault(FIGURES, []).append
 
 
+@pytest.fixture
+def refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str], str]:
+    """Runs ``celosia``, which must fail and write nothing, in ``tmp_path``; returns its one line."""
+    from celosia.sw.cli import main
+
+    monkeypatch.chdir(tmp_path)
+
+    def contents() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    def run(command: str) -> str:
+        before = contents()
+        capsys.readouterr()
+        try:
+            code = main(command.split())
+        except SystemExit as stop:
+            code = stop.code
+        said = capsys.readouterr()
+        assert code == 2 and said.out == ""
+        assert said.err.startswith("celosia: ") and said.err.count("\n") == 1
+        assert contents() == before
+        return said.err
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """Top folder of the working tree."""

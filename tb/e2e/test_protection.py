@@ -83,6 +83,19 @@ def run(device: FlipDevice, program: Sequence[Instruction], flip: Flip | None = 
     return device.run_with(flip, stage.CODE, len(program))
 
 
+def drawn_program(
+    config: Config, rng: random.Random
+) -> tuple[list[Instruction], np.ndarray, Machine]:
+    """Return a legal program, external memory before it, and a machine model that has run it."""
+    case = legal(config, rng)
+    image = stage.content(config, np.random.default_rng(case.seed))
+    image[stage.CODE : stage.CODE + len(case.code)] = np.frombuffer(case.code, np.uint8)
+    machine = Machine(config, memory_bytes=stage.SIZE)
+    machine.memory[:] = image
+    machine.run(case.code)
+    return [isa.decode(word) for word in case.words], image, machine
+
+
 #: Fills every memory, and sums that the program does not make itself.
 SETUP = ordered(stage.opening(WIDE), WIDE)
 #: What uses some of it: two products, one of them added to sums, two passes, and a store.
@@ -212,13 +225,7 @@ def test_flips_in_random_programs(config: Config, programs: int, seed: int, figu
     ends = {"right": 0, "reported": 0}
     with FlipDevice(config, memory_bytes=stage.SIZE) as device:
         for _ in range(programs):
-            case = legal(config, rng)
-            program = [isa.decode(word) for word in case.words]
-            image = stage.content(config, np.random.default_rng(case.seed))
-            image[stage.CODE : stage.CODE + len(case.code)] = np.frombuffer(case.code, np.uint8)
-            machine = Machine(config, memory_bytes=stage.SIZE)
-            machine.memory[:] = image
-            machine.run(case.code)
+            program, image, machine = drawn_program(config, rng)
             device.write(0, image.tobytes())
             clean = run(device, program)
             assert clean.error is None
@@ -312,13 +319,7 @@ def test_no_false_alarm_where_a_read_meets_a_write(
     with FlipDevice(WIDE, memory_bytes=stage.SIZE) as device:
         assert len(spoilt) == len(device.arrays)
         for _ in range(60):
-            case = legal(WIDE, rng)
-            program = [isa.decode(word) for word in case.words]
-            image = stage.content(WIDE, np.random.default_rng(case.seed))
-            image[stage.CODE : stage.CODE + len(case.code)] = np.frombuffer(case.code, np.uint8)
-            machine = Machine(WIDE, memory_bytes=stage.SIZE)
-            machine.memory[:] = image
-            machine.run(case.code)
+            program, image, machine = drawn_program(WIDE, rng)
             device.write(0, image.tobytes())
             assert run(device, program).error is None
             assert device.read(0, stage.SIZE) == machine.memory.tobytes()

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -29,22 +30,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.save("real.npy", rng.normal(size=(7, 3, 3)))
     assert main("compile m.tflite -o m.prog --preset nano --batch 3".split()) == 0
     return tmp_path
-
-
-def refused(capsys: pytest.CaptureFixture[str], folder: Path, command: str) -> str:
-    """Run a command that must fail; return its one line."""
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    capsys.readouterr()
-    try:
-        code = main(command.split())
-    except SystemExit as stop:
-        code = stop.code
-    said = capsys.readouterr()
-    assert code == 2 and said.out == ""
-    assert said.err.startswith("celosia: ") and said.err.count("\n") == 1
-    after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert after == before
-    return said.err
 
 
 def test_compile(folder: Path) -> None:
@@ -167,14 +152,13 @@ def test_assemble_and_disassemble(folder: Path, capsys: pytest.CaptureFixture[st
         ("demo -o gone/d.png", "no such directory as gone"),
     ],
 )
-def test_bad_input(
-    folder: Path, capsys: pytest.CaptureFixture[str], command: str, says: str
-) -> None:
+@pytest.mark.usefixtures("folder")
+def test_bad_input(refused: Callable[[str], str], command: str, says: str) -> None:
     Path("cut.tflite").write_bytes(Path("m.tflite").read_bytes()[:-30])
     Path("cut.prog").write_bytes(Path("m.prog").read_bytes()[:-30])
     Path("bad.s").write_text("HALT\nLOAD length=x\n")
     Path("zeros.bin").write_bytes(bytes(64))
-    assert says in refused(capsys, folder, command)
+    assert says in refused(command)
 
 
 @pytest.mark.parametrize(
@@ -200,9 +184,8 @@ def test_bad_input(
         ("gone --input x.npy", "gone: no such file"),
     ],
 )
-def test_bad_input_of_run(
-    folder: Path, capsys: pytest.CaptureFixture[str], options: str, says: str
-) -> None:
+@pytest.mark.usefixtures("folder")
+def test_bad_input_of_run(refused: Callable[[str], str], options: str, says: str) -> None:
     Path("cut.npy").write_bytes(Path("x.npy").read_bytes()[:-3])
     np.save("objects.npy", np.array([{}], object), allow_pickle=True)
     np.save("bytes.npy", np.zeros((7, 9), np.uint8))
@@ -211,7 +194,7 @@ def test_bad_input_of_run(
     np.save("none.npy", np.zeros((0, 9), np.int8))
     np.save("one.npy", np.int8(1))
     device = "" if "--device" in options else " --device machine"
-    assert says in refused(capsys, folder, f"run {options} --output y.npy{device}")
+    assert says in refused(f"run {options} --output y.npy{device}")
 
 
 def test_missing_simulator(
