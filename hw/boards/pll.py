@@ -71,7 +71,7 @@ LIMITS = {"ECP5": ECP5, "Gowin": GOWIN}
 
 
 def settings(limits: Limits, *, oscillator_hz: int, clock_hz: int) -> Settings:
-    """Return factors that make ``clock_hz`` out of ``oscillator_hz`` exactly.
+    """Return factors that make ``clock_hz`` out of ``oscillator_hz``, rounded to a whole Hz.
 
     Of all that do, those with the fastest phase detector, then with the loop nearest the middle of
     its range: least jitter.
@@ -97,11 +97,12 @@ def settings(limits: Limits, *, oscillator_hz: int, clock_hz: int) -> Settings:
         (reference, abs(loop - middle), feedback, back, output)
         for reference in limits.reference
         if limits.compare_hz[0] <= Fraction(oscillator_hz, reference) <= limits.compare_hz[1]
-        for output in limits.output
-        if limits.loop_hz[0] <= (loop := clock_hz * output) <= limits.loop_hz[1]
-        for back in ((output,) if limits.shared else limits.feedback_output)
         for feedback in limits.feedback
-        if loop * reference == oscillator_hz * feedback * back
+        for back in limits.feedback_output
+        if (loop := Fraction(oscillator_hz * feedback * back, reference)) <= limits.loop_hz[1]
+        if limits.loop_hz[0] <= loop
+        for output in ((back,) if limits.shared else limits.output)
+        if round(loop / output) == clock_hz
     ]
     if not found:
         raise ValueError(

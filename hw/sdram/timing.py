@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 #: Cycles by which a refresh may come later than it falls due; see ``docs/sdram.md``.
 REFRESH_LATENESS = 1024
-#: Fewest cycles between two refreshes falling due: none comes so late that the next waits behind it.
-LEAST_INTERVAL = 384
+#: Fewest cycles between two refreshes falling due: no more than two wait for a pause of the pins.
+LEAST_INTERVAL = 192
 
 _NANOSECONDS = 10**9
 

@@ -25,6 +25,14 @@ def test_slow_clocks_and_small_chips(rng, part, clock_hz, cas_latency):
     assert chip.longest_refresh_gap < 2 * chip.refresh_cycles
 
 
+def test_refreshes_catch_up_at_the_slowest_clock(rng):
+    """Two fall due while long chunks of both directions use the pins; none is forgotten."""
+    dut, chip = build(clock_hz=25_000_000, cas_latency=2, data_bytes=16)
+    chip.postponed = 2
+    traffic(rng, dut, chip, 15, longest=64)
+    assert chip.refresh_cycles + 40 < chip.longest_refresh_gap < chip.refresh_cycles + 300
+
+
 def test_refused_bursts_change_nothing(rng):
     dut, chip = build(data_bytes=8)
     reads, writes, _ = traffic(rng, dut, chip, 40, longest=8, spoil=0.4)
