@@ -149,7 +149,8 @@ def placed(
     Raises
     ------
     ToolError
-        If a tool is missing or fails.
+        If a tool is missing or fails, the router for every seed: it may give up on a single one,
+        where a block is to take more signals than it has pins for.
     """
     netlist = synthesised(design, directory, report)
     seeds = tuple(seeds)
@@ -162,9 +163,21 @@ def placed(
     def place(seed: int) -> Run:
         return _place(design, found, directory / f"{stamp}_{seed}", seed, report, more)
 
+    def attempt(seed: int) -> Run | tools.ToolError:
+        try:
+            return place(seed)
+        except tools.ToolError as error:
+            report(f"seed {seed}: {error}")
+            return error
+
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        runs = sorted(pool.map(place, seeds), key=lambda run: (-run.fmax, run.seed))
-    if runs and not runs[0].placed.exists():
+        ends = list(pool.map(attempt, seeds))
+    runs = sorted(
+        (end for end in ends if isinstance(end, Run)), key=lambda run: (-run.fmax, run.seed)
+    )
+    if not runs:
+        raise next(end for end in ends if isinstance(end, tools.ToolError))
+    if not runs[0].placed.exists():
         # The best of other seeds was kept then.
         Path(f"{directory / stamp}_{runs[0].seed}.report.json").unlink()
         runs[0] = place(runs[0].seed)

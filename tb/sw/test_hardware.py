@@ -156,6 +156,27 @@ def test_a_clock_that_no_seed_reaches_is_said(tools, capsys):
     assert Path("build/boards/ulx3s-12f/ulx3s-12f.bit").exists()
 
 
+def test_seeds_that_the_router_gives_up_on_are_left_out(tools, capsys):
+    """It fails on two of three; and where it fails on all, so does the build."""
+    router = tools / "nextpnr-ecp5"
+    text = router.read_text()
+    router.write_text(
+        text.replace('echo "ran $seed"', '[ $seed = 2 ] || exit 125\necho "ran $seed"')
+    )
+    assert main("build ulx3s-12f --seeds 3".split()) == 0
+    said = capsys.readouterr()
+    assert "seed 1: nextpnr-ecp5: exit code 125; its words are in " in said.err
+    assert "92.0 / 92.0 / 92.0 MHz (minimum / median / maximum of 1 seed)" in said.out
+    router.write_text(text.replace('echo "ran $seed"', "exit 125"))
+    assert main("build ulx3s-12f --seeds 2 -o other".split()) == 1
+    assert (
+        capsys.readouterr()
+        .err.splitlines()[-1]
+        .startswith("celosia: nextpnr-ecp5: exit code 125; its words are in ")
+    )
+    assert not Path("other/ulx3s-12f.bit").exists()
+
+
 def test_flash_without_bitstream_or_loader(folder, capsys, monkeypatch):
     assert main("flash ulx3s-85f".split()) == 2
     bitstream = Path("build/boards/ulx3s-85f/ulx3s-85f.bit")
