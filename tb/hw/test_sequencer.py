@@ -29,7 +29,8 @@ class Bench:
         self.latency = latency
         self.faults = dict(faults)
         self.log = []
-        self.cycle = 0
+        self.cycle = self.cycles = 0
+        self.counts = []
 
     async def memory(self, ctx):
         request, beats = self.dut.request, self.dut.beats
@@ -112,19 +113,20 @@ class Bench:
 
     async def result(self, ctx):
         dut = self.dut
-        totals = []
-        for unit in range(5):
-            total = 0
-            for place in range(COUNTERS_PER_UNIT):
-                ctx.set(dut.counter_address, unit * COUNTERS_PER_UNIT + place)
-                await ctx.tick().repeat(2)
-                total += ctx.get(dut.counter_value)
-            totals.append(total)
-        cycles = ctx.get(dut.cycles)
-        assert totals == [cycles] * 5
+        self.counts = []
+        for place in range(5 * COUNTERS_PER_UNIT):
+            ctx.set(dut.counter_address, place)
+            await ctx.tick().repeat(2)
+            self.counts.append(ctx.get(dut.counter_value))
+        self.cycles = ctx.get(dut.cycles)
+        assert [sum(self.counted(unit)) for unit in isa.Unit] == [self.cycles] * 5
         if ctx.get(dut.error):
             return ctx.get(dut.code), ctx.get(dut.unit), ctx.get(dut.index)
         return None
+
+    def counted(self, unit):
+        """Return the counters of a unit by activity."""
+        return self.counts[unit.value * COUNTERS_PER_UNIT :][:COUNTERS_PER_UNIT]
 
     def run(self, *, times=1, then=None):
         """Run ``times`` times, with a soft reset after each; from the second on ``then``."""
@@ -184,8 +186,9 @@ def test_units_run_side_by_side_and_semaphores_order_them(seed):
             post = 1 << semaphore_of[pair]
         program.append(legal(opcode, wait=wait, post=post))
     program.append(legal(Opcode.HALT))
-    bench = Bench(program, seed=seed)
-    assert bench.run() is None
+    # Some unit moves, so that the watchdog has no say in a program that runs for longer.
+    bench = Bench(program, seed=seed, watchdog=40)
+    assert bench.run() is None and bench.cycles > 3 * bench.watchdog
     ran = {index: (begin, end) for index, begin, end in bench.log}
     assert sorted(ran) == list(range(40))
     for before, after in edges:
@@ -193,6 +196,8 @@ def test_units_run_side_by_side_and_semaphores_order_them(seed):
     for unit in set(isa.UNITS[o] for o in SIMPLE):
         mine = [ran[i] for i, ins in enumerate(program[:-1]) if ins.unit is unit]
         assert all(a[1] <= b[0] for a, b in zip(mine, mine[1:], strict=False))
+        assert bench.counted(unit)[Activity.BUSY.value] == sum(end - begin for begin, end in mine)
+    assert bench.counted(isa.Unit.SEQUENCER)[Activity.BUSY.value] == len(program)
     overlaps = sum(
         a[0] < b[1] and b[0] < a[1] for a in ran.values() for b in ran.values() if a != b
     )
@@ -271,17 +276,24 @@ def test_reserved_bits_and_unknown_opcodes():
         assert Bench(bytes(word)).run() == (isa.Error.FIELD, isa.Unit.SEQUENCER, 0)
 
 
-def test_program_without_halt_bus_error_fault_overflow_and_watchdog():
+def test_program_without_halt_and_bus_error():
     sequencer = isa.Unit.SEQUENCER
     assert Bench([legal(Opcode.NOP)]).run() == (isa.Error.PROGRAM, sequencer, 1)
     bench = Bench([legal(Opcode.NOP), legal(Opcode.HALT)], faults={"bus": 64 + 24})
     assert bench.run() == (isa.Error.BUS, sequencer, 1)
-    bench = Bench(
-        [legal(Opcode.LOAD), legal(Opcode.MATMUL), legal(Opcode.HALT)], faults={"matrix": 1}
-    )
-    assert bench.run() == (isa.Error.RANGE, isa.Unit.MATRIX, 1)
-    stuck = [legal(Opcode.LOAD), legal(Opcode.VECTOR, wait=1 << 15), legal(Opcode.HALT)]
-    assert Bench(stuck, watchdog=300).run() == (isa.Error.WATCHDOG, isa.Unit.VECTOR, 1)
+
+
+ONE_EACH = (Opcode.LOAD, Opcode.STORE, Opcode.MATMUL, Opcode.VECTOR)
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_a_fault_and_a_wait_for_ever_name_unit_and_instruction(place):
+    unit = isa.UNITS[ONE_EACH[place]]
+    program = [legal(opcode) for opcode in ONE_EACH] + [legal(Opcode.HALT)]
+    bench = Bench(program, faults={UNITS[place]: place})
+    assert bench.run() == (isa.Error.RANGE, unit, place)
+    program[place] = legal(ONE_EACH[place], wait=1 << 15)
+    assert Bench(program, watchdog=100).run() == (isa.Error.WATCHDOG, unit, place)
 
 
 @pytest.mark.parametrize(
