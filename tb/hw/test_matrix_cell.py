@@ -1,14 +1,30 @@
 """Cells against the definition of their ports and timing."""
 
+from typing import Any
+
 import numpy as np
 import pytest
-from amaranth.hdl import Const, signed
+from amaranth.hdl import Const, Module, signed
+from amaranth.sim import Simulator
 
 from celosia.hw.arch import config
-from celosia.hw.matrix.cell import CELLS, LogicCell, PairCell, SingleCell
+from celosia.hw.build import convert
+from celosia.hw.matrix.cell import (
+    CELLS,
+    Ecp5Cell,
+    Ecp5PairCell,
+    Ice40PairCell,
+    LogicCell,
+    PairCell,
+    SingleCell,
+)
 from celosia.sim import pysim
+from celosia.sim.icarus import Player
+from celosia.sim.simulators import SimulatorNotFound, find_icarus
 
 KINDS = [SingleCell, LogicCell, PairCell]
+#: With multipliers of parts inside.
+PART_KINDS = [Ecp5Cell, Ecp5PairCell, Ice40PairCell]
 
 
 def test_narrow_sums_are_refused():
@@ -80,15 +96,13 @@ def play(cell, rows):
     return seen
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("sum_bits", [16, 20, 24])
-def test_random_cycles(kind, sum_bits, rng):
+def random_rows(kind, sum_bits, rng, count=600):
     top = 1 << (sum_bits - 1)
 
     def draw(least, most, count):
         return [int(rng.choice([least, most, *rng.integers(least, most, 4)])) for _ in range(count)]
 
-    rows = [
+    return [
         (
             *draw(-128, 127, 1),
             int(rng.random() < 0.3),
@@ -96,9 +110,65 @@ def test_random_cycles(kind, sum_bits, rng):
             draw(-128, 127, kind.COLUMNS),
             draw(-top, top - 1, kind.COLUMNS),
         )
-        for _ in range(600)
+        for _ in range(count)
     ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sum_bits", [16, 20, 24])
+def test_random_cycles(kind, sum_bits, rng):
+    rows = random_rows(kind, sum_bits, rng)
     assert play(kind(sum_bits=sum_bits), rows) == expected(kind, sum_bits, rows)
+
+
+def packed(kind, weights):
+    """Return the bus that carries each of some lists of weights."""
+    numbers = []
+
+    async def bench(ctx):
+        for row in weights:
+            numbers.append(ctx.get(kind.pack([Const(weight, signed(8)) for weight in row])))
+
+    simulator = Simulator(Module())
+    simulator.add_testbench(bench)
+    simulator.run()
+    return numbers
+
+
+@pytest.mark.parametrize("kind", PART_KINDS)
+@pytest.mark.parametrize("sum_bits", [16, 20])
+def test_random_cycles_with_the_model_of_a_part(kind, sum_bits, rng, tmp_path):
+    try:
+        find_icarus()
+    except SimulatorNotFound as missing:
+        pytest.skip(str(missing))
+    columns = kind.COLUMNS
+    player = Player(
+        "dut",
+        tmp_path,
+        {
+            "act_in": 8,
+            "switch_in": 1,
+            "load_in": 1,
+            "weights": kind.BUS_BITS,
+            "sums_in": columns * sum_bits,
+            "rst": 1,
+        },
+        {"act_out": 8, "switch_out": 1, "load_out": 1, "sums_out": columns * sum_bits},
+        clocks=["clk"],
+        verilog=convert(kind(sum_bits=sum_bits), name="dut"),
+    )
+
+    def joined(sums):
+        return sum(total % (1 << sum_bits) << k * sum_bits for k, total in enumerate(sums))
+
+    rows: list[Any] = random_rows(kind, sum_bits, rng)
+    buses = packed(kind, [weights for *_, weights, _ in rows])
+    given = [(*row[:3], bus, joined(row[4]), 0) for row, bus in zip(rows, buses, strict=True)]
+    wanted = [
+        [act % 256, *flags, joined(sums)] for act, *flags, sums in expected(kind, sum_bits, rows)
+    ]
+    assert player.play(given) == wanted
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,8 +7,11 @@ import pytest
 from amaranth.hdl import Module, Signal, signed, unsigned
 from amaranth.sim import Simulator
 
+from celosia.hw.build import convert
 from celosia.hw.product import GatedSum, Product, multiply_in_logic
 from celosia.sim import pysim
+from celosia.sim.icarus import Player
+from celosia.sim.simulators import SimulatorNotFound, find_icarus
 
 
 def products(width_a, width_b, first, second):
@@ -64,12 +67,23 @@ def test_factors_that_do_not_fit_are_refused():
         Product(signed(18), unsigned(18), primitive="ecp5")
 
 
-@pytest.mark.parametrize("primitive", ["portable", "logic"])
-@pytest.mark.parametrize(
-    "shapes", [(signed(8), signed(18)), (unsigned(5), signed(6)), (signed(4),) * 2]
-)
-def test_registers(primitive, shapes, rng):
-    product = Product(*shapes, primitive=primitive)
+@pytest.fixture
+def player(tmp_path):
+    """Makes a player of a component, in Icarus."""
+    try:
+        find_icarus()
+    except SimulatorNotFound as missing:
+        pytest.skip(str(missing))
+
+    def of(component, inputs, outputs, **options):
+        text = convert(component, name="dut")
+        return Player("dut", tmp_path, inputs, outputs, verilog=text, **options)
+
+    return of
+
+
+def factors(shapes, rng):
+    """Return rows of two factors and what enables them."""
     rows = []
     for _ in range(300):
         row = []
@@ -77,6 +91,25 @@ def test_registers(primitive, shapes, rng):
             low = -(1 << (shape.width - 1)) if shape.signed else 0
             row.append(int(rng.integers(low, low + (1 << shape.width))))
         rows.append((*row, *(int(flag) for flag in rng.integers(0, 2, 2))))
+    return rows
+
+
+def registered(rows):
+    """Return the product in each cycle."""
+    wanted, held = [0], [0, 0]
+    for a, b, a_enable, b_enable in rows:
+        wanted.append(held[0] * held[1])
+        held = [a if a_enable else held[0], b if b_enable else held[1]]
+    return wanted[: len(rows)]
+
+
+@pytest.mark.parametrize("primitive", ["portable", "logic"])
+@pytest.mark.parametrize(
+    "shapes", [(signed(8), signed(18)), (unsigned(5), signed(6)), (signed(4),) * 2]
+)
+def test_registers(primitive, shapes, rng):
+    product = Product(*shapes, primitive=primitive)
+    rows = factors(shapes, rng)
     seen = []
 
     async def bench(ctx):
@@ -87,12 +120,22 @@ def test_registers(primitive, shapes, rng):
             await ctx.tick()
 
     pysim.run(product, bench)
-    wanted, held = [0], [0, 0]
-    for a, b, a_enable, b_enable in rows:
-        wanted.append(held[0] * held[1])
-        held = [a if a_enable else held[0], b if b_enable else held[1]]
-    assert seen == wanted[: len(rows)]
+    assert seen == registered(rows)
     assert Product.LATENCY == 2
+
+
+@pytest.mark.parametrize(
+    "shapes", [(signed(18), signed(18)), (unsigned(17), signed(8)), (unsigned(9), unsigned(17))]
+)
+def test_registers_of_a_multiplier_of_the_part(shapes, player, rng):
+    product = Product(*shapes, primitive="ecp5")
+    widths = [shape.width for shape in shapes]
+    inputs = dict(zip(("a", "b", "a_enable", "b_enable", "rst"), [*widths, 1, 1, 1], strict=True))
+    rows = factors(shapes, rng)
+    seen = player(product, inputs, {"p": sum(widths)}, clocks=["clk"]).play(
+        [(*row, 0) for row in rows]
+    )
+    assert seen == [[wanted % (1 << sum(widths))] for wanted in registered(rows)]
 
 
 @pytest.mark.parametrize("width", [1, 4, 5])
@@ -112,3 +155,13 @@ def test_sums_of_numbers_taken_or_left(width):
     simulator = Simulator(both)
     simulator.add_testbench(bench)
     simulator.run()
+
+
+@pytest.mark.parametrize("width", [1, 4, 5])
+def test_sums_in_carry_chains_of_the_part(width, player):
+    both = GatedSum(width, primitive="ecp5")
+    span = range(1 << width)
+    rows = list(itertools.product(span, span, range(2), range(2)))
+    inputs = {"x": width, "y": width, "x_gate": 1, "y_gate": 1}
+    seen = player(both, inputs, {"sum": width}).play(rows)
+    assert seen == [[(x * p + y * q) % len(span)] for x, y, p, q in rows]

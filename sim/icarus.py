@@ -1,0 +1,135 @@
+"""Plays rows of numbers to a Verilog module in Icarus, with the models of parts at hand."""
+
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from celosia.sim import parts
+from celosia.sim.simulators import find_icarus
+
+__all__ = ["Player"]
+
+_BENCH = """\
+module bench;
+  reg clk = 0;
+  reg [{wide} - 1:0] rows [0:{count} - 1];
+  reg [{wide} - 1:0] row;
+  wire [{results} - 1:0] out;
+  integer n;
+  {module} #({parameters}) module_0 ({pins});
+  initial begin
+    $readmemb("rows", rows);
+    for (n = 0; n < {count}; n = n + 1) begin
+      row = rows[n];
+      #1 $display("%b", out);
+      clk = 1; #1 clk = 0; #1;
+    end
+  end
+endmodule
+"""
+
+
+class Player:
+    """A module in a bench.
+
+    Parameters
+    ----------
+    module : str
+        Its name.
+    folder : Path
+        Where files may go.
+    inputs, outputs : dict
+        Width in bits of each port.
+    parameters : mapping
+        What they are set to, as Verilog has it.
+    clocks : sequence of str
+        Pins of the clock.
+    single : str
+        Ports whose bits are pins of their own, a blank between them.
+    verilog : str
+        Source of the module, if it is no model of ``parts``.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        folder: Path,
+        inputs: dict[str, int],
+        outputs: dict[str, int],
+        *,
+        parameters: Mapping[str, object] | None = None,
+        clocks: Sequence[str] = (),
+        single: str = "",
+        verilog: str = "",
+    ) -> None:
+        self.module, self.folder, self.verilog = module, folder, verilog
+        self.inputs, self.outputs = inputs, outputs
+        self.clocks, self.single, self.parameters = clocks, single.split(), parameters or {}
+
+    def _pins(self, ports: dict[str, int], bus: str) -> Iterator[str]:
+        place = 0
+        for port, width in ports.items():
+            if port in self.single:
+                yield from (f".{port}{n}({bus}[{place + n}])" for n in range(width))
+            else:
+                yield f".{port}({bus}[{place + width - 1}:{place}])"
+            place += width
+
+    def _write(self, rows: Sequence[Sequence[int]]) -> None:
+        words = []
+        for row in rows:
+            values = zip(reversed(row), reversed(self.inputs.values()), strict=True)
+            words.append("".join(f"{value % (1 << width):0{width}b}" for value, width in values))
+        (self.folder / "rows").write_text("\n".join(words))
+        pins = [f".{clock}(clk)" for clock in self.clocks]
+        pins += [*self._pins(self.inputs, "row"), *self._pins(self.outputs, "out")]
+        text = _BENCH.format(
+            wide=sum(self.inputs.values()),
+            count=len(rows),
+            results=sum(self.outputs.values()),
+            module=self.module,
+            parameters=", ".join(f".{key}({value})" for key, value in self.parameters.items()),
+            pins=", ".join(pins),
+        )
+        (self.folder / "bench.v").write_text(text + self.verilog)
+
+    def _run(self, program: Path, *arguments: str) -> str:
+        done = subprocess.run(
+            [str(program), *arguments], cwd=self.folder, capture_output=True, text=True
+        )
+        if done.returncode or done.stderr:
+            raise RuntimeError(f"{program.name}: {(done.stderr or done.stdout)[-500:]}")
+        return done.stdout
+
+    def play(self, rows: Iterable[Sequence[int]]) -> list[list[int]]:
+        """Return what is at the outputs in each cycle, without a sign.
+
+        Parameters
+        ----------
+        rows : iterable of sequences of int
+            A number for each input, for one cycle; numbers wrap.
+
+        Raises
+        ------
+        SimulatorNotFound
+            There is no Icarus.
+        RuntimeError
+            It refuses the module or warns of it, the module says something, or an output is not
+            defined.
+        """
+        compiler = find_icarus()
+        self._write(list(rows))
+        sources = ["bench.v", *map(str, parts.models("*"))]
+        self._run(compiler, "-g2005", "-s", "bench", "-o", "bench.vvp", *sources)
+        lines = self._run(compiler.with_name("vvp"), "-n", "bench.vvp").split("\n")[:-1]
+        for line in lines:
+            if not set(line) <= {"0", "1"}:
+                raise RuntimeError(f"{self.module}: wanted zeros and ones, got {line[-500:]}")
+        return [self._taken_apart(int(line, 2)) for line in lines]
+
+    def _taken_apart(self, bits: int) -> list[int]:
+        values = []
+        for width in self.outputs.values():
+            values.append(bits % (1 << width))
+            bits >>= width
+        return values
