@@ -44,6 +44,7 @@ class Bench:
     faults: list = field(default_factory=list)
     last_write: int = 0
     activity: list = field(default_factory=list)
+    asked: list = field(default_factory=list)
     abort_at: int = 0
     writes_from: int = 0
     asked_before: int = 0
@@ -98,13 +99,14 @@ class Bench:
             *(unit.weights.valid, unit.weights.ready, unit.weights.payload),
             *(unit.parameters.valid, unit.parameters.ready, unit.parameters.payload),
             *(unit.done, unit.fault_valid, unit.fault, unit.abort, unit.activity, unit.idle),
+            *(unit.request.valid, unit.request.ready, unit.beats.valid, unit.beats.ready),
         ]
         ctx.set(unit.weights.ready, 1)
         ctx.set(unit.parameters.ready, 1)
         async for _, _, *seen in ctx.tick().sample(*samples):
             self.cycle += 1
             write, weights, parameters, rest = seen[:3], seen[3:6], seen[6:9], seen[9:]
-            done, fault_valid, fault, abort, activity, idle = rest
+            done, fault_valid, fault, abort, activity, idle, *bus = rest
             # Heard of from the cycle after its first on.
             stopped = (abort and self.cycle > self.abort_at + 1) or bool(self.faults)
             if write[0] and write[1]:
@@ -126,8 +128,11 @@ class Bench:
                 self.done.append(self.cycle)
             if fault_valid:
                 self.faults.append((fault.code, fault.index))
-            self.activity.append(activity)
+            self.activity.append(Activity(activity))
+            if all(bus[:2]):
+                self.asked.append(self.cycle)
             assert (activity == Activity.IDLE) == bool(idle)
+            assert (activity == Activity.BUSY) == (all(bus[:2]) or all(bus[2:]))
             ctx.set(unit.write.ready, not self.rests() and self.cycle >= self.writes_from)
             if self.cycle == self.abort_at:
                 ctx.set(unit.abort, 1)
@@ -359,8 +364,14 @@ def test_timing_of_done():
     bench = Bench()
     bench.run([Instruction(Opcode.LOAD, external=3, length=9)])
     assert bench.done == [bench.last_write + VISIBLE]
-    seen = {activity for activity in bench.activity}
-    assert seen == {Activity.IDLE, Activity.BUSY, Activity.MEMORY, Activity.DRAIN}
+
+
+def test_activity():
+    bench = Bench(burst_beats=1, outstanding=2, latency=20)
+    bench.run([Instruction(Opcode.LOAD, external=3, length=13)])
+    last = bench.asked[-1]
+    assert set(bench.activity[:last]) == {Activity.IDLE, Activity.MEMORY, Activity.BUSY}
+    assert set(bench.activity[last:]) == {Activity.BUSY, Activity.DRAIN, Activity.IDLE}
 
 
 def test_visible_cycles_refused():

@@ -39,10 +39,14 @@ class Bench:
     activity: list = field(default_factory=list)
     abort_at: int = 0
     asked_before: int = 0
+    asked: list = field(default_factory=list)
     wrong_read_at: int | None = None
+    #: The answer whose bytes have wrong parity.
+    parity: bool = False
+    wrong_bytes_at: int | None = None
 
     def __post_init__(self):
-        sizes = "rows unified_bytes bus_bytes burst_beats outstanding"
+        sizes = "rows unified_bytes bus_bytes burst_beats outstanding parity"
         self.dut = StoreUnit(**{name: getattr(self, name) for name in sizes.split()})
         self.unified = bytes((11 * i + (i >> 8)) % 253 for i in range(self.unified_bytes))
         self.memory = AxiMemory(
@@ -80,24 +84,23 @@ class Bench:
         dut = self.dut
         answers: deque[list[int] | None] = deque([None] * (READ_LATENCY - 1))
         reads = 0
+        answered = False
         samples = (
             *(dut.request.valid, dut.request.ready, dut.request.payload),
             *(dut.done, dut.fault_valid, dut.fault, dut.activity, dut.idle),
+            *(dut.bus.wvalid, dut.bus.wready),
         )
-        async for (
-            _,
-            _,
-            valid,
-            ready,
-            request,
-            done,
-            fault_valid,
-            fault,
-            *state,
-        ) in ctx.tick().sample(*samples):
+        async for _, _, *seen in ctx.tick().sample(*samples):
+            valid, ready, request, done, fault_valid, fault, activity, idle, *sent = seen
             self.cycle += 1
             answers.append(self.read(request) if valid and ready else None)
+            if valid and ready:
+                self.asked.append(self.cycle)
+            if self.parity:
+                # One cycle behind the answer.
+                ctx.set(dut.read_wrong, answered and reads == self.wrong_bytes_at)
             answer = answers.popleft()
+            answered = answer is not None
             reads += answer is not None
             ctx.set(dut.read_valid, answer is not None)
             ctx.set(dut.read_fault, answer is not None and reads == self.wrong_read_at)
@@ -106,9 +109,9 @@ class Bench:
                 self.done.append(self.cycle)
             if fault_valid:
                 self.faults.append((fault.code, fault.index))
-            activity, idle = state
-            self.activity.append(activity)
+            self.activity.append(Activity(activity))
             assert (activity == Activity.IDLE) == bool(idle)
+            assert (activity == Activity.BUSY) == ((valid and ready) or all(sent))
             if idle:
                 assert not any(answers)
             ctx.set(dut.request.ready, self.rng is None or self.rng.random() >= self.stall)
@@ -239,11 +242,31 @@ def test_refused_burst(rng, stall, bad):
     assert all(content[i] == whole[i] for i in range(64))
 
 
-def test_fault_of_a_read():
-    bench = Bench(wrong_read_at=3)
+@pytest.mark.parametrize("parity", [False, True])
+def test_fault_of_a_read(parity):
+    bench = Bench(wrong_read_at=3, parity=parity)
     bench.run([Instruction(Opcode.STORE, length=64)], ends=lambda: bench.faults)
     assert bench.faults == [(isa.Error.RANGE, 0)]
     assert not bench.done
+
+
+@pytest.mark.parametrize("wrong", [1, 2, 7, 8, 9, 16, 17, 24])
+@pytest.mark.parametrize("latency", [1, 40])
+def test_bytes_of_wrong_parity_name_the_instruction_that_read_them(wrong, latency):
+    bench = Bench(parity=True, wrong_bytes_at=wrong, outstanding=8, latency=latency)
+    each = [Instruction(Opcode.STORE, length=32, external=64 * n) for n in range(3)]
+    bench.run(each, ends=lambda: bench.faults)
+    reader = (wrong - 1) // 8
+    assert bench.faults == [(isa.Error.MEMORY, reader)]
+    assert len(bench.done) <= reader
+
+
+def test_bytes_of_right_parity_are_stored():
+    bench = Bench(parity=True)
+    each = [Instruction(Opcode.STORE, length=30, external=64 * n, unified=n) for n in range(3)]
+    bench.run(each)
+    assert not bench.faults
+    check_content(bench, each)
 
 
 @pytest.mark.parametrize("turn", range(16))
@@ -259,6 +282,18 @@ def test_abort(rng, turn):
     for place, byte in writes(bench, instructions):
         possible[place].add(byte)
     assert all(byte in of for byte, of in zip(bench.memory.content, possible, strict=True))
+
+
+def test_abort_ends_a_long_block():
+    bench = Bench(abort_at=40)
+    bench.run([Instruction(Opcode.STORE, rows=65_535, length=1)], ends=lambda: bench.cycle > 40)
+    assert bench.cycle < 100
+
+
+def test_outstanding_is_reached():
+    bench = Bench(outstanding=6, burst_beats=1, latency=60)
+    bench.run([Instruction(Opcode.STORE, length=64)])
+    assert bench.memory.most_unanswered == 6
 
 
 @pytest.mark.parametrize(
@@ -320,11 +355,11 @@ def test_reads_wait_for_a_bus_that_waits():
 
 
 def test_activity():
-    bench = Bench(latency=20)
-    bench.run([Instruction(Opcode.STORE, external=3, length=90)])
-    assert set(bench.activity) == {
-        Activity.IDLE,
-        Activity.BUSY,
-        Activity.MEMORY,
-        Activity.DRAIN,
-    }
+    # The bus holds up what was read, and answers late.
+    bench = Bench(outstanding=2, latency=30)
+    bench.run([Instruction(Opcode.STORE, external=3, length=45)])
+    last = bench.asked[-1]
+    assert set(bench.activity[:last]) == {Activity.IDLE, Activity.MEMORY, Activity.BUSY}
+    assert Activity.DRAIN in bench.activity[last:]
+    # What was asked for last has come.
+    assert Activity.MEMORY not in bench.activity[last + READ_LATENCY :]
