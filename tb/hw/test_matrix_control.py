@@ -179,8 +179,10 @@ class Control:
     READ_LATENCY = 6
     RESULTS_LATENCY = 17
 
-    def __init__(self, programs, *, rows=4, weight_rows=1, stall=0.0, rng=None, refused=None):
+    def __init__(self, programs, *, rows=4, weight_rows=1, stall=0.0, rng=None, **disturbed):
         self.rows, self.unified_bytes, self.depth = rows, 64 * rows, 16
+        # Numbers of requests: one whose answer is refused, one for which something is wrong.
+        self.refused, self.wrong = (disturbed.get(name) for name in ("refused", "wrong"))
         self.dut = MatrixControl(
             rows=rows,
             unified_bytes=self.unified_bytes,
@@ -189,9 +191,10 @@ class Control:
             accumulator_depth=self.depth,
             read_latency=self.READ_LATENCY,
             results_latency=self.RESULTS_LATENCY,
+            parity=self.wrong is not None,
         )
         self.programs = programs
-        self.rng, self.stall, self.refused = rng, stall, refused
+        self.rng, self.stall = rng, stall
         self.fired, self.done, self.faults, self.activities, self.idle = [], [], [], [], []
         self.cycle = 0
 
@@ -200,10 +203,12 @@ class Control:
         names = ("fired", "done", "fault_valid", "fault", "activity", "idle")
         asked = ("row", "accumulate", "first")
         outputs = [getattr(dut, name) for name in names + asked]
-        refused = []
+        refused, wrong = [], []
         while True:
             ctx.set(dut.request.ready, self.rng is None or self.rng.random() >= self.stall)
             ctx.set(dut.read_fault, self.cycle - self.READ_LATENCY in refused)
+            if self.wrong is not None:
+                ctx.set(dut.wrong, self.cycle - self.RESULTS_LATENCY in wrong)
             port = (dut.request.valid, dut.request.ready, dut.request.payload)
             _, _, valid, ready, payload, *values = await ctx.tick().sample(*port, *outputs)
             now = dict(zip(names + asked, values, strict=True))
@@ -211,6 +216,8 @@ class Control:
             if now["fired"]:
                 if len(self.fired) == self.refused:
                     refused.append(self.cycle)
+                if len(self.fired) == self.wrong:
+                    wrong.append(self.cycle)
                 self.fired.append((self.cycle, (self.lanes(payload), *(now[n] for n in asked))))
             if now["done"]:
                 self.done.append(self.cycle)
@@ -303,7 +310,8 @@ def test_random_programs(rows, weight_rows, stall, rng):
     busy = [n for n, activity in enumerate(bench.activities) if activity is Activity.BUSY]
     assert busy == cycles
     idle = [n for n, activity in enumerate(bench.activities) if activity is Activity.IDLE]
-    assert all(bench.idle[n] for n in idle) and idle[-1] == len(bench.activities) - 1
+    assert all(bench.idle[n] for n in idle)
+    assert idle[0] == 0 and idle[-1] == len(bench.activities) - 1
     between = range(cycles[0], bench.done[-1])
     assert not any(bench.idle[n] for n in between if n <= cycles[-1])
     assert (Activity.MEMORY in bench.activities) == (stall > 0)
@@ -364,6 +372,22 @@ def test_refused_reads_name_their_instruction(refused):
     bench = Control(programs, weight_rows=4, refused=refused)
     assert bench.until_fault() == [(isa.Error.RANGE, refused // 2)]
     assert bench.idle[-1]
+
+
+@pytest.mark.parametrize("wrong", range(7))
+def test_wrong_parity_names_the_instruction_whose_request_it_was(wrong):
+    """Instructions before it are done, it is not, whichever of its requests it was."""
+    programs = [{"x_count": 2}, {"x_count": 3, "accumulator": 16}, {}, {"x_count": 2}]
+    bench = Control(programs, weight_rows=4, wrong=wrong)
+    index = [0, 0, 1, 1, 1, 2, 3][wrong]
+    assert bench.until_fault() == [(isa.Error.MEMORY, index)]
+    assert len(bench.done) == index
+    assert bench.idle[-1]
+
+
+def test_right_parity_disturbs_nothing():
+    bench = Control([{"x_count": 2, "taps": 9}, {"accumulator": 3}] * 3, wrong=-1)
+    bench.run()
 
 
 def test_abort_stops_requests_and_drains():
