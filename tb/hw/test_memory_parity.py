@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from amaranth.hdl import Module, ResetInserter, Signal
-from amaranth.lib import memory as library
+from memory_bench import flip, recorded
 
 from celosia.hw import streams
 from celosia.hw.matrix import accumulators
@@ -23,21 +23,7 @@ ROOMS = (accumulators, parameter_memory, table_memory, unified_buffer, weight_bu
 @pytest.fixture
 def memories(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Memories in the order in which a component makes them."""
-    made: list[Any] = []
-
-    class Recorded(library.Memory):
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, **options)
-            made.append(self)
-
-    for room in ROOMS:
-        monkeypatch.setattr(room, "Memory", Recorded)
-    return made
-
-
-def flip(ctx: Any, memory: Any, word: int, bit: int) -> None:
-    """Change one bit of a word."""
-    ctx.set(memory.data[word], ctx.get(memory.data[word]) ^ 1 << bit)
+    return recorded(monkeypatch, *ROOMS)
 
 
 @pytest.mark.parametrize("width", [1, 8, 32, 33, 73])
