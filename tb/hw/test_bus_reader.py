@@ -1,4 +1,5 @@
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -98,6 +99,25 @@ def test_outstanding_is_reached():
     dut = ReadMaster(data_bytes=4, burst_beats=1, outstanding=5, clients=1)
     memory, _ = simulate(dut, None, 0.0, [[(4 * n, 1) for n in range(30)]], latency=20)
     assert memory.most_under_way == {0: 5}
+
+
+def test_an_address_does_not_wait_for_the_bus():
+    """A request is on the channel in the next cycle, and waits there as the next does behind it."""
+    dut: Any = ReadMaster(data_bytes=4, burst_beats=4, outstanding=4, clients=1)
+
+    async def bench(ctx):
+        ctx.set(dut.bus.arready, 0)
+        await put(ctx, dut.request_0, {"address": 64, "beats": 3})
+        assert ctx.get(dut.bus.arvalid) and not ctx.get(dut.request_0.ready)
+        ctx.set(dut.request_0.payload, {"address": 128, "beats": 0})
+        ctx.set(dut.request_0.valid, 1)
+        await ctx.tick().repeat(3)
+        assert ctx.get(dut.bus.araddr) == 64 and ctx.get(dut.bus.arlen) == 3
+        ctx.set(dut.bus.arready, 1)
+        await ctx.tick()
+        assert ctx.get(dut.bus.arvalid) and ctx.get(dut.bus.araddr) == 128
+
+    run(dut, bench)
 
 
 def test_clients_share():

@@ -10,6 +10,7 @@ from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.registers import Activity
+from celosia.hw.bus.gather import Gatherer
 from celosia.hw.bus.store import StoreUnit
 from celosia.sim.axi import AxiMemory
 from celosia.sim.pysim import put, rest, run
@@ -28,6 +29,7 @@ class Bench:
     burst_beats: int = 4
     outstanding: int = 4
     latency: int = 5
+    read_latency: int = READ_LATENCY
     rng: Any = None
     stall: float = 0.0
     refuses: Callable[[int], bool] = lambda address: False
@@ -82,7 +84,7 @@ class Bench:
     async def watch(self, ctx):
         """Be the unified buffer, and keep time."""
         dut = self.dut
-        answers: deque[list[int] | None] = deque([None] * (READ_LATENCY - 1))
+        answers: deque[list[int] | None] = deque([None] * (self.read_latency - 1))
         reads = 0
         answered = False
         samples = (
@@ -316,6 +318,16 @@ def test_throughput(length, pitch, external):
     beats = sum(beats for *_, beats in bench.memory.writes)
     fill = StoreUnit.LATENCY + READ_LATENCY
     assert bench.done[0] - bench.taken[0] <= 1.1 * (beats + 32) + fill
+
+
+@pytest.mark.parametrize("latency", [READ_LATENCY, Gatherer.ROOM - 4])
+def test_a_beat_each_cycle_behind_a_slow_buffer(latency):
+    bench = Bench(rows=16, bus_bytes=16, unified_bytes=8192, burst_beats=64, read_latency=latency)
+    bench.run([Instruction(Opcode.STORE, length=64 * 16)])
+    sent = [cycle for cycle, activity in enumerate(bench.activity) if activity is Activity.BUSY]
+    # From the first read to the last beat without a break.
+    assert sent == list(range(sent[0], sent[-1] + 1))
+    assert bench.asked == list(range(bench.asked[0], bench.asked[0] + 64))
 
 
 def test_instructions_overlap():

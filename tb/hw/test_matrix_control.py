@@ -2,175 +2,12 @@
 
 import numpy as np
 import pytest
+from matrix_bench import MATMUL, matmul
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
-from celosia.hw.matrix.control import MatrixControl, TileFeeder
+from celosia.hw.matrix.control import MatrixControl
 from celosia.sim import pysim
-
-LAYOUT = isa.LAYOUTS[isa.Opcode.MATMUL]
-DEFAULTS = isa.Instruction(isa.Opcode.MATMUL).fields
-
-
-def issued(index, fields):
-    """Return the payload of an instruction stream."""
-    instruction = isa.Instruction(isa.Opcode.MATMUL, **fields)
-    word = int.from_bytes(isa.encode(instruction), "little")
-    matmul = LAYOUT.from_bits(word & ((1 << LAYOUT.size) - 1))
-    return {"index": index, "fields": {"matmul": matmul}}
-
-
-class Feeder:
-    """A tile feeder; the passes behind it begin and switch whenever they like."""
-
-    def __init__(self, programs, *, rows=8, weight_tiles=12, weight_rows=2, rng=None, stall=0.0):
-        self.dut = TileFeeder(rows=rows, weight_tiles=weight_tiles, weight_rows=weight_rows)
-        self.programs = programs
-        self.rng, self.stall = rng, stall
-        self.started = []
-        self.taken = []
-        self.switches = []
-        self.cycle = 0
-
-    def steps(self, fields):
-        return -(-(DEFAULTS | fields)["taps"] // self.dut.rows)
-
-    async def feed(self, ctx):
-        for index, fields in enumerate(self.programs):
-            await pysim.rest(ctx, self.rng, self.stall)
-            await pysim.put(ctx, self.dut.instruction, issued(index, fields))
-
-    async def passes(self, ctx):
-        """Begin each instruction, then take each of its tiles some time after it is there."""
-        dut = self.dut
-        for index, fields in enumerate(self.programs):
-            while not ctx.get(dut.waiting):
-                await ctx.tick()
-            await pysim.rest(ctx, self.rng, self.stall)
-            assert ctx.get(dut.current.index) == index
-            ctx.set(dut.begin, 1)
-            await ctx.tick()
-            ctx.set(dut.begin, 0)
-            for _ in range(self.steps(fields)):
-                while not ctx.get(dut.loaded):
-                    await ctx.tick()
-                await pysim.rest(ctx, self.rng, self.stall)
-                ctx.set(dut.switched, 1)
-                await ctx.tick()
-                ctx.set(dut.switched, 0)
-
-    async def watch(self, ctx):
-        dut = self.dut
-        names = ("taken", "start", "tile", "enable", "loaded", "switched")
-        loaded = 0
-        while True:
-            values = await ctx.tick().sample(*(getattr(dut, name) for name in names))
-            now = dict(zip(names, values[2:], strict=True))
-            # `loaded` follows `start` by one cycle and ends with `switched`.
-            assert now["loaded"] == loaded
-            if now["taken"]:
-                assert not self.taken or len(self.started) == self.ends[len(self.taken) - 1]
-                self.taken.append(self.cycle)
-            if now["switched"]:
-                self.switches.append(self.cycle)
-            if now["start"]:
-                assert now["enable"] and (not loaded or now["switched"])
-                self.started.append((self.cycle, now["tile"]))
-            loaded = 1 if now["start"] else 0 if now["switched"] else loaded
-            self.cycle += 1
-
-    def run(self):
-        self.ends = np.cumsum([self.steps(fields) for fields in self.programs])
-
-        async def main(ctx):
-            ctx.set(self.dut.enable, 1)
-            await self.feed(ctx)
-
-        pysim.run(self.dut, main, self.passes, background=[self.watch])
-        wanted = [
-            (DEFAULTS | fields)["tile"] + step
-            for fields in self.programs
-            for step in range(self.steps(fields))
-        ]
-        assert [tile for _, tile in self.started] == wanted
-        return np.array([cycle for cycle, _ in self.started])
-
-
-@pytest.mark.parametrize("stall", [0.0, 0.6])
-@pytest.mark.parametrize(("rows", "weight_rows"), [(8, 1), (8, 2), (8, 8), (4, 1)])
-def test_tiles_are_sent_in_order_and_not_too_close(rows, weight_rows, stall, rng):
-    programs = [
-        {"tile": int(rng.integers(0, 9)), "taps": int(rng.integers(1, 3 * rows))} for _ in range(20)
-    ]
-    bench = Feeder(programs, rows=rows, weight_rows=weight_rows, rng=rng, stall=stall)
-    started = bench.run()
-    assert np.diff(started).min() >= rows // weight_rows
-    # Each tile but the first waits for the switch that makes room, or comes in the same cycle.
-    assert all(started[1:] >= np.array(bench.switches[:-1]))
-
-
-@pytest.mark.parametrize("weight_rows", [1, 2, 8])
-def test_the_next_tile_starts_in_the_cycle_of_the_switch(weight_rows):
-    bench = Feeder([{"taps": 64}], weight_rows=weight_rows)
-    started = bench.run()
-    assert np.diff(started).tolist() == [8 // weight_rows] * 7
-    if weight_rows == 8:
-        assert started[1:].tolist() == bench.switches[:-1]
-
-
-def test_enable_holds_instructions_and_tiles():
-    dut = TileFeeder(rows=4, weight_tiles=4, weight_rows=1)
-
-    async def bench(ctx):
-        ctx.set(dut.instruction.payload, issued(5, {"taps": 8}))
-        ctx.set(dut.instruction.valid, 1)
-        await ctx.tick().repeat(3)
-        assert not ctx.get(dut.instruction.ready) and not ctx.get(dut.waiting)
-        ctx.set(dut.enable, 1)
-        assert ctx.get(dut.instruction.ready) and ctx.get(dut.taken)
-        await ctx.tick()
-        assert ctx.get(dut.waiting) and ctx.get(dut.start)
-        # Not before its passes began and both tiles are sent.
-        assert not ctx.get(dut.instruction.ready)
-        ctx.set(dut.enable, 0)
-        assert not ctx.get(dut.start)
-        await ctx.tick().repeat(6)
-        ctx.set(dut.enable, 1)
-        assert ctx.get(dut.start) and ctx.get(dut.tile) == 0
-        ctx.set(dut.begin, 1)
-        await ctx.tick()
-        ctx.set(dut.begin, 0)
-        assert not ctx.get(dut.instruction.ready) and not ctx.get(dut.waiting)
-        ctx.set(dut.switched, 1)
-        assert not ctx.get(dut.start)
-        await ctx.tick()
-        ctx.set(dut.switched, 0)
-        await ctx.tick().repeat(2)
-        assert ctx.get(dut.start) and ctx.get(dut.tile) == 1
-        await ctx.tick()
-        assert ctx.get(dut.instruction.ready)
-
-    pysim.run(dut, bench)
-
-
-@pytest.mark.parametrize("weight_tiles", [4, 5, 7])
-@pytest.mark.parametrize("before", [0, 1, 2])
-def test_a_tile_outside_is_said_and_not_sent(weight_tiles, before):
-    dut = TileFeeder(rows=4, weight_tiles=weight_tiles, weight_rows=4)
-    starts = []
-
-    async def bench(ctx):
-        ctx.set(dut.enable, 1)
-        fields = {"tile": weight_tiles - before, "taps": 4 * before + 4}
-        await pysim.put(ctx, dut.instruction, issued(0, fields))
-        ctx.set(dut.switched, 1)
-        for _ in range(before + 4):
-            starts.append(ctx.get(dut.start))
-            assert ctx.get(dut.outside) == (sum(starts) == before and not starts[-1])
-            await ctx.tick()
-        assert sum(starts) == before
-
-    pysim.run(dut, bench)
 
 
 class Control:
@@ -196,12 +33,13 @@ class Control:
         self.programs = programs
         self.rng, self.stall = rng, stall
         self.fired, self.done, self.faults, self.activities, self.idle = [], [], [], [], []
+        self.tiles = []
         self.cycle = 0
 
     async def watch(self, ctx):
         dut = self.dut
         names = ("fired", "done", "fault_valid", "fault", "activity", "idle")
-        asked = ("row", "accumulate", "first")
+        asked = ("row", "accumulate", "first", "start", "tile")
         outputs = [getattr(dut, name) for name in names + asked]
         refused, wrong = [], []
         while True:
@@ -218,7 +56,14 @@ class Control:
                     refused.append(self.cycle)
                 if len(self.fired) == self.wrong:
                     wrong.append(self.cycle)
-                self.fired.append((self.cycle, (self.lanes(payload), *(now[n] for n in asked))))
+                self.fired.append((self.cycle, (self.lanes(payload), *(now[n] for n in asked[:3]))))
+            # A tile is on its way before its pass begins, the next not earlier than with it.
+            ahead = len(self.tiles) - sum(first for _, (*_, first) in self.fired)
+            if now["fired"] and now["first"]:
+                assert ahead >= 0
+            if now["start"]:
+                assert ahead == 0
+                self.tiles.append(now["tile"])
             if now["done"]:
                 self.done.append(self.cycle)
             if now["fault_valid"]:
@@ -235,11 +80,12 @@ class Control:
         ]
 
     def wanted(self):
-        """Return the requests of all instructions, and the numbers of the last of each."""
-        requests, lasts = [], []
+        """Return all requests, the numbers of the last of each instruction, and the tiles."""
+        requests, lasts, tiles = [], [], []
         for fields in self.programs:
-            f = DEFAULTS | fields
+            f = MATMUL | fields
             for step in range(-(-f["taps"] // self.rows)):
+                tiles.append(f["tile"] + step)
                 taps = range(step * self.rows, min(f["taps"], (step + 1) * self.rows))
                 count = f["x_count"] * f["y_count"] * f["z_count"]
                 for pixel in range(count):
@@ -254,12 +100,12 @@ class Control:
                     row = f["accumulator"] + pixel
                     requests.append((lanes, row, accumulate, int(pixel == 0)))
             lasts.append(len(requests) - 1)
-        return requests, lasts
+        return requests, lasts, tiles
 
     async def feed(self, ctx):
         for index, fields in enumerate(self.programs):
             await pysim.rest(ctx, self.rng, self.stall)
-            await pysim.put(ctx, self.dut.instruction, issued(index, fields))
+            await pysim.put(ctx, self.dut.instruction, matmul(index, fields))
 
     def run(self):
         async def main(ctx):
@@ -269,8 +115,9 @@ class Control:
             await ctx.tick().repeat(2)
 
         pysim.run(self.dut, main, background=[self.watch], cycles_limit=20_000)
-        requests, lasts = self.wanted()
+        requests, lasts, tiles = self.wanted()
         assert [request for _, request in self.fired] == requests
+        assert self.tiles == tiles
         cycles = [cycle for cycle, _ in self.fired]
         assert self.done == [cycles[last] + self.RESULTS_LATENCY for last in lasts]
         assert not self.faults
@@ -326,6 +173,19 @@ def spacing(bench, cycles):
             others = [r for _, (_, r, _, _) in bench.fired[before + 1 : n] if r != row]
             assert not others or cycle - cycles[before] >= 4
         latest[row] = n
+
+
+@pytest.mark.parametrize("behind", range(5))
+@pytest.mark.parametrize("pixels", [6, 9])
+def test_an_instruction_that_adds_to_rows_just_written_waits_for_them(behind, pixels):
+    first = {"x_count": pixels, "x_stride": 1, "taps": 4}
+    adds = {"accumulator": pixels - 1 - behind, "accumulate": 1}
+    # The first passes of the program wait for its skips, these do not.
+    bench = Control([first, first, adds | {"x_count": 2}, first], weight_rows=4)
+    cycles = bench.run()
+    spacing(bench, cycles)
+    # What overwrites rows need not wait.
+    assert cycles[pixels] - cycles[pixels - 1] == 1
 
 
 @pytest.mark.parametrize(("pixels", "each"), [(1, 1), (2, 4), (3, 4), (4, 4), (7, 7)])

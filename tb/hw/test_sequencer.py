@@ -30,7 +30,7 @@ class Bench:
         self.faults = dict(faults)
         self.log = []
         self.cycle = self.cycles = 0
-        self.counts = []
+        self.counts, self.fetched = [], []
 
     async def memory(self, ctx):
         request, beats = self.dut.request, self.dut.beats
@@ -42,6 +42,7 @@ class Bench:
                 payload = ctx.get(request.payload)
                 for n in range(payload.beats + 1):
                     place = payload.address + n * bus - 0x1000
+                    self.fetched.append(place)
                     word = int.from_bytes(self.words[place : place + bus], "little")
                     due = self.cycle + self.latency + n
                     error = place == self.faults.get("bus")
@@ -224,6 +225,29 @@ def test_runs_again_and_starts_with_empty_semaphores():
     bench = Bench(program)
     assert bench.run(times=3) == [None] * 3
     assert len(bench.log) == 3
+
+
+def test_fetches_little_behind_halt():
+    bench = Bench([legal(Opcode.HALT)] + [legal(Opcode.NOP)] * 150)
+    assert bench.run() is None
+    assert bench.cycles < 60
+    assert max(bench.fetched) < 20 * INSTRUCTION_BYTES
+
+
+def test_waits_for_semaphores_are_counted_by_semaphore():
+    program = [
+        legal(Opcode.LOAD, post=1 << 3),
+        legal(Opcode.LOAD, post=1 << 9),
+        legal(Opcode.VECTOR, wait=1 << 3),
+        legal(Opcode.NOP, wait=1 << 9),
+        legal(Opcode.HALT),
+    ]
+    bench = Bench(program)
+    assert bench.run() is None
+    waited = {isa.Unit.VECTOR: {3}, isa.Unit.SEQUENCER: {9}}
+    for unit in isa.Unit:
+        waits = bench.counted(unit)[Activity.SEMAPHORE.value :]
+        assert {s for s, count in enumerate(waits) if count} == waited.get(unit, set())
 
 
 def broken(opcode, **fields):

@@ -1,0 +1,163 @@
+"""The matrix unit between a unified buffer and a vector unit made of Python, and NumPy beside it."""
+
+from typing import Any
+
+import numpy as np
+
+from celosia.hw.arch import isa
+from celosia.hw.matrix.unit import MatrixUnit
+from celosia.sim import pysim
+
+READ_LATENCY = 6
+#: Fields of a MATMUL that says nothing else.
+MATMUL = isa.Instruction(isa.Opcode.MATMUL).fields
+
+
+def issued(index, instruction):
+    """Return the payload of an instruction stream."""
+    layout = isa.LAYOUTS[isa.Opcode.MATMUL]
+    word = int.from_bytes(isa.encode(instruction), "little")
+    return {"index": index, "fields": {"matmul": layout.from_bits(word & ((1 << layout.size) - 1))}}
+
+
+def matmul(index, fields):
+    """Return the payload of a MATMUL with some fields."""
+    return issued(index, isa.Instruction(isa.Opcode.MATMUL, **fields))
+
+
+class Bench:
+    """A matrix unit, and a unified buffer and a vector unit made of Python."""
+
+    def __init__(
+        self,
+        *,
+        rows,
+        columns,
+        weight_rows=1,
+        depth=16,
+        tiles=8,
+        stall=0.0,
+        seed=0,
+        read_latency=READ_LATENCY,
+        parity=False,
+    ):
+        self.read_latency, self.parity = read_latency, parity
+        # The request whose answer has bytes of wrong parity, the one that is refused.
+        self.wrong: int | None = None
+        self.refused: int | None = None
+        self.rows, self.columns, self.depth = rows, columns, depth
+        self.unified_bytes = 64 * rows
+        self.rng = np.random.default_rng(seed)
+        self.stall = stall
+        self.bus_bytes = 4
+        self.dut = MatrixUnit(
+            rows=rows,
+            columns=columns,
+            unified_bytes=self.unified_bytes,
+            weight_tiles=tiles,
+            weight_rows=weight_rows,
+            accumulator_depth=depth,
+            bus_bytes=self.bus_bytes,
+            dsp_columns=columns // 2,
+            cells="portable",
+            read_latency=read_latency,
+            parity=parity,
+        )
+        self.unified = self.rng.integers(-128, 128, self.unified_bytes)
+        self.tiles = self.rng.integers(-128, 128, (tiles, rows, columns))
+        self.sums = np.zeros((2 * depth, columns), np.int64)
+        self.fired = []
+        self.cycle = self.elapsed = 0
+
+    def matmul(self, **fields):
+        """Run the instruction on NumPy and return it."""
+        i = isa.Instruction(isa.Opcode.MATMUL, **fields)
+        pixels = [
+            x * i.x_stride + y * i.y_stride + z * i.z_stride
+            for z in range(i.z_count)
+            for y in range(i.y_count)
+            for x in range(i.x_count)
+        ]
+        k = np.arange(i.taps)
+        taps = i.unified + k + k // i.run * i.skip * self.rows
+        steps = -(-i.taps // self.rows)
+        weights = self.tiles[i.tile : i.tile + steps].reshape(-1, self.columns)[: i.taps]
+        for p, origin in enumerate(pixels):
+            result = self.unified[taps + origin] @ weights
+            row = i.accumulator + p
+            old = self.sums[row] if i.accumulate else 0
+            self.sums[row] = (result + old + 2**31) % 2**32 - 2**31
+        return i
+
+    async def memory(self, ctx):
+        """Answer requests ``read_latency`` cycles after they were taken; run in the background."""
+        pending: list[Any] = [([0] * self.rows, None)] * (self.read_latency - 1)
+        number = None
+        while True:
+            ctx.set(self.dut.request.ready, int(self.rng.random() >= self.stall))
+            valid, ready, request = (
+                ctx.get(self.dut.request.valid),
+                ctx.get(self.dut.request.ready),
+                ctx.get(self.dut.request.payload),
+            )
+            taken = valid and ready
+            answer = [0] * self.rows
+            pending.append((answer, len(self.fired) if taken else None))
+            if taken:
+                self.fired.append(self.cycle)
+                for lane in range(self.rows):
+                    address = request.address + lane + request.skip[lane] * self.rows
+                    if request.mask >> lane & 1:
+                        answer[lane] = int(self.unified[address]) & 255
+            await ctx.tick()
+            self.cycle += 1
+            if self.parity:
+                # One cycle behind the answer.
+                ctx.set(self.dut.read_wrong, number is not None and number == self.wrong)
+            due, number = pending.pop(0)
+            ctx.set(self.dut.read_data, due)
+            ctx.set(self.dut.read_fault, number is not None and number == self.refused)
+
+    async def write_tiles(self, ctx):
+        stream = self.dut.weights
+        for tile, rows in enumerate(self.tiles):
+            for row, weights in enumerate(rows):
+                for block in range(-(-self.columns // self.bus_bytes)):
+                    beat = [int(w) & 255 for w in weights[block * 4 : block * 4 + 4]]
+                    beat += [0] * (4 - len(beat))
+                    await pysim.put(
+                        ctx, stream, {"tile": tile, "row": row, "block": block, "data": beat}
+                    )
+        for _ in range(3):
+            await ctx.tick()
+
+    async def read_row(self, ctx, row):
+        ctx.set(self.dut.accumulator_read.row, row)
+        await ctx.tick().repeat(2)
+        return np.array([ctx.get(self.dut.sums[j]) for j in range(self.columns)])
+
+    def run(self, programs):
+        """Run lists of field sets and compare the accumulators at the end; return the cycles."""
+        instructions = [self.matmul(**fields) for fields in programs]
+        done = []
+
+        async def feed(ctx):
+            await self.write_tiles(ctx)
+            start = self.cycle
+            for index, instruction in enumerate(instructions):
+                await pysim.put(ctx, self.dut.instruction, issued(index, instruction))
+            while len(done) < len(instructions):
+                await ctx.tick()
+            self.elapsed = self.cycle - start
+            assert ctx.get(self.dut.idle)
+            for row in range(2 * self.depth):
+                got = await self.read_row(ctx, row)
+                assert np.array_equal(got, self.sums[row]), f"row {row}"
+
+        async def count(ctx):
+            async for _, _, finished in ctx.tick().sample(self.dut.done):
+                if finished:
+                    done.append(self.cycle)
+
+        pysim.run(self.dut, feed, background=[self.memory, count], cycles_limit=50_000)
+        return self.elapsed
