@@ -107,7 +107,13 @@ BLOCKS = (
         "memory_parameter memory_parity",
         "vector_unit",
     ),
-    _block("parity", "memory/parity vector/watch", "memory_parity", "vector_unit", fuzz=False),
+    _block(
+        "parity",
+        "memory/parity vector/watch",
+        "memory_parity vector_watch vector_parity",
+        "vector_unit",
+        fuzz=False,
+    ),
     _block(
         "cell, product",
         "matrix/cell product",
@@ -127,13 +133,13 @@ BLOCKS = (
     _block(
         "vector control",
         "vector/control vector/task vector/nest",
-        "vector_nest vector_source vector_unit",
+        "vector_nest vector_source vector_unit vector_parity",
     ),
     _block("vector source", "vector/source vector/window", "vector_source vector_unit"),
     _block(
         "vector pipe",
         "vector/pipe vector/accumulate vector/destination vector/writer vector/unit",
-        "vector_unit",
+        "vector_unit vector_parity",
     ),
     _block(
         "requantiser",
