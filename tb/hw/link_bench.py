@@ -180,8 +180,8 @@ class Line:
         self.end()
 
 
-def bench(dut, rng, *, size=1 << 13, noise=None, stall=0.2, refuses=lambda address: False):
-    """Return the line to an endpoint, its memory and its registers."""
+def bench(dut, rng, *, size=1 << 13, stall=0.2, refuses=lambda address: False, **options):
+    """Return the line to an endpoint, its memory and its registers; ``options`` are of ``Line``."""
     memory = AxiMemory(
         bytearray(rng.bytes(size)),
         data_bytes=dut.bus_bytes,
@@ -192,4 +192,4 @@ def bench(dut, rng, *, size=1 << 13, noise=None, stall=0.2, refuses=lambda addre
         refuses=refuses,
     )
     registers = RegisterModel(rng, stall)
-    return Line(dut, memory, registers, noise=noise), memory, registers
+    return Line(dut, memory, registers, **options), memory, registers

@@ -1,12 +1,15 @@
 import link_bench
 import pytest
+from amaranth.hdl import Elaboratable, Module, Signal
+from amaranth.lib import stream
 
 from celosia.hw.arch import link
 from celosia.hw.arch.link import Answer, Operation, Request, Status
 from celosia.hw.arch.registers import COUNTERS, MAGIC, OFFSETS, VERSION
 from celosia.hw.link.bridge import Bridge
-from celosia.hw.link.link import Endpoint
+from celosia.hw.link.link import Endpoint, Link
 from celosia.hw.link.slots import Slots
+from celosia.hw.link.uart import UartReceiver, UartTransmitter
 from celosia.sim.link import Noise
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.link import HostLink
@@ -205,6 +208,50 @@ def test_more_requests_than_slots_are_dropped_whole(bench, rng):
         first = 32 * answer.sequence
         assert answer.data == memory.content[first : first + 32]
     assert HostLink(line, name="test").read(0, 64) == memory.content[:64]
+
+
+class Wired(Elaboratable):
+    """A ``Link`` at the end of two wires, with the ports of an ``Endpoint`` at the other."""
+
+    DIVISOR = 4
+    GAP = 10 * DIVISOR
+
+    def __init__(self, **sizes):
+        self.link = Link(divisor=self.DIVISOR, **sizes)
+        self.bus_bytes = self.link.bus_bytes
+        self.m_axi, self.m_axil = self.link.m_axi, self.link.m_axil
+        self.byte, self.valid = Signal(8), Signal()
+        self.o = stream.Signature(8).create()
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.link = self.link
+        m.submodules.to = to = UartTransmitter(divisor=self.DIVISOR)
+        m.submodules.back = back = UartReceiver(divisor=self.DIVISOR)
+        m.d.comb += [
+            to.i.payload.eq(self.byte),
+            to.i.valid.eq(self.valid),
+            self.link.rx.eq(to.tx),
+            back.rx.eq(self.link.tx),
+            self.o.payload.eq(back.byte),
+            self.o.valid.eq(back.valid),
+        ]
+        return m
+
+
+def test_over_two_wires(bench, rng):
+    dut = Wired(bus_bytes=4, slots=2, slot_bytes=64, memory_bytes=1 << 13)
+    line, memory, registers = bench(dut, rng, gap=dut.GAP)
+    host = HostLink(line, name="test")
+    assert host.info == link.Info(link.VERSION, 2, 48, 1 << 13)
+    data = rng.bytes(11)
+    host.write(101, data)
+    assert memory.content[101:112] == data
+    assert host.read(99, 9) == memory.content[99:108]
+    host.write_registers(OFFSETS["control"], 3)
+    assert registers.rung == {3: 1}
+    assert host.read_registers(OFFSETS["magic"], 2) == [MAGIC, VERSION]
+    assert not host.repeated
 
 
 def test_refused_sizes():
