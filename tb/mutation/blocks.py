@@ -133,7 +133,7 @@ BLOCKS = (
     _block(
         "vector control",
         "vector/control vector/task vector/nest",
-        "vector_nest vector_source vector_unit vector_parity",
+        "vector_control vector_nest vector_source vector_unit vector_parity",
     ),
     _block("vector source", "vector/source vector/window", "vector_source vector_unit"),
     _block(
