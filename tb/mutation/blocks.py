@@ -139,7 +139,7 @@ BLOCKS = (
     _block(
         "vector pipe",
         "vector/pipe vector/accumulate vector/destination vector/writer vector/unit",
-        "vector_unit vector_parity",
+        "vector_accumulate vector_unit vector_parity",
     ),
     _block(
         "requantiser",
