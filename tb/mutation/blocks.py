@@ -135,7 +135,9 @@ BLOCKS = (
         "vector/control vector/task vector/nest",
         "vector_control vector_nest vector_source vector_unit vector_parity",
     ),
-    _block("vector source", "vector/source vector/window", "vector_source vector_unit"),
+    _block(
+        "vector source", "vector/source vector/window", "vector_window vector_source vector_unit"
+    ),
     _block(
         "vector pipe",
         "vector/pipe vector/accumulate vector/destination vector/writer vector/unit",

@@ -1,0 +1,77 @@
+"""Windows combined and cut into groups, against plain arithmetic."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from amaranth.hdl import ResetInserter, Signal
+
+from celosia.hw.arch.isa import Window
+from celosia.hw.vector.window import WindowUnit
+from celosia.sim import pysim, quantize
+
+
+@pytest.mark.parametrize(("columns", "lanes"), [(4, 1), (12, 4), (4, 4), (36, 2)])
+def test_windows(columns: int, lanes: int, rng: np.random.Generator) -> None:
+    """Elements with and without pauses, windows as close as they may be, rubbish in between."""
+    dut = WindowUnit(columns=columns, lanes=lanes)
+    reset = Signal()
+
+    def element(**fields: Any) -> dict[str, Any]:
+        sums = rng.integers(-(2**31), 2**31, columns) >> int(rng.integers(31))
+        rubbish = {name: int(rng.integers(2)) for name in ("first", "last", "fault")}
+        groups = int(rng.integers(columns // lanes))
+        return {"values": sums, "groups_last": groups, **rubbish, "valid": 0, **fields}
+
+    async def bench(ctx: Any) -> None:
+        # Groups to come, the next cycle's first: values and fault.
+        groups: list[tuple[list[int], bool]] = []
+
+        async def step(now: dict[str, Any], launched: Window | None = None) -> None:
+            ctx.set(dut.element, {**now, "values": now["values"].tolist()})
+            ctx.set(dut.launch, launched is not None)
+            ctx.set(dut.window, Window(int(rng.integers(2))) if launched is None else launched)
+            valid = bool(groups)
+            assert ctx.get(dut.group.valid) == ctx.get(dut.busy) == valid
+            if valid:
+                values, fault = groups.pop(0)
+                assert list(ctx.get(dut.group["values"])) == values
+                assert ctx.get(dut.group.fault) == fault
+            await ctx.tick()
+
+        async def rest(share: float) -> None:
+            while rng.random() < share:
+                await step(element())
+
+        for _ in range(12):
+            window = Window(int(rng.integers(2)))
+            await rest(0.3)
+            await step(element(), window)
+            share = float(rng.choice([0.0, 0.5]))
+            for _ in range(4):
+                count, last = int(rng.integers(1, 5)), int(rng.integers(columns // lanes))
+                taken = []
+                for n in range(count):
+                    await rest(share)
+                    # The window before has left by when this one ends.
+                    while n == count - 1 and len(groups) > 1:
+                        await step(element())
+                    fields = {"first": n == 0, "fault": int(rng.random() < 0.1), "valid": 1}
+                    taken.append(element(**fields, last=n == count - 1))
+                    if n == count - 1:
+                        taken[-1]["groups_last"] = last
+                    await step(taken[-1])
+                values = np.array([one["values"] for one in taken])
+                whole = quantize.wrap32(values.sum(0)) if window is Window.SUM else values.max(0)
+                fault = any(one["fault"] for one in taken)
+                cut = whole.reshape(-1, lanes)[: last + 1]
+                groups += [(row.tolist(), fault) for row in cut]
+            if rng.random() < 0.3:
+                ctx.set(reset, 1)
+                await ctx.tick()
+                ctx.set(reset, 0)
+                groups.clear()
+        while groups:
+            await step(element())
+
+    pysim.run(ResetInserter(reset)(dut), bench)
