@@ -136,7 +136,9 @@ BLOCKS = (
         "vector_control vector_nest vector_source vector_unit vector_parity",
     ),
     _block(
-        "vector source", "vector/source vector/window", "vector_window vector_source vector_unit"
+        "vector source",
+        "vector/source vector/window",
+        "vector_window vector_answers vector_source vector_unit",
     ),
     _block(
         "vector pipe",

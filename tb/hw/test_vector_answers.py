@@ -1,0 +1,88 @@
+"""Elements out of the answers to reads, in the order asked."""
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+import pytest
+from amaranth.hdl import ResetInserter, Signal
+from vector_bench import sizes
+
+from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
+from celosia.hw.vector.source import Answers
+from celosia.hw.vector.task import VectorSizes
+from celosia.sim import pysim
+
+FIELDS = ("first", "last", "groups_last")
+
+
+@pytest.mark.parametrize("name", ["nano", "wide", "tall"])
+def test_answers(name: str, rng: np.random.Generator) -> None:
+    """One kind of read after the other; the unified buffer is slow enough that there is no room, too."""
+    given = sizes(name)
+    del given["bus_bytes"]
+    shape = VectorSizes(**given)
+    dut = Answers(sizes=shape)
+    reset = Signal()
+
+    async def episode(ctx: Any, kind: str, latency: int, share: float) -> None:
+        # What was asked, and the cycles until its answer.
+        awaited: deque[list[Any]] = deque()
+        for cycle in range(60):
+            asked = {
+                "first": int(rng.integers(2)),
+                "last": int(rng.integers(2)),
+                "groups_last": int(rng.integers(shape.column_groups)),
+                "outside": int(rng.random() < 0.2),
+            }
+            for one in awaited:
+                one[1] -= 1
+            answered = bool(awaited) and awaited[0][1] == 0
+            assert ctx.get(dut.quiet) == (not awaited)
+            assert ctx.get(dut.room) == (kind != "unified" or len(awaited) < Answers.DEPTH)
+            asks = cycle < 35 and bool(ctx.get(dut.room)) and bool(rng.random() < share)
+            bytes_ = rng.integers(0, 256, shape.rows)
+            sums = rng.integers(-(2**31), 2**31, shape.columns)
+            fault = bool(rng.integers(2))
+            ctx.set(dut.asked, asked)
+            for one in ("unified", "accumulators", "nothing"):
+                ctx.set(getattr(dut, f"ask_{one}"), asks and kind == one)
+            ctx.set(dut.read_valid, answered and kind == "unified")
+            ctx.set(dut.read_data, bytes_.tolist())
+            ctx.set(dut.read_fault, fault)
+            ctx.set(dut.sums, sums.tolist())
+            assert ctx.get(dut.element.valid) == answered
+            if answered:
+                (now, _), element = awaited.popleft(), ctx.get(dut.element)
+                assert [element[field] for field in FIELDS] == [now[field] for field in FIELDS]
+                assert element.fault == (now["outside"] or (kind == "unified" and fault))
+                wanted = sums[: 0 if kind == "nothing" else None]
+                if kind == "unified":
+                    wanted = bytes_.astype(np.uint8).view(np.int8)[: shape.columns]
+                    wanted = wanted[: shape.lanes * shape.read_groups]
+                assert list(element["values"])[: len(wanted)] == wanted.tolist()
+            if asks:
+                awaited.append([asked, latency])
+            await ctx.tick()
+        assert not awaited
+
+    async def after_a_reset(ctx: Any) -> None:
+        for kind in ("unified", "accumulators", "nothing"):
+            ctx.set(getattr(dut, f"ask_{kind}"), 1)
+            await ctx.tick()
+            ctx.set(getattr(dut, f"ask_{kind}"), 0)
+            ctx.set(reset, 1)
+            await ctx.tick()
+            ctx.set(reset, 0)
+            for _ in range(4):
+                assert ctx.get(dut.quiet) and not ctx.get(dut.element.valid)
+                await ctx.tick()
+
+    async def bench(ctx: Any) -> None:
+        await after_a_reset(ctx)
+        for latency, share in ((1, 1.0), (5, 0.5), (6, 1.0), (22, 1.0)):
+            await episode(ctx, "unified", latency, share)
+            await episode(ctx, "accumulators", ACCUMULATOR_LATENCY, share)
+            await episode(ctx, "nothing", 1, share)
+
+    pysim.run(ResetInserter(reset)(dut), bench)
