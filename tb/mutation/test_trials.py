@@ -47,6 +47,11 @@ def test_a_complete_test_sees_every_change_and_none_sees_nothing(tmp_path):
     assert (nothing[0], nothing[1]) == (0, 6)
 
 
+def test_failures_without_a_line_count(tmp_path):
+    told = campaign("tiny_nowhere.py", tmp_path, 6)[3]
+    assert "killed" in {line[1] for line in told}
+
+
 def test_what_is_known_is_not_judged_again(tmp_path):
     first = campaign("tiny_complete.py", tmp_path, 10)
     (known,) = tmp_path.glob("tiny-*.json")

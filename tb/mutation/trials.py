@@ -131,6 +131,13 @@ class Trials:
         self.failed = self.error = ""
         self._failure: tuple[str, Any] | None = None
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: Any) -> pytest.TestReport | None:
+        """Report a failure without its lines: what hangs may be stopped where Python knows none."""
+        if call.excinfo is None or call.excinfo.errisinstance(pytest.skip.Exception):
+            return None
+        return pytest.TestReport(item.nodeid, item.location, {}, "failed", None, call.when)
+
     def pytest_exception_interact(self, node: Any, call: Any) -> None:
         """Note the first failure of a trial."""
         if self._failure is None:
