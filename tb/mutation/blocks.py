@@ -156,7 +156,7 @@ BLOCKS = (
         "SDRAM controller",
         "sdram/bank sdram/buffer sdram/chunks sdram/columns sdram/controller sdram/countdown"
         " sdram/data_path sdram/opener sdram/reads sdram/scheduler sdram/startup sdram/writes",
-        "sdram_rooms sdram_controller sdram_rules",
+        "sdram_rooms sdram_controller sdram_rules sdram_parts",
         "sdram_bandwidth",
         fuzz=False,
     ),
