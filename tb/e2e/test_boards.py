@@ -13,7 +13,7 @@ from celosia.sw.runtime.backends import open_device
 pytestmark = pytest.mark.slow
 
 BOARD = BOARDS["ulx3s-12f"]
-DIGITS = 8
+DIGITS = 16
 
 
 @pytest.fixture
