@@ -146,7 +146,7 @@ def test_assemble_and_disassemble(folder: Path, capsys: pytest.CaptureFixture[st
         ("synth --directory bad.s", "bad.s: wanted a directory, got a file"),
         ("build toaster", "board: wanted one of ulx3s-85f, "),
         ("build ulx3s-12f -o bad.s", "bad.s: wanted a directory, got a file"),
-        ("build ulx3s-12f --clock 45", "clock_hz: wanted 384 cycles or more between refreshes"),
+        ("build ulx3s-12f --clock 24", "clock_hz: wanted 192 cycles or more between refreshes"),
         ("build ulx3s-12f --clock nan", "clock: wanted 1 to 1000 MHz, got nan"),
         ("flash toaster", "board: wanted one of ulx3s-85f, "),
         ("demo -o gone/d.png", "no such directory as gone"),
