@@ -4,6 +4,8 @@
 PYTHON ?= python3
 PYTEST_ARGS ?=
 MUTATE_ARGS ?=
+# A file of tests is one process's, the long ones come first.
+AT_ONCE := -n logical --dist loadfile --no-loadscope-reorder
 BIN := .venv/bin
 
 STAMPS := build/stamps
@@ -27,7 +29,7 @@ demo: $(RUN) $(TOOLS)  ## classify handwritten digits on the simulated core
 test: lint type test-only  ## all checks: lint, types, tests
 
 test-only: $(DEV) $(TOOLS)  ## the tests alone (PYTEST_ARGS='-k name')
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest $(AT_ONCE) $(PYTEST_ARGS)
 
 conformance: $(DEV) $(TOOLS)  ## 10,000 digits: LiteRT, machine model and RTL give the same bytes
 	@$(BIN)/python -m pytest --long -m slow tb/e2e $(PYTEST_ARGS)

@@ -15,7 +15,7 @@ from celosia.hw.boards.board import Board
 from celosia.sim.rtl import fast
 from celosia.sim.sdram_sheet import SHEETS
 from celosia.sim.simulators import SimulatorNotFound, find_verilator
-from celosia.sim.verilate import WAIVERS, RtlError, cache_directory
+from celosia.sim.verilate import WAIVERS, RtlError, cache_directory, locked
 
 __all__ = ["DIVISOR", "SimulatedBoard", "SimulatedSdramBoard"]
 
@@ -55,10 +55,9 @@ def _model(config: Config, memory: str, key: object, component: Callable[[], Any
     sizes = {name: value for name, value in asdict(config).items() if name != "name"}
     parts = (sources_digest(whole=True), sizes, key, str(verilator), _FLAGS, _LEVELS, texts)
     target = cache_directory() / "boards" / hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
-    if target.exists():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+    with locked(target), tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        if target.exists():
+            return target
         directory = Path(folder)
         (directory / "celosia.v").write_text(convert(component()))
         for name, text in texts.items():

@@ -28,7 +28,7 @@ from celosia.hw.arch.registers import (
     activity_names,
 )
 from celosia.sim import counting, parts, verilate
-from celosia.sim.verilate import RtlError, cache_directory, compile_library, want_tools
+from celosia.sim.verilate import RtlError, cache_directory, compile_library, locked, want_tools
 
 _HARNESS = [
     Path(__file__).with_name(name) for name in ("harness.cpp", "bursts.h", "disturb.h", "arrays.h")
@@ -101,13 +101,13 @@ def model(config: Config, netlist: Path | None = None, *, arrays: bool = False) 
     for path in (*_HARNESS, *more, Path(__file__), Path(verilate.__file__)):
         digest.update(path.read_bytes())
     target = cache_directory() / "models" / f"{digest.hexdigest()[:32]}.so"
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        start = time.monotonic()
-        kind = "counting model" if counted else "Verilator model"
-        print(f"building the {kind} of {thing}, once ...", file=sys.stderr, flush=True)
-        _build(config, netlist, target, counted=counted, arrays=arrays)
-        print(f"built in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+    with locked(target):
+        if not target.exists():
+            start = time.monotonic()
+            kind = "counting model" if counted else "Verilator model"
+            print(f"building the {kind} of {thing}, once ...", file=sys.stderr, flush=True)
+            _build(config, netlist, target, counted=counted, arrays=arrays)
+            print(f"built in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
     return target
 
 

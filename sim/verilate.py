@@ -1,11 +1,13 @@
 """Compiles Verilog to a shared library, through Verilator and the C++ compiler."""
 
+import fcntl
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from celosia.sim.simulators import SimulatorNotFound, find_verilator, user_cache
@@ -19,6 +21,7 @@ __all__ = [
     "RtlError",
     "cache_directory",
     "compile_library",
+    "locked",
     "want_tools",
 ]
 
@@ -71,6 +74,15 @@ def cache_directory() -> Path:
     if os.environ.get("CELOSIA_CACHE"):
         return Path(os.environ["CELOSIA_CACHE"]).absolute()
     return user_cache()
+
+
+@contextmanager
+def locked(target: Path) -> Iterator[None]:
+    """Let one process at a time make ``target``, a file or a folder; what holds it is created."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.with_name(f"{target.name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def want_tools() -> Path:

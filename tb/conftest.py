@@ -9,9 +9,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-#: Lines that tests have found worth telling.
-FIGURES = pytest.StashKey[list[str]]()
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("celosia")
@@ -36,7 +33,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    lines = terminalreporter.config.stash.get(FIGURES, [])
+    # Properties come along with a test's reports, from whichever process ran it.
+    reports = [report for kind in terminalreporter.stats.values() for report in kind]
+    lines = [
+        line
+        for report in reports
+        if getattr(report, "when", None) == "teardown"
+        for name, line in report.user_properties
+        if name == "figure"
+    ]
     if lines:
         terminalreporter.section("figures")
         for line in lines:
@@ -68,7 +73,8 @@ def waves(request: pytest.FixtureRequest) -> Path | None:
 @pytest.fixture
 def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Takes a line that is shown when all tests are over."""
-    return request.config.stash.setdefault(FIGURES, []).append
+    properties = request.node.user_properties
+    return lambda line: properties.append(("figure", line))
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from celosia.sim.simulators import (
     find_icarus,
     find_verilator,
 )
+from celosia.sim.verilate import locked
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parents[1] / "build" / "cosim"
@@ -169,10 +170,16 @@ def model(runner: Runner, sim: str, dut: str, config: Config, waves: bool = Fals
     """
     name = hashlib.sha256(repr(sorted(asdict(config).items())).encode()).hexdigest()[:8]
     folder = BUILD / f"{sim}-{dut}-{name}{'-waves' if waves else ''}"
+    with locked(folder):
+        _refresh(runner, sim, dut, config, folder, waves)
+    return folder
+
+
+def _refresh(runner: Runner, sim: str, dut: str, config: Config, folder: Path, waves: bool) -> None:
     stamp = folder / "stamp"
     of_sources, _, of_verilog = (stamp.read_text() if stamp.exists() else "").partition("\n")
     if of_sources == _digest(sim):
-        return folder
+        return
     text = _verilog(dut, config)
     settings = f"{_tools(sim)}{ICARUS_ARGUMENTS}{VERILATOR_ARGUMENTS}{WAIVERS}"
     settings += "".join(path.read_text() for path in _parts(config))
@@ -181,7 +188,6 @@ def model(runner: Runner, sim: str, dut: str, config: Config, waves: bool = Fals
         shutil.rmtree(folder, ignore_errors=True)
         _compile(runner, sim, dut, text, _parts(config), folder, waves)
     stamp.write_text(f"{_digest(sim)}\n{digest}")
-    return folder
 
 
 def run(
