@@ -2,6 +2,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
+import pytest
+
 from celosia.sim.verilate import locked
 
 
@@ -18,6 +20,8 @@ def test_one_at_a_time_makes_a_model(tmp_path: Path) -> None:
         with locked(target):
             other = pool.submit(second)
             assert waits.wait(10)
+            with pytest.raises(TimeoutError):
+                other.result(0.2)
             target.write_text("first")
         other.result(10)
     assert made == ["first"]
