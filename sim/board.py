@@ -15,7 +15,7 @@ from celosia.hw.boards.board import Board
 from celosia.sim.rtl import fast
 from celosia.sim.sdram_sheet import SHEETS
 from celosia.sim.simulators import SimulatorNotFound, find_verilator
-from celosia.sim.verilate import WAIVERS, RtlError, cache_directory, locked
+from celosia.sim.verilate import WAIVERS, RtlError, cache_directory, once
 
 __all__ = ["DIVISOR", "SimulatedBoard", "SimulatedSdramBoard"]
 
@@ -42,7 +42,7 @@ def _model(config: Config, memory: str, key: object, component: Callable[[], Any
     component : function
         Makes the gateware.
     """
-    from celosia.hw.build import convert, sources_digest
+    from celosia.hw.build import sources_digest
 
     verilator = find_verilator()
     for tool in ("g++", "make"):
@@ -55,16 +55,27 @@ def _model(config: Config, memory: str, key: object, component: Callable[[], Any
     sizes = {name: value for name, value in asdict(config).items() if name != "name"}
     parts = (sources_digest(whole=True), sizes, key, str(verilator), _FLAGS, _LEVELS, texts)
     target = cache_directory() / "boards" / hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
-    with locked(target), tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        if target.exists():
-            return target
+    once(target, lambda: _build(config, str(verilator), texts, component, target))
+    return target
+
+
+def _build(
+    config: Config,
+    verilator: str,
+    texts: dict[str, bytes],
+    component: Callable[[], Any],
+    target: Path,
+) -> None:
+    from celosia.hw.build import convert
+
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         directory = Path(folder)
         (directory / "celosia.v").write_text(convert(component()))
         for name, text in texts.items():
             (directory / name).write_bytes(text)
         (directory / "waivers.vlt").write_text(WAIVERS)
         defines = f"-std=gnu++17 -w -I.. -DCELOSIA_BUS_BYTES={config.bus_bytes}"
-        command = [str(verilator), *_FLAGS, "-CFLAGS", defines, "-MAKEFLAGS", _LEVELS]
+        command = [verilator, *_FLAGS, "-CFLAGS", defines, "-MAKEFLAGS", _LEVELS]
         command += ["-o", "board", "waivers.vlt", "celosia.v", "board.cpp"]
         result = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
         if result.returncode:
@@ -72,7 +83,6 @@ def _model(config: Config, memory: str, key: object, component: Callable[[], Any
             log.write_text(result.stdout + result.stderr)
             raise RtlError(f"verilator failed ({result.returncode}); its words are in {log}")
         os.replace(directory / "obj_dir" / "board", target)
-    return target
 
 
 class _Running:

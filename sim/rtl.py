@@ -28,7 +28,7 @@ from celosia.hw.arch.registers import (
     activity_names,
 )
 from celosia.sim import counting, parts, verilate
-from celosia.sim.verilate import RtlError, cache_directory, compile_library, locked, want_tools
+from celosia.sim.verilate import RtlError, cache_directory, compile_library, once, want_tools
 
 _HARNESS = [
     Path(__file__).with_name(name) for name in ("harness.cpp", "bursts.h", "disturb.h", "arrays.h")
@@ -93,21 +93,15 @@ def model(config: Config, netlist: Path | None = None, *, arrays: bool = False) 
     if netlist is None:
         config = fast(config)
         sizes = {key: value for key, value in asdict(config).items() if key != "name"}
-        key, thing = repr((sources_digest(), sizes)), config.name
+        key = repr((sources_digest(), sizes))
     else:
-        key, thing = f"{config.bus_bytes} {_gates(netlist)}", netlist.name
+        key = f"{config.bus_bytes} {_gates(netlist)}"
     digest = hashlib.sha256(repr((key, verilate.FLAGS, str(verilator), *counted, arrays)).encode())
     more = _counting_files() if counted else ()
     for path in (*_HARNESS, *more, Path(__file__), Path(verilate.__file__)):
         digest.update(path.read_bytes())
     target = cache_directory() / "models" / f"{digest.hexdigest()[:32]}.so"
-    with locked(target):
-        if not target.exists():
-            start = time.monotonic()
-            kind = "counting model" if counted else "Verilator model"
-            print(f"building the {kind} of {thing}, once ...", file=sys.stderr, flush=True)
-            _build(config, netlist, target, counted=counted, arrays=arrays)
-            print(f"built in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+    once(target, lambda: _build(config, netlist, target, counted=counted, arrays=arrays))
     return target
 
 
@@ -132,6 +126,10 @@ def _build(
     from celosia.hw.build import verilog
     from celosia.hw.flow.origins import core_with_origins
 
+    start = time.monotonic()
+    kind = "counting model" if counted else "Verilator model"
+    thing = config.name if netlist is None else netlist.name
+    print(f"building the {kind} of {thing}, once ...", file=sys.stderr, flush=True)
     level = "-O2"
     if netlist is not None:
         # A hundred thousand gates that run for seconds.
@@ -148,6 +146,7 @@ def _build(
         text = _MEMORY.sub(r"\1 /*verilator public_flat_rw*/;", text)
         definitions.append("CELOSIA_ARRAYS")
     compile_library(text, target, _HARNESS, level=level, definitions=definitions, counting=counted)
+    print(f"built in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
 
 
 def _library(path: Path) -> Any:

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +22,7 @@ __all__ = [
     "cache_directory",
     "compile_library",
     "locked",
+    "once",
     "want_tools",
 ]
 
@@ -83,6 +84,18 @@ def locked(target: Path) -> Iterator[None]:
     with target.with_name(f"{target.name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def once(target: Path, make: Callable[[], None]) -> None:
+    """Make ``target`` where it is not there yet; of processes that want it, all but one wait.
+
+    Where it is there, nothing is written and nobody waits.
+    """
+    if target.exists():
+        return
+    with locked(target):
+        if not target.exists():
+            make()
 
 
 def want_tools() -> Path:
