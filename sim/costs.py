@@ -58,12 +58,14 @@ class Costs(NamedTuple):
     matrix: int = 9
     #: From the vectors of one pass to those that add to the same sums, if there are several.
     add: int = 4
+    #: From the start of VECTOR or FILL to what it asks for first, besides one.
+    walk: int = 1
     #: From what the vector unit asks for to its element: nothing, for FILL, ...
-    nothing: int = 1
+    nothing: int = 2
     #: ... sums ...
-    sums: int = 2
+    sums: int = 4
     #: ... or bytes.
-    bytes: int = 7
+    bytes: int = 8
     #: From an element to the last effect of its first group of channels: in the unified buffer ...
     to_bytes: int = 22
     #: ... or in the accumulators.

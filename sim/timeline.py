@@ -347,6 +347,7 @@ class Timeline:
         write = late - costs.visible
         count = elements(i, config)
         results = footprint.pixels(i) * sum(groups)
+        launch += costs.walk
         last = launch + count
         if not to_sums:
             share = min(1.0, results / count)

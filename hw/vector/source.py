@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.bus.slice import Stage
+from celosia.hw.bus.slice import Slice, Stage
 from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY, read_layout
 from celosia.hw.memory.runs import Runs
 from celosia.hw.vector.destination import is_outside
@@ -64,8 +64,8 @@ class Answers(wiring.Component):
 
     Timing
     ------
-    Elements come with the answers: of the accumulators ``ACCUMULATOR_LATENCY`` cycles after the read,
-    of nothing one cycle after it was asked.
+    Elements come one cycle behind the answers: of the accumulators ``ACCUMULATOR_LATENCY`` cycles
+    after their read reached them, of nothing two cycles after it was asked.
     """
 
     DEPTH = 16
@@ -108,7 +108,8 @@ class Answers(wiring.Component):
         m.submodules.awaited = awaited = SyncFIFO(width=layout.size, depth=self.DEPTH)
         late = [self.asked]
         late_valid = [self.ask_accumulators]
-        for cycle in range(1, ACCUMULATOR_LATENCY + 1):
+        # One cycle more: the read itself comes out of a register.
+        for cycle in range(1, ACCUMULATOR_LATENCY + 2):
             asked = Signal(layout, name=f"asked_{cycle}", reset_less=True)
             valid = Signal(name=f"valid_{cycle}")
             m.d.sync += [asked.eq(late[-1]), valid.eq(late_valid[-1])]
@@ -120,26 +121,30 @@ class Answers(wiring.Component):
         m.d.sync += [nothing.eq(self.ask_nothing), asked_nothing.eq(self.asked)]
         now = Signal(layout)
         element = self.element
-        m.d.comb += [
-            self.room.eq(awaited.w_rdy),
-            awaited.w_en.eq(self.ask_unified),
-            awaited.w_data.eq(self.asked),
-            awaited.r_en.eq(self.read_valid),
-            self.quiet.eq(~awaited.r_rdy & ~Cat(nothing, late_valid[1:]).any()),
-            now.eq(
-                Mux(self.read_valid, awaited.r_data, Mux(late_valid[-1], late[-1], asked_nothing))
-            ),
-            element.valid.eq(self.read_valid | late_valid[-1] | nothing),
+        # Registered, so that the answer's way through the part ends here.
+        comes = self.read_valid | late_valid[-1] | nothing
+        m.d.sync += [
+            element.valid.eq(comes),
             element.first.eq(now.first),
             element.last.eq(now.last),
             element.groups_last.eq(now.groups_last),
             element.fault.eq(now.outside | (self.read_valid & self.read_fault)),
         ]
+        m.d.comb += [
+            self.room.eq(awaited.w_rdy),
+            awaited.w_en.eq(self.ask_unified),
+            awaited.w_data.eq(self.asked),
+            awaited.r_en.eq(self.read_valid),
+            self.quiet.eq(~awaited.r_rdy & ~Cat(nothing, late_valid[1:], element.valid).any()),
+            now.eq(
+                Mux(self.read_valid, awaited.r_data, Mux(late_valid[-1], late[-1], asked_nothing))
+            ),
+        ]
         for column in range(self.sizes.columns):
             value = self.sums[column]
             if column < self.sizes.lanes * self.sizes.read_groups:
                 value = Mux(self.read_valid, self.read_data[column].as_signed(), value)
-            m.d.comb += element["values"][column].eq(value)
+            m.d.sync += element["values"][column].eq(value)
         return m
 
 
@@ -315,57 +320,85 @@ class Source(wiring.Component):
         m.d.comb += may_end.eq((gap == 0) & roomy)
         return may_end, gap != 0
 
+    def _rounds(self, m: Module) -> tuple[stream.Interface, Signal]:
+        """Return the reads of the task, in order, and whether there are more to come behind them.
+
+        A queue of two entries keeps what decides to ask apart from what walks on.
+        """
+        sizes = self.sizes
+        layout = data.StructLayout(
+            {
+                "address": sizes.address_bits,
+                "skip": data.ArrayLayout(sizes.row_bits, sizes.lanes),
+                "mask": sizes.rows,
+                "first": 1,
+                "last": 1,
+                "groups_last": range(sizes.column_groups),
+                "outside": 1,
+            }
+        )
+        m.submodules.rounds = rounds = Slice(layout)
+        walks = Signal()
+        taken = Signal()
+        nest, runs = self._walk(m, taken)
+        groups_last, byte_groups_last = self._groups_last(m, nest.last[2])
+        window_first = Signal(reset_less=True)
+        window_last = nest.last[:2].all()
+        outside = ~self.task.constant & is_outside(nest.address, self.task.source, sizes)
+        found = rounds.i.payload
+        m.d.comb += [
+            rounds.i.valid.eq(walks),
+            taken.eq(walks & rounds.i.ready),
+            found.address.eq(nest.address),
+            *(found.skip[lane].eq(runs.skip[lane]) for lane in range(sizes.lanes)),
+            found.mask.eq(Mux(outside, 0, self._mask(nest.last[2], byte_groups_last))),
+            found.first.eq(window_first),
+            found.last.eq(window_last),
+            found.groups_last.eq(groups_last),
+            found.outside.eq(outside),
+        ]
+        with m.If(self.launch):
+            m.d.sync += [walks.eq(1), window_first.eq(1)]
+        with m.Elif(taken):
+            m.d.sync += window_first.eq(window_last)
+            with m.If(nest.last.all()):
+                m.d.sync += walks.eq(0)
+        return rounds.o, walks
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        sizes = self.sizes
         task = self.task
-        m.submodules.answers = answers = Answers(sizes=sizes)
+        m.submodules.answers = answers = Answers(sizes=self.sizes)
         # A register in front of the port: what decides to ask ends there.
         m.submodules.offered = offered = Stage(self.unified_read.payload.shape())
         wiring.connect(m, offered.o, wiring.flipped(self.unified_read))
         delayed = offered.o.valid & ~offered.o.ready
-        taken = Signal()
+        rounds, walks = self._rounds(m)
+        now = rounds.payload
         ends = Signal()
-        nest, runs = self._walk(m, taken)
-        groups_last, byte_groups_last = self._groups_last(m, nest.last[2])
-        may_end, in_use = self._pace(m, ends, groups_last, delayed)
+        may_end, in_use = self._pace(m, ends, now.groups_last, delayed)
 
-        window_last = nest.last[:2].all()
-        window_first = Signal(reset_less=True)
         asks = Signal()
         from_rows = task.source == isa.Space.ACCUMULATORS
         from_bytes = ~from_rows & ~task.constant
-        outside = ~task.constant & is_outside(nest.address, task.source, sizes)
         m.d.comb += [
-            asks.eq(self.running & ~self.stop & (~window_last | may_end)),
+            asks.eq(rounds.valid & ~self.stop & (~now.last | may_end)),
             offered.i.valid.eq(asks & from_bytes & answers.room),
             answers.ask_unified.eq(offered.i.valid & offered.i.ready),
             answers.ask_accumulators.eq(asks & from_rows),
             answers.ask_nothing.eq(asks & task.constant),
-            taken.eq(answers.ask_unified | answers.ask_accumulators | answers.ask_nothing),
-            ends.eq(taken & window_last),
-            answers.asked.first.eq(window_first),
-            answers.asked.last.eq(window_last),
-            answers.asked.groups_last.eq(groups_last),
-            answers.asked.outside.eq(outside),
-            self.issues.eq(taken | (self.running & window_last & in_use)),
+            rounds.ready.eq(
+                answers.ask_unified | answers.ask_accumulators | answers.ask_nothing
+            ),
+            ends.eq(rounds.ready & now.last),
+            self.running.eq(walks | rounds.valid),
+            self.issues.eq(rounds.ready | (rounds.valid & now.last & in_use)),
             self.waits.eq(offered.i.valid & ~offered.i.ready),
+            *(answers.asked[name].eq(now[name]) for name in answers.asked_layout.members),
         ]
-        with m.If(self.launch):
-            m.d.sync += [self.running.eq(1), window_first.eq(1)]
-        with m.Elif(taken):
-            m.d.sync += window_first.eq(window_last)
-            with m.If(nest.last.all()):
-                m.d.sync += self.running.eq(0)
-
-        mask = self._mask(nest.last[2], byte_groups_last)
-        request = offered.i.payload
+        request, row = offered.i.payload, self.accumulator_read
         m.d.comb += [
-            request.address.eq(nest.address),
-            *(request.skip[lane].eq(runs.skip[lane]) for lane in range(sizes.lanes)),
-            request.mask.eq(Mux(outside, 0, mask)),
-            self.accumulator_read.enable.eq(answers.ask_accumulators),
-            self.accumulator_read.row.eq(nest.address),
+            *(request[name].eq(now[name]) for name in ("address", "skip", "mask")),
             answers.read_valid.eq(self.read_valid),
             answers.read_data.eq(self.read_data),
             answers.read_fault.eq(self.read_fault),
@@ -373,4 +406,5 @@ class Source(wiring.Component):
             self.element.eq(answers.element),
             self.quiet.eq(answers.quiet),
         ]
+        m.d.sync += [row.enable.eq(answers.ask_accumulators), row.row.eq(now.address)]
         return m

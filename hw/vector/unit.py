@@ -51,7 +51,7 @@ class VectorUnit(wiring.Component):
 
     Timing
     ------
-    From an instruction taken to its first read ``PREPARE`` = log2(lanes) + 3 cycles, if nothing under
+    From an instruction taken to its first read ``PREPARE`` = log2(lanes) + 5 cycles, if nothing under
     way forbids. A read takes a row of the accumulators, or in the unified buffer
     ``VectorSizes.read_groups`` groups of channels of a pixel, one group where they lie in runs. Its
     groups take the cycles of the elements of one window, or one each, whichever are more. FILL
@@ -112,7 +112,7 @@ class VectorUnit(wiring.Component):
             parity=parity,
         )
         self.bus_bytes = bus_bytes
-        self.PREPARE = self.sizes.lane_bits + 3
+        self.PREPARE = self.sizes.lane_bits + 5
         self.writer = UnifiedWriter(sizes=self.sizes, visible_cycles=visible_cycles)
         unified = {"rows": rows, "unified_bytes": unified_bytes}
         payload = parameters_payload(

@@ -4,7 +4,6 @@ from vector_bench import SHAPES, Bench, run, sizes, span
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Space, Window
-from celosia.hw.bus.slice import Stage
 from celosia.sim import costs, pysim
 
 
@@ -48,7 +47,7 @@ def test_pace_from_unified_buffer(rng, name, channels, window, skip, reads, cycl
         channels, window_x_count=window, source_skip=skip, source_run=15 if skip else 65535
     )
     bench, taken = run(rng, name, [instruction], unified_bytes=1024, tables=1)
-    assert bench.reads[0] - taken[0] == bench.dut.PREPARE + Stage.LATENCY
+    assert bench.reads[0] - taken[0] == bench.dut.PREPARE
     assert len(bench.reads) == 10 * reads
     config = Config(weight_tiles=2, **bench.sizes)
     assert len(costs.reads(instruction, config)) * window == reads
