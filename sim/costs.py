@@ -20,7 +20,7 @@ class Costs(NamedTuple):
     #: Beats that external memory moves per cycle, reads and writes together, above 0 up to 2.
     bandwidth: float = 1.0
     #: From the last beat of an instruction on the bus to the dispatcher.
-    fetch: int = 5
+    fetch: int = 6
     #: Instructions, not beats, that are asked for before they can be dispatched.
     ahead: int = 4
     #: From the end of NOP, FENCE or HALT to the next instruction.

@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
+from celosia.hw.bus.slice import Slice
 from celosia.hw.fanout import reset_less
 from celosia.hw.matrix.walker import MATMUL, PassWalker
 from celosia.hw.memory.runs import Runs
@@ -16,6 +17,9 @@ INSTRUCTION = streams.issued(isa.Opcode.MATMUL)
 
 #: Instructions that a unit may have taken and not finished, see ``Issue``.
 _IN_FLIGHT = 16
+
+#: What the walker says of each vector that it walks past, besides its request.
+_WALKED = ("row", "accumulate", "first", "last", "opening", "final", "outside")
 
 
 class TileFeeder(wiring.Component):
@@ -167,7 +171,7 @@ class MatrixControl(wiring.Component):
 
     Timing
     ------
-    One request each cycle while the port is free. A pass takes at least 4 cycles, or one where
+    One request each cycle while the port is free; from the walk to it is a cycle. A pass takes at least 4 cycles, or one where
     all passes of the instruction have a single pixel, so that sums meet in the accumulators.
     """
 
@@ -211,6 +215,8 @@ class MatrixControl(wiring.Component):
             rows=rows, unified_bytes=unified_bytes, accumulator_depth=accumulator_depth
         )
         read = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
+        flags = dict.fromkeys(_WALKED, 1) | {"row": accumulator_depth.bit_length()}
+        self._vector = data.StructLayout({"request": read, "index": streams.INDEX_BITS, **flags})
         super().__init__(
             {
                 "instruction": In(stream.Signature(INSTRUCTION)),
@@ -243,6 +249,7 @@ class MatrixControl(wiring.Component):
         )
         stopped = self.stopped
         running = Signal()
+        taken = Signal()
         clear = Signal()
         may_begin = Signal()
         # In one register, since everything waits for it.
@@ -258,7 +265,7 @@ class MatrixControl(wiring.Component):
             runs.start.eq(feeder.taken),
             runs.run.eq(arriving.run),
             runs.skip_rows.eq(arriving.skip),
-            may_begin.eq(feeder.waiting & runs.ready & (~running | (self.fired & walker.final))),
+            may_begin.eq(feeder.waiting & runs.ready & (~running | (taken & walker.final))),
             feeder.begin.eq(may_begin),
             walker.begin.eq(may_begin),
             walker.instruction.eq(feeder.current.fields.matmul),
@@ -269,59 +276,68 @@ class MatrixControl(wiring.Component):
         index = Signal(streams.INDEX_BITS, reset_less=True)
         with m.If(may_begin):
             m.d.sync += [running.eq(1), index.eq(feeder.current.index)]
-        with m.Elif(self.fired & walker.final):
+        with m.Elif(taken & walker.final):
             m.d.sync += running.eq(0)
 
-        # Pixels of this one.
+        # Its vectors: what walks on is kept apart from what asks by a queue of two entries.
+        m.submodules.vectors = vectors = Slice(self._vector)
+        walked, now = vectors.i.payload, vectors.o.payload
         m.d.comb += [
-            self.request.payload.address.eq(walker.address),
-            self.request.payload.mask.eq(walker.mask),
-            self.request.payload.skip.eq(runs.skip),
+            vectors.i.valid.eq(running),
+            taken.eq(running & vectors.i.ready),
+            walked.request.address.eq(walker.address),
+            walked.request.mask.eq(walker.mask),
+            walked.request.skip.eq(runs.skip),
+            walked.index.eq(index),
+            *(walked[name].eq(getattr(walker, name)) for name in _WALKED),
+            walker.advance.eq(taken & ~walker.final),
+            runs.advance.eq(taken & walker.last & ~walker.final),
+            self.request.payload.eq(now.request),
             self.request.valid.eq(
-                running & ~halted & ~walker.outside & (~walker.first | (feeder.loaded & clear))
+                vectors.o.valid & ~halted & ~now.outside & (~now.first | (feeder.loaded & clear))
             ),
             self.fired.eq(self.request.valid & self.request.ready),
-            self.first.eq(walker.first),
-            self.row.eq(walker.row),
-            self.accumulate.eq(walker.accumulate),
-            feeder.switched.eq(self.fired & walker.first),
-            walker.advance.eq(self.fired & ~walker.final),
-            runs.advance.eq(self.fired & walker.last & ~walker.final),
+            vectors.o.ready.eq(self.fired),
+            self.first.eq(now.first),
+            self.row.eq(now.row),
+            self.accumulate.eq(now.accumulate),
+            feeder.switched.eq(self.fired & now.first),
         ]
-        self._spacing(m, clear)
-        self._ends(m, stopped, index, running)
+        self._spacing(m, clear, now)
+        self._ends(m, stopped, now, vectors.o.valid, running | vectors.o.valid)
         with m.If(self.fired):
             m.d.comb += self.activity.eq(Activity.BUSY)
         with m.Elif(self.request.valid):
             m.d.comb += self.activity.eq(Activity.MEMORY)
-        with m.Elif((running & clear) | feeder.waiting):
+        with m.Elif(Mux(vectors.o.valid, clear, running) | feeder.waiting):
             m.d.comb += self.activity.eq(Activity.WEIGHTS)
         with m.Elif(~self.idle):
             m.d.comb += self.activity.eq(Activity.DRAIN)
         return m
 
-    def _spacing(self, m: Module, clear: Signal) -> None:
+    def _spacing(self, m: Module, clear: Signal, now: data.View) -> None:
         """Keep passes on the same accumulator rows far enough apart, see ``Accumulators``."""
-        walker = self.walker
         pixels = Signal(range(5), init=1)
         gap = Signal(range(4))
-        m.d.comb += clear.eq((gap == 0) | (walker.opening & ~walker.accumulate))
+        m.d.comb += clear.eq((gap == 0) | (now.opening & ~now.accumulate))
         with m.If(gap != 0):
             m.d.sync += gap.eq(gap - 1)
         with m.If(self.fired):
-            m.d.sync += pixels.eq(Mux(walker.last, 1, Mux(pixels == 4, 4, pixels + 1)))
-            with m.If(walker.final):
+            m.d.sync += pixels.eq(Mux(now.last, 1, Mux(pixels == 4, 4, pixels + 1)))
+            with m.If(now.final):
                 m.d.sync += gap.eq(3)
-            with m.Elif(walker.last & (pixels != 1)):
+            with m.Elif(now.last & (pixels != 1)):
                 m.d.sync += gap.eq(4 - pixels)
 
-    def _ends(self, m: Module, stopped: Signal, index: Signal, running: Signal) -> None:
+    def _ends(
+        self, m: Module, stopped: Signal, now: data.View, valid: Signal, running: Value
+    ) -> None:
         """Report instructions finished, the first fault, and when nothing is under way."""
         feeder = self.feeder
-        outside = running & self.walker.outside
+        outside = valid & now.outside
         finals = Signal(self.results_latency)
         draining = Signal(range(self.results_latency + 1))
-        m.d.sync += finals.eq((finals << 1) | (self.fired & self.walker.final))
+        m.d.sync += finals.eq((finals << 1) | (self.fired & now.final))
         with m.If(self.fired):
             m.d.sync += draining.eq(self.results_latency)
         with m.Elif(draining != 0):
@@ -331,7 +347,7 @@ class MatrixControl(wiring.Component):
             self.done.eq(done & ~self.wrong if self.parity else done),
             self.idle.eq((draining == 0) & (self.abort | stopped | ~(running | feeder.waiting))),
         ]
-        fired_index = [index]
+        fired_index: list[Value] = [now.index]
         for cycle in range(self.read_latency):
             late = Signal(unsigned(streams.INDEX_BITS), name=f"index_{cycle + 1}", reset_less=True)
             m.d.sync += late.eq(fired_index[-1])
@@ -340,7 +356,7 @@ class MatrixControl(wiring.Component):
         with m.If(self.read_fault):
             m.d.comb += self.fault.index.eq(fired_index[-1])
         with m.Elif(outside):
-            m.d.comb += self.fault.index.eq(index)
+            m.d.comb += self.fault.index.eq(now.index)
         with m.Else():
             m.d.comb += self.fault.index.eq(feeder.current.index)
         faults: Value = self.read_fault | outside | feeder.outside

@@ -9,7 +9,8 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.config import ADDRESS_BITS, SEMAPHORES, Config
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
 from celosia.hw.bus.reader import length_bits, read_beat
-from celosia.hw.sequencer.check import Check
+from celosia.hw.bus.slice import Slice
+from celosia.hw.sequencer.check import CHECKED, Check
 from celosia.hw.sequencer.counters import Counters
 from celosia.hw.sequencer.dispatch import EXECUTORS, Dispatch
 from celosia.hw.sequencer.fetch import Fetch
@@ -126,23 +127,32 @@ class Sequencer(wiring.Component):
         m.submodules.supervisor = supervisor
         m.submodules.fetch = ResetInserter(supervisor.flush)(fetch)
         m.submodules.check = ResetInserter(supervisor.flush)(check)
+        # What becomes of an instruction is decided apart from what is wrong with it.
+        checked = Slice(CHECKED)
+        m.submodules.checked = ResetInserter(supervisor.flush)(checked)
+        wiring.connect(m, check.o, checked.i)
         m.submodules.dispatch = dispatch
         m.submodules.semaphores = ResetInserter(supervisor.begin)(semaphores)
         for unit, issue in issues.items():
             m.submodules[f"issue_{unit.name.lower()}"] = issue
-        self._program(m, supervisor, fetch, check, dispatch)
+        self._program(m, supervisor, fetch, checked.o, dispatch)
+        wiring.connect(m, fetch.fetched, check.i)
         self._units(m, supervisor, dispatch, semaphores, issues)
-        self._errors(m, supervisor, fetch, check, semaphores, issues)
+        self._errors(m, supervisor, fetch, checked.o, semaphores, issues)
         self._count(m, supervisor, dispatch, issues)
         return m
 
     def _program(
-        self, m: Module, supervisor: Supervisor, fetch: Fetch, check: Check, dispatch: Dispatch
+        self,
+        m: Module,
+        supervisor: Supervisor,
+        fetch: Fetch,
+        checked: stream.Interface,
+        dispatch: Dispatch,
     ) -> None:
         wiring.connect(m, wiring.flipped(self.request), fetch.request)
         wiring.connect(m, fetch.beats, wiring.flipped(self.beats))
-        wiring.connect(m, fetch.fetched, check.i)
-        good = check.o.payload.error == isa.Error.NONE
+        good = checked.payload.error == isa.Error.NONE
         m.d.comb += [
             fetch.begin.eq(supervisor.begin),
             fetch.address.eq(self.program_address),
@@ -151,9 +161,9 @@ class Sequencer(wiring.Component):
                 Mux(self.program_length[streams.INDEX_BITS :].any(), 0, self.program_length)
             ),
             fetch.stop.eq(~supervisor.running & ~supervisor.begin),
-            dispatch.i.valid.eq(check.o.valid & good & supervisor.running),
-            dispatch.i.payload.eq(check.o.payload),
-            check.o.ready.eq(dispatch.i.ready & good & supervisor.running),
+            dispatch.i.valid.eq(checked.valid & good & supervisor.running),
+            dispatch.i.payload.eq(checked.payload),
+            checked.ready.eq(dispatch.i.ready & good & supervisor.running),
         ]
 
     def _units(
@@ -197,7 +207,7 @@ class Sequencer(wiring.Component):
         m: Module,
         supervisor: Supervisor,
         fetch: Fetch,
-        check: Check,
+        checked: stream.Interface,
         semaphores: Semaphores,
         issues: dict[isa.Unit, Issue],
     ) -> None:
@@ -206,20 +216,20 @@ class Sequencer(wiring.Component):
         bad = Signal()
         ran_out = Signal()
         m.d.comb += [
-            bad.eq(check.o.valid & (check.o.payload.error != isa.Error.NONE)),
-            ran_out.eq(fetch.exhausted & ~check.o.valid),
+            bad.eq(checked.valid & (checked.payload.error != isa.Error.NONE)),
+            ran_out.eq(fetch.exhausted & ~checked.valid),
             supervisor.fault_valid[0].eq(bad | ran_out | semaphores.overflow.any()),
-            own.code.eq(Mux(bad, check.o.payload.error, isa.Error.PROGRAM)),
-            own.index.eq(Mux(bad, check.o.payload.index, self.program_length)),
+            own.code.eq(Mux(bad, checked.payload.error, isa.Error.PROGRAM)),
+            own.index.eq(Mux(bad, checked.payload.index, self.program_length)),
         ]
         with m.If(semaphores.overflow[isa.Unit.SEQUENCER.value]):
-            m.d.comb += [own.code.eq(isa.Error.SEMAPHORE), own.index.eq(check.o.payload.index)]
+            m.d.comb += [own.code.eq(isa.Error.SEMAPHORE), own.index.eq(checked.payload.index)]
         for unit, issue in issues.items():
             with m.If(semaphores.overflow[unit.value]):
                 m.d.comb += [own.code.eq(isa.Error.SEMAPHORE), own.index.eq(issue.post_index)]
         m.d.comb += [
             supervisor.stuck_unit.eq(isa.Unit.SEQUENCER),
-            supervisor.stuck_index.eq(check.o.payload.index),
+            supervisor.stuck_index.eq(checked.payload.index),
         ]
         for unit, issue in reversed(issues.items()):
             port = getattr(self, unit.name.lower())

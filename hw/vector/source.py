@@ -387,9 +387,7 @@ class Source(wiring.Component):
             answers.ask_unified.eq(offered.i.valid & offered.i.ready),
             answers.ask_accumulators.eq(asks & from_rows),
             answers.ask_nothing.eq(asks & task.constant),
-            rounds.ready.eq(
-                answers.ask_unified | answers.ask_accumulators | answers.ask_nothing
-            ),
+            rounds.ready.eq(answers.ask_unified | answers.ask_accumulators | answers.ask_nothing),
             ends.eq(rounds.ready & now.last),
             self.running.eq(walks | rounds.valid),
             self.issues.eq(rounds.ready | (rounds.valid & now.last & in_use)),
