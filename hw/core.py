@@ -145,8 +145,10 @@ class Core(wiring.Component):
         }
         for name, room in rooms.items():
             m.submodules[name] = self._reset(m, name, room, self.reset | sequencer.clear)
+        cleared = Signal()
+        m.d.sync += cleared.eq(self.reset | sequencer.clear)
         for name in ("load", "store", "matrix", "vector"):
-            self._connect_unit(m, getattr(sequencer, name), rooms[name])
+            self._connect_unit(m, name, getattr(sequencer, name), rooms[name], ~cleared)
         self._connect_buffer(m, buffer, rooms, self.reset | sequencer.clear)
         wiring.connect(m, load.weights, matrix.weights)
         wiring.connect(m, load.parameters, vector.parameters)
@@ -173,7 +175,7 @@ class Core(wiring.Component):
         return ResetInserter(reset)(room)
 
     @staticmethod
-    def _connect_unit(m: Module, port: Any, unit: Any) -> None:
+    def _connect_unit(m: Module, name: str, port: Any, unit: Any, runs: Value) -> None:
         wiring.connect(m, port.instruction, unit.instruction)
         m.d.comb += [
             port.done.eq(unit.done),
@@ -181,8 +183,12 @@ class Core(wiring.Component):
             port.fault.eq(unit.fault),
             port.idle.eq(unit.idle),
             port.activity.eq(unit.activity),
-            unit.abort.eq(port.abort),
         ]
+        # Units lie far apart: each has the word to stop in a register of its own, which a reset
+        # of the rooms takes back together with them.
+        abort = Signal(name=f"abort_{name}", attrs=COPY)
+        m.d.sync += abort.eq(port.abort & runs)
+        m.d.comb += unit.abort.eq(abort)
 
     def _connect_buffer(
         self, m: Module, buffer: UnifiedBuffer, rooms: dict[str, Any], reset: Value

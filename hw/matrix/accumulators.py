@@ -19,7 +19,10 @@ def read_layout(*, depth: int) -> data.StructLayout:
 
 
 def write_layout(*, depth: int, columns: int) -> data.StructLayout:
-    """Return the vector unit's write: ``enable``, ``row``, a ``mask`` bit and an int32 a column."""
+    """Return the vector unit's write: ``enable``, ``row``, a ``mask`` bit and an int32 a column.
+
+    The int32 come one cycle behind the rest.
+    """
     return data.StructLayout(
         {
             "enable": 1,
@@ -52,7 +55,7 @@ class AccumulatorColumn(wiring.Component):
     read_row, read_sum : In, Out(signed(32))
         Read of the vector unit, ``ACCUMULATOR_LATENCY`` cycles.
     vector_enable, vector_row, vector_sum : In
-        Write of the vector unit.
+        Write of the vector unit; the sum a cycle behind the others.
     wrong : Out(1)
         With ``parity``: the operation of ``enable`` ``Accumulators.WRITE_LATENCY`` cycles before has
         added to a sum of wrong parity.
@@ -107,6 +110,10 @@ class AccumulatorColumn(wiring.Component):
         m = Module()
         result = Signal(signed(32), reset_less=True)
         reads = []
+        # In registers of each column: what they come from is far away.
+        vector_enable = Signal(attrs=COPY)
+        vector_row = Signal.like(self.vector_row, reset_less=True, attrs=COPY)
+        m.d.sync += [vector_enable.eq(self.vector_enable), vector_row.eq(self.vector_row)]
         for half in range(2):
             shape = guard.stored_shape(signed(32), self.parity)
             memory = Memory(shape=shape, depth=self.depth, init=[], attrs=race.UNDEFINED)
@@ -115,11 +122,11 @@ class AccumulatorColumn(wiring.Component):
             write = memory.write_port()
             matrix_reads = self.enable & (self.row[-1] == half)
             matrix_writes = self.write_enable & (self.write_row[-1] == half)
-            vector_writes = self.vector_enable & (self.vector_row[-1] == half)
+            vector_writes = vector_enable & (vector_row[-1] == half)
             m.d.comb += [
                 read.addr.eq(Mux(matrix_reads, self.row[:-1], self.read_row[:-1])),
                 write.en.eq(matrix_writes | vector_writes),
-                write.addr.eq(Mux(matrix_writes, self.write_row[:-1], self.vector_row[:-1])),
+                write.addr.eq(Mux(matrix_writes, self.write_row[:-1], vector_row[:-1])),
                 write.data.eq(
                     guard.stored(Mux(matrix_writes, result, self.vector_sum), self.parity)
                 ),

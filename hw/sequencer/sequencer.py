@@ -233,7 +233,8 @@ class Sequencer(wiring.Component):
         ]
         for unit, issue in reversed(issues.items()):
             port = getattr(self, unit.name.lower())
-            m.d.comb += [
+            # Late in a cycle, and far away; HALT waits longer than a cycle for those that stopped.
+            m.d.sync += [
                 supervisor.fault_valid[unit.value].eq(port.fault_valid),
                 supervisor.faults[unit.value].eq(port.fault),
             ]

@@ -5,6 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
+from celosia.hw.fanout import COPY
 from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY, read_layout, write_layout
 from celosia.hw.vector.pipe import MARK, Pipe
 from celosia.hw.vector.task import VectorSizes
@@ -43,7 +44,7 @@ class AccumulatorWriter(wiring.Component):
 
     Timing
     ------
-    ``accumulator_write`` follows ``scaled`` by one cycle.
+    ``accumulator_write`` comes with ``scaled``, its sums a cycle behind it.
     """
 
     soon: data.View
@@ -174,20 +175,22 @@ class AccumulatorWriter(wiring.Component):
             new = self.scaled[lane]
             before = Signal(signed(32), name=f"before_{lane}")
             m.d.comb += before.eq(Mux(hit_next[lane], results[0][lane], old[lane]))
-            with m.Switch(steps[3].mode):
-                with m.Case(isa.Mode.ADD):
-                    m.d.sync += results[0][lane].eq(new + before)
-                with m.Case(isa.Mode.MAX):
-                    m.d.sync += results[0][lane].eq(Mux(new > before, new, before))
-                with m.Default():
-                    m.d.sync += results[0][lane].eq(new)
+            adds = Signal(name=f"adds_{lane}", reset_less=True, attrs=COPY)
+            replaces = Signal(name=f"replaces_{lane}", reset_less=True, attrs=COPY)
+            m.d.sync += [
+                adds.eq(steps[2].mode == isa.Mode.ADD),
+                replaces.eq(steps[2].mode == isa.Mode.OVERWRITE),
+                results[0][lane].eq(
+                    Mux(adds, new + before, Mux(replaces | (new > before), new, before))
+                ),
+            ]
 
         if sizes.parity:
             self._watch(m, steps[2], valid[2], hits)
         ends = valid[3] & ~self.stop
         m.d.comb += [self.fault.eq(ends & steps[3].bad), self.fault_slot.eq(steps[3].slot)]
         write = self.accumulator_write
-        m.d.sync += [
+        m.d.comb += [
             write.enable.eq(ends & ~steps[3].bad),
             write.row.eq(steps[3].row),
             write.mask.eq(
@@ -197,7 +200,7 @@ class AccumulatorWriter(wiring.Component):
                     for i in range(lanes)
                 )
             ),
-            self.finished.eq(ends & ~steps[3].bad & steps[3].last),
         ]
+        m.d.sync += self.finished.eq(ends & ~steps[3].bad & steps[3].last)
         m.d.comb += [write.sums[c].eq(results[0][c % lanes]) for c in range(sizes.columns)]
         return m

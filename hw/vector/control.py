@@ -10,7 +10,7 @@ from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
 from celosia.hw.fanout import reset_less
-from celosia.hw.vector.task import INSTRUCTION, VectorSizes
+from celosia.hw.vector.task import VectorSizes
 
 
 class State(enum.Enum, shape=2):
@@ -37,14 +37,14 @@ class VectorControl(wiring.Component):
 
     Members
     -------
-    instruction, done, fault_valid, fault, abort, idle, activity
+    instruction : In(stream of VectorSizes.decoded)
+        What ``Decoder`` makes of instructions.
+    done, fault_valid, fault, abort, idle, activity
         Contract of a unit.
-    decoded : In(VectorSizes.task)
-        The instruction on offer.
     task, slot : Out(VectorSizes.task), Out(1)
         The task to start or to run, and its number modulo 2.
     prepare, prepared, launch : Out(1), In(1), Out(1)
-        Prepare the decoded task's runs; they are; the task starts.
+        Prepare the runs of the task on offer; they are; the task starts.
     running, issues, reads_wait, writes_wait, busy, awaited, settling : In(1)
         Source or destination are not through the task; the source asks now, may not; a write may
         not; elements are on their way to the pipe; answers to reads, and writes, are on their way.
@@ -63,7 +63,7 @@ class VectorControl(wiring.Component):
 
     Timing
     ------
-    A task starts at the earliest in the cycle after its runs are prepared; one is taken while the one
+    A task starts at the earliest two cycles after its runs are prepared; one is taken while the one
     before is under way.
     """
 
@@ -74,7 +74,6 @@ class VectorControl(wiring.Component):
     abort: Signal
     idle: Signal
     activity: Signal
-    decoded: data.View
     task: data.View
     slot: Signal
     prepare: Signal
@@ -121,10 +120,9 @@ class VectorControl(wiring.Component):
         )
         super().__init__(
             {
-                "instruction": In(stream.Signature(INSTRUCTION)),
+                "instruction": In(stream.Signature(sizes.decoded)),
                 "fault": Out(streams.FAULT),
                 "activity": Out(Activity),
-                "decoded": In(sizes.task),
                 "task": Out(sizes.task),
                 "endings": Out(data.ArrayLayout(sizes.ending, 2)),
                 **{name: Out(1) for name in outputs},
@@ -142,20 +140,23 @@ class VectorControl(wiring.Component):
         overtakes = writes_sums & ~other_writes_sums
         other_used = Mux(self.slot, used[0], used[1])
         own_used = Mux(self.slot, used[1], used[0])
+        may_launch = Signal()
         m.d.comb += [
             self.instruction.ready.eq((state == State.FREE) & ~self.stop),
             self.prepare.eq(self.instruction.valid & self.instruction.ready),
-            self.launch.eq(
-                (state == State.PREPARING)
-                & self.prepared
-                & ~self.busy
-                & ~own_used
-                & ~(other_used & (reads_results | overtakes))
-                & ~self.stop
-            ),
+            self.launch.eq(may_launch & ~self.stop),
         ]
+        # Once nothing forbids it, nothing will until it starts.
+        m.d.sync += may_launch.eq(
+            (state == State.PREPARING)
+            & self.prepared
+            & ~self.busy
+            & ~own_used
+            & ~(other_used & (reads_results | overtakes))
+            & ~self.launch
+        )
         with m.If(self.prepare):
-            m.d.sync += [self.task.eq(self.decoded), state.eq(State.PREPARING)]
+            m.d.sync += [self.task.eq(self.instruction.payload.task), state.eq(State.PREPARING)]
         with m.Elif(self.launch):
             m.d.sync += state.eq(State.RUNNING)
         with m.Elif((state == State.RUNNING) & ~self.running):
@@ -210,7 +211,7 @@ class VectorControl(wiring.Component):
             m.d.comb += self.activity.eq(Activity.MEMORY)
         with m.Elif(used.any() & ~self.running):
             m.d.comb += self.activity.eq(Activity.DRAIN)
-        with m.Elif(state != State.FREE):
+        with m.Elif((state != State.FREE) | self.instruction.valid):
             m.d.comb += self.activity.eq(Activity.BUSY)
 
     def elaborate(self, platform: object) -> Module:
@@ -230,6 +231,12 @@ class VectorControl(wiring.Component):
             m.d.sync += settles.eq(self.settle_cycles)
         with m.Elif(settles != 0):
             m.d.sync += settles.eq(settles - 1)
-        m.d.comb += self.idle.eq(Mux(self.stop, settles == 0, (state == State.FREE) & ~used.any()))
+        m.d.comb += self.idle.eq(
+            Mux(
+                self.stop,
+                settles == 0,
+                (state == State.FREE) & ~used.any() & ~self.instruction.valid,
+            )
+        )
         self._classify(m, state, used)
         return m

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
-from amaranth.hdl import Cat, Module, Signal, Value, signed, unsigned
-from amaranth.lib import data, wiring
+from amaranth.hdl import Cat, Module, Value, signed, unsigned
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
+from celosia.hw.bus.slice import Stage
 
 #: Instructions of the vector unit.
 INSTRUCTION = streams.issued(isa.Opcode.VECTOR, isa.Opcode.FILL)
@@ -135,6 +136,16 @@ class VectorSizes:
         )
 
     @property
+    def decoded(self) -> data.StructLayout:
+        """A task, and the runs of its source and its destination."""
+        runs = {
+            f"{side}_{name}": bits
+            for side in ("source", "destination")
+            for name, bits in (("run", isa.COUNT_BITS), ("skip", self.row_bits))
+        }
+        return data.StructLayout({"task": self.task, **runs})
+
+    @property
     def ending(self) -> data.StructLayout:
         """What the end of the pipe wants to know of an instruction."""
         return data.StructLayout(
@@ -178,41 +189,29 @@ class Decoder(wiring.Component):
 
     Members
     -------
-    instruction : In(INSTRUCTION)
-        The instruction.
-    task : Out(VectorSizes.task)
-        All of it but the runs.
-    source_run, source_skip, destination_run, destination_skip : Out(unsigned)
-        The runs.
+    i, o : In(stream of INSTRUCTION), Out(stream of VectorSizes.decoded)
+        Both sides.
 
     Timing
     ------
-    Combinational.
+    One cycle.
     """
 
-    instruction: data.View
-    task: data.View
-    source_run: Signal
-    source_skip: Signal
-    destination_run: Signal
-    destination_skip: Signal
+    i: stream.Interface
+    o: stream.Interface
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes
         super().__init__(
             {
-                "instruction": In(INSTRUCTION),
-                "task": Out(sizes.task),
-                "source_run": Out(isa.COUNT_BITS),
-                "source_skip": Out(sizes.row_bits),
-                "destination_run": Out(isa.COUNT_BITS),
-                "destination_skip": Out(sizes.row_bits),
+                "i": In(stream.Signature(INSTRUCTION)),
+                "o": Out(stream.Signature(sizes.decoded)),
             }
         )
 
-    def _shared(self, fields: data.View) -> list:
+    def _shared(self, decoded: data.View, fields: data.View) -> list:
         """Return assignments of what both instructions say."""
-        task = self.task
+        task = decoded.task
         channels = (fields.channels - 1)[: isa.COUNT_BITS]
         lane_bits = self.sizes.lane_bits
         return [
@@ -224,17 +223,22 @@ class Decoder(wiring.Component):
                 task.destination_strides[n].eq(fields[f"destination_{a}_stride"])
                 for n, a in enumerate("xyz")
             ),
-            self.destination_run.eq(fields.destination_run),
-            self.destination_skip.eq(fields.destination_skip),
+            decoded.destination_run.eq(fields.destination_run),
+            decoded.destination_skip.eq(fields.destination_skip),
         ]
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        task = self.task
-        vector = self.instruction.fields.vector
-        fill = self.instruction.fields.fill
+        m.submodules.stage = stage = Stage(self.sizes.decoded)
+        decoded = stage.i.payload
+        task = decoded.task
+        instruction = self.i.payload
+        vector, fill = instruction.fields.vector, instruction.fields.fill
+        wiring.connect(m, stage.o, wiring.flipped(self.o))
         m.d.comb += [
-            task.index.eq(self.instruction.index),
+            stage.i.valid.eq(self.i.valid),
+            self.i.ready.eq(stage.i.ready),
+            task.index.eq(instruction.index),
             task.constant.eq(vector.opcode == isa.Opcode.FILL),
             task.source_base.eq(vector.source_base),
             *(task.source_strides[n].eq(vector[f"source_{a}_stride"]) for n, a in enumerate("xyz")),
@@ -244,11 +248,11 @@ class Decoder(wiring.Component):
             task.rounding.eq(vector.rounding),
             task.ending.table.eq(vector.table),
             task.ending.mode.eq(vector.mode),
-            self.source_run.eq(vector.source_run),
-            self.source_skip.eq(vector.source_skip),
+            decoded.source_run.eq(vector.source_run),
+            decoded.source_skip.eq(vector.source_skip),
         ]
         with m.If(task.constant):
-            m.d.comb += self._shared(fill)
+            m.d.comb += self._shared(decoded, fill)
             m.d.comb += [
                 task.source.eq(isa.Space.UNIFIED),
                 task.destination.eq(isa.Space.UNIFIED),
@@ -256,7 +260,7 @@ class Decoder(wiring.Component):
                 task.ending.high.eq(fill.value),
             ]
         with m.Else():
-            m.d.comb += self._shared(vector)
+            m.d.comb += self._shared(decoded, vector)
             m.d.comb += [
                 task.source.eq(vector.source),
                 task.wide.eq(vector.source_skip == 0),

@@ -51,7 +51,7 @@ class VectorUnit(wiring.Component):
 
     Timing
     ------
-    From an instruction taken to its first read ``PREPARE`` = log2(lanes) + 5 cycles, if nothing under
+    From an instruction taken to its first read ``PREPARE`` = log2(lanes) + 7 cycles, if nothing under
     way forbids. A read takes a row of the accumulators, or in the unified buffer
     ``VectorSizes.read_groups`` groups of channels of a pixel, one group where they lie in runs. Its
     groups take the cycles of the elements of one window, or one each, whichever are more. FILL
@@ -112,7 +112,7 @@ class VectorUnit(wiring.Component):
             parity=parity,
         )
         self.bus_bytes = bus_bytes
-        self.PREPARE = self.sizes.lane_bits + 5
+        self.PREPARE = self.sizes.lane_bits + 7
         self.writer = UnifiedWriter(sizes=self.sizes, visible_cycles=visible_cycles)
         unified = {"rows": rows, "unified_bytes": unified_bytes}
         payload = parameters_payload(
@@ -147,17 +147,20 @@ class VectorUnit(wiring.Component):
         m.submodules.decoder = decoder = Decoder(sizes=sizes)
         m.submodules.source = source = Source(sizes=sizes)
         m.submodules.destination = destination = Destination(sizes=sizes)
+        wiring.connect(m, decoder.o, control.instruction)
+        decoded = decoder.o.payload
         m.d.comb += [
-            decoder.instruction.eq(self.instruction.payload),
-            control.decoded.eq(decoder.task),
+            decoder.i.payload.eq(self.instruction.payload),
+            decoder.i.valid.eq(self.instruction.valid & ~control.stop),
+            self.instruction.ready.eq(decoder.i.ready & ~control.stop),
             control.prepared.eq(source.prepared & destination.prepared),
             control.running.eq(source.running | destination.running),
             control.issues.eq(source.issues),
             control.reads_wait.eq(source.waits),
-            source.run.eq(decoder.source_run),
-            source.skip_rows.eq(decoder.source_skip),
-            destination.run.eq(decoder.destination_run),
-            destination.skip_rows.eq(decoder.destination_skip),
+            source.run.eq(decoded.source_run),
+            source.skip_rows.eq(decoded.source_skip),
+            destination.run.eq(decoded.destination_run),
+            destination.skip_rows.eq(decoded.destination_skip),
             source.read_valid.eq(self.read_valid),
             source.read_data.eq(self.read_data),
             source.read_fault.eq(self.read_fault),
@@ -255,7 +258,6 @@ class VectorUnit(wiring.Component):
         m.submodules.control = control = VectorControl(
             sizes=sizes, settle_cycles=Pipe.LATENCY + sizes.column_groups + 4
         )
-        wiring.connect(m, wiring.flipped(self.instruction), control.instruction)
         m.d.comb += [
             self.done.eq(control.done),
             self.fault_valid.eq(control.fault_valid),

@@ -71,7 +71,7 @@ class Script:
         compared = []
 
         async def bench(ctx):
-            for cycle in range(self.cycles + ACCUMULATOR_LATENCY):
+            for cycle in range(-1, self.cycles + ACCUMULATOR_LATENCY):
                 row, accumulate, _ = self.operations.get(cycle, (0, 0, None))
                 ctx.set(dut.enable, cycle in self.operations)
                 ctx.set(dut.row, row)
@@ -82,11 +82,12 @@ class Script:
                     ctx.set(dut.sums[j], int(source[2][j]) if source else (cycle * 37) % 100)
                 ctx.set(dut.read.enable, cycle in self.reads)
                 ctx.set(dut.read.row, self.reads.get(cycle, 0))
-                row, mask, sums = self.writes.get(cycle, (0, [], []))
-                ctx.set(dut.write.enable, cycle in self.writes)
+                # A write is of the cycle of its sums; where they go comes before.
+                row, mask, _ = self.writes.get(cycle + 1, (0, [], []))
+                ctx.set(dut.write.enable, cycle + 1 in self.writes)
                 ctx.set(dut.write.row, row)
                 ctx.set(dut.write.mask, sum(1 << j for j, bit in enumerate(mask) if bit))
-                for j, value in enumerate(sums):
+                for j, value in enumerate(self.writes.get(cycle, (0, [], []))[2]):
                     ctx.set(dut.write.sums[j], int(value))
                 asked = cycle - ACCUMULATOR_LATENCY
                 if asked in expected:

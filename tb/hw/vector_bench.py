@@ -162,7 +162,7 @@ class Bench:
         self.unified_seen, self.sums_seen = unified, sums
         answers: deque = deque([None] * (READ_LATENCY - 1))
         pending: deque = deque([None] * (VISIBLE - 1))
-        rows_read = None
+        rows_read, place = None, None
         read_ready, write_ready = 1, 1
         read, write = dut.unified_read, dut.unified_write
         garbage = rng.integers(-(2**31), 2**31, (8, columns)).tolist()
@@ -221,10 +221,14 @@ class Bench:
             if from_row.enable:
                 rows_read = sums[from_row.row].tolist()
                 self.reads.append(self.cycle)
-            if to_row.enable:
-                mask = (to_row.mask >> np.arange(columns) & 1).astype(bool)
-                sums[to_row.row, mask] = np.array(list(to_row.sums))[mask]
+            if place is not None:
+                row, mask = place
+                sums[row, mask] = np.array(list(to_row.sums))[mask]
                 self.writes.append(self.cycle)
+            # Its sums come a cycle later.
+            place = None
+            if to_row.enable:
+                place = to_row.row, (to_row.mask >> np.arange(columns) & 1).astype(bool)
             read_ready = int(rng.random() >= self.stall)
             write_ready = int(rng.random() >= self.stall)
             self.cycle += 1
