@@ -19,10 +19,12 @@ class Costs(NamedTuple):
     memory: int = 32
     #: Beats that external memory moves per cycle, reads and writes together, above 0 up to 2.
     bandwidth: float = 1.0
-    #: From the last beat of an instruction on the bus to the dispatcher.
-    fetch: int = 6
-    #: Instructions, not beats, that are asked for before they can be dispatched.
+    #: From the last beat of an instruction on the bus until it is checked.
+    fetch: int = 5
+    #: Instructions, not beats, that are asked for before they can be checked ...
     ahead: int = 4
+    #: ... and that may wait for the dispatcher.
+    checked: int = 2
     #: From the end of NOP, FENCE or HALT to the next instruction.
     settle: int = 3
     #: From the dispatcher through an empty queue.
@@ -53,13 +55,13 @@ class Costs(NamedTuple):
     written: int = 2
     #: From an instruction that the matrix or vector unit takes to its start, besides log2 of rows
     #: or lanes.
-    prepare: int = 2
+    prepare: int = 3
     #: From the last vector that enters the array to the last sum, besides rows and columns.
     matrix: int = 9
     #: From the vectors of one pass to those that add to the same sums, if there are several.
     add: int = 4
     #: From the start of VECTOR or FILL to what it asks for first, besides one.
-    walk: int = 1
+    walk: int = 2
     #: From what the vector unit asks for to its element: nothing, for FILL, ...
     nothing: int = 2
     #: ... sums ...

@@ -23,7 +23,7 @@ __all__ = ["Timeline", "Times"]
 
 #: What parts wait for: an instruction passed on by the sequencer, taken by its unit, finished by
 #: it; counts posted; a burst asked for, come; room in a unit for another instruction.
-Event = Literal["passed", "taken", "finished", "posted", "asked", "come", "room"]
+Event = Literal["checked", "passed", "taken", "finished", "posted", "asked", "come", "room"]
 
 #: A part of the core.
 Part = Generator[int | Event, None, None]
@@ -63,8 +63,9 @@ class Timeline:
         self.now = 0
         self.due: list[tuple[int, int, Part]] = []
         self.waiting: dict[Event, list[tuple[int, Part]]] = {}
-        # Last beat of each instruction fetched, cycle of each one passed on.
+        # Last beat of each instruction fetched, cycle of each one checked and of each passed on.
         self.fetched: list[int] = []
+        self.checked: list[int] = []
         self.passed: list[int] = []
         self.queues: dict[Unit, deque[tuple[int, int]]] = {unit: deque() for unit in EXECUTING}
         self.queued = self.finished = self.latest = 0
@@ -87,7 +88,7 @@ class Timeline:
         """Return the times of all instructions."""
         units = [self._unit(unit) for unit in EXECUTING]
         inner = [self._load(), self._store(), self._read(), self._array()]
-        parts = [self._fetch(), self._dispatch(), *units, *inner]
+        parts = [self._fetch(), self._check(), self._dispatch(), *units, *inner]
         self.due = [(0, number, part) for number, part in enumerate(parts)]
         while len(self.times) < len(self.code):
             self.now, number, part = heapq.heappop(self.due)
@@ -104,24 +105,37 @@ class Timeline:
             heapq.heappush(self.due, (self.now, number, part))
 
     def _fetch(self) -> Part:
-        """Ask for instructions, some ahead of the dispatcher."""
+        """Ask for instructions, some ahead of those that are checked."""
         yield 1
         for index in range(len(self.code)):
-            while index >= len(self.passed) + self.costs.ahead:
-                yield "passed"
+            while index >= len(self.checked) + self.costs.ahead:
+                yield "checked"
             if index >= self.costs.ahead:
-                yield self.passed[index - self.costs.ahead] + 1
+                yield self.checked[index - self.costs.ahead] + 1
             while self.now < self.address:
                 yield self.address
             self._ask(self.beats, self.bus, self.fetched.append)
 
+    def _check(self) -> Part:
+        """Put words together and check them, some ahead of the dispatcher."""
+        room = self.costs.checked
+        for index in range(len(self.code)):
+            while len(self.fetched) <= index:
+                yield "come"
+            while index >= len(self.passed) + room:
+                yield "passed"
+            there = self.fetched[index] + self.costs.fetch
+            before = self.checked[-1] + self.beats + 1 if self.checked else 0
+            yield max(there, before, self.passed[index - room] + 1 if index >= room else 0)
+            self.checked.append(self.now)
+            self._announce("checked")
+
     def _dispatch(self) -> Part:
         """Hand instructions to the queues, in order."""
         for index, i in enumerate(self.code):
-            while len(self.fetched) <= index:
-                yield "come"
-            there = self.fetched[index] + self.costs.fetch
-            yield max(there, self.passed[-1] + self.beats + 1 if self.passed else 0)
+            while len(self.checked) <= index:
+                yield "checked"
+            yield max(self.checked[index], self.passed[-1] if self.passed else 0) + 1
             if i.unit is Unit.SEQUENCER:
                 yield from self._own(index, i)
             else:
@@ -359,7 +373,7 @@ class Timeline:
                 yield last
                 last = math.ceil(self.store_reads.end(launch + 1, count)) - 1
         self.emptied = last + answer + 2 + behind
-        self.free[Unit.VECTOR] = max(last, launch + results) + 2
+        self.free[Unit.VECTOR] = max(last, launch + results) + 1
         finish = max(last + late + behind, latest)
         self.written = latest, finish, to_sums
         self._finish(index, taken, finish)

@@ -33,6 +33,8 @@ class Rows:
         #: Sums of wrong parity: as they are, and as they are once all groups so far are written.
         self.wrong = rng.random(shape) < 0.1
         self.expected_wrong = self.wrong.copy()
+        #: Where the sums of this cycle are written, which was told in the one before.
+        self.place = 0, np.zeros(given.columns, bool)
         self.read = deque([self.nothing()] * (ACCUMULATOR_LATENCY + 1), ACCUMULATOR_LATENCY + 1)
 
     def nothing(self) -> tuple[np.ndarray, np.ndarray]:
@@ -49,15 +51,16 @@ class Rows:
     def look(self, ctx: Any, dut: Any) -> None:
         """Do what the ports ask for in a cycle."""
         read, write = ctx.get(dut.accumulator_read), ctx.get(dut.accumulator_write)
-        mask = np.array([write.mask >> c & 1 for c in range(self.columns)], bool)
-        mask &= bool(write.enable)
+        row, mask = self.place
         sums, wrong = self.nothing()
         if read.enable:
-            known = ~mask | (write.row != read.row)
+            known = ~mask | (row != read.row)
             sums[known], wrong[known] = self.sums[read.row, known], self.wrong[read.row, known]
         self.read.append((sums, wrong))
-        self.sums[write.row % ROWS, mask] = np.array(list(write.sums))[mask]
-        self.wrong[write.row % ROWS, mask] = False
+        self.sums[row % ROWS, mask] = np.array(list(write.sums))[mask]
+        self.wrong[row % ROWS, mask] = False
+        mask = np.array([write.mask >> c & 1 for c in range(self.columns)], bool)
+        self.place = write.row, mask & bool(write.enable)
 
     def join(self, group: dict[str, Any], mode: Mode, new: np.ndarray, lanes: int) -> bool:
         """Do what a group should; return whether it uses a sum of wrong parity."""
@@ -134,7 +137,7 @@ def test_groups_of_two_tasks(name: str, rng: np.random.Generator) -> None:
             assert ctx.get(dut.wrong) == (now is not None and now[3])
             assert now is None or ctx.get(dut.fault_slot) == now[1]
             write = dut.accumulator_write
-            assert ctx.get(write.enable) == (writes is not None)
+            assert ctx.get(write.enable) == (now is not None and not now[2] and not stopped)
             assert ctx.get(dut.finished) == (writes is not None and writes[4])
             rows.look(ctx, dut)
             writes = None if now is None or now[2] or stopped else now
