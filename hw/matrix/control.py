@@ -330,7 +330,7 @@ class MatrixControl(wiring.Component):
                 m.d.sync += gap.eq(4 - pixels)
 
     def _ends(
-        self, m: Module, stopped: Signal, now: data.View, valid: Signal, running: Value
+        self, m: Module, stopped: Signal, now: data.View, valid: Value, running: Value
     ) -> None:
         """Report instructions finished, the first fault, and when nothing is under way."""
         feeder = self.feeder
