@@ -27,6 +27,8 @@ class Bench:
         self.pending: dict[int, list[int]] = {}
         self.latest: dict[int, int] = {}
         self.last_row = -1
+        #: Where the sums of the next cycle go.
+        self.place: dict[str, Any] = {"enable": 0}
         self.checked = 0
 
     def _value(self, bits: int) -> int:
@@ -70,16 +72,16 @@ class Bench:
         write["sums"] = [self._value(32) for _ in range(self.columns)]
         if other is not None and not ports.rests(0.3):
             row = other * self.depth + self.rng.randrange(self.depth)
-            read = {"enable": 1, "row": row}
-            self.expected.append((now + ACCUMULATOR_LATENCY, row, self.sums[row].tolist()))
+            if not self.place["enable"] or row != self.place["row"]:
+                read = {"enable": 1, "row": row}
+                self.expected.append((now + ACCUMULATOR_LATENCY, row, self.sums[row].tolist()))
         if other is not None and not ports.rests(0.3):
             write["enable"] = 1
             write["row"] = other * self.depth + self.rng.randrange(self.depth)
-            if read["enable"] and read["row"] == write["row"]:
-                write["enable"] = 0
-        if write["enable"]:
-            chosen = [c for c in range(self.columns) if write["mask"] >> c & 1]
-            self.sums[write["row"], chosen] = np.array(write["sums"])[chosen]
+        if self.place["enable"]:
+            chosen = [c for c in range(self.columns) if self.place["mask"] >> c & 1]
+            self.sums[self.place["row"], chosen] = np.array(write["sums"])[chosen]
+        self.place = write
         ports.set("read", read)
         ports.set("write", write)
 

@@ -132,6 +132,7 @@ class AccumulatorMemory:
     async def _serve(self) -> None:
         ports = self.ports
         answers = deque([[0] * ports.config.columns] * (ACCUMULATOR_LATENCY - 1))
+        place: tuple[int, ...] | None = None
         while True:
             await ports.edge
             row = np.full(ports.config.columns, -1)
@@ -139,11 +140,15 @@ class AccumulatorMemory:
                 row = self.content[ports.get("accumulator_read")["row"]]
             answers.append([int(value) for value in row])
             ports.set("sums", answers.popleft())
+            if place is not None:
+                row, mask = place
+                for column, value in enumerate(ports.get("accumulator_write")["sums"]):
+                    if mask >> column & 1:
+                        self.content[row, column] = value
+            # Its sums come a cycle later.
+            place = None
             if ports.field("accumulator_write", "enable"):
-                write = ports.get("accumulator_write")
-                for column, value in enumerate(write["sums"]):
-                    if write["mask"] >> column & 1:
-                        self.content[write["row"], column] = value
+                place = tuple(ports.field("accumulator_write", name) for name in ("row", "mask"))
 
 
 class ExternalMemory:
