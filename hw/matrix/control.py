@@ -19,7 +19,7 @@ INSTRUCTION = streams.issued(isa.Opcode.MATMUL)
 _IN_FLIGHT = 16
 
 #: What the walker says of each vector that it walks past, besides its request.
-_WALKED = ("row", "accumulate", "first", "last", "opening", "final", "outside")
+_WALKED = ("row", "accumulate", "first", "last", "final", "outside")
 
 
 class TileFeeder(wiring.Component):
@@ -291,7 +291,7 @@ class MatrixControl(wiring.Component):
             walked.index.eq(index),
             *(walked[name].eq(getattr(walker, name)) for name in _WALKED),
             walker.advance.eq(taken & ~walker.final),
-            runs.advance.eq(taken & walker.last & ~walker.final),
+            runs.advance.eq(taken & walker.last),
             self.request.payload.eq(now.request),
             self.request.valid.eq(
                 vectors.o.valid & ~halted & ~now.outside & (~now.first | (feeder.loaded & clear))
@@ -319,7 +319,7 @@ class MatrixControl(wiring.Component):
         """Keep passes on the same accumulator rows far enough apart, see ``Accumulators``."""
         pixels = Signal(range(5), init=1)
         gap = Signal(range(4))
-        m.d.comb += clear.eq((gap == 0) | (now.opening & ~now.accumulate))
+        m.d.comb += clear.eq((gap == 0) | ~now.accumulate)
         with m.If(gap != 0):
             m.d.sync += gap.eq(gap - 1)
         with m.If(self.fired):

@@ -40,8 +40,8 @@ class PassWalker(wiring.Component):
         Lanes whose tap exists.
     first, last : Out(1)
         The pixel is the first, the last of its pass.
-    opening, final : Out(1)
-        The pass is the first; the pixel is the very last.
+    final : Out(1)
+        The pixel is the very last.
     outside : Out(1)
         The pixel lies outside the buffer or its half of the accumulators.
 
@@ -59,7 +59,6 @@ class PassWalker(wiring.Component):
     mask: Signal
     first: Signal
     last: Signal
-    opening: Signal
     final: Signal
     outside: Signal
 
@@ -79,12 +78,11 @@ class PassWalker(wiring.Component):
                 "mask": Out(rows),
                 "first": Out(1),
                 "last": Out(1),
-                "opening": Out(1),
                 "final": Out(1),
                 "outside": Out(1),
             }
         )
-        reset_less(self, "row", "accumulate", "first", "opening")
+        reset_less(self, "row", "accumulate", "first")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -138,7 +136,6 @@ class PassWalker(wiring.Component):
                 base_row.eq(given.accumulator),
                 self.accumulate.eq(given.accumulate),
                 self.first.eq(1),
-                self.opening.eq(1),
                 overflow.eq(0),
             ]
         with m.Elif(self.advance):
@@ -160,7 +157,6 @@ class PassWalker(wiring.Component):
                     taps_left.eq(taps_left - self.rows),
                     closing.eq(taps_left <= 2 * self.rows),
                     self.accumulate.eq(1),
-                    self.opening.eq(0),
                     self.row.eq(base_row),
                     overflow.eq(0),
                 ]

@@ -32,7 +32,6 @@ def pixels(dut, fields):
                         "mask": int(lanes @ (1 << np.arange(dut.rows))),
                         "first": int(pixel == 0),
                         "last": int(pixel == count - 1),
-                        "opening": int(step == 0),
                         "final": int(step == steps - 1 and pixel == count - 1),
                         "outside": int(
                             address >= dut.unified_bytes or row // dut.accumulator_depth != half
