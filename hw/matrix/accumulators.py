@@ -10,7 +10,7 @@ from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
 
 #: Cycles from ``read`` to ``read_sums``.
-ACCUMULATOR_LATENCY = 2
+ACCUMULATOR_LATENCY = 3
 
 
 def read_layout(*, depth: int) -> data.StructLayout:
@@ -113,7 +113,12 @@ class AccumulatorColumn(wiring.Component):
         # In registers of each column: what they come from is far away.
         vector_enable = Signal(attrs=COPY)
         vector_row = Signal.like(self.vector_row, reset_less=True, attrs=COPY)
-        m.d.sync += [vector_enable.eq(self.vector_enable), vector_row.eq(self.vector_row)]
+        read_row = Signal.like(self.read_row, reset_less=True, attrs=COPY)
+        m.d.sync += [
+            vector_enable.eq(self.vector_enable),
+            vector_row.eq(self.vector_row),
+            read_row.eq(self.read_row),
+        ]
         for half in range(2):
             shape = guard.stored_shape(signed(32), self.parity)
             memory = Memory(shape=shape, depth=self.depth, init=[], attrs=race.UNDEFINED)
@@ -124,7 +129,7 @@ class AccumulatorColumn(wiring.Component):
             matrix_writes = self.write_enable & (self.write_row[-1] == half)
             vector_writes = vector_enable & (vector_row[-1] == half)
             m.d.comb += [
-                read.addr.eq(Mux(matrix_reads, self.row[:-1], self.read_row[:-1])),
+                read.addr.eq(Mux(matrix_reads, self.row[:-1], read_row[:-1])),
                 write.en.eq(matrix_writes | vector_writes),
                 write.addr.eq(Mux(matrix_writes, self.write_row[:-1], vector_row[:-1])),
                 write.data.eq(
@@ -141,14 +146,14 @@ class AccumulatorColumn(wiring.Component):
         forward = Signal(2, reset_less=True)
         m.d.sync += [
             matrix_half.eq(self.row[-1]),
-            read_half.eq(self.read_row[-1]),
+            read_half.eq(read_row[-1]),
             old.eq(Mux(matrix_half, reads[1], reads[0])),
             self.read_sum.eq(Mux(read_half, reads[1], reads[0])),
             accumulate.eq(Cat(self.accumulate, accumulate)),
             forward.eq(Cat(self.forward, forward)),
         ]
         before = Mux(forward[1], result, Mux(accumulate[1], old, 0))
-        valid = Signal(2)
+        valid = Signal(2, reset_less=True)
         m.d.sync += valid.eq(Cat(self.enable, valid))
         with m.If(valid[1]):
             m.d.sync += result.eq(before + self.sum)
@@ -186,7 +191,9 @@ class Accumulators(wiring.Component):
     sums : In(ArrayLayout(signed(sum_bits), columns))
         ``SUM_LATENCY`` cycles behind ``enable`` in column 0, column ``j`` another ``j`` cycles.
     read, read_sums, write
-        Ports of the vector unit, all columns at once; ``ACCUMULATOR_LATENCY`` cycles.
+        Ports of the vector unit, all columns at once; ``ACCUMULATOR_LATENCY`` cycles. Columns look
+        at ``read`` a cycle later: the matrix unit has no operation on that half then, and a row whose
+        write is told together with its read may be either.
     wrong : Out(1)
         With ``parity``: the operation of ``enable`` ``latency`` cycles before has added to a sum of wrong
         parity, in some column.

@@ -64,8 +64,8 @@ class Answers(wiring.Component):
 
     Timing
     ------
-    Elements come one cycle behind the answers: of the accumulators ``ACCUMULATOR_LATENCY`` cycles
-    after their read reached them, of nothing two cycles after it was asked.
+    Elements come with the answers: of the accumulators ``ACCUMULATOR_LATENCY`` cycles after their
+    read reached them, of nothing one cycle after it was asked.
     """
 
     DEPTH = 16
@@ -121,21 +121,17 @@ class Answers(wiring.Component):
         m.d.sync += [nothing.eq(self.ask_nothing), asked_nothing.eq(self.asked)]
         now = Signal(layout)
         element = self.element
-        # Registered, so that the answer's way through the part ends here.
-        comes = self.read_valid | late_valid[-1] | nothing
-        m.d.sync += [
-            element.valid.eq(comes),
+        m.d.comb += [
+            element.valid.eq(self.read_valid | late_valid[-1] | nothing),
             element.first.eq(now.first),
             element.last.eq(now.last),
             element.groups_last.eq(now.groups_last),
             element.fault.eq(now.outside | (self.read_valid & self.read_fault)),
-        ]
-        m.d.comb += [
             self.room.eq(awaited.w_rdy),
             awaited.w_en.eq(self.ask_unified),
             awaited.w_data.eq(self.asked),
             awaited.r_en.eq(self.read_valid),
-            self.quiet.eq(~awaited.r_rdy & ~Cat(nothing, late_valid[1:], element.valid).any()),
+            self.quiet.eq(~awaited.r_rdy & ~Cat(nothing, late_valid[1:]).any()),
             now.eq(
                 Mux(self.read_valid, awaited.r_data, Mux(late_valid[-1], late[-1], asked_nothing))
             ),
@@ -144,7 +140,7 @@ class Answers(wiring.Component):
             value = self.sums[column]
             if column < self.sizes.lanes * self.sizes.read_groups:
                 value = Mux(self.read_valid, self.read_data[column].as_signed(), value)
-            m.d.sync += element["values"][column].eq(value)
+            m.d.comb += element["values"][column].eq(value)
         return m
 
 

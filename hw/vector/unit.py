@@ -256,7 +256,7 @@ class VectorUnit(wiring.Component):
         m = Module()
         sizes = self.sizes
         m.submodules.control = control = VectorControl(
-            sizes=sizes, settle_cycles=Pipe.LATENCY + sizes.column_groups + 4
+            sizes=sizes, settle_cycles=Pipe.LATENCY + sizes.column_groups + 5
         )
         m.d.comb += [
             self.done.eq(control.done),

@@ -34,21 +34,21 @@ class WindowUnit(wiring.Component):
         The ``groups_last`` of the last one counts, and the last element of the next window must
         come at least so many cycles later, plus one.
     launch : In(1)
-        Takes ``window`` for the elements from the next cycle on.
+        Takes ``window`` for the elements from the next cycle on; the unit is not ``busy``.
     window : In(isa.Window)
         How they are combined. Sums wrap.
     group : Out(group_layout)
         Groups.
     busy : Out(1)
-        There are groups to come.
+        There are elements or groups to come.
 
     Timing
     ------
-    The first group follows the last element of its window by ``LATENCY`` cycle, the others
+    The first group follows the last element of its window by ``LATENCY`` cycles, the others
     follow cycle by cycle.
     """
 
-    LATENCY = 1
+    LATENCY = 2
 
     launch: Signal
     element: data.View
@@ -71,50 +71,65 @@ class WindowUnit(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        shape = data.ArrayLayout(signed(32), self.columns)
+        # In registers of each block of columns: what they come from is far away.
+        new = Signal(shape, reset_less=True)
+        valid, first, ends, sums = (
+            [
+                Signal(name=f"{name}_{block}", reset_less=True, attrs=COPY)
+                for block in range(-(-self.columns // _BLOCK))
+            ]
+            for name in ("valid", "first", "ends", "sums")
+        )
         element = self.element
-        sums = [
-            Signal(name=f"sums_{block}", reset_less=True, attrs=COPY)
-            for block in range(-(-self.columns // _BLOCK))
-        ]
+        m.d.sync += new.eq(element["values"])
+        m.d.sync += [copy.eq(element.valid) for copy in valid]
+        m.d.sync += [copy.eq(element.first) for copy in first]
+        m.d.sync += [copy.eq(element.valid & element.last) for copy in ends]
         with m.If(self.launch):
             m.d.sync += [copy.eq(self.window == isa.Window.SUM) for copy in sums]
 
-        held = Signal(data.ArrayLayout(signed(32), self.columns), reset_less=True)
-        combined = Signal(data.ArrayLayout(signed(32), self.columns))
-        held_fault = Signal(reset_less=True)
-        fault = Signal()
-        m.d.comb += fault.eq(element.fault | (held_fault & ~element.first))
+        held, out = Signal(shape, reset_less=True), Signal(shape, reset_less=True)
         for column in range(self.columns):
-            new = element["values"][column]
-            old = held[column]
-            both = Mux(
-                sums[column // _BLOCK], (old + new)[:32], Mux(old > new, old, new)
-            ).as_signed()
-            m.d.comb += combined[column].eq(Mux(element.first, new, both))
-        with m.If(element.valid):
-            m.d.sync += [held.eq(combined), held_fault.eq(fault)]
+            block = column // _BLOCK
+            old, added = held[column], (held[column] + new[column])[:32].as_signed()
+            greatest = Mux(old > new[column], old, new[column])
+            combined = Signal(signed(32), name=f"combined_{column}")
+            m.d.comb += combined.eq(
+                Mux(first[block], new[column], Mux(sums[block], added, greatest))
+            )
+            with m.If(valid[block]):
+                m.d.sync += held[column].eq(combined)
+            with m.If(ends[block]):
+                m.d.sync += out[column].eq(combined)
+            with m.Elif(column + self.lanes < self.columns):
+                m.d.sync += out[column].eq(out[(column + self.lanes) % self.columns])
+        self._steps(m)
+        m.d.comb += [
+            self.group["values"][lane].eq(out[lane]) for lane in range(self.lanes)
+        ]
+        return m
 
-        out = Signal(data.ArrayLayout(signed(32), self.columns), reset_less=True)
-        out_fault = Signal(reset_less=True)
+    def _steps(self, m: Module) -> None:
+        """Say when there are groups, and whether one of their elements does not exist."""
+        element = self.element
+        names = ("first", "last", "groups_last", "fault")
+        layout = data.StructLayout({name: element[name].shape() for name in names})
+        valid, entered = Signal(), Signal(layout, reset_less=True)
+        m.d.sync += [valid.eq(element.valid), *(entered[n].eq(element[n]) for n in names)]
+        held_fault, out_fault = Signal(reset_less=True), Signal(reset_less=True)
+        fault = Signal()
+        m.d.comb += fault.eq(entered.fault | (held_fault & ~entered.first))
+        with m.If(valid):
+            m.d.sync += held_fault.eq(fault)
         out_valid = Signal()
         left = Signal(element.groups_last.shape())
-        with m.If(element.valid & element.last):
-            m.d.sync += [
-                out.eq(combined),
-                out_fault.eq(fault),
-                out_valid.eq(1),
-                left.eq(element.groups_last),
-            ]
+        with m.If(valid & entered.last):
+            m.d.sync += [out_fault.eq(fault), out_valid.eq(1), left.eq(entered.groups_last)]
         with m.Else():
-            m.d.sync += [
-                out.eq(out.as_value() >> 32 * self.lanes),
-                out_valid.eq(left != 0),
-                left.eq(Mux(left != 0, left - 1, 0)),
-            ]
+            m.d.sync += [out_valid.eq(left != 0), left.eq(Mux(left != 0, left - 1, 0))]
         m.d.comb += [
             self.group.valid.eq(out_valid),
             self.group.fault.eq(out_fault),
-            *(self.group["values"][lane].eq(out[lane]) for lane in range(self.lanes)),
-            self.busy.eq(out_valid),
+            self.busy.eq(valid | out_valid),
         ]
-        return m

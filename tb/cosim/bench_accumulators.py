@@ -70,17 +70,17 @@ class Bench:
         write: dict[str, Any] = {"enable": 0, "row": self.rng.randrange(2 * self.depth)}
         write["mask"] = self.rng.getrandbits(self.columns)
         write["sums"] = [self._value(32) for _ in range(self.columns)]
-        if other is not None and not ports.rests(0.3):
-            row = other * self.depth + self.rng.randrange(self.depth)
-            if not self.place["enable"] or row != self.place["row"]:
-                read = {"enable": 1, "row": row}
-                self.expected.append((now + ACCUMULATOR_LATENCY, row, self.sums[row].tolist()))
-        if other is not None and not ports.rests(0.3):
-            write["enable"] = 1
-            write["row"] = other * self.depth + self.rng.randrange(self.depth)
         if self.place["enable"]:
             chosen = [c for c in range(self.columns) if self.place["mask"] >> c & 1]
             self.sums[self.place["row"], chosen] = np.array(write["sums"])[chosen]
+        if other is not None and not ports.rests(0.3):
+            write["enable"] = 1
+            write["row"] = other * self.depth + self.rng.randrange(self.depth)
+        if other is not None and not ports.rests(0.3):
+            row = other * self.depth + self.rng.randrange(self.depth)
+            if not write["enable"] or row != write["row"]:
+                read = {"enable": 1, "row": row}
+                self.expected.append((now + ACCUMULATOR_LATENCY, row, self.sums[row].tolist()))
         self.place = write
         ports.set("read", read)
         ports.set("write", write)
@@ -109,7 +109,9 @@ async def random_operations(dut: Any) -> None:
         half = ports.rng.randrange(2)
         await bench.cycles(ports.rng.randrange(10, 60), half, 1 - half)
         # A row is readable this long after its operation; then the halves may change places.
-        await bench.cycles(bench.component.latency, None, 1 - half)
+        # Reads are looked at a cycle later.
+        await bench.cycles(bench.component.latency - 1, None, 1 - half)
+        await bench.cycles(1, None, None)
         bench.last_row = -1
     await bench.cycles(bench.component.latency, None, None)
     before = bench.checked

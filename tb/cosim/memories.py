@@ -135,11 +135,6 @@ class AccumulatorMemory:
         place: tuple[int, ...] | None = None
         while True:
             await ports.edge
-            row = np.full(ports.config.columns, -1)
-            if ports.field("accumulator_read", "enable"):
-                row = self.content[ports.get("accumulator_read")["row"]]
-            answers.append([int(value) for value in row])
-            ports.set("sums", answers.popleft())
             if place is not None:
                 row, mask = place
                 for column, value in enumerate(ports.get("accumulator_write")["sums"]):
@@ -149,6 +144,14 @@ class AccumulatorMemory:
             place = None
             if ports.field("accumulator_write", "enable"):
                 place = tuple(ports.field("accumulator_write", name) for name in ("row", "mask"))
+            sums = np.full(ports.config.columns, -1)
+            if ports.field("accumulator_read", "enable"):
+                row = ports.get("accumulator_read")["row"]
+                sums = self.content[row].copy()
+                if place is not None and place[0] == row:
+                    sums[[column for column in range(len(sums)) if place[1] >> column & 1]] = -1
+            answers.append([int(value) for value in sums])
+            ports.set("sums", answers.popleft())
 
 
 class ExternalMemory:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from celosia.hw.arch import isa
+from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.matrix.unit import MatrixUnit
 from celosia.sim import pysim
 
@@ -133,7 +134,7 @@ class Bench:
 
     async def read_row(self, ctx, row):
         ctx.set(self.dut.accumulator_read.row, row)
-        await ctx.tick().repeat(2)
+        await ctx.tick().repeat(ACCUMULATOR_LATENCY)
         return np.array([ctx.get(self.dut.sums[j]) for j in range(self.columns)])
 
     def run(self, programs):

@@ -26,17 +26,25 @@ def test_windows(columns: int, lanes: int, rng: np.random.Generator) -> None:
     async def bench(ctx: Any) -> None:
         # Groups to come, the next cycle's first: values and fault.
         groups: list[tuple[list[int], bool]] = []
+        # Of the element that the unit has taken in: the groups that it ends with, if there is one.
+        entered: list[tuple[list[int], bool]] | None = None
 
-        async def step(now: dict[str, Any], launched: Window | None = None) -> None:
+        async def step(
+            now: dict[str, Any], launched: Window | None = None, ending: Any = ()
+        ) -> None:
+            nonlocal entered
             ctx.set(dut.element, {**now, "values": now["values"].tolist()})
             ctx.set(dut.launch, launched is not None)
             ctx.set(dut.window, Window(int(rng.integers(2))) if launched is None else launched)
             valid = bool(groups)
-            assert ctx.get(dut.group.valid) == ctx.get(dut.busy) == valid
+            assert ctx.get(dut.group.valid) == valid
+            assert ctx.get(dut.busy) == (valid or entered is not None)
             if valid:
                 values, fault = groups.pop(0)
                 assert list(ctx.get(dut.group["values"])) == values
                 assert ctx.get(dut.group.fault) == fault
+            groups.extend(entered or ())
+            entered = list(ending) if now["valid"] else None
             await ctx.tick()
 
         async def rest(share: float) -> None:
@@ -46,6 +54,8 @@ def test_windows(columns: int, lanes: int, rng: np.random.Generator) -> None:
         for _ in range(12):
             window = Window(int(rng.integers(2)))
             await rest(0.3)
+            while groups or entered is not None:
+                await step(element())
             await step(element(), window)
             share = float(rng.choice([0.0, 0.5]))
             for _ in range(4):
@@ -54,24 +64,25 @@ def test_windows(columns: int, lanes: int, rng: np.random.Generator) -> None:
                 for n in range(count):
                     await rest(share)
                     # The window before has left by when this one ends.
-                    while n == count - 1 and len(groups) > 1:
+                    while n == count - 1 and len(groups[1:]) + len(entered or ()) > 1:
                         await step(element())
                     fields = {"first": n == 0, "fault": int(rng.random() < 0.1), "valid": 1}
                     taken.append(element(**fields, last=n == count - 1))
-                    if n == count - 1:
-                        taken[-1]["groups_last"] = last
-                    await step(taken[-1])
+                    if n < count - 1:
+                        await step(taken[-1])
+                taken[-1]["groups_last"] = last
                 values = np.array([one["values"] for one in taken])
                 whole = quantize.wrap32(values.sum(0)) if window is Window.SUM else values.max(0)
                 fault = any(one["fault"] for one in taken)
                 cut = whole.reshape(-1, lanes)[: last + 1]
-                groups += [(row.tolist(), fault) for row in cut]
+                await step(taken[-1], ending=[(row.tolist(), fault) for row in cut])
             if rng.random() < 0.3:
                 ctx.set(reset, 1)
                 await ctx.tick()
                 ctx.set(reset, 0)
                 groups.clear()
-        while groups:
+                entered = None
+        while groups or entered:
             await step(element())
 
     pysim.run(ResetInserter(reset)(dut), bench)

@@ -6,6 +6,7 @@ import numpy as np
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Instruction, Mode, Opcode, Rounding, Space, Window
+from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.vector.unit import VectorUnit
 from celosia.sim import pysim, quantize
 
@@ -162,7 +163,8 @@ class Bench:
         self.unified_seen, self.sums_seen = unified, sums
         answers: deque = deque([None] * (READ_LATENCY - 1))
         pending: deque = deque([None] * (VISIBLE - 1))
-        rows_read, place = None, None
+        rows: deque = deque([[0] * columns] * (ACCUMULATOR_LATENCY - 1))
+        place = None
         read_ready, write_ready = 1, 1
         read, write = dut.unified_read, dut.unified_write
         garbage = rng.integers(-(2**31), 2**31, (8, columns)).tolist()
@@ -215,12 +217,6 @@ class Bench:
             if change is not None:
                 unified[change[0]] = change[1]
             ctx.set(dut.write_fault, change is not None and change[2])
-            # Sums come two cycles after the read, rubbish at all other times.
-            ctx.set(dut.sums, garbage[self.cycle % 8] if rows_read is None else rows_read)
-            rows_read = None
-            if from_row.enable:
-                rows_read = sums[from_row.row].tolist()
-                self.reads.append(self.cycle)
             if place is not None:
                 row, mask = place
                 sums[row, mask] = np.array(list(to_row.sums))[mask]
@@ -229,6 +225,16 @@ class Bench:
             place = None
             if to_row.enable:
                 place = to_row.row, (to_row.mask >> np.arange(columns) & 1).astype(bool)
+            # Rubbish comes at all other times, and for what is just being written.
+            found = np.array(garbage[self.cycle % 8])
+            if from_row.enable:
+                known = np.ones(columns, bool)
+                if place is not None and place[0] == from_row.row:
+                    known = ~place[1]
+                found[known] = sums[from_row.row, known]
+                self.reads.append(self.cycle)
+            rows.append(found.tolist())
+            ctx.set(dut.sums, rows.popleft())
             read_ready = int(rng.random() >= self.stall)
             write_ready = int(rng.random() >= self.stall)
             self.cycle += 1
