@@ -4,7 +4,11 @@ from amaranth.hdl import Module, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.fanout import COPY
 from celosia.hw.matrix.cell import CELLS, Cell, LogicCell
+
+#: Rows that share registers of their weight buses.
+_BLOCK = 8
 
 
 def row_cells(*, columns: int, dsp_columns: int, cells: str) -> list[type[Cell]]:
@@ -110,7 +114,8 @@ class SystolicArray(wiring.Component):
     weights : In(ArrayLayout(ArrayLayout(signed(8), columns), weight_rows))
         Weight buses of each segment; column ``j`` comes ``j`` cycles behind column 0.
     load : In(rows)
-        Bit ``r`` takes the buses of row ``r``'s segment into that row, column 0 in this cycle.
+        Bit ``r`` takes the buses of row ``r``'s segment into that row, those of the cycle before for
+        column 0.
     sums : Out(ArrayLayout(signed(sum_bits), columns))
         Sums of products; column ``j`` comes ``j`` cycles behind column 0.
 
@@ -167,11 +172,13 @@ class SystolicArray(wiring.Component):
         return value
 
     def _buses(self, m: Module) -> list[data.View]:
-        """Return the weight buses of each segment as rows take them.
+        """Return the weight buses of each row.
 
-        A cell takes the weights of its columns together, one cycle behind its load.
+        A cell takes the weights of its columns together, one cycle behind its load, from a
+        register that only few rows share.
         """
         made = []
+        segment_rows = self.rows // self.weight_rows
         for s in range(self.weight_rows):
             bus = Signal(buses(self.kinds), name=f"buses_{s}")
             column = 0
@@ -182,7 +189,10 @@ class SystolicArray(wiring.Component):
                 ]
                 m.d.comb += bus[str(n)].eq(kind.pack(weights))
                 column += kind.COLUMNS
-            made.append(bus)
+            for first in range(0, segment_rows, _BLOCK):
+                late = Signal.like(bus, name=f"buses_{s}_{first}", reset_less=True, attrs=COPY)
+                m.d.sync += late.eq(bus)
+                made += [late] * min(_BLOCK, segment_rows - first)
         return made
 
     def elaborate(self, platform: object) -> Module:
@@ -199,7 +209,7 @@ class SystolicArray(wiring.Component):
                 row.act.eq(self._delay(m, self.activations[i], i, f"act_{i}")),
                 row.switch.eq(switch),
                 row.load.eq(self.load[i]),
-                row.weights.eq(weights[i * self.weight_rows // self.rows]),
+                row.weights.eq(weights[i]),
             ]
             if sums is not None:
                 m.d.comb += row.sums_in.eq(sums)

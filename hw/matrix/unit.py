@@ -1,6 +1,6 @@
 """The matrix unit: control, weight buffer, array and accumulators."""
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -213,10 +213,13 @@ class MatrixUnit(wiring.Component):
         m.d.sync += firsts.eq(Cat(self.control.fired & self.control.first, firsts))
         judged = Signal()
         m.d.sync += judged.eq(~firsts[-1] & (judged | buffer.wrong))
-        wrong: Value = self.read_wrong
-        for age in range(self.read_latency + 1, self.results_latency):
-            if age == meets:
-                wrong = wrong | (firsts[-1] & (judged | buffer.wrong))
+        joins = (
+            (self.read_latency + 1, self.read_wrong),
+            (meets, firsts[-1] & (judged | buffer.wrong)),
+        )
+        wrong: Value = Const(0, 1)
+        for age in range(min(age for age, _ in joins), self.results_latency):
+            wrong = Cat(wrong, *(joining for at, joining in joins if at == age)).any()
             later = Signal(name=f"wrong_{age + 1}")
             m.d.sync += later.eq(wrong)
             wrong = later

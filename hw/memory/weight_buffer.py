@@ -38,7 +38,7 @@ class WeightBuffer(wiring.Component):
     """Scratchpad of weight tiles that loads ``weight_rows`` rows of a tile per cycle.
 
     The rows are split into ``weight_rows`` segments of consecutive rows, each with a bank a
-    column. A tile leaves as a wave: row ``r``, column ``j`` appears ``r + j`` cycles behind row 0,
+    column. A tile leaves as a wave: row ``r``, column ``j`` comes ``r + j`` cycles behind row 0,
     column 0, just as the array's weights change hands, so that a tile may follow the other
     after rows / weight_rows cycles without disturbing it.
 
@@ -58,15 +58,16 @@ class WeightBuffer(wiring.Component):
     ready : Out(1)
         A tile may start in this cycle.
     weights, load : Out
-        Towards ``SystolicArray``.
+        Towards ``SystolicArray``: weights one cycle ahead of their load.
     wrong : Out(1)
-        With ``parity``: the tile started ``verdict_latency`` = rows + columns + 5 cycles before has
+        With ``parity``: the tile started ``verdict_latency`` = rows + columns + 4 cycles before has
         a byte of wrong parity.
 
     Timing
     ------
-    Row 0, column 0 appears ``LATENCY`` cycles after ``start``: three for the memory, and two that
-    let the array's controller start the next tile in the cycle of a pass's first read. A beat
+    Row 0 loads ``LATENCY`` cycles after ``start``: three for the memory, one for a register in the
+    array, and one more that lets the array's controller start the next tile in the cycle of a
+    pass's first read. A beat
     written is read by tiles started ``WRITE_LATENCY`` cycles later, or more.
     """
 
@@ -98,7 +99,7 @@ class WeightBuffer(wiring.Component):
         self.bus_bytes = bus_bytes
         self.parity = parity
         self.segment_rows = rows // weight_rows
-        self.verdict_latency = rows + columns + self.LATENCY
+        self.verdict_latency = rows + columns + self.LATENCY - 1
         payload = weights_payload(
             rows=rows, columns=columns, weight_tiles=weight_tiles, bus_bytes=bus_bytes
         )
@@ -153,7 +154,7 @@ class WeightBuffer(wiring.Component):
         m.d.comb += self.load.eq(strobes[self.LATENCY - 1 :])
 
         addresses = [address]
-        ahead = self.LATENCY - 3
+        ahead = self.LATENCY - 4
         longest = (self.weight_rows - 1) * self.segment_rows + self.columns
         for position in range(1, longest + ahead):
             delayed = Signal(range(depth), name=f"address_{position}", reset_less=True)

@@ -105,9 +105,7 @@ class WindowUnit(wiring.Component):
             with m.Elif(column + self.lanes < self.columns):
                 m.d.sync += out[column].eq(out[(column + self.lanes) % self.columns])
         self._steps(m)
-        m.d.comb += [
-            self.group["values"][lane].eq(out[lane]) for lane in range(self.lanes)
-        ]
+        m.d.comb += [self.group["values"][lane].eq(out[lane]) for lane in range(self.lanes)]
         return m
 
     def _steps(self, m: Module) -> None:

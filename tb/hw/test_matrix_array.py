@@ -50,15 +50,21 @@ def test_unknown_cells_are_refused():
 
 
 def play(array, activations, switches, loads, weights):
-    """Return ``sums`` of each cycle. All inputs have the cycle as their first axis."""
+    """Return ``sums`` of each cycle. All inputs have the cycle as their first axis.
+
+    Weights are those of the cycle in which they load; they come a cycle before.
+    """
     sums = []
 
     async def bench(ctx):
+        ctx.set(array.weights, weights[0].tolist())
+        await ctx.tick()
         for cycle in range(len(activations)):
             ctx.set(array.activations, activations[cycle].tolist())
             ctx.set(array.switch, int(switches[cycle]))
             ctx.set(array.load, int(loads[cycle] @ (1 << np.arange(array.rows))))
-            ctx.set(array.weights, weights[cycle].tolist())
+            if cycle + 1 < len(weights):
+                ctx.set(array.weights, weights[cycle + 1].tolist())
             sums.append([ctx.get(array.sums[j]) for j in range(array.columns)])
             await ctx.tick()
 

@@ -85,7 +85,7 @@ def several(rows):
 
 @pytest.mark.parametrize(
     ("rows", "columns", "weight_rows", "read_latency"),
-    [(4, 4, 4, 6), (4, 1, 4, 8), (8, 3, 2, 6), (4, 5, 1, 7)],
+    [(4, 4, 4, 6), (4, 1, 4, 7), (4, 1, 4, 8), (8, 3, 2, 6), (4, 5, 1, 7)],
 )
 def test_wrong_parity_stops_the_instruction_that_meets_it(
     rows, columns, weight_rows, read_latency, monkeypatch, rng

@@ -56,7 +56,8 @@ class Player:
                 if cycle < self.cycles:
                     loads[cycle] |= 1 << row
                 for column in range(dut.columns):
-                    appears.setdefault(cycle + column, {})[row, column] = weights[row, column]
+                    before = appears.setdefault(cycle - 1 + column, {})
+                    before[row, column] = weights[row, column]
         return loads, appears
 
     def run(self):
