@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
-from celosia.hw.fanout import reset_less
+from celosia.hw.fanout import COPY, reset_less
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
 from celosia.hw.memory.table_memory import TableMemory
@@ -145,12 +145,14 @@ class ParameterMemory(wiring.Component):
         enable, first, words = self._gather(m)
         lane_bits = (self.lanes - 1).bit_length()
         held_words = [Signal(128, name=f"word_{j}", reset_less=True) for j in range(len(words))]
-        held_first = Signal(len(first), reset_less=True)
         held = Signal()
-        m.d.sync += [held.eq(enable), held_first.eq(first)]
+        m.d.sync += held.eq(enable)
         m.d.sync += [word.eq(now) for word, now in zip(held_words, words, strict=True)]
-        row = held_first[lane_bits:]
         for lane in range(self.lanes):
+            # In a register of each lane: what it comes from is far away.
+            held_first = Signal(len(first), name=f"first_{lane}", reset_less=True, attrs=COPY)
+            m.d.sync += held_first.eq(first)
+            row = held_first[lane_bits:]
             m.submodules[f"lane_{lane}"] = memory = Memory(
                 shape=guard.stored_shape(streams.CHANNEL, self.parity),
                 depth=self.depth,

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.fanout import reset_less
+from celosia.hw.fanout import COPY, reset_less
 from celosia.hw.vector.delay import Delay
 from celosia.hw.vector.multiplier import Multiplier
 
@@ -233,14 +233,13 @@ class Clamp(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        low = Signal(signed(8), reset_less=True)
-        high = Signal(signed(8), reset_less=True)
+        least = Signal(signed(8))
         # The upper bound wins where the bounds cross.
-        m.d.sync += [
-            low.eq(Mux(self.low > self.high, self.high, self.low)),
-            high.eq(self.high),
-        ]
+        m.d.comb += least.eq(Mux(self.low > self.high, self.high, self.low))
         for i in range(self.lanes):
+            low = Signal(signed(8), name=f"low_{i}", reset_less=True, attrs=COPY)
+            high = Signal(signed(8), name=f"high_{i}", reset_less=True, attrs=COPY)
+            m.d.sync += [low.eq(least), high.eq(self.high)]
             moved = Signal(signed(33), name=f"moved_{i}", reset_less=True)
             m.d.sync += [
                 moved.eq(self.scaled[i] + self.zero_point),
