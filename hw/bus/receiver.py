@@ -8,7 +8,7 @@ from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.bus.decoder import LOAD_TAG, Target
 from celosia.hw.bus.reader import read_beat
-from celosia.hw.fanout import reset_less
+from celosia.hw.bus.slice import Slice
 from celosia.hw.memory.parameter_memory import parameters_payload
 from celosia.hw.memory.weight_buffer import weights_payload
 
@@ -57,16 +57,17 @@ class Receiver(wiring.Component):
     fault_valid, fault : Out
         A burst that is out of range, or a beat that was refused. One cycle.
     drop : In(1)
-        Takes everything and writes nothing; no faults.
+        Takes everything and writes nothing; no faults. To be said from the cycle after a fault on.
     idle : Out(1)
         No write waits.
 
     Timing
     ------
-    A beat is offered to a memory ``LATENCY`` cycle after it was taken; one beat each cycle.
+    A beat is offered to a memory ``LATENCY`` cycle after it was taken, if no other waits; one beat
+    each cycle. A fault comes as late, and once everything before it has been written.
     """
 
-    LATENCY = 1
+    LATENCY = Slice.LATENCY
 
     bursts: stream.Interface
     beats: stream.Interface
@@ -91,7 +92,6 @@ class Receiver(wiring.Component):
         bus_bytes: int,
         place_bits: int,
     ) -> None:
-        self.rows = rows
         self.blocks = -(-columns // bus_bytes)
         self.bus_bytes = bus_bytes
         write = streams.unified_write(rows=rows, unified_bytes=unified_bytes)
@@ -102,6 +102,23 @@ class Receiver(wiring.Component):
             bus_bytes=bus_bytes, parameter_channels=parameter_channels, tables=tables
         )
         expected = expected_layout(data_bytes=bus_bytes, place_bits=place_bits)
+        #: What becomes of a beat, or of a burst out of range: who waits for it, with what.
+        self._taken = data.StructLayout(
+            {
+                "waits": 3,
+                "fault": 1,
+                "bad": 1,
+                "final": 1,
+                "index": unsigned(streams.INDEX_BITS),
+                "place": unsigned(place_bits),
+                "mask": unsigned(bus_bytes),
+                "tile": weights["tile"].shape,
+                "row": weights["row"].shape,
+                "block": weights["block"].shape,
+                "kind": parameters["kind"].shape,
+                "data": unsigned(8 * bus_bytes),
+            }
+        )
         super().__init__(
             {
                 "bursts": In(stream.Signature(expected)),
@@ -116,76 +133,85 @@ class Receiver(wiring.Component):
                 "idle": Out(1),
             }
         )
-        reset_less(self, "fault")
-        reset_less(self.write, "payload")
-        reset_less(self.weights, "payload")
-        reset_less(self.parameters, "payload")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        burst = self.bursts.payload
-        beat = self.beats.payload
-        outputs = (self.write, self.weights, self.parameters)
-        waiting = Signal(len(outputs))
-        final = Signal(reset_less=True)
-        begins = Signal(init=1)
-
-        free = Signal()
+        # Two entries, so that no beat waits for what writes wait for in the same cycle.
+        m.submodules.taken = taken = Slice(self._taken)
+        burst, beat = self.bursts.payload, self.beats.payload
+        new, now = taken.i.payload, taken.o.payload
         accept = Signal()
-        taken = Cat(*(output.valid & output.ready for output in outputs))
         m.d.comb += [
-            *(o.valid.eq(waits & ~self.drop) for o, waits in zip(outputs, waiting, strict=True)),
-            self.finished.eq(taken.any() & final),
-            self.idle.eq(~waiting.any()),
-            free.eq(~waiting.any() | taken.any() | self.drop),
-            self.beats.ready.eq(self.bursts.valid & ~burst.bad & free),
+            self.beats.ready.eq(self.bursts.valid & ~burst.bad & taken.i.ready),
+            self.bursts.ready.eq(taken.i.ready & (burst.bad | (self.beats.valid & beat.last))),
             accept.eq(self.beats.valid & self.beats.ready),
-            self.bursts.ready.eq(Mux(burst.bad, free, accept & beat.last)),
+            taken.i.valid.eq(self.bursts.valid & (burst.bad | self.beats.valid)),
+            new.bad.eq(burst.bad),
+            new.fault.eq(burst.bad | beat.error),
+            new.index.eq(burst.tag.index),
+            new.final.eq(burst.final & beat.last),
+            new.kind.eq(burst.tag.target == Target.TABLES),
+            new.data.eq(beat.data),
         ]
+        # Nobody writes what the bus refused.
+        with m.If(~new.fault):
+            unified = burst.tag.target == Target.UNIFIED
+            weights = burst.tag.target == Target.WEIGHTS
+            m.d.comb += new.waits.eq(Cat(unified, weights, ~unified & ~weights))
+        self._place(m, accept, new)
 
-        refused = Mux(burst.bad, self.bursts.valid & free, accept & beat.error)
-        m.d.sync += [
-            # Once: what is to be dropped is known a cycle after it was said.
-            self.fault_valid.eq(refused & ~self.drop & ~self.fault_valid),
-            self.fault.code.eq(Mux(burst.bad, isa.Error.RANGE.value, isa.Error.BUS.value)),
-            self.fault.index.eq(burst.tag.index),
+        outputs = (self.write, self.weights, self.parameters)
+        valid = Signal()
+        done = Signal()
+        m.d.comb += [
+            valid.eq(taken.o.valid & ~self.drop),
+            done.eq((now.waits & Cat(output.ready for output in outputs)).any()),
+            *(o.valid.eq(valid & waits) for o, waits in zip(outputs, now.waits, strict=True)),
+            self.finished.eq(valid & done & now.final),
+            self.fault_valid.eq(valid & now.fault),
+            self.fault.code.eq(Mux(now.bad, isa.Error.RANGE.value, isa.Error.BUS.value)),
+            self.fault.index.eq(now.index),
+            taken.o.ready.eq(done | now.fault | self.drop),
+            self.idle.eq(taken.idle),
+            self.write.payload.address.eq(now.place),
+            self.write.payload.mask.eq(now.mask),
+            self.write.payload.data.eq(now.data),
+            *(
+                self.weights.payload[name].eq(now[name])
+                for name in ("tile", "row", "block", "data")
+            ),
+            self.parameters.payload.offset.eq(now.place),
+            self.parameters.payload.kind.eq(now.kind),
+            self.parameters.payload.data.eq(now.data),
         ]
-        with m.If(free):
-            m.d.sync += waiting.eq(0)
-        with m.If(accept):
-            target = burst.tag.target
-            unified = target == Target.UNIFIED
-            weights = target == Target.WEIGHTS
-            m.d.sync += [
-                begins.eq(beat.last),
-                final.eq(burst.final & beat.last),
-                # Nobody writes what the bus refused.
-                waiting.eq(Mux(beat.error, 0, Cat(unified, weights, ~unified & ~weights))),
-            ]
-            self._place(m, begins, weights)
         return m
 
-    def _place(self, m: Module, begins: Signal, weights: Value) -> None:
-        """Move the places of all outputs on to the beat that is taken."""
+    def _place(self, m: Module, accept: Signal, new: data.View) -> None:
+        """Say where the beat goes that is offered, and remember it once it is taken."""
         burst = self.bursts.payload
-        beat = self.beats.payload
-        write = self.write.payload
+        begins = Signal(init=1)
+        following = Signal.like(new.place, reset_less=True)
         first = Mux(begins, burst.first_offset, 0)
-        last = Mux(beat.last, burst.last_offset, self.bus_bytes - 1)
-        place = Mux(begins, burst.place, write.address + self.bus_bytes)
-        offset = Mux(begins, burst.place, self.parameters.payload.offset + self.bus_bytes)
-        m.d.sync += [
-            write.address.eq(place),
-            write.mask.eq(lane_mask(first, last, lanes=self.bus_bytes)),
-            self.parameters.payload.offset.eq(offset),
-            self.parameters.payload.kind.eq(burst.tag.target == Target.TABLES),
-            *(out.payload.data.eq(beat.data) for out in (self.weights, self.parameters)),
-            write.data.eq(beat.data),
+        last = Mux(self.beats.payload.last, burst.last_offset, self.bus_bytes - 1)
+        m.d.comb += [
+            new.place.eq(Mux(begins, burst.place, following)),
+            new.mask.eq(lane_mask(first, last, lanes=self.bus_bytes)),
         ]
-        tile = self.weights.payload
+        tile, row, block = (
+            Signal.like(new[name], name=name, reset_less=True) for name in ("tile", "row", "block")
+        )
         with m.If(burst.start & begins):
-            m.d.sync += [tile.tile.eq(burst.place), tile.row.eq(0), tile.block.eq(0)]
-        with m.Elif(tile.block == self.blocks - 1):
-            m.d.sync += [tile.row.eq(tile.row + 1), tile.block.eq(0)]
+            m.d.comb += [new.tile.eq(burst.place), new.row.eq(0), new.block.eq(0)]
+        with m.Elif(block == self.blocks - 1):
+            m.d.comb += [new.tile.eq(tile), new.row.eq(row + 1), new.block.eq(0)]
         with m.Else():
-            m.d.sync += tile.block.eq(tile.block + 1)
+            m.d.comb += [new.tile.eq(tile), new.row.eq(row), new.block.eq(block + 1)]
+        with m.If(accept):
+            m.d.sync += [
+                begins.eq(self.beats.payload.last),
+                following.eq(new.place + self.bus_bytes),
+                *(
+                    held.eq(new[name])
+                    for name, held in (("tile", tile), ("row", row), ("block", block))
+                ),
+            ]

@@ -80,6 +80,9 @@ class Slice(wiring.Component):
         spare = Signal.like(self.i.payload, reset_less=True)
         spare_valid = Signal()
         m.d.comb += [self.i.ready.eq(~spare_valid), self.idle.eq(~self.o.valid & ~spare_valid)]
+        # Taken in any case: who takes what is offered comes late, and far too late for so many.
+        with m.If(~spare_valid):
+            m.d.sync += spare.eq(self.i.payload)
         with m.If(~self.o.valid | self.o.ready):
             m.d.sync += [self.o.valid.eq(self.i.valid | spare_valid), spare_valid.eq(0)]
             with m.If(spare_valid):
@@ -87,5 +90,5 @@ class Slice(wiring.Component):
             with m.Else():
                 m.d.sync += self.o.payload.eq(self.i.payload)
         with m.Elif(~spare_valid):
-            m.d.sync += [spare.eq(self.i.payload), spare_valid.eq(self.i.valid)]
+            m.d.sync += spare_valid.eq(self.i.valid)
         return m
