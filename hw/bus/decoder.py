@@ -58,13 +58,14 @@ class StoreDecoder(wiring.Component):
     o : Out(stream of ``block_layout`` with ``STORE_TAG``)
         Their blocks.
     abort : In(1)
-        Takes nothing and drops the block it holds.
+        Drops the block it holds and the instruction it takes; takes none from the next cycle on.
     idle : Out(1)
         Nothing inside.
 
     Timing
     ------
-    Blocks follow instructions by ``LATENCY`` cycles, before another is taken.
+    Blocks follow instructions by ``LATENCY`` cycles, before another is taken. ``i.ready`` comes out
+    of a register.
     """
 
     LATENCY = 1
@@ -88,10 +89,12 @@ class StoreDecoder(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.d.comb += self.i.ready.eq(~self.o.valid & ~self.abort)
-        with m.If((self.i.valid & self.i.ready) | self.o.ready | self.abort):
-            m.d.sync += self.o.valid.eq(self.i.valid & self.i.ready)
-        m.d.comb += self.idle.eq(~self.o.valid)
+        takes = Signal()
+        m.d.comb += [takes.eq(self.i.valid & self.i.ready), self.idle.eq(~self.o.valid)]
+        # The queue in front of the unit waits for it, far away.
+        m.d.sync += self.i.ready.eq(~takes & (~self.o.valid | self.o.ready) & ~self.abort)
+        with m.If(takes | self.o.ready | self.abort):
+            m.d.sync += self.o.valid.eq(takes & ~self.abort)
         with m.If(self.i.ready):
             m.d.sync += _copy(self.o.payload, self.i.payload.fields.store)
             m.d.sync += self.o.payload.tag.index.eq(self.i.payload.index)
@@ -118,13 +121,14 @@ class LoadDecoder(wiring.Component):
     o : Out(stream of ``block_layout`` with ``LOAD_TAG``)
         Their blocks.
     abort : In(1)
-        Takes nothing and drops the block it holds.
+        Drops the block it holds and the instruction it takes; takes none from the next cycle on.
     idle : Out(1)
         Nothing inside.
 
     Timing
     ------
-    Blocks follow instructions by ``LATENCY`` cycles, before another is taken.
+    Blocks follow instructions by ``LATENCY`` cycles, before another is taken. ``i.ready`` comes out
+    of a register.
     """
 
     LATENCY = 2
@@ -210,8 +214,11 @@ class LoadDecoder(wiring.Component):
             Target.CHANNELS: self.parameter_channels,
             Target.TABLES: self.tables,
         }
-        m.d.comb += self.i.ready.eq(~taken & ~self.o.valid & ~self.abort)
-        m.d.sync += taken.eq(self.i.valid & self.i.ready)
+        takes = Signal()
+        m.d.comb += takes.eq(self.i.valid & self.i.ready)
+        # The queue in front of the unit waits for it, far away.
+        free = ~takes & ~taken & (~self.o.valid | self.o.ready)
+        m.d.sync += [self.i.ready.eq(free & ~self.abort), taken.eq(takes & ~self.abort)]
         with m.If(self.i.ready):
             m.d.sync += [self.o.payload.eq(block), end.eq(first + count)]
         with m.If(taken):
