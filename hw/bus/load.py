@@ -10,6 +10,7 @@ from celosia.hw.arch.registers import Activity
 from celosia.hw.bus.decoder import LOAD_TAG, LoadDecoder
 from celosia.hw.bus.receiver import Receiver, expected_layout
 from celosia.hw.bus.segments import Blocks
+from celosia.hw.bus.slice import Slice
 
 
 class LoadUnit(wiring.Component):
@@ -36,7 +37,8 @@ class LoadUnit(wiring.Component):
         See "Contract of a unit" in ``docs/architecture.md``. Activity: BUSY when a burst is asked
         for or a beat arrives, else DRAIN when everything is asked for, else MEMORY.
     request : Out(stream of ``streams.burst``)
-        Bursts, to ``ReadMaster``. An abort or a fault takes back one that waits.
+        Bursts, to ``ReadMaster``. After an abort or a fault, those that wait are still asked for:
+        two at most.
     beats : In(stream of ``read_beat``)
         Their beats.
     write, weights, parameters : Out(stream)
@@ -49,7 +51,7 @@ class LoadUnit(wiring.Component):
     one beat each cycle. ``done`` comes ``visible_cycles`` cycles after the last write was taken.
     """
 
-    LATENCY = LoadDecoder.LATENCY + Blocks.LATENCY
+    LATENCY = LoadDecoder.LATENCY + Blocks.LATENCY + Slice.LATENCY
 
     instruction: stream.Interface
     done: Signal
@@ -138,10 +140,11 @@ class LoadUnit(wiring.Component):
         m.submodules.decoder = decoder = self._decoder
         m.submodules.blocks = blocks = self._blocks
         m.submodules.receiver = receiver = self._receiver
-        # A few more than bursts under way, for the cycles in which an answered one is still in it.
-        m.submodules.expected = expected = SyncFIFOBuffered(
-            width=self.expected.size, depth=self.outstanding + 4
-        )
+        m.submodules.requests = requests = Slice(self.request.payload.shape())
+        # A few more than bursts under way: those that wait to be asked for, those that are answered
+        # and still in it, and the two for which `room` comes late.
+        depth = self.outstanding + 8
+        m.submodules.expected = expected = SyncFIFOBuffered(width=self.expected.size, depth=depth)
         wiring.connect(m, wiring.flipped(self.instruction), decoder.i)
         wiring.connect(m, decoder.o, blocks.i)
         wiring.connect(m, wiring.flipped(self.beats), receiver.beats)
@@ -159,16 +162,21 @@ class LoadUnit(wiring.Component):
             self.fault.eq(receiver.fault),
         ]
 
+        # A burst goes two ways at once: it waits to be asked for, and what it is for is remembered.
         segment = blocks.o.payload
         remembered = Signal(self.expected)
-        asked = self.request.valid & self.request.ready
+        room = Signal()
+        may = Signal()
+        wiring.connect(m, requests.o, wiring.flipped(self.request))
+        m.d.sync += room.eq(expected.w_level <= depth - 3)
         m.d.comb += [
             *(remembered[name].eq(segment[name]) for name, _ in self.expected),
-            self.request.valid.eq(blocks.o.valid & ~segment.bad & expected.w_rdy & ~stop),
-            self.request.payload.address.eq(segment.address),
-            self.request.payload.beats.eq(segment.beats),
-            blocks.o.ready.eq(stop | (expected.w_rdy & (segment.bad | self.request.ready))),
-            expected.w_en.eq(blocks.o.valid & (segment.bad | self.request.ready) & ~stop),
+            may.eq(room & requests.i.ready),
+            blocks.o.ready.eq(may),
+            requests.i.valid.eq(blocks.o.valid & ~segment.bad & room & ~stop),
+            requests.i.payload.address.eq(segment.address),
+            requests.i.payload.beats.eq(segment.beats),
+            expected.w_en.eq(blocks.o.valid & may & ~stop),
             expected.w_data.eq(remembered),
             receiver.bursts.valid.eq(expected.r_rdy),
             receiver.bursts.payload.eq(expected.r_data),
@@ -177,7 +185,8 @@ class LoadUnit(wiring.Component):
 
         visible = Signal(self.visible_cycles)
         m.d.sync += visible.eq(Cat(receiver.finished, visible))
-        asking = ~decoder.idle | ~blocks.idle
+        asked = self.request.valid & self.request.ready
+        asking = ~decoder.idle | ~blocks.idle | ~requests.idle
         m.d.comb += [
             self.done.eq(visible[-1]),
             self.idle.eq(~asking & (expected.r_level == 0) & receiver.idle & ~visible.any()),

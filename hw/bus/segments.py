@@ -195,7 +195,7 @@ class Segmenter(wiring.Component):
 
 
 class Blocks(wiring.Component):
-    """Turns blocks into bursts: a ``RowLoop`` and a :class:`Segmenter`, a ``Slice`` behind each.
+    """Turns blocks into bursts: a ``RowLoop``, a ``Slice`` and a :class:`Segmenter`.
 
     Parameters
     ----------
@@ -209,16 +209,17 @@ class Blocks(wiring.Component):
     o : Out(stream of :func:`segment_layout`)
         Their bursts.
     abort : In(1)
-        Drops everything but the two bursts of the last ``Slice``, takes nothing.
+        Drops everything, takes nothing.
     idle : Out(1)
         Nothing inside.
 
     Timing
     ------
-    First burst after ``LATENCY`` cycles, then one burst each cycle, also across blocks.
+    First burst after ``LATENCY`` cycles, then one burst each cycle, also across blocks. Rows wait
+    for ``o.ready`` through many gates: it should come out of a register, or nearly so.
     """
 
-    LATENCY = RowLoop.LATENCY + Segmenter.LATENCY + 2 * Slice.LATENCY
+    LATENCY = RowLoop.LATENCY + Slice.LATENCY + Segmenter.LATENCY
 
     i: stream.Interface
     o: stream.Interface
@@ -268,15 +269,11 @@ class Blocks(wiring.Component):
         m.submodules.between = between = Slice(segments.row)
         wiring.connect(m, rows.o, between.i)
         wiring.connect(m, between.o, segments.i)
-        m.submodules.offered = offered = Slice(self.segment)
-        wiring.connect(m, wiring.flipped(self.o), offered.o)
+        wiring.connect(m, wiring.flipped(self.o), segments.o)
         m.d.comb += [
-            offered.i.valid.eq(segments.o.valid & ~self.abort),
-            offered.i.payload.eq(segments.o.payload),
-            segments.o.ready.eq(offered.i.ready),
             rows.abort.eq(self.abort),
             segments.abort.eq(self.abort),
             # Rows that nobody takes any more leave with the reset.
-            self.idle.eq(rows.idle & (between.idle | self.abort) & segments.idle & offered.idle),
+            self.idle.eq(rows.idle & (between.idle | self.abort) & segments.idle),
         ]
         return m

@@ -14,6 +14,7 @@ from celosia.hw.bus.decoder import STORE_TAG, StoreDecoder
 from celosia.hw.bus.gather import Gatherer
 from celosia.hw.bus.segments import Blocks
 from celosia.hw.bus.signature import axi4_write
+from celosia.hw.bus.slice import Slice
 from celosia.hw.bus.writer import WriteMaster
 from celosia.hw.fanout import reset_less
 
@@ -56,7 +57,7 @@ class StoreUnit(wiring.Component):
     One beat each cycle. ``done`` comes two cycles after the answer to the last burst.
     """
 
-    LATENCY = StoreDecoder.LATENCY + Blocks.LATENCY + 1
+    LATENCY = StoreDecoder.LATENCY + Blocks.LATENCY + Slice.LATENCY + 1
 
     instruction: stream.Interface
     done: Signal
@@ -141,10 +142,9 @@ class StoreUnit(wiring.Component):
         wiring.connect(m, gatherer.request, wiring.flipped(self.request))
         wiring.connect(m, writer.bus, wiring.flipped(self.bus))
 
+        # In a register, since everything waits for it; set by what is answered, too.
         stop = Signal()
-        failed = Signal()
         m.d.comb += [
-            stop.eq(self.abort | failed),
             *(part.abort.eq(stop) for part in (decoder, gatherer, writer)),
             gatherer.valid.eq(self.read_valid),
             gatherer.data.eq(self.read_data),
@@ -152,15 +152,21 @@ class StoreUnit(wiring.Component):
 
         # What blocks still offer is dropped meanwhile, so that they may hear of it a cycle later.
         m.d.sync += blocks.abort.eq(stop)
+        m.submodules.offered = offered = Slice(self._blocks.segment)
+        m.d.comb += [
+            offered.i.valid.eq(blocks.o.valid & ~stop),
+            offered.i.payload.eq(blocks.o.payload),
+            blocks.o.ready.eq(offered.i.ready),
+        ]
 
         # All three take a burst in the same cycle. After an abort nobody does: it is dropped.
-        segment = blocks.o.payload
+        segment = offered.o.payload
         remembered = Signal(_PENDING)
         fork = Signal()
         may = writer.request.ready & gatherer.bursts.ready & pending.w_rdy
         m.d.comb += [
-            fork.eq(blocks.o.valid & ~segment.bad & may),
-            blocks.o.ready.eq(stop | Mux(segment.bad, pending.w_rdy, may)),
+            fork.eq(offered.o.valid & ~segment.bad & may),
+            offered.o.ready.eq(stop | Mux(segment.bad, pending.w_rdy, may)),
             writer.request.valid.eq(fork),
             writer.request.payload.address.eq(segment.address),
             writer.request.payload.beats.eq(segment.beats),
@@ -171,11 +177,11 @@ class StoreUnit(wiring.Component):
             ),
             *(remembered[name].eq(segment[name]) for name, _ in _PENDING),
             pending.w_data.eq(remembered),
-            pending.w_en.eq(blocks.o.valid & blocks.o.ready & ~stop),
+            pending.w_en.eq(offered.o.valid & offered.o.ready & ~stop),
         ]
-        self._answer(m, pending, stop, failed)
+        self._answer(m, pending, stop)
 
-        asking = ~decoder.idle | ~blocks.idle | ~gatherer.idle
+        asking = ~decoder.idle | ~blocks.idle | ~offered.idle | ~gatherer.idle
         m.d.comb += self.idle.eq(~asking & writer.idle & (pending.r_level == 0) & ~self.done)
         with m.If(self.idle):
             m.d.comb += self.activity.eq(Activity.IDLE)
@@ -189,7 +195,7 @@ class StoreUnit(wiring.Component):
             m.d.comb += self.activity.eq(Activity.DRAIN)
         return m
 
-    def _answer(self, m: Module, pending: SyncFIFOBuffered, stop: Signal, failed: Signal) -> None:
+    def _answer(self, m: Module, pending: SyncFIFOBuffered, stop: Signal) -> None:
         """Take bursts from ``pending`` as they are answered, and report."""
         writer = self._writer
         oldest = Signal(_PENDING)
@@ -209,7 +215,7 @@ class StoreUnit(wiring.Component):
             self.fault_valid.eq(fails),
             self.fault.code.eq(Mux(writer.refused, isa.Error.BUS.value, isa.Error.RANGE.value)),
             self.fault.index.eq(oldest.tag.index),
-            failed.eq(failed | fails),
+            stop.eq(stop | self.abort | fails),
         ]
         if self.parity:
             with m.If(self.read_wrong):

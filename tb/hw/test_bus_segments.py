@@ -167,22 +167,19 @@ def test_latency_and_one_burst_each_cycle():
 
 
 @pytest.mark.parametrize("cycles", range(1, 12))
-def test_abort_leaves_what_is_offered(cycles):
+def test_abort_drops_everything(cycles):
     dut = make()
 
     async def bench(ctx):
         ctx.set(dut.i.payload, block(external=0, external_pitch=64, place=0, extent=40, rows=5))
         ctx.set(dut.i.valid, 1)
         await ctx.tick().repeat(cycles)
-        offered = ctx.get(dut.o.valid)
         ctx.set(dut.abort, 1)
         assert not ctx.get(dut.i.ready)
-        await ctx.tick().repeat(3)
-        assert ctx.get(dut.o.valid) == offered
-        ctx.set(dut.o.ready, 1)
-        await ctx.tick().repeat(3)
-        assert not ctx.get(dut.o.valid)
-        assert ctx.get(dut.idle)
+        for _ in range(6):
+            await ctx.tick()
+            assert not ctx.get(dut.o.valid)
+            assert ctx.get(dut.idle)
 
     run(dut, bench)
 
@@ -193,7 +190,7 @@ def test_refuses_bursts_over_a_page():
 
 
 def test_latencies_add_up():
-    assert Blocks.LATENCY == RowLoop.LATENCY + Segmenter.LATENCY + 2 * Slice.LATENCY
+    assert Blocks.LATENCY == RowLoop.LATENCY + Slice.LATENCY + Segmenter.LATENCY
 
 
 @pytest.mark.parametrize("stalls", [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.5, 0.5)])
