@@ -140,10 +140,12 @@ class ReadMaster(wiring.Component):
         requests = [getattr(self, f"request_{n}") for n in numbers]
         beats = [getattr(self, f"beats_{n}") for n in numbers]
         counts = [Signal(range(self.outstanding + 1), name=f"under_way_{n}") for n in numbers]
+        # In registers of their own, since all requests wait for them.
+        full = [Signal(name=f"full_{n}") for n in numbers]
 
         m.submodules.arbiter = arbiter = RoundRobin(self.clients)
         free = Signal()
-        may = [requests[n].valid & (counts[n] != self.outstanding) for n in numbers]
+        may = [requests[n].valid & ~full[n] for n in numbers]
         m.d.comb += [
             free.eq(~bus.arvalid | bus.arready),
             arbiter.requests.eq(Cat(may)),
@@ -184,5 +186,10 @@ class ReadMaster(wiring.Component):
             ]
             with m.If(mine):
                 m.d.comb += answers.o.ready.eq(beats[n].ready)
-            m.d.sync += counts[n].eq(counts[n] + requests[n].ready - (ends & (bus.rid == n)))
+            asked, ended = requests[n].ready, ends & (bus.rid == n)
+            fills = asked & (counts[n] == self.outstanding - 1)
+            m.d.sync += [
+                counts[n].eq(counts[n] + asked - ended),
+                full[n].eq((full[n] | fills) & ~ended),
+            ]
         return m

@@ -62,6 +62,7 @@ def counts(spec, dut):
         taken = count + (bus.arvalid & (bus.arid == n))
         spec.claim(f"client {n}: counted", spec.see(f"dut.under_way_{n}", 2) == taken)
         spec.claim(f"client {n}: bounded", taken <= OUTSTANDING)
+        spec.claim(f"client {n}: full", spec.see(f"dut.full_{n}", 1) == (taken == OUTSTANDING))
         spec.claim(f"client {n}: idle", ~dut.idle | (taken == 0))
     spec.given("answers what was asked", ~bus.rvalid | (Mux(bus.rid, *reversed(under_way)) != 0))
     return under_way
@@ -99,7 +100,8 @@ def test_reader():
 @pytest.mark.parametrize(
     ("right", "wrong", "claim"),
     [
-        ("(counts[n] != self.outstanding)", "(counts[n] <= self.outstanding)", "client 0: bounded"),
+        ("valid & ~full[n]", "valid & ~(full[n] & bus.rvalid)", "client 0: bounded"),
+        ("(full[n] | fills) & ~ended", "full[n] & ~ended | fills", "client 0: full"),
         ("free.eq(~bus.arvalid | bus.arready)", "free.eq(1)", "AR waits"),
         (
             "bus.arvalid.eq(arbiter.grants.any())",
