@@ -197,10 +197,10 @@ class Sequencer(wiring.Component):
                 taker.granted.eq(semaphores.granted[unit.value]),
                 taker.lacking.eq(semaphores.lacking),
             ]
-        m.d.comb += [
-            supervisor.units_idle.eq(Cat(idle).all()),
-            dispatch.quiet.eq(Cat(idle).all() & ~Cat(waiting).any()),
-        ]
+        # Late in a cycle. A unit that takes an instruction meanwhile has nothing under way on the bus
+        # before a reset comes, and its queue says that it is not done.
+        m.d.sync += supervisor.units_idle.eq(Cat(idle).all())
+        m.d.comb += dispatch.quiet.eq(supervisor.units_idle & ~Cat(waiting).any())
 
     def _errors(
         self,
@@ -212,13 +212,12 @@ class Sequencer(wiring.Component):
         issues: dict[isa.Unit, Issue],
     ) -> None:
         """Collect what goes wrong, by unit number, and what to name when nothing moves."""
-        own = supervisor.faults[isa.Unit.SEQUENCER.value]
+        own = Signal(streams.FAULT)
         bad = Signal()
         ran_out = Signal()
         m.d.comb += [
             bad.eq(checked.valid & (checked.payload.error != isa.Error.NONE)),
             ran_out.eq(fetch.exhausted & ~checked.valid),
-            supervisor.fault_valid[0].eq(bad | ran_out | semaphores.overflow.any()),
             own.code.eq(Mux(bad, checked.payload.error, isa.Error.PROGRAM)),
             own.index.eq(Mux(bad, checked.payload.index, self.program_length)),
         ]
@@ -227,6 +226,12 @@ class Sequencer(wiring.Component):
         for unit, issue in issues.items():
             with m.If(semaphores.overflow[unit.value]):
                 m.d.comb += [own.code.eq(isa.Error.SEMAPHORE), own.index.eq(issue.post_index)]
+        # Late in a cycle, as those of the units; HALT settles until what it posts has come here.
+        wrong = (bad | ran_out | semaphores.overflow.any()) & supervisor.running
+        m.d.sync += [
+            supervisor.fault_valid[isa.Unit.SEQUENCER.value].eq(wrong),
+            supervisor.faults[isa.Unit.SEQUENCER.value].eq(own),
+        ]
         m.d.comb += [
             supervisor.stuck_unit.eq(isa.Unit.SEQUENCER),
             supervisor.stuck_index.eq(checked.payload.index),
