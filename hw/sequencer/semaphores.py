@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -63,9 +63,11 @@ class Semaphores(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        # Too high by what was taken in the cycle before: who is granted is known late in a cycle.
         counts = [
-            Signal(range(GREATEST + self.units + 1), name=f"count_{s}") for s in range(self.count)
+            Signal(range(GREATEST + self.units + 2), name=f"count_{s}") for s in range(self.count)
         ]
+        fewer = Signal(self.count)
         free: Value = Signal(init=1, name="free")
         m.d.comb += free.eq(1)
         for u in range(self.units):
@@ -79,13 +81,13 @@ class Semaphores(wiring.Component):
         over = Signal(self.count)
         for s, count in enumerate(counts):
             posts = sum((self.post[u][s] for u in range(1, self.units)), self.post[0][s])
-            m.d.sync += count.eq(count + posts - taken[s])
+            m.d.sync += count.eq(count + posts - fewer[s])
             # In a register, since all grants wait for it; what is posted to is not zero.
             posted_to = Cat(self.post[u][s] for u in range(self.units)).any()
-            m.d.sync += self.lacking[s].eq(
-                ~posted_to & (self.lacking[s] | ((count == 1) & taken[s]))
-            )
-            m.d.comb += over[s].eq(count > GREATEST)
+            one = Mux(fewer[s], count == 2, count == 1)
+            m.d.sync += self.lacking[s].eq(~posted_to & (self.lacking[s] | (one & taken[s])))
+            m.d.comb += over[s].eq(Mux(fewer[s], count > GREATEST + 1, count > GREATEST))
+        m.d.sync += fewer.eq(taken)
         posted = Signal(self.post.shape())
         m.d.sync += posted.eq(self.post)
         m.d.comb += self.overflow.eq(Cat((posted[u] & over).any() for u in range(self.units)))
