@@ -36,8 +36,10 @@ class RunStart(wiring.Component):
         The results stand, until the next ``start``.
     rest, skip : Out(ArrayLayout(lanes))
         Taps since the run of the lane began; rows left out so far.
-    step_rest, step_skip, step_skip_more : Out
-        Taps of one step modulo ``run``; rows of a step that enters ⌊lanes / run⌋ runs, and one more.
+    step_rest, step_left : Out
+        Taps of one step modulo ``run``; what they lack to ``run``.
+    step_skip, step_skip_more : Out
+        Rows of a step that enters ⌊lanes / run⌋ runs, and one more.
 
     Timing
     ------
@@ -51,6 +53,7 @@ class RunStart(wiring.Component):
     rest: Signal
     skip: Signal
     step_rest: Signal
+    step_left: Signal
     step_skip: Signal
     step_skip_more: Signal
 
@@ -68,15 +71,15 @@ class RunStart(wiring.Component):
                 "rest": Out(data.ArrayLayout(unsigned(self.rest_bits), lanes)),
                 "skip": Out(data.ArrayLayout(unsigned(row_bits), lanes)),
                 "step_rest": Out(self.rest_bits),
+                "step_left": Out(self.rest_bits - 1),
                 "step_skip": Out(row_bits),
                 "step_skip_more": Out(row_bits),
             }
         )
-        reset_less(self, "rest", "skip", "step_rest", "step_skip", "step_skip_more")
+        reset_less(self, "rest", "skip", "step_rest", "step_left", "step_skip", "step_skip_more")
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        run = Signal(self.rest_bits, reset_less=True)
         # Stage in progress, one-hot; the last bit says that all are done.
         stage = Signal(self.stages + 1)
         with m.If(self.start):
@@ -85,11 +88,14 @@ class RunStart(wiring.Component):
             m.d.sync += stage.eq(stage << 1)
         m.d.comb += self.ready.eq(stage[-1])
 
+        bits = self.rest_bits
+
         def moved(rest: Value) -> tuple[Value, Value, Value]:
-            total = (rest + self.step_rest)[: self.rest_bits]
-            more = total >= run
+            # Both outcomes are computed while it is decided which it is.
+            more = rest >= self.step_left
             rows = Mux(more, self.step_skip_more, self.step_skip)
-            return Mux(more, total - run, total), rows, more
+            inside, beyond = (rest + self.step_rest)[:bits], (rest - self.step_left)[:bits]
+            return Mux(more, beyond, inside), rows, more
 
         for j in range(self.stages):
             with m.If(stage[j]):
@@ -97,15 +103,17 @@ class RunStart(wiring.Component):
                     rest, rows, _ = moved(self.rest[i])
                     m.d.sync += self.rest[i + (1 << j)].eq(rest)
                     m.d.sync += self.skip[i + (1 << j)].eq(add_rows(self.skip[i], rows))
-                rest, rows, _ = moved(self.step_rest)
+                rest, rows, more = moved(self.step_rest)
                 m.d.sync += self.step_rest.eq(rest)
+                left = Mux(more, self.step_left << 1, self.step_left - self.step_rest)
+                m.d.sync += self.step_left.eq(left)
                 m.d.sync += self.step_skip.eq(add_rows(self.step_skip, rows))
                 m.d.sync += self.step_skip_more.eq(add_rows(self.step_skip_more, rows))
         with m.If(self.start):
             single = self.run == 1
             m.d.sync += [
-                run.eq(self.run),
                 self.step_rest.eq(~single),
+                self.step_left.eq(self.run - ~single),
                 self.step_skip.eq(Mux(single, self.skip_rows, 0)),
                 self.step_skip_more.eq(
                     Mux(single, add_rows(self.skip_rows, self.skip_rows), self.skip_rows)
@@ -297,7 +305,6 @@ class Runs(wiring.Component):
         bits = first.rest_bits
         is_long = self.run > lanes
         prepared_long = Signal(reset_less=True)
-        prepared_run = Signal(bits, reset_less=True)
         prepared_enters = Signal(lanes, reset_less=True)
         m.d.comb += [
             first.start.eq(self.start),
@@ -311,10 +318,9 @@ class Runs(wiring.Component):
         # The first step's carries need the results of `first`, hence one cycle more.
         m.d.sync += self.ready.eq(first.ready & ~self.start)
         with m.If(self.start):
-            m.d.sync += [prepared_long.eq(is_long), prepared_run.eq(first.run)]
+            m.d.sync += prepared_long.eq(is_long)
         for i in range(lanes):
-            enters = first.rest[i] + first.step_rest >= prepared_run
-            m.d.sync += prepared_enters[i].eq(enters)
+            m.d.sync += prepared_enters[i].eq(first.rest[i] >= first.step_left)
 
         held_long = Signal(reset_less=True)
         back, onward, limit = (
@@ -328,8 +334,8 @@ class Runs(wiring.Component):
             m.d.sync += [
                 held_long.eq(prepared_long),
                 onward.eq(first.step_rest),
-                back.eq(first.step_rest - prepared_run),
-                limit.eq(prepared_run - first.step_rest),
+                back.eq(-first.step_left),
+                limit.eq(first.step_left),
                 rows.eq(first.step_skip),
                 rows_more.eq(first.step_skip_more),
                 self.skip.eq(first.skip),
