@@ -103,10 +103,10 @@ class PassWalker(wiring.Component):
         closing = Signal(reset_less=True)
         base_row = Signal.like(self.row, reset_less=True)
         overflow = Signal(reset_less=True)
-        pass_ends = Signal()
+        # All of `ends`: much of the matrix unit waits for it.
+        pass_ends = Signal(reset_less=True)
         m.d.comb += [
             self.address.eq(starts[0]),
-            pass_ends.eq(ends[0] & ends[1] & ends[2]),
             self.last.eq(pass_ends),
             self.final.eq(pass_ends & closing),
             self.outside.eq((starts[0] >= self.unified_bytes) | overflow),
@@ -137,16 +137,22 @@ class PassWalker(wiring.Component):
                 self.accumulate.eq(given.accumulate),
                 self.first.eq(1),
                 overflow.eq(0),
+                pass_ends.eq(Cat(given[f"{name}_count"] == 1 for name in axes).all()),
             ]
         with m.Elif(self.advance):
+            ending = Signal(3)
             for axis in range(3):
-                with m.If(Cat(ends[:axis]).all()):
+                ends_next = Mux(ends[axis], single[axis], left[axis] == 2)
+                moves = Cat(ends[:axis]).all()
+                m.d.comb += ending[axis].eq(Mux(moves, ends_next, ends[axis]))
+                with m.If(moves):
                     m.d.sync += [
                         starts[axis].eq(moved),
                         left[axis].eq(Mux(ends[axis], counts[axis], left[axis] - 1)),
-                        ends[axis].eq(Mux(ends[axis], single[axis], left[axis] == 2)),
+                        ends[axis].eq(ends_next),
                     ]
             m.d.sync += [
+                pass_ends.eq(ending.all()),
                 self.first.eq(pass_ends),
                 self.row.eq(self.row + 1),
                 overflow.eq(self.row[:-1].all()),
