@@ -89,8 +89,8 @@ COUNTED = {
     "MATMUL taps=4 x_count=30\n" + "MATMUL taps=4 x_count=30 accumulate=1\n" * 2: (181, 195),
     "MATMUL taps=4 x_count=5\n" * 9: (226, 226),
     "VECTOR source=ACCUMULATORS x_count=40 channels=4 window_x_count=2 window_y_count=2\n" * 4: (
-        770,
-        752,
+        774,
+        753,
     ),
     "VECTOR x_count=40 channels=3 window_x_count=3\n" * 3: (530, 515),
     "VECTOR x_count=40 channels=13 window_x_count=3 destination_base=8192\n" * 3: (1964, 518),
@@ -108,10 +108,10 @@ COUNTED = {
     "FILL x_count=2 channels=4\n" * 9: (240, 201),
     "VECTOR destination=ACCUMULATORS x_count=20 channels=4\n"
     "VECTOR destination=ACCUMULATORS mode=ADD x_count=20 channels=4\n"
-    "VECTOR source=ACCUMULATORS x_count=20 channels=4\n" * 3: (983, 434),
+    "VECTOR source=ACCUMULATORS x_count=20 channels=4\n" * 3: (986, 437),
     "LOAD length=64 post=0\nMATMUL taps=64 x_count=20 wait=0 post=1\n"
     "VECTOR source=ACCUMULATORS x_count=20 channels=4 wait=1 post=2\n"
-    "STORE length=40 external=65536 wait=2\n": (668, 353),
+    "STORE length=40 external=65536 wait=2\n": (669, 354),
     "LOAD length=2000\nFILL x_count=300 channels=4\nSTORE length=900 external=65536\n"
     "MATMUL taps=16 x_count=200\nNOP\n": (1826, 514),
 }
