@@ -37,9 +37,6 @@ _ZEROS = re.compile(
 _CONSTANT = re.compile(r"(?m)^  always @\*\n    ([^=\n]+= \d+'[bdh][0-9a-f]+;)\n")
 _TRIGGER = re.compile(r"(?m)^  reg (\\\$auto\$verilog_backend\S+ ) = 0;\n")
 
-#: The name of an error that cores without protection never have: they stay as they were measured.
-_NAME = re.compile(r'(?m)^ *\(\* enum_value_1000 = "MEMORY" \*\)\n')
-
 #: A signal of no bits, which nothing refers to. Verilog has none; Yosys writes one of two bits.
 _NO_BITS = re.compile(r"(?m)^  (?:wire|reg) \[-1:0\] [^;]+;\n")
 
@@ -79,7 +76,7 @@ def _driven(text: str) -> str:
 
 def tidy(text: str) -> str:
     """Return Verilog of Amaranth as simulators and synthesis read it best."""
-    return _driven(_cleared(_NO_BITS.sub("", _NAME.sub("", text))))
+    return _driven(_cleared(_NO_BITS.sub("", text)))
 
 
 def convert(component: Component, *, name: str = TOP) -> str:
