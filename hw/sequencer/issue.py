@@ -102,7 +102,8 @@ class Issue(wiring.Component):
             head.eq(queue.r_data),
             self.want.eq(header.wait),
             self.asking.eq(queue.r_rdy & ~acquired),
-            self.instruction.valid.eq(queue.r_rdy & acquired & taken.w_rdy),
+            # Who has acquired is in the queue.
+            self.instruction.valid.eq(acquired & taken.w_rdy),
             queue.r_en.eq(self.instruction.valid & self.instruction.ready),
             taken.w_en.eq(queue.r_en),
             taken.w_data.eq(Cat(header.post, head.index)),

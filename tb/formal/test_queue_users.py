@@ -91,6 +91,7 @@ def issue_spec(module=issue):
     held = Signal()
     spec.m.d.sync += held.eq(held + dut.granted - handed)
     spec.claim("one grant each", acquired == held)
+    spec.claim("granted and still there", ~held | queue.ready)
     spec.claim("granted before handed on", ~handed | held)
     spec.claim("asks once", ~dut.asking | ~held)
     header = dut.instruction.payload.fields.load
@@ -147,7 +148,7 @@ def test_issue():
     ("right", "wrong", "claim"),
     [
         (
-            "self.instruction.valid.eq(queue.r_rdy & acquired & taken.w_rdy)",
+            "self.instruction.valid.eq(acquired & taken.w_rdy)",
             "self.instruction.valid.eq(queue.r_rdy & taken.w_rdy)",
             "granted before handed on",
         ),
