@@ -163,7 +163,8 @@ class Sequencer(wiring.Component):
             fetch.stop.eq(~supervisor.running & ~supervisor.begin),
             dispatch.i.valid.eq(checked.valid & good & supervisor.running),
             dispatch.i.payload.eq(checked.payload),
-            checked.ready.eq(dispatch.i.ready & good & supervisor.running),
+            # While no program runs nobody gets what leaves: all of it is flushed before the next.
+            checked.ready.eq(dispatch.i.ready & good),
         ]
 
     def _units(
@@ -190,8 +191,10 @@ class Sequencer(wiring.Component):
             waiting.append(issue.waiting)
         takers = {isa.Unit.SEQUENCER: dispatch, **issues}
         for unit, taker in takers.items():
+            # The dispatcher is offered nothing while no program runs.
+            runs = 1 if taker is dispatch else supervisor.running
             m.d.comb += [
-                semaphores.asking[unit.value].eq(taker.asking & supervisor.running),
+                semaphores.asking[unit.value].eq(taker.asking & runs),
                 semaphores.want[unit.value].eq(taker.want),
                 semaphores.post[unit.value].eq(taker.post),
                 taker.granted.eq(semaphores.granted[unit.value]),
