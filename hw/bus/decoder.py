@@ -104,7 +104,7 @@ class StoreDecoder(wiring.Component):
 class LoadDecoder(wiring.Component):
     """Turns LOAD, LOAD_WEIGHTS and LOAD_PARAMS into blocks.
 
-    Weights are a block with a tile a row, placed by number. Parameters are a block of one row,
+    Weights are a block with a tile a row, whose first beat is placed by number. Parameters are a block of one row,
     placed by byte offset. Fields are taken to be within ``isa.limits``.
 
     Parameters
@@ -180,7 +180,6 @@ class LoadDecoder(wiring.Component):
                     block.external_pitch.eq(self.tile_bytes),
                     block.place.eq(weights.tile),
                     block.place_pitch.eq(1),
-                    block.numbered.eq(1),
                     block.extent.eq(self.tile_bytes - 1),
                     block.rows.eq(weights.tiles - 1),
                     block.tag.target.eq(Target.WEIGHTS),

@@ -33,8 +33,6 @@ def block_layout(*, place_bits: int, extent_bits: int, tag: ShapeLike) -> data.S
         Rows, less one.
     bounded
         ``place`` is a byte address, and a row may not end past ``limit`` bytes.
-    numbered
-        ``place`` is not a byte address: it does not advance inside a row.
     bad
         The block is out of range, whatever its rows say.
     """
@@ -47,7 +45,6 @@ def block_layout(*, place_bits: int, extent_bits: int, tag: ShapeLike) -> data.S
             "extent": unsigned(extent_bits),
             "rows": unsigned(COUNT_BITS),
             "bounded": 1,
-            "numbered": 1,
             "bad": 1,
             "tag": tag,
         }
@@ -66,7 +63,7 @@ def row_layout(
     frames
         Frames, aligned ranges of ``frame_bytes``, that it enters after the first; 0 if ``bad``.
     place
-        Place of the row; less ``first``, unless ``numbered``, modulo its width.
+        Place of the row less ``first``, modulo its width.
     bad
         The row leaves a memory. It is the last one given.
     final
@@ -78,7 +75,6 @@ def row_layout(
             "last": unsigned(ADDRESS_BITS),
             "frames": unsigned(max(extent_bits - (frame_bytes - 1).bit_length(), 0) + 1),
             "place": unsigned(place_bits),
-            "numbered": 1,
             "bad": 1,
             "final": 1,
             "tag": tag,
@@ -169,7 +165,6 @@ class RowLoop(wiring.Component):
                 Cat(middle.last, middle.bad).eq(block.external + block.extent),
                 middle.first.eq(block.external),
                 middle.place.eq(block.place),
-                middle.numbered.eq(block.numbered),
                 middle.final.eq(final),
                 middle.tag.eq(block.tag),
                 end.eq(block.place + block.extent),
@@ -186,7 +181,6 @@ class RowLoop(wiring.Component):
             m.d.sync += [block.eq(self.i.payload), busy.eq(1), beyond.eq(0)]
 
         bad = middle.bad | (bounded & (end >= self.limit))
-        offset = Mux(middle.numbered, 0, middle.first)
         frame_at = (self.frame_bytes - 1).bit_length()
         frames = (middle.last[frame_at:] - middle.first[frame_at:])[: len(middle.frames)]
         with m.If(self.o.ready):
@@ -195,7 +189,7 @@ class RowLoop(wiring.Component):
             m.d.sync += [
                 self.o.valid.eq(middle_valid),
                 self.o.payload.eq(middle),
-                self.o.payload.place.eq(middle.place - offset),
+                self.o.payload.place.eq(middle.place - middle.first),
                 self.o.payload.frames.eq(Mux(bad, 0, frames)),
                 self.o.payload.bad.eq(bad),
                 halted.eq(middle_valid & bad),

@@ -23,7 +23,7 @@ def segment_layout(
     beats
         Beats, less one.
     place
-        Place of the first byte of the first beat: in a ``numbered`` row that of the row.
+        Place of the first byte of the first beat.
     first_offset, last_offset
         First byte wanted of the first beat, last byte wanted of the last beat.
     start
@@ -139,7 +139,6 @@ class Segmenter(wiring.Component):
         busy = Signal()
         middle = Signal(self.segment, reset_less=True)
         middle_valid = Signal()
-        numbered = Signal(reset_less=True)
 
         out_free = Signal()
         middle_free = Signal()
@@ -166,7 +165,6 @@ class Segmenter(wiring.Component):
                 middle.final.eq(ends & row.final),
                 middle.bad.eq(row.bad),
                 middle.tag.eq(row.tag),
-                numbered.eq(row.numbered),
                 frame.eq(frame + 1),
                 row.frames.eq(row.frames - 1),
                 ends.eq(row.frames == 1),
@@ -187,7 +185,7 @@ class Segmenter(wiring.Component):
             m.d.sync += [
                 self.o.valid.eq(middle_valid),
                 self.o.payload.eq(middle),
-                self.o.payload.place.eq(middle.place + Mux(numbered, 0, middle.address)),
+                self.o.payload.place.eq(middle.place + middle.address),
             ]
         with m.If(self.abort):
             m.d.sync += [busy.eq(0), middle_valid.eq(0), self.o.valid.eq(0)]

@@ -19,7 +19,6 @@ ROW = data.StructLayout(
         "first": unsigned(32),
         "last": unsigned(32),
         "place": unsigned(PLACE_BITS),
-        "numbered": 1,
         "bad": 1,
         "final": 1,
         "serial": unsigned(2),
@@ -115,7 +114,7 @@ def spec_of(module=segments):
     frames = given.last[FRAME_AT:] - given.first[FRAME_AT:]
     spec.given("a row", given.bad | ((given.first <= given.last) & (frames == given.frames)))
     spec.given("a bad row", ~given.bad | (given.frames == 0))
-    for name in ("first", "last", "place", "numbered", "bad", "final"):
+    for name in ("first", "last", "place", "bad", "final"):
         spec.given(f"tag: {name}", getattr(given.tag, name) == getattr(given, name))
     spec.given("tag: serial", given.tag.serial == count)
 
@@ -124,8 +123,8 @@ def spec_of(module=segments):
     begins = spec.see("dut.begins", 1)
     left = Part(spec.see("dut.busy", 1), row.tag, frame, begins | row.tag.bad)
     held = row.tag
-    same = Cat(row.first, row.last, row.place, row.numbered, row.bad, row.final) == Cat(
-        held.first, held.last, held.place, held.numbered, held.bad, held.final
+    same = Cat(row.first, row.last, row.place, row.bad, row.final) == Cat(
+        held.first, held.last, held.place, held.bad, held.final
     )
     spec.claim("row", ~left.there | same)
     spec.claim("row: ends", ~left.there | (spec.see("dut.ends", 1) == left.ends))
@@ -144,10 +143,7 @@ def spec_of(module=segments):
     ):
         at = part.tag.place
         if name == "out":
-            at = (at + Mux(part.tag.numbered, 0, part.address))[:PLACE_BITS]
-        else:
-            numbered = spec.see("dut.numbered", 1)
-            spec.claim("numbered", ~valid | (numbered == part.tag.numbered))
+            at = (at + part.address)[:PLACE_BITS]
         spec.claim(f"{name}: legal", ~valid | legal(part, at))
         parts.append(Part(valid, part.tag, part.address[FRAME_AT:], part.start))
     parts.append(left)
@@ -202,7 +198,7 @@ def test_segments():
         ("frame.eq(frame + 1)", "frame.eq(frame)", "out: legal"),
         ("(~busy | (middle_free & ends))", "(~busy | ends)", "3 after 2"),
         ("middle.final.eq(ends & row.final)", "middle.final.eq(row.final)", "out: legal"),
-        ("Mux(numbered, 0, middle.address)", "Mux(numbered, middle.address, 0)", "out: legal"),
+        ("middle.place + middle.address", "middle.place + row.first", "out: legal"),
     ],
 )
 def test_broken(right, wrong, claim):

@@ -37,7 +37,6 @@ def random_block(rng, tag):
         place_pitch=pitch,
         extent=extent,
         rows=rows,
-        numbered=int(rng.random() < 0.3),
         tag=tag,
     )
 
@@ -67,7 +66,7 @@ def test_bursts_cover_blocks(rng, stall):
     dut = make()
     blocks = [random_block(rng, tag) for tag in range(40)]
     # The longest row there is, from the end of a frame: it enters 32 more.
-    blocks.append(block(external=31, place=0, extent=LIMIT - 1, numbered=0, tag=40))
+    blocks.append(block(external=31, place=0, extent=LIMIT - 1, tag=40))
 
     async def give(ctx):
         await put_all(ctx, dut.i, blocks, rng=rng, stall=stall)
@@ -85,9 +84,7 @@ def test_bursts_cover_blocks(rng, stall):
                 assert segment.address // frame == end // frame
                 row = wanted(one)[len(seen)]
                 assert segment.start == (row[2] == 0)
-                inside = row[1]
-                if not one["numbered"]:
-                    inside += segment.address - (row[0] - row[2])
+                inside = row[1] + segment.address - (row[0] - row[2])
                 assert segment.place == inside % (1 << PLACE_BITS)
                 seen += bytes_of(segment)
                 if segment.final:
@@ -141,7 +138,7 @@ def test_unbounded_block_may_lie_anywhere():
     dut = make()
 
     async def bench(ctx):
-        await put(ctx, dut.i, block(external=0, place=2000, extent=99, bounded=0, numbered=1))
+        await put(ctx, dut.i, block(external=0, place=2000, extent=99, bounded=0))
         segment = await get(ctx, dut.o)
         assert (segment.bad, segment.place) == (0, 2000)
 
