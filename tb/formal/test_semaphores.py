@@ -69,13 +69,13 @@ def test_overflow_of_small_counts():
 @pytest.mark.parametrize(
     ("right", "wrong", "claim"),
     [
-        ("+ posts - fewer[s]", "+ (posts != 0) - taken[s]", "no post lost"),
+        ("+ posts - fewer[s]", "+ (posts != 0) - fewer[s]", "no post lost"),
         ("+ posts - fewer[s]", "+ posts - (fewer[s] & (posts == 0))", "no post lost"),
         ("free = free & ~can", "free = free", "one at a time"),
         ("~(self.want[u] & self.lacking).any()", "1", "not negative"),
         pytest.param(
-            "count > GREATEST + 1, count > GREATEST)",
-            "count > GREATEST + 1, count > GREATEST + 1)",
+            "over[s].eq(Mux(fewer[s], count > GREATEST + 1, count > GREATEST))",
+            "over[s].eq(count > GREATEST + 1)",
             "overflow is told",
             marks=pytest.mark.slow,
         ),
