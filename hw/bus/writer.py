@@ -89,12 +89,14 @@ class WriteMaster(wiring.Component):
         m = Module()
         bus = self.bus
         count = Signal(range(self.outstanding + 1))
+        # In a register of its own, since all that make bursts wait for it.
+        full = Signal()
         m.submodules.addresses = addresses = Slice(self.burst)
         m.submodules.lengths = lengths = SyncFIFOBuffered(
             width=self.burst["beats"].width, depth=self.outstanding
         )
         accept = Signal()
-        may = addresses.i.ready & lengths.w_rdy & (count != self.outstanding) & ~self.abort
+        may = addresses.i.ready & lengths.w_rdy & ~full & ~self.abort
         m.d.comb += [
             self.request.ready.eq(may),
             accept.eq(may & self.request.valid),
@@ -137,5 +139,6 @@ class WriteMaster(wiring.Component):
         m.d.sync += [
             Cat(self.answered, self.refused).eq(Cat(bus.bvalid, bus.bvalid & bus.bresp[1])),
             count.eq(count + accept - bus.bvalid),
+            full.eq((full | (accept & (count == self.outstanding - 1))) & ~bus.bvalid),
         ]
         return m

@@ -114,6 +114,7 @@ def answers(spec, dut, accept, unsent):
         "answers what was sent", ~bus.bvalid | ((under_way > unsent) & (under_way > unasked))
     )
     spec.claim("counted", spec.see("dut.count", 3) == under_way)
+    spec.claim("full", spec.see("dut.full", 1) == (under_way == OUTSTANDING))
     spec.claim("bounded", under_way <= OUTSTANDING)
     spec.claim("unsent", (whole == unsent) & (unsent <= under_way) & (unasked <= under_way))
     spec.claim("idle", dut.idle == (under_way == 0))
@@ -137,7 +138,8 @@ def test_writer():
 @pytest.mark.parametrize(
     ("right", "wrong", "claim"),
     [
-        ("(count != self.outstanding) & ~", "~", "bounded"),
+        ("lengths.w_rdy & ~full", "lengths.w_rdy & ~(full & bus.bvalid)", "bounded"),
+        ("== self.outstanding - 1))) & ~bus.bvalid", "== self.outstanding - 1)))", "full"),
         ("last.eq(sent == lengths.r_data)", "last.eq(sent[:2] == lengths.r_data[:2])", "WLAST"),
         ("(~bus.wvalid | bus.wready) & lengths.r_rdy", "lengths.r_rdy", "W waits"),
         ("lengths.r_en.eq(send & last)", "lengths.r_en.eq(send)", "WLAST"),
