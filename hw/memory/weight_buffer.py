@@ -5,9 +5,12 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.fanout import reset_less
+from celosia.hw.fanout import COPY, reset_less
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
+
+#: Banks that share a register of where a beat is written.
+_BLOCK = 4
 
 
 def weights_payload(
@@ -72,7 +75,7 @@ class WeightBuffer(wiring.Component):
     """
 
     LATENCY = 5
-    WRITE_LATENCY = 2
+    WRITE_LATENCY = 3
 
     write: stream.Interface
     start: Signal
@@ -166,20 +169,30 @@ class WeightBuffer(wiring.Component):
         m.d.comb += self.write.ready.eq(1)
         m.d.sync += [taken.eq(self.write.valid), beat.eq(self.write.payload)]
         row_bits = (self.segment_rows - 1).bit_length()
-        target = Cat(beat.row[:row_bits], beat.tile)
         wrong: dict[int, list[Value]] = {}
         for segment in range(self.weight_rows):
             hit = taken & (beat.row[row_bits:] == segment) if self.weight_rows > 1 else taken
             for j in range(self.columns):
+                # In registers of a few banks each: they lie all over the part.
+                if j % _BLOCK == 0:
+                    name = f"target_{segment}_{j}"
+                    target = Signal(range(depth), name=name, reset_less=True, attrs=COPY)
+                    m.d.sync += target.eq(Cat(beat.row[:row_bits], beat.tile))
+                value = Signal(8, name=f"value_{segment}_{j}", reset_less=True)
+                writes = Signal(name=f"writes_{segment}_{j}")
+                m.d.sync += [
+                    value.eq(beat.data[j % self.bus_bytes]),
+                    writes.eq(hit & (beat.block == j // self.bus_bytes)),
+                ]
                 shape = guard.stored_shape(unsigned(8), self.parity)
                 bank = Memory(shape=shape, depth=depth, init=[], attrs=race.UNDEFINED)
                 m.submodules[f"bank_{segment}_{j}"] = bank
                 write = bank.write_port()
                 read = bank.read_port()
                 m.d.comb += [
-                    write.en.eq(hit & (beat.block == j // self.bus_bytes)),
+                    write.en.eq(writes),
                     write.addr.eq(target),
-                    write.data.eq(guard.stored(beat.data[j % self.bus_bytes], self.parity)),
+                    write.data.eq(guard.stored(value, self.parity)),
                     read.addr.eq(addresses[ahead + segment * self.segment_rows + j]),
                 ]
                 m.d.sync += self.weights[segment][j].eq(read.data)

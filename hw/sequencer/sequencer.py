@@ -160,7 +160,7 @@ class Sequencer(wiring.Component):
             fetch.length.eq(
                 Mux(self.program_length[streams.INDEX_BITS :].any(), 0, self.program_length)
             ),
-            fetch.stop.eq(~supervisor.running & ~supervisor.begin),
+            fetch.stop.eq(~supervisor.running),
             dispatch.i.valid.eq(checked.valid & good & supervisor.running),
             dispatch.i.payload.eq(checked.payload),
             # While no program runs nobody gets what leaves: all of it is flushed before the next.

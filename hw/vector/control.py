@@ -144,9 +144,9 @@ class VectorControl(wiring.Component):
         m.d.comb += [
             self.instruction.ready.eq((state == State.FREE) & ~self.stop),
             self.prepare.eq(self.instruction.valid & self.instruction.ready),
-            self.launch.eq(may_launch & ~self.stop),
+            self.launch.eq(may_launch),
         ]
-        # Once nothing forbids it, nothing will until it starts.
+        # Once nothing forbids it, nothing will until it starts, but for what stops the unit now.
         m.d.sync += may_launch.eq(
             (state == State.PREPARING)
             & self.prepared
@@ -154,6 +154,7 @@ class VectorControl(wiring.Component):
             & ~own_used
             & ~(other_used & (reads_results | overtakes))
             & ~self.launch
+            & ~(self.stop | self.fault_valid | self.abort)
         )
         with m.If(self.prepare):
             m.d.sync += [self.task.eq(self.instruction.payload.task), state.eq(State.PREPARING)]

@@ -228,12 +228,14 @@ class Pipe(wiring.Component):
         ]
         mark = self._enter(m, store, walk.outside)
         soon = self._delayed(m, "mark_soon", mark, self.SCALED_LATENCY - self.SOON)
-        at_scaled = self._delayed(m, "mark_scaled", soon, self.SOON)
+        before = self._delayed(m, "mark_before", soon, self.SOON - 1)
+        at_scaled = self._delayed(m, "mark_scaled", before, 1)
         at_table = self._delayed(m, "mark_table", at_scaled, Clamp.LATENCY)
         at_end = self._delayed(m, "mark_end", at_table, TableMemory.LATENCY)
 
         m.submodules.clamp = clamp = Clamp(lanes=sizes.lanes)
-        ending = self.endings[at_scaled.tag.slot]
+        ending = Signal(sizes.ending, reset_less=True)
+        m.d.sync += ending.eq(self.endings[before.tag.slot])
         plain = self._delayed(m, "plain", clamp.bytes, TableMemory.LATENCY)
         use_table = self.endings[at_end.tag.slot].use_table
         m.d.comb += [

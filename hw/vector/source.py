@@ -8,11 +8,15 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.bus.slice import Slice, Stage
+from celosia.hw.fanout import COPY
 from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY, read_layout
 from celosia.hw.memory.runs import Runs
 from celosia.hw.vector.destination import is_outside
 from celosia.hw.vector.nest import Nest
 from celosia.hw.vector.task import VectorSizes, lane_mask
+
+#: Columns that share a register saying what their values come from.
+_BLOCK = 4
 
 
 def asked_layout(*, columns: int, lanes: int) -> data.StructLayout:
@@ -136,10 +140,18 @@ class Answers(wiring.Component):
                 Mux(self.read_valid, awaited.r_data, Mux(late_valid[-1], late[-1], asked_nothing))
             ),
         ]
+        # Only one kind is awaited at a time, so it is known long before the answer comes.
+        asks = self.ask_unified | self.ask_accumulators
+        of_bytes = []
         for column in range(self.sizes.columns):
+            if column % _BLOCK == 0:
+                name = f"of_bytes_{column}"
+                of_bytes.append(Signal(name=name, reset_less=True, attrs=COPY))
+                with m.If(asks):
+                    m.d.sync += of_bytes[-1].eq(self.ask_unified)
             value = self.sums[column]
             if column < self.sizes.lanes * self.sizes.read_groups:
-                value = Mux(self.read_valid, self.read_data[column].as_signed(), value)
+                value = Mux(of_bytes[-1], self.read_data[column].as_signed(), value)
             m.d.comb += element["values"][column].eq(value)
         return m
 

@@ -107,7 +107,7 @@ def test_construction(sizes):
         bus_bytes,
         rows // weight_rows,
     )
-    assert (dut.LATENCY, dut.WRITE_LATENCY) == (5, 2)
+    assert (dut.LATENCY, dut.WRITE_LATENCY) == (5, 3)
     payload = weights_payload(
         rows=rows, columns=columns, weight_tiles=weight_tiles, bus_bytes=bus_bytes
     )
