@@ -57,7 +57,7 @@ class Costs(NamedTuple):
     #: or lanes.
     prepare: int = 3
     #: From the last vector that enters the array to the last sum, besides rows and columns.
-    matrix: int = 9
+    matrix: int = 8
     #: From the vectors of one pass to those that add to the same sums, if there are several.
     add: int = 4
     #: From the start of VECTOR or FILL to what it asks for first, besides one.

@@ -57,8 +57,8 @@ class AccumulatorColumn(wiring.Component):
     vector_enable, vector_row, vector_sum : In
         Write of the vector unit; the sum a cycle behind the others.
     wrong : Out(1)
-        With ``parity``: the operation of ``enable`` ``Accumulators.WRITE_LATENCY`` cycles before has
-        added to a sum of wrong parity.
+        With ``parity``: the operation of ``enable`` ``Accumulators.SUM_LATENCY`` cycles before adds to
+        a sum of wrong parity.
     read_wrong : Out(1)
         With ``parity``, one cycle behind ``read_sum``: it had wrong parity.
 
@@ -161,10 +161,10 @@ class AccumulatorColumn(wiring.Component):
             old_bits = Signal(1, reset_less=True)
             read_bits = Signal(1, reset_less=True)
             uses = valid[1] & accumulate[1] & ~forward[1]
+            m.d.comb += self.wrong.eq(uses & guard.is_wrong(old, old_bits))
             m.d.sync += [
                 old_bits.eq(Mux(matrix_half, reads[1], reads[0])[32:]),
                 read_bits.eq(Mux(read_half, reads[1], reads[0])[32:]),
-                self.wrong.eq(uses & guard.is_wrong(old, old_bits)),
                 self.read_wrong.eq(guard.is_wrong(self.read_sum, read_bits)),
             ]
         return m
@@ -202,7 +202,8 @@ class Accumulators(wiring.Component):
 
     Timing
     ------
-    A row is readable ``latency`` = WRITE_LATENCY + columns cycles after ``enable``.
+    A row may be read ``latency`` = WRITE_LATENCY + columns - 1 cycles after ``enable``, and a write to
+    it be told: its last sum is written in that very cycle.
     """
 
     SUM_LATENCY = 2
@@ -225,7 +226,7 @@ class Accumulators(wiring.Component):
         self.depth = depth
         self.sum_bits = sum_bits
         self.parity = parity
-        self.latency = self.WRITE_LATENCY + columns
+        self.latency = self.WRITE_LATENCY + columns - 1
         super().__init__(
             {
                 "enable": In(1),
