@@ -84,10 +84,10 @@ COUNTED = {
     "LOAD length=28 rows=28 external_pitch=28 unified_pitch=40\n": (309, 169),
     "LOAD_WEIGHTS tiles=60\n": (386, 1059),
     "STORE length=10 rows=64 external=65536 external_pitch=10 unified_pitch=10\n": (308, 200),
-    "MATMUL taps=100 x_count=200\n": (5085, 1499),
-    "MATMUL taps=1000\n": (1079, 1086),
-    "MATMUL taps=4 x_count=30\n" + "MATMUL taps=4 x_count=30 accumulate=1\n" * 2: (181, 195),
-    "MATMUL taps=4 x_count=5\n" * 9: (226, 226),
+    "MATMUL taps=100 x_count=200\n": (5084, 1498),
+    "MATMUL taps=1000\n": (1078, 1085),
+    "MATMUL taps=4 x_count=30\n" + "MATMUL taps=4 x_count=30 accumulate=1\n" * 2: (180, 194),
+    "MATMUL taps=4 x_count=5\n" * 9: (225, 225),
     "VECTOR source=ACCUMULATORS x_count=40 channels=4 window_x_count=2 window_y_count=2\n" * 4: (
         774,
         753,
@@ -98,11 +98,11 @@ COUNTED = {
     "VECTOR x_count=40 channels=4 source_skip=1 source_run=3\n" * 3: (644, 275),
     # The array and the store unit beside reads of the vector unit.
     "MATMUL taps=160 x_count=64\nVECTOR x_count=100 channels=32 destination_base=8192\n": (
-        3445,
-        939,
+        3444,
+        938,
     ),
     "MATMUL taps=160 x_count=64\n"
-    "VECTOR x_count=60 channels=48 window_x_count=4 destination_base=8192\n": (5525, 1459),
+    "VECTOR x_count=60 channels=48 window_x_count=4 destination_base=8192\n": (5524, 1458),
     "STORE rows=30 length=64 external=65536 external_pitch=64\n"
     "VECTOR x_count=100 channels=32 destination_base=8192\n": (3782, 610),
     "FILL x_count=2 channels=4\n" * 9: (240, 201),
@@ -111,7 +111,7 @@ COUNTED = {
     "VECTOR source=ACCUMULATORS x_count=20 channels=4\n" * 3: (986, 437),
     "LOAD length=64 post=0\nMATMUL taps=64 x_count=20 wait=0 post=1\n"
     "VECTOR source=ACCUMULATORS x_count=20 channels=4 wait=1 post=2\n"
-    "STORE length=40 external=65536 wait=2\n": (669, 354),
+    "STORE length=40 external=65536 wait=2\n": (668, 353),
     "LOAD length=2000\nFILL x_count=300 channels=4\nSTORE length=900 external=65536\n"
     "MATMUL taps=16 x_count=200\nNOP\n": (1826, 514),
 }
