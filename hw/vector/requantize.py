@@ -89,7 +89,8 @@ class RequantizerLane(wiring.Component):
             ("doubles", ~single, 2 + Multiplier.LATENCY),
             ("right", p.right, 2 + Multiplier.LATENCY),
         ):
-            delay = Delay(len(value), cycles=cycles, reset_less=True)
+            # All lanes round alike, so some of these are the same in each.
+            delay = Delay(len(value), cycles=cycles, reset_less=True, own=len(value) == 1)
             m.submodules[f"late_{name}"] = delay
             m.d.comb += delay.i.eq(value)
             late[name] = delay.o

@@ -9,7 +9,7 @@ from celosia.hw.fanout import COPY
 from celosia.hw.vector.source import element_layout
 
 #: Columns that share a register saying how windows are combined.
-_BLOCK = 4
+_BLOCK = 2
 
 
 def group_layout(*, lanes: int) -> data.StructLayout:
