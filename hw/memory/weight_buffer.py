@@ -172,12 +172,13 @@ class WeightBuffer(wiring.Component):
         wrong: dict[int, list[Value]] = {}
         for segment in range(self.weight_rows):
             hit = taken & (beat.row[row_bits:] == segment) if self.weight_rows > 1 else taken
+            # In registers of a few banks each: they lie all over the part.
+            targets = [
+                Signal(range(depth), name=f"target_{segment}_{j}", reset_less=True, attrs=COPY)
+                for j in range(0, self.columns, _BLOCK)
+            ]
+            m.d.sync += [target.eq(Cat(beat.row[:row_bits], beat.tile)) for target in targets]
             for j in range(self.columns):
-                # In registers of a few banks each: they lie all over the part.
-                if j % _BLOCK == 0:
-                    name = f"target_{segment}_{j}"
-                    target = Signal(range(depth), name=name, reset_less=True, attrs=COPY)
-                    m.d.sync += target.eq(Cat(beat.row[:row_bits], beat.tile))
                 value = Signal(8, name=f"value_{segment}_{j}", reset_less=True)
                 writes = Signal(name=f"writes_{segment}_{j}")
                 m.d.sync += [
@@ -191,7 +192,7 @@ class WeightBuffer(wiring.Component):
                 read = bank.read_port()
                 m.d.comb += [
                     write.en.eq(writes),
-                    write.addr.eq(target),
+                    write.addr.eq(targets[j // _BLOCK]),
                     write.data.eq(guard.stored(value, self.parity)),
                     read.addr.eq(addresses[ahead + segment * self.segment_rows + j]),
                 ]
