@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.bus.slice import Slice, Stage
+from celosia.hw.bus.slice import Slice
 from celosia.hw.fanout import COPY
 from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY, read_layout
 from celosia.hw.memory.runs import Runs
@@ -377,10 +377,10 @@ class Source(wiring.Component):
         m = Module()
         task = self.task
         m.submodules.answers = answers = Answers(sizes=self.sizes)
-        # A register in front of the port: what decides to ask ends there.
-        m.submodules.offered = offered = Stage(self.unified_read.payload.shape())
+        # A queue in front of the port: what decides to ask ends there, and what takes it does.
+        m.submodules.offered = offered = Slice(self.unified_read.payload.shape())
         wiring.connect(m, offered.o, wiring.flipped(self.unified_read))
-        delayed = offered.o.valid & ~offered.o.ready
+        delayed = (offered.o.valid & ~offered.o.ready) | ~offered.i.ready
         rounds, walks = self._rounds(m)
         now = rounds.payload
         ends = Signal()
