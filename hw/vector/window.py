@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
 from celosia.hw.fanout import COPY
-from celosia.hw.vector.source import element_layout
+from celosia.hw.vector.answers import element_layout
 
 #: Columns that share a register saying how windows are combined.
 _BLOCK = 2

@@ -137,7 +137,7 @@ BLOCKS = (
     ),
     _block(
         "vector source",
-        "vector/source vector/window",
+        "vector/source vector/answers vector/window",
         "vector_window vector_answers vector_source vector_unit",
     ),
     _block(
