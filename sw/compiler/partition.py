@@ -4,7 +4,7 @@ What the core runs between two operators of the host is a part: a graph of its o
 outputs lie in external memory. There are as few parts as the order of the operators allows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -220,9 +220,15 @@ def _on_host(graph: Graph, operation: Operation, items: int, note: str) -> HostO
         place=operation.place,
         sources=tuple(_operand(graph, n, items) for n in _operands(operation)),
         results=tuple(_operand(graph, n, items) for n in operation.outputs),
-        attributes={name: _plain(value) for name, value in operation.attributes.items()},
+        attributes={name: _plain(value) for name, value in _of_unit(operation, items)},
         note=note,
     )
+
+
+def _of_unit(operation: Operation, items: int) -> Iterable[tuple[str, Any]]:
+    """Return the attributes that an operator has for one item, of which a slice takes them all."""
+    for name, value in operation.attributes.items():
+        yield name, unit_shape(value, items) if name == "count" else value
 
 
 def _operand(graph: Graph, number: int, items: int) -> Operand:

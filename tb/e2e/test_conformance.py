@@ -19,7 +19,7 @@ SIZES = (
 CONFIGS = [preset(sizes) for sizes in SIZES]
 
 #: Seeds that have found bugs.
-REGRESSIONS = (20, 42, 356, 492, 541, 1126, 2451, 4045, 10000, 10278, 10538, 50151, 50219)
+REGRESSIONS = (20, 42, 356, 492, 541, 1126, 2451, 4045, 10000, 10278, 10538, 40036, 50151, 50219)
 
 #: Most cases in a hundred that the compiler may refuse.
 REFUSED = 6
@@ -37,9 +37,9 @@ FAMILIES = {
     "first": Family(some=35, many=1000, rtl=200),
     "depthwise and add": Family(some=28, many=2100, rtl=200),
     "branches": Family(some=14, many=700, rtl=100),
-    "host": Family(some=28, many=3000, rtl=300),
-    "segments": Family(some=14, many=700, rtl=50),
-    "between": Family(some=14, many=700, rtl=100),
+    "host": Family(some=140, many=3000, rtl=300),
+    "segments": Family(some=56, many=700, rtl=50),
+    "between": Family(some=56, many=700, rtl=100),
 }
 
 
