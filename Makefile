@@ -56,8 +56,8 @@ lint: $(DEV)  ## ruff over all Python files
 type: $(DEV) $(VIEW)  ## pyright over all Python files
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 
-synth: $(DEV)  ## synthesise, place and route for the LFE5U-85F
-	@$(BIN)/celosia synth
+synth: $(DEV)  ## bitstream of edge for a ULX3S-85F: synthesise, place and route five seeds
+	@$(BIN)/celosia build ulx3s-85f --seeds 5
 
 setup: $(DEV) $(TOOLS) view  ## environment, packages and simulators, nothing else
 

@@ -75,7 +75,7 @@ def run(
     """
     command = find(name)
     with (
-        log.open("w") as words,
+        log.open("w", buffering=1) as words,
         subprocess.Popen(
             [command, *arguments],
             cwd=log.parent,
