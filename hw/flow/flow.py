@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -44,6 +45,10 @@ _STAGES = {
     "Info: Routing": "routing",
     "Info: Running router2": "routing",
 }
+
+#: A round of router 2, and how many there may be: seeds that get to their end take 50 to 140.
+_ROUND = re.compile(r"Info: +iter=(\d+) wires=\d+ overused=([1-9]\d*) ")
+_ROUNDS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +155,7 @@ def placed(
     ------
     ToolError
         If a tool is missing or fails, the router for every seed: it may give up on a single one,
-        where a block is to take more signals than it has pins for.
+        where a block is to take more signals than it has pins for, or be ended after many rounds.
     """
     netlist = synthesised(design, directory, report)
     seeds = tuple(seeds)
@@ -244,7 +249,7 @@ def _clock(said: dict[str, Any]) -> float:
 
 
 class _Stages:
-    """Tells each stage of nextpnr once, out of what it says."""
+    """Tells each stage of nextpnr once, out of what it says, and ends it where it gets nowhere."""
 
     def __init__(self, tell: Report) -> None:
         self.tell = tell
@@ -255,6 +260,11 @@ class _Stages:
             if text.startswith(start) and stage != self.stage:
                 self.stage = stage
                 self.tell(stage)
+        found = _ROUND.match(text)
+        if found and int(found[1]) >= _ROUNDS:
+            raise tools.ToolError(
+                f"no way for {found[2]} wires after {found[1]} rounds of the router"
+            )
 
 
 def packed(design: Design, run: Run, bitstream: Path) -> None:

@@ -66,7 +66,7 @@ def run(
     log : Path
         Takes everything the tool says.
     watch : function of str
-        Called with each line as it is said.
+        Called with each line as it is said; the tool is ended if it raises.
 
     Raises
     ------
@@ -86,8 +86,12 @@ def run(
         ) as process,
     ):
         assert process.stdout is not None
-        for line in process.stdout:
-            words.write(line)
-            watch(line.rstrip())
+        try:
+            for line in process.stdout:
+                words.write(line)
+                watch(line.rstrip())
+        except BaseException:
+            process.kill()
+            raise
     if process.returncode:
         raise ToolError(f"{name}: exit code {process.returncode}; its words are in {log}")
