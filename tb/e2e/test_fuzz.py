@@ -148,7 +148,9 @@ def test_pauses_keep_the_result_and_take_time() -> None:
         trial = attempt(replace(case, bus=Bus(pauses)))
         assert not trial.problems
         cycles.append(trial.outcome.cycles)
-    assert min(cycles[1:3]) > cycles[0] and min(cycles[3:]) >= cycles[0]
+    assert min(cycles[1:3]) > cycles[0] and max(cycles[3:]) > cycles[0]
+    # A store that waits lets others go first, which may save them a cycle.
+    assert min(cycles[3:]) > 0.99 * cycles[0]
 
 
 @pytest.fixture(scope="module")
