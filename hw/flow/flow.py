@@ -161,9 +161,8 @@ def placed(
     seeds = tuple(seeds)
     if not seeds:
         return []
-    found = places.fix(netlist, design.name, design.part)
+    found, more = places.fix(netlist, design.name, design.part)
     stamp = f"{found.stem}_{_digest(design)}"
-    more = () if found == netlist else design.part.family.fixed
 
     def place(seed: int) -> Run:
         return _place(design, found, directory / f"{stamp}_{seed}", seed, report, more)

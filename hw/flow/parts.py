@@ -24,6 +24,8 @@ class Family:
         Name of nextpnr's program.
     effort : tuple of str
         Options that decide how it works.
+    settings : dict of str to str
+        Settings of nextpnr that it takes out of the netlist alone.
     fixed : tuple of str
         Options more for a core whose multipliers are placed by hand, see ``celosia.hw.flow.places``.
     threads : tuple of str
@@ -55,6 +57,7 @@ class Family:
     finish: str = ""
     router: str
     effort: tuple[str, ...] = ()
+    settings: dict[str, str] = field(default_factory=dict, hash=False)
     fixed: tuple[str, ...] = ()
     threads: tuple[str, ...] = ()
     constraints: tuple[str, ...]
@@ -71,12 +74,20 @@ class Family:
 #: The last step of ``synth_ecp5`` is said here, without its ``autoname``, which takes longer than
 #: all the others. Router 1 takes hours on a part that is four fifths full. Around multipliers that
 #: have their places the static placer, which goes by density, needs a fifth less wire than HeAP.
+#: Router 2 looks for a net's way 12 tiles around the box of its ends, instead of 3, and prices of what
+#: several nets want rise slowly: on a part that is nine tenths full it gets nowhere otherwise.
 ECP5 = Family(
     name="ECP5",
     synthesis="synth_ecp5 -top {top} -run begin:check",
     finish="blackbox =A:whitebox",
     router="nextpnr-ecp5",
     effort=("--router", "router2"),
+    settings={
+        "router2/bbMargin/x": "12",
+        "router2/bbMargin/y": "12",
+        "router2/currCongWeightMult": "0.5",
+        "router2/histCongWeight": "0.5",
+    },
     fixed=("--placer", "static"),
     threads=("--parallel-refine",),
     constraints=("--lpf", "{file}"),

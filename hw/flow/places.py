@@ -10,10 +10,6 @@ from celosia.hw.flow.parts import Part
 
 __all__ = ["array_places", "fix"]
 
-#: Tiles around the box of its ends in which router 2 looks for a net's way, instead of 3: where
-#: multipliers pull everything together, the way around is longer.
-_SETTINGS = {"router2/bbMargin/x": "12", "router2/bbMargin/y": "12"}
-
 #: The multiplier of a pair of columns, by its row and its first column.
 _MULTIPLIER = re.compile(r".*\.array\.row_(\d+)\.cell_(\d+)\.product\.multiplier$")
 
@@ -72,26 +68,27 @@ def _runs(part: Part, length: int) -> list[list[list[str]]]:
     return runs + [rest[n : n + length] for n in range(0, len(rest) - length + 1, length)]
 
 
-def fix(netlist: Path, top: str, part: Part) -> Path:
-    """Return a netlist whose multipliers have their sites, and the router room, beside the one given.
+def fix(netlist: Path, top: str, part: Part) -> tuple[Path, tuple[str, ...]]:
+    """Return a netlist whose multipliers have their sites, and the router its settings.
 
-    Where there is nothing to say it is the one given.
+    It is beside the one given, or that one where there is nothing to say; with options of nextpnr
+    that go with it.
     """
-    # Kept apart by what made it: this file.
-    version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
-    fixed = netlist.with_suffix(f".{version}.json")
-    if not part.multiplier_blocks:
-        return netlist
-    if fixed.exists():
-        return fixed
+    settings = part.family.settings
+    # Kept apart by what made it: this file, and the settings.
+    made_by = Path(__file__).read_bytes() + repr((settings, part.multiplier_blocks)).encode()
+    fixed = netlist.with_suffix(f".{hashlib.sha256(made_by).hexdigest()[:8]}.json")
+    if not settings and not part.multiplier_blocks:
+        return netlist, ()
     design = json.loads(netlist.read_text())
     cells = design["modules"][top]["cells"]
     places = array_places((n for n in cells if cells[n]["type"] == "MULT18X18D"), part)
-    if not places:
-        return netlist
-    for name, site in places.items():
-        cells[name]["attributes"]["BEL"] = site
-    design["modules"][top].setdefault("settings", {}).update(_SETTINGS)
-    partial = netlist.with_suffix(".partial")
-    partial.write_text(json.dumps(design))
-    return partial.rename(fixed)
+    options = part.family.fixed if places else ()
+    if not fixed.exists():
+        for name, site in places.items():
+            cells[name]["attributes"]["BEL"] = site
+        design["modules"][top].setdefault("settings", {}).update(settings)
+        partial = netlist.with_suffix(".partial")
+        partial.write_text(json.dumps(design))
+        partial.rename(fixed)
+    return fixed, options

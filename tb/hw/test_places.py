@@ -65,16 +65,22 @@ def netlist(folder, kind):
 
 def test_netlist(tmp_path):
     given = netlist(tmp_path, "MULT18X18D")
-    fixed = fix(given, "top", PART)
-    assert fixed != given
-    assert fix(given, "top", PART) == fixed
+    fixed, options = fix(given, "top", PART)
+    assert fixed != given and options == PART.family.fixed
+    assert fix(given, "top", PART) == (fixed, options)
     top = json.loads(fixed.read_text())["modules"]["top"]
-    assert top["settings"] == {"router2/bbMargin/x": "12", "router2/bbMargin/y": "12"}
+    assert top["settings"] == PART.family.settings
     cells = top["cells"]
     assert cells[multiplier(0, 0)]["attributes"] == {"BEL": "X4/Y10/MULT18_0"}
 
 
-def test_netlists_without_multipliers_stay(tmp_path):
+def test_without_multipliers_the_router_has_its_settings_alone(tmp_path):
     given = netlist(tmp_path, "LUT4")
-    assert fix(given, "top", PART) == given
-    assert fix(given, "top", PARTS["iCE40UP5K"]) == given
+    small = PARTS["LFE5U-12F-CABGA381"]
+    for part in (PART, small):
+        fixed, options = fix(given, "top", part)
+        assert fixed != given and options == ()
+        top = json.loads(fixed.read_text())["modules"]["top"]
+        assert top["settings"] == part.family.settings
+        assert top["cells"] == {multiplier(0, 0): {"type": "LUT4", "attributes": {}}}
+    assert fix(given, "top", PARTS["iCE40UP5K"]) == (given, ())
