@@ -24,7 +24,7 @@ BOARDS = {
     board.name: board
     for board in (
         _ulx3s(85, "edge", 50_000_000),
-        _ulx3s(45, "micro", 75_000_000),
+        _ulx3s(45, "micro", 50_000_000),
         # 56 block memories: half of the unified buffer.
         _ulx3s(25, "nano,unified_bytes=65536", 50_000_000),
         _ulx3s(12, "nano,unified_bytes=65536", 50_000_000),

@@ -46,9 +46,9 @@ _STAGES = {
     "Info: Running router2": "routing",
 }
 
-#: A round of router 2, and how many there may be: seeds that get to their end take 50 to 140.
+#: A round of router 2, and how many there may be: seeds that get to their end take 50 to 210.
 _ROUND = re.compile(r"Info: +iter=(\d+) wires=\d+ overused=([1-9]\d*) ")
-_ROUNDS = 300
+_ROUNDS = 600
 
 
 @dataclass(frozen=True, kw_only=True)

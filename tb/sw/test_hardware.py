@@ -179,12 +179,12 @@ def test_seeds_that_the_router_gives_up_on_are_left_out(tools, capsys):
 
 def test_a_seed_that_the_router_gets_nowhere_with_is_ended(tools, capsys):
     router = tools / "nextpnr-ecp5"
-    rounds = 'for n in $(seq 400); do echo "Info:     iter=$n wires=9 overused=3 overuse=4"; done'
+    rounds = 'for n in $(seq 700); do echo "Info:     iter=$n wires=9 overused=3 overuse=4"; done'
     stuck = f'[ $seed = 2 ] || {{ {rounds}; exec sleep 600; }}\necho "ran $seed"'
     router.write_text(router.read_text().replace('echo "ran $seed"', stuck))
     assert main("build ulx3s-12f --seeds 2".split()) == 0
     said = capsys.readouterr()
-    assert "seed 1: no way for 3 wires after 300 rounds of the router" in said.err
+    assert "seed 1: no way for 3 wires after 600 rounds of the router" in said.err
     assert "92.0 / 92.0 / 92.0 MHz (minimum / median / maximum of 1 seed)" in said.out
 
 
