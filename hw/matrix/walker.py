@@ -82,7 +82,7 @@ class PassWalker(wiring.Component):
                 "outside": Out(1),
             }
         )
-        reset_less(self, "row", "accumulate", "first")
+        reset_less(self, "row", "accumulate", "first", "final")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -103,12 +103,11 @@ class PassWalker(wiring.Component):
         closing = Signal(reset_less=True)
         base_row = Signal.like(self.row, reset_less=True)
         overflow = Signal(reset_less=True)
-        # All of `ends`: much of the matrix unit waits for it.
+        # All of `ends`: much of the matrix unit waits for it, and for `final`.
         pass_ends = Signal(reset_less=True)
         m.d.comb += [
             self.address.eq(starts[0]),
             self.last.eq(pass_ends),
-            self.final.eq(pass_ends & closing),
             self.outside.eq((starts[0] >= self.unified_bytes) | overflow),
             *(self.mask[i].eq(taps_left > i) for i in range(self.rows)),
         ]
@@ -118,6 +117,7 @@ class PassWalker(wiring.Component):
         m.d.comb += moved.eq(
             Array([*starts, step_start])[level] + Array([*strides, Const(self.rows, bits)])[level]
         )
+        single_round = Cat(given[f"{name}_count"] == 1 for name in axes).all()
         with m.If(self.begin):
             for axis, name in enumerate(axes):
                 m.d.sync += [
@@ -137,7 +137,8 @@ class PassWalker(wiring.Component):
                 self.accumulate.eq(given.accumulate),
                 self.first.eq(1),
                 overflow.eq(0),
-                pass_ends.eq(Cat(given[f"{name}_count"] == 1 for name in axes).all()),
+                pass_ends.eq(single_round),
+                self.final.eq(single_round & (given.taps <= self.rows)),
             ]
         with m.Elif(self.advance):
             ending = Signal(3)
@@ -151,8 +152,10 @@ class PassWalker(wiring.Component):
                         left[axis].eq(Mux(ends[axis], counts[axis], left[axis] - 1)),
                         ends[axis].eq(ends_next),
                     ]
+            closes = taps_left <= 2 * self.rows
             m.d.sync += [
                 pass_ends.eq(ending.all()),
+                self.final.eq(ending.all() & Mux(pass_ends, closes, closing)),
                 self.first.eq(pass_ends),
                 self.row.eq(self.row + 1),
                 overflow.eq(self.row[:-1].all()),
@@ -161,7 +164,7 @@ class PassWalker(wiring.Component):
                 m.d.sync += [
                     step_start.eq(moved),
                     taps_left.eq(taps_left - self.rows),
-                    closing.eq(taps_left <= 2 * self.rows),
+                    closing.eq(closes),
                     self.accumulate.eq(1),
                     self.row.eq(base_row),
                     overflow.eq(0),

@@ -135,14 +135,15 @@ class Answers(wiring.Component):
             ),
         ]
         # Only one kind is awaited at a time, so it is known long before the answer comes.
-        asks = self.ask_unified | self.ask_accumulators
+        kind = Signal(reset_less=True)
+        with m.If(self.ask_unified | self.ask_accumulators):
+            m.d.sync += kind.eq(self.ask_unified)
         of_bytes = []
         for column in range(self.sizes.columns):
             if column % _BLOCK == 0:
                 name = f"of_bytes_{column}"
                 of_bytes.append(Signal(name=name, reset_less=True, attrs=COPY))
-                with m.If(asks):
-                    m.d.sync += of_bytes[-1].eq(self.ask_unified)
+                m.d.sync += of_bytes[-1].eq(kind)
             value = self.sums[column]
             if column < self.sizes.lanes * self.sizes.read_groups:
                 value = Mux(of_bytes[-1], self.read_data[column].as_signed(), value)

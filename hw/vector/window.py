@@ -8,9 +8,6 @@ from celosia.hw.arch import isa
 from celosia.hw.fanout import COPY
 from celosia.hw.vector.answers import element_layout
 
-#: Columns that share a register saying how windows are combined.
-_BLOCK = 2
-
 
 def group_layout(*, lanes: int) -> data.StructLayout:
     """Return a group of channels; ``fault`` says that some element of it does not exist."""
@@ -72,12 +69,12 @@ class WindowUnit(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         shape = data.ArrayLayout(signed(32), self.columns)
-        # In registers of each block of columns: what they come from is far away.
+        # In registers of each column: what they come from is far away.
         new = Signal(shape, reset_less=True)
         valid, first, ends, sums = (
             [
-                Signal(name=f"{name}_{block}", reset_less=True, attrs=COPY)
-                for block in range(-(-self.columns // _BLOCK))
+                Signal(name=f"{name}_{column}", reset_less=True, attrs=COPY)
+                for column in range(self.columns)
             ]
             for name in ("valid", "first", "ends", "sums")
         )
@@ -91,16 +88,15 @@ class WindowUnit(wiring.Component):
 
         held, out = Signal(shape, reset_less=True), Signal(shape, reset_less=True)
         for column in range(self.columns):
-            block = column // _BLOCK
             old, added = held[column], (held[column] + new[column])[:32].as_signed()
             greatest = Mux(old > new[column], old, new[column])
             combined = Signal(signed(32), name=f"combined_{column}")
             m.d.comb += combined.eq(
-                Mux(first[block], new[column], Mux(sums[block], added, greatest))
+                Mux(first[column], new[column], Mux(sums[column], added, greatest))
             )
-            with m.If(valid[block]):
+            with m.If(valid[column]):
                 m.d.sync += held[column].eq(combined)
-            with m.If(ends[block]):
+            with m.If(ends[column]):
                 m.d.sync += out[column].eq(combined)
             with m.Elif(column + self.lanes < self.columns):
                 m.d.sync += out[column].eq(out[(column + self.lanes) % self.columns])
