@@ -54,7 +54,7 @@ class Answers(wiring.Component):
     room : Out(1)
         One more read of the unified buffer may be asked.
     read_valid, read_data, read_fault, sums : In
-        Answers, see the unit.
+        Answers, see the unit; at least two cycles behind what they answer.
     element : Out(element_layout)
         Elements in the order asked.
     quiet : Out(1)
