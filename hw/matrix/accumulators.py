@@ -10,7 +10,10 @@ from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
 
 #: Cycles from ``read`` to ``read_sums``.
-ACCUMULATOR_LATENCY = 3
+ACCUMULATOR_LATENCY = 4
+
+#: Columns that share a register for what the vector unit tells them.
+_BLOCK = 4
 
 
 def read_layout(*, depth: int) -> data.StructLayout:
@@ -21,7 +24,7 @@ def read_layout(*, depth: int) -> data.StructLayout:
 def write_layout(*, depth: int, columns: int) -> data.StructLayout:
     """Return the vector unit's write: ``enable``, ``row``, a ``mask`` bit and an int32 a column.
 
-    The int32 come one cycle behind the rest.
+    The int32 come two cycles behind the rest.
     """
     return data.StructLayout(
         {
@@ -53,7 +56,7 @@ class AccumulatorColumn(wiring.Component):
     sum : In(signed)
         What to store or add, ``Accumulators.SUM_LATENCY`` cycles behind ``enable``.
     read_row, read_sum : In, Out(signed(32))
-        Read of the vector unit, ``ACCUMULATOR_LATENCY`` cycles.
+        Read of the vector unit, ``ACCUMULATOR_LATENCY`` - 1 cycles.
     vector_enable, vector_row, vector_sum : In
         Write of the vector unit; the sum a cycle behind the others.
     wrong : Out(1)
@@ -192,8 +195,9 @@ class Accumulators(wiring.Component):
         ``SUM_LATENCY`` cycles behind ``enable`` in column 0, column ``j`` another ``j`` cycles.
     read, read_sums, write
         Ports of the vector unit, all columns at once; ``ACCUMULATOR_LATENCY`` cycles. Columns look
-        at ``read`` a cycle later: the matrix unit has no operation on that half then, and a row whose
-        write is told together with its read may be either.
+        at ``read`` and write two cycles later, behind registers of their block and of their own: the
+        matrix unit has no operation on that half then. A row whose write is told together with its
+        read may be either.
     wrong : Out(1)
         With ``parity``: the operation of ``enable`` ``latency`` cycles before has added to a sum of wrong
         parity, in some column.
@@ -202,8 +206,8 @@ class Accumulators(wiring.Component):
 
     Timing
     ------
-    A row may be read ``latency`` = WRITE_LATENCY + columns - 1 cycles after ``enable``, and a write to
-    it be told: its last sum is written in that very cycle.
+    The last sum of a row is written ``latency`` = WRITE_LATENCY + columns - 1 cycles after ``enable``;
+    its read, or a write to it, may be told in the cycle before.
     """
 
     SUM_LATENCY = 2
@@ -251,6 +255,15 @@ class Accumulators(wiring.Component):
         m.d.comb += forward.eq(self.accumulate & age.any() & (previous == self.row))
         return forward
 
+    def _block(self, m: Module, first: int) -> tuple[Signal, Signal]:
+        """Return registers of the rows to read and to write, for the columns from ``first`` on."""
+        rows = [
+            Signal.like(port.row, name=f"{name}_{first}", reset_less=True, attrs=COPY)
+            for name, port in (("read_row", self.read), ("write_row", self.write))
+        ]
+        m.d.sync += [rows[0].eq(self.read.row), rows[1].eq(self.write.row)]
+        return rows[0], rows[1]
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         operation = data.StructLayout({"row": self.row.shape(), "accumulate": 1, "forward": 1})
@@ -268,7 +281,14 @@ class Accumulators(wiring.Component):
             m.d.sync += chain[position].eq(chain[position - 1])
         # What is wrong in an operation's row travels along the columns with it.
         wrong: Value = Const(0, 1)
+        rows: list[tuple[Signal, Signal]] = []
         for j in range(self.columns):
+            # Half-way to columns that lie all over the part.
+            if j % _BLOCK == 0:
+                rows.append(self._block(m, j))
+            read_row, write_row = rows[-1]
+            writes = Signal(name=f"writes_{j}")
+            m.d.sync += writes.eq(self.write.enable & self.write.mask[j])
             column = AccumulatorColumn(depth=self.depth, sum_bits=self.sum_bits, parity=self.parity)
             m.submodules[f"column_{j}"] = column
             late = chain[j + self.WRITE_LATENCY]
@@ -280,10 +300,10 @@ class Accumulators(wiring.Component):
                 column.write_enable.eq(enables[j + self.WRITE_LATENCY]),
                 column.write_row.eq(late.row),
                 column.sum.eq(self.sums[j]),
-                column.read_row.eq(self.read.row),
+                column.read_row.eq(read_row),
                 self.read_sums[j].eq(column.read_sum),
-                column.vector_enable.eq(self.write.enable & self.write.mask[j]),
-                column.vector_row.eq(self.write.row),
+                column.vector_enable.eq(writes),
+                column.vector_row.eq(write_row),
                 column.vector_sum.eq(self.write.sums[j]),
             ]
             if self.parity:

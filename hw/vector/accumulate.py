@@ -14,8 +14,9 @@ from celosia.hw.vector.task import VectorSizes
 class AccumulatorWriter(wiring.Component):
     """Fixed-latency end of the pipe for tasks whose destination is the accumulators.
 
-    A row is read ``Pipe.SOON`` cycles before its result, so four groups before it have not been
-    written yet: their results are forwarded to a later group of the same row and columns.
+    A row is read ``Pipe.SOON`` cycles before its result, and its write is told one cycle before it:
+    up to four groups before it have not been written then, and their results are forwarded to a later
+    group of the same row and columns.
 
     Parameters
     ----------
@@ -31,7 +32,7 @@ class AccumulatorWriter(wiring.Component):
     descriptor, pop : In(VectorSizes.descriptor), Out(1)
         Where the group of ``soon`` goes; taken with it.
     stop : In(1)
-        Writes nothing from the next cycle on.
+        Tells of no write.
     accumulator_read, sums, accumulator_write : Out(read_layout), In, Out(write_layout)
         Ports of the accumulators.
     finished : Out(1)
@@ -44,7 +45,7 @@ class AccumulatorWriter(wiring.Component):
 
     Timing
     ------
-    ``accumulator_write`` comes with ``scaled``, its sums a cycle behind it.
+    ``accumulator_write`` comes one cycle before ``scaled``, its sums one cycle behind it.
     """
 
     soon: data.View
@@ -98,7 +99,7 @@ class AccumulatorWriter(wiring.Component):
     def _steps(self, m: Module) -> tuple[list[data.View], Value]:
         """Return the group that is read and those before it, oldest last, and which exist."""
         place = self.descriptor
-        steps = [Signal(self._step, name=f"step_{age}", reset_less=True) for age in range(7)]
+        steps = [Signal(self._step, name=f"step_{age}", reset_less=True) for age in range(8)]
         earlier = Signal(len(steps) - 1)
         valid = Cat(self.soon.valid & self.soon.tag.to_accumulators, earlier)
         m.d.sync += earlier.eq(valid)
@@ -154,19 +155,19 @@ class AccumulatorWriter(wiring.Component):
             self.accumulator_read.row.eq(steps[0].row),
         ]
 
-        # Lanes of the group in step 3 that the one `distance` before it writes too.
+        # Lanes of the group in step 4 that the one `distance` before it writes too.
         hits = []
         for distance in range(1, 5):
-            earlier = steps[1 + distance]
+            earlier = steps[2 + distance]
             same = Signal(name=f"same_{distance}", reset_less=True)
             hit = Signal(lanes, name=f"hit_{distance}", reset_less=True)
             m.d.sync += [
                 same.eq(
-                    valid[1 + distance]
-                    & (earlier.row == steps[1].row)
-                    & (earlier.group == steps[1].group)
+                    valid[2 + distance]
+                    & (earlier.row == steps[2].row)
+                    & (earlier.group == steps[2].group)
                 ),
-                hit.eq(same.replicate(lanes) & steps[2 + distance].mask),
+                hit.eq(same.replicate(lanes) & steps[3 + distance].mask),
             ]
             hits.append(hit)
         hit_next = Signal(lanes, reset_less=True)
@@ -176,7 +177,7 @@ class AccumulatorWriter(wiring.Component):
             Signal(self.scaled.shape(), name=f"result_{age}", reset_less=True) for age in range(3)
         ]
         m.d.sync += [results[1].eq(results[0]), results[2].eq(results[1])]
-        old = self._old(m, steps[3].group, hits[1:], results)
+        old = self._old(m, steps[4].group, hits[1:], results)
         for lane in range(lanes):
             new = self.scaled[lane]
             before = Signal(signed(32), name=f"before_{lane}")
@@ -184,37 +185,34 @@ class AccumulatorWriter(wiring.Component):
             adds = Signal(name=f"adds_{lane}", reset_less=True, attrs=COPY)
             replaces = Signal(name=f"replaces_{lane}", reset_less=True, attrs=COPY)
             m.d.sync += [
-                adds.eq(steps[3].mode == isa.Mode.ADD),
-                replaces.eq(steps[3].mode == isa.Mode.OVERWRITE),
+                adds.eq(steps[4].mode == isa.Mode.ADD),
+                replaces.eq(steps[4].mode == isa.Mode.OVERWRITE),
                 results[0][lane].eq(
                     Mux(adds, new + before, Mux(replaces | (new > before), new, before))
                 ),
             ]
 
         if sizes.parity:
-            self._watch(m, steps[3], valid[3], hits)
-        # In registers: columns lie all over the part.
-        ends = valid[3] & ~self.stop
+            self._watch(m, steps[4], valid[4], hits)
+        ends = valid[4] & ~self.stop
+        write = self.accumulator_write
         writes = Signal()
-        mask = Signal(sizes.columns, reset_less=True)
         m.d.sync += [
-            self.fault.eq(ends & steps[3].bad),
-            writes.eq(ends & ~steps[3].bad),
-            mask.eq(
+            self.fault.eq(ends & steps[4].bad),
+            writes.eq(write.enable),
+            self.finished.eq(writes & steps[5].last),
+        ]
+        m.d.comb += [
+            self.fault_slot.eq(steps[5].slot),
+            write.enable.eq(ends & ~steps[4].bad),
+            write.row.eq(steps[4].row),
+            write.mask.eq(
                 Cat(
-                    (steps[3].group == n) & steps[3].mask[i]
+                    (steps[4].group == n) & steps[4].mask[i]
                     for n in range(sizes.column_groups)
                     for i in range(lanes)
                 )
             ),
-            self.finished.eq(writes & steps[4].last),
-        ]
-        write = self.accumulator_write
-        m.d.comb += [
-            self.fault_slot.eq(steps[4].slot),
-            write.enable.eq(writes),
-            write.row.eq(steps[4].row),
-            write.mask.eq(mask),
             *(write.sums[c].eq(results[0][c % lanes]) for c in range(sizes.columns)),
         ]
         return m

@@ -63,7 +63,7 @@ class Answers(wiring.Component):
     Timing
     ------
     Elements come with the answers: of the accumulators ``ACCUMULATOR_LATENCY`` cycles after their
-    read reached them, of nothing one cycle after it was asked.
+    read, which they are told as it is asked, of nothing one cycle after it was asked.
     """
 
     DEPTH = 16
@@ -106,8 +106,7 @@ class Answers(wiring.Component):
         m.submodules.awaited = awaited = SyncFIFO(width=layout.size, depth=self.DEPTH)
         late = [self.asked]
         late_valid = [self.ask_accumulators]
-        # One cycle more: the read itself comes out of a register.
-        for cycle in range(1, ACCUMULATOR_LATENCY + 2):
+        for cycle in range(1, ACCUMULATOR_LATENCY + 1):
             asked = Signal(layout, name=f"asked_{cycle}", reset_less=True)
             valid = Signal(name=f"valid_{cycle}")
             m.d.sync += [asked.eq(late[-1]), valid.eq(late_valid[-1])]

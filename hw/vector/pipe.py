@@ -121,7 +121,7 @@ class Pipe(wiring.Component):
     backpressure.
     """
 
-    SOON = 4
+    SOON = 5
     SCALED_LATENCY = ParameterMemory.LATENCY + Requantizer.LATENCY
     LATENCY = SCALED_LATENCY + Clamp.LATENCY + TableMemory.LATENCY
 

@@ -54,7 +54,8 @@ class Source(wiring.Component):
 
     Timing
     ------
-    First read two cycles after ``launch``, then one each cycle.
+    First read of the unified buffer three cycles after ``launch``, of the accumulators, behind
+    whose port there are registers, two cycles; then one each cycle.
     """
 
     prepare: Signal
@@ -270,6 +271,7 @@ class Source(wiring.Component):
             answers.sums.eq(self.sums),
             self.element.eq(answers.element),
             self.quiet.eq(answers.quiet),
+            row.enable.eq(answers.ask_accumulators),
+            row.row.eq(now.address),
         ]
-        m.d.sync += [row.enable.eq(answers.ask_accumulators), row.row.eq(now.address)]
         return m

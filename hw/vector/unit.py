@@ -6,6 +6,7 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
+from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
 from celosia.hw.matrix.accumulators import read_layout, write_layout
 from celosia.hw.memory.parameter_memory import parameters_payload
@@ -51,11 +52,11 @@ class VectorUnit(wiring.Component):
 
     Timing
     ------
-    From an instruction taken to its first read ``PREPARE`` = log2(lanes) + 7 cycles, if nothing under
-    way forbids. A read takes a row of the accumulators, or in the unified buffer
-    ``VectorSizes.read_groups`` groups of channels of a pixel, one group where they lie in runs. Its
-    groups take the cycles of the elements of one window, or one each, whichever are more. FILL
-    writes a group each cycle.
+    From an instruction taken to its first read ``PREPARE`` = log2(lanes) + 7 cycles, of the
+    accumulators one less, if nothing under way forbids. A read takes a row of the accumulators, or in
+    the unified buffer ``VectorSizes.read_groups`` groups of channels of a pixel, one group where they
+    lie in runs. Its groups take the cycles of the elements of one window, or one each, whichever are
+    more. FILL writes a group each cycle.
 
     Raises
     ------
@@ -273,6 +274,10 @@ class VectorUnit(wiring.Component):
         m.submodules.places = places = SyncFIFOBuffered(width=layout.size, depth=sizes.depth)
         used, adder_read = self._ends(m, control, source, pipe, data.View(layout, places.r_data))
         read = self.accumulator_read
+        # Whose rows are read is known long before.
+        of_source = Signal(reset_less=True)
+        with m.If(control.launch):
+            m.d.sync += of_source.eq(control.task.source == isa.Space.ACCUMULATORS)
         m.d.comb += [
             places.w_data.eq(destination.descriptors.payload),
             places.w_en.eq(destination.descriptors.valid),
@@ -281,12 +286,6 @@ class VectorUnit(wiring.Component):
             places.r_en.eq(used),
             # Never both: a task that reads sums waits for one that adds to them.
             read.enable.eq(source.accumulator_read.enable | adder_read.enable),
-            read.row.eq(
-                Mux(
-                    source.accumulator_read.enable,
-                    source.accumulator_read.row,
-                    adder_read.row,
-                )
-            ),
+            read.row.eq(Mux(of_source, source.accumulator_read.row, adder_read.row)),
         ]
         return m

@@ -1,5 +1,6 @@
 """Accumulators: the array fills one half while the vector unit uses the other."""
 
+from collections import deque
 from typing import Any
 
 import cocotb
@@ -27,8 +28,8 @@ class Bench:
         self.pending: dict[int, list[int]] = {}
         self.latest: dict[int, int] = {}
         self.last_row = -1
-        #: Where the sums of the next cycle go.
-        self.place: dict[str, Any] = {"enable": 0}
+        #: Writes of the last two cycles, whose sums come two cycles later.
+        self.writes: deque[dict[str, Any]] = deque([{"enable": 0, "sums": [0] * self.columns}] * 2)
         self.checked = 0
 
     def _value(self, bits: int) -> int:
@@ -70,9 +71,10 @@ class Bench:
         write: dict[str, Any] = {"enable": 0, "row": self.rng.randrange(2 * self.depth)}
         write["mask"] = self.rng.getrandbits(self.columns)
         write["sums"] = [self._value(32) for _ in range(self.columns)]
-        if self.place["enable"]:
-            chosen = [c for c in range(self.columns) if self.place["mask"] >> c & 1]
-            self.sums[self.place["row"], chosen] = np.array(write["sums"])[chosen]
+        before = self.writes[-1]
+        if before["enable"]:
+            chosen = [c for c in range(self.columns) if before["mask"] >> c & 1]
+            self.sums[before["row"], chosen] = np.array(before["sums"])[chosen]
         if other is not None and not ports.rests(0.3):
             write["enable"] = 1
             write["row"] = other * self.depth + self.rng.randrange(self.depth)
@@ -81,9 +83,9 @@ class Bench:
             if not write["enable"] or row != write["row"]:
                 read = {"enable": 1, "row": row}
                 self.expected.append((now + ACCUMULATOR_LATENCY, row, self.sums[row].tolist()))
-        self.place = write
+        self.writes.append(write)
         ports.set("read", read)
-        ports.set("write", write)
+        ports.set("write", {**write, "sums": self.writes.popleft()["sums"]})
 
     def check(self) -> None:
         """Compare the answer of this cycle, if one is due."""
@@ -109,9 +111,9 @@ async def random_operations(dut: Any) -> None:
         half = ports.rng.randrange(2)
         await bench.cycles(ports.rng.randrange(10, 60), half, 1 - half)
         # A row is readable this long after its operation; then the halves may change places.
-        # Reads are looked at a cycle later.
-        await bench.cycles(bench.component.latency - 1, None, 1 - half)
-        await bench.cycles(1, None, None)
+        # Reads are looked at two cycles later.
+        await bench.cycles(bench.component.latency - 2, None, 1 - half)
+        await bench.cycles(2, None, None)
         bench.last_row = -1
     await bench.cycles(bench.component.latency, None, None)
     before = bench.checked

@@ -131,25 +131,32 @@ class AccumulatorMemory:
 
     async def _serve(self) -> None:
         ports = self.ports
-        answers = deque([[0] * ports.config.columns] * (ACCUMULATOR_LATENCY - 1))
-        place: tuple[int, ...] | None = None
+        answers = deque([[0] * ports.config.columns] * (ACCUMULATOR_LATENCY - 2))
+        # The row to read of the cycle before; places to write of it and of the one before it.
+        asked: int | None = None
+        places: deque[tuple[int, ...] | None] = deque([None, None])
         while True:
             await ports.edge
+            # The sums of a write come two cycles later, and then all reads told behind it see them.
+            place = places.popleft()
             if place is not None:
                 row, mask = place
                 for column, value in enumerate(ports.get("accumulator_write")["sums"]):
                     if mask >> column & 1:
                         self.content[row, column] = value
-            # Its sums come a cycle later.
+            sums = np.full(ports.config.columns, -1)
+            place = places[0]
+            if asked is not None:
+                sums = self.content[asked].copy()
+                if place is not None and place[0] == asked:
+                    sums[[column for column in range(len(sums)) if place[1] >> column & 1]] = -1
+            asked = None
+            if ports.field("accumulator_read", "enable"):
+                asked = ports.get("accumulator_read")["row"]
             place = None
             if ports.field("accumulator_write", "enable"):
                 place = tuple(ports.field("accumulator_write", name) for name in ("row", "mask"))
-            sums = np.full(ports.config.columns, -1)
-            if ports.field("accumulator_read", "enable"):
-                row = ports.get("accumulator_read")["row"]
-                sums = self.content[row].copy()
-                if place is not None and place[0] == row:
-                    sums[[column for column in range(len(sums)) if place[1] >> column & 1]] = -1
+            places.append(place)
             answers.append([int(value) for value in sums])
             ports.set("sums", answers.popleft())
 

@@ -24,12 +24,16 @@ def test_construction(columns):
     dut = Accumulators(columns=columns, depth=8, sum_bits=20)
     assert (dut.columns, dut.depth, dut.sum_bits) == (columns, 8, 20)
     assert dut.latency == dut.WRITE_LATENCY + columns - 1 == columns + 2
-    assert (dut.SUM_LATENCY, ACCUMULATOR_LATENCY) == (2, 3)
+    assert (dut.SUM_LATENCY, ACCUMULATOR_LATENCY) == (2, 4)
     assert len(dut.row) == 4
 
 
 class Script:
-    """What happens in each cycle, and the sums that the docstring promises."""
+    """What happens in each cycle, and the sums that the docstring promises.
+
+    A write is of the cycle of its sums, and told two cycles before; a read is told in the cycle
+    before its own.
+    """
 
     def __init__(self, dut, cycles):
         self.dut = dut
@@ -72,7 +76,7 @@ class Script:
         compared = []
 
         async def bench(ctx):
-            for cycle in range(-1, self.cycles + ACCUMULATOR_LATENCY):
+            for cycle in range(-2, self.cycles + ACCUMULATOR_LATENCY):
                 row, accumulate, _ = self.operations.get(cycle, (0, 0, None))
                 ctx.set(dut.enable, cycle in self.operations)
                 ctx.set(dut.row, row)
@@ -81,16 +85,15 @@ class Script:
                     source = self.operations.get(cycle - dut.SUM_LATENCY - j)
                     # Noise where no operation wants sums.
                     ctx.set(dut.sums[j], int(source[2][j]) if source else (cycle * 37) % 100)
-                ctx.set(dut.read.enable, cycle in self.reads)
-                ctx.set(dut.read.row, self.reads.get(cycle, 0))
-                # A write is of the cycle of its sums; where they go comes before.
-                row, mask, _ = self.writes.get(cycle + 1, (0, [], []))
-                ctx.set(dut.write.enable, cycle + 1 in self.writes)
+                ctx.set(dut.read.enable, cycle + 1 in self.reads)
+                ctx.set(dut.read.row, self.reads.get(cycle + 1, 0))
+                row, mask, _ = self.writes.get(cycle + 2, (0, [], []))
+                ctx.set(dut.write.enable, cycle + 2 in self.writes)
                 ctx.set(dut.write.row, row)
                 ctx.set(dut.write.mask, sum(1 << j for j, bit in enumerate(mask) if bit))
                 for j, value in enumerate(self.writes.get(cycle, (0, [], []))[2]):
                     ctx.set(dut.write.sums[j], int(value))
-                asked = cycle - ACCUMULATOR_LATENCY
+                asked = cycle + 1 - ACCUMULATOR_LATENCY
                 if asked in expected:
                     got = [ctx.get(dut.read_sums[j]) for j in range(dut.columns)]
                     assert got == expected[asked].tolist(), f"read in cycle {asked}"
@@ -136,7 +139,7 @@ def test_halves_swap_between_matrix_and_vector(columns, depth, sum_bits, rate, r
         operations(script, rng, half=n % 2, first=begin, last=begin + 25, rate=rate)
         other = (1 - n % 2) * depth
         rows = [other, other + 1, other + depth - 1]
-        # A write is told in the cycle before.
+        # The sums of a write are written in their cycle.
         for cycle in range(begin + 1, begin + phase):
             if rng.random() < 0.4:
                 mask = rng.random(columns) < 0.6

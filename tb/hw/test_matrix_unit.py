@@ -111,9 +111,9 @@ def test_passes_add_to_what_the_vector_unit_wrote():
             write = {"enable": 1, "row": row, "mask": mask, "sums": sums}
             ctx.set(dut.accumulator_write, write)
             await ctx.tick()
-            # The sums come a cycle behind the rest.
+            # The sums come two cycles behind the rest.
             ctx.set(dut.accumulator_write.enable, 0)
-            await ctx.tick()
+            await ctx.tick().repeat(2)
             for column in range(4):
                 if mask >> column & 1:
                     bench.sums[row, column] = sums[column]
@@ -163,7 +163,7 @@ def test_what_was_read_outside_is_stored_nowhere(refused):
             ctx.set(dut.accumulator_write, write)
             await ctx.tick()
             ctx.set(dut.accumulator_write.enable, 0)
-            await ctx.tick()
+            await ctx.tick().repeat(2)
         instruction = isa.Instruction(isa.Opcode.MATMUL, taps=4, x_count=9, x_stride=1)
         await pysim.put(ctx, dut.instruction, issued(3, instruction))
         async for _, _, valid, fault, idle in ctx.tick().sample(

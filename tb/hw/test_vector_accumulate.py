@@ -21,7 +21,8 @@ ROWS = 3
 class Rows:
     """Accumulators played, and what they should hold in the end.
 
-    Rubbish comes where nothing is read, and where a sum is read as its write is told.
+    Rubbish comes where nothing is read, and where a sum is read as its write is told. Both are looked
+    at later: reads by one cycle, writes by two, when their sums come.
     """
 
     def __init__(self, rng: np.random.Generator, given: VectorSizes) -> None:
@@ -33,9 +34,10 @@ class Rows:
         #: Sums of wrong parity: as they are, and as they are once all groups so far are written.
         self.wrong = rng.random(shape) < 0.1
         self.expected_wrong = self.wrong.copy()
-        #: Where the sums of this cycle are written, which was told in the one before.
-        self.place = 0, np.zeros(given.columns, bool)
-        self.read = deque([self.nothing()] * (ACCUMULATOR_LATENCY + 1), ACCUMULATOR_LATENCY + 1)
+        #: Where the sums of this cycle are written, and of the next; the row read in the one before.
+        self.places = deque([(0, np.zeros(given.columns, bool))] * 2, 2)
+        self.row: int | None = None
+        self.read = deque([self.nothing()] * ACCUMULATOR_LATENCY, ACCUMULATOR_LATENCY)
 
     def nothing(self) -> tuple[np.ndarray, np.ndarray]:
         """Return sums that nobody asked for, and which are wrong."""
@@ -44,23 +46,25 @@ class Rows:
 
     def answer(self, ctx: Any, dut: Any) -> None:
         """Give the sums of a cycle, and which of those of the cycle before were wrong."""
-        ctx.set(dut.sums, self.read[-ACCUMULATOR_LATENCY][0].tolist())
-        wrong = np.flatnonzero(self.read[-ACCUMULATOR_LATENCY - 1][1])
+        ctx.set(dut.sums, self.read[1 - ACCUMULATOR_LATENCY][0].tolist())
+        wrong = np.flatnonzero(self.read[-ACCUMULATOR_LATENCY][1])
         ctx.set(dut.sums_wrong, sum(1 << int(column) for column in wrong))
 
     def look(self, ctx: Any, dut: Any) -> None:
         """Do what the ports ask for in a cycle."""
         read, write = ctx.get(dut.accumulator_read), ctx.get(dut.accumulator_write)
-        row, mask = self.place
+        row, mask = self.places[0]
         self.sums[row % ROWS, mask] = np.array(list(write.sums))[mask]
         self.wrong[row % ROWS, mask] = False
-        mask = np.array([write.mask >> c & 1 for c in range(self.columns)], bool)
-        self.place = row, mask = write.row, mask & bool(write.enable)
         sums, wrong = self.nothing()
-        if read.enable:
-            known = ~mask | (row != read.row)
-            sums[known], wrong[known] = self.sums[read.row, known], self.wrong[read.row, known]
+        if self.row is not None:
+            row, mask = self.places[1]
+            known = ~mask | (row != self.row)
+            sums[known], wrong[known] = self.sums[self.row, known], self.wrong[self.row, known]
         self.read.append((sums, wrong))
+        self.row = read.row if read.enable else None
+        mask = np.array([write.mask >> c & 1 for c in range(self.columns)], bool)
+        self.places.append((write.row, mask & bool(write.enable)))
 
     def join(self, group: dict[str, Any], mode: Mode, new: np.ndarray, lanes: int) -> bool:
         """Do what a group should; return whether it uses a sum of wrong parity."""
@@ -105,7 +109,7 @@ def test_groups_of_two_tasks(name: str, rng: np.random.Generator) -> None:
         # Of the groups on their way: values, and what the cycle of `scaled` should tell.
         way: deque[Any] = deque([None] * Pipe.SOON)
         writes: Any = None
-        # The word to stop is heeded a cycle later.
+        # A group whose write is told is written, whatever stops the unit then.
         stopped = heeds = False
         density = rng.choice([0.3, 0.7, 1.0])
         for cycle in range(length + 12):
@@ -137,8 +141,10 @@ def test_groups_of_two_tasks(name: str, rng: np.random.Generator) -> None:
             assert ctx.get(dut.fault) == fault
             assert ctx.get(dut.wrong) == (now is not None and now[3])
             assert now is None or ctx.get(dut.fault_slot) == now[1]
-            write = dut.accumulator_write
-            assert ctx.get(write.enable) == (now is not None and not now[2] and not heeds)
+            # Its write is told one cycle before.
+            soon = way[0]
+            tells = soon is not None and not soon[2] and not stopped
+            assert ctx.get(dut.accumulator_write.enable) == tells
             assert ctx.get(dut.finished) == (writes is not None and writes[4])
             rows.look(ctx, dut)
             writes = None if now is None or now[2] or heeds else now

@@ -83,7 +83,7 @@ def test_answers(name: str, rng: np.random.Generator) -> None:
         await after_a_reset(ctx)
         for latency, share in ((2, 1.0), (5, 0.5), (6, 1.0), (22, 1.0)):
             await episode(ctx, "unified", latency, share)
-            await episode(ctx, "accumulators", ACCUMULATOR_LATENCY + 1, share)
+            await episode(ctx, "accumulators", ACCUMULATOR_LATENCY, share)
             await episode(ctx, "nothing", 1, share)
 
     pysim.run(ResetInserter(reset)(dut), bench)

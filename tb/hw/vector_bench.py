@@ -163,8 +163,10 @@ class Bench:
         self.unified_seen, self.sums_seen = unified, sums
         answers: deque = deque([None] * (READ_LATENCY - 1))
         pending: deque = deque([None] * (VISIBLE - 1))
-        rows: deque = deque([[0] * columns] * (ACCUMULATOR_LATENCY - 1))
-        place = None
+        rows: deque = deque([[0] * columns] * (ACCUMULATOR_LATENCY - 2))
+        # Rows to read of the cycle before; places to write of it and of the one before it.
+        asked = None
+        places: deque = deque([None, None])
         read_ready, write_ready = 1, 1
         read, write = dut.unified_read, dut.unified_write
         garbage = rng.integers(-(2**31), 2**31, (8, columns)).tolist()
@@ -217,23 +219,26 @@ class Bench:
             if change is not None:
                 unified[change[0]] = change[1]
             ctx.set(dut.write_fault, change is not None and change[2])
+            # The sums of a write come two cycles later, and then all reads told behind it see them.
+            place = places.popleft()
             if place is not None:
                 row, mask = place
                 sums[row, mask] = np.array(list(to_row.sums))[mask]
                 self.writes.append(self.cycle)
-            # Its sums come a cycle later.
+            # Rubbish comes at all other times, and for what is told to be written with its read.
+            found = np.array(garbage[self.cycle % 8])
+            if asked is not None:
+                known = np.ones(columns, bool)
+                if places[0] is not None and places[0][0] == asked:
+                    known = ~places[0][1]
+                found[known] = sums[asked, known]
+                self.reads.append(self.cycle)
+            rows.append(found.tolist())
+            asked = from_row.row if from_row.enable else None
             place = None
             if to_row.enable:
                 place = to_row.row, (to_row.mask >> np.arange(columns) & 1).astype(bool)
-            # Rubbish comes at all other times, and for what is just being written.
-            found = np.array(garbage[self.cycle % 8])
-            if from_row.enable:
-                known = np.ones(columns, bool)
-                if place is not None and place[0] == from_row.row:
-                    known = ~place[1]
-                found[known] = sums[from_row.row, known]
-                self.reads.append(self.cycle)
-            rows.append(found.tolist())
+            places.append(place)
             ctx.set(dut.sums, rows.popleft())
             read_ready = int(rng.random() >= self.stall)
             write_ready = int(rng.random() >= self.stall)
