@@ -38,7 +38,7 @@ class Issue(wiring.Component):
     asking, want, granted, lacking
         A taker's side of ``Semaphores``.
     post, post_index : Out
-        Mask to add in this cycle, and the instruction that it belongs to, one cycle later.
+        Mask to add in this cycle, and the instruction that it belongs to, two cycles later.
     waiting : Out(1)
         There is an instruction that the unit has not finished; ``index`` is the oldest.
     index : Out
@@ -121,8 +121,10 @@ class Issue(wiring.Component):
             owed.eq(owed + self.done - posted),
             self.post.eq(Mux(posted, oldest.post, 0)),
         ]
+        # As late as ``Semaphores.overflow``.
         latest = Signal.like(self.post_index, reset_less=True)
-        m.d.sync += self.post_index.eq(latest)
+        before = Signal.like(self.post_index, reset_less=True)
+        m.d.sync += [before.eq(latest), self.post_index.eq(before)]
         with m.If(posted):
             m.d.sync += latest.eq(oldest.index)
         # The record of an instruction just handed over has not come out of its queue yet.

@@ -31,7 +31,7 @@ class Semaphores(wiring.Component):
     post : In(ArrayLayout(count, units))
         Masks added in this cycle.
     overflow : Out(units)
-        A count passed GREATEST through a post of this unit, one cycle later.
+        A count passed GREATEST through a post of this unit, two cycles later.
 
     Timing
     ------
@@ -90,5 +90,6 @@ class Semaphores(wiring.Component):
         m.d.sync += fewer.eq(taken)
         posted = Signal(self.post.shape())
         m.d.sync += posted.eq(self.post)
-        m.d.comb += self.overflow.eq(Cat((posted[u] & over).any() for u in range(self.units)))
+        # Late in a cycle, and what it leads to is far away.
+        m.d.sync += self.overflow.eq(Cat((posted[u] & over).any() for u in range(self.units)))
         return m

@@ -14,7 +14,7 @@ def spec_of(module=semaphores):
     greatest = module.GREATEST
     # Posts still come after an overflow was told, from what is under way: in how many cycles.
     bits = (greatest + UNITS + 1).bit_length()
-    late_cycles = ((1 << bits) - 1 - greatest) // UNITS - 2
+    late_cycles = ((1 << bits) - 1 - greatest) // UNITS - 3
     spec = Spec()
     m = spec.m
     dut = spec.open("dut", module.Semaphores(count=COUNT, units=UNITS))
@@ -25,10 +25,12 @@ def spec_of(module=semaphores):
     posts = sum(dut.post[u].bit_select(which, 1) for u in range(UNITS))
     takes = [dut.granted[u] & dut.want[u].bit_select(which, 1) for u in range(UNITS)]
     model = Signal(signed(bits + 2))
+    before = Signal.like(model)
     stopped = Signal()
     late = Signal(range(late_cycles + 2))
     m.d.sync += [
         model.eq(model + posts - sum(takes)),
+        before.eq(model),
         stopped.eq(stopped | dut.overflow.any()),
         late.eq(late + (stopped & (posts != 0))),
     ]
@@ -42,8 +44,8 @@ def spec_of(module=semaphores):
     for u in range(UNITS):
         first = can[u] & ~Cat(can[:u]).any()
         spec.claim(f"unit {u}: the first that can", dut.granted[u] == first)
-    spec.claim("overflow is told", (model <= greatest) | stopped | dut.overflow.any())
-    spec.claim("room", model <= greatest + UNITS * (1 + late + stopped))
+    spec.claim("overflow is told", (before <= greatest) | stopped | dut.overflow.any())
+    spec.claim("room", model <= greatest + UNITS * (2 + late + stopped))
     spec.cover("posted and taken at once", (posts == 3) & takes[4] & (model == 2))
     spec.cover("waits", dut.asking[2] & ~dut.granted[2] & (model == 1))
     return spec, model, stopped
@@ -51,7 +53,7 @@ def spec_of(module=semaphores):
 
 def test_semaphores():
     spec, _, _ = spec_of()
-    proved(spec, depth=1, reach=6)
+    proved(spec, depth=2, reach=6)
 
 
 def small(module=semaphores):
@@ -63,7 +65,7 @@ def small(module=semaphores):
 def test_overflow_of_small_counts():
     spec, model, stopped = spec_of(small())
     spec.cover("overflows", stopped & (model > 46))
-    proved(spec, depth=1, reach=14)
+    proved(spec, depth=2, reach=14)
 
 
 @pytest.mark.parametrize(

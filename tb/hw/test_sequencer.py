@@ -393,6 +393,7 @@ def test_counts_past_the_greatest():
         ctx.set(dut.post[1], 0b101)
         await ctx.tick()
         ctx.set(dut.post[1], 0)
+        await ctx.tick()
         assert ctx.get(dut.overflow) == 0b10
 
     pysim.run(dut, bench)
