@@ -143,20 +143,22 @@ class LongRuns(wiring.Component):
     restart, advance : In(1)
         Go to step 0 of the run started last; go to the next step. ``restart`` is legal two cycles
         after ``start``.
-    enters : Out(lanes)
-        Next value of the lanes that enter a new run, to be registered by who asserts ``restart``
-        or ``advance``.
+    enters_first, enters_next : Out(lanes)
+        Lanes that enter a new run behind the step that ``restart`` begins, and behind the one that
+        ``advance`` begins: to be registered by who asserts them.
 
     Timing
     ------
-    ``enters`` is combinational, for the step that ``restart`` or ``advance`` begins.
+    ``enters_first`` and ``enters_next`` stand before ``restart`` and ``advance``, which are known late
+    in a cycle.
     """
 
     start: Signal
     run: Signal
     restart: Signal
     advance: Signal
-    enters: Signal
+    enters_first: Signal
+    enters_next: Signal
 
     def __init__(self, *, lanes: int, count_bits: int) -> None:
         self.lanes = lanes
@@ -167,7 +169,8 @@ class LongRuns(wiring.Component):
                 "run": In(count_bits),
                 "restart": In(1),
                 "advance": In(1),
-                "enters": Out(lanes),
+                "enters_first": Out(lanes),
+                "enters_next": Out(lanes),
             }
         )
 
@@ -202,22 +205,23 @@ class LongRuns(wiring.Component):
         ahead = Signal(self.count_bits, reset_less=True)
         ends = Signal(reset_less=True)
         within = Signal(lanes, reset_less=True)
+        m.d.comb += [
+            self.enters_first.eq(~first_within),
+            self.enters_next.eq(~below(ahead) | Mux(ends, within, 0)),
+        ]
         with m.If(self.restart):
-            m.d.comb += self.enters.eq(~first_within)
             m.d.sync += [
                 shorter.eq(first_shorter),
                 ahead.eq(second),
                 ends.eq(first_ends),
                 within.eq(first_within),
             ]
-        with m.Else():
-            m.d.comb += self.enters.eq(~below(ahead) | Mux(ends, within, 0))
-            with m.If(self.advance):
-                m.d.sync += [
-                    ahead.eq(next_ahead(ahead, shorter)),
-                    ends.eq(ahead <= lanes),
-                    within.eq(below(ahead)),
-                ]
+        with m.Elif(self.advance):
+            m.d.sync += [
+                ahead.eq(next_ahead(ahead, shorter)),
+                ends.eq(ahead <= lanes),
+                within.eq(below(ahead)),
+            ]
         return m
 
 
@@ -339,7 +343,7 @@ class Runs(wiring.Component):
                 rows.eq(first.step_skip),
                 rows_more.eq(first.step_skip_more),
                 self.skip.eq(first.skip),
-                enters.eq(Mux(prepared_long, long.enters, prepared_enters)),
+                enters.eq(Mux(prepared_long, long.enters_first, prepared_enters)),
             ]
         for i in range(lanes):
             rest = Signal(bits, name=f"rest_{i}", reset_less=True)
@@ -349,7 +353,7 @@ class Runs(wiring.Component):
             with m.Elif(self.advance):
                 m.d.sync += [
                     rest.eq(after),
-                    enters[i].eq(Mux(held_long, long.enters[i], after >= limit)),
+                    enters[i].eq(Mux(held_long, long.enters_next[i], after >= limit)),
                     self.skip[i].eq(add_rows(self.skip[i], Mux(enters[i], rows_more, rows))),
                 ]
         return m
