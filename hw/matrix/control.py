@@ -9,7 +9,7 @@ from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
 from celosia.hw.bus.slice import Slice
-from celosia.hw.fanout import reset_less
+from celosia.hw.fanout import COPY, reset_less
 from celosia.hw.matrix.walker import MATMUL, PassWalker
 from celosia.hw.memory.runs import Runs
 
@@ -252,10 +252,11 @@ class MatrixControl(wiring.Component):
         taken = Signal()
         clear = Signal()
         may_begin = Signal()
-        # In one register, since everything waits for it.
-        halted = Signal()
+        # Out of a register, since everything waits for it: one for the tiles, one for the requests.
+        halted = Signal(attrs=COPY)
+        held = Signal(attrs=COPY)
         with m.If(self.fault_valid | self.abort):
-            m.d.sync += halted.eq(1)
+            m.d.sync += [halted.eq(1), held.eq(1)]
 
         # The next instruction: tiles and skips prepare while the passes of this one run.
         wiring.connect(m, feeder.instruction, wiring.flipped(self.instruction))
@@ -294,7 +295,7 @@ class MatrixControl(wiring.Component):
             runs.advance.eq(taken & walker.last),
             self.request.payload.eq(now.request),
             self.request.valid.eq(
-                vectors.o.valid & ~halted & ~now.outside & (~now.first | (feeder.loaded & clear))
+                vectors.o.valid & ~held & ~now.outside & (~now.first | (feeder.loaded & clear))
             ),
             self.fired.eq(self.request.valid & self.request.ready),
             vectors.o.ready.eq(self.fired),
