@@ -1,10 +1,13 @@
 """Registers in a stream, forward or in both directions."""
 
-from amaranth.hdl import Module, ShapeLike, Signal
+from amaranth.hdl import Module, ShapeLike, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.fanout import reset_less
+from celosia.hw.fanout import COPY, reset_less
+
+#: ``Slice.block`` of requests, which bring a row for each of the lanes, far apart.
+FAR = 48
 
 
 class Stage(wiring.Component):
@@ -49,6 +52,9 @@ class Slice(wiring.Component):
     ----------
     shape : ShapeLike
         Payload.
+    block : int, optional
+        Bits of a wide payload that lie together: for each so many of them, registers of their own
+        say what is inside, and enable them. All bits share one set of these when left out.
 
     Members
     -------
@@ -68,8 +74,9 @@ class Slice(wiring.Component):
     o: stream.Interface
     idle: Signal
 
-    def __init__(self, shape: ShapeLike) -> None:
+    def __init__(self, shape: ShapeLike, *, block: int | None = None) -> None:
         self.shape = shape
+        self.block = block
         super().__init__(
             {"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)), "idle": Out(1)}
         )
@@ -80,15 +87,36 @@ class Slice(wiring.Component):
         spare = Signal.like(self.i.payload, reset_less=True)
         spare_valid = Signal()
         m.d.comb += [self.i.ready.eq(~spare_valid), self.idle.eq(~self.o.valid & ~spare_valid)]
+        given, waiting, offered = (
+            Value.cast(payload) for payload in (self.i.payload, spare, self.o.payload)
+        )
+        block = self.block or max(len(given), 1)
+        self._block(m, self.o.valid, spare_valid, given[:block], waiting[:block], offered[:block])
+        for first in range(block, len(given), block):
+            bits = slice(first, first + block)
+            valid = Signal(name=f"valid_{first}", attrs=COPY)
+            held = Signal(name=f"spare_valid_{first}", attrs=COPY)
+            self._block(m, valid, held, given[bits], waiting[bits], offered[bits])
+        return m
+
+    def _block(
+        self,
+        m: Module,
+        valid: Signal,
+        spare_valid: Signal,
+        given: Value,
+        spare: Value,
+        offered: Value,
+    ) -> None:
+        """Move bits of the payload along, with the registers that say what is inside."""
         # Taken in any case: who takes what is offered comes late, and far too late for so many.
         with m.If(~spare_valid):
-            m.d.sync += spare.eq(self.i.payload)
-        with m.If(~self.o.valid | self.o.ready):
-            m.d.sync += [self.o.valid.eq(self.i.valid | spare_valid), spare_valid.eq(0)]
+            m.d.sync += spare.eq(given)
+        with m.If(~valid | self.o.ready):
+            m.d.sync += [valid.eq(self.i.valid | spare_valid), spare_valid.eq(0)]
             with m.If(spare_valid):
-                m.d.sync += self.o.payload.eq(spare)
+                m.d.sync += offered.eq(spare)
             with m.Else():
-                m.d.sync += self.o.payload.eq(self.i.payload)
+                m.d.sync += offered.eq(given)
         with m.Elif(~spare_valid):
             m.d.sync += spare_valid.eq(self.i.valid)
-        return m

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
-from celosia.hw.bus.slice import Slice
+from celosia.hw.bus.slice import FAR, Slice
 from celosia.hw.fanout import COPY, reset_less
 from celosia.hw.matrix.walker import MATMUL, PassWalker
 from celosia.hw.memory.runs import Runs
@@ -281,7 +281,7 @@ class MatrixControl(wiring.Component):
             m.d.sync += running.eq(0)
 
         # Its vectors: what walks on is kept apart from what asks by a queue of two entries.
-        m.submodules.vectors = vectors = Slice(self._vector)
+        m.submodules.vectors = vectors = Slice(self._vector, block=FAR)
         walked, now = vectors.i.payload, vectors.o.payload
         m.d.comb += [
             vectors.i.valid.eq(running),

@@ -33,7 +33,7 @@ class RunStart(wiring.Component):
     skip_rows : In(unsigned(row_bits))
         Rows left out after a run.
     ready : Out(1)
-        The results stand, until the next ``start``.
+        Taps stand, until the next ``start``; rows do from the next cycle on.
     rest, skip : Out(ArrayLayout(lanes))
         Taps since the run of the lane began; rows left out so far.
     step_rest, step_left : Out
@@ -43,7 +43,8 @@ class RunStart(wiring.Component):
 
     Timing
     ------
-    ``ready`` is high log2(lanes) + 1 cycles after ``start``.
+    ``ready`` is high log2(lanes) + 1 cycles after ``start``. Rows follow one cycle behind the taps that
+    say how many they are.
     """
 
     start: Signal
@@ -89,24 +90,35 @@ class RunStart(wiring.Component):
         m.d.comb += self.ready.eq(stage[-1])
 
         bits = self.rest_bits
+        # Stage of the rows, and which of its lanes, and whether its step, enter one run more.
+        late = Signal(self.stages)
+        m.d.sync += late.eq(Mux(self.start, 0, stage[:-1]))
+        entering = Signal(max(self.lanes // 2, 1), reset_less=True)
+        step_enters = Signal(reset_less=True)
 
-        def moved(rest: Value) -> tuple[Value, Value, Value]:
+        def moved(rest: Value) -> tuple[Value, Value]:
             # Both outcomes are computed while it is decided which it is.
             more = rest >= self.step_left
-            rows = Mux(more, self.step_skip_more, self.step_skip)
             inside, beyond = (rest + self.step_rest)[:bits], (rest - self.step_left)[:bits]
-            return Mux(more, beyond, inside), rows, more
+            return Mux(more, beyond, inside), more
 
         for j in range(self.stages):
             with m.If(stage[j]):
                 for i in range(1 << j):
-                    rest, rows, _ = moved(self.rest[i])
-                    m.d.sync += self.rest[i + (1 << j)].eq(rest)
-                    m.d.sync += self.skip[i + (1 << j)].eq(add_rows(self.skip[i], rows))
-                rest, rows, more = moved(self.step_rest)
-                m.d.sync += self.step_rest.eq(rest)
+                    rest, more = moved(self.rest[i])
+                    m.d.sync += [self.rest[i + (1 << j)].eq(rest), entering[i].eq(more)]
+                rest, more = moved(self.step_rest)
                 left = Mux(more, self.step_left << 1, self.step_left - self.step_rest)
-                m.d.sync += self.step_left.eq(left)
+                m.d.sync += [
+                    self.step_rest.eq(rest),
+                    self.step_left.eq(left),
+                    step_enters.eq(more),
+                ]
+            with m.If(late[j]):
+                for i in range(1 << j):
+                    rows = Mux(entering[i], self.step_skip_more, self.step_skip)
+                    m.d.sync += self.skip[i + (1 << j)].eq(add_rows(self.skip[i], rows))
+                rows = Mux(step_enters, self.step_skip_more, self.step_skip)
                 m.d.sync += self.step_skip.eq(add_rows(self.step_skip, rows))
                 m.d.sync += self.step_skip_more.eq(add_rows(self.step_skip_more, rows))
         with m.If(self.start):
@@ -319,7 +331,7 @@ class Runs(wiring.Component):
             long.restart.eq(self.restart),
             long.advance.eq(self.advance),
         ]
-        # The first step's carries need the results of `first`, hence one cycle more.
+        # The first step's carries need the taps of `first`, and rows are late: one cycle more.
         m.d.sync += self.ready.eq(first.ready & ~self.start)
         with m.If(self.start):
             m.d.sync += prepared_long.eq(is_long)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
@@ -83,6 +83,8 @@ class Writes(wiring.Component):
         wiring.connect(m, bursts.o, splitter.i)
         depth = BUFFER_BYTES // self.data_bytes
         m.submodules.beats = beats = Buffer(width=9 * self.data_bytes, depth=depth)
+        # Far from who sends: ready comes out of a register.
+        m.submodules.sent = sent = Slice(unsigned(9 * self.data_bytes))
         m.submodules.answers = answers = SyncFIFOBuffered(width=self.id_bits + 2, depth=ANSWERS)
         part = splitter.o.payload
         names = ("id", "addr", "len", "size", "burst")
@@ -93,10 +95,13 @@ class Writes(wiring.Component):
             bursts.i.valid.eq(bus.awvalid),
             bus.awready.eq(bursts.i.ready),
             bursts.i.payload.eq(Cat(getattr(bus, f"aw{name}") for name in names)),
-            come.eq(bus.wvalid & bus.wready),
-            bus.wready.eq(beats.i.ready),
-            beats.i.valid.eq(bus.wvalid),
-            beats.i.payload.eq(Cat(bus.wdata, bus.wstrb)),
+            sent.i.valid.eq(bus.wvalid),
+            bus.wready.eq(sent.i.ready),
+            sent.i.payload.eq(Cat(bus.wdata, bus.wstrb)),
+            beats.i.valid.eq(sent.o.valid),
+            sent.o.ready.eq(beats.i.ready),
+            beats.i.payload.eq(sent.o.payload),
+            come.eq(sent.o.valid & beats.i.ready),
             Cat(self.beat, self.strobe).eq(beats.o.payload),
             beats.o.ready.eq(self.next),
             self.chunks.payload.eq(part.chunk),

@@ -9,6 +9,7 @@ from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.registers import Activity
+from celosia.hw.bus.queue import EagerFIFO
 from celosia.hw.fanout import reset_less
 
 
@@ -89,7 +90,7 @@ class Issue(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         record = data.StructLayout({"post": SEMAPHORES, "index": unsigned(streams.INDEX_BITS)})
-        m.submodules.queue = queue = SyncFIFOBuffered(width=self.payload.size, depth=self.depth)
+        m.submodules.queue = queue = EagerFIFO(width=self.payload.size, depth=self.depth)
         m.submodules.taken = taken = SyncFIFOBuffered(width=record.size, depth=self.in_flight)
         head = self.instruction.payload
         header = head.fields[self.header]

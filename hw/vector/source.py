@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.bus.slice import Slice
+from celosia.hw.bus.slice import FAR, Slice
 from celosia.hw.matrix.accumulators import read_layout
 from celosia.hw.memory.runs import Runs
 from celosia.hw.vector.answers import Answers, element_layout
@@ -205,7 +205,7 @@ class Source(wiring.Component):
                 "outside": 1,
             }
         )
-        m.submodules.rounds = rounds = Slice(layout)
+        m.submodules.rounds = rounds = Slice(layout, block=FAR)
         walks = Signal()
         taken = Signal()
         nest, runs = self._walk(m, taken)
@@ -238,7 +238,7 @@ class Source(wiring.Component):
         task = self.task
         m.submodules.answers = answers = Answers(sizes=self.sizes)
         # A queue in front of the port: what decides to ask ends there, and what takes it does.
-        m.submodules.offered = offered = Slice(self.unified_read.payload.shape())
+        m.submodules.offered = offered = Slice(self.unified_read.payload.shape(), block=FAR)
         wiring.connect(m, offered.o, wiring.flipped(self.unified_read))
         delayed = (offered.o.valid & ~offered.o.ready) | ~offered.i.ready
         rounds, walks = self._rounds(m)

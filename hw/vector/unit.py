@@ -274,14 +274,17 @@ class VectorUnit(wiring.Component):
         m.submodules.places = places = SyncFIFOBuffered(width=layout.size, depth=sizes.depth)
         used, adder_read = self._ends(m, control, source, pipe, data.View(layout, places.r_data))
         read = self.accumulator_read
+        # Early, for all lanes of a descriptor move on by it: one may come in that very cycle.
+        roomy = Signal(init=1)
+        m.d.sync += roomy.eq(places.w_level < sizes.depth - 1)
         # Whose rows are read is known long before.
         of_source = Signal(reset_less=True)
         with m.If(control.launch):
             m.d.sync += of_source.eq(control.task.source == isa.Space.ACCUMULATORS)
         m.d.comb += [
             places.w_data.eq(destination.descriptors.payload),
-            places.w_en.eq(destination.descriptors.valid),
-            destination.descriptors.ready.eq(places.w_rdy),
+            places.w_en.eq(destination.descriptors.valid & roomy),
+            destination.descriptors.ready.eq(roomy),
             source.released.eq(used),
             places.r_en.eq(used),
             # Never both: a task that reads sums waits for one that adds to them.

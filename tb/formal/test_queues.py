@@ -1,10 +1,12 @@
 """Queues: what goes in comes out once, in order; nobody pushes into a full one."""
 
 import pytest
+from amaranth.hdl import Cat
 from amaranth.lib import fifo
 from prove import Spec, broken_module, proved, refuted
 from queues import Fifo, in_order
 
+from celosia.hw.bus import queue
 from celosia.hw.bus import slice as slices
 
 
@@ -24,30 +26,41 @@ def kept(spec, dut, *, entries, level):
     return spec
 
 
-def slice_spec(module=slices):
+def slice_spec(module=slices, block=None):
     spec = Spec()
-    dut = spec.open("dut", module.Slice(8))
+    dut = spec.open("dut", module.Slice(8, block=block))
     spare = spec.see("dut.spare", 8)
     spare_valid = spec.see("dut.spare_valid", 1)
+    for first in range(block or 8, 8, block or 8):
+        copies = spec.see(f"dut.valid_{first}", 1), spec.see(f"dut.spare_valid_{first}", 1)
+        spec.claim(f"copies of bit {first}", Cat(*copies) == Cat(dut.o.valid, spare_valid))
     spec.claim("behind the front", ~spare_valid | dut.o.valid)
     spec.claim("idle", dut.idle == ~(dut.o.valid | spare_valid))
     return kept(spec, dut, entries=[dut.o.payload, spare], level=dut.o.valid + spare_valid)
 
 
-def test_slice():
-    proved(slice_spec(), depth=1, reach=6)
+@pytest.mark.parametrize("block", [None, 3])
+def test_slice(block):
+    proved(slice_spec(block=block), depth=1, reach=6)
 
 
 @pytest.mark.parametrize(
     ("right", "wrong", "claim"),
     [
-        ("m.If(~self.o.valid | self.o.ready)", "m.If(self.o.ready | self.i.valid)", "waits"),
+        ("m.If(~valid | self.o.ready)", "m.If(self.o.ready | self.i.valid)", "waits"),
         ("m.If(spare_valid)", "m.If(~spare_valid)", "unchanged"),
         ("m.Elif(~spare_valid)", "m.Else()", "unchanged"),
     ],
 )
-def test_slice_broken(right, wrong, claim):
-    refuted(slice_spec(broken_module(slices, right, wrong)), claim, depth=8)
+@pytest.mark.parametrize("block", [None, 3])
+def test_slice_broken(right, wrong, claim, block):
+    refuted(slice_spec(broken_module(slices, right, wrong), block), claim, depth=8)
+
+
+def test_slice_of_lost_copies():
+    right = 'name=f"spare_valid_{first}", attrs=COPY'
+    broken = broken_module(slices, right, f"{right}, init=1")
+    refuted(slice_spec(broken, 3), "copies of bit 3", depth=8)
 
 
 def stage_spec(module=slices):
@@ -71,12 +84,11 @@ def test_stage_broken(right, wrong, claim):
     refuted(stage_spec(broken_module(slices, right, wrong)), claim, depth=8)
 
 
-def fifo_spec(depth, buffered, module=fifo):
+def fifo_spec(depth, kind):
     spec = Spec()
     m = spec.m
-    m.submodules.fifo = dut = (module.SyncFIFOBuffered if buffered else module.SyncFIFO)(
-        width=8, depth=depth
-    )
+    buffered = kind is not fifo.SyncFIFO
+    m.submodules.fifo = dut = kind(width=8, depth=depth)
     m.d.comb += [
         dut.w_data.eq(spec.free("w_data", 8)),
         dut.w_en.eq(spec.free("w_en", 1)),
@@ -103,19 +115,22 @@ def fifo_spec(depth, buffered, module=fifo):
 
 
 @pytest.mark.parametrize(
-    ("depth", "buffered"),
+    ("depth", "kind"),
     [
-        (2, True),
-        (3, True),
-        (4, True),
-        (4, False),
-        pytest.param(7, True, marks=pytest.mark.slow),
-        pytest.param(8, False, marks=pytest.mark.slow),
-        pytest.param(16, True, marks=pytest.mark.slow),
+        (2, fifo.SyncFIFOBuffered),
+        (3, fifo.SyncFIFOBuffered),
+        (4, fifo.SyncFIFOBuffered),
+        (4, fifo.SyncFIFO),
+        (2, queue.EagerFIFO),
+        (4, queue.EagerFIFO),
+        pytest.param(7, fifo.SyncFIFOBuffered, marks=pytest.mark.slow),
+        pytest.param(8, fifo.SyncFIFO, marks=pytest.mark.slow),
+        pytest.param(16, fifo.SyncFIFOBuffered, marks=pytest.mark.slow),
+        pytest.param(9, queue.EagerFIFO, marks=pytest.mark.slow),
     ],
 )
-def test_fifo(depth, buffered):
-    proved(fifo_spec(depth, buffered), depth=1, reach=depth + 6)
+def test_fifo(depth, kind):
+    proved(fifo_spec(depth, kind), depth=1, reach=depth + 6)
 
 
 @pytest.mark.parametrize(
@@ -127,4 +142,19 @@ def test_fifo(depth, buffered):
     ],
 )
 def test_fifo_broken(right, wrong, claim):
-    refuted(fifo_spec(4, True, broken_module(fifo, right, wrong)), claim, depth=10)
+    broken = broken_module(fifo, right, wrong)
+    refuted(fifo_spec(4, broken.SyncFIFOBuffered), claim, depth=10)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "claim"),
+    [
+        ("self.w_rdy.eq(inner_level != words)", "self.w_rdy.eq(1)", "fifo: count"),
+        ("w_port.en.eq(self.w_rdy)", "w_port.en.eq(1)", "unchanged"),
+        ("with m.If(pushed):", "with m.If(self.w_en):", "fifo: count"),
+        ("(~self.r_rdy | self.r_en)", "self.r_en", "fifo: filled"),
+        ("r_port.en.eq(moved)", "r_port.en.eq(1)", "unchanged"),
+    ],
+)
+def test_eager_fifo_broken(right, wrong, claim):
+    refuted(fifo_spec(4, broken_module(queue, right, wrong).EagerFIFO), claim, depth=10)

@@ -1,0 +1,76 @@
+"""A queue for wide entries, of which it is known late whether they are there."""
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.memory import Memory
+
+
+class EagerFIFO(SyncFIFOBuffered):
+    """``SyncFIFOBuffered`` that stores what it is shown while it has room, pushed or not.
+
+    The place behind the last entry is written in every cycle in which there is one, so ``w_en`` moves
+    a pointer and reaches none of the write enables of the memory, one for each few bits.
+
+    Parameters
+    ----------
+    width : int
+        Bits of an entry.
+    depth : int
+        Entries, at least 2.
+
+    Members
+    -------
+    As for ``amaranth.lib.fifo.FIFOInterface``.
+
+    Timing
+    ------
+    As for ``SyncFIFOBuffered``: an entry is there two cycles after it was pushed into an empty queue.
+
+    Raises
+    ------
+    ValueError
+        If ``depth`` is below 2.
+    """
+
+    def __init__(self, *, width: int, depth: int) -> None:
+        if depth < 2:
+            raise ValueError(f"depth: wanted at least 2, got {depth}")
+        super().__init__(width=width, depth=depth)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        words = self.depth - 1
+        m.submodules.storage = storage = Memory(shape=self.width, depth=words, init=[])
+        w_port = storage.write_port()
+        r_port = storage.read_port(domain="sync")
+        produce = Signal(range(words))
+        consume = Signal(range(words))
+        inner_level = Signal(range(words + 1))
+        pushed = Signal()
+        moved = Signal()
+
+        def following(place: Signal) -> Value:
+            return Mux(place == words - 1, 0, place + 1)
+
+        m.d.comb += [
+            self.w_rdy.eq(inner_level != words),
+            pushed.eq(self.w_en & self.w_rdy),
+            moved.eq((inner_level != 0) & (~self.r_rdy | self.r_en)),
+            w_port.en.eq(self.w_rdy),
+            w_port.addr.eq(produce),
+            w_port.data.eq(self.w_data),
+            r_port.en.eq(moved),
+            r_port.addr.eq(consume),
+            self.r_data.eq(r_port.data),
+            self.level.eq(inner_level + self.r_rdy),
+            self.w_level.eq(self.level),
+            self.r_level.eq(self.level),
+        ]
+        m.d.sync += inner_level.eq(inner_level + pushed - moved)
+        with m.If(pushed):
+            m.d.sync += produce.eq(following(produce))
+        with m.If(moved):
+            m.d.sync += [consume.eq(following(consume)), self.r_rdy.eq(1)]
+        with m.Elif(self.r_en):
+            m.d.sync += self.r_rdy.eq(0)
+        return m
