@@ -107,6 +107,7 @@ class Core(wiring.Component):
             bus_bytes=config.bus_bytes,
             visible_cycles=buffer.WRITE_LATENCY + Stage.LATENCY,
             primitive=config.primitive,
+            requantizer=config.requantizer,
             parity=config.parity,
         )
         load = LoadUnit(

@@ -72,6 +72,8 @@ class Costs(NamedTuple):
     to_bytes: int = 22
     #: ... or in the accumulators.
     to_sums: int = 14
+    #: More of both, where the requantiser is sequential.
+    sequential: int = 20
     #: From a write of the vector unit to its effect.
     visible: int = 4
 
@@ -106,7 +108,7 @@ def reads(i: Instruction, config: Config) -> list[int]:
 def elements(i: Instruction, config: Config) -> int:
     """Return for how many cycles VECTOR or FILL asks for elements; their groups go on one by one."""
     count = window(i)
-    spaces = [max(count, groups) for groups in reads(i, config)]
+    spaces = [max(count, groups * config.group_cycles) for groups in reads(i, config)]
     return footprint.pixels(i) * sum(spaces) - spaces[-1] + count
 
 

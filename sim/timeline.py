@@ -356,8 +356,10 @@ class Timeline:
             # It may read what the one before writes, or be done before it.
             launch = max(launch, latest + 1)
         answer = costs.nothing if fill else costs.sums if from_sums else costs.bytes
-        behind = groups[-1] - 1
+        each = config.group_cycles
+        behind = (groups[-1] - 1) * each
         late = answer + (costs.to_sums if to_sums else costs.to_bytes)
+        late += costs.sequential if each > 1 else 0
         write = late - costs.visible
         count = elements(i, config)
         results = footprint.pixels(i) * sum(groups)
@@ -372,7 +374,7 @@ class Timeline:
             while last > self.now:
                 yield last
                 last = math.ceil(self.store_reads.end(launch + 1, count)) - 1
-        self.emptied = last + answer + 2 + behind
+        self.emptied = last + answer + 2 + behind + max(0, each - 2)
         self.free[Unit.VECTOR] = max(last, launch + results) + 1
         finish = max(last + late + behind, latest)
         self.written = latest, finish, to_sums

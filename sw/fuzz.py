@@ -11,7 +11,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from celosia.hw.arch.config import PROTECTIONS
+from celosia.hw.arch.config import PROTECTIONS, REQUANTIZERS
 from celosia.sw.commands import Missing, writable
 from celosia.sw.files import write_atomically
 from celosia.sw.runtime.session import InputError
@@ -42,6 +42,12 @@ def add_arguments(made: argparse.ArgumentParser, whole: Any, seed: Any) -> None:
     )
     made.add_argument(
         "--protection", choices=PROTECTIONS, default="none", help="of those cores' memories (none)"
+    )
+    made.add_argument(
+        "--requantizer",
+        choices=REQUANTIZERS,
+        default="pipelined",
+        help="of those cores (pipelined)",
     )
     made.add_argument("--draw", type=whole, metavar="N", help="draw N new cores instead")
     made.add_argument(
@@ -113,7 +119,8 @@ def _campaign(arguments: argparse.Namespace) -> None:
     if arguments.draw and arguments.configurations:
         raise InputError("wanted --draw or --configurations, got both")
     configs = configurations(arguments.configurations, arguments.draw or 0, arguments.seed)
-    configs = [replace(config, protection=arguments.protection) for config in configs]
+    given = {"protection": arguments.protection, "requantizer": arguments.requantizer}
+    configs = [replace(config, **given) for config in configs]
     plan = campaign.Plan(tuple(configs), arguments.seed, arguments.faults)
     if not arguments.scheduler:
         # Workers on this machine find them built.

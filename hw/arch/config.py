@@ -17,6 +17,10 @@ CELLS = ("portable", "ecp5", "pair", "ecp5_pair", "ice40_pair")
 #: What guards the words of the memories: nothing, or parity.
 PROTECTIONS = ("none", "parity")
 
+#: What the requantiser is, and the cycles from a group of channels that it takes to the next: a
+#: pipeline, or digits of numbers one after the other in little area, without multipliers.
+REQUANTIZERS = {"pipelined": 1, "sequential": 23}
+
 
 def _is_power_of_two(value: int) -> bool:
     return value > 0 and value & (value - 1) == 0
@@ -42,7 +46,7 @@ class Config:
     accumulator_depth : int
         Rows of ``columns`` int32 sums in each of the two halves, a power of two.
     lanes : int
-        Channels that the vector unit finishes per cycle. Divides ``columns``, at most ``rows``,
+        Channels that the vector unit finishes at once, every ``group_cycles``. Divides ``columns``, at most ``rows``,
         a power of two.
     weight_rows : int
         Rows of a tile that load per cycle. Divides ``rows``.
@@ -66,6 +70,8 @@ class Config:
         name is of a part, the requantiser is made of its multipliers, too.
     protection : str
         What guards the words of the memories against bits that flip, one of ``PROTECTIONS``.
+    requantizer : str
+        How the vector unit requantises, one of ``REQUANTIZERS``.
 
     Raises
     ------
@@ -90,6 +96,7 @@ class Config:
     dsp_columns: int = 0
     cells: str = "portable"
     protection: str = "none"
+    requantizer: str = "pipelined"
 
     def __post_init__(self) -> None:
         """Refuse sizes that no core can have."""
@@ -155,6 +162,7 @@ class Config:
         want(0 <= self.dsp_columns <= self.columns, "dsp_columns", "0 to columns")
         want(self.cells in CELLS, "cells", f"one of {', '.join(CELLS)}")
         want(self.protection in PROTECTIONS, "protection", f"one of {', '.join(PROTECTIONS)}")
+        want(self.requantizer in REQUANTIZERS, "requantizer", f"one of {', '.join(REQUANTIZERS)}")
 
     @property
     def primitive(self) -> str:
@@ -165,6 +173,11 @@ class Config:
     def parity(self) -> bool:
         """Whether words of memories carry parity, see ``celosia.hw.memory.parity``."""
         return self.protection == "parity"
+
+    @property
+    def group_cycles(self) -> int:
+        """Cycles from one group of ``lanes`` channels that the vector unit finishes to the next."""
+        return REQUANTIZERS[self.requantizer]
 
     @property
     def sum_bits(self) -> int:
@@ -232,6 +245,7 @@ _NOT_IN_PROGRAMS = (
     "dsp_columns",
     "cells",
     "protection",
+    "requantizer",
 )
 
 PRESETS = {

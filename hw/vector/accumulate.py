@@ -7,8 +7,8 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw.arch import isa
 from celosia.hw.fanout import COPY
 from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY, read_layout, write_layout
-from celosia.hw.vector.pipe import MARK, Pipe
-from celosia.hw.vector.task import VectorSizes
+from celosia.hw.vector.pipe import Pipe
+from celosia.hw.vector.task import MARK, VectorSizes
 
 
 class AccumulatorWriter(wiring.Component):

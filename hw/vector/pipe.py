@@ -1,8 +1,8 @@
-"""The pipe: parameters, requantiser, clamp and table, one group of channels per cycle."""
+"""The pipe: parameters, requantiser, clamp and table, for one group of channels after the other."""
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -16,11 +16,9 @@ from celosia.hw.memory.parameter_memory import (
 from celosia.hw.memory.table_memory import TableMemory
 from celosia.hw.vector.delay import Delay
 from celosia.hw.vector.requantize import Clamp, Requantizer
-from celosia.hw.vector.task import TAG, VectorSizes
+from celosia.hw.vector.sequential import SequentialRequantizer
+from celosia.hw.vector.task import MARK, TAG, VectorSizes
 from celosia.hw.vector.window import group_layout
-
-#: A group's tag, and that there is one.
-MARK = data.StructLayout({"valid": 1, "tag": TAG})
 
 
 class ParameterWalk(wiring.Component):
@@ -85,6 +83,18 @@ class ParameterWalk(wiring.Component):
         return m
 
 
+def scaled_latency(sizes: VectorSizes) -> int:
+    """Return the cycles from a group to its results before zero point, clamp and table."""
+    if sizes.group_cycles > 1:
+        return SequentialRequantizer.LATENCY
+    return ParameterMemory.LATENCY + Requantizer.LATENCY
+
+
+def latency(sizes: VectorSizes) -> int:
+    """Return the cycles from a group to its bytes."""
+    return scaled_latency(sizes) + Clamp.LATENCY + TableMemory.LATENCY
+
+
 class Pipe(wiring.Component):
     """Turns groups of int32 elements into scaled int32 and into bytes.
 
@@ -105,6 +115,8 @@ class Pipe(wiring.Component):
         What the end of the pipe wants to know of the tasks of both slots.
     group : In(group_layout)
         Groups.
+    used : Out(1)
+        With the sequential requantiser: a group is looked at for the last time, its parameters too.
     soon : Out(MARK)
         A group that is in ``scaled`` in ``SOON`` cycles.
     scaled : Out(ArrayLayout(signed(32), lanes))
@@ -112,18 +124,18 @@ class Pipe(wiring.Component):
     result, bytes : Out(MARK), Out(ArrayLayout(signed(8), lanes))
         Results after them.
     channels_wrong, values_wrong : Out(lanes)
-        With parity: which parameters, ``ParameterMemory.LATENCY`` + 1 cycles behind ``group``, and which
-        entries of the table, one cycle behind ``result``, were wrong.
+        With parity: which parameters, ``ParameterMemory.LATENCY`` + 1 cycles behind ``group`` or
+        ``used``, and which entries of the table, one cycle behind ``result``, were wrong.
 
     Timing
     ------
-    ``scaled`` follows ``group`` by ``SCALED_LATENCY`` cycles, ``bytes`` by ``LATENCY``. No
-    backpressure.
+    ``scaled`` follows ``group`` by ``scaled_latency`` cycles, ``bytes`` by ``latency``. A group each
+    cycle, no backpressure. With the sequential requantiser a group each ``VectorSizes.group_cycles``
+    at most; it is held until ``used``, and ``launch`` comes behind that. Its parameters have been
+    read by then, since those of the next group are looked for as soon as a group is ``used``.
     """
 
-    SOON = 5
-    SCALED_LATENCY = ParameterMemory.LATENCY + Requantizer.LATENCY
-    LATENCY = SCALED_LATENCY + Clamp.LATENCY + TableMemory.LATENCY
+    SOON = SequentialRequantizer.SOON
 
     parameters: stream.Interface
     launch: Signal
@@ -131,6 +143,7 @@ class Pipe(wiring.Component):
     slot: Signal
     endings: data.View
     group: data.View
+    used: Signal
     soon: data.View
     scaled: data.View
     result: data.View
@@ -141,6 +154,8 @@ class Pipe(wiring.Component):
     def __init__(self, *, sizes: VectorSizes, bus_bytes: int) -> None:
         self.sizes = sizes
         self.bus_bytes = bus_bytes
+        self.scaled_latency = scaled_latency(sizes)
+        self.latency = latency(sizes)
         payload = parameters_payload(
             bus_bytes=bus_bytes,
             parameter_channels=sizes.parameter_channels,
@@ -154,6 +169,7 @@ class Pipe(wiring.Component):
                 "slot": In(1),
                 "endings": In(data.ArrayLayout(sizes.ending, 2)),
                 "group": In(group_layout(lanes=sizes.lanes)),
+                **({"used": Out(1)} if sizes.group_cycles > 1 else {}),
                 "soon": Out(MARK),
                 "scaled": Out(data.ArrayLayout(signed(32), sizes.lanes)),
                 "result": Out(MARK),
@@ -173,7 +189,7 @@ class Pipe(wiring.Component):
         return delay.o
 
     def _enter(self, m: Module, store: ParameterStore, outside: Signal) -> data.View:
-        """Feed the requantiser; return the mark of the group that comes in."""
+        """Feed the requantiser; return the mark of the group that is soon to come out."""
         layout = data.StructLayout({"rounding": isa.Rounding, "tag": TAG})
         task = Signal(layout, reset_less=True)
         with m.If(self.launch):
@@ -188,6 +204,8 @@ class Pipe(wiring.Component):
             mark.tag.eq(task.tag),
             mark.tag.fault.eq(self.group.fault | outside),
         ]
+        if self.sizes.group_cycles > 1:
+            return self._enter_sequential(m, store, mark, task.rounding)
         m.submodules.requantizer = requantizer = Requantizer(
             lanes=self.sizes.lanes,
             primitive=self.sizes.primitive,
@@ -201,7 +219,27 @@ class Pipe(wiring.Component):
             requantizer.rounding.eq(rounding.o),
             self.scaled.eq(requantizer.scaled),
         ]
-        return mark
+        return self._delayed(m, "mark_soon", mark, self.scaled_latency - self.SOON)
+
+    def _enter_sequential(
+        self, m: Module, store: ParameterStore, mark: data.View, rounding: Value
+    ) -> data.View:
+        """Feed the sequential requantiser with what is held; return as ``_enter``."""
+        m.submodules.requantizer = requantizer = SequentialRequantizer(lanes=self.sizes.lanes)
+        m.d.comb += [
+            requantizer.mark.eq(mark),
+            requantizer.sums.eq(self.group["values"]),
+            requantizer.parameters.eq(store.channels),
+            requantizer.rounding.eq(rounding),
+            self.scaled.eq(requantizer.scaled),
+            self.used.eq(requantizer.used),
+        ]
+        if self.sizes.parity:
+            # Parameters are read again in each cycle of the group.
+            wrong = Signal(self.sizes.lanes)
+            m.d.sync += wrong.eq(Mux(mark.valid, 0, self.channels_wrong))
+            m.d.comb += self.channels_wrong.eq(wrong | store.channels_wrong)
+        return requantizer.soon
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -213,21 +251,20 @@ class Pipe(wiring.Component):
             bus_bytes=self.bus_bytes,
             parity=sizes.parity,
         )
+        sequential = sizes.group_cycles > 1
         if sizes.parity:
-            m.d.comb += [
-                self.channels_wrong.eq(store.channels_wrong),
-                self.values_wrong.eq(store.values_wrong),
-            ]
+            if not sequential:
+                m.d.comb += self.channels_wrong.eq(store.channels_wrong)
+            m.d.comb += self.values_wrong.eq(store.values_wrong)
         wiring.connect(m, wiring.flipped(self.parameters), store.parameters)
         m.submodules.walk = walk = ParameterWalk(sizes=sizes)
         m.d.comb += [
             walk.launch.eq(self.launch),
             walk.task.eq(self.task),
-            walk.step.eq(self.group.valid),
+            walk.step.eq(self.used if sequential else self.group.valid),
             store.group.eq(walk.group),
         ]
-        mark = self._enter(m, store, walk.outside)
-        soon = self._delayed(m, "mark_soon", mark, self.SCALED_LATENCY - self.SOON)
+        soon = self._enter(m, store, walk.outside)
         before = self._delayed(m, "mark_before", soon, self.SOON - 1)
         at_scaled = self._delayed(m, "mark_scaled", before, 1)
         at_table = self._delayed(m, "mark_table", at_scaled, Clamp.LATENCY)

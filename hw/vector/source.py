@@ -12,6 +12,7 @@ from celosia.hw.memory.runs import Runs
 from celosia.hw.vector.answers import Answers, element_layout
 from celosia.hw.vector.destination import is_outside
 from celosia.hw.vector.nest import Nest
+from celosia.hw.vector.pace import Pace
 from celosia.hw.vector.task import VectorSizes, lane_mask
 
 
@@ -23,8 +24,8 @@ class Source(wiring.Component):
     if they lie in runs.
 
     The last read of a window waits until there is room for the groups that come of it, all the way
-    to their write, and until those of the window before have left the window's register. So nothing
-    behind ever waits.
+    to their write, and until those of the window before have left the window's register, one every
+    ``VectorSizes.group_cycles``. So nothing behind ever waits.
 
     Parameters
     ----------
@@ -164,6 +165,17 @@ class Source(wiring.Component):
             for group in range(self.sizes.read_groups)
         )
 
+    def _apart(self, m: Module, ends: Signal, groups_last: Value, delayed: Value) -> Value:
+        """Return whether a window's register is in use by groups that take several cycles each."""
+        sizes = self.sizes
+        m.submodules.pace = pace = Pace(groups=sizes.column_groups, group_cycles=sizes.group_cycles)
+        m.d.comb += [
+            pace.start.eq(ends),
+            pace.groups_last.eq(groups_last),
+            pace.hold.eq(delayed),
+        ]
+        return pace.in_use
+
     def _pace(
         self, m: Module, ends: Signal, groups_last: Value, delayed: Value
     ) -> tuple[Value, Value]:
@@ -173,11 +185,16 @@ class Source(wiring.Component):
         """
         depth = self.sizes.depth
         free = Signal(range(depth + 1), init=depth)
-        gap = Signal(range(self.sizes.column_groups))
-        with m.If(ends):
-            m.d.sync += gap.eq(groups_last)
-        with m.Elif((gap != 0) & ~delayed):
-            m.d.sync += gap.eq(gap - 1)
+        if self.sizes.group_cycles > 1:
+            in_use = self._apart(m, ends, groups_last, delayed)
+            unused = ~in_use
+        else:
+            gap = Signal(range(self.sizes.column_groups))
+            with m.If(ends):
+                m.d.sync += gap.eq(groups_last)
+            with m.Elif((gap != 0) & ~delayed):
+                m.d.sync += gap.eq(gap - 1)
+            in_use, unused = gap != 0, gap == 0
         # Room for this window and for one that ends in the very cycle in which it is looked for.
         roomy = Signal()
         m.d.sync += [
@@ -185,8 +202,8 @@ class Source(wiring.Component):
             roomy.eq(free >= 2 * self.sizes.column_groups),
         ]
         may_end = Signal()
-        m.d.comb += may_end.eq((gap == 0) & roomy)
-        return may_end, gap != 0
+        m.d.comb += may_end.eq(unused & roomy)
+        return may_end, in_use
 
     def _rounds(self, m: Module) -> tuple[stream.Interface, Signal]:
         """Return the reads of the task, in order, and whether there are more to come behind them.

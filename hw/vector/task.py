@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
+from celosia.hw.arch.config import REQUANTIZERS
 from celosia.hw.bus.slice import Stage
 
 #: Instructions of the vector unit.
@@ -26,6 +27,8 @@ class VectorSizes:
         What multiplies in the requantiser, see ``Product``.
     parity : bool
         Whether words of memories have parity bits.
+    requantizer : str
+        See ``Config``.
 
     Raises
     ------
@@ -42,6 +45,7 @@ class VectorSizes:
     tables: int
     primitive: str = "portable"
     parity: bool = False
+    requantizer: str = "pipelined"
 
     def __post_init__(self) -> None:
         """Refuse lanes that no vector unit can have."""
@@ -51,6 +55,14 @@ class VectorSizes:
                 f"lanes: wanted a power of two up to rows = {self.rows} that divides columns = "
                 f"{self.columns}, got {lanes}"
             )
+        if self.requantizer not in REQUANTIZERS:
+            wanted = ", ".join(REQUANTIZERS)
+            raise ValueError(f"requantizer: wanted one of {wanted}, got {self.requantizer!r}")
+
+    @property
+    def group_cycles(self) -> int:
+        """Cycles from one group of channels that enters the pipe to the next, at least."""
+        return REQUANTIZERS[self.requantizer]
 
     @property
     def lane_bits(self) -> int:
@@ -99,8 +111,12 @@ class VectorSizes:
 
     @property
     def depth(self) -> int:
-        """Groups that may be under way between their last read and their write."""
-        return 1 << (26 + 2 * self.column_groups - 1).bit_length()
+        """Groups that may be under way between their last read and their write.
+
+        Those on their way at full pace, and two windows: one that ends, and one that is looked for.
+        """
+        way = 26 if self.group_cycles == 1 else -(-48 // self.group_cycles)
+        return 1 << (way + 2 * self.column_groups - 1).bit_length()
 
     @property
     def task(self) -> data.StructLayout:
@@ -180,6 +196,9 @@ class VectorSizes:
 
 #: What travels with a group: whose it is, where it goes, and that it must not be written.
 TAG = data.StructLayout({"slot": 1, "to_accumulators": 1, "fault": 1})
+
+#: A group's tag, and that there is one.
+MARK = data.StructLayout({"valid": 1, "tag": TAG})
 
 
 class Decoder(wiring.Component):

@@ -13,7 +13,7 @@ from celosia.hw.memory.parameter_memory import parameters_payload
 from celosia.hw.vector.accumulate import AccumulatorWriter
 from celosia.hw.vector.control import VectorControl
 from celosia.hw.vector.destination import Destination
-from celosia.hw.vector.pipe import Pipe
+from celosia.hw.vector.pipe import Pipe, latency
 from celosia.hw.vector.source import Source
 from celosia.hw.vector.task import INSTRUCTION, Decoder, VectorSizes
 from celosia.hw.vector.watch import Watch
@@ -33,6 +33,8 @@ class VectorUnit(wiring.Component):
         it too. At least 1, with ``parity`` 2.
     parity : bool
         Whether the words of its memories, and of those that it reads, have parity bits.
+    requantizer : str
+        See ``Config``.
 
     Members
     -------
@@ -55,8 +57,8 @@ class VectorUnit(wiring.Component):
     From an instruction taken to its first read ``PREPARE`` = log2(lanes) + 7 cycles, of the
     accumulators one less, if nothing under way forbids. A read takes a row of the accumulators, or in
     the unified buffer ``VectorSizes.read_groups`` groups of channels of a pixel, one group where they
-    lie in runs. Its groups take the cycles of the elements of one window, or one each, whichever are
-    more. FILL writes a group each cycle.
+    lie in runs. Its groups take the cycles of the elements of one window, or ``group_cycles`` each,
+    whichever are more. FILL writes a group every ``group_cycles``.
 
     Raises
     ------
@@ -98,6 +100,7 @@ class VectorUnit(wiring.Component):
         visible_cycles: int,
         primitive: str = "portable",
         parity: bool = False,
+        requantizer: str = "pipelined",
     ) -> None:
         if parity and visible_cycles < 2:
             raise ValueError(f"visible_cycles: wanted at least 2 with parity, got {visible_cycles}")
@@ -111,6 +114,7 @@ class VectorUnit(wiring.Component):
             tables=tables,
             primitive=primitive,
             parity=parity,
+            requantizer=requantizer,
         )
         self.bus_bytes = bus_bytes
         self.PREPARE = self.sizes.lane_bits + 7
@@ -179,10 +183,11 @@ class VectorUnit(wiring.Component):
 
     def _pipe(self, m: Module, control: VectorControl, source: Source) -> Pipe:
         """Return the pipe, fed by ``source`` through the window unit."""
+        sizes = self.sizes
         m.submodules.window = window = WindowUnit(
-            columns=self.sizes.columns, lanes=self.sizes.lanes
+            columns=sizes.columns, lanes=sizes.lanes, group_cycles=sizes.group_cycles
         )
-        m.submodules.pipe = pipe = Pipe(sizes=self.sizes, bus_bytes=self.bus_bytes)
+        m.submodules.pipe = pipe = Pipe(sizes=sizes, bus_bytes=self.bus_bytes)
         wiring.connect(m, wiring.flipped(self.parameters), pipe.parameters)
         task = control.task
         m.d.comb += [
@@ -231,8 +236,9 @@ class VectorUnit(wiring.Component):
         for end in (adder, writer):
             m.d.comb += [end.descriptor.eq(described), end.stop.eq(control.stop)]
         wiring.connect(m, writer.unified_write, wiring.flipped(self.unified_write))
-        if self.sizes.parity:
-            m.submodules.watch = watch = Watch(sizes=self.sizes)
+        sizes = self.sizes
+        if sizes.parity:
+            m.submodules.watch = watch = Watch(sizes=sizes)
             m.d.comb += [
                 adder.sums_wrong.eq(self.sums_wrong),
                 watch.launch.eq(control.launch),
@@ -241,7 +247,7 @@ class VectorUnit(wiring.Component):
                 watch.read_wrong.eq(self.read_wrong),
                 watch.rows.eq(source.accumulator_read.enable),
                 watch.sums_wrong.eq(self.sums_wrong),
-                watch.group.eq(pipe.group.valid),
+                watch.group.eq(pipe.used if sizes.group_cycles > 1 else pipe.group.valid),
                 watch.channels_wrong.eq(pipe.channels_wrong),
                 watch.result.eq(pipe.result),
                 watch.endings.eq(control.endings),
@@ -257,7 +263,8 @@ class VectorUnit(wiring.Component):
         m = Module()
         sizes = self.sizes
         m.submodules.control = control = VectorControl(
-            sizes=sizes, settle_cycles=Pipe.LATENCY + sizes.column_groups + 5
+            sizes=sizes,
+            settle_cycles=latency(sizes) + sizes.column_groups * sizes.group_cycles + 5,
         )
         m.d.comb += [
             self.done.eq(control.done),

@@ -6,8 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.memory.parameter_memory import ParameterMemory
-from celosia.hw.vector.pipe import MARK
-from celosia.hw.vector.task import VectorSizes, lane_mask
+from celosia.hw.vector.task import MARK, VectorSizes, lane_mask
 
 
 class Watch(wiring.Component):
@@ -29,7 +28,7 @@ class Watch(wiring.Component):
     sums_wrong : In(columns)
         One cycle behind sums.
     group : In(1)
-        A group enters the pipe.
+        A group enters the pipe, or is ``Pipe.used``.
     channels_wrong : In(lanes)
         One cycle behind its parameters.
     result, endings : In(MARK), In(ArrayLayout(VectorSizes.ending, 2))

@@ -1,5 +1,7 @@
 """Combines the elements of a window, and takes the result apart into groups of channels."""
 
+from typing import Any
+
 from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -7,6 +9,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw.arch import isa
 from celosia.hw.fanout import COPY
 from celosia.hw.vector.answers import element_layout
+from celosia.hw.vector.pace import Pace
 
 
 def group_layout(*, lanes: int) -> data.StructLayout:
@@ -23,26 +26,28 @@ class WindowUnit(wiring.Component):
     ----------
     columns, lanes : int
         Channels of an element, and of a group; ``lanes`` divides ``columns``.
+    group_cycles : int
+        From one group to the next.
 
     Members
     -------
     element : In(element_layout)
         Elements, marked first and last of their window.
         The ``groups_last`` of the last one counts, and the last element of the next window must
-        come at least so many cycles later, plus one.
+        come at least ``groups_last + 1`` times ``group_cycles`` later.
     launch : In(1)
         Takes ``window`` for the elements from the next cycle on; the unit is not ``busy``.
     window : In(isa.Window)
         How they are combined. Sums wrap.
     group : Out(group_layout)
-        Groups.
+        Groups; all but ``valid`` stays until the next one may come.
     busy : Out(1)
-        There are elements or groups to come.
+        There are elements or groups to come, or the last group still stays.
 
     Timing
     ------
     The first group follows the last element of its window by ``LATENCY`` cycles, the others
-    follow cycle by cycle.
+    follow one another by ``group_cycles``.
     """
 
     LATENCY = 2
@@ -53,9 +58,10 @@ class WindowUnit(wiring.Component):
     group: data.View
     busy: Signal
 
-    def __init__(self, *, columns: int, lanes: int) -> None:
+    def __init__(self, *, columns: int, lanes: int, group_cycles: int = 1) -> None:
         self.columns = columns
         self.lanes = lanes
+        self.group_cycles = group_cycles
         super().__init__(
             {
                 "launch": In(1),
@@ -87,6 +93,7 @@ class WindowUnit(wiring.Component):
             m.d.sync += [copy.eq(self.window == isa.Window.SUM) for copy in sums]
 
         held, out = Signal(shape, reset_less=True), Signal(shape, reset_less=True)
+        moves: Any = Signal() if self.group_cycles > 1 else True
         for column in range(self.columns):
             old, added = held[column], (held[column] + new[column])[:32].as_signed()
             greatest = Mux(old > new[column], old, new[column])
@@ -98,14 +105,17 @@ class WindowUnit(wiring.Component):
                 m.d.sync += held[column].eq(combined)
             with m.If(ends[column]):
                 m.d.sync += out[column].eq(combined)
-            with m.Elif(column + self.lanes < self.columns):
+            with m.Elif(moves & (column + self.lanes < self.columns)):
                 m.d.sync += out[column].eq(out[(column + self.lanes) % self.columns])
-        self._steps(m)
+        self._steps(m, moves)
         m.d.comb += [self.group["values"][lane].eq(out[lane]) for lane in range(self.lanes)]
         return m
 
-    def _steps(self, m: Module) -> None:
-        """Say when there are groups, and whether one of their elements does not exist."""
+    def _steps(self, m: Module, moves: Any) -> None:
+        """Say when there are groups, and whether one of their elements does not exist.
+
+        ``moves`` says when the next group takes the place of the one before, if not in each cycle.
+        """
         element = self.element
         names = ("first", "last", "groups_last", "fault")
         layout = data.StructLayout({name: element[name].shape() for name in names})
@@ -117,13 +127,24 @@ class WindowUnit(wiring.Component):
         with m.If(valid):
             m.d.sync += held_fault.eq(fault)
         out_valid = Signal()
+        ends = valid & entered.last
+        m.d.comb += [self.group.valid.eq(out_valid), self.group.fault.eq(out_fault)]
+        if self.group_cycles > 1:
+            groups = self.columns // self.lanes
+            m.submodules.pace = pace = Pace(groups=groups, group_cycles=self.group_cycles)
+            with m.If(ends):
+                m.d.sync += out_fault.eq(fault)
+            m.d.sync += out_valid.eq(ends | moves)
+            m.d.comb += [
+                pace.start.eq(ends),
+                pace.groups_last.eq(entered.groups_last),
+                moves.eq(pace.moves),
+                self.busy.eq(valid | pace.in_use),
+            ]
+            return
         left = Signal(element.groups_last.shape())
-        with m.If(valid & entered.last):
+        with m.If(ends):
             m.d.sync += [out_fault.eq(fault), out_valid.eq(1), left.eq(entered.groups_last)]
         with m.Else():
             m.d.sync += [out_valid.eq(left != 0), left.eq(Mux(left != 0, left - 1, 0))]
-        m.d.comb += [
-            self.group.valid.eq(out_valid),
-            self.group.fault.eq(out_fault),
-            self.busy.eq(valid | out_valid),
-        ]
+        m.d.comb += self.busy.eq(valid | out_valid)

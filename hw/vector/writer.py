@@ -7,8 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.vector.delay import Delay
-from celosia.hw.vector.pipe import MARK
-from celosia.hw.vector.task import VectorSizes
+from celosia.hw.vector.task import MARK, VectorSizes
 
 
 class UnifiedWriter(wiring.Component):

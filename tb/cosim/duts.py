@@ -162,6 +162,7 @@ def make(name: str, config: Config) -> Any:
                 bus_bytes=config.bus_bytes,
                 visible_cycles=UnifiedBuffer.WRITE_LATENCY,
                 primitive=config.primitive,
+                requantizer=config.requantizer,
             )
         case "transfer":
             return Transfer(config=config)

@@ -42,6 +42,7 @@ REFUSED = [
     ({"dsp_columns": -1}, "dsp_columns: wanted"),
     ({"cells": "abacus"}, "cells: wanted one of portable, .*, got 'abacus'"),
     ({"protection": "hope"}, "protection: wanted one of none, parity, got 'hope'"),
+    ({"requantizer": "hope"}, "requantizer: wanted one of pipelined, sequential, got 'hope'"),
 ]
 
 
@@ -122,6 +123,7 @@ def test_fingerprint_tells_programs_apart():
         "dsp_columns=1",
         "cells=pair",
         "protection=parity",
+        "requantizer=sequential",
     ],
 )
 def test_fingerprint_leaves_out_what_programs_cannot_see(change: str):
@@ -148,6 +150,11 @@ def test_fingerprint_covers_what_programs_see(change: str):
 def test_protection_is_off_unless_asked_for():
     assert not any(config.parity for config in PRESETS.values())
     assert preset("edge,protection=parity").parity
+
+
+def test_requantizers_are_pipelined_unless_asked_for():
+    assert {config.group_cycles for config in PRESETS.values()} == {1}
+    assert preset("nano,requantizer=sequential").group_cycles == 23
 
 
 def test_presets_can_be_changed_by_name():

@@ -158,12 +158,15 @@ class Flips:
                 self.place = ("none",)
 
 
-@pytest.mark.parametrize("name", ["nano", "twelve"])
+@pytest.mark.parametrize(
+    ("name", "requantizer"),
+    [("nano", "pipelined"), ("twelve", "pipelined"), ("full", "sequential")],
+)
 def test_flips_around_and_in_a_unit(
-    name: str, rng: np.random.Generator, memories: dict[str, list[Any]]
+    name: str, requantizer: str, rng: np.random.Generator, memories: dict[str, list[Any]]
 ) -> None:
     """A wrong word stops the unit with the instruction that used it, and only if one did."""
-    bench = Bench(rng, **sizes(name, tables=1, parity=True))
+    bench = Bench(rng, **sizes(name, tables=1, parity=True, requantizer=requantizer))
     flips = Flips(bench, memories)
     programs = Programs(rng, bench.sizes)
     dut = bench.dut

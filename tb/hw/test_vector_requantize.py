@@ -1,10 +1,12 @@
 import numpy as np
 import pytest
 
+from celosia.hw.arch.config import REQUANTIZERS
 from celosia.hw.arch.isa import Rounding
 from celosia.hw.vector.delay import Delay
 from celosia.hw.vector.multiplier import Multiplier
 from celosia.hw.vector.requantize import Clamp, Requantizer
+from celosia.hw.vector.sequential import SequentialRequantizer
 from celosia.sim import pysim, quantize
 
 INTS = [-(2**31), -(2**31) + 1, -(2**30), -3, -1, 0, 1, 2, 2**30, 2**31 - 2, 2**31 - 1]
@@ -82,16 +84,68 @@ def test_requantizer(rng, lanes):
                 got = [ctx.get(dut.scaled[i]) for i in range(lanes)]
                 assert got == wanted[done].tolist(), groups[done]
             if cycle < len(groups):
-                group = groups[cycle].tolist()
                 ctx.set(dut.valid, valids[cycle])
-                ctx.set(dut.rounding, Rounding(group[0][5]))
-                for i, (x, bias, factor, left, right, _) in enumerate(group):
-                    ctx.set(dut.sums[i], x)
-                    values = {"bias": bias, "multiplier": factor, "left": left, "right": right}
-                    ctx.set(dut.parameters[i], values)
+                put_group(ctx, dut, groups[cycle].tolist())
             await ctx.tick()
 
     pysim.run(dut, bench)
+
+
+def put_group(ctx, dut, group):
+    """Set the elements and parameters of a group, rows as of ``stimuli``."""
+    ctx.set(dut.rounding, Rounding(group[0][5]))
+    for i, (x, bias, factor, left, right, _) in enumerate(group):
+        ctx.set(dut.sums[i], x)
+        values = {"bias": bias, "multiplier": factor, "left": left, "right": right}
+        ctx.set(dut.parameters[i], values)
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_sequential_requantizer(rng, lanes):
+    """Groups as close as they may be, and apart; rubbish as soon as a group need not be held."""
+    dut = SequentialRequantizer(lanes=lanes)
+    count = 700
+    groups = stimuli(rng, count * lanes).reshape(count, lanes, 6)
+    groups[..., 5] = groups[:, :1, 5]
+    rubbish = stimuli(rng, 50 * lanes)[::-1].reshape(50, lanes, 6).tolist()
+    wanted = [
+        [
+            int(quantize.requantize(*row[:5].tolist(), rounding=Rounding(int(row[5]))))
+            for row in group
+        ]
+        for group in groups
+    ]
+    tags = rng.integers(0, 8, count).tolist()
+    spaces = dut.INTERVAL + np.where(rng.random(count) < 0.7, 0, rng.integers(1, 40, count))
+    starts = (np.cumsum(spaces) - spaces[0]).tolist()
+    first = dict(zip(starts, range(count), strict=True))
+    ends = {start + dut.LATENCY: n for n, start in enumerate(starts)}
+
+    async def bench(ctx):
+        for cycle in range(max(ends) + 1):
+            if cycle in first:
+                n = first[cycle]
+                put_group(ctx, dut, groups[n].tolist())
+                ctx.set(dut.mark.tag.as_value(), tags[n])
+            elif cycle - dut.HOLD in first:
+                put_group(ctx, dut, rubbish[cycle % len(rubbish)])
+                ctx.set(dut.mark.tag.as_value(), cycle % 8)
+            ctx.set(dut.mark.valid, cycle in first)
+            assert ctx.get(dut.used) == (cycle - dut.HOLD + 1 in first)
+            soon = ends.get(cycle + dut.SOON)
+            assert ctx.get(dut.soon.valid) == (soon is not None)
+            if soon is not None:
+                assert ctx.get(dut.soon.tag.as_value()) == tags[soon]
+            if cycle in ends:
+                n = ends[cycle]
+                assert [ctx.get(dut.scaled[i]) for i in range(lanes)] == wanted[n], groups[n]
+            await ctx.tick()
+
+    pysim.run(dut, bench, cycles_limit=100_000)
+
+
+def test_interval_of_the_sequential_requantizer():
+    assert REQUANTIZERS["sequential"] == SequentialRequantizer.INTERVAL
 
 
 def test_clamp(rng):
@@ -134,7 +188,8 @@ def test_delay(cycles):
 
 
 def test_refuses():
-    with pytest.raises(ValueError, match="lanes: wanted at least 1, got 0"):
-        Requantizer(lanes=0)
+    for requantizer in (Requantizer, SequentialRequantizer):
+        with pytest.raises(ValueError, match="lanes: wanted at least 1, got 0"):
+            requantizer(lanes=0)
     with pytest.raises(ValueError, match="cycles: wanted at least 1, got 0"):
         Delay(1, cycles=0)

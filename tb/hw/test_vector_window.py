@@ -11,10 +11,13 @@ from celosia.hw.vector.window import WindowUnit
 from celosia.sim import pysim, quantize
 
 
-@pytest.mark.parametrize(("columns", "lanes"), [(4, 1), (12, 4), (4, 4), (36, 2)])
-def test_windows(columns: int, lanes: int, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize(
+    ("columns", "lanes", "group_cycles"),
+    [(4, 1, 1), (12, 4, 1), (4, 4, 1), (36, 2, 1), (4, 1, 5), (12, 4, 2), (4, 4, 3)],
+)
+def test_windows(columns: int, lanes: int, group_cycles: int, rng: np.random.Generator) -> None:
     """Elements with and without pauses, windows as close as they may be, rubbish in between."""
-    dut = WindowUnit(columns=columns, lanes=lanes)
+    dut = WindowUnit(columns=columns, lanes=lanes, group_cycles=group_cycles)
     reset = Signal()
 
     def element(**fields: Any) -> dict[str, Any]:
@@ -24,10 +27,11 @@ def test_windows(columns: int, lanes: int, rng: np.random.Generator) -> None:
         return {"values": sums, "groups_last": groups, **rubbish, "valid": 0, **fields}
 
     async def bench(ctx: Any) -> None:
-        # Groups to come, the next cycle's first: values and fault.
-        groups: list[tuple[list[int], bool]] = []
+        # Groups to come, one for each cycle they stay, the next cycle's first: values, fault, and
+        # whether the group is new.
+        groups: list[tuple[list[int], bool, bool]] = []
         # Of the element that the unit has taken in: the groups that it ends with, if there is one.
-        entered: list[tuple[list[int], bool]] | None = None
+        entered: list[tuple[list[int], bool, bool]] | None = None
 
         async def step(
             now: dict[str, Any], launched: Window | None = None, ending: Any = ()
@@ -36,11 +40,11 @@ def test_windows(columns: int, lanes: int, rng: np.random.Generator) -> None:
             ctx.set(dut.element, {**now, "values": now["values"].tolist()})
             ctx.set(dut.launch, launched is not None)
             ctx.set(dut.window, Window(int(rng.integers(2))) if launched is None else launched)
-            valid = bool(groups)
-            assert ctx.get(dut.group.valid) == valid
-            assert ctx.get(dut.busy) == (valid or entered is not None)
-            if valid:
-                values, fault = groups.pop(0)
+            stays = len(groups) > (group_cycles > 1)
+            assert ctx.get(dut.busy) == (stays or entered is not None)
+            assert ctx.get(dut.group.valid) == (bool(groups) and groups[0][2])
+            if groups:
+                values, fault, _ = groups.pop(0)
                 assert list(ctx.get(dut.group["values"])) == values
                 assert ctx.get(dut.group.fault) == fault
             groups.extend(entered or ())
@@ -75,7 +79,9 @@ def test_windows(columns: int, lanes: int, rng: np.random.Generator) -> None:
                 whole = quantize.wrap32(values.sum(0)) if window is Window.SUM else values.max(0)
                 fault = any(one["fault"] for one in taken)
                 cut = whole.reshape(-1, lanes)[: last + 1]
-                await step(taken[-1], ending=[(row.tolist(), fault) for row in cut])
+                stay = [cycle == 0 for cycle in range(group_cycles)]
+                ending = [(row.tolist(), fault, new) for row in cut for new in stay]
+                await step(taken[-1], ending=ending)
             if rng.random() < 0.3:
                 ctx.set(reset, 1)
                 await ctx.tick()

@@ -1,0 +1,77 @@
+"""Keeps groups of channels apart where the requantiser does not take one each cycle."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+
+class Pace(wiring.Component):
+    """Counts the groups of a window, and the cycles that each of them has for itself.
+
+    Parameters
+    ----------
+    groups : int
+        Most groups of a window.
+    group_cycles : int
+        Cycles of a group, at least 2.
+
+    Members
+    -------
+    start, groups_last : In(1), In(range(groups))
+        A window of ``groups_last`` + 1 groups begins in the next cycle. Not while another is
+        ``in_use`` but for its last cycle.
+    hold : In(1)
+        This cycle does not count.
+    in_use : Out(1)
+        There are cycles to come of the last window, this one left out.
+    moves : Out(1)
+        The next group of the window begins in the next cycle.
+
+    Timing
+    ------
+    ``in_use`` from the cycle behind ``start`` on, for one cycle less than the groups have.
+
+    Raises
+    ------
+    ValueError
+        If there are no cycles to count.
+    """
+
+    start: Signal
+    groups_last: Signal
+    hold: Signal
+    in_use: Signal
+    moves: Signal
+
+    def __init__(self, *, groups: int, group_cycles: int) -> None:
+        if group_cycles < 2:
+            raise ValueError(f"group_cycles: wanted at least 2, got {group_cycles}")
+        self.groups = groups
+        self.group_cycles = group_cycles
+        super().__init__(
+            {
+                "start": In(1),
+                "groups_last": In(range(groups)),
+                "hold": In(1),
+                "in_use": Out(1),
+                "moves": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        left = Signal(range(self.groups))
+        waits = Signal(range(self.group_cycles))
+        m.d.comb += [
+            self.in_use.eq((waits != 0) | (left != 0)),
+            self.moves.eq((waits == 0) & (left != 0) & ~self.hold),
+        ]
+        with m.If(self.start):
+            m.d.sync += left.eq(self.groups_last)
+        with m.Elif(self.moves):
+            m.d.sync += left.eq(left - 1)
+        with m.If(self.start | self.moves):
+            m.d.sync += waits.eq(self.group_cycles - 1)
+        with m.Elif((waits != 0) & ~self.hold):
+            m.d.sync += waits.eq(waits - 1)
+        return m
