@@ -225,7 +225,9 @@ class Pipe(wiring.Component):
         self, m: Module, store: ParameterStore, mark: data.View, rounding: Value
     ) -> data.View:
         """Feed the sequential requantiser with what is held; return as ``_enter``."""
-        m.submodules.requantizer = requantizer = SequentialRequantizer(lanes=self.sizes.lanes)
+        m.submodules.requantizer = requantizer = SequentialRequantizer(
+            lanes=self.sizes.lanes, primitive=self.sizes.primitive
+        )
         m.d.comb += [
             requantizer.mark.eq(mark),
             requantizer.sums.eq(self.group["values"]),

@@ -1,17 +1,21 @@
 """Sequential requantiser: the arithmetic of ``RequantizerLane``, some bits a cycle, in little area."""
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.fanout import reset_less
+from celosia.hw.product import GatedSum
 from celosia.hw.vector.task import MARK, TAG
 
 #: Bits that the sequential requantiser takes of a number each cycle, and digits of a number.
 DIGIT_BITS = 4
 DIGITS = 32 // DIGIT_BITS
+
+#: Of a shift: those that say how far within a digit.
+_BITS = (DIGIT_BITS - 1).bit_length()
 
 
 def _digits(value: Value) -> Array:
@@ -31,6 +35,11 @@ class SequentialLane(wiring.Component):
     1. ``scans``: the sum with its bias goes by; what a shift to the left would lose is seen.
     2. ``multiplies``: it goes by again, shifted or saturated, and is multiplied.
     3. Then the product goes by, is shifted to the right and rounded, and collected in ``scaled``.
+
+    Parameters
+    ----------
+    primitive : str
+        ``"ecp5"``: adds with ``GatedSum``.
 
     Members
     -------
@@ -60,7 +69,8 @@ class SequentialLane(wiring.Component):
     place: Signal
     scaled: Signal
 
-    def __init__(self) -> None:
+    def __init__(self, *, primitive: str = "portable") -> None:
+        self.primitive = primitive
         super().__init__(
             {
                 "sum": In(signed(32)),
@@ -84,28 +94,48 @@ class SequentialLane(wiring.Component):
         m.d.sync += carry.eq(total[-1])
         return total[:DIGIT_BITS]
 
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        p = self.parameters
-        bits = (DIGIT_BITS - 1).bit_length()
-        single = self.rounding == isa.Rounding.SINGLE
-        first, last = self.digit == 0, self.digit == DIGITS - 1
+    def _row(self, m: Module, n: int, upper: Value, bit: Value, less: Value) -> Signal:
+        """Return ``upper``, with the multiplier added if ``bit`` is set, or subtracted if ``less``."""
+        shape = signed(1 + len(upper))
+        x, y = (Signal(shape, name=f"{name}_{n}") for name in ("upper", "factor"))
+        row = Signal(shape, name=f"row_{n}")
+        # What is subtracted is inverted, and one added below.
+        m.d.comb += [
+            x.eq(upper),
+            y.eq(Cat(self.parameters.multiplier ^ less.replicate(31), less).as_signed()),
+        ]
+        if self.primitive == "ecp5":
+            m.submodules[f"row_{n}"] = both = GatedSum(1 + len(x), primitive=self.primitive)
+            m.d.comb += [
+                both.x.eq(Cat(1, x)),
+                both.x_gate.eq(1),
+                both.y.eq(Cat(less, y)),
+                both.y_gate.eq(bit),
+                row.eq(both.sum[1:]),
+            ]
+        else:
+            # A look-up table behind the carry chain has room for the choice.
+            m.d.comb += row.eq(Mux(bit, (Cat(1, x) + Cat(less, y))[1:], x))
+        return row
 
-        # Step 1. Shifted to the left, digits come later.
-        at = Signal(range(DIGITS))
-        early = Signal()
-        whole = p.left[bits:]
+    def _shifted(self, m: Module, single: Value, first: Value, last: Value) -> Value:
+        """Return the digit to multiply: steps 1 and 2."""
+        left = self.parameters.left
+        whole, part = left[_BITS:], left[:_BITS]
+        at, early = Signal(range(DIGITS)), Signal()
         m.d.comb += [
             at.eq(self.digit - Mux(self.multiplies, whole, 0)),
             early.eq(self.multiplies & (self.digit < whole)),
         ]
         biased = self._biased(m, at)
 
-        # Step 2: what leaves at the top must be copies of the sign.
-        ones, zeros, negative = (Signal(name=n, reset_less=True) for n in ("ones", "zeros", "neg"))
-        kept = ~p.left
+        # What leaves at the top must be copies of the sign.
+        ones, zeros, negative = (
+            Signal(name=name, reset_less=True) for name in ("ones", "zeros", "negative")
+        )
+        kept = ~left
         watched = Cat(
-            Mux(self.digit == kept[bits:], n >= kept[:bits], self.digit > kept[bits:])
+            Mux(self.digit == kept[_BITS:], n >= kept[:_BITS], self.digit > kept[_BITS:])
             for n in range(DIGIT_BITS)
         )
         with m.If(~self.multiplies):
@@ -116,60 +146,67 @@ class SequentialLane(wiring.Component):
             ]
         before = Signal(DIGIT_BITS, reset_less=True)
         m.d.sync += before.eq(Mux(self.multiplies & ~early, biased, 0))
-        moved = (Cat(before, biased) << p.left[:bits])[DIGIT_BITS : 2 * DIGIT_BITS]
+        moved = (Cat(before, biased) << part)[DIGIT_BITS : 2 * DIGIT_BITS]
         most = Cat((~negative).replicate(DIGIT_BITS - 1), ~negative ^ last)
-        digit = Signal(DIGIT_BITS)
         clips = single & ones & zeros
-        m.d.comb += digit.eq(Mux(~self.multiplies, 0, Mux(clips, most, Mux(early, 0, moved))))
+        digit = Signal(DIGIT_BITS)
+        m.d.comb += digit.eq(Mux(self.multiplies, Mux(clips, most, Mux(early, 0, moved)), 0))
+        return digit
 
-        # Steps 3 and 4.
+    def _product(self, m: Module, digit: Value, half: Value, last: Value) -> Signal:
+        """Return what is left of the product, a digit less in each cycle: steps 3 and 4."""
         product = Signal(signed(33), reset_less=True)
         total: Value = product
         for n in range(DIGIT_BITS):
-            factor: Value = p.multiplier
-            upper = total[n + 1 :].as_signed()
-            if n == DIGIT_BITS - 1:
-                # The uppermost bit of all counts less than nothing.
-                factor = Cat(factor ^ last.replicate(31), last).as_signed()
-                added = (Cat(1, upper).as_signed() + Cat(last, factor).as_signed())[1:]
-            else:
-                added = upper + factor
-            row = Signal(signed(len(added)), name=f"row_{n}")
-            m.d.comb += row.eq(Mux(digit[n], added, upper))
+            # The uppermost bit of all counts less than nothing.
+            less = last if n == DIGIT_BITS - 1 else Const(0, 1)
+            row = self._row(m, n, total[n + 1 :].as_signed(), digit[n], less)
             total = Cat(total[: n + 1], row).as_signed()
         m.d.sync += product.eq(total >> DIGIT_BITS)
         with m.If(~self.multiplies & last):
-            m.d.sync += product.eq(Mux(~single | (p.right == 0), 1 << 31, 0))
+            m.d.sync += product.eq(Mux(half, 1 << 31, 0))
+        return product
 
-        # Step 5.
-        right, doubles = Signal(5, reset_less=True), Signal(reset_less=True)
-        with m.If(self.multiplies & last):
-            m.d.sync += [right.eq(p.right), doubles.eq(~single)]
-        part = right[:bits]
-        arrived = Signal()
+    def _rounded(
+        self, m: Module, product: Signal, whole: Value, part: Value, doubles: Value
+    ) -> Value:
+        """Return the digit of the result that goes by: step 5."""
         half, rest, carry = (Signal(name=n, reset_less=True) for n in ("half", "rest", "carry"))
         begins = self.place == 0
-        m.d.comb += arrived.eq(self.place == right[bits:])
         # Bits dropped so far: the uppermost, and whether there is a one among the others.
         dropped = [half & ~begins, *product[: DIGIT_BITS - 1]]
-        below = Array(dropped)[part]
         others = (rest & ~begins) | Cat(
             bit & (n < part) for n, bit in enumerate(dropped[:-1])
         ).any()
         less = doubles & product[-1]
-        rounds = below & (~less | others)
+        rounds = Array(dropped)[part] & (~less | others)
+        shifted = (product[: 2 * DIGIT_BITS - 1] >> part)[:DIGIT_BITS]
+        rounded = Signal(DIGIT_BITS + 1)
+        m.d.comb += rounded.eq(shifted + Mux(self.place == whole, rounds, carry))
         m.d.sync += [
             half.eq(product[DIGIT_BITS - 1]),
             rest.eq(((rest | half) & ~begins) | product[: DIGIT_BITS - 1].any()),
+            carry.eq(rounded[-1]),
         ]
-        shifted = (product[: 2 * DIGIT_BITS - 1] >> part)[:DIGIT_BITS]
-        rounded = Signal(DIGIT_BITS + 1)
-        m.d.comb += rounded.eq(shifted + Mux(arrived, rounds, carry))
-        m.d.sync += carry.eq(rounded[-1])
-        top = len(self.place) - 1
-        done = self.place[top] & (self.place[:top] >= right[bits:])
-        with m.If(~done):
-            m.d.sync += self.scaled.eq(Cat(self.scaled[DIGIT_BITS:], rounded[:DIGIT_BITS]))
+        return rounded[:DIGIT_BITS]
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        p = self.parameters
+        single = self.rounding == isa.Rounding.SINGLE
+        first, last = self.digit == 0, self.digit == DIGITS - 1
+        digit = self._shifted(m, single, first, last)
+        product = self._product(m, digit, ~single | (p.right == 0), last)
+
+        right, doubles = Signal(5, reset_less=True), Signal(reset_less=True)
+        with m.If(self.multiplies & last):
+            m.d.sync += [right.eq(p.right), doubles.eq(~single)]
+        whole = right[_BITS:]
+        rounded = self._rounded(m, product, whole, right[:_BITS], doubles)
+        # All digits are there that many places behind the first.
+        there = self.place[-1] & (self.place[:-1] >= whole)
+        with m.If(~there):
+            m.d.sync += self.scaled.eq(Cat(self.scaled[DIGIT_BITS:], rounded))
         return m
 
 
@@ -183,6 +220,8 @@ class SequentialRequantizer(wiring.Component):
     ----------
     lanes : int
         Channels of a group.
+    primitive : str
+        See ``SequentialLane``.
 
     Members
     -------
@@ -221,10 +260,11 @@ class SequentialRequantizer(wiring.Component):
     soon: data.View
     scaled: data.View
 
-    def __init__(self, *, lanes: int) -> None:
+    def __init__(self, *, lanes: int, primitive: str = "portable") -> None:
         if lanes < 1:
             raise ValueError(f"lanes: wanted at least 1, got {lanes}")
         self.lanes = lanes
+        self.primitive = primitive
         super().__init__(
             {
                 "mark": In(MARK),
@@ -255,7 +295,7 @@ class SequentialRequantizer(wiring.Component):
             self.soon.tag.eq(tag),
         ]
         for i in range(self.lanes):
-            m.submodules[f"lane_{i}"] = lane = SequentialLane()
+            m.submodules[f"lane_{i}"] = lane = SequentialLane(primitive=self.primitive)
             m.d.comb += [
                 lane.sum.eq(self.sums[i]),
                 lane.parameters.eq(self.parameters[i]),
