@@ -16,7 +16,7 @@ class AccumulatorWriter(wiring.Component):
 
     A row is read ``Pipe.SOON`` cycles before its result, and its write is told one cycle before it:
     up to four groups before it have not been written then, and their results are forwarded to a later
-    group of the same row and columns.
+    group of the same row and columns. Nothing is forwarded where groups come further apart.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class AccumulatorWriter(wiring.Component):
 
         # Lanes of the group in step 4 that the one `distance` before it writes too.
         hits = []
-        for distance in range(1, 5):
+        for distance in range(sizes.group_cycles, Pipe.SOON):
             earlier = steps[2 + distance]
             same = Signal(name=f"same_{distance}", reset_less=True)
             hit = Signal(lanes, name=f"hit_{distance}", reset_less=True)
@@ -171,13 +171,14 @@ class AccumulatorWriter(wiring.Component):
             ]
             hits.append(hit)
         hit_next = Signal(lanes, reset_less=True)
-        m.d.sync += hit_next.eq(hits[0])
+        m.d.sync += hit_next.eq(hits[0] if hits else 0)
 
         results = [
-            Signal(self.scaled.shape(), name=f"result_{age}", reset_less=True) for age in range(3)
+            Signal(self.scaled.shape(), name=f"result_{age}", reset_less=True)
+            for age in range(max(1, len(hits) - 1))
         ]
-        m.d.sync += [results[1].eq(results[0]), results[2].eq(results[1])]
-        old = self._old(m, steps[4].group, hits[1:], results)
+        m.d.sync += [late.eq(early) for early, late in zip(results, results[1:], strict=False)]
+        old = self._old(m, steps[4].group, hits[1:], results[: len(hits[1:])])
         for lane in range(lanes):
             new = self.scaled[lane]
             before = Signal(signed(32), name=f"before_{lane}")

@@ -8,7 +8,7 @@ from amaranth.hdl import ResetInserter, Signal
 from vector_bench import Bench, Programs, run, sizes, span
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.isa import Instruction, Opcode, Space
+from celosia.hw.arch.isa import Instruction, Mode, Opcode, Space
 from celosia.hw.vector.pace import Pace
 from celosia.hw.vector.sequential import SequentialRequantizer
 from celosia.sim import costs, pysim
@@ -95,6 +95,21 @@ def test_pace_of_vector(rng: np.random.Generator, name: str, fields: dict[str, A
         for n in range(count)
     ]
     assert [write - bench.writes[0] for write in bench.writes] == offsets
+
+
+@pytest.mark.parametrize("mode", [Mode.ADD, Mode.MAX])
+def test_all_pixels_into_one_row(rng: np.random.Generator, mode: Mode) -> None:
+    """Each group finds what the one before has written, although nothing is forwarded."""
+    instruction = Instruction(
+        Opcode.VECTOR,
+        destination=Space.ACCUMULATORS,
+        x_count=6,
+        source_x_stride=3,
+        channels=2,
+        destination_base=5,
+        mode=mode,
+    )
+    run(rng, "micro", [instruction], tables=1, **SEQUENTIAL)
 
 
 def test_pace_of_fill(rng: np.random.Generator) -> None:
