@@ -46,7 +46,7 @@ class Family:
     cells : str
         Cells of the array that its multipliers make, see ``Config``; each does two columns.
     lane_multipliers : int
-        Multipliers that the requantiser needs for each lane.
+        Multipliers that a pipelined requantiser needs for each lane.
     columns : dict of str to (str, int)
         Kind of cell, to the column of ``COLUMNS`` and how many of them it counts for. Kinds end
         in ``*`` where anything may follow.
@@ -189,7 +189,8 @@ class Part:
         family = self.family
         if config.cells != "portable" or family.cells == "portable":
             return config
-        left = self.multipliers - family.lane_multipliers * config.lanes
+        lanes = config.lanes if config.requantizer == "pipelined" else 0
+        left = self.multipliers - family.lane_multipliers * lanes
         pairs = max(0, min(config.columns // 2, left // config.rows))
         return replace(config, cells=family.cells, dsp_columns=2 * pairs)
 
