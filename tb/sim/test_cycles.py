@@ -124,6 +124,34 @@ def test_small_programs_take_what_the_rtl_takes(program: str, name: str):
     assert abs(total(*assemble(program), config=PRESETS[name]) - counted) <= 1
 
 
+#: Likewise, at ``nano`` with a sequential requantiser: what a group of channels takes counts.
+COUNTED_SEQUENTIAL = {
+    "VECTOR source=ACCUMULATORS x_count=40 channels=4 window_x_count=2 window_y_count=2\n"
+    * 4: 14_849,
+    "VECTOR x_count=40 channels=3 window_x_count=3\n" * 3: 8_444,
+    "VECTOR x_count=40 channels=13 window_x_count=3 destination_base=8192\n" * 3: 36_044,
+    "VECTOR x_count=40 channels=4 source_skip=1 source_run=3\n" * 3: 11_198,
+    "MATMUL taps=160 x_count=64\nVECTOR x_count=100 channels=32 destination_base=8192\n": 73_713,
+    "STORE rows=30 length=64 external=65536 external_pitch=64\n"
+    "VECTOR x_count=100 channels=32 destination_base=8192\n": 74_180,
+    "FILL x_count=2 channels=4\n" * 9: 1_786,
+    "VECTOR destination=ACCUMULATORS x_count=20 channels=4\n"
+    "VECTOR destination=ACCUMULATORS mode=ADD x_count=20 channels=4\n"
+    "VECTOR source=ACCUMULATORS x_count=20 channels=4\n" * 3: 16_811,
+    "LOAD length=64 post=0\nMATMUL taps=64 x_count=20 wait=0 post=1\n"
+    "VECTOR source=ACCUMULATORS x_count=20 channels=4 wait=1 post=2\n"
+    "STORE length=40 external=65536 wait=2\n": 2_426,
+    "LOAD length=2000\nFILL x_count=300 channels=4\nSTORE length=900 external=65536\n"
+    "MATMUL taps=16 x_count=200\nNOP\n": 27_707,
+}
+
+
+@pytest.mark.parametrize("program", COUNTED_SEQUENTIAL)
+def test_small_programs_take_what_a_sequential_requantizer_takes(program: str):
+    config = preset("nano,requantizer=sequential")
+    assert abs(total(*assemble(program), config=config) - COUNTED_SEQUENTIAL[program]) <= 1
+
+
 #: Cycles of one run by batch, counted by the RTL at latency 32 and bandwidth 1:
 #: celosia run sw/models/mnist_mlp.tflite --batch N --input X.npy --output Y.npy --stats S.json
 RTL_CYCLES = {1: 6_682, 16: 6_783, 64: 26_210}
