@@ -153,6 +153,14 @@ BLOCKS = (
         "multipliers requantizer",
     ),
     _block(
+        "sequential requantiser",
+        "vector/sequential vector/pace",
+        "vector_requantize vector_sequential",
+        "",
+        "sequential",
+        fuzz=False,
+    ),
+    _block(
         "SDRAM controller",
         "sdram/bank sdram/buffer sdram/chunks sdram/columns sdram/controller sdram/countdown"
         " sdram/data_path sdram/opener sdram/reads sdram/scheduler sdram/startup sdram/writes",
