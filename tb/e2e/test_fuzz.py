@@ -65,6 +65,15 @@ def test_core_and_machine_model_agree(
         assert {"OPCODE", "FIELD", "RANGE", "BUS", "WATCHDOG"} <= errors
 
 
+def test_a_sequential_requantizer_makes_no_difference(
+    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], figure
+) -> None:
+    options = f"--configurations least --requantizer sequential --workers 1 --directory {tmp_path}"
+    code, out, err = fuzz(f"--programs 60 --seed {seed} {options}", capsys)
+    assert code == 0, err
+    figure(f"fuzz, sequential: {out.splitlines()[0]}")
+
+
 def found(out: str, err: str) -> Path:
     """Return the file that the command names."""
     assert "differences" in out
