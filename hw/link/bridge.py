@@ -119,10 +119,6 @@ class Bridge(wiring.Component):
         beat_bits = (self.bus_bytes - 1).bit_length()
         m.d.comb += [
             s.is_info.eq(header.operation == Operation.INFO),
-            s.to_registers.eq(
-                (header.operation == Operation.READ_REGISTERS)
-                | (header.operation == Operation.WRITE_REGISTERS)
-            ),
             s.is_write.eq(
                 (header.operation == Operation.WRITE)
                 | (header.operation == Operation.WRITE_REGISTERS)
@@ -136,8 +132,12 @@ class Bridge(wiring.Component):
             self.put_place.eq(s.behind),
             self.put_data.eq(s.byte),
         ]
-        # Bytes move in two steps or more: these are of the one that moves.
+        # Out of a register that has settled when it is looked at; bytes move in two steps or more.
         m.d.sync += [
+            s.to_registers.eq(
+                (header.operation == Operation.READ_REGISTERS)
+                | (header.operation == Operation.WRITE_REGISTERS)
+            ),
             s.byte.eq(s.beat.word_select(s.lane, 8)),
             s.is_last.eq(s.done + 1 == header.count),
             s.ends_beat.eq(s.lane == Mux(s.to_registers, 3, self.bus_bytes - 1)),
@@ -200,7 +200,9 @@ class Bridge(wiring.Component):
             # What arrives before the first byte is shifted out again.
             with m.If(s.index == HEADER_BYTES + Slots.LATENCY - 1):
                 m.d.sync += s.index.eq(0)
-                m.next = "CHECK"
+                m.next = "SETTLE"
+        with m.State("SETTLE"):
+            m.next = "CHECK"
 
     def _check(self, m: Module, s: "_State") -> None:
         """Judge the request: in one cycle what is wrong, in the next what follows."""
