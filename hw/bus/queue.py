@@ -32,6 +32,8 @@ class EagerFIFO(SyncFIFOBuffered):
         If ``depth`` is below 2.
     """
 
+    level: Signal
+
     def __init__(self, *, width: int, depth: int) -> None:
         if depth < 2:
             raise ValueError(f"depth: wanted at least 2, got {depth}")

@@ -102,8 +102,8 @@ class Slice(wiring.Component):
     def _block(
         self,
         m: Module,
-        valid: Signal,
-        spare_valid: Signal,
+        valid: Value,
+        spare_valid: Value,
         given: Value,
         spare: Value,
         offered: Value,
