@@ -1,11 +1,14 @@
 """Registers in a stream: what goes in comes out, in the next cycle if nobody rests."""
 
+from functools import partial
+
 import pytest
 
 from celosia.hw.bus.slice import Slice, Stage
 from celosia.sim.pysim import get_all, put_all, run
 
-KINDS = (Slice, Stage)
+BLOCKS = partial(Slice, block=3)
+KINDS = (Slice, BLOCKS, Stage)
 
 
 @pytest.mark.parametrize("stalls", [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.5, 0.5)])
@@ -46,7 +49,7 @@ def test_one_each_cycle(kind):
     run(dut, bench)
 
 
-@pytest.mark.parametrize(("kind", "room"), [(Slice, 2), (Stage, 1)])
+@pytest.mark.parametrize(("kind", "room"), [(Slice, 2), (BLOCKS, 2), (Stage, 1)])
 def test_room_and_what_is_offered(kind, room):
     dut = kind(8)
 

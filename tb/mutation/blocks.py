@@ -81,9 +81,9 @@ BLOCKS = (
         "axi_reader axi_writer",
     ),
     _block(
-        "bus arbiter, slices",
-        "bus/arbiter bus/slice bus/signature",
-        "bus_arbiter bus_signature bus_slice",
+        "bus arbiter, slices, queue",
+        "bus/arbiter bus/slice bus/queue bus/signature",
+        "bus_arbiter bus_signature bus_slice bus_queue",
         "",
         "axi_arbiter queues",
     ),
