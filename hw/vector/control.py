@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
-from celosia.hw.fanout import reset_less
+from celosia.hw.fanout import COPY, reset_less
 from celosia.hw.vector.task import VectorSizes
 
 
@@ -43,8 +43,9 @@ class VectorControl(wiring.Component):
         Contract of a unit.
     task, slot : Out(VectorSizes.task), Out(1)
         The task to start or to run, and its number modulo 2.
-    prepare, prepared, launch : Out(1), In(1), Out(1)
-        Prepare the runs of the task on offer; they are; the task starts.
+    prepare, prepared, launch : Out(2), In(1), Out(1)
+        Prepare the runs of the task on offer, of its source and, equal, of its destination; they are;
+        the task starts.
     running, issues, reads_wait, writes_wait, busy, awaited, settling : In(1)
         Source or destination are not through the task; the source asks now, may not; a write may
         not; elements are on their way to the pipe; answers to reads, and writes, are on their way.
@@ -100,7 +101,7 @@ class VectorControl(wiring.Component):
     def __init__(self, *, sizes: VectorSizes, settle_cycles: int) -> None:
         self.settle_cycles = settle_cycles
         self.parity = sizes.parity
-        outputs = ("done", "fault_valid", "idle", "prepare", "launch", "slot", "oldest", "stop")
+        outputs = ("done", "fault_valid", "idle", "launch", "slot", "oldest", "stop")
         inputs = (
             "abort",
             "prepared",
@@ -124,6 +125,7 @@ class VectorControl(wiring.Component):
                 "fault": Out(streams.FAULT),
                 "activity": Out(Activity),
                 "task": Out(sizes.task),
+                "prepare": Out(2),
                 "endings": Out(data.ArrayLayout(sizes.ending, 2)),
                 **{name: Out(1) for name in outputs},
                 **{name: In(1) for name in inputs},
@@ -141,11 +143,19 @@ class VectorControl(wiring.Component):
         other_used = Mux(self.slot, used[0], used[1])
         own_used = Mux(self.slot, used[1], used[0])
         may_launch = Signal()
+        taken = Signal()
+        ends = Signal()
         m.d.comb += [
             self.instruction.ready.eq((state == State.FREE) & ~self.stop),
-            self.prepare.eq(self.instruction.valid & self.instruction.ready),
+            taken.eq(self.instruction.valid & self.instruction.ready),
+            ends.eq((state == State.RUNNING) & ~self.running),
             self.launch.eq(may_launch),
         ]
+        # Far from here and from each other, so each has its own word of the state.
+        for walk in range(2):
+            free = Signal(name=f"free_{walk}", init=1, attrs=COPY)
+            m.d.sync += free.eq((free & ~taken) | ends)
+            m.d.comb += self.prepare[walk].eq(self.instruction.valid & free & ~self.stop)
         # Once nothing forbids it, nothing will until it starts, but for what stops the unit now.
         m.d.sync += may_launch.eq(
             (state == State.PREPARING)
@@ -156,11 +166,11 @@ class VectorControl(wiring.Component):
             & ~self.launch
             & ~(self.stop | self.fault_valid | self.abort)
         )
-        with m.If(self.prepare):
+        with m.If(taken):
             m.d.sync += [self.task.eq(self.instruction.payload.task), state.eq(State.PREPARING)]
         with m.Elif(self.launch):
             m.d.sync += state.eq(State.RUNNING)
-        with m.Elif((state == State.RUNNING) & ~self.running):
+        with m.Elif(ends):
             m.d.sync += [state.eq(State.FREE), self.slot.eq(~self.slot)]
 
     def _finish(self, m: Module, used: Signal, to_sums: Signal, indices: list[Signal]) -> None:

@@ -171,9 +171,9 @@ class VectorUnit(wiring.Component):
             source.read_fault.eq(self.read_fault),
             source.sums.eq(self.sums),
         ]
-        for walk in (source, destination):
+        for number, walk in enumerate((source, destination)):
             m.d.comb += [
-                walk.prepare.eq(control.prepare),
+                walk.prepare.eq(control.prepare[number]),
                 walk.launch.eq(control.launch),
                 walk.task.eq(control.task),
                 walk.stop.eq(control.stop),
