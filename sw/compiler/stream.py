@@ -69,6 +69,8 @@ class Bound:
     table: int | None = None
 
 
+_READERS = (Multiply, Drain, PoolRegion, AddRegion)
+
 Fetch = FetchWeights | FetchParameters | FetchTables
 Work = LoadRegion | StoreRegion | FillMargins | Fetch | Bound
 
@@ -232,7 +234,7 @@ def stream(
     """Return the work with fetches put in, and matrix work cut to pieces that the ring holds."""
     about = _Streaming(network, tiling, config)
     pieces = list(about.split(actions))
-    reads = [a for a in pieces if isinstance(a, (Multiply, Drain, PoolRegion, AddRegion))]
+    reads = [a for a in pieces if isinstance(a, _READERS)]
     lookups = [(a.layer, about.table(a)) for a in reads]
     reads = [a for a in reads if not about.stays(a)]
     tiles = _Stream(
@@ -260,11 +262,14 @@ def stream(
             for (layer, first, count), place in ring.ahead(most):  # pyright: ignore[reportGeneralTypeIssues]
                 work.append(kind(layer=layer, first=first, count=count, place=place))
 
-    for action in pieces:
+    for number, action in enumerate(pieces):
         if isinstance(action, (StoreRegion, FillMargins)):
             work.append(action)
         elif isinstance(action, LoadRegion):
-            fetch(0)
+            # What is used next comes first, unless that stays.
+            user = next((a for a in pieces[number:] if isinstance(a, _READERS)), None)
+            if user is not None and not about.stays(user):
+                fetch(0)
             work.append(action)
         else:
             fetch(_AHEAD)
