@@ -15,7 +15,7 @@ __all__ = ["attached", "band_blocks", "blocks", "drains_slowly", "sums", "wanted
 _TILES = 4
 
 #: Cycles of the array in which the sums of a small block drain, additions included.
-_CYCLES = 576
+_CYCLES = 450
 
 
 def _grid(count: int, size: int, stride: int) -> int:
@@ -134,6 +134,10 @@ def blocks(
         usual = pixels // 2 if pooled else usual
         most_rows = min(most_rows, max(1, -(-usual // (across * down))))
     rows_of_blocks = _even(*strip, most_rows)
+    if not pooled and not large and usual > _TILES * config.rows and len(rows_of_blocks) > 1:
+        # Drains are what takes time: the first starts as early as the others let it.
+        first = strip[0] + (rows - 1) % most_rows + 1
+        rows_of_blocks = [(strip[0], first), *_even(first, strip[1], most_rows)]
     if not pooled and not large:
         rows_of_blocks = _taper(rows_of_blocks, -(-end // across))
     return [

@@ -17,6 +17,8 @@ __all__ = ["GROUP", "WHOLE", "Cutting", "Piece", "Stages"]
 GROUP = 4
 #: Cycles from asking external memory to the first answer that the split of loads reckons with.
 _LATENCY = 64
+#: Steps of one vector that are loaded before the rest of it: few, so that the array starts soon.
+_FIRST_STEPS = 4
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,11 @@ class Cutting(Movement):
             items = block.extents[0]
             beats = items * -(-about.bytes_per_item // self.config.bus_bytes)
             vector = about.bytes_per_item == layer.taps
-            if not vector or items == 1 or beats <= 2 * _LATENCY:
+            resident = not self.tiling.layers[number].streams
+            if vector and items == 1 and resident and steps > 2 * _FIRST_STEPS:
+                # A vector goes by a step at a time: it need not be there as a whole.
+                cuts = [_FIRST_STEPS, steps]
+            elif not vector or items == 1 or beats <= 2 * _LATENCY:
                 cuts = [steps]
             else:
                 cuts = _growing_cuts(layer, items, self.config)

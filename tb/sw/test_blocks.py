@@ -85,7 +85,8 @@ def heights(layer: Product, steps: int, streams: bool = False, sizes: str = "edg
         ((32, 32), 16, 2, True, [8] * 4),
         ((32, 32), 8, 2, False, [2] * 16),
         ((32, 32), 8, 1, False, [8] * 4),
-        ((28, 28), 16, 1, False, [14] * 2),
+        # The first as early as the second has room.
+        ((28, 28), 16, 1, False, [10, 18]),
         ((8, 8), 64, 2, False, [8]),
     ],
 )
