@@ -109,14 +109,18 @@ class Slice(wiring.Component):
         offered: Value,
     ) -> None:
         """Move bits of the payload along, with the registers that say what is inside."""
-        # Taken in any case: who takes what is offered comes late, and far too late for so many.
+        # Taken in any case: who takes what is offered comes late, and far too late for so many. And
+        # by gates in front of data, since late enables and resets of registers are slower yet.
+        moves = Signal.like(valid, name="moves")
+        m.d.comb += moves.eq(~valid | self.o.ready)
+        m.d.sync += [
+            valid.eq(self.i.valid | spare_valid | ~moves),
+            spare_valid.eq((self.i.valid | spare_valid) & ~moves),
+        ]
         with m.If(~spare_valid):
             m.d.sync += spare.eq(given)
-        with m.If(~valid | self.o.ready):
-            m.d.sync += [valid.eq(self.i.valid | spare_valid), spare_valid.eq(0)]
+        with m.If(moves):
             with m.If(spare_valid):
                 m.d.sync += offered.eq(spare)
             with m.Else():
                 m.d.sync += offered.eq(given)
-        with m.Elif(~spare_valid):
-            m.d.sync += spare_valid.eq(self.i.valid)

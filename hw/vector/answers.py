@@ -9,9 +9,6 @@ from celosia.hw.fanout import COPY
 from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.vector.task import VectorSizes
 
-#: Columns that share a register saying what their values come from.
-_BLOCK = 4
-
 
 def asked_layout(*, columns: int, lanes: int) -> data.StructLayout:
     """Return what is known of an element when it is asked for.
@@ -137,14 +134,11 @@ class Answers(wiring.Component):
         kind = Signal(reset_less=True)
         with m.If(self.ask_unified | self.ask_accumulators):
             m.d.sync += kind.eq(self.ask_unified)
-        of_bytes = []
         for column in range(self.sizes.columns):
-            if column % _BLOCK == 0:
-                name = f"of_bytes_{column}"
-                of_bytes.append(Signal(name=name, reset_less=True, attrs=COPY))
-                m.d.sync += of_bytes[-1].eq(kind)
             value = self.sums[column]
             if column < self.sizes.lanes * self.sizes.read_groups:
-                value = Mux(of_bytes[-1], self.read_data[column].as_signed(), value)
+                of_bytes = Signal(name=f"of_bytes_{column}", reset_less=True, attrs=COPY)
+                m.d.sync += of_bytes.eq(kind)
+                value = Mux(of_bytes, self.read_data[column].as_signed(), value)
             m.d.comb += element["values"][column].eq(value)
         return m

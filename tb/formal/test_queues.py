@@ -47,9 +47,9 @@ def test_slice(block):
 @pytest.mark.parametrize(
     ("right", "wrong", "claim"),
     [
-        ("m.If(~valid | self.o.ready)", "m.If(self.o.ready | self.i.valid)", "waits"),
+        ("moves.eq(~valid | self.o.ready)", "moves.eq(self.o.ready | self.i.valid)", "waits"),
         ("m.If(spare_valid)", "m.If(~spare_valid)", "unchanged"),
-        ("m.Elif(~spare_valid)", "m.Else()", "unchanged"),
+        ("(self.i.valid | spare_valid) & ~moves", "self.i.valid & ~moves", "not lost"),
     ],
 )
 @pytest.mark.parametrize("block", [None, 3])
