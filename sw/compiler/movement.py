@@ -20,7 +20,7 @@ from celosia.sw.compiler.tile import Tiling
 __all__ = ["Movement"]
 
 #: Bytes of an image that one load brings.
-_LOAD_BYTES = 512
+_LOAD_BYTES = 1024
 
 
 class Movement:
