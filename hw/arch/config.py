@@ -46,8 +46,8 @@ class Config:
     accumulator_depth : int
         Rows of ``columns`` int32 sums in each of the two halves, a power of two.
     lanes : int
-        Channels that the vector unit finishes at once, every ``group_cycles``. Divides ``columns``, at most ``rows``,
-        a power of two.
+        Channels that the vector unit finishes at once, every ``group_cycles``. Divides
+        ``columns``, at most ``rows``, a power of two.
     weight_rows : int
         Rows of a tile that load per cycle. Divides ``rows``.
     bus_bytes : int

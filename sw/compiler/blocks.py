@@ -134,11 +134,11 @@ def blocks(
         usual = pixels // 2 if pooled else usual
         most_rows = min(most_rows, max(1, -(-usual // (across * down))))
     rows_of_blocks = _even(*strip, most_rows)
-    if not pooled and not large and usual > _TILES * config.rows and len(rows_of_blocks) > 1:
-        # Drains are what takes time: the first starts as early as the others let it.
-        first = strip[0] + (rows - 1) % most_rows + 1
-        rows_of_blocks = [(strip[0], first), *_even(first, strip[1], most_rows)]
     if not pooled and not large:
+        if usual > _TILES * config.rows and len(rows_of_blocks) > 1:
+            # Drains are what takes time: the first starts as early as the others let it.
+            first = strip[0] + (rows - 1) % most_rows + 1
+            rows_of_blocks = [(strip[0], first), *_even(first, strip[1], most_rows)]
         rows_of_blocks = _taper(rows_of_blocks, -(-end // across))
     return [
         Block(items=(item, item + 1), rows=part, columns=piece)

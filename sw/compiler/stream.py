@@ -69,6 +69,7 @@ class Bound:
     table: int | None = None
 
 
+#: Work that reads constants.
 _READERS = (Multiply, Drain, PoolRegion, AddRegion)
 
 Fetch = FetchWeights | FetchParameters | FetchTables
@@ -267,7 +268,8 @@ def stream(
             work.append(action)
         elif isinstance(action, LoadRegion):
             # What is used next comes first, unless that stays.
-            user = next((a for a in pieces[number:] if isinstance(a, _READERS)), None)
+            later = (pieces[at] for at in range(number, len(pieces)))
+            user = next((a for a in later if isinstance(a, _READERS)), None)
             if user is not None and not about.stays(user):
                 fetch(0)
             work.append(action)
