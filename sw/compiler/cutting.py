@@ -134,17 +134,29 @@ class Cutting(Movement):
         pieces = zip([0, *cuts], cuts, strict=False)
         return [Piece(0, first, last) for first, last in pieces]
 
+    def maker(self, number: int) -> int | None:
+        """Return the product that makes what a product reads, if one does."""
+        layer = self.network.layers[number]
+        assert isinstance(layer, Product)
+        before = [n for n, x in enumerate(self.network.layers[:number]) if x.result == layer.source]
+        return before[0] if before and isinstance(self.network.layers[before[0]], Product) else None
+
+    def band_before(self, number: int) -> bool:
+        """Return whether a product reads what a band makes."""
+        before = self.maker(number)
+        return before is not None and self.tiling.layers[before].band is not None
+
     def ready_taps(self, number: int, block: Block) -> int:
         """Return the taps that are there before the last drain of the layer before has ended."""
         layer = self.network.layers[number]
         assert isinstance(layer, Product)
-        before = [n for n, x in enumerate(self.network.layers[:number]) if x.result == layer.source]
-        if not before or not isinstance(self.network.layers[before[0]], Product):
+        before = self.maker(number)
+        if before is None:
             return 0
-        tiled = self.tiling.layers[before[0]]
+        tiled = self.tiling.layers[before]
         if tiled.band and layer.kernel == (1, 1):
-            cut = self.blocks(before[0], block.items)
-            together = self.together(before[0], cut[0])
+            cut = self.blocks(before, block.items)
+            together = self.together(before, cut[0])
             return (tiled.tiles - 1) // together * together * tiled.channels if len(cut) == 1 else 0
         if layer.pixels > 1:
             return 0
@@ -153,7 +165,7 @@ class Cutting(Movement):
             return 0
         if value.height == 1:
             return (value.channels - 1) // self.config.columns * self.config.columns
-        cut = self.blocks(before[0], (block.items[1] - 1, block.items[1]))
+        cut = self.blocks(before, (block.items[1] - 1, block.items[1]))
         return cut[-1].rows[0] * layout.pitch if block.extents[0] == 1 else 0
 
 

@@ -30,6 +30,8 @@ __all__ = ["schedule"]
 
 #: Longest reduction that the field ``taps`` can say.
 _MOST_TAPS = (1 << 20) - 1
+#: Output tiles that start on the channels of a band whose last drains are not over.
+_BEHIND_BAND = 2
 #: Loads that are dispatched ahead of the work that needs them.
 _AHEAD = 2
 
@@ -228,8 +230,9 @@ class _Scheduler(Cutting):
         tiles = self.tiling.layers[number].tiles
         together = self.together(number, block)
         first = min(tiles, together)
-        if loads and len(stages) > 1:
-            first = min(tiles, GROUP, self.config.accumulator_depth // self.rows(number, block))
+        if len(stages) > 1 and (loads or self.band_before(number)):
+            most = GROUP if loads else _BEHIND_BAND
+            first = min(tiles, most, self.config.accumulator_depth // self.rows(number, block))
         yield from self.group(number, part, block, range(first), stages, loads)
         yield from later
         for tile in range(first, tiles, together):

@@ -256,11 +256,11 @@ def test_the_next_layer_starts_on_channels_that_are_there() -> None:
     order = work(KEYWORDS, Opcode.MATMUL, Opcode.VECTOR)
     first = next(n for n, (layer, _) in enumerate(order) if layer == 2)
     assert [i.taps for layer, i in order[first:] if layer == 2 and i.opcode is Opcode.MATMUL] == [
-        *(48, 16),
-        *(64, 64, 64),
+        *(48, 48, 16, 16),
+        *(64, 64),
     ]
-    # The last eight drains come behind the first pass.
-    assert [layer for layer, _ in order[first + 1 : first + 10]] == [1] * 8 + [2]
+    # The last eight drains come behind the first passes of two tiles.
+    assert [layer for layer, _ in order[first + 2 : first + 11]] == [1] * 8 + [2]
 
 
 def test_who_feeds_a_band_goes_tile_by_tile() -> None:
