@@ -24,8 +24,6 @@ class Family:
         Name of nextpnr's program.
     effort : tuple of str
         Options that decide how it works.
-    settings : dict of str to str
-        Settings of nextpnr that it takes out of the netlist alone.
     fixed : tuple of str
         Options more for a core whose multipliers are placed by hand, see ``celosia.hw.flow.places``.
     threads : tuple of str
@@ -57,7 +55,6 @@ class Family:
     finish: str = ""
     router: str
     effort: tuple[str, ...] = ()
-    settings: dict[str, str] = field(default_factory=dict, hash=False)
     fixed: tuple[str, ...] = ()
     threads: tuple[str, ...] = ()
     constraints: tuple[str, ...]
@@ -74,20 +71,12 @@ class Family:
 #: The last step of ``synth_ecp5`` is said here, without its ``autoname``, which takes longer than
 #: all the others. Router 1 takes hours on a part that is four fifths full. Around multipliers that
 #: have their places the static placer, which goes by density, needs a fifth less wire than HeAP.
-#: Router 2 looks for a net's way 12 tiles around the box of its ends, instead of 3, and prices of what
-#: several nets want rise slowly: on a part that is nine tenths full it gets nowhere otherwise.
 ECP5 = Family(
     name="ECP5",
     synthesis="synth_ecp5 -top {top} -run begin:check",
     finish="blackbox =A:whitebox",
     router="nextpnr-ecp5",
     effort=("--router", "router2"),
-    settings={
-        "router2/bbMargin/x": "12",
-        "router2/bbMargin/y": "12",
-        "router2/currCongWeightMult": "0.5",
-        "router2/histCongWeight": "0.5",
-    },
     fixed=("--placer", "static"),
     threads=("--parallel-refine",),
     constraints=("--lpf", "{file}"),
@@ -172,6 +161,8 @@ class Part:
         How many it has.
     multiplier_blocks : tuple of (int, tuple of int)
         Rows of blocks of four multipliers: y, and x of each; empty where nobody looked.
+    settings : dict of str to str
+        Settings of nextpnr that it takes out of the netlist alone.
     """
 
     name: str
@@ -180,6 +171,7 @@ class Part:
     options: tuple[str, ...]
     multipliers: int
     multiplier_blocks: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    settings: dict[str, str] = field(default_factory=dict, hash=False)
 
     def suited(self, config: Config) -> Config:
         """Return the same core made of the multipliers that this part has.
@@ -198,6 +190,12 @@ class Part:
 #: In both halves of an LFE5U-85F every ninth column, with a gap between them.
 _85F_BLOCKS = tuple((y, (*range(4, 60, 9), *range(69, 120, 9))) for y in (10, 34, 58))
 
+#: Router 2 looks for a net's way 12 tiles around the box of its ends, instead of 3.
+_WAYS = {"router2/bbMargin/x": "12", "router2/bbMargin/y": "12"}
+#: Prices of what several nets want rise slowly: a part that is nine tenths full is not routed
+#: otherwise. Three quarters full it takes several times as many rounds, and gains nothing.
+_PRICES = {"router2/currCongWeightMult": "0.5", "router2/histCongWeight": "0.5"}
+
 
 def _ecp5(name: str, size: str, package: str, multipliers: int) -> Part:
     return Part(
@@ -207,6 +205,7 @@ def _ecp5(name: str, size: str, package: str, multipliers: int) -> Part:
         options=(f"--{size}", "--package", package, "--speed", "6"),
         multipliers=multipliers,
         multiplier_blocks=_85F_BLOCKS if size == "85k" else (),
+        settings=_WAYS if size == "85k" else _WAYS | _PRICES,
     )
 
 

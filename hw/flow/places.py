@@ -74,7 +74,7 @@ def fix(netlist: Path, top: str, part: Part) -> tuple[Path, tuple[str, ...]]:
     It is beside the one given, or that one where there is nothing to say; with options of nextpnr
     that go with it.
     """
-    settings = part.family.settings
+    settings = part.settings
     # Kept apart by what made it: this file, and the settings.
     made_by = Path(__file__).read_bytes() + repr((settings, part.multiplier_blocks)).encode()
     fixed = netlist.with_suffix(f".{hashlib.sha256(made_by).hexdigest()[:8]}.json")

@@ -69,7 +69,7 @@ def test_netlist(tmp_path):
     assert fixed != given and options == PART.family.fixed
     assert fix(given, "top", PART) == (fixed, options)
     top = json.loads(fixed.read_text())["modules"]["top"]
-    assert top["settings"] == PART.family.settings
+    assert top["settings"] == PART.settings
     cells = top["cells"]
     assert cells[multiplier(0, 0)]["attributes"] == {"BEL": "X4/Y10/MULT18_0"}
 
@@ -81,6 +81,6 @@ def test_without_multipliers_the_router_has_its_settings_alone(tmp_path):
         fixed, options = fix(given, "top", part)
         assert fixed != given and options == ()
         top = json.loads(fixed.read_text())["modules"]["top"]
-        assert top["settings"] == part.family.settings
+        assert top["settings"] == part.settings
         assert top["cells"] == {multiplier(0, 0): {"type": "LUT4", "attributes": {}}}
     assert fix(given, "top", PARTS["iCE40UP5K"]) == (given, ())
