@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from celosia.hw.flow import places, tools
-from celosia.hw.flow.parts import Part
+from celosia.hw.flow.netlist import column_of
+from celosia.hw.flow.parts import Family, Part
 from celosia.hw.flow.sources import Source
 
 Report = Callable[[str], None]
@@ -49,6 +50,9 @@ _STAGES = {
 #: A round of router 2, and how many there may be: seeds that get to their end take 50 to 210.
 _ROUND = re.compile(r"Info: +iter=(\d+) wires=\d+ overused=([1-9]\d*) ")
 _ROUNDS = 600
+
+#: What nextpnr says of a kind of cells once it has packed them: how many, and how many there are.
+_COUNT = re.compile(r"Info:\s+(\w+):\s+(\d+)/\s*(\d+)\s+\d+%")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +226,7 @@ def _place(
             pins = Path(f"{base}.{family.suffix}")
             pins.write_text(design.pins)
             arguments += _filled(family.constraints, file=pins.name)
-        watch = _Stages(lambda stage: report(f"seed {seed}: {stage}"))
+        watch = _Stages(family, lambda stage: report(f"seed {seed}: {stage}"))
         tools.run(family.router, arguments, Path(f"{base}.log"), watch.line)
         if "--write" in family.routed:
             names["placed"].write_bytes(names["routed"].read_bytes())
@@ -250,11 +254,21 @@ def _clock(said: dict[str, Any]) -> float:
 class _Stages:
     """Tells each stage of nextpnr once, out of what it says, and ends it where it gets nowhere."""
 
-    def __init__(self, tell: Report) -> None:
+    def __init__(self, family: Family, tell: Report) -> None:
+        self.family = family
         self.tell = tell
         self.stage = ""
+        self.lacking: list[str] = []
 
     def line(self, text: str) -> None:
+        count = _COUNT.match(text)
+        if count:
+            kind, used, there = count[1], int(count[2]), int(count[3])
+            # What else there is, packers count in ways of their own.
+            if used > there and column_of(self.family, kind):
+                self.lacking.append(f"{there:,} {kind}, got {used:,}")
+        elif self.lacking:
+            raise tools.ToolError(f"too large: wanted at most {'; at most '.join(self.lacking)}")
         for start, stage in _STAGES.items():
             if text.startswith(start) and stage != self.stage:
                 self.stage = stage

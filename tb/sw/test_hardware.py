@@ -177,6 +177,17 @@ def test_seeds_that_the_router_gives_up_on_are_left_out(tools, capsys):
     assert not Path("other/ulx3s-12f.bit").exists()
 
 
+def test_a_core_that_is_too_large_is_told_before_it_is_placed(tools, capsys):
+    router = tools / "nextpnr-ecp5"
+    counts = "TRELLIS_FF: 30000/24288 123%", "DCCA: 57/56 101%", "DP16KD: 60/56 107%", "LSR: 1/2 5%"
+    said = "".join(f'echo "Info:   {count}"; ' for count in counts)
+    text = router.read_text()
+    router.write_text(text.replace('echo "ran $seed"', f'{said} echo "Info: "; exec sleep 600'))
+    assert main("build ulx3s-12f --seeds 1".split()) == 1
+    told = "too large: wanted at most 24,288 TRELLIS_FF, got 30,000; at most 56 DP16KD, got 60"
+    assert capsys.readouterr().err.splitlines()[-1] == f"celosia: {told}"
+
+
 def test_a_seed_that_the_router_gets_nowhere_with_is_ended(tools, capsys):
     router = tools / "nextpnr-ecp5"
     rounds = 'for n in $(seq 700); do echo "Info:     iter=$n wires=9 overused=3 overuse=4"; done'
