@@ -231,7 +231,7 @@ class _Scheduler(Cutting):
         together = self.together(number, block)
         first = min(tiles, together)
         if len(stages) > 1 and (loads or self.band_before(number)):
-            most = GROUP if loads else _BEHIND_BAND
+            most = GROUP if loads else max(together, _BEHIND_BAND)
             first = min(tiles, most, self.config.accumulator_depth // self.rows(number, block))
         yield from self.group(number, part, block, range(first), stages, loads)
         yield from later
