@@ -193,7 +193,7 @@ _85F_BLOCKS = tuple((y, (*range(4, 60, 9), *range(69, 120, 9))) for y in (10, 34
 #: Router 2 looks for a net's way 12 tiles around the box of its ends, instead of 3.
 _WAYS = {"router2/bbMargin/x": "12", "router2/bbMargin/y": "12"}
 #: Prices of what several nets want rise slowly: a part that is nine tenths full is not routed
-#: otherwise. Three quarters full it takes several times as many rounds, and gains nothing.
+#: otherwise. Three quarters full it takes more than twice as many rounds, and gains nothing.
 _PRICES = {"router2/currCongWeightMult": "0.5", "router2/histCongWeight": "0.5"}
 
 
