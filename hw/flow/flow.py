@@ -98,6 +98,10 @@ class Design:
         )
 
 
+class TooLargeError(tools.ToolError):
+    """A part has fewer cells than a design wants, whatever the seed."""
+
+
 class Run(NamedTuple):
     """One placed and routed design.
 
@@ -160,6 +164,8 @@ def placed(
     ToolError
         If a tool is missing or fails, the router for every seed: it may give up on a single one,
         where a block is to take more signals than it has pins for, or be ended after many rounds.
+    TooLargeError
+        If the part has fewer cells than the design wants; no more seeds are tried then.
     """
     netlist = synthesised(design, directory, report)
     seeds = tuple(seeds)
@@ -171,9 +177,16 @@ def placed(
     def place(seed: int) -> Run:
         return _place(design, found, directory / f"{stamp}_{seed}", seed, report, more)
 
+    too_large: list[TooLargeError] = []
+
     def attempt(seed: int) -> Run | tools.ToolError:
+        if too_large:
+            return too_large[0]
         try:
             return place(seed)
+        except TooLargeError as error:
+            too_large.append(error)
+            return error
         except tools.ToolError as error:
             report(f"seed {seed}: {error}")
             return error
@@ -268,7 +281,7 @@ class _Stages:
             if used > there and column_of(self.family, kind):
                 self.lacking.append(f"{there:,} {kind}, got {used:,}")
         elif self.lacking:
-            raise tools.ToolError(f"too large: wanted at most {'; at most '.join(self.lacking)}")
+            raise TooLargeError(f"too large: wanted at most {'; at most '.join(self.lacking)}")
         for start, stage in _STAGES.items():
             if text.startswith(start) and stage != self.stage:
                 self.stage = stage
