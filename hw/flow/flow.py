@@ -40,7 +40,6 @@ _STAGES = {
     "Info: Packing": "packing",
     "Info: Creating initial analytic placement": "placing",
     "Info: Running main analytical placer": "placing",
-    "Info: Running Static placer": "placing",
     "Info: Running parallel refinement": "refining the placement",
     "Info: Running simulated annealing": "refining the placement",
     "Info: Routing": "routing",
@@ -171,11 +170,11 @@ def placed(
     seeds = tuple(seeds)
     if not seeds:
         return []
-    found, more = places.fix(netlist, design.name, design.part)
+    found = places.fix(netlist, design.name, design.part, report)
     stamp = f"{found.stem}_{_digest(design)}"
 
     def place(seed: int) -> Run:
-        return _place(design, found, directory / f"{stamp}_{seed}", seed, report, more)
+        return _place(design, found, directory / f"{stamp}_{seed}", seed, report)
 
     too_large: list[TooLargeError] = []
 
@@ -211,15 +210,13 @@ def placed(
 def _digest(design: Design) -> str:
     """Return what tells the runs of nextpnr over one netlist apart."""
     family = design.part.family
-    effort = (family.effort, family.fixed, family.threads)
+    effort = (family.effort, family.threads)
     text = repr((design.pins, design.part.options, effort, design.megahertz))
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _place(
-    design: Design, netlist: Path, base: Path, seed: int, report: Report, more: Iterable[str]
-) -> Run:
-    """Place and route with one seed and ``more`` options, or take what an earlier run left."""
+def _place(design: Design, netlist: Path, base: Path, seed: int, report: Report) -> Run:
+    """Place and route with one seed, or take what an earlier run left."""
     family = design.part.family
     names = {kind: Path(f"{base}.{kind}") for kind in ("report.json", "routed", "placed", "sdf")}
     result = names["report.json"]
@@ -230,7 +227,6 @@ def _place(
         arguments = ["--json", netlist.name, *design.part.options, "--seed", str(seed)]
         arguments += ["--freq", f"{design.megahertz:g}", "--timing-allow-fail"]
         arguments += ["--report", partial.name, "--sdf", names["sdf"].name, *family.effort]
-        arguments += more
         arguments += [option for option in family.threads if tools.knows(family.router, option)]
         arguments += _filled(family.routed, file=names["routed"].name)
         if "--write" not in arguments:

@@ -24,8 +24,6 @@ class Family:
         Name of nextpnr's program.
     effort : tuple of str
         Options that decide how it works.
-    fixed : tuple of str
-        Options more for a core whose multipliers are placed by hand, see ``celosia.hw.flow.places``.
     threads : tuple of str
         Options that make it faster, for programs that take them.
     constraints : tuple of str
@@ -55,7 +53,6 @@ class Family:
     finish: str = ""
     router: str
     effort: tuple[str, ...] = ()
-    fixed: tuple[str, ...] = ()
     threads: tuple[str, ...] = ()
     constraints: tuple[str, ...]
     routed: tuple[str, ...]
@@ -69,15 +66,13 @@ class Family:
 
 
 #: The last step of ``synth_ecp5`` is said here, without its ``autoname``, which takes longer than
-#: all the others. Router 1 takes hours on a part that is four fifths full. Around multipliers that
-#: have their places the static placer, which goes by density, needs a fifth less wire than HeAP.
+#: all the others. Router 1 takes hours on a part that is four fifths full.
 ECP5 = Family(
     name="ECP5",
     synthesis="synth_ecp5 -top {top} -run begin:check",
     finish="blackbox =A:whitebox",
     router="nextpnr-ecp5",
     effort=("--router", "router2"),
-    fixed=("--placer", "static"),
     threads=("--parallel-refine",),
     constraints=("--lpf", "{file}"),
     routed=("--textcfg", "{file}"),
@@ -159,8 +154,11 @@ class Part:
         By which nextpnr knows it.
     multipliers : int
         How many it has.
-    multiplier_blocks : tuple of (int, tuple of int)
-        Rows of blocks of four multipliers: y, and x of each; empty where nobody looked.
+    multiplier_blocks, memory_blocks : tuple of (int, tuple of int)
+        Rows of blocks of four multipliers, or four memories: y, and x of each; empty where nobody
+        looked. Multipliers are taken in the order of their rows.
+    size : (int, int)
+        Columns and rows of its tiles, where somebody looked.
     settings : dict of str to str
         Settings of nextpnr that it takes out of the netlist alone.
     """
@@ -171,6 +169,8 @@ class Part:
     options: tuple[str, ...]
     multipliers: int
     multiplier_blocks: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    memory_blocks: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    size: tuple[int, int] = (0, 0)
     settings: dict[str, str] = field(default_factory=dict, hash=False)
 
     def suited(self, config: Config) -> Config:
@@ -187,25 +187,31 @@ class Part:
         return replace(config, cells=family.cells, dsp_columns=2 * pairs)
 
 
-#: In both halves of an LFE5U-85F every ninth column, with a gap between them.
-_85F_BLOCKS = tuple((y, (*range(4, 60, 9), *range(69, 120, 9))) for y in (10, 34, 58))
+#: In both halves of an LFE5U-85F every ninth column, with a gap between them. Multipliers are taken
+#: in the order of the rows; of all orders this one left the shortest wires.
+_85F_COLUMNS = (*range(4, 60, 9), *range(69, 120, 9))
 
 #: Router 2 looks for a net's way 12 tiles around the box of its ends, instead of 3.
 _WAYS = {"router2/bbMargin/x": "12", "router2/bbMargin/y": "12"}
+#: HeAP minds what is late three times as much as by default, where there is room for it.
+_HURRY = {"placerHeap/timingWeight": "30"}
 #: Prices of what several nets want rise slowly: a part that is nine tenths full is not routed
 #: otherwise. Three quarters full it takes more than twice as many rounds, and gains nothing.
 _PRICES = {"router2/currCongWeightMult": "0.5", "router2/histCongWeight": "0.5"}
 
 
 def _ecp5(name: str, size: str, package: str, multipliers: int) -> Part:
+    large = size == "85k"
     return Part(
         name=name,
         family=ECP5,
         title=f"{name.partition('-CABGA')[0]}, speed grade 6",
         options=(f"--{size}", "--package", package, "--speed", "6"),
         multipliers=multipliers,
-        multiplier_blocks=_85F_BLOCKS if size == "85k" else (),
-        settings=_WAYS if size == "85k" else _WAYS | _PRICES,
+        multiplier_blocks=tuple((y, _85F_COLUMNS) for y in (58, 10, 34)) if large else (),
+        memory_blocks=tuple((y, _85F_COLUMNS) for y in (22, 46, 70, 82)) if large else (),
+        size=(126, 95) if large else (0, 0),
+        settings=_WAYS | (_HURRY if large else _PRICES),
     )
 
 

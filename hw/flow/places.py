@@ -1,14 +1,22 @@
-"""Where the multipliers of the array go: neighbours in the array side by side on the part."""
+"""Where the multipliers of the array go, neighbours in the array side by side on the part, and where
+the memories around it."""
 
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from celosia.hw.flow import analytic
 from celosia.hw.flow.parts import Part
 
-__all__ = ["array_places", "fix"]
+__all__ = ["array_places", "fix", "other_places"]
+
+Report = Callable[[str], None]
 
 #: The multiplier of a pair of columns, by its row and its first column.
 _MULTIPLIER = re.compile(r".*\.array\.row_(\d+)\.cell_(\d+)\.product\.multiplier$")
@@ -59,8 +67,7 @@ def _runs(part: Part, length: int) -> list[list[list[str]]]:
     That is one line, which turns at the end of each row.
     """
     runs, rest = [], []
-    for n, (y, starts) in enumerate(part.multiplier_blocks):
-        line = [[f"X{x + dx}/Y{y}/MULT18_{dx}" for dx in (0, 1, 4, 5)] for x in starts]
+    for n, line in enumerate(_multipliers(part)):
         whole = len(line) // length * length
         runs += [line[first : first + length] for first in range(0, whole, length)]
         left = line[whole:]
@@ -68,27 +75,94 @@ def _runs(part: Part, length: int) -> list[list[list[str]]]:
     return runs + [rest[n : n + length] for n in range(0, len(rest) - length + 1, length)]
 
 
-def fix(netlist: Path, top: str, part: Part) -> tuple[Path, tuple[str, ...]]:
-    """Return a netlist whose multipliers have their sites, and the router its settings.
+def _multipliers(part: Part) -> list[list[list[str]]]:
+    """Return the sites of multipliers: rows of blocks of four."""
+    return [
+        [[f"X{x + dx}/Y{y}/MULT18_{dx}" for dx in (0, 1, 4, 5)] for x in starts]
+        for y, starts in part.multiplier_blocks
+    ]
 
-    It is beside the one given, or that one where there is nothing to say; with options of nextpnr
-    that go with it.
+
+def _memories(part: Part) -> list[str]:
+    """Return the sites of block memories."""
+    rows = part.memory_blocks
+    return [f"X{x + 2 * n}/Y{y}/EBR{n}" for y, starts in rows for x in starts for n in range(4)]
+
+
+def _at(site: str) -> tuple[int, int]:
+    """Return column and row of a site."""
+    x, y, _ = site.split("/")
+    return int(x[1:]), int(y[1:])
+
+
+def other_places(
+    cells: Mapping[str, Mapping[str, Any]], places: Mapping[str, str], part: Part
+) -> dict[str, str]:
+    """Return sites of the block memories, and of the multipliers that are not among ``places``.
+
+    Parameters
+    ----------
+    cells : dict of str to dict
+        The netlist, as Yosys writes it.
+    places : dict of str to str
+        Site by cell of those that have one.
+    part : Part
+        Where they go.
+
+    Returns
+    -------
+    dict of str to str
+        Site by cell; empty where the part has too few, or none that are known.
+    """
+    taken = set(places.values())
+    multipliers = (site for line in _multipliers(part) for block in line for site in block)
+    names = {
+        "MULT18X18D": [site for site in multipliers if site not in taken],
+        "DP16KD": _memories(part),
+    }
+    kinds = Counter(cell["type"] for name, cell in cells.items() if name not in places)
+    if not part.memory_blocks or any(kinds[kind] > len(names[kind]) for kind in names):
+        return {}
+    # A tile has as many registers as LUTs, and half of the one goes with the other.
+    shares = {"LUT": 1.0, "FF": 0.5}
+    columns = part.family.columns.items()
+    areas = {kind: shares.get(column, 0.0) * count for kind, (column, count) in columns}
+    found = analytic.site_places(
+        analytic.Cells.of(cells, areas),
+        {
+            kind: analytic.Sites(sites, np.array([_at(site) for site in sites], float))
+            for kind, sites in names.items()
+        },
+        {n: _at(places[name]) for n, name in enumerate(cells) if name in places},
+        np.array(part.size, float),
+    )
+    order = list(cells)
+    return {order[cell]: site for cell, site in found.items()}
+
+
+def fix(netlist: Path, top: str, part: Part, report: Report = lambda line: None) -> Path:
+    """Return a netlist whose multipliers and memories have their sites, and the router its settings.
+
+    It is beside the one given, or that one where there is nothing to say.
     """
     settings = part.settings
-    # Kept apart by what made it: this file, and the settings.
-    made_by = Path(__file__).read_bytes() + repr((settings, part.multiplier_blocks)).encode()
-    fixed = netlist.with_suffix(f".{hashlib.sha256(made_by).hexdigest()[:8]}.json")
+    # Kept apart by what made it: the files that say where, and what they know of the part.
+    makers = b"".join(Path(file).read_bytes() for file in (__file__, analytic.__file__))
+    known = repr((settings, part.multiplier_blocks, part.memory_blocks, part.size)).encode()
+    fixed = netlist.with_suffix(f".{hashlib.sha256(makers + known).hexdigest()[:8]}.json")
     if not settings and not part.multiplier_blocks:
-        return netlist, ()
-    design = json.loads(netlist.read_text())
-    cells = design["modules"][top]["cells"]
-    places = array_places((n for n in cells if cells[n]["type"] == "MULT18X18D"), part)
-    options = part.family.fixed if places else ()
+        return netlist
     if not fixed.exists():
+        design = json.loads(netlist.read_text())
+        cells = design["modules"][top]["cells"]
+        places = array_places((n for n in cells if cells[n]["type"] == "MULT18X18D"), part)
+        if places:
+            report("looking for sites of block memories")
+            places |= other_places(cells, places, part)
         for name, site in places.items():
             cells[name]["attributes"]["BEL"] = site
         design["modules"][top].setdefault("settings", {}).update(settings)
         partial = netlist.with_suffix(".partial")
         partial.write_text(json.dumps(design))
         partial.rename(fixed)
-    return fixed, options
+    return fixed

@@ -6,7 +6,7 @@ from collections import defaultdict
 import pytest
 
 from celosia.hw.flow.parts import PARTS
-from celosia.hw.flow.places import array_places, fix
+from celosia.hw.flow.places import array_places, fix, other_places
 
 PART = PARTS["LFE5U-85F"]
 
@@ -57,7 +57,10 @@ def test_nothing_to_say(names, part):
 
 
 def netlist(folder, kind):
-    cells = {multiplier(0, 0): {"type": kind, "attributes": {}}}
+    cells = {
+        multiplier(0, 0): {"type": kind, "attributes": {}, "connections": {"A": [1]}},
+        "memory": {"type": "DP16KD", "attributes": {}, "connections": {"DOA": [1]}},
+    }
     path = folder / "core.json"
     path.write_text(json.dumps({"modules": {"top": {"cells": cells}}}))
     return path
@@ -65,22 +68,70 @@ def netlist(folder, kind):
 
 def test_netlist(tmp_path):
     given = netlist(tmp_path, "MULT18X18D")
-    fixed, options = fix(given, "top", PART)
-    assert fixed != given and options == PART.family.fixed
-    assert fix(given, "top", PART) == (fixed, options)
+    said = []
+    fixed = fix(given, "top", PART, said.append)
+    assert fixed != given and said == ["looking for sites of block memories"]
+    assert fix(given, "top", PART, said.append) == fixed and len(said) == 1
     top = json.loads(fixed.read_text())["modules"]["top"]
     assert top["settings"] == PART.settings
     cells = top["cells"]
-    assert cells[multiplier(0, 0)]["attributes"] == {"BEL": "X4/Y10/MULT18_0"}
+    assert cells[multiplier(0, 0)]["attributes"] == {"BEL": "X4/Y58/MULT18_0"}
+    assert cells["memory"]["attributes"]["BEL"].startswith("X4/Y")
 
 
 def test_without_multipliers_the_router_has_its_settings_alone(tmp_path):
     given = netlist(tmp_path, "LUT4")
     small = PARTS["LFE5U-12F-CABGA381"]
     for part in (PART, small):
-        fixed, options = fix(given, "top", part)
-        assert fixed != given and options == ()
+        fixed = fix(given, "top", part)
+        assert fixed != given
         top = json.loads(fixed.read_text())["modules"]["top"]
         assert top["settings"] == part.settings
-        assert top["cells"] == {multiplier(0, 0): {"type": "LUT4", "attributes": {}}}
-    assert fix(given, "top", PARTS["iCE40UP5K"]) == (given, ())
+        assert not any(cell["attributes"] for cell in top["cells"].values())
+    assert fix(given, "top", PARTS["iCE40UP5K"]) == given
+
+
+def around(places, kind="DP16KD"):
+    """Return a netlist: for each multiplier that has a place, a memory that is wired to it alone."""
+    cells = {}
+    for n, name in enumerate(places):
+        wires = list(range(8 * n, 8 * n + 8))
+        cells[name] = {"type": "MULT18X18D", "attributes": {}, "connections": {"A": wires}}
+        cells[f"memory_{n}"] = {"type": kind, "attributes": {}, "connections": {"DOA": wires}}
+    return cells
+
+
+def test_memories_go_where_their_wires_go():
+    corners = ("X4/Y10/MULT18_0", "X119/Y10/MULT18_5", "X4/Y58/MULT18_0", "X119/Y58/MULT18_5")
+    places = {f"m{n}": site for n, site in enumerate(corners)}
+    found = other_places(around(places), places, PART)
+    # In a row of memories above or below, at most a tile to the side.
+    for n, (x, rows) in enumerate([(4, {22}), (119, {22}), (4, {46, 70}), (119, {46, 70})]):
+        column, row, _ = found[f"memory_{n}"].split("/")
+        assert abs(int(column[1:]) - x) <= 1 and int(row[1:]) in rows
+
+
+def test_every_memory_has_a_site_of_its_own():
+    """As many as there are, all of them wired to one multiplier; other multipliers find sites, too."""
+    places = {"m": "X58/Y34/MULT18_0"}
+    wires = list(range(300))
+    cells = {"m": {"type": "MULT18X18D", "connections": {"A": wires}}}
+    for n in range(4 * sum(len(line) for _, line in PART.memory_blocks)):
+        cells[f"memory_{n}"] = {"type": "DP16KD", "connections": {"DOA": wires[n : n + 1]}}
+    for n in range(8):
+        cells[f"other_{n}"] = {"type": "MULT18X18D", "connections": {"A": wires[n : n + 1]}}
+    found = other_places(cells, places, PART)
+    assert found.keys() == cells.keys() - {"m"}
+    assert len(set(found.values()) | set(places.values())) == len(cells)
+    assert all(
+        f"/{'EBR' if 'memory' in name else 'MULT18_'}" in site for name, site in found.items()
+    )
+    assert {block(found[f"other_{n}"])[1] for n in range(8)} == {34}
+    assert other_places(cells, places, PART) == found
+    cells["one more"] = {"type": "DP16KD", "connections": {"DOA": wires}}
+    assert other_places(cells, places, PART) == {}
+
+
+def test_parts_whose_sites_nobody_looked_up():
+    places = {"m": "X4/Y10/MULT18_0"}
+    assert other_places(around(places), places, PARTS["LFE5U-25F-CABGA381"]) == {}
