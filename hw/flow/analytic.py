@@ -190,10 +190,11 @@ def site_places(
         held[cell] = True
         places[cell] = place
     kinds = np.array(cells.kinds)
+    sited = np.isin(kinds, list(sites))
     groups = {kind: np.flatnonzero((kinds == kind) & ~held) for kind in sites}
-    logic = np.flatnonzero(~np.isin(kinds, list(sites)) & ~held)
+    logic = np.flatnonzero(~sited & ~held)
     wires = _Wires(cells.nets, held, size)
-    growth = np.where(np.isin(kinds, list(sites)), _SITE_PULL, _LOGIC_PULL)
+    growth = np.where(sited, _SITE_PULL, _LOGIC_PULL)
 
     for _ in range(3):
         places = wires.relaxed(places, np.zeros(count), places)

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +15,7 @@ from celosia.hw.flow import places, tools
 from celosia.hw.flow.netlist import column_of
 from celosia.hw.flow.parts import Family, Part
 from celosia.hw.flow.sources import Source
-
-Report = Callable[[str], None]
+from celosia.hw.flow.tools import Report
 
 # ``hierarchy; proc; opt_clean -purge`` in front of synthesis and ``check -assert`` behind it: abc9
 # can take the bits of an array port for aliases of one another (YosysHQ/yosys#4349). Registers of

@@ -4,7 +4,8 @@ import hashlib
 from pathlib import Path
 
 from celosia.hw.flow import tools
-from celosia.hw.flow.flow import Design, Report, synthesised
+from celosia.hw.flow.flow import Design, synthesised
+from celosia.hw.flow.tools import Report
 
 # Boxes of cells that came with the netlist give way to their models. Nothing is optimised but what
 # the constants of a cell decide, else a simulator would have each look-up table before it as a tree

@@ -188,7 +188,7 @@ class Part:
 
 
 #: In both halves of an LFE5U-85F every ninth column, with a gap between them. Multipliers are taken
-#: in the order of the rows; of all orders this one left the shortest wires.
+#: in the order of the rows; of the orders tried this one left the shortest wires.
 _85F_COLUMNS = (*range(4, 60, 9), *range(69, 120, 9))
 
 #: Router 2 looks for a net's way 12 tiles around the box of its ends, instead of 3.
@@ -201,17 +201,22 @@ _PRICES = {"router2/currCongWeightMult": "0.5", "router2/histCongWeight": "0.5"}
 
 
 def _ecp5(name: str, size: str, package: str, multipliers: int) -> Part:
-    large = size == "85k"
-    return Part(
+    part = Part(
         name=name,
         family=ECP5,
         title=f"{name.partition('-CABGA')[0]}, speed grade 6",
         options=(f"--{size}", "--package", package, "--speed", "6"),
         multipliers=multipliers,
-        multiplier_blocks=tuple((y, _85F_COLUMNS) for y in (58, 10, 34)) if large else (),
-        memory_blocks=tuple((y, _85F_COLUMNS) for y in (22, 46, 70, 82)) if large else (),
-        size=(126, 95) if large else (0, 0),
-        settings=_WAYS | (_HURRY if large else _PRICES),
+        settings=_WAYS | _PRICES,
+    )
+    if size != "85k":
+        return part
+    return replace(
+        part,
+        multiplier_blocks=tuple((y, _85F_COLUMNS) for y in (58, 10, 34)),
+        memory_blocks=tuple((y, _85F_COLUMNS) for y in (22, 46, 70, 82)),
+        size=(126, 95),
+        settings=_WAYS | _HURRY,
     )
 
 

@@ -5,18 +5,18 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from celosia.hw.flow import analytic
+from celosia.hw.flow.netlist import column_of
 from celosia.hw.flow.parts import Part
+from celosia.hw.flow.tools import Report
 
 __all__ = ["array_places", "fix", "other_places"]
-
-Report = Callable[[str], None]
 
 #: The multiplier of a pair of columns, by its row and its first column.
 _MULTIPLIER = re.compile(r".*\.array\.row_(\d+)\.cell_(\d+)\.product\.multiplier$")
@@ -125,8 +125,10 @@ def other_places(
         return {}
     # A tile has as many registers as LUTs, and half of the one goes with the other.
     shares = {"LUT": 1.0, "FF": 0.5}
-    columns = part.family.columns.items()
-    areas = {kind: shares.get(column, 0.0) * count for kind, (column, count) in columns}
+    areas = {}
+    for kind in kinds:
+        column, count = column_of(part.family, kind) or ("", 0)
+        areas[kind] = shares.get(column, 0.0) * count
     found = analytic.site_places(
         analytic.Cells.of(cells, areas),
         {

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
+#: Takes a line that tells what is going on.
+Report = Callable[[str], None]
+
 
 class ToolError(RuntimeError):
     """A tool of the flow failed; its words are in the log that is named."""

@@ -8,13 +8,9 @@ from celosia.hw.flow.analytic import Cells, Sites, _spread, _Wires, site_places
 SIZE = np.array([40.0, 30.0])
 
 
-def random_places(seed, count):
-    return np.random.default_rng(seed).normal(15, 1, (count, 2))
-
-
 @pytest.mark.parametrize("count", [1, 2, 13, 500, 3000])
 def test_spread_fills_the_part(count):
-    places = random_places(count, count)
+    places = np.random.default_rng(count).normal(15, 1, (count, 2))
     found = _spread(places, np.ones(count), SIZE)
     assert (found > 0).all() and (found < SIZE).all()
     for axis in (0, 1):

@@ -91,13 +91,13 @@ def test_without_multipliers_the_router_has_its_settings_alone(tmp_path):
     assert fix(given, "top", PARTS["iCE40UP5K"]) == given
 
 
-def around(places, kind="DP16KD"):
+def around(places):
     """Return a netlist: for each multiplier that has a place, a memory that is wired to it alone."""
     cells = {}
     for n, name in enumerate(places):
         wires = list(range(8 * n, 8 * n + 8))
         cells[name] = {"type": "MULT18X18D", "attributes": {}, "connections": {"A": wires}}
-        cells[f"memory_{n}"] = {"type": kind, "attributes": {}, "connections": {"DOA": wires}}
+        cells[f"memory_{n}"] = {"type": "DP16KD", "attributes": {}, "connections": {"DOA": wires}}
     return cells
 
 
