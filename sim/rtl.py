@@ -130,13 +130,11 @@ def _build(
     kind = "counting model" if counted else "Verilator model"
     thing = config.name if netlist is None else netlist.name
     print(f"building the {kind} of {thing}, once ...", file=sys.stderr, flush=True)
-    level = "-O2"
+    level = "-O1"
     if netlist is not None:
         # A hundred thousand gates that run for seconds.
         text, level = _gates(netlist), "-O0"
     elif counted:
-        # Runs minutes, and is several times as long as without counters.
-        level = "-O1"
         text, origins = core_with_origins(config)
         counting.origins_of(target).write_text(json.dumps(origins._asdict()))
     else:
