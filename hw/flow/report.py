@@ -13,6 +13,9 @@ from celosia.hw.flow.parts import COLUMNS
 #: Signals shown from which late paths start, the slowest first.
 _STARTS = 20
 
+#: Clocks beyond the fastest run's of which it is told what is too late for them, as its multiples.
+_BEYOND = (1.1, 1.25, 1.5, 2.0)
+
 _PLACE = re.compile(r"X(\d+)/?Y(\d+)/")
 
 
@@ -43,6 +46,8 @@ class Report:
         The path of it whose cells take longest, wires left out.
     late : paths.Late, optional
         What is too late in it for the clock that was asked for.
+    beyond : list of (float, paths.Late)
+        What is too late in it for clocks that are faster than it, in MHz.
     places : list of Place
         Its cells.
     bitstream : Path, optional
@@ -55,6 +60,7 @@ class Report:
     slowest: list[paths.TimingPath] = field(default_factory=list)
     unwired: paths.TimingPath | None = None
     late: paths.Late | None = None
+    beyond: list[tuple[float, paths.Late]] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     bitstream: Path | None = None
 
@@ -99,6 +105,10 @@ class Report:
         if self.late:
             starts = [start.as_dict() for start in self.late.starts]
             said["late"] = {"of": self.late.ends, "count": self.late.late, "starts": starts}
+            said["beyond"] = [
+                {"mhz": clock, "count": late.late, "starts": len(late.starts)}
+                for clock, late in self.beyond
+            ]
         if self.bitstream:
             said["bitstream"] = self.bitstream.name
         return said
@@ -131,6 +141,7 @@ def examine(design: Design, directory: Path, runs: Sequence[Run]) -> Report:
         slowest=timing.slowest(),
         unwired=timing.unwired(),
         late=timing.late(1000 / design.megahertz),
+        beyond=[(times * best.fmax, timing.late(1000 / (times * best.fmax))) for times in _BEYOND],
         places=places,
     )
 
@@ -166,6 +177,10 @@ def as_text(report: Report) -> str:
             source = start.start.source or "source unknown"
             text = f"{start.nanoseconds:>6.2f} ns {start.ends:>7,}  {start.start.name} ({source})"
             lines.append(text)
+    if report.beyond:
+        lines += ["", f"{'clock':<16} {'too late':>9} {'signals that start it':>25}"]
+    for clock, late in report.beyond:
+        lines.append(f"{clock:>12.1f} MHz {late.late:>9,} {len(late.starts):>25,}")
     return "".join(f"{line}\n" for line in lines)
 
 

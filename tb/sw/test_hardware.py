@@ -67,7 +67,8 @@ def test_synth(capsys, monkeypatch):
         rooms = {"matrix": {"LUT": 1200, "FF": 7, "DSP": 16, "block RAM": 0}}
         design = Design(name="celosia", verilog="", part=part, megahertz=1)
         late = Late(9, 2, [Start(End("core.a", "a.py:1", "core"), 12.5, 2)])
-        return Report(design=design, runs=runs, rooms=rooms, late=late)
+        beyond = [(208.96, late)]
+        return Report(design=design, runs=runs, rooms=rooms, late=late, beyond=beyond)
 
     monkeypatch.setattr(synthesis, "synthesise", fake)
     assert main(["synth"]) == 0
@@ -85,7 +86,8 @@ def test_synth(capsys, monkeypatch):
     assert "Fmax 98.0 / 100.0 / 104.5 MHz (minimum / median / maximum of 5 seeds)".split() in lines
     assert ["matrix", "1,200", "7", "16", "0"] in lines
     text = "too late for the clock asked for: 2 of 9 inputs of registers"
-    assert text in said.out and lines[-1] == "12.50 ns 2 core.a (a.py:1)".split()
+    assert text in said.out and "12.50 ns 2 core.a (a.py:1)".split() in lines
+    assert lines[-1] == "209.0 MHz 2 1".split()
     command = "synth --preset nano --seeds 2 --directory d --part iCE40UP5K"
     assert main(command.split()) == 0
     wanted = {"config": "nano", "seeds": [1, 2], "directory": Path("d")}
@@ -127,6 +129,9 @@ def test_build_keeps_the_best_seed_and_flash_loads_it(tools, capsys):
     assert "seed 2: 92.0 MHz" in said.err and "91.0 / 91.5 / 92.0 MHz" in said.out
     assert "slowest paths" in said.out
     assert report["late"]["count"] == len(report["late"]["starts"]) == 0 < report["late"]["of"]
+    counts = [clock["count"] for clock in report["beyond"]]
+    assert [round(clock["mhz"]) for clock in report["beyond"]] == [101, 115, 138, 184]
+    assert counts == sorted(counts) and counts[-1] <= report["late"]["of"]
 
     for option, wanted in (("", []), (" --persistent", ["--write-flash"])):
         assert main(f"flash ulx3s-12f{option}".split()) == 0
