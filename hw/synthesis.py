@@ -1,6 +1,6 @@
 """Synthesis, placement and routing of a core alone."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from celosia.hw.arch.config import Config
@@ -9,6 +9,7 @@ from celosia.hw.core import Core
 from celosia.hw.flow.flow import Design, placed
 from celosia.hw.flow.parts import PARTS, Part
 from celosia.hw.flow.report import Report, examine
+from celosia.hw.flow.tools import Say
 from celosia.hw.folded import Folded
 
 #: The clock in MHz that is asked for, and what around the core is no room.
@@ -22,7 +23,7 @@ def synthesise(
     seeds: Iterable[int],
     directory: Path,
     part: Part = PARTS["LFE5U-85F"],
-    report: Callable[[str], None] = lambda line: None,
+    report: Say = lambda line: None,
 ) -> Report:
     """Synthesise, place and route the core alone.
 

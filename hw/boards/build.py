@@ -1,6 +1,6 @@
 """Bitstreams of boards."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +8,7 @@ from celosia.hw.boards.board import Board
 from celosia.hw.boards.top import design
 from celosia.hw.flow.flow import packed, placed
 from celosia.hw.flow.report import Report, examine
+from celosia.hw.flow.tools import Say
 
 
 def build(
@@ -15,7 +16,7 @@ def build(
     *,
     seeds: Iterable[int],
     directory: Path,
-    report: Callable[[str], None] = lambda line: None,
+    report: Say = lambda line: None,
 ) -> Report:
     """Make the bitstream of a board out of the fastest of some runs.
 

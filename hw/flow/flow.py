@@ -15,7 +15,7 @@ from celosia.hw.flow import places, tools
 from celosia.hw.flow.netlist import column_of
 from celosia.hw.flow.parts import Family, Part
 from celosia.hw.flow.sources import Source
-from celosia.hw.flow.tools import Report
+from celosia.hw.flow.tools import Say
 
 # ``hierarchy; proc; opt_clean -purge`` in front of synthesis and ``check -assert`` behind it: abc9
 # can take the bits of an array port for aliases of one another (YosysHQ/yosys#4349). Registers of
@@ -116,7 +116,7 @@ class Run(NamedTuple):
     delays: Path
 
 
-def synthesised(design: Design, directory: Path, report: Report = lambda line: None) -> Path:
+def synthesised(design: Design, directory: Path, report: Say = lambda line: None) -> Path:
     """Return the netlist of a design; made anew only when Verilog or script changed.
 
     Raises
@@ -137,7 +137,7 @@ def synthesised(design: Design, directory: Path, report: Report = lambda line: N
 
 
 def placed(
-    design: Design, directory: Path, *, seeds: Iterable[int], report: Report = lambda line: None
+    design: Design, directory: Path, *, seeds: Iterable[int], report: Say = lambda line: None
 ) -> list[Run]:
     """Place and route a design once for each seed, as many at once as the machine has cores.
 
@@ -214,7 +214,7 @@ def _digest(design: Design) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _place(design: Design, netlist: Path, base: Path, seed: int, report: Report) -> Run:
+def _place(design: Design, netlist: Path, base: Path, seed: int, report: Say) -> Run:
     """Place and route with one seed, or take what an earlier run left."""
     family = design.part.family
     names = {kind: Path(f"{base}.{kind}") for kind in ("report.json", "routed", "placed", "sdf")}
@@ -262,7 +262,7 @@ def _clock(said: dict[str, Any]) -> float:
 class _Stages:
     """Tells each stage of nextpnr once, out of what it says, and ends it where it gets nowhere."""
 
-    def __init__(self, family: Family, tell: Report) -> None:
+    def __init__(self, family: Family, tell: Say) -> None:
         self.family = family
         self.tell = tell
         self.stage = ""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from celosia.hw.flow import tools
 from celosia.hw.flow.flow import Design, synthesised
-from celosia.hw.flow.tools import Report
+from celosia.hw.flow.tools import Say
 
 # Boxes of cells that came with the netlist give way to their models. Nothing is optimised but what
 # the constants of a cell decide, else a simulator would have each look-up table before it as a tree
@@ -29,7 +29,7 @@ write_verilog -noattr {verilog}
 """
 
 
-def gates(design: Design, directory: Path, report: Report = lambda line: None) -> Path:
+def gates(design: Design, directory: Path, report: Say = lambda line: None) -> Path:
     """Return the netlist of a design as Verilog, with Yosys's own models of the cells in place.
 
     What Yosys has no model of stays an instance. Made anew only when netlist or script changed.

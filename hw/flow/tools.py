@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 #: Takes a line that tells what is going on.
-Report = Callable[[str], None]
+Say = Callable[[str], None]
 
 
 class ToolError(RuntimeError):
@@ -55,9 +55,7 @@ def _help(command: str) -> str:
     return said.stdout + said.stderr
 
 
-def run(
-    name: str, arguments: list[str], log: Path, watch: Callable[[str], None] = lambda line: None
-) -> None:
+def run(name: str, arguments: list[str], log: Path, watch: Say = lambda line: None) -> None:
     """Run a tool in the folder of its log.
 
     Parameters
