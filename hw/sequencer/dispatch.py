@@ -4,11 +4,10 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.registers import Activity
-from celosia.hw.sequencer.check import CHECKED
+from celosia.hw.sequencer.pieces import CHECKED_PIECE, PIECE
 
 #: Units with a queue, in the order of their numbers, and what they execute.
 EXECUTORS: dict[isa.Unit, tuple[isa.Opcode, ...]] = {
@@ -27,9 +26,9 @@ class Dispatch(wiring.Component):
 
     Members
     -------
-    i : In(stream of CHECKED)
-        Instructions without an error.
-    push_<unit> : Out(stream of ``streams.issued``)
+    i : In(stream of CHECKED_PIECE)
+        Instructions without an error, in pieces.
+    push_<unit> : Out(stream of PIECE)
         Towards each unit's queue.
     quiet : In(1)
         No unit has anything left to do.
@@ -40,12 +39,12 @@ class Dispatch(wiring.Component):
     halted : Out(1)
         HALT took effect, one cycle, ``SETTLE`` cycles after its post.
     activity : Out(Activity)
-        BUSY: handed an instruction on; MEMORY: none there; DRAIN: a queue is full, or a fence.
+        BUSY: handed a piece on; MEMORY: none there; DRAIN: a queue is full, or a fence.
 
     Timing
     ------
-    One instruction each cycle into queues with room; NOP, FENCE and HALT take ``SETTLE`` cycles
-    more.
+    One piece each cycle into queues with room; NOP, FENCE and HALT, of one piece each, take
+    ``SETTLE`` cycles more.
     """
 
     i: stream.Interface
@@ -61,11 +60,8 @@ class Dispatch(wiring.Component):
     def __init__(self) -> None:
         super().__init__(
             {
-                "i": In(stream.Signature(CHECKED)),
-                **{
-                    f"push_{unit.name.lower()}": Out(stream.Signature(streams.issued(*opcodes)))
-                    for unit, opcodes in EXECUTORS.items()
-                },
+                "i": In(stream.Signature(CHECKED_PIECE)),
+                **{f"push_{unit.name.lower()}": Out(stream.Signature(PIECE)) for unit in EXECUTORS},
                 "quiet": In(1),
                 "asking": Out(1),
                 "want": Out(SEMAPHORES),
@@ -79,8 +75,7 @@ class Dispatch(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        word = self.i.payload.word
-        header: data.View = isa.HEADER(word[: isa.HEADER.size])
+        header: data.View = isa.HEADER(self.i.payload.piece.bits[: isa.HEADER.size])
         acquired = Signal()
         own = Signal()
         for unit in EXECUTORS:
@@ -88,8 +83,7 @@ class Dispatch(wiring.Component):
             mine = self.i.payload.unit == unit
             m.d.comb += [
                 push.valid.eq(self.i.valid & mine),
-                push.payload.index.eq(self.i.payload.index),
-                push.payload.fields.as_value().eq(word),
+                push.payload.eq(self.i.payload.piece),
             ]
             with m.If(mine):
                 m.d.comb += self.i.ready.eq(push.ready)

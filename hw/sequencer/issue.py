@@ -11,6 +11,7 @@ from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.registers import Activity
 from celosia.hw.bus.queue import EagerFIFO
 from celosia.hw.fanout import reset_less
+from celosia.hw.sequencer.pieces import PIECE, Join, piece_count
 
 
 class Issue(wiring.Component):
@@ -27,10 +28,10 @@ class Issue(wiring.Component):
 
     Members
     -------
-    push : In(stream of ``streams.issued(*opcodes)``)
+    push : In(stream of PIECE)
         From the dispatcher.
-    instruction : Out(stream of the same)
-        To the unit.
+    instruction : Out(stream of ``streams.issued(*opcodes)``)
+        To the unit; offered no more in the cycle after one was taken.
     done : In(1)
         From the unit, see ``docs/architecture.md``.
     unit_activity, activity : In, Out(Activity)
@@ -46,7 +47,7 @@ class Issue(wiring.Component):
 
     Timing
     ------
-    An instruction with its semaphores there passes in three cycles.
+    An instruction with its semaphores there is offered four cycles after its last piece came.
     """
 
     push: stream.Interface
@@ -64,14 +65,14 @@ class Issue(wiring.Component):
     index: Signal
 
     def __init__(self, *, opcodes: tuple[isa.Opcode, ...], depth: int, in_flight: int = 16) -> None:
-        self.payload = streams.issued(*opcodes)
+        self.opcodes = opcodes
         self.header = opcodes[0].name.lower()
         self.depth = depth
         self.in_flight = in_flight
         super().__init__(
             {
-                "push": In(stream.Signature(self.payload)),
-                "instruction": Out(stream.Signature(self.payload)),
+                "push": In(stream.Signature(PIECE)),
+                "instruction": Out(stream.Signature(streams.issued(*opcodes))),
                 "done": In(1),
                 "unit_activity": In(Activity),
                 "activity": Out(Activity),
@@ -90,26 +91,35 @@ class Issue(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         record = data.StructLayout({"post": SEMAPHORES, "index": unsigned(streams.INDEX_BITS)})
-        m.submodules.queue = queue = EagerFIFO(width=self.payload.size, depth=self.depth)
+        # One instruction waits in the register that is behind the queue.
+        depth = (self.depth - 1) * piece_count(*self.opcodes)
+        m.submodules.queue = queue = EagerFIFO(width=PIECE.size, depth=depth)
+        m.submodules.join = join = Join(opcodes=self.opcodes)
         m.submodules.taken = taken = SyncFIFOBuffered(width=record.size, depth=self.in_flight)
         head = self.instruction.payload
         header = head.fields[self.header]
         oldest = record(taken.r_data)
         acquired = Signal()
+        # Who takes an instruction is known late in a cycle: it leaves in the next.
+        leaving = Signal()
+        m.d.sync += leaving.eq(self.instruction.valid & self.instruction.ready)
         m.d.comb += [
             queue.w_en.eq(self.push.valid),
             queue.w_data.eq(self.push.payload),
             self.push.ready.eq(queue.w_rdy),
-            head.eq(queue.r_data),
+            join.i.valid.eq(queue.r_rdy),
+            join.i.payload.eq(queue.r_data),
+            queue.r_en.eq(join.i.ready),
+            head.eq(join.o.payload),
             self.want.eq(header.wait),
-            self.asking.eq(queue.r_rdy & ~acquired),
-            # Who has acquired is in the queue.
-            self.instruction.valid.eq(acquired & taken.w_rdy),
-            queue.r_en.eq(self.instruction.valid & self.instruction.ready),
-            taken.w_en.eq(queue.r_en),
+            self.asking.eq(join.o.valid & ~acquired),
+            # Who has acquired is there.
+            self.instruction.valid.eq(acquired & taken.w_rdy & ~leaving),
+            join.o.ready.eq(leaving),
+            taken.w_en.eq(leaving),
             taken.w_data.eq(Cat(header.post, head.index)),
         ]
-        with m.If(queue.r_en):
+        with m.If(leaving):
             m.d.sync += acquired.eq(0)
         with m.Elif(self.granted):
             m.d.sync += acquired.eq(1)
@@ -130,17 +140,15 @@ class Issue(wiring.Component):
             m.d.sync += latest.eq(oldest.index)
         # The record of an instruction just handed over has not come out of its queue yet.
         handed = Signal.like(self.index, reset_less=True)
-        with m.If(queue.r_en):
+        with m.If(leaving):
             m.d.sync += handed.eq(head.index)
         in_flight = Signal(range(self.in_flight + 1))
-        m.d.sync += in_flight.eq(in_flight + queue.r_en - posted)
+        m.d.sync += in_flight.eq(in_flight + leaving - posted)
         m.d.comb += [
-            self.waiting.eq(
-                queue.r_rdy | (queue.r_level != 0) | (in_flight != 0) | self.post.any()
-            ),
+            self.waiting.eq((queue.r_level != 0) | ~join.idle | (in_flight != 0) | self.post.any()),
             self.index.eq(Mux(taken.r_rdy, oldest.index, Mux(in_flight != 0, handed, head.index))),
         ]
-        self._classify(m, queue.r_rdy & ~acquired)
+        self._classify(m, self.asking)
         return m
 
     def _classify(self, m: Module, held: Value) -> None:

@@ -9,12 +9,12 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.config import ADDRESS_BITS, SEMAPHORES, Config
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
 from celosia.hw.bus.reader import length_bits, read_beat
-from celosia.hw.bus.slice import Slice
-from celosia.hw.sequencer.check import CHECKED, Check
+from celosia.hw.sequencer.check import Check
 from celosia.hw.sequencer.counters import Counters
 from celosia.hw.sequencer.dispatch import EXECUTORS, Dispatch
 from celosia.hw.sequencer.fetch import Fetch
 from celosia.hw.sequencer.issue import Issue
+from celosia.hw.sequencer.pieces import Split
 from celosia.hw.sequencer.semaphores import Semaphores
 from celosia.hw.sequencer.supervisor import UNITS, Supervisor
 
@@ -128,7 +128,7 @@ class Sequencer(wiring.Component):
         m.submodules.fetch = ResetInserter(supervisor.flush)(fetch)
         m.submodules.check = ResetInserter(supervisor.flush)(check)
         # What becomes of an instruction is decided apart from what is wrong with it.
-        checked = Slice(CHECKED)
+        checked = Split()
         m.submodules.checked = ResetInserter(supervisor.flush)(checked)
         wiring.connect(m, check.o, checked.i)
         m.submodules.dispatch = dispatch
@@ -222,10 +222,13 @@ class Sequencer(wiring.Component):
             bad.eq(checked.valid & (checked.payload.error != isa.Error.NONE)),
             ran_out.eq(fetch.exhausted & ~checked.valid),
             own.code.eq(Mux(bad, checked.payload.error, isa.Error.PROGRAM)),
-            own.index.eq(Mux(bad, checked.payload.index, self.program_length)),
+            own.index.eq(Mux(bad, checked.payload.piece.index, self.program_length)),
         ]
         with m.If(semaphores.overflow[isa.Unit.SEQUENCER.value]):
-            m.d.comb += [own.code.eq(isa.Error.SEMAPHORE), own.index.eq(checked.payload.index)]
+            m.d.comb += [
+                own.code.eq(isa.Error.SEMAPHORE),
+                own.index.eq(checked.payload.piece.index),
+            ]
         for unit, issue in issues.items():
             with m.If(semaphores.overflow[unit.value]):
                 m.d.comb += [own.code.eq(isa.Error.SEMAPHORE), own.index.eq(issue.post_index)]
@@ -237,7 +240,7 @@ class Sequencer(wiring.Component):
         ]
         m.d.comb += [
             supervisor.stuck_unit.eq(isa.Unit.SEQUENCER),
-            supervisor.stuck_index.eq(checked.payload.index),
+            supervisor.stuck_index.eq(checked.payload.piece.index),
         ]
         for unit, issue in reversed(issues.items()):
             port = getattr(self, unit.name.lower())

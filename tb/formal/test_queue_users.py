@@ -7,7 +7,7 @@ from queues import Fifo, in_order
 
 from celosia.hw.arch import isa
 from celosia.hw.bus import gather
-from celosia.hw.sequencer import issue
+from celosia.hw.sequencer import issue, pieces
 
 
 def gather_spec(module=gather, room=None):
@@ -66,33 +66,123 @@ def gather_spec(module=gather, room=None):
     return spec
 
 
+def split_spec(module=pieces):
+    """A unit gets as many pieces as hold all that it has instructions for."""
+    spec = Spec()
+    dut = spec.open("dut", module.Split())
+    taken = dut.i.valid & dut.i.ready
+    sent = dut.o.valid & dut.o.ready
+    held = Signal.like(dut.i.payload)
+    gone = Signal(3)
+    busy = Signal()
+    counts = {unit: 1 for unit in isa.Unit}
+    for opcode, unit in isa.UNITS.items():
+        counts[unit] = max(counts[unit], -(-isa.LAYOUTS[opcode].size // module.PIECE_BITS))
+    last = Signal()
+    beyond = Signal()
+    for unit, count in counts.items():
+        with spec.m.If(held.unit == unit):
+            spec.m.d.comb += [last.eq(gone == count - 1), beyond.eq(gone >= count)]
+    with spec.m.If(taken):
+        spec.m.d.sync += [held.eq(dut.i.payload), busy.eq(1), gone.eq(0)]
+    with spec.m.Elif(sent):
+        spec.m.d.sync += [gone.eq(gone + 1), busy.eq(~last)]
+    spec.given("a unit", dut.i.payload.unit.as_value() < len(isa.Unit))
+    inside = Signal.like(dut.i.payload)
+    spec.m.d.comb += inside.eq(spec.see("dut.held", Value.cast(held).shape()))
+    shown = dut.o.payload
+    spec.claim("one at a time", (dut.o.valid == busy) & (dut.i.ready == ~busy))
+    spec.claim("a unit is held", ~busy | (held.unit.as_value() < len(isa.Unit)))
+    spec.claim("counted", ~busy | (spec.see("dut.gone", 2) == gone))
+    spec.claim("no more than the unit wants", ~busy | ~beyond)
+    spec.claim("rest", ~busy | (inside.word == held.word >> (gone * module.PIECE_BITS)))
+    spec.claim("the same index", ~busy | (inside.index == held.index))
+    spec.claim("the same unit", ~busy | (inside.unit == held.unit))
+    spec.claim("the same error", ~busy | (inside.error == held.error))
+    spec.claim("piece", ~busy | (shown.piece.bits == inside.word[: module.PIECE_BITS]))
+    spec.claim("index", ~busy | (shown.piece.index == held.index))
+    spec.claim("unit", ~busy | (shown.unit == held.unit))
+    spec.claim("error", ~busy | (shown.error == held.error))
+    spec.claim("piece waits", spec.waits(dut.o.valid, dut.o.ready, dut.o.payload))
+    spec.cover("four pieces", spec.past(sent & (gone == 3)) & ~busy)
+    spec.cover("one piece", spec.past(sent & (gone == 0)) & ~busy)
+    return spec
+
+
+def join_spec(module=pieces):
+    """An instruction is its pieces, the first of them lowest; here there are two."""
+    spec = Spec()
+    dut = spec.open("dut", module.Join(opcodes=(isa.Opcode.LOAD,)))
+    bits = module.PIECE_BITS
+    came = dut.i.valid & dut.i.ready
+    second = Signal()
+    whole = Signal()
+    low, high = Signal(bits), Signal(bits)
+    index = Signal.like(dut.i.payload.index)
+    with spec.m.If(came):
+        spec.m.d.sync += [second.eq(~second), whole.eq(second), index.eq(dut.i.payload.index)]
+        with spec.m.If(second):
+            spec.m.d.sync += high.eq(dut.i.payload.bits)
+        with spec.m.Else():
+            spec.m.d.sync += low.eq(dut.i.payload.bits)
+    with spec.m.Elif(dut.o.ready):
+        spec.m.d.sync += whole.eq(0)
+    inside = spec.see("dut.bits", 2 * bits)
+    spec.claim("offered when whole", dut.o.valid == whole)
+    spec.claim("counted", spec.see("dut.there", 1) == second)
+    spec.claim("first half", ~(second | whole) | (Mux(second, inside[bits:], inside[:bits]) == low))
+    spec.claim("second half", ~whole | (inside[bits:] == high))
+    fields = dut.o.payload.fields.as_value()
+    spec.claim("whole", ~whole | (fields == Cat(low, high)[: len(fields)]))
+    spec.claim("index", ~whole | (dut.o.payload.index == index))
+    spec.claim("taken while there is room", dut.i.ready == ~whole)
+    spec.claim("instruction waits", spec.waits(dut.o.valid, dut.o.ready, dut.o.payload))
+    spec.claim("idle", dut.idle == ~(second | whole))
+    spec.cover("one after the other", whole & (spec.past(dut.o.valid & dut.o.ready, 3)))
+    return spec
+
+
 def issue_spec(module=issue):
     spec = Spec()
-    depth, in_flight = 4, 4
+    depth, in_flight = 3, 4
     dut = spec.open(
         "dut", module.Issue(opcodes=(isa.Opcode.LOAD,), depth=depth, in_flight=in_flight)
     )
-    queue = Fifo(spec, "dut.queue", width=dut.payload.size, depth=depth)
+    width = dut.push.payload.shape().size
+    queue = Fifo(spec, "dut.queue", width=width, depth=2 * (depth - 1))
     taken = Fifo(spec, "dut.taken", width=32, depth=in_flight)
-    head = Value.cast(dut.instruction.payload)
-    handed = dut.instruction.valid & dut.instruction.ready
+    # What becomes of pieces behind the queue is said by ``join_spec``.
+    whole = spec.see("dut.join.o__valid", 1)
+    half = spec.see("dut.join.there", 1)
+    piece = spec.see("dut.queue.r_data", width)
+    pushed = dut.push.valid & dut.push.ready
     in_order(
         spec,
-        name="instructions ",
-        push=dut.push.valid & dut.push.ready,
+        name="pieces ",
+        push=pushed,
         value=Value.cast(dut.push.payload),
-        pop=handed,
-        front=head,
-        entries=queue.entries(head),
+        pop=queue.ready & ~whole,
+        front=piece,
+        entries=queue.entries(piece),
         level=queue.level,
     )
+    spec.claim("either whole or not", ~(whole & half))
+    handed = dut.instruction.valid & dut.instruction.ready
+    leaving = spec.past(handed)
+    spec.claim("leaves in the next cycle", spec.see("dut.leaving", 1) == leaving)
+    inside = Signal(range(2 * depth + 1))
+    spec.m.d.sync += inside.eq(inside + pushed - Mux(leaving, 2, 0))
+    spec.claim("inside", inside == queue.level + Mux(whole, 2, half))
+
     spec.given("granted to who asks", ~dut.granted | dut.asking)
     acquired = spec.see("dut.acquired", 1)
     held = Signal()
-    spec.m.d.sync += held.eq(held + dut.granted - handed)
+    spec.m.d.sync += held.eq(held + dut.granted - leaving)
     spec.claim("one grant each", acquired == held)
-    spec.claim("granted and still there", ~held | queue.ready)
+    spec.claim("granted and still there", ~held | whole)
     spec.claim("granted before handed on", ~handed | held)
+    spec.claim("handed on once", ~(handed & leaving))
+    spec.claim("still there while it leaves", ~leaving | held)
     spec.claim("asks once", ~dut.asking | ~held)
     header = dut.instruction.payload.fields.load
     spec.claim("wants what it waits for", ~dut.asking | (dut.want == header.wait))
@@ -103,23 +193,27 @@ def issue_spec(module=issue):
     owed = spec.see("dut.owed", range(in_flight + 1))
     front = spec.see("dut.taken.r_data", 32)
     posted = (owed != 0) & taken.ready
+    record = Cat(header.post, dut.instruction.payload.index)
     in_order(
         spec,
         name="posts ",
-        push=handed,
-        value=Cat(header.post, dut.instruction.payload.index),
+        push=leaving,
+        value=record,
         pop=posted,
         front=front,
         entries=taken.entries(front),
         level=taken.level,
     )
-    spec.claim("a post for each finished", taken.level == at_unit + owed)
+    spec.claim("room for its post", ~leaving | (taken.stored < in_flight - 1))
+    spec.claim("posts of what was handed on", ~leaving | (record == spec.past(record)))
+    spec.claim("a post for each finished", taken.level + leaving == at_unit + owed)
     spec.claim("post", dut.post == spec.past(Mux(posted, front[:16], 0)))
     spec.claim("counted", spec.see("dut.in_flight", range(in_flight + 1)) == taken.level)
-    left = (queue.level != 0) | (taken.level != 0) | dut.post.any()
+    left = (inside != 0) | (taken.level != 0) | dut.post.any()
     spec.claim("waiting", dut.waiting == left)
-    spec.cover("finished while the next is there", dut.done & handed & dut.post.any())
+    spec.cover("finished while the next is there", dut.done & leaving & dut.post.any())
     spec.cover("unit is full", taken.level == in_flight)
+    spec.cover("full", inside == 2 * depth)
     return spec
 
 
@@ -140,19 +234,54 @@ def test_gather_broken(right, wrong, claim):
     refuted(gather_spec(broken_module(gather, right, wrong), 4), claim, depth=14)
 
 
+def test_split():
+    proved(split_spec(), depth=1, reach=8)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "claim"),
+    [
+        ("held.word >> PIECE_BITS", "held.word >> PIECE_BITS - 1", "rest"),
+        ("gone == Array(count - 1", "gone == Array(max(0, count - 2)", "one at a time"),
+        ("gone.eq(0)", "gone.eq(gone)", "counted"),
+        ("m.Elif(self.o.ready)", "m.Else()", "piece waits"),
+    ],
+)
+def test_split_broken(right, wrong, claim):
+    refuted(split_spec(broken_module(pieces, right, wrong)), claim, depth=12)
+
+
+def test_join():
+    proved(join_spec(), depth=1, reach=8)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "claim"),
+    [
+        ("there == count - 1", "there == 0", "offered when whole"),
+        ("[PIECE_BITS:]", "[:-PIECE_BITS]", "first half"),
+        ("m.If(self.i.valid & self.i.ready)", "m.If(self.i.valid)", "counted"),
+        ("~self.o.valid & (there == 0)", "~self.o.valid", "idle"),
+    ],
+)
+def test_join_broken(right, wrong, claim):
+    refuted(join_spec(broken_module(pieces, right, wrong)), claim, depth=8)
+
+
 def test_issue():
-    proved(issue_spec(), depth=1, reach=14)
+    proved(issue_spec(), depth=1, reach=32)
 
 
 @pytest.mark.parametrize(
     ("right", "wrong", "claim"),
     [
         (
-            "self.instruction.valid.eq(acquired & taken.w_rdy)",
-            "self.instruction.valid.eq(queue.r_rdy & taken.w_rdy)",
+            "self.instruction.valid.eq(acquired & taken.w_rdy",
+            "self.instruction.valid.eq(join.o.valid & taken.w_rdy",
             "granted before handed on",
         ),
-        ("acquired & taken.w_rdy)", "acquired)", "a post for each finished"),
+        ("& taken.w_rdy & ~leaving)", "& ~leaving)", "room for its post"),
+        ("taken.w_rdy & ~leaving)", "taken.w_rdy)", "handed on once"),
         ("m.d.sync += acquired.eq(0)", "m.d.sync += acquired.eq(1)", "one grant each"),
         ("owed + self.done - posted", "owed + (self.done & ~posted)", "a post for each finished"),
         (
@@ -164,4 +293,4 @@ def test_issue():
     ],
 )
 def test_issue_broken(right, wrong, claim):
-    refuted(issue_spec(broken_module(issue, right, wrong)), claim, depth=20)
+    refuted(issue_spec(broken_module(issue, right, wrong)), claim, depth=32)

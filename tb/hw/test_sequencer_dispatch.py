@@ -10,16 +10,17 @@ from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.isa import Opcode, Unit
 from celosia.hw.arch.registers import Activity
 from celosia.hw.sequencer.dispatch import EXECUTORS, SETTLE, Dispatch
+from celosia.hw.sequencer.pieces import PIECE_BITS
 from celosia.sim import pysim
 
 OWN = (Opcode.NOP, Opcode.FENCE, Opcode.HALT)
 
 
 def checked(index, opcode, **fields):
-    """Return the payload of a checked instruction."""
+    """Return the payload of the first piece of a checked instruction."""
     word = int.from_bytes(isa.encode(isa.Instruction(opcode, **fields)), "little")
-    error = isa.Error.NONE
-    return {"index": index, "word": word, "error": error, "unit": isa.UNITS[opcode]}
+    piece = {"index": index, "bits": word % (1 << PIECE_BITS)}
+    return {"piece": piece, "error": isa.Error.NONE, "unit": isa.UNITS[opcode]}
 
 
 def test_executors_cover_all_opcodes_once():
@@ -29,7 +30,7 @@ def test_executors_cover_all_opcodes_once():
 
 
 class Bench:
-    """Random instructions; queues, semaphores and the rest of the core answer at random."""
+    """Random instructions, of one piece each; queues, semaphores and the rest of the core answer at random."""
 
     def __init__(self, rng, *, count=120, producer=0.0, full=0.0, lack=0.0, quiet=1.0):
         self.dut = Dispatch()
@@ -97,8 +98,7 @@ class Bench:
                 payload = values[3 * k + 2]
                 assert payload.index == n
                 word = int.from_bytes(isa.encode(self.instructions[n]), "little")
-                fields = payload.fields.as_bits()
-                assert fields == word & ((1 << payload.shape()["fields"].width) - 1)
+                assert payload.bits == word % (1 << PIECE_BITS)
             return
         instruction = self.instructions[n]
         assert now["asking"] == (not acquired)
@@ -143,7 +143,7 @@ def test_random_instructions(producer, full, lack, quiet, rng):
 
 
 def test_latencies():
-    """A unit's instruction is handed on in its first cycle; the sequencer's own posts in its second."""
+    """A piece for a unit is handed on in its first cycle; the sequencer's own posts in its second."""
     dut: Any = Dispatch()
     cycles = []
 
