@@ -59,7 +59,7 @@ class Sequencer(wiring.Component):
 
     Timing
     ------
-    The first instruction reaches its unit about ten cycles after its last beat arrived.
+    The first instruction reaches its unit about fifteen cycles after its last beat arrived.
     """
 
     request: stream.Interface

@@ -59,9 +59,9 @@ BLOCKS = (
         "sequencer",
     ),
     _block(
-        "issue, semaphores",
-        "sequencer/issue sequencer/semaphores",
-        "sequencer_issue sequencer_semaphores",
+        "issue, pieces, semaphores",
+        "sequencer/issue sequencer/pieces sequencer/semaphores",
+        "sequencer_issue sequencer_pieces sequencer_semaphores",
         "sequencer",
         "queue_users semaphores",
     ),
