@@ -48,6 +48,7 @@ class EagerFIFO(SyncFIFOBuffered):
         produce = Signal(range(words))
         consume = Signal(range(words))
         inner_level = Signal(range(words + 1))
+        full = Signal()
         pushed = Signal()
         moved = Signal()
 
@@ -55,7 +56,7 @@ class EagerFIFO(SyncFIFOBuffered):
             return Mux(place == words - 1, 0, place + 1)
 
         m.d.comb += [
-            self.w_rdy.eq(inner_level != words),
+            self.w_rdy.eq(~full),
             pushed.eq(self.w_en & self.w_rdy),
             moved.eq((inner_level != 0) & (~self.r_rdy | self.r_en)),
             w_port.en.eq(self.w_rdy),
@@ -68,7 +69,11 @@ class EagerFIFO(SyncFIFOBuffered):
             self.w_level.eq(self.level),
             self.r_level.eq(self.level),
         ]
-        m.d.sync += inner_level.eq(inner_level + pushed - moved)
+        # In a register, since who looks at it may be far away.
+        m.d.sync += [
+            inner_level.eq(inner_level + pushed - moved),
+            full.eq((full | (pushed & (inner_level == words - 1))) & ~moved),
+        ]
         with m.If(pushed):
             m.d.sync += produce.eq(following(produce))
         with m.If(moved):

@@ -304,12 +304,14 @@ class Bridge(wiring.Component):
         with m.State("SCATTER"):
             m.d.comb += self.put.eq(1)
             with m.If(self.put_ready):
-                m.d.sync += [s.done.eq(s.done + 1), header.address.eq(header.address + 1)]
-                m.next = "PICK"
-                with m.If(s.is_last):
-                    m.next = "ANSWER"
-                with m.Elif(s.ends_beat):
-                    m.next = "ASK"
+                m.next = "NEXT"
+        with m.State("NEXT"):
+            m.d.sync += [s.done.eq(s.done + 1), header.address.eq(header.address + 1)]
+            m.next = "PICK"
+            with m.If(s.is_last):
+                m.next = "ANSWER"
+            with m.Elif(s.ends_beat):
+                m.next = "ASK"
 
     def _answer(self, m: Module, s: "_State") -> None:
         """Send the header of the answer, what was read, and let go of the slot."""

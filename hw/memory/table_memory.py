@@ -97,9 +97,14 @@ class TableMemory(wiring.Component):
         place = Signal(len(self.offset), reset_less=True)
         value = Signal(8, reset_less=True)
         writes = Signal()
-        m.d.comb += self.taken.eq(self.enable & (index == self.bus_bytes - 1))
+        # In a register, since the next beat waits for it far away.
+        last = Signal(init=self.bus_bytes == 1)
+        m.d.comb += self.taken.eq(self.enable & last)
         with m.If(self.enable):
-            m.d.sync += index.eq(index + 1)
+            m.d.sync += [
+                index.eq(index + 1),
+                last.eq(index == (self.bus_bytes - 2) % self.bus_bytes),
+            ]
         m.d.sync += [
             place.eq(self.offset + index),
             value.eq(self.data[index]),

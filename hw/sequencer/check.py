@@ -1,22 +1,21 @@
 """Legality of an instruction, before any unit sees it."""
 
-from amaranth.hdl import Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
+from celosia.hw.arch.config import Config
 from celosia.hw.sequencer.fetch import FETCHED
+from celosia.hw.sequencer.pieces import PIECE, PIECE_BITS, piece_count
 
-#: An instruction judged: the error it is, and the unit that executes it.
-CHECKED = data.StructLayout(
-    {
-        "index": unsigned(streams.INDEX_BITS),
-        "word": unsigned(8 * INSTRUCTION_BYTES),
-        "error": isa.Error,
-        "unit": isa.Unit,
-    }
+#: A piece of an instruction judged: the error this is, and the unit that executes it.
+CHECKED = data.StructLayout({"piece": PIECE, "error": isa.Error, "unit": isa.Unit})
+
+#: Pieces that each unit, in the order of their numbers, wants of an instruction.
+COUNTS = tuple(
+    piece_count(*(opcode for opcode, owner in isa.UNITS.items() if owner is unit))
+    for unit in isa.Unit
 )
 
 
@@ -37,7 +36,7 @@ def _violated(value: Value, limit: isa.Limit, field: isa.Field) -> Value | None:
 
 
 class Check(wiring.Component):
-    """Compares every field with what the configuration allows.
+    """Compares every field with what the configuration allows; hands on what its unit wants of it.
 
     Parameters
     ----------
@@ -47,19 +46,30 @@ class Check(wiring.Component):
     Members
     -------
     i : In(stream of FETCHED)
+        An instruction is taken with its last piece.
+    shift : Out(1)
+        Another piece was taken: the word at ``i`` has to move down by PIECE_BITS.
     o : Out(stream of CHECKED)
+        As many pieces of each instruction as its unit wants.
 
     Timing
     ------
-    Two cycles; one instruction every two cycles.
+    The first piece is offered two cycles after its instruction came, the others in the cycles after.
     """
 
     i: stream.Interface
+    shift: Signal
     o: stream.Interface
 
     def __init__(self, *, config: Config) -> None:
         self.config = config
-        super().__init__({"i": In(stream.Signature(FETCHED)), "o": Out(stream.Signature(CHECKED))})
+        super().__init__(
+            {
+                "i": In(stream.Signature(FETCHED)),
+                "shift": Out(1),
+                "o": Out(stream.Signature(CHECKED)),
+            }
+        )
 
     def _broken(self, word: Value, opcode: isa.Opcode) -> list[Value]:
         layout = isa.LAYOUTS[opcode]
@@ -85,44 +95,55 @@ class Check(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         word = self.i.payload.word
-        code = word[:8]
         seen = Signal()
-        known = Signal()
-        unit = Signal(isa.Unit)
-        terms_count = sum(len(self._broken(word, opcode)) for opcode in isa.Opcode)
-        failed = Signal(max(1, terms_count), reset_less=True)
-        position = 0
+        terms = {opcode: self._broken(word, opcode) for opcode in isa.Opcode}
         matches = Signal(len(isa.Opcode), reset_less=True)
-        with m.If(~seen):
-            for n, opcode in enumerate(isa.Opcode):
-                m.d.sync += matches[n].eq(code == opcode.value)
-        groups = []
+        broken = []
+        unit = Signal(isa.Unit)
         for n, opcode in enumerate(isa.Opcode):
-            terms = self._broken(word, opcode)
-            for k, term in enumerate(terms):
-                m.d.sync += failed[position + k].eq(term)
-            groups.append(failed[position : position + len(terms)].any() & matches[n])
-            position += len(terms)
+            failed = Signal(
+                len(terms[opcode]), name=f"failed_{opcode.name.lower()}", reset_less=True
+            )
+            m.d.sync += [failed.eq(Cat(terms[opcode])), matches[n].eq(word[:8] == opcode.value)]
+            broken.append(failed.any() & matches[n])
             with m.If(matches[n]):
                 m.d.comb += unit.eq(isa.UNITS[opcode])
-        bad = Signal()
-        m.d.comb += [known.eq(matches.any()), bad.eq(_any(groups))]
-        # The word waits at the input for the cycle in which its fields are compared.
-        m.d.sync += seen.eq(self.i.valid & ~(self.o.valid & self.o.ready))
+        # The word waits at the input: for a cycle in which its fields are compared, for one in which
+        # that becomes a verdict, and until its pieces have gone.
+        verdict = Signal(isa.Error, reset_less=True)
+        owner = Signal(isa.Unit, reset_less=True)
+        taken = Signal()
+        gone = Signal(range(max(COUNTS)))
+        last = gone == Array(count - 1 for count in COUNTS)[owner.as_value()]
         m.d.comb += [
-            self.o.valid.eq(self.i.valid & seen),
-            self.i.ready.eq(self.o.ready & seen),
-            self.o.payload.index.eq(self.i.payload.index),
-            self.o.payload.word.eq(word),
-            self.o.payload.unit.eq(unit),
-            self.o.payload.error.eq(
-                Mux(
-                    self.i.payload.error,
-                    isa.Error.BUS,
-                    Mux(~known, isa.Error.OPCODE, Mux(bad, isa.Error.FIELD, isa.Error.NONE)),
-                )
-            ),
+            taken.eq(self.o.valid & self.o.ready),
+            self.i.ready.eq(taken & last),
+            self.shift.eq(taken & ~last),
+            self.o.payload.piece.index.eq(self.i.payload.index),
+            self.o.payload.piece.bits.eq(word[:PIECE_BITS]),
+            self.o.payload.error.eq(verdict),
+            self.o.payload.unit.eq(owner),
         ]
+        with m.If(~self.o.valid):
+            m.d.sync += [
+                seen.eq(self.i.valid & ~seen),
+                self.o.valid.eq(seen),
+                gone.eq(0),
+                owner.eq(unit),
+                verdict.eq(
+                    Mux(
+                        self.i.payload.error,
+                        isa.Error.BUS,
+                        Mux(
+                            ~matches.any(),
+                            isa.Error.OPCODE,
+                            Mux(_any(broken), isa.Error.FIELD, isa.Error.NONE),
+                        ),
+                    )
+                ),
+            ]
+        with m.Elif(self.o.ready):
+            m.d.sync += [gone.eq(gone + 1), self.o.valid.eq(~last)]
         return m
 
 

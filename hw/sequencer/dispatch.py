@@ -7,7 +7,8 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.registers import Activity
-from celosia.hw.sequencer.pieces import CHECKED_PIECE, PIECE
+from celosia.hw.sequencer.check import CHECKED
+from celosia.hw.sequencer.pieces import PIECE
 
 #: Units with a queue, in the order of their numbers, and what they execute.
 EXECUTORS: dict[isa.Unit, tuple[isa.Opcode, ...]] = {
@@ -26,12 +27,12 @@ class Dispatch(wiring.Component):
 
     Members
     -------
-    i : In(stream of CHECKED_PIECE)
+    i : In(stream of CHECKED)
         Instructions without an error, in pieces.
     push_<unit> : Out(stream of PIECE)
         Towards each unit's queue.
     quiet : In(1)
-        No unit has anything left to do.
+        No unit had anything left to do in the cycle before.
     asking, want, granted : Out, Out, In
         A taker's side of ``Semaphores``.
     lacking : In(SEMAPHORES)
@@ -60,7 +61,7 @@ class Dispatch(wiring.Component):
     def __init__(self) -> None:
         super().__init__(
             {
-                "i": In(stream.Signature(CHECKED_PIECE)),
+                "i": In(stream.Signature(CHECKED)),
                 **{f"push_{unit.name.lower()}": Out(stream.Signature(PIECE)) for unit in EXECUTORS},
                 "quiet": In(1),
                 "asking": Out(1),

@@ -1,6 +1,6 @@
 """Instruction fetch."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch.config import ADDRESS_BITS, INSTRUCTION_BYTES
 from celosia.hw.bus.reader import length_bits, read_beat
+from celosia.hw.sequencer.pieces import PIECE_BITS
 
 #: An instruction as read: its place, its bits, and whether the bus refused part of it.
 FETCHED = data.StructLayout(
@@ -23,7 +24,7 @@ class Fetch(wiring.Component):
     bus_bytes, burst_beats : int
         See ``Config``.
     ahead : int
-        Instructions asked for and not handed on, at most.
+        Instructions asked for and not handed on, at most; at least 2.
 
     Members
     -------
@@ -36,6 +37,8 @@ class Fetch(wiring.Component):
         A client's side of ``ReadMaster``.
     fetched : Out(stream of FETCHED)
         Instructions in order.
+    shift : In(1)
+        The word that is offered moves down by PIECE_BITS: who takes it has seen its lowest piece.
     exhausted : Out(1)
         All instructions of the program were handed on.
     idle : Out(1)
@@ -43,7 +46,8 @@ class Fetch(wiring.Component):
 
     Timing
     ------
-    One instruction every INSTRUCTION_BYTES / bus_bytes cycles, ``ahead`` of them per bus latency.
+    An instruction is gathered in INSTRUCTION_BYTES / bus_bytes cycles, from the one on after that in
+    which the one before was taken; ``ahead`` of them per bus latency.
     """
 
     begin: Signal
@@ -53,16 +57,19 @@ class Fetch(wiring.Component):
     request: stream.Interface
     beats: stream.Interface
     fetched: stream.Interface
+    shift: Signal
     exhausted: Signal
     idle: Signal
 
-    def __init__(self, *, bus_bytes: int, burst_beats: int, ahead: int = 4) -> None:
+    def __init__(self, *, bus_bytes: int, burst_beats: int, ahead: int = 5) -> None:
         self.bus_bytes = bus_bytes
         self.beats_each = max(1, INSTRUCTION_BYTES // bus_bytes)
         self.burst_beats = min(burst_beats, self.beats_each)
         self.ahead = ahead
-        if bus_bytes > INSTRUCTION_BYTES:
-            raise ValueError(f"bus_bytes: wanted at most {INSTRUCTION_BYTES}, got {bus_bytes}")
+        if bus_bytes > PIECE_BITS // 8:
+            raise ValueError(f"bus_bytes: wanted at most {PIECE_BITS // 8}, got {bus_bytes}")
+        if ahead < 2:
+            raise ValueError(f"ahead: wanted at least 2, got {ahead}")
         burst = streams.burst(length_bits=length_bits(burst_beats))
         super().__init__(
             {
@@ -73,6 +80,7 @@ class Fetch(wiring.Component):
                 "request": Out(stream.Signature(burst)),
                 "beats": In(stream.Signature(read_beat(bus_bytes))),
                 "fetched": Out(stream.Signature(FETCHED)),
+                "shift": In(1),
                 "exhausted": Out(1),
                 "idle": Out(1),
             }
@@ -80,7 +88,8 @@ class Fetch(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        depth = self.ahead * self.beats_each
+        # One instruction is in the register behind it.
+        depth = (self.ahead - 1) * self.beats_each
         m.submodules.store = store = SyncFIFOBuffered(width=8 * self.bus_bytes + 1, depth=depth)
         taken = Signal()
         m.d.comb += taken.eq(self.fetched.valid & self.fetched.ready)
@@ -120,34 +129,34 @@ class Fetch(wiring.Component):
             m.d.sync += [index.eq(index + 1), left.eq(left - 1)]
         m.d.comb += self.exhausted.eq(left == 0)
 
-        # Beats into words.
-        m.d.comb += [
-            self.beats.ready.eq(1),
-            store.w_en.eq(self.beats.valid & ~self.stop),
-            store.w_data.eq(Cat(self.beats.payload.data, self.beats.payload.error)),
-        ]
+        # Beats into words, from above, and words into pieces, downwards: in one register, since so
+        # many wires side by side are what a part has least of.
+        beat = 8 * self.bus_bytes
         gathered = Signal(range(self.beats_each + 1))
         word = Signal(8 * INSTRUCTION_BYTES, reset_less=True)
         error = Signal()
         full = Signal()
         m.d.comb += [
+            self.beats.ready.eq(1),
+            store.w_en.eq(self.beats.valid & ~self.stop),
+            store.w_data.eq(Cat(self.beats.payload.data, self.beats.payload.error)),
             full.eq(gathered == self.beats_each),
-            store.r_en.eq(~full | taken),
+            store.r_en.eq(~full),
             self.fetched.valid.eq(full & ~self.stop),
             self.fetched.payload.index.eq(index),
             self.fetched.payload.word.eq(word),
             self.fetched.payload.error.eq(error),
         ]
-        beat = 8 * self.bus_bytes
-        with m.If(store.r_en & store.r_rdy):
-            for place in range(self.beats_each):
-                with m.If(Mux(taken, 0, gathered) == place):
-                    m.d.sync += word[place * beat : (place + 1) * beat].eq(store.r_data[:-1])
-            m.d.sync += error.eq((error & ~taken) | store.r_data[-1])
-            with m.If(taken):
-                m.d.sync += gathered.eq(1)
-            with m.Else():
-                m.d.sync += gathered.eq(gathered + 1)
-        with m.Elif(taken):
+        arriving = store.r_data[:-1]
+        with m.If(self.shift):
+            # What comes in is of no use. It is what would be gathered: no choice where they agree.
+            m.d.sync += word.eq(Cat(word, arriving.replicate(PIECE_BITS // beat))[PIECE_BITS:])
+        with m.Elif(~full & store.r_rdy):
+            m.d.sync += [
+                word.eq(Cat(word, arriving)[beat:]),
+                error.eq(error | store.r_data[-1]),
+                gathered.eq(gathered + 1),
+            ]
+        with m.If(taken):
             m.d.sync += [gathered.eq(0), error.eq(0)]
         return m

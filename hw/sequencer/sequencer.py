@@ -14,7 +14,6 @@ from celosia.hw.sequencer.counters import Counters
 from celosia.hw.sequencer.dispatch import EXECUTORS, Dispatch
 from celosia.hw.sequencer.fetch import Fetch
 from celosia.hw.sequencer.issue import Issue
-from celosia.hw.sequencer.pieces import Split
 from celosia.hw.sequencer.semaphores import Semaphores
 from celosia.hw.sequencer.supervisor import UNITS, Supervisor
 
@@ -127,18 +126,15 @@ class Sequencer(wiring.Component):
         m.submodules.supervisor = supervisor
         m.submodules.fetch = ResetInserter(supervisor.flush)(fetch)
         m.submodules.check = ResetInserter(supervisor.flush)(check)
-        # What becomes of an instruction is decided apart from what is wrong with it.
-        checked = Split()
-        m.submodules.checked = ResetInserter(supervisor.flush)(checked)
-        wiring.connect(m, check.o, checked.i)
         m.submodules.dispatch = dispatch
         m.submodules.semaphores = ResetInserter(supervisor.begin)(semaphores)
         for unit, issue in issues.items():
             m.submodules[f"issue_{unit.name.lower()}"] = issue
-        self._program(m, supervisor, fetch, checked.o, dispatch)
+        self._program(m, supervisor, fetch, check.o, dispatch)
         wiring.connect(m, fetch.fetched, check.i)
+        m.d.comb += fetch.shift.eq(check.shift)
         self._units(m, supervisor, dispatch, semaphores, issues)
-        self._errors(m, supervisor, fetch, checked.o, semaphores, issues)
+        self._errors(m, supervisor, fetch, check.o, semaphores, issues)
         self._count(m, supervisor, dispatch, issues)
         return m
 
@@ -201,9 +197,11 @@ class Sequencer(wiring.Component):
                 taker.lacking.eq(semaphores.lacking),
             ]
         # Late in a cycle. A unit that takes an instruction meanwhile has nothing under way on the bus
-        # before a reset comes, and its queue says that it is not done.
-        m.d.sync += supervisor.units_idle.eq(Cat(idle).all())
-        m.d.comb += dispatch.quiet.eq(supervisor.units_idle & ~Cat(waiting).any())
+        # before a reset comes; and who asks for quiet has handed on nothing for some cycles.
+        m.d.sync += [
+            supervisor.units_idle.eq(Cat(idle).all()),
+            dispatch.quiet.eq(Cat(idle).all() & ~Cat(waiting).any()),
+        ]
 
     def _errors(
         self,

@@ -70,10 +70,19 @@ class Fifo:
         Of the queue.
     buffered : bool
         ``SyncFIFOBuffered`` and not ``SyncFIFO``.
+    eager : bool
+        ``EagerFIFO``, which knows by a register whether it is full.
     """
 
     def __init__(
-        self, spec: Spec, path: str, *, width: int, depth: int, buffered: bool = True
+        self,
+        spec: Spec,
+        path: str,
+        *,
+        width: int,
+        depth: int,
+        buffered: bool = True,
+        eager: bool = False,
     ) -> None:
         words = depth - buffered
         self.depth = depth
@@ -102,6 +111,8 @@ class Fifo:
         spec.claim(f"{path}: places", (self.produce < words) & (self.consume < words))
         full = Mux(self.stored == words, 0, self.stored)
         spec.claim(f"{path}: count", (self.stored <= words) & (full == apart))
+        if eager:
+            spec.claim(f"{path}: full", spec.see(f"{path}.full", 1) == (self.stored == words))
         if buffered:
             # Else a queue could refuse an entry that it has room for.
             spec.claim(f"{path}: filled", self.ready | (self.stored <= 1))

@@ -6,8 +6,9 @@ from prove import Spec, broken_module, proved, refuted
 from queues import Fifo, in_order
 
 from celosia.hw.arch import isa
+from celosia.hw.arch.config import preset
 from celosia.hw.bus import gather
-from celosia.hw.sequencer import issue, pieces
+from celosia.hw.sequencer import check, issue, pieces
 
 
 def gather_spec(module=gather, room=None):
@@ -66,46 +67,63 @@ def gather_spec(module=gather, room=None):
     return spec
 
 
-def split_spec(module=pieces):
-    """A unit gets as many pieces as hold all that it has instructions for."""
+def check_spec(module=check):
+    """A unit gets as many pieces as hold all that it has instructions for, once it is known."""
     spec = Spec()
-    dut = spec.open("dut", module.Split())
+    dut = spec.open("dut", module.Check(config=preset("nano")))
+    bits = pieces.PIECE_BITS
+    word, index = dut.i.payload.word, dut.i.payload.index
     taken = dut.i.valid & dut.i.ready
     sent = dut.o.valid & dut.o.ready
-    held = Signal.like(dut.i.payload)
-    gone = Signal(3)
-    busy = Signal()
-    counts = {unit: 1 for unit in isa.Unit}
-    for opcode, unit in isa.UNITS.items():
-        counts[unit] = max(counts[unit], -(-isa.LAYOUTS[opcode].size // module.PIECE_BITS))
-    last = Signal()
-    beyond = Signal()
-    for unit, count in counts.items():
-        with spec.m.If(held.unit == unit):
-            spec.m.d.comb += [last.eq(gone == count - 1), beyond.eq(gone >= count)]
-    with spec.m.If(taken):
-        spec.m.d.sync += [held.eq(dut.i.payload), busy.eq(1), gone.eq(0)]
-    with spec.m.Elif(sent):
-        spec.m.d.sync += [gone.eq(gone + 1), busy.eq(~last)]
-    spec.given("a unit", dut.i.payload.unit.as_value() < len(isa.Unit))
-    inside = Signal.like(dut.i.payload)
-    spec.m.d.comb += inside.eq(spec.see("dut.held", Value.cast(held).shape()))
     shown = dut.o.payload
-    spec.claim("one at a time", (dut.o.valid == busy) & (dut.i.ready == ~busy))
-    spec.claim("a unit is held", ~busy | (held.unit.as_value() < len(isa.Unit)))
-    spec.claim("counted", ~busy | (spec.see("dut.gone", 2) == gone))
-    spec.claim("no more than the unit wants", ~busy | ~beyond)
-    spec.claim("rest", ~busy | (inside.word == held.word >> (gone * module.PIECE_BITS)))
-    spec.claim("the same index", ~busy | (inside.index == held.index))
-    spec.claim("the same unit", ~busy | (inside.unit == held.unit))
-    spec.claim("the same error", ~busy | (inside.error == held.error))
-    spec.claim("piece", ~busy | (shown.piece.bits == inside.word[: module.PIECE_BITS]))
-    spec.claim("index", ~busy | (shown.piece.index == held.index))
-    spec.claim("unit", ~busy | (shown.unit == held.unit))
-    spec.claim("error", ~busy | (shown.error == held.error))
-    spec.claim("piece waits", spec.waits(dut.o.valid, dut.o.ready, dut.o.payload))
-    spec.cover("four pieces", spec.past(sent & (gone == 3)) & ~busy)
-    spec.cover("one piece", spec.past(sent & (gone == 0)) & ~busy)
+    # Who offers an instruction keeps it until it is taken, and moves its word down when told to.
+    kept = spec.past(dut.i.valid & ~dut.i.ready)
+    moved = spec.past(dut.shift)
+    before = spec.past(word)
+    spec.given("offered until taken", ~kept | dut.i.valid)
+    spec.given("the same word", ~kept | moved | (word == before))
+    spec.given("moved down", ~kept | ~moved | (word[:-bits] == before[bits:]))
+    spec.given("the same index", ~kept | (index == spec.past(index)))
+
+    whole = Signal.like(word)
+    age = Signal(2)
+    gone = Signal(3)
+    spec.m.d.sync += [age.eq(age + (age != 3)), gone.eq(gone + sent)]
+    with spec.m.If(taken | ~dut.i.valid):
+        spec.m.d.sync += [age.eq(0), gone.eq(0)]
+    with spec.m.If(age == 0):
+        spec.m.d.sync += whole.eq(word)
+    wanted = Signal(range(5), init=1)
+    owner = Signal(isa.Unit, init=isa.Unit.SEQUENCER)
+    for opcode, unit in isa.UNITS.items():
+        owned = [other for other, its in isa.UNITS.items() if its is unit]
+        most = -(-max(isa.LAYOUTS[other].size for other in owned) // bits)
+        with spec.m.If(whole[:8] == opcode.value):
+            spec.m.d.comb += [wanted.eq(most), owner.eq(unit)]
+    matches = Cat(whole[:8] == opcode.value for opcode in isa.Opcode)
+    spec.claim("two cycles to judge", dut.o.valid == (age >= 2))
+    spec.claim("judged while offered", (age == 0) | kept)
+    spec.claim("nothing gone before", (age >= 2) | (gone == 0))
+    spec.claim("seen in the first", spec.see("dut.seen", 1) == (age == 1))
+    spec.claim(
+        "matched in the first", (age != 1) | (spec.see("dut.matches", len(isa.Opcode)) == matches)
+    )
+    spec.claim("unit", ~dut.o.valid | (shown.unit == owner))
+    spec.claim("counted", ~dut.o.valid | (spec.see("dut.gone", 2) == gone))
+    spec.claim("no more than the unit wants", ~dut.o.valid | (gone < wanted))
+    spec.claim("taken with the last", taken == (sent & (gone == wanted - 1)))
+    spec.claim("moved for the others", dut.shift == (sent & (gone != wanted - 1)))
+    rest = Signal.like(word)
+    spec.m.d.comb += rest.eq(whole >> gone * bits)
+    for place in range(4):
+        part = slice(place * bits, (place + 1) * bits)
+        here = (age == 0) | (gone + place > 3) | (word[part] == rest[part])
+        spec.claim(f"rest {place}", here)
+    spec.claim("piece", ~dut.o.valid | (shown.piece.bits == rest[:bits]))
+    spec.claim("index", ~dut.o.valid | (shown.piece.index == index))
+    spec.claim("piece waits", spec.waits(dut.o.valid, dut.o.ready, shown))
+    spec.cover("four pieces", sent & (gone == 3))
+    spec.cover("one piece", sent & taken & (gone == 0))
     return spec
 
 
@@ -149,7 +167,7 @@ def issue_spec(module=issue):
         "dut", module.Issue(opcodes=(isa.Opcode.LOAD,), depth=depth, in_flight=in_flight)
     )
     width = dut.push.payload.shape().size
-    queue = Fifo(spec, "dut.queue", width=width, depth=2 * (depth - 1))
+    queue = Fifo(spec, "dut.queue", width=width, depth=2 * (depth - 1), eager=True)
     taken = Fifo(spec, "dut.taken", width=32, depth=in_flight)
     # What becomes of pieces behind the queue is said by ``join_spec``.
     whole = spec.see("dut.join.o__valid", 1)
@@ -234,21 +252,25 @@ def test_gather_broken(right, wrong, claim):
     refuted(gather_spec(broken_module(gather, right, wrong), 4), claim, depth=14)
 
 
-def test_split():
-    proved(split_spec(), depth=1, reach=8)
+def test_check():
+    proved(check_spec(), depth=1, reach=8)
 
 
 @pytest.mark.parametrize(
     ("right", "wrong", "claim"),
     [
-        ("held.word >> PIECE_BITS", "held.word >> PIECE_BITS - 1", "rest"),
-        ("gone == Array(count - 1", "gone == Array(max(0, count - 2)", "one at a time"),
+        ("gone == Array(count - 1", "gone == Array(max(0, count - 2)", "taken with the last"),
         ("gone.eq(0)", "gone.eq(gone)", "counted"),
-        ("m.Elif(self.o.ready)", "m.Else()", "piece waits"),
+        ("m.Elif(self.o.ready)", "m.Else()", "counted"),
+        ("self.shift.eq(taken & ~last)", "self.shift.eq(taken)", "moved for the others"),
+        ("seen.eq(self.i.valid & ~seen)", "seen.eq(self.i.valid)", "seen in the first"),
+        ("self.o.valid.eq(seen)", "self.o.valid.eq(seen | self.i.valid)", "two cycles to judge"),
+        ("owner.eq(unit)", "owner.eq(0)", "unit"),
+        ("word[:PIECE_BITS])", "word[-PIECE_BITS:])", "piece"),
     ],
 )
-def test_split_broken(right, wrong, claim):
-    refuted(split_spec(broken_module(pieces, right, wrong)), claim, depth=12)
+def test_check_broken(right, wrong, claim):
+    refuted(check_spec(broken_module(check, right, wrong)), claim, depth=12)
 
 
 def test_join():

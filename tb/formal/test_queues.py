@@ -94,7 +94,8 @@ def fifo_spec(depth, kind):
         dut.w_en.eq(spec.free("w_en", 1)),
         dut.r_en.eq(spec.free("r_en", 1)),
     ]
-    inside = Fifo(spec, "fifo", width=8, depth=depth, buffered=buffered)
+    eager = kind.__name__ == queue.EagerFIFO.__name__
+    inside = Fifo(spec, "fifo", width=8, depth=depth, buffered=buffered, eager=eager)
     spec.claim("level", dut.level == inside.level)
     spec.claim("front", dut.r_rdy == (inside.ready if buffered else inside.level != 0))
     # Full, or what came out of an empty queue has not reached the front yet.
@@ -149,7 +150,9 @@ def test_fifo_broken(right, wrong, claim):
 @pytest.mark.parametrize(
     ("right", "wrong", "claim"),
     [
-        ("self.w_rdy.eq(inner_level != words)", "self.w_rdy.eq(1)", "fifo: count"),
+        ("pushed.eq(self.w_en & self.w_rdy)", "pushed.eq(self.w_en)", "fifo: count"),
+        ("inner_level == words - 1", "inner_level == words", "fifo: full"),
+        (") & ~moved)", "))", "fifo: full"),
         ("w_port.en.eq(self.w_rdy)", "w_port.en.eq(1)", "unchanged"),
         ("with m.If(pushed):", "with m.If(self.w_en):", "fifo: count"),
         ("(~self.r_rdy | self.r_en)", "self.r_en", "fifo: filled"),

@@ -239,9 +239,11 @@ def test_fetches_little_behind_halt():
 
 def test_waits_for_semaphores_are_counted_by_semaphore():
     program = [
+        *[legal(Opcode.LOAD)] * 2,
         legal(Opcode.LOAD, post=1 << 3),
-        legal(Opcode.LOAD, post=1 << 9),
         legal(Opcode.VECTOR, wait=1 << 3),
+        *[legal(Opcode.LOAD)] * 2,
+        legal(Opcode.LOAD, post=1 << 9),
         legal(Opcode.NOP, wait=1 << 9),
         legal(Opcode.HALT),
     ]

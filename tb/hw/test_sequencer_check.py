@@ -4,8 +4,9 @@ import pytest
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, preset
-from celosia.hw.arch.isa import Error, Opcode
+from celosia.hw.arch.isa import Error, Opcode, Unit
 from celosia.hw.sequencer.check import Check
+from celosia.hw.sequencer.pieces import PIECE_BITS
 from celosia.sim import pysim
 
 CONFIGS = {
@@ -18,6 +19,10 @@ CONFIGS = {
         "wide": "edge,rows=32,bus_bytes=32,tables=256,lanes=16",
     }.items()
 }
+
+
+#: Pieces that each unit gets.
+COUNTS = {Unit.SEQUENCER: 1, Unit.LOAD: 2, Unit.STORE: 2, Unit.MATRIX: 3, Unit.VECTOR: 4}
 
 
 def verdict(word, config):
@@ -85,31 +90,51 @@ def fetched(index, word, error=0):
 
 
 def judge(config, payloads, rng=None, producer=0.0, consumer=0.0):
-    """Return what comes out, and the cycles of the transfers out."""
+    """Return what comes out, its pieces put together, and the cycles in which pieces were taken."""
     dut = Check(config=config)
     results, cycles = [], []
 
     async def send(ctx):
-        await pysim.put_all(ctx, dut.i, payloads, rng=rng, stall=producer)
+        for payload in payloads:
+            await pysim.rest(ctx, rng, producer)
+            ctx.set(dut.i.payload, payload)
+            ctx.set(dut.i.valid, 1)
+            word = payload["word"]
+            while True:
+                _, _, taken, shift = await ctx.tick().sample(dut.i.ready, dut.shift)
+                assert not (taken and shift)
+                if taken:
+                    break
+                if shift:
+                    # What comes in from above is anything.
+                    word = word >> PIECE_BITS | -1 << 512 - PIECE_BITS
+                    ctx.set(dut.i.payload.word, word % (1 << 512))
+            ctx.set(dut.i.valid, 0)
 
     async def take(ctx):
         cycle = 0
         offered = None
+        pieces = []
         while len(results) < len(payloads):
             ready = rng is None or rng.random() >= consumer
             ctx.set(dut.o.ready, ready)
-            _, _, valid, payload = await ctx.tick().sample(dut.o.valid, dut.o.payload)
+            _, _, valid, o = await ctx.tick().sample(dut.o.valid, dut.o.payload)
             # Once offered, it stays until it is taken.
             assert valid or offered is None
-            got = (payload.index, payload.word, payload.error, payload.unit) if valid else None
+            got = (o.piece.index, o.error, o.unit, o.piece.bits) if valid else None
             assert offered in (None, got)
             offered = None if ready else got
             if valid and ready:
-                results.append(got)
+                pieces.append(got)
                 cycles.append(cycle)
+                if len(pieces) == COUNTS[o.unit]:
+                    assert len({piece[:-1] for piece in pieces}) == 1
+                    word = sum(piece[-1] << PIECE_BITS * n for n, piece in enumerate(pieces))
+                    results.append((o.piece.index, word, o.error, o.unit))
+                    pieces.clear()
             cycle += 1
 
-    pysim.run(dut, send, take, cycles_limit=20 * len(payloads) + 100)
+    pysim.run(dut, send, take, cycles_limit=30 * len(payloads) + 100)
     return results, cycles
 
 
@@ -120,7 +145,8 @@ def test_random_words_get_the_verdict_of_the_definition(name, rng):
     results, _ = judge(config, [fetched(n & 0xFFFF, word) for n, word in enumerate(words)])
     wanted = [verdict(word, config) for word in words]
     for n, (index, word, error, unit) in enumerate(results):
-        assert index == n and word == int.from_bytes(words[n], "little")
+        whole = int.from_bytes(words[n], "little")
+        assert index == n and word == whole % (1 << PIECE_BITS * COUNTS[unit])
         assert error == wanted[n], f"{words[n].hex()}: wanted {wanted[n]}, got {error}"
         if wanted[n] is not Error.OPCODE:
             assert unit == isa.UNITS[Opcode(words[n][0])]
@@ -176,11 +202,17 @@ def test_a_refused_fetch_comes_before_what_the_word_says():
     assert [error for _, _, error, _ in results] == [Error.BUS] * 3
 
 
-def test_latency_is_two_cycles_and_so_is_the_pace():
-    words = [isa.encode(isa.Instruction(Opcode.NOP))] * 5
+def test_pieces_come_two_cycles_after_their_instruction():
+    words = [
+        isa.encode(isa.Instruction(opcode)) for opcode in (Opcode.NOP, Opcode.MATMUL, Opcode.HALT)
+    ]
     _, cycles = judge(CONFIGS["micro"], [fetched(n, word) for n, word in enumerate(words)])
-    # Taken at the end of the second cycle in which the word is there.
-    assert cycles == [1, 3, 5, 7, 9]
+    assert cycles == [2, 5, 6, 7, 10]
+
+
+def test_pieces_hold_every_instruction():
+    for opcode in Opcode:
+        assert isa.LAYOUTS[opcode].size <= COUNTS[isa.UNITS[opcode]] * PIECE_BITS
 
 
 def test_construction():
