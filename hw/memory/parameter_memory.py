@@ -144,7 +144,10 @@ class ParameterMemory(wiring.Component):
         m = Module()
         enable, first, words = self._gather(m)
         lane_bits = (self.lanes - 1).bit_length()
-        held_words = [Signal(128, name=f"word_{j}", reset_less=True) for j in range(len(words))]
+        # Of its own: other memories, elsewhere on a part, keep a beat of their own.
+        held_words = [
+            Signal(128, name=f"word_{j}", reset_less=True, attrs=COPY) for j in range(len(words))
+        ]
         held = Signal()
         m.d.sync += held.eq(enable)
         m.d.sync += [word.eq(now) for word, now in zip(held_words, words, strict=True)]

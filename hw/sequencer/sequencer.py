@@ -236,7 +236,8 @@ class Sequencer(wiring.Component):
             supervisor.fault_valid[isa.Unit.SEQUENCER.value].eq(wrong),
             supervisor.faults[isa.Unit.SEQUENCER.value].eq(own),
         ]
-        m.d.comb += [
+        # Nothing changes any more when this is looked at.
+        m.d.sync += [
             supervisor.stuck_unit.eq(isa.Unit.SEQUENCER),
             supervisor.stuck_index.eq(checked.payload.piece.index),
         ]
@@ -248,7 +249,7 @@ class Sequencer(wiring.Component):
                 supervisor.faults[unit.value].eq(port.fault),
             ]
             with m.If(issue.waiting):
-                m.d.comb += [
+                m.d.sync += [
                     supervisor.stuck_unit.eq(unit),
                     supervisor.stuck_index.eq(issue.index),
                 ]

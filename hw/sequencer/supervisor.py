@@ -121,12 +121,16 @@ class Supervisor(wiring.Component):
             self.clear.eq(resetting & self.fetch_idle & self.units_idle & ~cleared),
             # What was fetched behind HALT is dropped before the program counts as done.
             self.flush.eq(ending & self.fetch_idle),
-            hung.eq(self.running & (self.watchdog != 0) & (quiet_cycles >= self.watchdog)),
         ]
+        # As soon as the cycles are that many, out of a register: they are long to compare.
+        more = quiet_cycles + 1
         with m.If(self.moved | ~self.running):
-            m.d.sync += quiet_cycles.eq(0)
+            m.d.sync += [quiet_cycles.eq(0), hung.eq(0)]
         with m.Else():
-            m.d.sync += quiet_cycles.eq(quiet_cycles + 1)
+            m.d.sync += [
+                quiet_cycles.eq(more),
+                hung.eq((self.watchdog != 0) & (more >= self.watchdog)),
+            ]
         with m.If(self.begin):
             m.d.sync += [self.running.eq(1), self.done.eq(0), rung.eq(0)]
         with m.Elif(self.start & ending):

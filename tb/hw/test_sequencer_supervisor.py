@@ -211,7 +211,7 @@ def test_watchdog_lowered_below_the_cycles_gone_by():
         await ctx.tick().repeat(50)
         assert state(ctx, dut) == {"running"}
         ctx.set(dut.watchdog, 10)
-        await ctx.tick()
+        await ctx.tick().repeat(2)
         assert state(ctx, dut) == {"error", "abort"}
 
     simulate(bench)
