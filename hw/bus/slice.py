@@ -1,6 +1,6 @@
 """Registers in a stream, forward or in both directions."""
 
-from amaranth.hdl import Module, ShapeLike, Signal, Value
+from amaranth.hdl import Module, Mux, ShapeLike, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -80,47 +80,38 @@ class Slice(wiring.Component):
         super().__init__(
             {"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)), "idle": Out(1)}
         )
-        reset_less(self.o, "payload")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        spare = Signal.like(self.i.payload, reset_less=True)
-        spare_valid = Signal()
-        m.d.comb += [self.i.ready.eq(~spare_valid), self.idle.eq(~self.o.valid & ~spare_valid)]
-        given, waiting, offered = (
-            Value.cast(payload) for payload in (self.i.payload, spare, self.o.payload)
-        )
+        # Two registers, written and offered in turn.
+        even = Signal.like(self.i.payload, reset_less=True)
+        odd = Signal.like(self.i.payload, reset_less=True)
+        front = Signal()
+        full = Signal()
+        m.d.comb += [self.i.ready.eq(~full), self.idle.eq(~self.o.valid)]
+        given, offered = Value.cast(self.i.payload), Value.cast(self.o.payload)
+        slots = Value.cast(even), Value.cast(odd)
         block = self.block or max(len(given), 1)
-        self._block(m, self.o.valid, spare_valid, given[:block], waiting[:block], offered[:block])
-        for first in range(block, len(given), block):
+        for first in range(0, max(len(given), 1), block):
             bits = slice(first, first + block)
-            valid = Signal(name=f"valid_{first}", attrs=COPY)
-            held = Signal(name=f"spare_valid_{first}", attrs=COPY)
-            self._block(m, valid, held, given[bits], waiting[bits], offered[bits])
+            valid, held, turn = (
+                (self.o.valid, full, front)
+                if first == 0
+                else (
+                    Signal(name=f"{name}_{first}", attrs=COPY)
+                    for name in ("valid", "full", "front")
+                )
+            )
+            # Who takes what is offered comes late, and far too late for so many bits: it reaches
+            # these three alone, by gates in front of data, as late enables and resets are slower yet.
+            m.d.sync += [
+                valid.eq(self.i.valid | held | (valid & ~self.o.ready)),
+                held.eq((self.i.valid | held) & valid & ~self.o.ready),
+                turn.eq(turn ^ (valid & self.o.ready)),
+            ]
+            # Taken in any case: the valid bit tells whether there was anything.
+            for n, slot in enumerate(slots):
+                with m.If(~held & ((turn ^ valid) == n)):
+                    m.d.sync += slot[bits].eq(given[bits])
+            m.d.comb += offered[bits].eq(Mux(turn, slots[1][bits], slots[0][bits]))
         return m
-
-    def _block(
-        self,
-        m: Module,
-        valid: Value,
-        spare_valid: Value,
-        given: Value,
-        spare: Value,
-        offered: Value,
-    ) -> None:
-        """Move bits of the payload along, with the registers that say what is inside."""
-        # Taken in any case: who takes what is offered comes late, and far too late for so many. And
-        # by gates in front of data, since late enables and resets of registers are slower yet.
-        moves = Signal.like(valid, name="moves")
-        m.d.comb += moves.eq(~valid | self.o.ready)
-        m.d.sync += [
-            valid.eq(self.i.valid | spare_valid | ~moves),
-            spare_valid.eq((self.i.valid | spare_valid) & ~moves),
-        ]
-        with m.If(~spare_valid):
-            m.d.sync += spare.eq(given)
-        with m.If(moves):
-            with m.If(spare_valid):
-                m.d.sync += offered.eq(spare)
-            with m.Else():
-                m.d.sync += offered.eq(given)

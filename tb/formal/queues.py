@@ -58,6 +58,34 @@ def in_order(
     spec.cover(f"{name}passes", done & (seen_behind | (len(entries) == 1)))
 
 
+class Pair:
+    """What a ``Slice`` inside a part holds.
+
+    Parameters
+    ----------
+    spec : Spec
+    path : str
+        Of the slice, as in ``Spec.see``.
+    width : int
+        Bits of its payload.
+    valid : Value
+        It offers something.
+
+    Attributes
+    ----------
+    entries, level : list of Value, Value
+        What is inside, the oldest first, and how many of these.
+    """
+
+    def __init__(self, spec: Spec, path: str, *, width: int, valid: Value) -> None:
+        even, odd = (spec.see(f"{path}.{name}", width) for name in ("even", "odd"))
+        self.full: Any = spec.see(f"{path}.full", 1)
+        self.turn: Any = spec.see(f"{path}.front", 1)
+        self.entries = [Mux(self.turn, odd, even), Mux(self.turn, even, odd)]
+        self.level = valid + self.full
+        spec.claim(f"{path}: two are one and another", ~self.full | valid)
+
+
 class Fifo:
     """What a queue of Amaranth inside a part holds.
 

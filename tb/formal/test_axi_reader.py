@@ -3,7 +3,7 @@
 import pytest
 from amaranth.hdl import Cat, Mux, Signal, Value
 from prove import Spec, broken_module, proved, refuted
-from queues import in_order
+from queues import Pair, in_order
 
 from celosia.hw.bus import reader
 
@@ -75,11 +75,8 @@ def beats(spec, dut):
     valid = Cat(end.valid for end in ends)
     spec.claim("one client's beat", valid != 3)
     front = Cat(valid[1], Mux(valid[1], *(Value.cast(end.payload) for end in reversed(ends))))
-    held = spec.see("dut.beats.o__payload", len(front))
-    waiting = spec.see("dut.beats.spare_valid", 1)
-    spec.claim("behind the front", ~waiting | valid.any())
-    spec.claim("whose", ~valid.any() | (front == held))
-    spare = spec.see("dut.beats.spare", len(front))
+    inside = Pair(spec, "dut.beats", width=len(front), valid=valid.any())
+    spec.claim("whose", ~valid.any() | (front == inside.entries[0]))
     in_order(
         spec,
         name="R ",
@@ -87,8 +84,8 @@ def beats(spec, dut):
         value=Cat(bus.rid, bus.rdata, bus.rresp[1], bus.rlast),
         pop=Cat(end.valid & end.ready for end in ends).any(),
         front=front,
-        entries=[held, spare],
-        level=valid.any() + waiting,
+        entries=inside.entries,
+        level=inside.level,
     )
     spec.claim("no beat is left when idle", ~dut.idle | ~valid.any())
 

@@ -3,7 +3,7 @@
 import pytest
 from amaranth.hdl import Array, Cat, Mux, Signal, Value
 from prove import Spec, broken_module, proved, refuted
-from queues import Fifo, in_order
+from queues import Fifo, Pair, in_order
 
 from celosia.hw.bus import writer
 
@@ -36,13 +36,12 @@ def spec_of(module=writer):
 def addresses(spec, dut, accept):
     """Claim that each burst asked for comes to the address channel, and crosses no 4 KiB."""
     bus = dut.bus
-    spare = spec.see("dut.addresses.spare", 36)
-    spare_valid = spec.see("dut.addresses.spare_valid", 1)
     front = Cat(bus.awaddr, bus.awlen[:4])
-    for name, entry, there in (("AW", front, bus.awvalid), ("spare", spare, spare_valid)):
+    inside = Pair(spec, "dut.addresses", width=36, valid=bus.awvalid)
+    spec.claim("AW", ~bus.awvalid | (front == inside.entries[0]))
+    for n, entry in enumerate(inside.entries):
         legal = (entry[2:12] + entry[32:36] < 1024) & (entry[:2] == 0)
-        spec.claim(f"{name} 4 KiB", ~there | legal)
-    spec.claim("behind the front", ~spare_valid | bus.awvalid)
+        spec.claim(f"4 KiB {n}", (inside.level <= n) | legal)
     in_order(
         spec,
         name="AW ",
@@ -50,8 +49,8 @@ def addresses(spec, dut, accept):
         value=Value.cast(dut.request.payload),
         pop=bus.awvalid & bus.awready,
         front=front,
-        entries=[front, spare],
-        level=bus.awvalid + spare_valid,
+        entries=inside.entries,
+        level=inside.level,
     )
 
 
@@ -108,7 +107,7 @@ def answers(spec, dut, accept, unsent):
         under_way.eq(under_way + accept - bus.bvalid),
         whole.eq(whole + accept - ends),
     ]
-    unasked = bus.awvalid + spec.see("dut.addresses.spare_valid", 1)
+    unasked = bus.awvalid + spec.see("dut.addresses.full", 1)
     # The answer follows address and data.
     spec.given(
         "answers what was sent", ~bus.bvalid | ((under_way > unsent) & (under_way > unasked))
