@@ -23,7 +23,7 @@ def _ulx3s(size: int, core: str, clock_hz: int) -> Board:
 BOARDS = {
     board.name: board
     for board in (
-        _ulx3s(85, "edge", 50_000_000),
+        _ulx3s(85, "edge", 75_000_000),
         _ulx3s(45, "micro", 50_000_000),
         # 56 block memories: half of the unified buffer.
         _ulx3s(25, "nano,unified_bytes=65536", 50_000_000),
