@@ -237,19 +237,20 @@ def test_fetches_little_behind_halt():
     assert max(bench.fetched) < 20 * INSTRUCTION_BYTES
 
 
-def test_waits_for_semaphores_are_counted_by_semaphore():
+@pytest.mark.parametrize(("one", "other"), [(3, 9), (15, 0), (0, 15)])
+def test_waits_for_semaphores_are_counted_by_semaphore(one, other):
     program = [
         *[legal(Opcode.LOAD)] * 2,
-        legal(Opcode.LOAD, post=1 << 3),
-        legal(Opcode.VECTOR, wait=1 << 3),
+        legal(Opcode.LOAD, post=1 << one),
+        legal(Opcode.VECTOR, wait=1 << one),
         *[legal(Opcode.LOAD)] * 2,
-        legal(Opcode.LOAD, post=1 << 9),
-        legal(Opcode.NOP, wait=1 << 9),
+        legal(Opcode.LOAD, post=1 << other),
+        legal(Opcode.NOP, wait=1 << other),
         legal(Opcode.HALT),
     ]
     bench = Bench(program)
     assert bench.run() is None
-    waited = {isa.Unit.VECTOR: {3}, isa.Unit.SEQUENCER: {9}}
+    waited = {isa.Unit.VECTOR: {one}, isa.Unit.SEQUENCER: {other}}
     for unit in isa.Unit:
         waits = bench.counted(unit)[Activity.SEMAPHORE.value :]
         assert {s for s, count in enumerate(waits) if count} == waited.get(unit, set())

@@ -37,6 +37,23 @@ def test_construction():
     assert build().in_flight == 16
 
 
+@pytest.mark.parametrize("depth", [3, 4])
+def test_as_many_wait_as_were_asked_for(depth):
+    dut = build(depth=depth)
+    taken = 0
+
+    async def bench(ctx):
+        nonlocal taken
+        # Nothing is granted, so nothing leaves.
+        ctx.set(dut.push.valid, 1)
+        for _ in range(8 * depth * PIECES):
+            *_, ready = await ctx.tick().sample(dut.push.ready)
+            taken += ready
+
+    pysim.run(dut, bench)
+    assert taken == depth * PIECES
+
+
 def granting(dut):
     """Return a bench that grants whatever is asked, in the same cycle."""
 
