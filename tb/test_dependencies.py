@@ -47,6 +47,7 @@ RULES = (
         ("celosia.hw", "celosia.sim", "matplotlib", "mlxtend"),
     ),
     Rule("celosia.sw.compiler", COMPILER),
+    Rule("celosia.sw.compiler.provenance", COMPILER, ("celosia.sim.footprint",)),
     Rule("celosia.sw.compiler.verify", COMPILER, ("celosia.sim.hazards",)),
     Rule("celosia.sw.frontend", FRONTEND),
     Rule("celosia.sw.graph", ("numpy",)),

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import re
 import statistics
@@ -45,9 +46,13 @@ _STAGES = {
     "Info: Running router2": "routing",
 }
 
-#: A round of router 2, and how many there may be: seeds that get to their end take 50 to 210.
+#: A round of router 2, and how many there may be: seeds that get to their end take 50 to 210. Where the
+#: wires wanted twice become this many times as many as they once were, they rise without end.
 _ROUND = re.compile(r"Info: +iter=(\d+) wires=\d+ overused=([1-9]\d*) ")
 _ROUNDS = 600
+_RISEN = 8
+#: So few wires may become more for a while.
+_FEW = 500
 
 #: What nextpnr says of a kind of cells once it has packed them: how many, and how many there are.
 _COUNT = re.compile(r"Info:\s+(\w+):\s+(\d+)/\s*(\d+)\s+\d+%")
@@ -161,7 +166,7 @@ def placed(
     ------
     ToolError
         If a tool is missing or fails, the router for every seed: it may give up on a single one,
-        where a block is to take more signals than it has pins for, or be ended after many rounds.
+        where a block is to take more signals than it has pins for, or be ended where it gets nowhere.
     TooLargeError
         If the part has fewer cells than the design wants; no more seeds are tried then.
     """
@@ -267,6 +272,7 @@ class _Stages:
         self.tell = tell
         self.stage = ""
         self.lacking: list[str] = []
+        self.least = math.inf
 
     def line(self, text: str) -> None:
         count = _COUNT.match(text)
@@ -282,10 +288,12 @@ class _Stages:
                 self.stage = stage
                 self.tell(stage)
         found = _ROUND.match(text)
-        if found and int(found[1]) >= _ROUNDS:
-            raise tools.ToolError(
-                f"no way for {found[2]} wires after {found[1]} rounds of the router"
-            )
+        if not found:
+            return
+        rounds, wires = map(int, found.groups())
+        self.least = min(self.least, wires)
+        if rounds >= _ROUNDS or wires > _RISEN * max(self.least, _FEW):
+            raise tools.ToolError(f"no way for {wires} wires after {rounds} rounds of the router")
 
 
 def packed(design: Design, run: Run, bitstream: Path) -> None:

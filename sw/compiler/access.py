@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from celosia.hw.arch.isa import Instruction
 
-__all__ = ["Access", "Step", "span"]
+__all__ = ["Access", "Owner", "Step", "span"]
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,30 @@ class Access:
 
 
 @dataclass(frozen=True)
+class Owner:
+    """What bytes of the unified buffer belong to: a value, of some items of the batch.
+
+    Margins of a value are the same for all items.
+    """
+
+    value: int
+    items: tuple[int, int]
+    margins: bool = False
+
+
+@dataclass(frozen=True)
 class Step:
     """An instruction, without its semaphores, and what it touches.
 
-    ``layer`` is the number of the layer it works for.
+    ``layer`` is the number of the layer it works for, ``reads`` and ``writes`` say whose bytes of the
+    unified buffer it does.
     """
 
     instruction: Instruction
     accesses: tuple[Access, ...]
     layer: int
+    reads: Owner | None = None
+    writes: Owner | None = None
 
 
 def span(memory: str, writes: bool, first: int, count: int) -> Access:

@@ -13,6 +13,7 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout import lay_out, least_steps
 from celosia.sw.compiler.operators.host import HOST
 from celosia.sw.compiler.partition import Plan, partition, unit_shape
+from celosia.sw.compiler.provenance import follow
 from celosia.sw.compiler.schedule import schedule
 from celosia.sw.compiler.spec import Network, Product
 from celosia.sw.compiler.stream import stream
@@ -124,6 +125,7 @@ class _Compiler:
         after = placement.code + -(-len(setup.code) // ALIGNMENT) * ALIGNMENT
         steps = limited(emit_main(work, network, tiling, placement, config))
         main = section(steps, config, after, first)
+        follow(loads, steps, network, config)
         self.segments += _segments(constants, tables, placement, first)
         self.layers += _layers(network, tiling, placement, config, sizes)
         bands = frozenset(number for number, tiled in enumerate(tiling.layers) if tiled.band)

@@ -1,10 +1,11 @@
 """Seventh pass: instructions, each with what it reads and writes."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Opcode
-from celosia.sw.compiler.access import Step
+from celosia.sw.compiler.access import Owner, Step
 from celosia.sw.compiler.actions import (
     AddRegion,
     Drain,
@@ -20,11 +21,39 @@ from celosia.sw.compiler.allocate import Placement
 from celosia.sw.compiler.emit_matrix import multiply
 from celosia.sw.compiler.emit_moves import fill, move, parameters, tables, weights
 from celosia.sw.compiler.emit_vector import add, drain, pool
-from celosia.sw.compiler.spec import Network
+from celosia.sw.compiler.spec import Network, Sum
 from celosia.sw.compiler.stream import FetchParameters, FetchTables, FetchWeights, Work
 from celosia.sw.compiler.tile import Tiling, parameters_of
 
 __all__ = ["emit_main", "emit_setup"]
+
+
+def _owners(network: Network, work: Work) -> tuple[Owner | None, Owner | None]:
+    """Return whose bytes of the unified buffer a piece of work reads, and whose it writes."""
+    match work:
+        case LoadRegion(region=region):
+            return None, Owner(region.value, region.items)
+        case StoreRegion(region=region):
+            return Owner(region.value, region.items), None
+        case FillMargins(region=region):
+            return None, Owner(region.value, region.items, margins=True)
+        case FetchWeights() | FetchParameters() | FetchTables():
+            return None, None
+    action, layer = work.action, network.layers[work.action.layer]
+    items = action.items if isinstance(action, PoolRegion) else action.block.items
+    source, result = Owner(layer.source, items), Owner(layer.result, items)
+    match action:
+        case Multiply():
+            return source, None
+        case Drain() | AddRegion(step=2):
+            return None, result
+        case PoolRegion():
+            return source, result
+        case AddRegion(step=1):
+            assert isinstance(layer, Sum)
+            return Owner(layer.second, items), None
+        case AddRegion():
+            return source, None
 
 
 def _steps(about: Addressing, work: Work) -> Iterator[Step]:
@@ -60,7 +89,9 @@ def emit_main(
     """Yield the instructions of one batch, in order."""
     about = Addressing(network, tiling, placement, config)
     for piece in work:
-        yield from _steps(about, piece)
+        reads, writes = _owners(network, piece)
+        for step in _steps(about, piece):
+            yield replace(step, reads=reads, writes=writes)
 
 
 def emit_setup(
@@ -104,4 +135,6 @@ def emit_setup(
                 rows=(-layout.top, height + layout.bottom),
                 columns=(0, 0),
             )
-            yield from fill(about, region, layer)
+            margins = Owner(number, region.items, margins=True)
+            for step in fill(about, region, layer):
+                yield replace(step, writes=margins)

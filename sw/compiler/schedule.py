@@ -72,6 +72,15 @@ class _Scheduler(Cutting):
         layer = self.network.layers[number]
         if self.joins(number):
             return
+        fresh = [
+            value
+            for value in dict.fromkeys(layer.sources)
+            if self.is_fresh(number, value, part, items)
+        ]
+        if fresh:
+            # What is loaded may take the place of what late drains still write, and of outputs that
+            # are stored behind them.
+            yield from self.flush()
         margins = list(self.margins(layer.result, part, items, number))
         if number + 1 < len(self.network.layers) and self.joins(number + 1):
             margins += self.margins(self.network.layers[number + 1].result, part, items, number)
@@ -82,11 +91,10 @@ class _Scheduler(Cutting):
             yield from margins
         later = list(self.prefetch(number, part, items))
         staged = False
-        for value in dict.fromkeys(layer.sources):
-            if self.is_fresh(number, value, part, items):
-                staged = isinstance(layer, Product) and self.is_vector(value)
-                if not staged:
-                    yield from self.load(number, value, part, items)
+        for value in fresh:
+            staged = isinstance(layer, Product) and self.is_vector(value)
+            if not staged:
+                yield from self.load(number, value, part, items)
         if isinstance(layer, Product):
             yield from self.product(number, part, items, staged, later)
             return
