@@ -195,8 +195,8 @@ _85F_COLUMNS = (*range(4, 60, 9), *range(69, 120, 9))
 _WAYS = {"router2/bbMargin/x": "12", "router2/bbMargin/y": "12"}
 #: HeAP minds what is late three times as much as by default, where there is room for it.
 _HURRY = {"placerHeap/timingWeight": "30"}
-#: Prices of what several nets want rise slowly: a part that is nine tenths full is not routed
-#: otherwise. Three quarters full it takes more than twice as many rounds, and gains nothing.
+#: Prices of what several nets want rise slowly: a part that is nine tenths full is seldom routed
+#: otherwise. Two or three quarters full it takes more than twice as many rounds, if it ends at all.
 _PRICES = {"router2/currCongWeightMult": "0.5", "router2/histCongWeight": "0.5"}
 
 
@@ -207,7 +207,7 @@ def _ecp5(name: str, size: str, package: str, multipliers: int) -> Part:
         title=f"{name.partition('-CABGA')[0]}, speed grade 6",
         options=(f"--{size}", "--package", package, "--speed", "6"),
         multipliers=multipliers,
-        settings=_WAYS | _PRICES,
+        settings=_WAYS | (_PRICES if size in ("12k", "25k") else _HURRY),
     )
     if size != "85k":
         return part
@@ -216,7 +216,6 @@ def _ecp5(name: str, size: str, package: str, multipliers: int) -> Part:
         multiplier_blocks=tuple((y, _85F_COLUMNS) for y in (58, 10, 34)),
         memory_blocks=tuple((y, _85F_COLUMNS) for y in (22, 46, 70, 82)),
         size=(126, 95),
-        settings=_WAYS | _HURRY,
     )
 
 
