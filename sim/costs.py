@@ -3,10 +3,20 @@
 from typing import NamedTuple
 
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
-from celosia.hw.arch.isa import Instruction, Kind, Opcode, Space
+from celosia.hw.arch.isa import LAYOUTS, UNITS, Instruction, Kind, Opcode, Space, Unit
 from celosia.sim import footprint
 
-__all__ = ["COSTS", "Costs", "bursts", "elements", "reads", "spacing", "window", "work"]
+__all__ = [
+    "COSTS",
+    "PIECES",
+    "Costs",
+    "bursts",
+    "elements",
+    "reads",
+    "spacing",
+    "window",
+    "work",
+]
 
 
 class Costs(NamedTuple):
@@ -20,15 +30,15 @@ class Costs(NamedTuple):
     #: Beats that external memory moves per cycle, reads and writes together, above 0 up to 2.
     bandwidth: float = 1.0
     #: From the last beat of an instruction on the bus until it is checked.
-    fetch: int = 5
-    #: Instructions, not beats, that are asked for before they can be checked ...
-    ahead: int = 4
-    #: ... and that may wait for the dispatcher.
-    checked: int = 2
+    fetch: int = 6
+    #: From the last piece of an instruction until the next is checked, besides its beats.
+    check: int = 3
+    #: Instructions, not beats, that are asked for before they have left the sequencer.
+    ahead: int = 5
     #: From the end of NOP, FENCE or HALT to the next instruction.
     settle: int = 3
     #: From the dispatcher through an empty queue.
-    queue: int = 2
+    queue: int = 3
     #: From the last effect of an instruction to the semaphores.
     post: int = 3
     #: From the last effect of an instruction to the end of a fence.
@@ -80,6 +90,15 @@ class Costs(NamedTuple):
 
 #: Of the RTL behind the memory that the simulated one has by default.
 COSTS = Costs()
+
+#: Bits of an instruction that the sequencer passes on in a cycle.
+PIECE_BITS = 128
+
+#: In how many pieces each unit gets its instructions, all in as many as the longest.
+PIECES = {
+    unit: -(-max(LAYOUTS[opcode].size for opcode in UNITS if UNITS[opcode] is unit) // PIECE_BITS)
+    for unit in Unit
+}
 
 
 def spacing(i: Instruction, costs: Costs = COSTS) -> int:

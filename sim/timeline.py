@@ -15,15 +15,16 @@ from typing import Literal, NamedTuple
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Opcode, Space, Unit
 from celosia.sim import footprint
-from celosia.sim.costs import Costs, bursts, elements, reads, spacing, window
+from celosia.sim.costs import PIECES, Costs, bursts, elements, reads, spacing, window
 from celosia.sim.schedule import EXECUTING, bits
 from celosia.sim.traffic import Blocks, Burst, Port
 
 __all__ = ["Timeline", "Times"]
 
-#: What parts wait for: an instruction passed on by the sequencer, taken by its unit, finished by
-#: it; counts posted; a burst asked for, come; room in a unit for another instruction.
-Event = Literal["checked", "passed", "taken", "finished", "posted", "asked", "come", "room"]
+#: What parts wait for: an instruction that enters a queue, has left the sequencer, leaves its queue,
+#: is taken by its unit, finished by it; counts posted; a burst asked for, come; room in a unit for
+#: another instruction.
+Event = Literal["queued", "passed", "read", "taken", "finished", "posted", "asked", "come", "room"]
 
 #: A part of the core.
 Part = Generator[int | Event, None, None]
@@ -63,11 +64,12 @@ class Timeline:
         self.now = 0
         self.due: list[tuple[int, int, Part]] = []
         self.waiting: dict[Event, list[tuple[int, Part]]] = {}
-        # Last beat of each instruction fetched, cycle of each one checked and of each passed on.
+        # Last beat of each instruction fetched, and when the last piece of each was passed on.
         self.fetched: list[int] = []
-        self.checked: list[int] = []
         self.passed: list[int] = []
+        # Instructions that have entered a queue, and when their first pieces came out of it.
         self.queues: dict[Unit, deque[tuple[int, int]]] = {unit: deque() for unit in EXECUTING}
+        self.read: dict[Unit, list[int]] = {unit: [] for unit in EXECUTING}
         self.queued = self.finished = self.latest = 0
         self.posts: dict[int, list[int]] = {}
         # From when on each unit can take an instruction.
@@ -75,7 +77,10 @@ class Timeline:
         self.address = 0
         self.channel: deque[Burst] = deque()
         self.blocks = {unit: Blocks(costs) for unit in (Unit.LOAD, Unit.STORE)}
-        self.passes: deque[tuple[int, int]] = deque()
+        # What a unit has taken and does not know the end of yet, and when it was taken.
+        self.tasks: dict[Unit, deque[tuple[int, int]]] = {
+            unit: deque() for unit in (Unit.MATRIX, Unit.VECTOR)
+        }
         # The vector unit's pipe is empty; ends of its last two instructions; whether the last one
         # wrote sums.
         self.emptied, self.written = 0, (0, 0, False)
@@ -87,8 +92,8 @@ class Timeline:
     def run(self) -> dict[int, Times]:
         """Return the times of all instructions."""
         units = [self._unit(unit) for unit in EXECUTING]
-        inner = [self._load(), self._store(), self._read(), self._array()]
-        parts = [self._fetch(), self._check(), self._dispatch(), *units, *inner]
+        inner = [self._load(), self._store(), self._read(), self._array(), self._vector()]
+        parts = [self._fetch(), self._dispatch(), *units, *inner]
         self.due = [(0, number, part) for number, part in enumerate(parts)]
         while len(self.times) < len(self.code):
             self.now, number, part = heapq.heappop(self.due)
@@ -105,49 +110,43 @@ class Timeline:
             heapq.heappush(self.due, (self.now, number, part))
 
     def _fetch(self) -> Part:
-        """Ask for instructions, some ahead of those that are checked."""
+        """Ask for instructions, some ahead of those that are passed on."""
         yield 1
         for index in range(len(self.code)):
-            while index >= len(self.checked) + self.costs.ahead:
-                yield "checked"
+            while index >= len(self.passed) + self.costs.ahead:
+                yield "passed"
             if index >= self.costs.ahead:
-                yield self.checked[index - self.costs.ahead] + 1
+                yield self.passed[index - self.costs.ahead] + 1
             while self.now < self.address:
                 yield self.address
             self._ask(self.beats, self.bus, self.fetched.append)
 
-    def _check(self) -> Part:
-        """Put words together and check them, some ahead of the dispatcher."""
-        room = self.costs.checked
-        for index in range(len(self.code)):
+    def _dispatch(self) -> Part:
+        """Put beats together, check them, and hand the pieces to the queues, in order."""
+        for index, i in enumerate(self.code):
             while len(self.fetched) <= index:
                 yield "come"
-            while index >= len(self.passed) + room:
-                yield "passed"
-            there = self.fetched[index] + self.costs.fetch
-            before = self.checked[-1] + self.beats + 1 if self.checked else 0
-            yield max(there, before, self.passed[index - room] + 1 if index >= room else 0)
-            self.checked.append(self.now)
-            self._announce("checked")
-
-    def _dispatch(self) -> Part:
-        """Hand instructions to the queues, in order."""
-        for index, i in enumerate(self.code):
-            while len(self.checked) <= index:
-                yield "checked"
-            yield max(self.checked[index], self.passed[-1] if self.passed else 0) + 1
+            gathered = self.passed[-1] + self.beats + self.costs.check if self.passed else 0
+            yield max(self.fetched[index] + self.costs.fetch, gathered)
             if i.unit is Unit.SEQUENCER:
                 yield from self._own(index, i)
             else:
-                queue = self.queues[i.unit]
-                if len(queue) == self.config.queue_depth:
-                    while len(queue) == self.config.queue_depth:
-                        yield "taken"
-                    yield self.now + 1
-                queue.append((index, self.now))
-                self.queued += 1
+                yield from self._push(index, i.unit)
             self.passed.append(self.now)
             self._announce("passed")
+
+    def _push(self, index: int, unit: Unit) -> Part:
+        """Hand an instruction to a queue: it has room for one less, and one is behind it."""
+        queue, read = self.queues[unit], self.read[unit]
+        before = len(read) + len(queue) - (self.config.queue_depth - 1)
+        if before >= 0:
+            while len(read) <= before:
+                yield "read"
+            yield read[before] + 1
+        queue.append((index, self.now))
+        self.queued += 1
+        self._announce("queued")
+        yield self.now + PIECES[unit] - 1
 
     def _own(self, index: int, i: Instruction) -> Part:
         """Execute NOP, FENCE or HALT."""
@@ -184,24 +183,22 @@ class Timeline:
 
     def _unit(self, unit: Unit) -> Part:
         """Take the instructions of a queue, each once its semaphores are there."""
-        queue = self.queues[unit]
+        queue, read = self.queues[unit], self.read[unit]
         while True:
             while not queue:
-                yield "passed"
-            index, pushed = queue[0]
-            yield pushed + self.costs.queue
+                yield "queued"
+            index, queued = queue.popleft()
+            read.append(max(self.now + 1, queued + self.costs.queue))
+            self._announce("read")
+            yield read[-1] + PIECES[unit]
             while (granted := self._grant(self.code[index])) is None:
                 yield "posted"
             yield granted + 1
             while not self._room(unit):
                 yield "room"
             yield self.free[unit]
-            queue.popleft()
-            if unit is Unit.MATRIX:
-                self.passes.append((index, self.now))
-            elif unit is Unit.VECTOR:
-                self._announce("taken")
-                yield from self._vector(index)
+            if unit in self.tasks:
+                self.tasks[unit].append((index, self.now))
             else:
                 self.blocks[unit].take(index, self.now, bursts(self.code[index], self.config))
                 apart = self.costs.load if unit is Unit.LOAD else self.costs.store
@@ -213,7 +210,7 @@ class Timeline:
         """Whether a unit has got so far with earlier instructions that it takes another."""
         if unit in self.blocks:
             return self.blocks[unit].room
-        return unit is Unit.VECTOR or not self.passes
+        return not self.tasks[unit]
 
     def _ask(self, beats: int, port: Port, complete: Callable[[int], None]) -> None:
         """Put a burst on the address channel."""
@@ -315,10 +312,11 @@ class Timeline:
         prepare = (config.rows - 1).bit_length() + costs.prepare
         # Of the last pass so far: start of its tile, first and last vector.
         tile, first, last = -load, 0, 0
+        passes = self.tasks[Unit.MATRIX]
         while True:
-            while not self.passes:
+            while not passes:
                 yield "taken"
-            index, taken = self.passes[0]
+            index, taken = passes[0]
             i = self.code[index]
             steps, pixels = footprint.steps(i, config), footprint.pixels(i)
             yield max(taken + prepare, last)
@@ -330,7 +328,7 @@ class Timeline:
                 tile = max(second + (steps - 2) * load, begin + (steps - 2) * space)
                 first = max(begin + (steps - 1) * space, second + (steps - 2) * load + 1)
             self.free[Unit.MATRIX] = max(self.now, tile) + 1
-            self.passes.popleft()
+            passes.popleft()
             self._announce("room")
             last = first + pixels - 1
             share = pixels * steps / (last + 1 - begin)
@@ -342,9 +340,19 @@ class Timeline:
             first, last = first + late, last + late
             self._finish(index, taken, last + config.rows + config.columns + costs.matrix)
 
-    def _vector(self, index: int) -> Part:
+    def _vector(self) -> Part:
+        """Run VECTORs and FILLs, each until its last element has been asked for."""
+        tasks = self.tasks[Unit.VECTOR]
+        while True:
+            while not tasks:
+                yield "taken"
+            yield from self._walk(*tasks[0])
+            tasks.popleft()
+            self._announce("room")
+
+    def _walk(self, index: int, taken: int) -> Part:
         """Run VECTOR or FILL until its last element has been asked for."""
-        i, config, costs, taken = self.code[index], self.config, self.costs, self.now
+        i, config, costs = self.code[index], self.config, self.costs
         groups = reads(i, config)
         fill = i.opcode is Opcode.FILL
         from_sums = not fill and i.source == Space.ACCUMULATORS.value

@@ -34,7 +34,7 @@ def worst(compiled: Compiled, latency: int, bandwidth: float = 1.0) -> float:
     layers: list[Alone] = [*found.layers, found.whole, found.setup]
     assert any(alone.counted >= LEAST for alone in found.layers)
     differences = [abs(a.estimated / a.counted - 1) for a in layers if a.counted >= LEAST]
-    assert max(differences) <= 0.03, found
+    assert max(differences) <= 0.01, found
     return max(differences)
 
 

@@ -180,7 +180,8 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             stack.callback(process.wait)
             stack.callback(process.terminate)
         limit = time.monotonic() + 60
-        while not known.exists():
+        # It is there before it is written.
+        while not known.exists() or not known.read_text():
             assert time.monotonic() < limit, (folder / "log").read_text()
             time.sleep(0.1)
         yield json.loads(known.read_text())["address"]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch.config import preset
+from celosia.sim.cycles import estimate
 from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sw import data
 from celosia.sw.compiler.compile import compile_graph
@@ -136,6 +137,9 @@ def test_rtl_at_edge(
     np.testing.assert_array_equal(y, reference(root, model, x))
     assert costs.cycles_per_input is not None
     assert costs.cycles_per_input <= NETWORKS[name].cycles[batch]
+    program = compile_graph(load(model), preset("edge"), batch)
+    expected = [estimate(part.code, program.config).total for part in (program.setup, program.main)]
+    assert [costs.setup_cycles, costs.cycles] == pytest.approx(expected, rel=0.001)
 
 
 @pytest.mark.slow

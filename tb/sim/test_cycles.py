@@ -1,16 +1,14 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from celosia.hw.arch.config import PRESETS, preset
-from celosia.hw.arch.isa import Instruction, Opcode, Space, Unit, assemble
+from celosia.hw.arch.isa import Instruction, Opcode, Space, Unit, assemble, encode_program
 from celosia.sim.costs import bursts
 from celosia.sim.cycles import COSTS, estimate, work
 from celosia.sim.schedule import MachineError
+from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sim.traffic import Port
-from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.frontend.tflite import load
+from celosia.sw.runtime.backends import open_device
 
 EDGE = PRESETS["edge"]
 HALT = Instruction(Opcode.HALT)
@@ -76,94 +74,81 @@ def test_a_port_gives_what_others_leave():
     assert port.end(40, 3) == 43
 
 
-#: Programs, and their cycles at ``nano`` and at ``edge``, counted by the RTL at latency 32.
+CORES = ("nano", "edge", "nano,requantizer=sequential")
+
+#: Programs, and their cycles on each of ``CORES``, counted by the RTL at latency 32.
 COUNTED = {
-    "": (59, 47),
-    "NOP\nFENCE\nNOP\n": (110, 62),
-    "LOAD length=4\n" * 12: (299, 199),
-    "LOAD length=28 rows=28 external_pitch=28 unified_pitch=40\n": (309, 169),
-    "LOAD_WEIGHTS tiles=60\n": (386, 1059),
-    "STORE length=10 rows=64 external=65536 external_pitch=10 unified_pitch=10\n": (308, 200),
-    "MATMUL taps=100 x_count=200\n": (5084, 1498),
-    "MATMUL taps=1000\n": (1078, 1085),
-    "MATMUL taps=4 x_count=30\n" + "MATMUL taps=4 x_count=30 accumulate=1\n" * 2: (180, 194),
-    "MATMUL taps=4 x_count=5\n" * 9: (225, 225),
+    "": (59, 47, 59),
+    "NOP\nFENCE\nNOP\n": (128, 80, 128),
+    "LOAD length=4\n" * 12: (335, 199, 335),
+    "LOAD length=28 rows=28 external_pitch=28 unified_pitch=40\n": (312, 172, 312),
+    "LOAD_WEIGHTS tiles=60\n": (389, 1062, 389),
+    "STORE length=10 rows=64 external=65536 external_pitch=10 unified_pitch=10\n": (311, 203, 311),
+    "MATMUL taps=100 x_count=200\n": (5088, 1502, 5088),
+    "MATMUL taps=1000\n": (1082, 1089, 1082),
+    "MATMUL taps=4 x_count=30\n" + "MATMUL taps=4 x_count=30 accumulate=1\n" * 2: (184, 198, 184),
+    "MATMUL taps=4 x_count=5\n" * 9: (261, 229, 261),
     "VECTOR source=ACCUMULATORS x_count=40 channels=4 window_x_count=2 window_y_count=2\n" * 4: (
-        774,
-        753,
+        779,
+        758,
+        14_854,
     ),
-    "VECTOR x_count=40 channels=3 window_x_count=3\n" * 3: (530, 515),
-    "VECTOR x_count=40 channels=13 window_x_count=3 destination_base=8192\n" * 3: (1964, 518),
-    "VECTOR x_count=40 channels=40 source_x_stride=40 destination_base=8192\n" * 3: (4964, 755),
-    "VECTOR x_count=40 channels=4 source_skip=1 source_run=3\n" * 3: (644, 275),
+    "VECTOR x_count=40 channels=3 window_x_count=3\n" * 3: (535, 520, 8449),
+    "VECTOR x_count=40 channels=13 window_x_count=3 destination_base=8192\n" * 3: (
+        1969,
+        523,
+        36_049,
+    ),
+    "VECTOR x_count=40 channels=40 source_x_stride=40 destination_base=8192\n" * 3: (
+        4969,
+        760,
+        110_563,
+    ),
+    "VECTOR x_count=40 channels=4 source_skip=1 source_run=3\n" * 3: (649, 280, 11_203),
     # The array and the store unit beside reads of the vector unit.
     "MATMUL taps=160 x_count=64\nVECTOR x_count=100 channels=32 destination_base=8192\n": (
-        3444,
-        938,
+        3448,
+        942,
+        73_722,
     ),
     "MATMUL taps=160 x_count=64\n"
-    "VECTOR x_count=60 channels=48 window_x_count=4 destination_base=8192\n": (5524, 1458),
+    "VECTOR x_count=60 channels=48 window_x_count=4 destination_base=8192\n": (5528, 1462, 66_365),
     "STORE rows=30 length=64 external=65536 external_pitch=64\n"
-    "VECTOR x_count=100 channels=32 destination_base=8192\n": (3782, 610),
-    "FILL x_count=2 channels=4\n" * 9: (240, 201),
+    "VECTOR x_count=100 channels=32 destination_base=8192\n": (3785, 613, 74_183),
+    "FILL x_count=2 channels=4\n" * 9: (281, 206, 1791),
     "VECTOR destination=ACCUMULATORS x_count=20 channels=4\n"
     "VECTOR destination=ACCUMULATORS mode=ADD x_count=20 channels=4\n"
-    "VECTOR source=ACCUMULATORS x_count=20 channels=4\n" * 3: (986, 437),
+    "VECTOR source=ACCUMULATORS x_count=20 channels=4\n" * 3: (991, 442, 16_816),
     "LOAD length=64 post=0\nMATMUL taps=64 x_count=20 wait=0 post=1\n"
     "VECTOR source=ACCUMULATORS x_count=20 channels=4 wait=1 post=2\n"
-    "STORE length=40 external=65536 wait=2\n": (668, 353),
+    "STORE length=40 external=65536 wait=2\n": (670, 356, 2428),
     "LOAD length=2000\nFILL x_count=300 channels=4\nSTORE length=900 external=65536\n"
-    "MATMUL taps=16 x_count=200\nNOP\n": (1826, 514),
+    "MATMUL taps=16 x_count=200\nNOP\n": (1818, 522, 27_715),
 }
 
 
-@pytest.mark.parametrize("name", ["nano", "edge"])
+@pytest.mark.parametrize("name", CORES)
+def test_cycles_of_small_programs_are_those_of_the_rtl(name: str):
+    try:
+        find_verilator()
+    except SimulatorNotFound as missing:
+        pytest.skip(str(missing))
+    device = open_device("rtl", preset(name), 1 << 21, latency=COSTS.memory)
+    counted = {}
+    for text in COUNTED:
+        program = [*assemble(text), HALT]
+        # Behind all that the programs read and write.
+        device.write(1 << 20, encode_program(program))
+        counted[text] = device.run(1 << 20, len(program)).cycles
+    assert counted == {text: cycles[CORES.index(name)] for text, cycles in COUNTED.items()}
+
+
+@pytest.mark.parametrize("name", CORES)
 @pytest.mark.parametrize("program", COUNTED)
 def test_small_programs_take_what_the_rtl_takes(program: str, name: str):
-    counted = COUNTED[program][("nano", "edge").index(name)]
-    assert abs(total(*assemble(program), config=PRESETS[name]) - counted) <= 1
-
-
-#: Likewise, at ``nano`` with a sequential requantiser: what a group of channels takes counts.
-COUNTED_SEQUENTIAL = {
-    "VECTOR source=ACCUMULATORS x_count=40 channels=4 window_x_count=2 window_y_count=2\n"
-    * 4: 14_849,
-    "VECTOR x_count=40 channels=3 window_x_count=3\n" * 3: 8_444,
-    "VECTOR x_count=40 channels=13 window_x_count=3 destination_base=8192\n" * 3: 36_044,
-    "VECTOR x_count=40 channels=4 source_skip=1 source_run=3\n" * 3: 11_198,
-    "MATMUL taps=160 x_count=64\nVECTOR x_count=100 channels=32 destination_base=8192\n": 73_713,
-    "STORE rows=30 length=64 external=65536 external_pitch=64\n"
-    "VECTOR x_count=100 channels=32 destination_base=8192\n": 74_180,
-    "FILL x_count=2 channels=4\n" * 9: 1_786,
-    "VECTOR destination=ACCUMULATORS x_count=20 channels=4\n"
-    "VECTOR destination=ACCUMULATORS mode=ADD x_count=20 channels=4\n"
-    "VECTOR source=ACCUMULATORS x_count=20 channels=4\n" * 3: 16_811,
-    "LOAD length=64 post=0\nMATMUL taps=64 x_count=20 wait=0 post=1\n"
-    "VECTOR source=ACCUMULATORS x_count=20 channels=4 wait=1 post=2\n"
-    "STORE length=40 external=65536 wait=2\n": 2_426,
-    "LOAD length=2000\nFILL x_count=300 channels=4\nSTORE length=900 external=65536\n"
-    "MATMUL taps=16 x_count=200\nNOP\n": 27_707,
-}
-
-
-@pytest.mark.parametrize("program", COUNTED_SEQUENTIAL)
-def test_small_programs_take_what_a_sequential_requantizer_takes(program: str):
-    config = preset("nano,requantizer=sequential")
-    assert abs(total(*assemble(program), config=config) - COUNTED_SEQUENTIAL[program]) <= 1
-
-
-#: Cycles of one run by batch, counted by the RTL at latency 32 and bandwidth 1:
-#: celosia run sw/models/mnist_mlp.tflite --batch N --input X.npy --output Y.npy --stats S.json
-RTL_CYCLES = {1: 6_682, 16: 6_783, 64: 26_210}
-RTL_SETUP_CYCLES = 6_642
-
-
-@pytest.mark.parametrize("batch", RTL_CYCLES)
-def test_close_to_what_the_rtl_takes(batch: int, mnist_model: Path):
-    program = compile_graph(load(mnist_model), EDGE, batch)
-    assert estimate(program.main.code, EDGE).total == pytest.approx(RTL_CYCLES[batch], rel=0.03)
-    setup = estimate(program.setup.code, EDGE).total
-    assert setup == pytest.approx(RTL_SETUP_CYCLES, rel=0.03)
+    counted = COUNTED[program][CORES.index(name)]
+    # Who comes first on the bus is counted by shares.
+    assert abs(total(*assemble(program), config=preset(name)) - counted) <= 2
 
 
 @pytest.mark.parametrize(("rows", "each"), [(1, 16), (4, 4), (16, 1)])
@@ -171,7 +156,7 @@ def test_more_weight_rows_help_at_one_pixel(rows: int, each: int):
     config = preset(f"edge,weight_rows={rows}")
     assert work(matmul(taps=784), config) == 49 * each
     assert work(matmul(x_count=2, taps=784), config) == 49 * max(each, 4)
-    assert total(matmul(taps=784), config=config) == pytest.approx(48 * each + 96, abs=3)
+    assert total(matmul(taps=784), config=config) == pytest.approx(48 * each + 100, abs=3)
 
 
 @pytest.mark.parametrize("field", ["x_count", "y_count", "z_count", "taps"])
@@ -220,8 +205,8 @@ def test_memories_that_cannot_be(change: dict[str, float], says: str):
 def test_instructions_ahead_of_a_slow_memory_run_dry():
     fills = [Instruction(Opcode.FILL, x_count=20, channels=8)] * 40
     slow = COSTS._replace(memory=1000)
-    # Four instructions are asked for at a time.
-    assert total(*fills, costs=slow) == pytest.approx(11 * 1000, rel=0.05)
+    # Five instructions are asked for at a time.
+    assert total(*fills, costs=slow) == pytest.approx(9 * 1000, rel=0.05)
 
 
 def test_units_side_by_side_take_as_long_as_the_slowest():
