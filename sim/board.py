@@ -215,7 +215,7 @@ class SimulatedSdramBoard(_Running):
 
 def _chip_arguments(board: Board) -> tuple[int, ...]:
     """Return what the chip is told: its sheet in cycles, and how late its words come."""
-    from celosia.hw.sdram.pads import PAD_PHASES
+    from celosia.hw.sdram.pads import PAD_CYCLES
 
     sheet = SHEETS[board.sdram.part]
 
@@ -230,5 +230,5 @@ def _chip_arguments(board: Board) -> tuple[int, ...]:
         cycles(sheet.t_mrd, sheet.t_mrd_clocks),
         cycles(sheet.t_startup),
         sheet.t_ref * board.clock_hz // 10**9 // sheet.refreshes,
-        (board.sdram.read_phase - PAD_PHASES) // 2,
+        board.sdram.read_delay - PAD_CYCLES,
     )

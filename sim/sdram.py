@@ -353,7 +353,7 @@ class SdramChip:
         self.data_cycles += 1
         return self._out[self.cycle + 1][0]
 
-    async def serve(self, ctx: Any, pins: Any, *, delay: int = 0, period: float = 1e-6) -> None:
+    async def serve(self, ctx: Any, pins: Any, *, delay: int = 0) -> None:
         """Be the chip behind ``pins`` for ever: a background bench.
 
         Where there is no word, the data pins show what no test writes.
@@ -365,18 +365,13 @@ class SdramChip:
         pins : interface
             The controller's pins, named as in its signature.
         delay : int
-            Half periods by which words come late.
-        period : float
-            Of the clock, in seconds.
+            Cycles by which words come late.
         """
         names = ("cke", "cs_n", "ras_n", "cas_n", "we_n", "ba", "a", "dqm", "dq_o", "dq_oe")
-        late: list[int | None] = [None] * (delay // 2)
+        late: list[int | None] = [None] * delay
         async for _, _, *levels in ctx.tick().sample(*(getattr(pins, name) for name in names)):
             late.append(self.step(Levels(*levels)))
             word = late.pop(0)
-            if delay % 2:
-                # A little later than the falling edge, which then sees the word before.
-                await ctx.delay(0.6 * period)
             ctx.set(pins.dq_i, _noise(self.cycle) if word is None else word)
 
 

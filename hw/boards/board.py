@@ -7,6 +7,7 @@ from celosia.hw.boards import pll
 from celosia.hw.flow.parts import PARTS, Part
 from celosia.hw.link.uart import divisor_of
 from celosia.hw.sdram import timing
+from celosia.hw.sdram.pads import PAD_CYCLES, Margins, margins
 from celosia.hw.sdram.signature import check
 
 #: Bits per second on the serial line, as the driver expects them.
@@ -27,13 +28,16 @@ class Sdram:
     ----------
     part : str
         Name in ``hw/sdram/timing.py``.
-    cas_latency, read_phase : int
+    cas_latency, read_delay : int
         See ``SdramController``.
+    clock_lead_ns : float
+        By how much the chip's clock rises before that of the board.
     """
 
     part: str
     cas_latency: int = 3
-    read_phase: int
+    read_delay: int = PAD_CYCLES
+    clock_lead_ns: float = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +103,7 @@ class Board:
     def memory_latency(self) -> int:
         """Cycles from an address to the first beat, where another row of the bank is open."""
         times = self._times
-        beat = times.cas_latency + self.config.bus_bytes // 2 + 1 + -(-self.sdram.read_phase // 2)
+        beat = times.cas_latency + self.config.bus_bytes // 2 + 1 + self.sdram.read_delay
         return _TO_READ + times.rp + times.rcd - 1 + beat + _TO_ANSWER
 
     @property
@@ -111,6 +115,17 @@ class Board:
     def _times(self) -> timing.Timing:
         return timing.Timing.derive(
             self.chip, clock_hz=self.clock_hz, cas_latency=self.sdram.cas_latency
+        )
+
+    @property
+    def margins(self) -> Margins:
+        """How far from their limits commands to the memory and words from it are."""
+        return margins(
+            self.chip,
+            clock_hz=self.clock_hz,
+            cas_latency=self.sdram.cas_latency,
+            clock_lead_ns=self.sdram.clock_lead_ns,
+            read_delay=self.sdram.read_delay,
         )
 
     @property
@@ -139,6 +154,12 @@ class Board:
             self.chip,
             data_bytes=self.config.bus_bytes,
             address_bits=ADDRESS_BITS,
-            read_phase=self.sdram.read_phase,
+            read_delay=self.sdram.read_delay,
         )
         divisor_of(self.clock_hz, self.baud)
+        for what, margin in self.margins._asdict().items():
+            if margin < 0:
+                raise ValueError(
+                    f"sdram: wanted {what} to be kept at {self.clock_hz} Hz, got {-margin:.1f} ns "
+                    "too little: another clock_lead_ns or read_delay"
+                )

@@ -20,13 +20,15 @@ class Clock(wiring.Component, ABC):
     ----------
     oscillator_hz, clock_hz : int
         What comes in and what is wanted, in Hz.
+    lead_ns : float
+        By how much ``early`` rises before ``clk``; as near as the loop can set it.
 
     Members
     -------
     oscillator : In(1)
         Clock from the board.
-    clk : Out(1)
-        The clock, on a global net.
+    clk, early : Out(1)
+        The clock, and the same some time earlier, on global nets.
 
     Raises
     ------
@@ -38,12 +40,14 @@ class Clock(wiring.Component, ABC):
 
     oscillator: Signal
     clk: Signal
+    early: Signal
 
-    def __init__(self, *, oscillator_hz: int, clock_hz: int) -> None:
+    def __init__(self, *, oscillator_hz: int, clock_hz: int, lead_ns: float) -> None:
         self.settings = pll.settings(self.LIMITS, oscillator_hz=oscillator_hz, clock_hz=clock_hz)
         self.oscillator_hz = oscillator_hz
         self.clock_hz = clock_hz
-        super().__init__({"oscillator": In(1), "clk": Out(1)})
+        self.lag = pll.lag(self.LIMITS, self.settings, lead_ns=lead_ns)
+        super().__init__({"oscillator": In(1), "clk": Out(1), "early": Out(1)})
 
     @abstractmethod
     def elaborate(self, platform: object) -> Module:
@@ -59,12 +63,15 @@ class Ecp5Clock(Clock):
         m = Module()
         back = Signal()
         made = Signal()
+        lagging = Signal()
         locked = Signal()
         found = self.settings
+        coarse, fine = divmod(self.lag, self.LIMITS.steps)
         m.submodules.pll = Instance(
             "EHXPLLL",
             a_FREQUENCY_PIN_CLKI=f"{self.oscillator_hz / 1e6:g}",
             a_FREQUENCY_PIN_CLKOS=f"{self.clock_hz / 1e6:g}",
+            a_FREQUENCY_PIN_CLKOS2=f"{self.clock_hz / 1e6:g}",
             a_ICP_CURRENT="12",
             a_LPF_RESISTOR="8",
             a_MFG_ENABLE_FILTEROPAMP="1",
@@ -88,6 +95,10 @@ class Ecp5Clock(Clock):
             p_CLKOS_DIV=found.output,
             p_CLKOS_CPHASE=0,
             p_CLKOS_FPHASE=0,
+            p_CLKOS2_ENABLE="ENABLED",
+            p_CLKOS2_DIV=found.output,
+            p_CLKOS2_CPHASE=coarse,
+            p_CLKOS2_FPHASE=fine,
             i_CLKI=self.oscillator,
             i_CLKFB=back,
             i_RST=0,
@@ -101,9 +112,11 @@ class Ecp5Clock(Clock):
             i_ENCLKOP=0,
             o_CLKOP=back,
             o_CLKOS=made,
+            o_CLKOS2=lagging,
             o_LOCK=locked,
         )
         m.submodules.gate = Instance("DCCA", i_CLKI=made, i_CE=locked, o_CLKO=self.clk)
+        m.submodules.gate_early = Instance("DCCA", i_CLKI=lagging, i_CE=locked, o_CLKO=self.early)
         return m
 
 
@@ -115,6 +128,7 @@ class GowinClock(Clock):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         made = Signal()
+        lagging = Signal()
         locked = Signal()
         found = self.settings
         m.submodules.pll = Instance(
@@ -129,8 +143,9 @@ class GowinClock(Clock):
             p_DYN_ODIV_SEL="false",
             p_DYN_DA_EN="false",
             p_DYN_SDIV_SEL=2,
-            p_PSDA_SEL="0000",
-            p_DUTYDA_SEL="1000",
+            p_PSDA_SEL=f"{self.lag:04b}",
+            # Where it falls: half a period later.
+            p_DUTYDA_SEL=f"{(self.lag + 8) % 16:04b}",
             p_CLKFB_SEL="internal",
             p_CLKOUT_BYPASS="false",
             p_CLKOUTP_BYPASS="false",
@@ -152,9 +167,13 @@ class GowinClock(Clock):
             i_DUTYDA=Const(0, 4),
             i_FDLY=Const(0, 4),
             o_CLKOUT=made,
+            o_CLKOUTP=lagging,
             o_LOCK=locked,
         )
         m.submodules.gate = Instance("DQCE", i_CLKIN=made, i_CE=locked, o_CLKOUT=self.clk)
+        m.submodules.gate_early = Instance(
+            "DQCE", i_CLKIN=lagging, i_CE=locked, o_CLKOUT=self.early
+        )
         return m
 
 

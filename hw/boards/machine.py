@@ -58,7 +58,7 @@ class Machine(wiring.Component):
             cas_latency=board.sdram.cas_latency,
             data_bytes=config.bus_bytes,
             id_bits=ID_BITS,
-            read_phase=board.sdram.read_phase,
+            read_delay=board.sdram.read_delay,
         )
         self.pads = Pads(ports, row_bits=board.chip.row_bits)
         super().__init__(

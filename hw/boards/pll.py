@@ -17,6 +17,8 @@ class Limits:
         Least and greatest frequency of the oscillator, at the phase detector, of the loop.
     reference, feedback, feedback_output, output : sequence of int
         Factors.
+    steps : int
+        In how many steps an output can lag by a cycle of the loop, or, where ``shared``, of its own.
     shared : bool
         ``feedback_output`` and ``output`` are the same divider.
     """
@@ -28,6 +30,7 @@ class Limits:
     feedback: range | tuple[int, ...]
     feedback_output: range | tuple[int, ...]
     output: range | tuple[int, ...]
+    steps: int
     shared: bool = False
 
 
@@ -52,6 +55,7 @@ ECP5 = Limits(
     feedback=(1,),
     feedback_output=range(1, 81),
     output=range(1, 129),
+    steps=8,
 )
 
 #: GW2A series data sheet, PLL switching characteristics, speed C8.
@@ -63,6 +67,7 @@ GOWIN = Limits(
     feedback=range(1, 65),
     feedback_output=(2, 4, 8, 16, 32, 48, 64, 80, 96, 112, 128),
     output=(2, 4, 8, 16, 32, 48, 64, 80, 96, 112, 128),
+    steps=16,
     shared=True,
 )
 
@@ -117,3 +122,32 @@ def settings(limits: Limits, *, oscillator_hz: int, clock_hz: int) -> Settings:
         loop_hz=Fraction(oscillator_hz * feedback * back, reference),
         output_hz=Fraction(oscillator_hz * feedback * back, reference * output),
     )
+
+
+def lag(limits: Limits, found: Settings, *, lead_ns: float) -> int:
+    """Return the steps by which an output lags that rises ``lead_ns`` before the other one.
+
+    Parameters
+    ----------
+    limits, found : Limits, Settings
+        The loop, and what it is set to.
+    lead_ns : float
+        At least 0, less than a period.
+
+    Raises
+    ------
+    ValueError
+        If the lead is out of range.
+
+    Examples
+    --------
+    >>> found = settings(ECP5, oscillator_hz=25_000_000, clock_hz=75_000_000)
+    >>> int(found.loop_hz), found.output, lag(ECP5, found, lead_ns=2.0)
+    (600000000, 8, 54)
+    """
+    cycles = 1 if limits.shared else found.output
+    lead = float(found.output_hz) * lead_ns / 1e9
+    if not 0 <= lead < 1:
+        raise ValueError(f"lead_ns: wanted 0 to less than a period, got {lead_ns}")
+    steps = cycles * limits.steps
+    return round((1 - lead) * steps) % steps

@@ -2,7 +2,6 @@
 
 from celosia.hw.arch.config import preset
 from celosia.hw.boards.board import Board, Sdram
-from celosia.hw.sdram.pads import PAD_PHASES
 
 
 def _ulx3s(size: int, core: str, clock_hz: int) -> Board:
@@ -15,7 +14,7 @@ def _ulx3s(size: int, core: str, clock_hz: int) -> Board:
         oscillator="clk25",
         oscillator_hz=25_000_000,
         clock_hz=clock_hz,
-        sdram=Sdram(part="IS42S16160G-7", read_phase=PAD_PHASES + 2),
+        sdram=Sdram(part="IS42S16160G-7"),
         loader="ulx3s",
     )
 
@@ -37,7 +36,7 @@ BOARDS = {
             oscillator="clk27",
             oscillator_hz=27_000_000,
             clock_hz=54_000_000,
-            sdram=Sdram(part="GW2AR-18", read_phase=PAD_PHASES + 2),
+            sdram=Sdram(part="GW2AR-18"),
             loader="tangnano20k",
             high=("sdram_masked",),
         ),

@@ -35,16 +35,20 @@ class Top(Elaboratable):
         m = Module()
         board = self.board
         clock = CLOCKS[board.fpga.family.name](
-            oscillator_hz=board.oscillator_hz, clock_hz=board.clock_hz
+            oscillator_hz=board.oscillator_hz,
+            clock_hz=board.clock_hz,
+            lead_ns=board.sdram.clock_lead_ns,
         )
         sdram = platform.request("sdram", 0, dir="-")
         machine = Machine(board, sdram)
         sync: Any = ClockDomain(reset_less=True)
+        early: Any = ClockDomain(reset_less=True)
         m.domains.sync = sync
+        m.domains.early = early
         m.submodules.clock = clock
-        m.d.comb += sync.clk.eq(clock.clk)
+        m.d.comb += [sync.clk.eq(clock.clk), early.clk.eq(clock.early)]
         m.submodules.machine = machine
-        m.submodules.clock_pad = ClockPad(sdram.clk)
+        m.submodules.clock_pad = ClockPad(sdram.clk, domain="early")
         uart = platform.request("uart", 0, dir="-")
         inputs = {
             "oscillator": (platform.request(board.oscillator, 0, dir="-"), clock.oscillator),

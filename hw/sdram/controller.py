@@ -31,7 +31,7 @@ class SdramController(wiring.Component):
         Bytes of a beat: 4, 8 or 16. The chip's bursts are as long.
     address_bits, id_bits : int
         As for ``axi4``.
-    read_phase : int
+    read_delay : int
         When read data is captured, see ``DataPath``.
 
     Members
@@ -66,15 +66,15 @@ class SdramController(wiring.Component):
         data_bytes: int = 16,
         address_bits: int = 32,
         id_bits: int = 1,
-        read_phase: int = 0,
+        read_delay: int = 0,
     ) -> None:
-        check(part, data_bytes=data_bytes, address_bits=address_bits, read_phase=read_phase)
+        check(part, data_bytes=data_bytes, address_bits=address_bits, read_delay=read_delay)
         self.part = part
         self.timing = Timing.derive(part, clock_hz=clock_hz, cas_latency=cas_latency)
         self.data_bytes = data_bytes
         self.address_bits = address_bits
         self.id_bits = id_bits
-        self.read_phase = read_phase
+        self.read_delay = read_delay
         super().__init__(
             {
                 "bus": In(axi4(data_bytes, address_bits, id_bits)),
@@ -91,7 +91,7 @@ class SdramController(wiring.Component):
         m.submodules.writes = writes = Writes(**axi)
         m.submodules.arbiter = arbiter = Arbiter(**sizes)
         m.submodules.scheduler = scheduler = Scheduler(timing=self.timing, **sizes)
-        m.submodules.path = path = DataPath(timing=self.timing, read_phase=self.read_phase, **sizes)
+        m.submodules.path = path = DataPath(timing=self.timing, read_delay=self.read_delay, **sizes)
         for side, signature in ((reads, axi4_read), (writes, axi4_write)):
             for name, member in signature(self.data_bytes).members.items():
                 ours, theirs = getattr(self.bus, name), getattr(side.bus, name)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, ClockDomain, ClockSignal, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -21,9 +21,9 @@ class DataPath(wiring.Component):
         Its times.
     data_bytes : int
         Bytes of a beat.
-    read_phase : int
-        Half clock periods from the edge at which the chip's data sheet has a word to the edge that
-        captures it, 0 to ``READ_PHASES``; odd ones capture at the falling edge.
+    read_delay : int
+        Cycles from the edge at which the chip's data sheet has a word to the edge that captures it,
+        0 to ``READ_DELAYS``.
 
     Members
     -------
@@ -57,11 +57,10 @@ class DataPath(wiring.Component):
     data: Signal
     pins: Any
 
-    def __init__(self, *, part: Part, timing: Timing, data_bytes: int, read_phase: int) -> None:
+    def __init__(self, *, part: Part, timing: Timing, data_bytes: int, read_delay: int) -> None:
         self.words = data_bytes // WORD_BYTES
-        self.read_phase = read_phase
         # Two registers to the pins, the chip, the captures, and the words of the beat.
-        self.latency = 4 + timing.cas_latency + (read_phase + 1) // 2 + self.words - 1
+        self.latency = 4 + timing.cas_latency + read_delay + self.words - 1
         super().__init__(
             {
                 "command": In(command_layout(part.row_bits)),
@@ -122,16 +121,9 @@ class DataPath(wiring.Component):
     def _reads(self, m: Module) -> None:
         """Capture each cycle's word and collect the last ones."""
         word = Signal(DATA_BITS)
-        captured = self.pins.dq_i
-        if self.read_phase % 2:
-            m.domains.falling = ClockDomain(clk_edge="neg", reset_less=True, local=True)
-            m.d.comb += ClockSignal("falling").eq(ClockSignal())
-            half = Signal(DATA_BITS)
-            m.d.falling += half.eq(captured)
-            captured = half
         under_way = Signal(self.latency)
         m.d.sync += [
-            word.eq(captured),
+            word.eq(self.pins.dq_i),
             self.data.eq(Cat(self.data[DATA_BITS:], word)),
             under_way.eq(Cat(self.read, under_way)),
         ]

@@ -13,8 +13,8 @@ BANKS = 4
 BANK_BITS = 2
 #: Column commands of a chunk lie within so many bytes, aligned.
 CHUNK_BYTES = 256
-#: Latest moment at which read data may be captured, in half periods.
-READ_PHASES = 8
+#: Cycles by which read data may be captured late, at most.
+READ_DELAYS = 4
 #: Address pin that makes a precharge one of all banks.
 ALL_BANKS = 1 << 10
 
@@ -92,14 +92,14 @@ def chunk_layout(part: Part, data_bytes: int) -> data.StructLayout:
     )
 
 
-def check(part: Part, *, data_bytes: int, address_bits: int, read_phase: int) -> None:
+def check(part: Part, *, data_bytes: int, address_bits: int, read_delay: int) -> None:
     """Refuse what a controller cannot be built for.
 
     Raises
     ------
     ValueError
         If ``data_bytes`` is not 4, 8 or 16 (bursts of two, four or eight words), addresses do not
-        reach the whole chip, or ``read_phase`` is none of 0 to ``READ_PHASES``.
+        reach the whole chip, or ``read_delay`` is none of 0 to ``READ_DELAYS``.
     """
     if data_bytes not in (4, 8, 16):
         raise ValueError(f"data_bytes: wanted 4, 8 or 16, got {data_bytes}")
@@ -107,5 +107,5 @@ def check(part: Part, *, data_bytes: int, address_bits: int, read_phase: int) ->
         raise ValueError(
             f"address_bits: wanted at least {part.address_bits} for {part.name}, got {address_bits}"
         )
-    if not 0 <= read_phase <= READ_PHASES:
-        raise ValueError(f"read_phase: wanted 0 to {READ_PHASES}, got {read_phase}")
+    if not 0 <= read_delay <= READ_DELAYS:
+        raise ValueError(f"read_delay: wanted 0 to {READ_DELAYS}, got {read_delay}")

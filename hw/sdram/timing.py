@@ -35,6 +35,12 @@ class Part:
         Stable clock and power before the first command.
     refresh_ns, refresh_count : int
         So many refreshes within that time.
+    access_cl2_ns, access_cl3_ns : float
+        From a clock edge to the word, at most, at CAS latency 2 and 3.
+    output_hold_ns : float
+        For which a word stays after the edge that has it.
+    setup_ns, hold_ns : float
+        Of all that the chip is given, before and after its clock edge.
     """
 
     name: str
@@ -53,6 +59,11 @@ class Part:
     startup_ns: int = 200_000
     refresh_ns: int = 64_000_000
     refresh_count: int = 8192
+    access_cl2_ns: float = 6.0
+    access_cl3_ns: float = 5.4
+    output_hold_ns: float = 2.5
+    setup_ns: float = 1.5
+    hold_ns: float = 0.8
 
     @property
     def address_bits(self) -> int:

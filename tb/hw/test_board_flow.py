@@ -33,15 +33,20 @@ class Lamp(Elaboratable):
         m = Module()
         board = self.board
         sync: Any = ClockDomain(reset_less=True)
+        early: Any = ClockDomain(reset_less=True)
         m.domains.sync = sync
+        m.domains.early = early
         m.submodules.clock = clock = CLOCKS[board.fpga.family.name](
-            oscillator_hz=board.oscillator_hz, clock_hz=board.clock_hz
+            oscillator_hz=board.oscillator_hz,
+            clock_hz=board.clock_hz,
+            lead_ns=board.sdram.clock_lead_ns,
         )
         oscillator = io.Buffer(io.Direction.Input, platform.request(board.oscillator, 0, dir="-"))
         lamp = io.Buffer(io.Direction.Output, platform.request("led", 0, dir="-"))
         m.submodules += [oscillator, lamp]
         count = Signal(24)
         m.d.comb += [clock.oscillator.eq(oscillator.i), sync.clk.eq(clock.clk)]
+        m.d.comb += early.clk.eq(clock.early)
         m.d.comb += lamp.o.eq(count[-1])
         m.d.sync += count.eq(count + 1)
         if self.memory:
@@ -50,10 +55,10 @@ class Lamp(Elaboratable):
                 part=board.chip,
                 clock_hz=board.clock_hz,
                 data_bytes=4,
-                read_phase=board.sdram.read_phase,
+                read_delay=board.sdram.read_delay,
             )
             pads = Pads(ports, row_bits=board.chip.row_bits)
-            m.submodules += [controller, pads, ClockPad(ports.clk)]
+            m.submodules += [controller, pads, ClockPad(ports.clk, domain="early")]
             wiring.connect(m, controller.pins, pads.pins)
             # Reads of a rising address, so that nothing is optimised away.
             m.d.comb += [

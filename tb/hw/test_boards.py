@@ -54,8 +54,61 @@ def test_clocks_that_cannot_be(oscillator, clock, message):
         pll.settings(pll.ECP5, oscillator_hz=oscillator, clock_hz=clock)
 
 
+@pytest.mark.parametrize("limits", [pll.ECP5, pll.GOWIN])
+@pytest.mark.parametrize("clock", [50, 75, 100])
+@pytest.mark.parametrize("lead", [0.0, 0.7, 2.0, 5.0, 9.9])
+def test_a_clock_that_comes_early(limits, clock, lead):
+    found = pll.settings(limits, oscillator_hz=25_000_000, clock_hz=clock * 10**6)
+    steps = pll.lag(limits, found, lead_ns=lead)
+    period = 1e9 / float(found.output_hz)
+    step = 1e9 / float(found.output_hz if limits.shared else found.loop_hz) / limits.steps
+    assert 0 <= steps < round(period / step)
+    assert min(abs(steps * step + lead - n * period) for n in (0, 1)) <= 0.51 * step
+    for wrong in (-0.1, period, float("nan")):
+        with pytest.raises(ValueError, match="lead_ns: wanted 0 to less than a period"):
+            pll.lag(limits, found, lead_ns=wrong)
+
+
+@pytest.mark.parametrize(
+    ("clock_hz", "sdram", "what"),
+    [
+        # Faster than the way to the chip and back.
+        (140_000_000, {}, "read_setup"),
+        # As if the chip's clock were the board's own, or upside down.
+        (75_000_000, {"clock_lead_ns": 0.0}, "command_hold"),
+        (75_000_000, {"clock_lead_ns": 6.67}, "read_hold"),
+        (75_000_000, {"clock_lead_ns": 12.0}, "command_setup"),
+        (75_000_000, {"read_delay": 1}, "read_setup"),
+        (75_000_000, {"read_delay": 3}, "read_hold"),
+    ],
+)
+def test_levels_that_miss_the_edge_of_the_memory(clock_hz, sdram, what):
+    board = BOARDS["ulx3s-85f"]
+    board = replace(board, clock_hz=clock_hz, sdram=replace(board.sdram, **sdram))
+    with pytest.raises(ValueError, match=f"sdram: wanted {what} to be kept at {clock_hz} Hz"):
+        board.check()
+
+
+def test_commands_and_words_at_the_edges_that_use_them():
+    """Edge by edge at 80 MHz: pads 3 ns out and 1 ns in, clock 2 ns early."""
+    board = replace(BOARDS["ulx3s-85f"], clock_hz=80_000_000)
+    part, latency, period = board.chip, board.sdram.cas_latency, 12.5
+    changes = [n * period + 3.0 for n in range(20)]
+    rises = [n * period + 3.0 - 2.0 for n in range(20)]
+    # Who changes at edge 4 is seen by the rise before edge 5, and its word used at the edge that
+    # comes as many later as in simulation, where both are one.
+    command, seen = changes[4], rises[5]
+    word = rises[5 + latency - 1] + part.access_cl3_ns + 1.0
+    gone = rises[5 + latency] + part.output_hold_ns
+    used = (5 + latency) * period
+    assert board.margins == pytest.approx(
+        (seen - command - 1.5, changes[5] - seen - 0.8, used - word, gone - used)
+    )
+
+
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
 def test_every_board_fits_together(board):
+    assert min(board.margins) > 1
     assert BOARDS[board.name] is board
     assert board.divisor * board.baud == pytest.approx(board.clock_hz, rel=0.02)
     assert board.memory_bytes >= 1 << 20

@@ -139,7 +139,7 @@ def test_latency(latency, cycles):
         BOARDS["ulx3s-85f"],
         config=PRESETS["edge"],
         clock_hz=100_000_000,
-        sdram=Sdram(part=dut.part.name, cas_latency=latency, read_phase=0),
+        sdram=Sdram(part=dut.part.name, cas_latency=latency, read_delay=0),
     )
     # From the cycle in which the address is taken to the one in which the beat is there.
     assert board.memory_latency == times[-1] + 1

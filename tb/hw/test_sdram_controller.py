@@ -98,8 +98,8 @@ def test_nothing_moves_while_r_and_b_are_blocked(rng):
 REFUSED = [
     ({"data_bytes": 2}, "data_bytes: wanted 4, 8 or 16, got 2"),
     ({"data_bytes": 32}, "data_bytes: wanted 4, 8 or 16, got 32"),
-    ({"read_phase": 9}, "read_phase: wanted 0 to 8, got 9"),
-    ({"read_phase": -1}, "read_phase: wanted 0 to 8, got -1"),
+    ({"read_delay": 5}, "read_delay: wanted 0 to 4, got 5"),
+    ({"read_delay": -1}, "read_delay: wanted 0 to 4, got -1"),
     ({"address_bits": 24}, "address_bits: wanted at least 25 for IS42S16160G-7, got 24"),
     ({"clock_hz": 133_000_000, "cas_latency": 2}, "clock_hz: wanted 1 to 100000000"),
 ]

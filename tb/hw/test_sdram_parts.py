@@ -11,16 +11,16 @@ CORNERS = [
 ]
 
 
-@pytest.mark.parametrize("part, clock_hz, cas_latency, phase", CORNERS)
-def test_parts_clocks_and_phases(rng, part, clock_hz, cas_latency, phase):
+@pytest.mark.parametrize("part, clock_hz, cas_latency, delay", CORNERS)
+def test_parts_clocks_and_delays(rng, part, clock_hz, cas_latency, delay):
     dut, chip = build(
-        part, clock_hz=clock_hz, cas_latency=cas_latency, read_phase=phase, data_bytes=4
+        part, clock_hz=clock_hz, cas_latency=cas_latency, read_delay=delay, data_bytes=4
     )
-    traffic(rng, dut, chip, 30, stall=0.2, delay=phase)
+    traffic(rng, dut, chip, 30, stall=0.2, delay=delay)
     assert chip.cas_latency == cas_latency
 
 
-def test_wrong_phase_is_seen(rng):
-    dut, chip = build(read_phase=0, data_bytes=4)
+def test_wrong_delay_is_seen(rng):
+    dut, chip = build(read_delay=0, data_bytes=4)
     with pytest.raises(AssertionError, match="read of"):
-        traffic(rng, dut, chip, 10, delay=2)
+        traffic(rng, dut, chip, 10, delay=1)
