@@ -67,7 +67,7 @@ class Config:
         others multiply in logic.
     cells : str
         What the cells are made of that may use hardware multipliers, one of ``CELLS``; where the
-        name is of a part, the requantiser is made of its multipliers, too.
+        name is of an ECP5, the requantiser is made of its multipliers, too, of an iCE40, of logic.
     protection : str
         What guards the words of the memories against bits that flip, one of ``PROTECTIONS``.
     requantizer : str

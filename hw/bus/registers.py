@@ -55,7 +55,7 @@ class RegisterFile(wiring.Component):
 
     Timing
     ------
-    A write takes effect one cycle after the later of address and data was taken. A read is
+    A write takes effect two cycles after the later of address and data was taken. A read is
     answered three cycles after its address was taken. One read and one write at a time.
     """
 

@@ -46,7 +46,7 @@ _STAGES = {
     "Info: Running router2": "routing",
 }
 
-#: A round of router 2, and how many there may be: seeds that get to their end take 50 to 210. Where the
+#: A round of router 2, and how many there may be: seeds that get to their end take 40 to 210. Where the
 #: wires wanted twice become this many times as many as they once were, they rise without end.
 _ROUND = re.compile(r"Info: +iter=(\d+) wires=\d+ overused=([1-9]\d*) ")
 _ROUNDS = 600

@@ -58,7 +58,7 @@ class Sequencer(wiring.Component):
 
     Timing
     ------
-    The first instruction reaches its unit about fifteen cycles after its last beat arrived.
+    The first instruction reaches its unit 10 to 12 cycles after its last beat arrived.
     """
 
     request: stream.Interface

@@ -1,4 +1,4 @@
-"""Fourth pass: which items are worked on together, and an address for everything.
+"""Which items are worked on together, and an address for everything.
 
 The first layers of a network, which have many pixels, run item by item: the head. The last ones,
 whose pixels are fewer than a tile has rows, run for many items at once, so that these share the

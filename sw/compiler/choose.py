@@ -1,4 +1,4 @@
-"""Second pass, first half: which layers multiply in bands.
+"""Which layers multiply in bands.
 
 A band takes fewer cycles than a diagonal, but more tiles, and pixel pitches of its source and its
 result that other readers may not like. Each layer that could have a band gets the one that saves

@@ -1,4 +1,4 @@
-"""Seventh pass: instructions, each with what it reads and writes."""
+"""Instructions, each with what it reads and writes."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

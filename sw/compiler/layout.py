@@ -1,4 +1,4 @@
-"""Second pass: how values lie in the unified buffer, and how the array reads them.
+"""How values lie in the unified buffer, and how the array reads them.
 
 Rows of a value follow one another at a pitch, with room around the pixels for what consumers read
 past the edges. The reduction of a product reads runs of taps that lie side by side; where the

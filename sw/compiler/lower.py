@@ -1,4 +1,4 @@
-"""Second pass: from a graph to the layers that the core runs.
+"""From a graph to the layers that the core runs.
 
 Reshapes and paddings move nothing: they are views of a value, padding becomes bytes around it.
 Maxima and activations behind a product become part of it.

@@ -1,4 +1,4 @@
-"""First pass: which operators run on the core, which on the host, and in what order.
+"""Which operators run on the core, which on the host, and in what order.
 
 What the core runs between two operators of the host is a part: a graph of its own, whose inputs and
 outputs lie in external memory. There are as few parts as the order of the operators allows.

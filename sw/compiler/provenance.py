@@ -1,4 +1,4 @@
-"""Eighth pass: every byte that is read is still what is wanted there.
+"""Every byte that is read is still what is wanted there.
 
 Places of values are chosen by when they live, the order of work by what keeps the units busy; the
 semaphores keep that order, right or wrong. So what both came to is gone over once more: which bytes of

@@ -1,4 +1,4 @@
-"""Fifth pass: the order of work.
+"""The order of work.
 
 Order is all that matters for speed, since the units run side by side: blocks of a layer alternate
 between the halves of the accumulators, so that one drains while the other fills; a layer starts on

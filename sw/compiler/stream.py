@@ -1,4 +1,4 @@
-"""Sixth pass: constants that do not stay are fetched in time.
+"""Constants that do not stay are fetched in time.
 
 Tiles, parameters and tables that stream pass through a ring of places. A fetch is put as early as
 its place is free, at most a few ahead, so that it runs while earlier work is under way. What is

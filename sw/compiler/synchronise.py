@@ -1,4 +1,4 @@
-"""Seventh pass: semaphores.
+"""Semaphores.
 
 Units run their own instructions in order and are ordered against one another by semaphores alone.
 Each ordered pair of units has a semaphore of its own. Where an instruction depends on earlier ones

@@ -1,4 +1,4 @@
-"""Third pass: cuts layers into tiles, and decides what stays in the core's memories.
+"""Cuts layers into tiles, and decides what stays in the core's memories.
 
 A tile is R taps by C channels. What fits of tiles, channel parameters and tables stays resident,
 loaded once; the rest streams through a part of the memory kept free for that, in the order of use.

@@ -1,4 +1,4 @@
-"""Last pass: the judge of the machine model goes over what was emitted."""
+"""The judge of the machine model goes over what was emitted."""
 
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.program import Program
