@@ -35,7 +35,7 @@ class Costs(NamedTuple):
     check: int = 3
     #: Instructions, not beats, that are asked for before they have left the sequencer.
     ahead: int = 5
-    #: From the end of NOP, FENCE or HALT to the next instruction.
+    #: From the post of NOP, FENCE or HALT until it has left the sequencer.
     settle: int = 3
     #: From the dispatcher through an empty queue.
     queue: int = 3

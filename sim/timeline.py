@@ -13,10 +13,10 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
-from celosia.hw.arch.isa import Instruction, Opcode, Space, Unit
+from celosia.hw.arch.isa import Error, Instruction, Opcode, Space, Unit
 from celosia.sim import footprint
 from celosia.sim.costs import PIECES, Costs, bursts, elements, reads, spacing, window
-from celosia.sim.schedule import EXECUTING, bits
+from celosia.sim.schedule import EXECUTING, MachineError, bits, describe
 from celosia.sim.traffic import Blocks, Burst, Port
 
 __all__ = ["Timeline", "Times"]
@@ -90,12 +90,23 @@ class Timeline:
         self.read_from = 0.0
 
     def run(self) -> dict[int, Times]:
-        """Return the times of all instructions."""
+        """Return the times of all instructions.
+
+        Raises
+        ------
+        MachineError
+            If units take one another's counts, which the judge refuses.
+        """
         units = [self._unit(unit) for unit in EXECUTING]
         inner = [self._load(), self._store(), self._read(), self._array(), self._vector()]
         parts = [self._fetch(), self._dispatch(), *units, *inner]
         self.due = [(0, number, part) for number, part in enumerate(parts)]
         while len(self.times) < len(self.code):
+            if not self.due:
+                index = next(n for n in range(len(self.code)) if n not in self.times)
+                where = describe(index, self.code[index])
+                why = f"{where} waits for counts that another unit took first"
+                raise MachineError(Error.WATCHDOG, self.code[index].unit, index, why)
             self.now, number, part = heapq.heappop(self.due)
             wanted = next(part, None)
             if isinstance(wanted, int):
@@ -196,7 +207,8 @@ class Timeline:
             yield granted + 1
             while not self._room(unit):
                 yield "room"
-            yield self.free[unit]
+            if unit is not Unit.VECTOR:
+                yield self.free[unit]
             if unit in self.tasks:
                 self.tasks[unit].append((index, self.now))
             else:
@@ -335,20 +347,21 @@ class Timeline:
             late = 0
             while last + late > self.now:
                 yield last + late
-                end = self.buffer_reads.end(begin, last + 1 - begin)
-                late = math.ceil((end - last - 1) * share)
+                end = self.buffer_reads.end(begin, last + 1 - begin, share)
+                late = math.ceil(end - last - 1)
             first, last = first + late, last + late
             self._finish(index, taken, last + config.rows + config.columns + costs.matrix)
 
     def _vector(self) -> Part:
-        """Run VECTORs and FILLs, each until its last element has been asked for."""
+        """Run VECTORs and FILLs, each until its last element has been asked for; one waits meanwhile."""
         tasks = self.tasks[Unit.VECTOR]
         while True:
             while not tasks:
                 yield "taken"
-            yield from self._walk(*tasks[0])
-            tasks.popleft()
+            yield self.free[Unit.VECTOR]
+            index, taken = tasks.popleft()
             self._announce("room")
+            yield from self._walk(index, taken)
 
     def _walk(self, index: int, taken: int) -> Part:
         """Run VECTOR or FILL until its last element has been asked for."""
@@ -359,7 +372,7 @@ class Timeline:
         to_sums = not fill and i.destination == Space.ACCUMULATORS.value
         prepare = (config.lanes - 1).bit_length() + costs.prepare
         before, latest, wrote_sums = self.written
-        launch = max(taken + prepare, self.emptied, before + 1)
+        launch = max(self.now + prepare, self.emptied, before + 1)
         if (not fill and from_sums == wrote_sums) or (to_sums and not wrote_sums):
             # It may read what the one before writes, or be done before it.
             launch = max(launch, latest + 1)

@@ -19,17 +19,18 @@ class Port:
         """Note that others have a share of the cycles from ``start`` to ``end``."""
         self.others.append((start, end, share))
 
-    def end(self, start: float, count: float) -> float:
-        """Return when ``count`` cycles from ``start`` on have been had."""
+    def end(self, start: float, count: float, wanted: float = 1.0) -> float:
+        """Return when ``count`` cycles from ``start`` on have been had, by who uses a share of them."""
         at, left = start, count
         for begin, end, share in self.others:
             if end <= at or begin >= at + left:
                 continue
             left -= max(begin - at, 0)
             at = max(begin, at)
-            had = (end - at) * (1 - share)
+            pace = min(1.0, (1 - share) / wanted)
+            had = (end - at) * pace
             if had >= left:
-                return at + left / (1 - share)
+                return at + left / pace
             at, left = end, left - had
         return at + left
 

@@ -112,6 +112,11 @@ class Config:
             "unified_bytes",
             f"a multiple of rows = {self.rows}, at least {8 * self.rows}",
         )
+        want(
+            self.unified_bytes >= self.accumulator_rows,
+            "unified_bytes",
+            f"at least as many as rows of sums, {self.accumulator_rows}",
+        )
         want(self.weight_tiles >= 2, "weight_tiles", "at least 2")
         want(
             _is_power_of_two(self.accumulator_depth) and self.accumulator_depth >= 4,

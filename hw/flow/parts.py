@@ -191,13 +191,13 @@ class Part:
 #: in the order of the rows; of the orders tried this one left the shortest wires.
 _85F_COLUMNS = (*range(4, 60, 9), *range(69, 120, 9))
 
-#: Router 2 looks for a net's way 12 tiles around the box of its ends, instead of 3.
-_WAYS = {"router2/bbMargin/x": "12", "router2/bbMargin/y": "12"}
-#: HeAP minds what is late three times as much as by default, where there is room for it.
-_HURRY = {"placerHeap/timingWeight": "30"}
-#: Prices of what several nets want rise slowly: a part that is nine tenths full is seldom routed
-#: otherwise. Two or three quarters full it takes more than twice as many rounds, if it ends at all.
-_PRICES = {"router2/currCongWeightMult": "0.5", "router2/histCongWeight": "0.5"}
+#: Router 2 looks for a net's way 12 tiles around the box of its ends, instead of 3; HeAP minds what is
+#: late three times as much as by default.
+_ECP5_SETTINGS = {
+    "router2/bbMargin/x": "12",
+    "router2/bbMargin/y": "12",
+    "placerHeap/timingWeight": "30",
+}
 
 
 def _ecp5(name: str, size: str, package: str, multipliers: int) -> Part:
@@ -207,7 +207,7 @@ def _ecp5(name: str, size: str, package: str, multipliers: int) -> Part:
         title=f"{name.partition('-CABGA')[0]}, speed grade 6",
         options=(f"--{size}", "--package", package, "--speed", "6"),
         multipliers=multipliers,
-        settings=_WAYS | (_PRICES if size in ("12k", "25k") else _HURRY),
+        settings=_ECP5_SETTINGS,
     )
     if size != "85k":
         return part

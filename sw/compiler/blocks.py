@@ -169,7 +169,8 @@ def band_blocks(layer: Product, band: Band, row: int, items: Range, config: Conf
 def attached(network: Network, number: int) -> bool:
     """Return whether a layer is a sum that is done along with the product in front of it.
 
-    Then each block is added as soon as it is drained, in the same rows of accumulators.
+    Then each block is added as soon as it is drained, in the same rows of accumulators. An input
+    that is read there first would come too late: a sum of one is done by itself.
     """
     if number == 0:
         return False
@@ -179,4 +180,9 @@ def attached(network: Network, number: int) -> bool:
         and isinstance(before, Product)
         and before.result in layer.sources
         and before.output == layer.output
+        and not any(
+            network.values[source].is_input
+            and all(source not in earlier.sources for earlier in network.layers[:number])
+            for source in layer.sources
+        )
     )

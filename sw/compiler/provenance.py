@@ -3,7 +3,8 @@
 Places of values are chosen by when they live, the order of work by what keeps the units busy; the
 semaphores keep that order, right or wrong. So what both came to is gone over once more: which bytes of
 the unified buffer each instruction reads and writes is taken from its fields, as the machine model
-does, and not from what the passes before believe.
+does, and not from what the passes before believe. Not told apart are rows of a value, and the items
+that one instruction writes.
 """
 
 from collections.abc import Iterable
@@ -102,7 +103,8 @@ def follow(setup: Iterable[Step], main: Iterable[Step], network: Network, config
     Raises
     ------
     CompileError
-        Naming the layer. It means that the compiler has a fault; the cause is ``Displaced``.
+        Naming the layer. It means that the compiler has a fault; the cause is ``Displaced``,
+        or another ``ValueError`` for a place outside the memory.
     """
     main = tuple(main)
     state = _Bytes(config)
@@ -110,7 +112,7 @@ def follow(setup: Iterable[Step], main: Iterable[Step], network: Network, config
         for step in steps:
             try:
                 state.do(step)
-            except Displaced as error:
+            except ValueError as error:
                 name = step.instruction.opcode.name
                 where = f"program, {name} of {network.layers[step.layer].name}"
                 raise CompileError(f"{where}: {error}") from error

@@ -5,8 +5,9 @@ quantisation are drawn from the seed. Seeds below 10,000 are of the operators th
 below 20,000 have DEPTHWISE_CONV_2D or ADD, those below 30,000 are graphs of 3 to 12 operators whose
 branches meet in sums, those below 40,000 have operators of the host, those below 50,000 are graphs
 of 3 to 12 of these and of the core's, some with floating point at their ends, those below 60,000 have
-DEPTHWISE_CONV_2D between other layers. A change here gives other cases to the same seeds, those that stand for past
-bugs included.
+DEPTHWISE_CONV_2D between other layers, those below 70,000 are what is left of earlier ones when some
+of their inner tensors are inputs of the model. A change here gives other cases to the same seeds, those
+that stand for past bugs included.
 """
 
 from dataclasses import dataclass, replace
@@ -16,12 +17,16 @@ from draw import Draw
 from graphs import FAMILIES
 
 from celosia.sw.frontend.writer import serialize
-from celosia.sw.graph import Graph
+from celosia.sw.graph import Graph, Operation
 
 __all__ = ["FAMILY", "Case", "case"]
 
 #: Seeds of one family of graphs.
 FAMILY = 10_000
+
+#: Families of which some tensors become inputs, and the family that this makes.
+_CUT = (1, 2, 4, 5)
+_INPUTS = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +41,8 @@ class Case:
         Its operators.
     graph : Graph
         What the file says.
-    inputs : int8 array of shape (invocations, ...)
-        Contents of the model's input.
+    inputs : tuple of arrays of shape (invocations, ...)
+        Contents of the model's inputs.
     batch : int
         Items of one run to compile for.
     """
@@ -45,7 +50,7 @@ class Case:
     seed: int
     name: str
     graph: Graph
-    inputs: np.ndarray
+    inputs: tuple[np.ndarray, ...]
     batch: int
 
     @property
@@ -55,7 +60,9 @@ class Case:
 
 
 def case(seed: int) -> Case:
-    """Return the case of a seed: 0 to 59,999."""
+    """Return the case of a seed: 0 to 69,999."""
+    if seed // FAMILY == _INPUTS:
+        return _with_inputs(seed)
     # The last family draws as it did when its seeds were smaller.
     draw = Draw(seed if seed < 5 * FAMILY else seed - 2 * FAMILY)
     family = FAMILIES[seed // FAMILY]
@@ -70,6 +77,53 @@ def case(seed: int) -> Case:
         seed=seed,
         name=" ".join(operation.kind for operation in graph.operations),
         graph=graph,
-        inputs=draw.inputs,
+        inputs=(draw.inputs,),
         batch=draw.integer(1, 4),
     )
+
+
+def _with_inputs(seed: int) -> Case:
+    """Return a case some of whose inner tensors are inputs."""
+    rng = np.random.default_rng(seed)
+    for number in range(FAMILY):
+        before = case(_CUT[seed % len(_CUT)] * FAMILY + (seed // len(_CUT) + 997 * number) % FAMILY)
+        graph = _cut(before.graph, rng)
+        if graph and len(graph.inputs) > 1:
+            break
+    else:
+        raise AssertionError(f"seed {seed}: no case with tensors that may be inputs")
+    count = len(before.inputs[0])
+    known = dict(zip(before.graph.inputs, before.inputs, strict=True))
+    inputs = tuple(
+        known[tensor]
+        if tensor in known
+        else rng.integers(-128, 127, (count, *graph.tensors[tensor].shape), np.int8, endpoint=True)
+        for tensor in graph.inputs
+    )
+    name = " ".join(operation.kind for operation in graph.operations)
+    return Case(seed=seed, name=name, graph=graph, inputs=inputs, batch=before.batch)
+
+
+def _cut(graph: Graph, rng: np.random.Generator) -> Graph | None:
+    """Return a graph whose inner tensors, one to three, are inputs; None if it cannot be."""
+    inner = [
+        number
+        for operation in graph.operations
+        for number in operation.outputs
+        if graph.tensors[number].dtype == np.int8 and number not in graph.outputs
+    ]
+    if not inner:
+        return None
+    cut = {int(number) for number in rng.choice(inner, min(len(inner), int(rng.integers(1, 4))))}
+    kept, wanted = list[Operation](), set(graph.outputs)
+    for operation in reversed(graph.operations):
+        if wanted.difference(cut).intersection(operation.outputs):
+            kept.insert(0, operation)
+            wanted.update(operation.inputs)
+    made = {number for operation in kept for number in operation.outputs}
+    read = dict.fromkeys(number for operation in kept for number in operation.inputs if number >= 0)
+    inputs = [n for n in read if n not in made and graph.tensors[n].data is None]
+    if cut & made or not inputs:
+        return None
+    operations = tuple(replace(operation, place=n) for n, operation in enumerate(kept))
+    return replace(graph, operations=operations, inputs=tuple(inputs))

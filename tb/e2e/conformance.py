@@ -30,8 +30,10 @@ def reference(case: Case) -> dict[int, np.ndarray]:
     interpreter.allocate_tensors()
     numbers = [number for operation in case.graph.operations for number in operation.outputs]
     results: dict[int, list[np.ndarray]] = {number: [] for number in numbers}
-    for values in case.inputs:
-        interpreter.set_tensor(0, values)
+    places = [given["index"] for given in interpreter.get_input_details()]
+    for contents in zip(*case.inputs, strict=True):
+        for place, values in zip(places, contents, strict=True):
+            interpreter.set_tensor(place, values)
         interpreter.invoke()
         for number in numbers:
             results[number].append(interpreter.get_tensor(number))
@@ -47,11 +49,14 @@ def executed(case: Case, config: Config, device: str) -> dict[int, np.ndarray]:
         If the compiler refuses the model.
     """
     program = compile_graph(load(case.content), config, case.batch)
-    items = case.inputs.reshape(-1, *program.inputs[0].shape)
+    items = [
+        values.reshape(-1, *port.shape)
+        for values, port in zip(case.inputs, program.inputs, strict=True)
+    ]
     with open_session(program, device=device) as session:
-        results = session.run([items])
+        results = session.run(items)
     return {
-        number: result.reshape(len(case.inputs), *case.graph.tensors[number].shape)
+        number: result.reshape(len(case.inputs[0]), *case.graph.tensors[number].shape)
         for number, result in zip(case.graph.outputs, results, strict=True)
     }
 

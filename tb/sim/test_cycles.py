@@ -115,6 +115,12 @@ COUNTED = {
     "VECTOR x_count=60 channels=48 window_x_count=4 destination_base=8192\n": (5528, 1462, 66_365),
     "STORE rows=30 length=64 external=65536 external_pitch=64\n"
     "VECTOR x_count=100 channels=32 destination_base=8192\n": (3785, 613, 74_183),
+    # One waits in the vector unit, beside those in its queue.
+    "FILL x_count=1000 channels=4\n" + "FILL x_count=2 channels=4\n" * 5 + "MATMUL taps=784\n": (
+        4181,
+        1157,
+        93_040,
+    ),
     "FILL x_count=2 channels=4\n" * 9: (281, 206, 1791),
     "VECTOR destination=ACCUMULATORS x_count=20 channels=4\n"
     "VECTOR destination=ACCUMULATORS mode=ADD x_count=20 channels=4\n"
@@ -267,6 +273,23 @@ def test_a_full_queue_holds_up_what_follows():
     quick = estimate([Instruction(Opcode.FILL), *many, HALT], EDGE)
     assert quick.instructions[0].start < 100
     assert quick.total == pytest.approx(result.total, abs=20)
+
+
+def test_reads_in_every_cycle_leave_the_array_none():
+    pool = Instruction(Opcode.VECTOR, x_count=1000, channels=4, source_x_stride=4)
+    both = total(pool, matmul(taps=784))
+    # What the RTL takes, a part of whose passes go between.
+    assert both == pytest.approx(1859, rel=0.01)
+
+
+def test_units_that_take_one_anothers_counts_have_no_estimate():
+    program = assemble(
+        "MATMUL x_count=64 taps=784 post=0\n"
+        "FILL x_count=4 channels=4 wait=0 post=0 destination_base=9000\n"
+        "LOAD length=4 unified=20000 wait=0\nHALT"
+    )
+    with pytest.raises(MachineError, match="WATCHDOG .* waits for counts that another unit took"):
+        estimate(program, EDGE)
 
 
 def test_a_program_that_does_not_end_has_no_estimate():
