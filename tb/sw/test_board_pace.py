@@ -16,7 +16,7 @@ from celosia.sw.cli import main
 from celosia.sw.runtime.machine import MachineDevice
 
 MODELS = Path(boards.__file__).with_name("models")
-BOARD = replace(table.BOARDS["ulx3s-12f"], config=preset("nano"))
+BOARD = replace(table.BOARDS["ulx3s-12f"], config=preset("nano"), clock_hz=50_000_000)
 CYCLES = 12_345
 
 

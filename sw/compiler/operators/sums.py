@@ -58,12 +58,15 @@ def concatenate(lowering: Lowering, operation: Operation, label: str) -> None:
     Rows and columns are put there by copies, channels by a product with ones.
     """
     graph, number = lowering.graph, operation.outputs[0]
-    rank, wanted = len(graph.tensors[number].shape), lowering.shapes[number]
-    place = {(4, 1): 0, (4, 2): 1, (4, 3): 2, (2, 1): 2}.get((rank, operation.attributes["axis"]))
+    extents, wanted = graph.tensors[number].shape, lowering.shapes[number]
+    along = len(extents), operation.attributes["axis"]
+    place = {(4, 1): 0, (4, 2): 1, (4, 3): 2, (2, 1): 2}.get(along)
     output = graph.tensors[number].quantization
     assert output
     if place is None or len(operation.inputs) < 2:
         raise CompileError(f"{label}: wanted two or more along rows, columns or channels")
+    if extents[0] != lowering.items:
+        raise CompileError(f"{label}: wanted a batch of {lowering.items}, got shape {extents}")
     sizes = []
     for source in operation.inputs:
         if source not in lowering.views:
