@@ -15,7 +15,7 @@ CONFIGS = {
         "nano": "nano",
         "micro": "micro",
         "edge": "edge",
-        "odd": "micro,columns=6,unified_bytes=520,weight_tiles=5,parameter_channels=34,tables=3",
+        "odd": "micro,columns=6,unified_bytes=520,accumulator_depth=256,weight_tiles=5,parameter_channels=34,tables=3",
         "wide": "edge,rows=32,bus_bytes=32,tables=256,lanes=16",
     }.items()
 }
