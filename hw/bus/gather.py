@@ -4,13 +4,14 @@ from typing import Any
 
 from amaranth.hdl import Module, Mux, ShapeLike, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO, SyncFIFOBuffered
+from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
+from celosia.hw.bus.queue import EagerFIFO
 from celosia.hw.bus.receiver import lane_mask
 from celosia.hw.bus.writer import write_beat
-from celosia.hw.fanout import reset_less
+from celosia.hw.fanout import COPY, reset_less
 
 
 def gathered_layout(
@@ -109,44 +110,53 @@ class Gatherer(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.strobes = strobes = SyncFIFOBuffered(width=self.bus_bytes, depth=self.ROOM)
-        m.submodules.answers = answers = SyncFIFOBuffered(width=8 * self.bus_bytes, depth=self.ROOM)
+        m.submodules.strobes = strobes = EagerFIFO(width=self.bus_bytes, depth=self.ROOM)
+        m.submodules.answers = answers = EagerFIFO(width=8 * self.bus_bytes, depth=self.ROOM)
         request = self.request
         burst = Signal(self.burst, reset_less=True)
         busy = Signal()
+        # Twice, since others wait for it far away.
+        offered = Signal(attrs=COPY)
+        valid = Signal(attrs=COPY)
         begins = Signal(reset_less=True)
         waited_for = Signal(range(self.ROOM + 1))
         under_way = Signal(range(self.ROOM + 1))
 
         step = Signal()
-        ends = Signal()
+        # Whether it is the last beat, out of a register: everything that takes a burst waits for it.
+        ends = Signal(reset_less=True)
         sent = Signal()
         m.d.comb += [
-            ends.eq(burst.beats == 0),
-            step.eq(
-                busy & (~request.valid | request.ready) & (under_way != self.ROOM) & ~self.abort
-            ),
+            request.valid.eq(valid),
+            step.eq(busy & (~offered | request.ready) & (under_way != self.ROOM) & ~self.abort),
             self.bursts.ready.eq((~busy | (step & ends)) & ~self.abort),
             sent.eq(self.beats.valid & self.beats.ready),
-            self.idle.eq(~busy & ~request.valid & (waited_for == 0)),
+            self.idle.eq(~busy & ~offered & (waited_for == 0)),
         ]
         with m.If(request.ready):
-            m.d.sync += request.valid.eq(0)
+            m.d.sync += [valid.eq(0), offered.eq(0)]
         first = Mux(begins, burst.first_offset, 0)
         last = Mux(ends, burst.last_offset, self.bus_bytes - 1)
         mask = lane_mask(first, last, lanes=self.bus_bytes)
         with m.If(step):
             m.d.sync += [
-                request.valid.eq(1),
+                valid.eq(1),
+                offered.eq(1),
                 request.payload.address.eq(burst.place),
                 request.payload.mask.eq(mask),
                 burst.place.eq(burst.place + self.bus_bytes),
                 burst.beats.eq(burst.beats - 1),
+                ends.eq(burst.beats == 1),
                 begins.eq(0),
                 busy.eq(~ends),
             ]
         with m.If(self.bursts.valid & self.bursts.ready):
-            m.d.sync += [burst.eq(self.bursts.payload), begins.eq(1), busy.eq(1)]
+            m.d.sync += [
+                burst.eq(self.bursts.payload),
+                ends.eq(self.bursts.payload.beats == 0),
+                begins.eq(1),
+                busy.eq(1),
+            ]
         with m.If(self.abort):
             m.d.sync += busy.eq(0)
 

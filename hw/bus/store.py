@@ -4,7 +4,6 @@ from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
@@ -12,6 +11,7 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
 from celosia.hw.bus.decoder import STORE_TAG, StoreDecoder
 from celosia.hw.bus.gather import Gatherer
+from celosia.hw.bus.queue import EagerFIFO
 from celosia.hw.bus.segments import Blocks
 from celosia.hw.bus.signature import axi4_write
 from celosia.hw.bus.slice import Slice
@@ -133,9 +133,7 @@ class StoreUnit(wiring.Component):
         m.submodules.blocks = blocks = self._blocks
         m.submodules.gatherer = gatherer = self._gatherer
         m.submodules.writer = writer = self._writer
-        m.submodules.pending = pending = SyncFIFOBuffered(
-            width=_PENDING.size, depth=self.outstanding + 2
-        )
+        m.submodules.pending = pending = EagerFIFO(width=_PENDING.size, depth=self.outstanding + 2)
         wiring.connect(m, wiring.flipped(self.instruction), decoder.i)
         wiring.connect(m, decoder.o, blocks.i)
         wiring.connect(m, gatherer.beats, writer.beats)
@@ -195,7 +193,7 @@ class StoreUnit(wiring.Component):
             m.d.comb += self.activity.eq(Activity.DRAIN)
         return m
 
-    def _answer(self, m: Module, pending: SyncFIFOBuffered, stop: Signal) -> None:
+    def _answer(self, m: Module, pending: EagerFIFO, stop: Signal) -> None:
         """Take bursts from ``pending`` as they are answered, and report."""
         writer = self._writer
         oldest = Signal(_PENDING)

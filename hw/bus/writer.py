@@ -4,10 +4,10 @@ from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
+from celosia.hw.bus.queue import EagerFIFO
 from celosia.hw.bus.reader import length_bits
 from celosia.hw.bus.signature import INCR, axi4_write
 from celosia.hw.bus.slice import Slice
@@ -92,7 +92,7 @@ class WriteMaster(wiring.Component):
         # In a register of its own, since all that make bursts wait for it.
         full = Signal()
         m.submodules.addresses = addresses = Slice(self.burst)
-        m.submodules.lengths = lengths = SyncFIFOBuffered(
+        m.submodules.lengths = lengths = EagerFIFO(
             width=self.burst["beats"].width, depth=self.outstanding
         )
         accept = Signal()

@@ -164,7 +164,8 @@ class WeightBuffer(wiring.Component):
             m.d.sync += delayed.eq(addresses[-1])
             addresses.append(delayed)
 
-        beat = Signal.like(self.write.payload, reset_less=True)
+        # Others keep a beat of their own: equal registers stay apart where both are to be kept.
+        beat = Signal.like(self.write.payload, reset_less=True, attrs=COPY)
         taken = Signal()
         m.d.comb += self.write.ready.eq(1)
         m.d.sync += [taken.eq(self.write.valid), beat.eq(self.write.payload)]

@@ -35,8 +35,8 @@ class Issue(wiring.Component):
     done : In(1)
         From the unit, see ``docs/architecture.md``.
     unit_activity, activity : In, Out(Activity)
-        The unit's own, and the same with idle cycles told apart; while the next instruction lacks a
-        semaphore, DRAIN too becomes the wait for it.
+        The unit's own, and a cycle later the same with idle cycles told apart; while the next
+        instruction lacks a semaphore, DRAIN too becomes the wait for it.
     asking, want, granted, lacking
         A taker's side of ``Semaphores``.
     post, post_index : Out
@@ -152,12 +152,20 @@ class Issue(wiring.Component):
         return m
 
     def _classify(self, m: Module, held: Value) -> None:
+        # Known late in a cycle, and what the unit does far away: told in the next.
+        unit = Signal(Activity)
         missing = Signal(SEMAPHORES)
-        m.d.comb += [missing.eq(self.want & self.lacking), self.activity.eq(self.unit_activity)]
-        idle = self.unit_activity == Activity.IDLE
-        with m.If((idle | (self.unit_activity == Activity.DRAIN)) & held & missing.any()):
+        waiting = Signal()
+        m.d.sync += [
+            unit.eq(self.unit_activity),
+            missing.eq(Mux(held, self.want & self.lacking, 0)),
+            waiting.eq(self.waiting),
+        ]
+        m.d.comb += self.activity.eq(unit)
+        idle = unit == Activity.IDLE
+        with m.If((idle | (unit == Activity.DRAIN)) & missing.any()):
             for semaphore in reversed(range(SEMAPHORES)):
                 with m.If(missing[semaphore]):
                     m.d.comb += self.activity.eq(Activity.SEMAPHORE.value + semaphore)
         with m.Elif(idle):
-            m.d.comb += self.activity.eq(Mux(self.waiting, Activity.DRAIN, Activity.EMPTY))
+            m.d.comb += self.activity.eq(Mux(waiting, Activity.DRAIN, Activity.EMPTY))

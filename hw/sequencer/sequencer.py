@@ -270,12 +270,12 @@ class Sequencer(wiring.Component):
         issues: dict[isa.Unit, Issue],
     ) -> None:
         m.submodules.counters = counters = Counters(units=UNITS)
-        activities = {isa.Unit.SEQUENCER: dispatch.activity}
-        activities |= {unit: issue.activity for unit, issue in issues.items()}
-        # Known late in a cycle, hence registers in front of everything that counts.
-        m.d.sync += [counters.activities[unit.value].eq(a) for unit, a in activities.items()]
+        # Everything that counts is a cycle late: so are the units' queues.
+        activities = counters.activities
+        m.d.sync += activities[isa.Unit.SEQUENCER.value].eq(dispatch.activity)
+        m.d.comb += [activities[unit.value].eq(issue.activity) for unit, issue in issues.items()]
         finished = [getattr(self, unit.name.lower()).done for unit in issues]
-        busy = [activity == Activity.BUSY for activity in activities.values()]
+        busy = [activities[number] == Activity.BUSY for number in range(UNITS)]
         m.d.sync += [
             counters.enable.eq(supervisor.running),
             supervisor.moved.eq(Cat(*busy, *finished).any()),

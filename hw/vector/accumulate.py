@@ -99,7 +99,11 @@ class AccumulatorWriter(wiring.Component):
     def _steps(self, m: Module) -> tuple[list[data.View], Value]:
         """Return the group that is read and those before it, oldest last, and which exist."""
         place = self.descriptor
-        steps = [Signal(self._step, name=f"step_{age}", reset_less=True) for age in range(8)]
+        # Accumulators have rows of their own, as late as some of these.
+        steps = [
+            Signal(self._step, name=f"step_{age}", reset_less=True, attrs=COPY if age else None)
+            for age in range(8)
+        ]
         earlier = Signal(len(steps) - 1)
         valid = Cat(self.soon.valid & self.soon.tag.to_accumulators, earlier)
         m.d.sync += earlier.eq(valid)

@@ -60,7 +60,7 @@ def lasts(spec, dut, accept):
     One burst is followed: bursts in front of it are counted down by their WLAST, then its beats.
     """
     m, bus = spec.m, dut.bus
-    lengths = Fifo(spec, "dut.lengths", width=4, depth=OUTSTANDING)
+    lengths = Fifo(spec, "dut.lengths", width=4, depth=OUTSTANDING, eager=True)
     front = spec.see("dut.lengths.r_data", 4)
     entries = Array(lengths.entries(front))
     sent = spec.see("dut.sent", 4)

@@ -23,8 +23,8 @@ def gather_spec(module=gather, room=None):
     asked = Signal(range(room + 2))
     spec.m.d.sync += asked.eq(asked + (request.valid & request.ready) - dut.valid)
     spec.given("answers what was asked", ~dut.valid | (asked != 0))
-    strobes = Fifo(spec, "dut.strobes", width=4, depth=room)
-    answers = Fifo(spec, "dut.answers", width=32, depth=room)
+    strobes = Fifo(spec, "dut.strobes", width=4, depth=room, eager=True)
+    answers = Fifo(spec, "dut.answers", width=32, depth=room, eager=True)
     bits = (room).bit_length()
     waited_for = spec.see("dut.waited_for", bits)
     under_way = spec.see("dut.under_way", bits)
@@ -35,6 +35,7 @@ def gather_spec(module=gather, room=None):
     quiet = (asked == 0) & ~request.valid
     spec.claim("idle", ~dut.idle | quiet)
     spec.claim("bounded", under_way <= room)
+    spec.claim("offered is told twice", spec.see("dut.offered", 1) == request.valid)
     spec.claim("request waits", spec.waits(request.valid, request.ready, request.payload))
     spec.claim("beat waits", spec.waits(out.valid, out.ready, out.payload))
     sent = out.valid & out.ready
@@ -243,7 +244,7 @@ def test_gather():
     ("right", "wrong", "claim"),
     [
         ("(under_way != self.ROOM)", "(under_way != self.ROOM + 1)", "no strobe lost"),
-        ("~request.valid | request.ready) &", "1) &", "request waits"),
+        ("~offered | request.ready) &", "1) &", "request waits"),
         ("strobes.w_data.eq(mask)", "strobes.w_data.eq(~mask)", "strobes in order"),
         ("waited_for + step - self.valid", "waited_for + step", "waited for"),
     ],
