@@ -83,7 +83,7 @@ class Costs(NamedTuple):
     #: ... or in the accumulators.
     to_sums: int = 14
     #: More of both, where the requantiser is sequential.
-    sequential: int = 20
+    sequential: int = 21
     #: From a write of the vector unit to its effect.
     visible: int = 4
 

@@ -348,19 +348,22 @@ class MatrixControl(wiring.Component):
             self.done.eq(done & ~self.wrong if self.parity else done),
             self.idle.eq((draining == 0) & (self.abort | stopped | ~(running | feeder.waiting))),
         ]
+        # In a register, since the buffer is far away; results come later still.
+        refused = Signal()
+        m.d.sync += refused.eq(self.read_fault)
         fired_index: list[Value] = [now.index]
-        for cycle in range(self.read_latency):
+        for cycle in range(self.read_latency + 1):
             late = Signal(unsigned(streams.INDEX_BITS), name=f"index_{cycle + 1}", reset_less=True)
             m.d.sync += late.eq(fired_index[-1])
             fired_index.append(late)
         m.d.comb += self.fault.code.eq(isa.Error.RANGE)
-        with m.If(self.read_fault):
+        with m.If(refused):
             m.d.comb += self.fault.index.eq(fired_index[-1])
         with m.Elif(outside):
             m.d.comb += self.fault.index.eq(now.index)
         with m.Else():
             m.d.comb += self.fault.index.eq(feeder.current.index)
-        faults: Value = self.read_fault | outside | feeder.outside
+        faults: Value = refused | outside | feeder.outside
         if self.parity:
             # The request is of the oldest instruction that is not done.
             m.submodules.begun = begun = SyncFIFOBuffered(

@@ -157,7 +157,7 @@ class Sequencer(wiring.Component):
                 Mux(self.program_length[streams.INDEX_BITS :].any(), 0, self.program_length)
             ),
             fetch.stop.eq(~supervisor.running),
-            dispatch.i.valid.eq(checked.valid & good & supervisor.running),
+            dispatch.i.valid.eq(checked.valid & good & supervisor.granting),
             dispatch.i.payload.eq(checked.payload),
             # While no program runs nobody gets what leaves: all of it is flushed before the next.
             checked.ready.eq(dispatch.i.ready & good),
@@ -188,7 +188,7 @@ class Sequencer(wiring.Component):
         takers = {isa.Unit.SEQUENCER: dispatch, **issues}
         for unit, taker in takers.items():
             # The dispatcher is offered nothing while no program runs.
-            runs = 1 if taker is dispatch else supervisor.running
+            runs = 1 if taker is dispatch else supervisor.granting
             m.d.comb += [
                 semaphores.asking[unit.value].eq(taker.asking & runs),
                 semaphores.want[unit.value].eq(taker.want),

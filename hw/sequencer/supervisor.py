@@ -1,11 +1,12 @@
 """Running, stopping and starting again: errors, watchdog, soft reset."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
+from celosia.hw.fanout import COPY
 from celosia.hw.sequencer.dispatch import EXECUTORS
 
 UNITS = 1 + len(EXECUTORS)
@@ -35,8 +36,9 @@ class Supervisor(wiring.Component):
         Nothing under way there.
     begin : Out(1)
         A program starts, one cycle.
-    running : Out(1)
-        From the cycle after ``begin`` until HALT or an error.
+    running, granting : Out(1)
+        From the cycle after ``begin`` until HALT or an error: twice, since who is granted something
+        is known late in a cycle.
     abort : Out(1)
         Stops all units, see ``docs/architecture.md``.
     flush, clear : Out(1)
@@ -67,6 +69,7 @@ class Supervisor(wiring.Component):
     units_idle: Signal
     begin: Signal
     running: Signal
+    granting: Signal
     abort: Signal
     flush: Signal
     clear: Signal
@@ -93,6 +96,7 @@ class Supervisor(wiring.Component):
                 "units_idle": In(1),
                 "begin": Out(1),
                 "running": Out(1),
+                "granting": Out(1),
                 "abort": Out(1),
                 "flush": Out(1),
                 "clear": Out(1),
@@ -104,9 +108,12 @@ class Supervisor(wiring.Component):
                 "index": Out(streams.INDEX_BITS),
             }
         )
+        for member in ("running", "granting"):
+            setattr(self, member, Signal(name=member, attrs=COPY))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        running = Cat(self.running, self.granting)
         resetting = Signal()
         ending = Signal()
         rung = Signal()
@@ -132,20 +139,20 @@ class Supervisor(wiring.Component):
                 hung.eq((self.watchdog != 0) & (more >= self.watchdog)),
             ]
         with m.If(self.begin):
-            m.d.sync += [self.running.eq(1), self.done.eq(0), rung.eq(0)]
+            m.d.sync += [running.eq(3), self.done.eq(0), rung.eq(0)]
         with m.Elif(self.start & ending):
             m.d.sync += rung.eq(1)
         with m.If(self.halted & self.running & ~self.fault_valid.any()):
-            m.d.sync += [self.running.eq(0), ending.eq(1)]
+            m.d.sync += [running.eq(0), ending.eq(1)]
         with m.If(self.flush):
             m.d.sync += [ending.eq(0), self.done.eq(1)]
         with m.If(self.reset):
-            m.d.sync += [resetting.eq(1), self.abort.eq(1), self.running.eq(0)]
+            m.d.sync += [resetting.eq(1), self.abort.eq(1), running.eq(0)]
         with m.Elif(cleared):
             m.d.sync += [resetting.eq(0), self.abort.eq(self.error)]
         with m.If(self.running & ~self.error & ~resetting):
             with m.If(self.fault_valid.any()):
-                m.d.sync += [self.error.eq(1), self.abort.eq(1), self.running.eq(0)]
+                m.d.sync += [self.error.eq(1), self.abort.eq(1), running.eq(0)]
                 for n in reversed(range(UNITS)):
                     with m.If(self.fault_valid[n]):
                         m.d.sync += [
@@ -157,7 +164,7 @@ class Supervisor(wiring.Component):
                 m.d.sync += [
                     self.error.eq(1),
                     self.abort.eq(1),
-                    self.running.eq(0),
+                    running.eq(0),
                     self.code.eq(isa.Error.WATCHDOG),
                     self.unit.eq(self.stuck_unit),
                     self.index.eq(self.stuck_index),

@@ -44,21 +44,22 @@ class SequentialLane(wiring.Component):
     Members
     -------
     sum, parameters, rounding : In
-        As of ``RequantizerLane``; held while the lane scans and multiplies.
+        As of ``RequantizerLane``; held while the lane scans and multiplies, and one cycle more.
     digit : In(range(DIGITS))
-        Digit that is scanned or multiplied.
+        Digit that is scanned or chosen for the multiplication, which follows in the next cycle.
     multiplies : In(1)
         Which of it. A scan that nobody wants harms nothing.
     place : In(range(2 * DIGITS))
-        Digit of the product that goes by. Counts from the cycle behind the last digit multiplied
-        on, and stays at its greatest value.
+        Digit of the product that goes by. Counts from the cycle behind the last multiplication on,
+        and stays at its greatest value.
     scaled : Out(signed(32))
         Result, from ``place`` = 2 ``DIGITS`` - 1 on.
 
     Timing
     ------
-    Digits are scanned in ``DIGITS`` cycles one after the other, then multiplied in as many. The
-    product of one element may go by while the next one is scanned, not while it is multiplied.
+    Digits are scanned in ``DIGITS`` cycles one after the other, then chosen in as many, each
+    multiplied a cycle later. The product of one element may go by while the next one is scanned,
+    not while it is multiplied.
     """
 
     sum: Signal
@@ -149,12 +150,15 @@ class SequentialLane(wiring.Component):
         moved = (Cat(before, biased) << part)[DIGIT_BITS : 2 * DIGIT_BITS]
         most = Cat((~negative).replicate(DIGIT_BITS - 1), ~negative ^ last)
         clips = single & ones & zeros
-        digit = Signal(DIGIT_BITS)
-        m.d.comb += digit.eq(Mux(self.multiplies, Mux(clips, most, Mux(early, 0, moved)), 0))
+        digit = Signal(DIGIT_BITS, reset_less=True)
+        m.d.sync += digit.eq(Mux(self.multiplies, Mux(clips, most, Mux(early, 0, moved)), 0))
         return digit
 
-    def _product(self, m: Module, digit: Value, half: Value, last: Value) -> Signal:
-        """Return what is left of the product, a digit less in each cycle: steps 3 and 4."""
+    def _product(self, m: Module, digit: Value, half: Value, begins: Value, last: Value) -> Signal:
+        """Return what is left of the product, a digit less in each cycle: steps 3 and 4.
+
+        ``begins`` in the cycle before the first digit, ``last`` in that of the last.
+        """
         product = Signal(signed(33), reset_less=True)
         total: Value = product
         for n in range(DIGIT_BITS):
@@ -163,7 +167,7 @@ class SequentialLane(wiring.Component):
             row = self._row(m, n, total[n + 1 :].as_signed(), digit[n], less)
             total = Cat(total[: n + 1], row).as_signed()
         m.d.sync += product.eq(total >> DIGIT_BITS)
-        with m.If(~self.multiplies & last):
+        with m.If(begins):
             m.d.sync += product.eq(Mux(half, 1 << 31, 0))
         return product
 
@@ -196,10 +200,12 @@ class SequentialLane(wiring.Component):
         single = self.rounding == isa.Rounding.SINGLE
         first, last = self.digit == 0, self.digit == DIGITS - 1
         digit = self._shifted(m, single, first, last)
-        product = self._product(m, digit, ~single | (p.right == 0), last)
+        begins, ends = Signal(reset_less=True), Signal(reset_less=True)
+        m.d.sync += [begins.eq(~self.multiplies & last), ends.eq(self.multiplies & last)]
+        product = self._product(m, digit, ~single | (p.right == 0), begins, ends)
 
         right, doubles = Signal(5, reset_less=True), Signal(reset_less=True)
-        with m.If(self.multiplies & last):
+        with m.If(ends):
             m.d.sync += [right.eq(p.right), doubles.eq(~single)]
         whole = right[_BITS:]
         rounded = self._rounded(m, product, whole, right[:_BITS], doubles)
@@ -213,8 +219,8 @@ class SequentialLane(wiring.Component):
 class SequentialRequantizer(wiring.Component):
     """Steps 1 to 5 of the arithmetic contract for a group of channels, a digit a cycle.
 
-    The group is looked at twice while it is held: scanned, then multiplied. Its product goes by while
-    the next group is scanned, and before that.
+    The group is looked at twice while it is held: scanned, then multiplied, a cycle behind the choice
+    of the digit. Its product goes by while the next group is scanned, and before that.
 
     Parameters
     ----------
@@ -247,8 +253,8 @@ class SequentialRequantizer(wiring.Component):
         If there are no lanes.
     """
 
-    HOLD = 2 * DIGITS
-    INTERVAL = HOLD + DIGITS - 1
+    HOLD = 2 * DIGITS + 1
+    INTERVAL = 3 * DIGITS - 1
     LATENCY = HOLD + 2 * DIGITS - 1
     SOON = 5
 
@@ -287,7 +293,7 @@ class SequentialRequantizer(wiring.Component):
             m.d.sync += cycle.eq(cycle + 1)
         m.d.comb += self.used.eq(cycle == self.HOLD - 1)
         with m.If(self.used):
-            m.d.sync += [place.eq(0), tag.eq(self.mark.tag)]
+            m.d.sync += [cycle.eq(0), place.eq(0), tag.eq(self.mark.tag)]
         with m.Elif(place != 2 * DIGITS - 1):
             m.d.sync += place.eq(place + 1)
         m.d.comb += [
@@ -300,8 +306,8 @@ class SequentialRequantizer(wiring.Component):
                 lane.sum.eq(self.sums[i]),
                 lane.parameters.eq(self.parameters[i]),
                 lane.rounding.eq(self.rounding),
-                lane.digit.eq(cycle[:-1]),
-                lane.multiplies.eq(cycle[-1]),
+                lane.digit.eq(cycle),
+                lane.multiplies.eq(cycle[len(lane.digit)]),
                 lane.place.eq(place),
                 self.scaled[i].eq(lane.scaled),
             ]

@@ -14,7 +14,10 @@ REFUSED = [
     ({"columns": 0, "dsp_columns": 0}, "columns: wanted at least 1, got 0"),
     ({"unified_bytes": 131080}, "unified_bytes: wanted a multiple of rows = 16"),
     ({"unified_bytes": 64}, "unified_bytes: wanted .* at least 128, got 64"),
-    ({"unified_bytes": 512}, "unified_bytes: wanted at least as many as rows of sums, 1024, got 512"),
+    (
+        {"unified_bytes": 512},
+        "unified_bytes: wanted at least as many as rows of sums, 1024, got 512",
+    ),
     ({"weight_tiles": 1}, "weight_tiles: wanted at least 2, got 1"),
     ({"accumulator_depth": 500}, "accumulator_depth: wanted a power of two, at least 4, got 500"),
     ({"accumulator_depth": 2}, "accumulator_depth: wanted"),

@@ -18,7 +18,10 @@ from celosia.hw.arch.registers import (
     activity_names,
 )
 
-CONFIGS = [*PRESETS.values(), preset("micro,columns=6,unified_bytes=520,accumulator_depth=256,weight_tiles=5")]
+CONFIGS = [
+    *PRESETS.values(),
+    preset("micro,columns=6,unified_bytes=520,accumulator_depth=256,weight_tiles=5"),
+]
 
 
 @pytest.mark.parametrize("name", reference.PAGES)
