@@ -27,4 +27,4 @@ def test_programs(cosim, simulator, rows, columns, weight_rows, stall, cells):
         dsp_columns=columns - 2 if columns > 4 else columns,
         cells=cells,
     )
-    cosim("matrix", config, programs=30 if simulator == "verilator" else 12, stall=stall)
+    cosim("matrix", config, programs=20 if simulator == "verilator" else 6, stall=stall)

@@ -24,4 +24,4 @@ def test_vectors(cosim, simulator, rows, columns, lanes, bus_bytes, stall, cells
         tables=2,
         cells=cells,
     )
-    cosim("vector", config, programs=12 if simulator == "verilator" else 4, stall=stall)
+    cosim("vector", config, programs=8 if simulator == "verilator" else 2, stall=stall)
