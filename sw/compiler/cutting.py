@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.actions import Action, Block, LoadRegion, Region
@@ -10,6 +10,7 @@ from celosia.sw.compiler.bands import vectors
 from celosia.sw.compiler.blocks import band_blocks, blocks, drains_slowly, sums, wanted_sums
 from celosia.sw.compiler.movement import Movement
 from celosia.sw.compiler.spec import Product
+from celosia.sw.compiler.strips import source_rows
 
 __all__ = ["GROUP", "WHOLE", "Cutting", "Piece", "Stages"]
 
@@ -75,6 +76,32 @@ class Cutting(Movement):
             row = self.placement.layouts[layer.source].row
             counts = (counts[0], *vectors(band, *counts[1:], row))
         return math.prod(counts)
+
+    def arrivals(self, number: int, block: Block) -> list[tuple[Block, int]]:
+        """Return parts of a block to multiply one after the other, and their rows of accumulators.
+
+        What reads an image that is being loaded begins on the rows that come first.
+        """
+        reader, rows = self.arriving
+        self.arriving = (-1, 0)
+        layer, tiled = self.network.layers[number], self.tiling.layers[number]
+        assert isinstance(layer, Product)
+        if reader != number or tiled.band or tiled.streams or block.extents[0] > 1:
+            return [(block, 0)]
+        first, last = block.rows
+        height = self.network.values[layer.source].height
+        there = [
+            row
+            for row in range(first + 1, last)
+            if min(source_rows(layer, (first, row))[1], height) <= rows
+        ]
+        if not there or layer.pool.stride[0] != layer.pool.window[0]:
+            return [(block, 0)]
+        before = replace(block, rows=(first, there[-1]))
+        after = replace(block, rows=(there[-1], last))
+        if min(self.rows(number, before), self.rows(number, after)) < self.config.rows:
+            return [(block, 0)]
+        return [(before, 0), (after, self.rows(number, before))]
 
     def all_steps(self, number: int, tile: int) -> list[Piece]:
         """Return the whole reduction of an output tile of a layer."""

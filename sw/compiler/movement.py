@@ -21,6 +21,8 @@ __all__ = ["Movement"]
 
 #: Bytes of an image that one load brings.
 _LOAD_BYTES = 1024
+#: Bytes of it that the first load brings, so that the array starts soon.
+_FIRST_BYTES = 192
 
 
 class Movement:
@@ -40,6 +42,8 @@ class Movement:
         self.placement = placement
         self.config = config
         self.half = 0
+        #: The layer that reads an image which has just been loaded, and the rows that come first.
+        self.arriving = (-1, 0)
         self.first_use = {
             source: number
             for number, layer in reversed([*enumerate(network.layers)])
@@ -116,6 +120,14 @@ class Movement:
         """Yield loads of a layer's source, some rows at a time."""
         yield from self.margins(value, part, items, number)
         region = self.everything(value, part, items)
+        first = self.first_rows(value)
+        if not self.is_vector(value) and 0 < first < region.rows[1]:
+            for item in range(*items):
+                whole = replace(region, items=(item, item + 1))
+                yield LoadRegion(region=replace(whole, rows=(0, first)), layer=number)
+                for piece in self.pieces(replace(whole, rows=(first, region.rows[1]))):
+                    yield LoadRegion(region=piece, layer=number)
+            return
         for piece in self.pieces(region):
             yield LoadRegion(region=piece, layer=number)
 
@@ -124,6 +136,11 @@ class Movement:
         if self.network.values[region.value].is_output:
             for piece in self.pieces(region):
                 yield StoreRegion(region=piece, layer=number)
+
+    def first_rows(self, value: int) -> int:
+        """Return the rows of an image that the first load brings."""
+        about = self.network.values[value]
+        return max(1, _FIRST_BYTES // (about.width * about.channels))
 
     def pieces(self, region: Region) -> Iterator[Region]:
         """Yield what one load or store each moves of a region of whole rows."""

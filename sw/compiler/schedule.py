@@ -95,6 +95,7 @@ class _Scheduler(Cutting):
             staged = isinstance(layer, Product) and self.is_vector(value)
             if not staged:
                 yield from self.load(number, value, part, items)
+                self.arriving = (number, self.first_rows(value))
         if isinstance(layer, Product):
             yield from self.product(number, part, items, staged, later)
             return
@@ -266,8 +267,10 @@ class _Scheduler(Cutting):
             yield from waiting[:ahead]
             waiting = waiting[ahead:]
             for offset, tile in enumerate(tiles):
-                for piece in [stage] if stage else self.all_steps(number, tile):
-                    yield from self.multiply(number, part, block, tile, piece, offset * rows)
+                for some, row in self.arrivals(number, block):
+                    for piece in [stage] if stage else self.all_steps(number, tile):
+                        at = offset * rows + row
+                        yield from self.multiply(number, part, some, tile, piece, at)
                 if self.late_layer == number:
                     yield from self.flush(1)
             yield from self.flush()
