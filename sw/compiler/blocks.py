@@ -17,6 +17,10 @@ _TILES = 4
 #: Cycles of the array in which the sums of a small block drain, additions included.
 _CYCLES = 450
 
+#: Cycles from the last read of a tile's pixels to the drain, and from there to the last result, but for
+#: those in which sums are read.
+_LATE = 90
+
 
 def _grid(count: int, size: int, stride: int) -> int:
     """Return the sums along one axis that ``count`` windows read, gaps included."""
@@ -65,7 +69,12 @@ def wanted_sums(layer: Product, steps: int, streams: bool, config: Config) -> tu
         return max(usual, large), max(usual, large)
     if streams or not steps:
         return usual, usual
-    return usual, min(usual, max(config.rows, -(-_CYCLES // steps)))
+    end = -(-_CYCLES // steps)
+    if end > usual:
+        # Of few steps: as many as drain while the next tile is made, which shares their half with the
+        # one behind it.
+        end = -(-_LATE // max(1, steps - _groups(layer, config)))
+    return usual, min(usual, max(config.rows, end))
 
 
 def _taper(ranges: list[Range], least: int) -> list[Range]:
@@ -139,7 +148,13 @@ def blocks(
             # Drains are what takes time: the first starts as early as the others let it.
             first = strip[0] + (rows - 1) % most_rows + 1
             rows_of_blocks = [(strip[0], first), *_even(first, strip[1], most_rows)]
-        rows_of_blocks = _taper(rows_of_blocks, -(-end // across))
+        least = -(-end // across)
+        rows_of_blocks = _taper(rows_of_blocks, least)
+        if len(rows_of_blocks) == 2:
+            # Too short to be cut in halves: the one before takes what it can.
+            (first, middle), (_, last) = rows_of_blocks
+            middle = max(middle, min(last - least, first + depth // across))
+            rows_of_blocks = [(first, middle), (middle, last)]
     return [
         Block(items=(item, item + 1), rows=part, columns=piece)
         for item in range(*items)

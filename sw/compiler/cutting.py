@@ -203,7 +203,7 @@ def _growing_cuts(layer: Product, rows: int, config: Config) -> list[int]:
     group = min(tiles, GROUP, config.accumulator_depth // rows)
     step_cycles = max(rows, config.rows // config.weight_rows) * group
     step_beats = rows * config.rows / config.bus_bytes
-    width = max(1, 32 // config.rows, steps // 64)
+    width = max(1, 16 // config.rows, steps // 64)
     ends = [min(width, steps)]
     while ends[-1] < steps:
         spare = 0.75 * width * step_cycles - _LATENCY
