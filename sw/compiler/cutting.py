@@ -207,6 +207,7 @@ def _growing_cuts(layer: Product, rows: int, config: Config) -> list[int]:
     ends = [min(width, steps)]
     while ends[-1] < steps:
         spare = 0.75 * width * step_cycles - _LATENCY
-        width = max(width, steps // 16, int(spare / step_beats))
+        least = steps // 16 if len(ends) > 1 else 0
+        width = max(width, least, int(spare / step_beats))
         ends.append(min(ends[-1] + width, steps))
     return ends

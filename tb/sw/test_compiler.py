@@ -9,7 +9,12 @@ from celosia.sim.cycles import estimate
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.frontend.tflite import load
-from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
+from celosia.sw.frontend.writer import (
+    Convolution,
+    FullyConnected,
+    sequential,
+    write_fully_connected,
+)
 from celosia.sw.program import Program
 from celosia.sw.runtime.interpreter import open_session
 
@@ -119,6 +124,32 @@ def test_little_is_loaded_before_the_array_starts(mnist_model) -> None:
         720,
     )
     assert multiply.opcode is Opcode.MATMUL and multiply.taps == 64
+
+
+@pytest.mark.parametrize("name", ["mnist_a", "fashion_b"])
+def test_the_array_begins_on_the_first_rows_of_an_image(mnist_model, name: str) -> None:
+    program = compile_graph(load(mnist_model.with_stem(name)), preset("edge"), 1)
+    code = program.main.instructions
+    loads = [i for i in code if i.opcode is Opcode.LOAD]
+    first, second, *others = (i for i in code if i.opcode is Opcode.MATMUL)
+    assert [(i.rows, i.length) for i in loads] == [(6, 28), (22, 28)]
+    # Windows of 5 with two rows of padding, and of 3 without, both for pools of two rows.
+    assert first.y_count == 4 and first.wait == second.wait != 0
+    # Both make what the next tile makes at once, in rows of accumulators side by side.
+    assert first.y_count + second.y_count == others[0].y_count
+    assert second.accumulator == first.accumulator + first.y_count * first.x_count
+    assert (first.tile, first.taps) == (second.tile, second.taps)
+
+
+def test_the_last_block_of_few_steps_is_small() -> None:
+    """Of 25 rows of 5 pixels and 4 steps: 50 pixels at the end, which drain in time for the next tile."""
+    zeros, shape = np.zeros(64, np.int32), (1, 25, 5, 64)
+    weights = np.ones((64, 1, 1, 64), np.int8)
+    layers = [Convolution(weights=weights, weight_scale=0.01, output_scale=0.5, bias=zeros)] * 2
+    graph = sequential(layers, input_shape=shape, input_scale=0.1, input_zero_point=3)
+    program = compile_graph(graph, preset("edge"), 1)
+    drains = [i for i in program.main.instructions if i.opcode is Opcode.VECTOR]
+    assert [i.y_count for i in drains] == ([16] * 4 + [9] * 4) * 2
 
 
 @pytest.mark.parametrize(
