@@ -36,7 +36,7 @@ WIDE = Config(
 def test_programs(cosim, simulator, config, stall):
     fast = simulator == "verilator"
     options = (
-        {"programs": 6, "longest": 30, "wrong": 15, "resets": 6}
+        {"programs": 4, "longest": 30, "wrong": 12, "resets": 5}
         if fast
         else {"programs": 1, "longest": 12, "wrong": 4, "resets": 1}
     )

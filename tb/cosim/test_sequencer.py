@@ -15,4 +15,4 @@ def test_programs(cosim):
         queue_depth=3,
         burst_beats=8,
     )
-    cosim("sequencer", config, programs=3, illegal=12, stall=0.3)
+    cosim("sequencer", config, programs=2, illegal=10, stall=0.3)

@@ -21,4 +21,4 @@ def test_transfers(cosim, simulator, rows, columns, bus_bytes, burst_beats, outs
         burst_beats=burst_beats,
         outstanding=outstanding,
     )
-    cosim("transfer", config, batches=25 if simulator == "verilator" else 8, stall=stall)
+    cosim("transfer", config, batches=15 if simulator == "verilator" else 5, stall=stall)
