@@ -77,31 +77,29 @@ class Cutting(Movement):
             counts = (counts[0], *vectors(band, *counts[1:], row))
         return math.prod(counts)
 
-    def arrivals(self, number: int, block: Block) -> list[tuple[Block, int]]:
+    def arrivals(self, number: int, block: Block, rows: int) -> list[tuple[Block, int]]:
         """Return parts of a block to multiply one after the other, and their rows of accumulators.
 
-        What reads an image that is being loaded begins on the rows that come first.
+        What reads an image of which ``rows`` come first, if not 0, begins on those.
         """
-        reader, rows = self.arriving
-        self.arriving = (-1, 0)
         layer, tiled = self.network.layers[number], self.tiling.layers[number]
         assert isinstance(layer, Product)
-        if reader != number or tiled.band or tiled.streams or block.extents[0] > 1:
-            return [(block, 0)]
+        whole = [(block, 0)]
+        overlap = layer.pool.stride[0] != layer.pool.window[0]
+        if not rows or tiled.band or tiled.streams or block.extents[0] > 1 or overlap:
+            return whole
         first, last = block.rows
         height = self.network.values[layer.source].height
-        there = [
-            row
-            for row in range(first + 1, last)
-            if min(source_rows(layer, (first, row))[1], height) <= rows
-        ]
-        if not there or layer.pool.stride[0] != layer.pool.window[0]:
-            return [(block, 0)]
-        before = replace(block, rows=(first, there[-1]))
-        after = replace(block, rows=(there[-1], last))
-        if min(self.rows(number, before), self.rows(number, after)) < self.config.rows:
-            return [(block, 0)]
-        return [(before, 0), (after, self.rows(number, before))]
+        middle = first
+        while middle < last and min(source_rows(layer, (first, middle + 1))[1], height) <= rows:
+            middle += 1
+        if middle in block.rows:
+            return whole
+        before, after = (replace(block, rows=part) for part in ((first, middle), (middle, last)))
+        row = self.rows(number, before)
+        if min(row, self.rows(number, after)) < self.config.rows:
+            return whole
+        return [(before, 0), (after, row)]
 
     def all_steps(self, number: int, tile: int) -> list[Piece]:
         """Return the whole reduction of an output tile of a layer."""
@@ -207,6 +205,7 @@ def _growing_cuts(layer: Product, rows: int, config: Config) -> list[int]:
     ends = [min(width, steps)]
     while ends[-1] < steps:
         spare = 0.75 * width * step_cycles - _LATENCY
+        # The second comes while the first, short as it is, is multiplied.
         least = steps // 16 if len(ends) > 1 else 0
         width = max(width, least, int(spare / step_beats))
         ends.append(min(ends[-1] + width, steps))

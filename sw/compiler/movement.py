@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.actions import (
@@ -42,8 +43,6 @@ class Movement:
         self.placement = placement
         self.config = config
         self.half = 0
-        #: The layer that reads an image which has just been loaded, and the rows that come first.
-        self.arriving = (-1, 0)
         self.first_use = {
             source: number
             for number, layer in reversed([*enumerate(network.layers)])
@@ -120,15 +119,7 @@ class Movement:
         """Yield loads of a layer's source, some rows at a time."""
         yield from self.margins(value, part, items, number)
         region = self.everything(value, part, items)
-        first = self.first_rows(value)
-        if not self.is_vector(value) and 0 < first < region.rows[1]:
-            for item in range(*items):
-                whole = replace(region, items=(item, item + 1))
-                yield LoadRegion(region=replace(whole, rows=(0, first)), layer=number)
-                for piece in self.pieces(replace(whole, rows=(first, region.rows[1]))):
-                    yield LoadRegion(region=piece, layer=number)
-            return
-        for piece in self.pieces(region):
+        for piece in self.pieces(region, self.first_rows(value)):
             yield LoadRegion(region=piece, layer=number)
 
     def store(self, number: int, region: Region) -> Iterator[Action]:
@@ -142,23 +133,18 @@ class Movement:
         about = self.network.values[value]
         return max(1, _FIRST_BYTES // (about.width * about.channels))
 
-    def pieces(self, region: Region) -> Iterator[Region]:
-        """Yield what one load or store each moves of a region of whole rows."""
+    def pieces(self, region: Region, first: int | None = None) -> Iterator[Region]:
+        """Yield what one load or store each moves of a region of whole rows, ``first`` rows first."""
         value = self.network.values[region.value]
         if self.is_vector(region.value):
             yield region
             return
         step = max(1, _LOAD_BYTES // (value.width * value.channels))
+        begin, end = region.rows
+        ends = [begin, *range(begin + (first or step), end, step), end]
         for item in range(*region.items):
-            for first in range(*region.rows, step):
-                rows = first, min(first + step, region.rows[1])
-                yield Region(
-                    value=region.value,
-                    part=region.part,
-                    items=(item, item + 1),
-                    rows=rows,
-                    columns=region.columns,
-                )
+            for rows in pairwise(ends):
+                yield replace(region, items=(item, item + 1), rows=rows)
 
     def prefetch(self, number: int, part: int, items: tuple[int, int]) -> Iterator[Action]:
         """Yield the loads of the next item's or part's inputs that have a place of their own."""

@@ -51,6 +51,8 @@ class _Scheduler(Cutting):
         # Drains that have been put off, tile by tile, and of which layer.
         self.late: list[list[Action]] = []
         self.late_layer = -1
+        # Rows of an image that come first, until a tile of what reads it has been multiplied.
+        self.arriving = 0
 
     def batch(self) -> Iterator[Action]:
         """Yield the work of all parts: the head item by item, the tail for all of them."""
@@ -95,7 +97,8 @@ class _Scheduler(Cutting):
             staged = isinstance(layer, Product) and self.is_vector(value)
             if not staged:
                 yield from self.load(number, value, part, items)
-                self.arriving = (number, self.first_rows(value))
+                if isinstance(layer, Product):
+                    self.arriving = self.first_rows(value)
         if isinstance(layer, Product):
             yield from self.product(number, part, items, staged, later)
             return
@@ -267,7 +270,9 @@ class _Scheduler(Cutting):
             yield from waiting[:ahead]
             waiting = waiting[ahead:]
             for offset, tile in enumerate(tiles):
-                for some, row in self.arrivals(number, block):
+                parts = self.arrivals(number, block, self.arriving)
+                self.arriving = 0
+                for some, row in parts:
                     for piece in [stage] if stage else self.all_steps(number, tile):
                         at = offset * rows + row
                         yield from self.multiply(number, part, some, tile, piece, at)
