@@ -1,7 +1,8 @@
 """Whole boards in Verilator, their SDRAM chip judging, and the real command on their serial line."""
 
+import subprocess
+import sys
 import time
-from functools import partial
 
 import numpy as np
 import pytest
@@ -16,21 +17,39 @@ BOARD = BOARDS["ulx3s-12f"]
 DIGITS = 16
 
 
-@pytest.fixture
-def command(run_digits):
-    """Runs ``celosia run`` on digits on a device, and returns the results."""
-    return partial(run_digits, DIGITS, BOARD.config.name)
-
-
 @pytest.mark.parametrize("noise", [0.0, 0.01])
-def test_digits_through_line_sdram_and_core(command, figure, noise):
-    wanted = command("machine")
-    with SimulatedSdramBoard(BOARD, noise=noise) as board:
+@pytest.mark.parametrize("name", ["ulx3s-12f", "ulx3s-85f"])
+def test_digits_through_line_sdram_and_core(run_digits, figure, name, noise):
+    sizes = BOARDS[name].config.name
+    wanted = run_digits(DIGITS, sizes, "machine")
+    with SimulatedSdramBoard(BOARDS[name], noise=noise) as board:
         start = time.monotonic()
-        got = command(f"serial:{board.path}")
-        figure(f"{BOARD.name}, {noise:.0%} of bytes damaged: {time.monotonic() - start:.0f} s")
+        got = run_digits(DIGITS, sizes, f"serial:{board.path}")
+        figure(f"{name}, {noise:.0%} of bytes damaged: {time.monotonic() - start:.0f} s")
     assert np.array_equal(got, wanted)
     assert board.close() == 0
+
+
+def test_unplugged_in_the_middle_of_a_run(run_digits, mnist_model, tmp_path, figure):
+    np.save(tmp_path / "x.npy", np.zeros((200, 784), np.int8))  # For a minute.
+    words = ["run", mnist_model, "--input", tmp_path / "x.npy", "--output", tmp_path / "y.npy"]
+    words += ["--preset", BOARD.config.name]
+    with SimulatedSdramBoard(BOARD) as board:
+        words = [sys.executable, "-m", "celosia.sw", *words, "--device", f"serial:{board.path}"]
+        pipe = subprocess.PIPE
+        run = subprocess.Popen(list(map(str, words)), stdout=pipe, stderr=pipe, text=True)
+        with pytest.raises(subprocess.TimeoutExpired):
+            run.communicate(timeout=8)
+    start = time.monotonic()
+    complaint = run.communicate(timeout=10)[1].splitlines()
+    seconds = time.monotonic() - start
+    figure(f"unplugged, {seconds:.1f} s later: {complaint[-1]}")
+    assert run.returncode == 1 and seconds < 2
+    assert "serial" in complaint[-1]
+    assert not (tmp_path / "y.npy").exists()
+    with SimulatedSdramBoard(BOARD) as board:
+        again = run_digits(1, BOARD.config.name, f"serial:{board.path}")
+    assert np.array_equal(again, run_digits(1, BOARD.config.name, "machine"))
 
 
 def test_all_of_the_memory(rng):
