@@ -310,7 +310,7 @@ def _counts(rng: random.Random) -> None:
     waits = [Instruction(Opcode.NOP, wait=_EVERY)] * COUNT_LIMIT
     with closing(Desk(rng)) as desk:
         desk.play([*posts, *waits, Instruction(Opcode.HALT)], _far(rng))
-        desk._write_register("watchdog", _REST + 1)
+        desk.set_register("watchdog", _REST + 1)
         desk.play([Instruction(Opcode.NOP, wait=1), Instruction(Opcode.HALT)], _far(rng))
 
 
@@ -344,36 +344,36 @@ def _interrupted(desk: Desk, rng: random.Random) -> None:
     address = rng.getrandbits(32) // INSTRUCTION_BYTES * INSTRUCTION_BYTES
     address -= address % _MEMORY // _HALF * (len(program) * INSTRUCTION_BYTES)
     desk.write(address % _MEMORY, b"".join(map(isa.encode, program)))
-    desk._write_register("watchdog", rng.choice((0, 5000)))
-    desk._write_register("program_address", address)
-    desk._write_register("program_length", rng.choice((len(program), len(program) - 1)))
-    desk._write_register("interrupt_enable", rng.randrange(4))
-    desk._write_register("control", Control.CLEAR.value)
+    desk.set_register("watchdog", rng.choice((0, 5000)))
+    desk.set_register("program_address", address)
+    desk.set_register("program_length", rng.choice((len(program), len(program) - 1)))
+    desk.set_register("interrupt_enable", rng.randrange(4))
+    desk.set_register("control", Control.CLEAR.value)
     desk.rest(COUNTERS_PER_UNIT)
-    desk._write_register("control", Control.START.value)
+    desk.set_register("control", Control.START.value)
     desk.rest(rng.choice((0, 1, 10, 300)))
     for _ in range(rng.randrange(3)):
-        desk._write_register("control", rng.randrange(8))
+        desk.set_register("control", rng.randrange(8))
         desk.rest(rng.randrange(4))
     desk.rest(20_000)
-    desk._write_register("control", Control.RESET.value)
+    desk.set_register("control", Control.RESET.value)
     desk.rest(2000)
-    if desk._read_register("status") & ~2:
+    if desk.register("status") & ~2:
         raise RtlError("reset: wanted the core to become idle, it does not")
-    desk._write_register("interrupt", 3)
+    desk.set_register("interrupt", 3)
 
 
 def _rung(desk: Desk, cycles: int) -> None:
     """Ring the doorbell once more while what was fetched behind HALT is dropped, or near to it."""
     program = [Instruction(Opcode.HALT), *[Instruction(Opcode.NOP)] * 60]
     desk.write(_HALF, b"".join(map(isa.encode, program)))
-    desk._write_register("program_address", _HALF)
-    desk._write_register("program_length", len(program))
-    desk._write_register("control", Control.START.value)
+    desk.set_register("program_address", _HALF)
+    desk.set_register("program_length", len(program))
+    desk.set_register("control", Control.START.value)
     desk.rest(cycles)
-    desk._write_register("control", Control.START.value)
+    desk.set_register("control", Control.START.value)
     desk.rest(4000)
-    if desk._read_register("status") & 15 != Status.DONE.value:
+    if desk.register("status") & 15 != Status.DONE.value:
         raise Wrong("directed: wanted an end after two doorbells, got none")
 
 

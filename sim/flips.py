@@ -9,8 +9,9 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from celosia.hw.arch.config import Config
+from celosia.hw.arch.driver import RunResult
 from celosia.sim.footprint import Memory
-from celosia.sim.rtl import RtlDevice, RunResult
+from celosia.sim.rtl import RtlDevice
 
 __all__ = ["Array", "Flip", "FlipDevice", "drawn"]
 
@@ -134,7 +135,8 @@ class FlipDevice(RtlDevice):
         self._pending = flip
         return self.run(address, count)
 
-    def _meanwhile(self) -> None:
+    def started(self) -> None:
+        """Flip the bit that waits."""
         flip, self._pending = self._pending, None
         if flip is not None:
             self._library.celosia_wait(self._device, flip.cycle)

@@ -19,7 +19,7 @@ from celosia.hw.arch.registers import (
     Control,
 )
 from celosia.hw.arch.registers import Status as CoreStatus
-from celosia.sim.machine import Machine, MachineError
+from celosia.sim.machine import Machine, MachineError, TooLong
 from celosia.sim.pysim import Draws
 
 #: In these states a core does not hear the doorbell.
@@ -215,4 +215,9 @@ class MachineRegisters:
             self._values[OFFSETS["error_code"]] = error.error.value
             self._values[OFFSETS["error_unit"]] = error.unit.value
             self._values[OFFSETS["error_index"]] = error.index
+        except (TooLong, ValueError) as error:
+            # A core takes its time, or reads past the end of memory.
+            status = CoreStatus.ERROR
+            code = isa.Error.WATCHDOG if isinstance(error, TooLong) else isa.Error.BUS
+            self._values[OFFSETS["error_code"]] = code.value
         self._values[OFFSETS["status"]] = status.value

@@ -10,23 +10,16 @@ import json
 import re
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
-from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.registers import (
-    COUNTERS,
-    COUNTERS_PER_UNIT,
-    OFFSETS,
-    Control,
-    Interrupt,
-    Status,
-    activity_names,
-)
+from celosia.hw.arch.driver import Driver, want_place
+from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Interrupt
 from celosia.sim import counting, parts, verilate
 from celosia.sim.verilate import RtlError, cache_directory, compile_library, once, want_tools
 
@@ -36,18 +29,8 @@ _HARNESS = [
 #: Declaration of a memory in Amaranth's Verilog, those of queues left out.
 _MEMORY = re.compile(r"(?m)^(  reg \[\d+:0\] (?:bank|half|lane)_[0-9_]+ \[\d+:0\]);$")
 _SLICE = 1 << 16
-
-
-class RunResult(NamedTuple):
-    """What a run took and how it ended.
-
-    ``counters`` holds the cycles of each activity of each unit, by lower-case names; activities
-    that did not occur are left out. ``error`` is (code, unit, index of the instruction), or None.
-    """
-
-    cycles: int
-    counters: dict[str, dict[str, int]]
-    error: tuple[isa.Error, isa.Unit, int] | None
+#: Looks at the status that a soft reset may take, a few cycles each.
+_RESET_LOOKS = 1 << 18
 
 
 def fast(config: Config) -> Config:
@@ -179,7 +162,7 @@ def _library(path: Path) -> Any:
     return library
 
 
-class RtlDevice:
+class RtlDevice(Driver):
     """A simulated core with an external memory.
 
     Parameters
@@ -238,8 +221,8 @@ class RtlDevice:
         self._memory = np.ctypeslib.as_array(
             self._library.celosia_memory(self._device), shape=(memory_bytes,)
         )
-        self._write_register("interrupt_enable", Interrupt.DONE.value | Interrupt.ERROR.value)
-        got = self._read_register("fingerprint")
+        self.set_register("interrupt_enable", (Interrupt.DONE | Interrupt.ERROR).value)
+        got = self.register("fingerprint")
         if got != config.fingerprint:
             raise RtlError(f"fingerprint: wanted {config.fingerprint:#x}, the core says {got:#x}")
 
@@ -255,28 +238,23 @@ class RtlDevice:
             self._library.celosia_close(self._device)
             self._device = None
 
-    def _register(self, offset: int) -> int:
-        value = ctypes.c_uint32()
-        response = self._library.celosia_read_register(self._device, offset, ctypes.byref(value))
-        if response:
-            raise RtlError(f"register {offset:#x}: wanted an answer to a read, got {response}")
-        return value.value
+    def read_registers(self, offset: int, count: int = 1) -> list[int]:
+        """Return ``count`` registers from byte ``offset`` on, some cycles each."""
+        values, value = [], ctypes.c_uint32()
+        for place in range(offset, offset + 4 * count, 4):
+            response = self._library.celosia_read_register(self._device, place, ctypes.byref(value))
+            if response:
+                raise RtlError(f"register {place:#x}: wanted an answer to a read, got {response}")
+            values.append(value.value)
+        return values
 
-    def _read_register(self, name: str) -> int:
-        return self._register(OFFSETS[name])
-
-    def _write_register(self, name: str, value: int) -> None:
-        response = self._library.celosia_write_register(self._device, OFFSETS[name], value)
-        if response:
-            raise RtlError(f"register {name}: wanted an answer to a write, got {response}")
-
-    def _place(self, address: int, count: int) -> slice:
-        if address < 0 or count < 0 or address + count > len(self._memory):
-            raise ValueError(
-                f"external memory: wanted bytes below {len(self._memory):#x}, "
-                f"got {count} bytes at {address:#x}"
-            )
-        return slice(address, address + count)
+    def write_registers(self, offset: int, *values: int) -> None:
+        """Write registers from byte ``offset`` on, some cycles each."""
+        for place, value in enumerate(values):
+            place = offset + 4 * place
+            response = self._library.celosia_write_register(self._device, place, value)
+            if response:
+                raise RtlError(f"register {place:#x}: wanted an answer to a write, got {response}")
 
     def write(self, address: int, data: bytes) -> None:
         """Put ``data`` into external memory, in no time."""
@@ -286,62 +264,26 @@ class RtlDevice:
         """Return ``count`` bytes of external memory."""
         return self._memory[self._place(address, count)].tobytes()
 
-    def run(self, address: int, count: int) -> RunResult:
-        """Run the program of ``count`` instructions at ``address``; return what it took.
+    def _place(self, address: int, count: int) -> slice:
+        want_place(address, count, len(self._memory))
+        return slice(address, address + count)
 
-        After an error the core is reset softly, so that the next program runs.
-
-        Raises
-        ------
-        ValueError
-            If ``count`` is not 1 to 65535.
-        RtlError
-            If the core does not finish within ``cycles_limit``.
-        """
-        if not 1 <= count < 1 << 16:
-            raise ValueError(f"program: wanted 1 to {(1 << 16) - 1} instructions, got {count}")
-        self._write_register("program_address", address)
-        self._write_register("program_length", count)
-        self._write_register("control", Control.CLEAR.value)
-        # The doorbell is answered after the counters are clear.
+    def cleared(self) -> None:
+        """Wait until the counters are clear."""
         self._library.celosia_wait(self._device, COUNTERS_PER_UNIT)
-        self._write_register("control", Control.START.value)
-        self._meanwhile()
-        left = self.cycles_limit
-        while not self._library.celosia_wait(self._device, min(left, _SLICE)):
-            left -= _SLICE
-            if left <= 0:
-                raise RtlError(f"run: wanted an end within {self.cycles_limit} cycles, got none")
-        return self._result()
 
-    def _meanwhile(self) -> None:
-        """Do what a device does to a program that was started."""
+    def pauses(self, *, running: bool) -> Iterator[None]:
+        """Yield at the interrupt of a program; raises RtlError after ``cycles_limit``."""
+        if not running:
+            for _ in range(_RESET_LOOKS):
+                yield
+            raise RtlError("reset: wanted the core to become idle, it does not")
+        for passed in range(0, self.cycles_limit, _SLICE):
+            left = min(self.cycles_limit - passed, _SLICE)
+            if self._library.celosia_wait(self._device, left):
+                yield
+        raise RtlError(f"run: wanted an end within {self.cycles_limit} cycles, got none")
 
-    def _result(self) -> RunResult:
-        error = None
-        if self._read_register("status") & Status.ERROR.value:
-            error = (
-                isa.Error(self._read_register("error_code")),
-                isa.Unit(self._read_register("error_unit")),
-                self._read_register("error_index"),
-            )
-        cycles = self._read_register("cycles")
-        counters = self._counters()
-        if error is not None:
-            self._write_register("control", Control.RESET.value)
-            for _ in range(1000):
-                if not self._read_register("status") & (Status.ERROR | Status.DRAINING).value:
-                    break
-            else:
-                raise RtlError("reset: wanted the core to become idle, it does not")
-        self._write_register("interrupt", Interrupt.DONE.value | Interrupt.ERROR.value)
-        return RunResult(cycles, counters, error)
-
-    def _counters(self) -> dict[str, dict[str, int]]:
-        names = activity_names()
-        counters: dict[str, dict[str, int]] = {}
-        for unit in isa.Unit:
-            base = COUNTERS + unit.value * COUNTERS_PER_UNIT * 4
-            values = {name: self._register(base + 4 * place) for place, name in names.items()}
-            counters[unit.name.lower()] = {name: value for name, value in values.items() if value}
-        return counters
+    def failure(self, text: str) -> Exception:
+        """Return the error that says so."""
+        return RtlError(f"run: {text}")

@@ -253,7 +253,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0; 2 for bad input; 1 where the machine lacks something, a device fails or a core errs.
+        0; 2 for bad input; 1 where the machine lacks something, a device fails or a core errs;
+        130 when interrupted.
     """
     parsed = _parser().parse_args(arguments)
     try:

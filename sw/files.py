@@ -24,10 +24,11 @@ def write_atomically(contents: Mapping[str | Path, bytes]) -> None:
     temporaries: dict[Path, str] = {}
     try:
         for path, content in contents.items():
-            final = Path(path).resolve()
-            if final.exists() and not final.is_file():
-                final.write_bytes(content)
+            if Path(path).exists() and not Path(path).is_file():
+                # By the name that was given: what a pipe resolves to is no path.
+                Path(path).write_bytes(content)
                 continue
+            final = Path(path).resolve()
             handle, temporaries[final] = tempfile.mkstemp(dir=final.parent, prefix=".celosia-")
             with os.fdopen(handle, "wb") as file:
                 file.write(content)

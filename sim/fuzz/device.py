@@ -88,18 +88,18 @@ class Device(RtlDevice):
         beat = fault.place if fault and fault.kind == "beat" else 0
         answer = fault.place if fault and fault.kind == "answer" else 0
         response = fault.response if fault else 0
-        self._write_register("watchdog", WATCHDOG)
-        self._write_register("program_address", case.address)
-        self._write_register("program_length", case.count)
-        self._write_register("control", Control.CLEAR.value)
+        self.set_register("watchdog", WATCHDOG)
+        self.set_register("program_address", case.address)
+        self.set_register("program_length", case.count)
+        self.set_register("control", Control.CLEAR.value)
         self._wait(COUNTERS_PER_UNIT)
         self._library.celosia_refuse(self._device, beat, answer, response)
-        self._write_register("control", Control.START.value)
+        self.set_register("control", Control.START.value)
         stopped = False
         if fault and fault.kind in ("reset", "doorbell") and not self._wait(fault.place):
             stopped = fault.kind == "reset"
             action = Control.RESET if stopped else Control.START
-            self._write_register("control", action.value)
+            self.set_register("control", action.value)
         finished = not stopped and self._finish(patience)
         return self._ending(finished)
 
@@ -109,15 +109,12 @@ class Device(RtlDevice):
     def _quiet(self, cycles: int) -> bool:
         return bool(self._library.celosia_quiet(self._device, cycles))
 
-    def _status(self) -> Status:
-        return Status(self._read_register("status"))
-
     def _finish(self, patience: int) -> bool:
         """Wait for the interrupt; a doorbell at the last moment makes the program run again."""
         if not self._wait(patience):
             return False
         for _ in range(patience // QUIET):
-            if Status.BUSY not in self._status():
+            if Status.BUSY not in self.status():
                 return True
             self._quiet(QUIET)
         return False
@@ -126,29 +123,25 @@ class Device(RtlDevice):
         error = self._error()
         if not finished:
             # Counters stand still from here on.
-            self._write_register("control", Control.RESET.value)
-        cycles, counters = self._read_register("cycles"), self._counters()
+            self.set_register("control", Control.RESET.value)
+        cycles, counters = self.register("cycles"), self.counters()
         if error:
-            self._write_register("control", Control.RESET.value)
+            self.set_register("control", Control.RESET.value)
         idle = (finished and not error) or self._becomes_idle()
-        self._write_register("interrupt", Interrupt.DONE.value | Interrupt.ERROR.value)
+        self.set_register("interrupt", Interrupt.DONE.value | Interrupt.ERROR.value)
         quiet = self._quiet(QUIET) and not self._wait(0)
         return Outcome(
             finished, error, cycles, counters, self._refused(), idle, quiet, self._broken()
         )
 
     def _error(self) -> Failure | None:
-        if Status.ERROR not in self._status():
+        if Status.ERROR not in self.status():
             return None
-        return (
-            isa.Error(self._read_register("error_code")),
-            isa.Unit(self._read_register("error_unit")),
-            self._read_register("error_index"),
-        )
+        return self.error()
 
     def _becomes_idle(self) -> bool:
         busy = Status.BUSY | Status.ERROR | Status.DRAINING
-        return any(not self._status() & busy for _ in range(_IDLE_POLLS))
+        return any(not self.status() & busy for _ in range(_IDLE_POLLS))
 
     def _refused(self) -> Refused | None:
         address, number = ctypes.c_uint64(), ctypes.c_uint32()

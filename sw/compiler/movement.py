@@ -42,7 +42,6 @@ class Movement:
         self.tiling = tiling
         self.placement = placement
         self.config = config
-        self.half = 0
         self.first_use = {
             source: number
             for number, layer in reversed([*enumerate(network.layers)])
@@ -129,7 +128,7 @@ class Movement:
                 yield StoreRegion(region=piece, layer=number)
 
     def first_rows(self, value: int) -> int:
-        """Return the rows of an image that the first load brings."""
+        """Return the rows of an image that the first load brings; an image may have fewer."""
         about = self.network.values[value]
         return max(1, _FIRST_BYTES // (about.width * about.channels))
 

@@ -51,6 +51,8 @@ class _Scheduler(Cutting):
         # Drains that have been put off, tile by tile, and of which layer.
         self.late: list[list[Action]] = []
         self.late_layer = -1
+        # Half of the accumulators that is written.
+        self.half = 0
         # Rows of an image that come first, until a tile of what reads it has been multiplied.
         self.arriving = 0
 

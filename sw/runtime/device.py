@@ -1,11 +1,9 @@
 """What every device offers."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
-from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
+from celosia.hw.arch.driver import RunResult
 
 __all__ = ["Device", "DeviceError", "RunResult"]
 
@@ -14,40 +12,37 @@ class DeviceError(RuntimeError):
     """A device stopped, cannot be had, or does not fit; the message is one line."""
 
 
-@dataclass(frozen=True)
-class RunResult:
-    """How a run of a program ended.
-
-    Parameters
-    ----------
-    cycles : int or None
-        Cycles from start to HALT; None where the device has no clock.
-    counters : mapping or None
-        For each unit, cycles by class; the classes of a unit sum to ``cycles``.
-    error : tuple or None
-        Code of the error, unit that noticed it, and index of the instruction in the program.
-    """
-
-    cycles: int | None = None
-    counters: Mapping[str, Mapping[str, int]] | None = None
-    error: tuple[isa.Error, isa.Unit, int] | None = None
-
-
 class Device(Protocol):
     """A core with external memory."""
 
     config: Config
 
     def write(self, address: int, data: bytes) -> None:
-        """Write to external memory, from byte ``address`` on."""
+        """Write to external memory, from byte ``address`` on.
+
+        Raises
+        ------
+        ValueError
+            If the bytes do not lie in the memory; a line that does not know its size: in 4 GiB.
+        DeviceError
+            If the device is gone, or refuses.
+        """
         ...
 
     def read(self, address: int, count: int) -> bytes:
-        """Return ``count`` bytes of external memory."""
+        """Return ``count`` bytes of external memory from byte ``address`` on; raises as ``write``."""
         ...
 
     def run(self, address: int, count: int) -> RunResult:
-        """Run the program of ``count`` instructions at byte ``address``."""
+        """Run the program of ``count`` instructions at byte ``address``.
+
+        Raises
+        ------
+        ValueError
+            If ``count`` is not 1 to 65535, or the program does not lie in the memory.
+        DeviceError
+            If the device is gone, or does not end.
+        """
         ...
 
     def close(self) -> None:

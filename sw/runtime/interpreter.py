@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -62,14 +62,14 @@ def open_session(program: Program, *, device: str = "machine", **options: Any) -
     program : Program
         What to run.
     device : str
-        ``machine`` or ``rtl``.
+        ``machine``, ``rtl`` or ``serial:PATH``.
     **options
         Of the device, see ``open_device``.
 
     Raises
     ------
     DeviceError
-        If there is no such device.
+        If there is no such device, or the one-time load fails.
     """
     return Session(program, open_device(device, program.config, program.memory_bytes, **options))
 
@@ -257,7 +257,8 @@ class InferenceSession:
     path_or_bytes : str, pathlib.Path or bytes
         A ``.tflite`` model or a program.
     device, config, batch, **options
-        As in ``open_program`` and ``open_session``.
+        As in ``open_program`` and ``open_session``. The device is held until ``close``, or the end
+        of a ``with`` block.
 
     Examples
     --------
@@ -276,6 +277,16 @@ class InferenceSession:
     ) -> None:
         program = open_program(path_or_bytes, config=config, batch=batch)
         self._session = open_session(program, device=device, **options)
+
+    def close(self) -> None:
+        """Give back the device; the session cannot be used afterwards."""
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
     @property
     def statistics(self) -> Statistics:

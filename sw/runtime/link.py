@@ -20,6 +20,10 @@ _LONGEST = 0.5
 _LEAST_BLOCK = 32
 _FIRST_BLOCK = 64
 _STREAK = 8
+#: When patience is over because this process was held: what else it looks at, and how often
+#: requests must have been sent in vain.
+_LATE_EVENTS = 64
+_LEAST_TRIES = 3
 #: Round trip in seconds above which blocks do not grow: a simulated board may be slow.
 _LONG_TRIP = 0.1
 #: Bytes of request and answer together that are not data, delimiters included.
@@ -67,7 +71,7 @@ class HostLink:
     Parameters
     ----------
     transport : Transport
-        The line; closed when the link cannot be opened.
+        The line.
     name : str
         What messages call it.
     window : int, optional
@@ -105,10 +109,12 @@ class HostLink:
             self.info = Info.decode(self._request(Operation.INFO, 0, link.INFO_BYTES))
         except FrameError as error:
             raise DeviceError(f"{name}: {error}") from None
-        if self.info.version != link.VERSION or not self.info.slots:
+        if self.info.version != link.VERSION:
             raise DeviceError(
                 f"{name}: wanted version {link.VERSION} of the link, got {self.info.version}"
             )
+        if not self.info.slots:
+            raise DeviceError(f"{name}: wanted a far end with slots for requests, it has none")
         self.window = window or self.info.slots
         self.block = min(_FIRST_BLOCK, self.info.payload_bytes)
 
@@ -145,17 +151,20 @@ class HostLink:
             raise DeviceError(f"{self.name}: the line is gone: {error}") from None
 
     def _event(self, until: float) -> Answer | _Damaged | None:
-        """Return the next thing that arrives, None when there is nothing until then."""
+        """Return the next thing that arrives, None when there is nothing until then.
+
+        What is there already counts even when the time is over: this process may have been held.
+        """
         while not self._events:
             left = until - self.transport.now()
-            if left <= 0:
-                return None
             try:
-                received = self.transport.receive(left)
+                received = self.transport.receive(max(left, 0))
             except OSError as error:
                 raise DeviceError(f"{self.name}: the line is gone: {error}") from None
             for contents in self._deframer.feed(received):
                 self._events.append(_event_of(contents))
+            if left <= 0 and not received:
+                return None
         return self._events.popleft()
 
     def _timeout(self, bytes_under_way: int) -> float:
@@ -181,22 +190,25 @@ class HostLink:
         """Send one request until it is answered, always under the same number."""
         request = Request(self._next(), operation, address, count, data)
         frame = link.frame(link.encode_request(request))
-        first = self.transport.now()
+        end = self.transport.now() + PATIENCE
         tries = 0
-        while self.transport.now() < first + PATIENCE:
+        while self.transport.now() < end or tries < _LEAST_TRIES:
             sent = self.transport.now()
             self._send(frame)
             tries += 1
-            until = min(sent + self._timeout(len(frame) + _OVERHEAD), first + PATIENCE)
-            event = self._event(until)
-            while isinstance(event, Answer):
-                if (event.sequence, event.operation) == (request.sequence, operation):
+            until = _sooner(sent + self._timeout(len(frame) + _OVERHEAD), end, sent)
+            for _ in range(_LATE_EVENTS):
+                event = self._event(until)
+                if isinstance(event, Answer):
+                    if (event.sequence, event.operation) != (request.sequence, operation):
+                        continue
                     self.repeated += tries - 1
                     if tries == 1:
                         self._learn(self.transport.now() - sent, len(frame) + _OVERHEAD)
                     self._check(event, address, count)
                     return event.data
-                event = self._event(until)
+                if event is None or self.transport.now() < until:
+                    break
             if event is None:
                 self._delay = min(2 * self._delay, _LONGEST / 4)
         raise self._silence()
@@ -210,7 +222,7 @@ class HostLink:
         result = bytearray(data)
         waiting = deque([(address, len(data))] if data else [])
         flying: dict[int, _Flight] = {}
-        heard = self.transport.now()
+        heard, late, tries = self.transport.now(), 0, 0
         while waiting or flying:
             while waiting and len(flying) < self.window:
                 first, count = waiting.popleft()
@@ -224,8 +236,11 @@ class HostLink:
                 flying[request.sequence] = _Flight(first, count, self.transport.now())
             load = sum(flight.count + _OVERHEAD for flight in flying.values())
             until = next(iter(flying.values())).sent + self._timeout(load)
-            event = self._event(min(until, heard + PATIENCE))
-            if self.transport.now() >= heard + PATIENCE:
+            end = heard + PATIENCE
+            event = self._event(_sooner(until, end, self.transport.now()))
+            late = late + 1 if self.transport.now() >= end else 0
+            tries += event is None
+            if late > _LATE_EVENTS or (late and tries >= _LEAST_TRIES):
                 raise self._silence()
             if event is None:
                 self._delay = min(2 * self._delay, _LONGEST / 4)
@@ -236,7 +251,7 @@ class HostLink:
                 # The line keeps order: whatever was sent before is lost.
                 self._lose(flying, list(flying).index(event.sequence), waiting)
                 flight = flying.pop(event.sequence)
-                heard = self.transport.now()
+                heard, tries = self.transport.now(), 0
                 self._learn(heard - flight.sent, load)
                 self._check(event, flight.address, flight.count)
                 if operation not in link.WRITES:
@@ -269,6 +284,11 @@ class HostLink:
         if self._streak >= _STREAK and trip < _LONG_TRIP:
             self._streak = 0
             self.block = min(2 * self.block, self.info.payload_bytes)
+
+
+def _sooner(until: float, end: float, now: float) -> float:
+    """Return when to stop listening: at ``until``, or at the ``end`` that is still to come."""
+    return min(until, end) if now < end else until
 
 
 def _event_of(contents: bytes | None) -> Answer | _Damaged:

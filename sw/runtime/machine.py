@@ -3,7 +3,8 @@
 import numpy as np
 
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
-from celosia.sw.runtime.device import DeviceError, RunResult
+from celosia.hw.arch.driver import RunResult, want_place, want_program
+from celosia.sw.runtime.device import DeviceError
 
 __all__ = ["MachineDevice"]
 
@@ -35,22 +36,29 @@ class MachineDevice:
 
     def write(self, address: int, data: bytes) -> None:
         """Write to external memory, from byte ``address`` on."""
-        self.machine.memory[address : address + len(data)] = np.frombuffer(data, np.uint8)
+        self.machine.memory[self._place(address, len(data))] = np.frombuffer(data, np.uint8)
 
     def read(self, address: int, count: int) -> bytes:
         """Return ``count`` bytes of external memory."""
-        return self.machine.memory[address : address + count].tobytes()
+        return self.machine.memory[self._place(address, count)].tobytes()
+
+    def _place(self, address: int, count: int) -> slice:
+        want_place(address, count, len(self.machine.memory))
+        return slice(address, address + count)
 
     def run(self, address: int, count: int) -> RunResult:
         """Run the program of ``count`` instructions at byte ``address``.
 
         Raises
         ------
+        ValueError
+            If ``count`` is not 1 to 65535, or the program does not lie in the memory.
         DeviceError
             If an instruction is too long for the model.
         """
         from celosia.sim.machine import MachineError, TooLong
 
+        want_program(address, count, len(self.machine.memory))
         try:
             self.machine.run(self.read(address, count * INSTRUCTION_BYTES))
         except MachineError as error:

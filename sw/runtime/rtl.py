@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from celosia.hw.arch.config import Config
-from celosia.sw.runtime.device import DeviceError, RunResult
+from celosia.hw.arch.driver import RunResult, want_program
+from celosia.sw.runtime.device import DeviceError
 
 __all__ = ["RtlBackend"]
 
@@ -44,6 +45,7 @@ class RtlBackend:
         from celosia.sim.simulators import SimulatorNotFound
 
         self.config = config
+        self._memory_bytes = memory_bytes
         try:
             self.device = RtlDevice(
                 config,
@@ -67,11 +69,11 @@ class RtlBackend:
         """Run the program of ``count`` instructions at byte ``address``."""
         from celosia.sim.rtl import RtlError
 
+        want_program(address, count, self._memory_bytes)
         try:
-            result = self.device.run(address, count)
+            return self.device.run(address, count)
         except RtlError as error:
             raise DeviceError(f"rtl: {error}") from error
-        return RunResult(result.cycles, result.counters, result.error)
 
     def close(self) -> None:
         """Give back the simulator."""

@@ -1,29 +1,21 @@
 """A core behind a serial line as a device."""
 
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.registers import (
-    COUNTERS,
-    COUNTERS_PER_UNIT,
-    MAGIC,
-    OFFSETS,
-    VERSION,
-    Control,
-    Interrupt,
-    Status,
-    activity_names,
-)
-from celosia.sw.runtime.device import DeviceError, RunResult
+from celosia.hw.arch.driver import Driver, RunResult, want_place, want_program
+from celosia.hw.arch.registers import MAGIC, OFFSETS, VERSION
+from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.link import HostLink, Transport
 
 __all__ = ["BAUD", "SerialDevice", "SerialTransport", "open_serial"]
 
-#: What the boards' gateware uses.
+#: What the boards' gateware uses, and the most that a port is asked for.
 BAUD = 3_000_000
+_MOST_BAUD = (1 << 31) - 1
 #: Bits on the line for a byte.
 _BITS = 10
 #: Seconds for which a port may take nothing.
@@ -42,17 +34,19 @@ class SerialTransport:
     port : str
         Path or URL.
     baud : int
-        Bits per second.
+        Bits per second, 1 to 2**31 - 1.
 
     Raises
     ------
     OSError
-        If it cannot be opened.
+        If it cannot be opened, or not at this speed.
     """
 
     def __init__(self, port: str, *, baud: int = BAUD) -> None:
         import serial
 
+        if not 1 <= baud <= _MOST_BAUD:
+            raise OSError(f"{port}: wanted 1 to {_MOST_BAUD} bits per second, got {baud}")
         self.seconds_per_byte = _BITS / baud
         try:
             self._port: Any = serial.serial_for_url(
@@ -117,7 +111,7 @@ def open_serial(port: str, config: Config, memory_bytes: int) -> "SerialDevice":
     return SerialDevice(config, memory_bytes, transport, name=f"serial {path}")
 
 
-class SerialDevice:
+class SerialDevice(Driver):
     """Runs programs on a core that is reached over a line.
 
     Parameters
@@ -153,15 +147,14 @@ class SerialDevice:
         try:
             self.link = HostLink(transport, name=name, window=window)
             self._identify(memory_bytes)
-            if self._status() & (Status.BUSY | Status.ERROR | Status.DRAINING):
-                self._reset()
+            self.make_idle()
         except BaseException:
             transport.close()
             raise
 
     def _identify(self, memory_bytes: int) -> None:
         wanted = {"magic": MAGIC, "version": VERSION, "fingerprint": self.config.fingerprint}
-        got = self.link.read_registers(OFFSETS["magic"], len(wanted))
+        got = self.read_registers(OFFSETS["magic"], len(wanted))
         for (what, value), said in zip(wanted.items(), got, strict=True):
             if value != said:
                 text = f"{self.name}: {what}: wanted {value:#x}, the core says {said:#x}"
@@ -173,69 +166,42 @@ class SerialDevice:
             raise DeviceError(
                 f"{self.name}: wanted {memory_bytes} bytes of external memory, the board has {there}"
             )
+        self._memory_bytes = there or 1 << 32
 
-    def _status(self) -> Status:
-        return Status(self.link.read_registers(OFFSETS["status"])[0] & 0xF)
+    def read_registers(self, offset: int, count: int = 1) -> list[int]:
+        """Return ``count`` registers from byte ``offset`` on; raises DeviceError."""
+        return self.link.read_registers(offset, count)
 
-    def _control(self, what: Control) -> None:
-        self.link.write_registers(OFFSETS["control"], what.value)
+    def write_registers(self, offset: int, *values: int) -> None:
+        """Write registers from byte ``offset`` on, each exactly once; raises DeviceError."""
+        self.link.write_registers(offset, *values)
 
-    def _reset(self) -> None:
-        self._control(Control.RESET)
-        start = self.link.transport.now()
-        while self._status() & (Status.BUSY | Status.ERROR | Status.DRAINING):
-            if self.link.transport.now() > start + _RESET_SECONDS:
-                raise DeviceError(f"{self.name}: wanted the core to become idle, it does not")
+    def pauses(self, *, running: bool) -> Iterator[None]:
+        """Yield every ``_POLL_SECONDS`` of a program, without end; raises DeviceError at a reset."""
+        end = self.link.transport.now() + _RESET_SECONDS
+        while running or self.link.transport.now() < end:
+            yield
+            time.sleep(_POLL_SECONDS if running else 0)
+        raise self.failure("wanted the core to become idle, it does not")
+
+    def failure(self, text: str) -> Exception:
+        """Return the error that says so."""
+        return DeviceError(f"{self.name}: {text}")
 
     def write(self, address: int, data: bytes) -> None:
         """Write to external memory, from byte ``address`` on."""
+        want_place(address, len(data), self._memory_bytes)
         self.link.write(address, data)
 
     def read(self, address: int, count: int) -> bytes:
         """Return ``count`` bytes of external memory."""
+        want_place(address, count, self._memory_bytes)
         return self.link.read(address, count)
 
     def run(self, address: int, count: int) -> RunResult:
-        """Run the program of ``count`` instructions at byte ``address``.
-
-        After an error the core is reset softly, so that the next program runs.
-
-        Raises
-        ------
-        ValueError
-            If ``count`` is not 1 to 65535.
-        DeviceError
-            If the line is gone.
-        """
-        if not 1 <= count < 1 << 16:
-            raise ValueError(f"program: wanted 1 to {(1 << 16) - 1} instructions, got {count}")
-        assert OFFSETS["program_length"] == OFFSETS["program_address"] + 4
-        self.link.write_registers(OFFSETS["program_address"], address, count)
-        # Clearing takes fewer cycles than the next frame.
-        self._control(Control.CLEAR)
-        self._control(Control.START)
-        while not (status := self._status()) & (Status.DONE | Status.ERROR):
-            time.sleep(_POLL_SECONDS)
-        error = None
-        if Status.ERROR in status:
-            code, unit, index = self.link.read_registers(OFFSETS["error_code"], 3)
-            error = (isa.Error(code), isa.Unit(unit), index)
-        (cycles,) = self.link.read_registers(OFFSETS["cycles"])
-        counters = self._counters()
-        if error is not None:
-            self._reset()
-        self.link.write_registers(OFFSETS["interrupt"], (Interrupt.DONE | Interrupt.ERROR).value)
-        return RunResult(cycles, counters, error)
-
-    def _counters(self) -> dict[str, dict[str, int]]:
-        names = activity_names()
-        values = self.link.read_registers(COUNTERS, COUNTERS_PER_UNIT * len(isa.Unit))
-        counters: dict[str, dict[str, int]] = {}
-        for unit in isa.Unit:
-            base = unit.value * COUNTERS_PER_UNIT
-            counts = {name: values[base + place] for place, name in names.items()}
-            counters[unit.name.lower()] = {name: value for name, value in counts.items() if value}
-        return counters
+        """Run the program of ``count`` instructions at byte ``address``, see ``Driver.run``."""
+        want_program(address, count, self._memory_bytes)
+        return super().run(address, count)
 
     def close(self) -> None:
         """Give the line back."""

@@ -172,7 +172,8 @@ class Session:
     program : Program
         What to run.
     device : Device
-        Where; its core must be of the configuration that the program was compiled for.
+        Where; its core must be of the configuration that the program was compiled for. Closed with
+        the session, and when there is none because of an error.
 
     Raises
     ------
@@ -183,21 +184,25 @@ class Session:
     """
 
     def __init__(self, program: Program, device: Device) -> None:
-        program.want(device.config)
-        for operator in program.host:
-            want_fitting(operator)
         self.program = program
         self.device = device
         self.statistics = Statistics(program)
-        for segment in program.segments:
-            device.write(segment.address, segment.data)
-        for part in program.parts:
-            for section in (part.setup, part.main):
-                device.write(section.address, section.code)
-        #: The part whose constants are in the core.
+        # The part whose constants are in the core.
         self._loaded: Part | None = None
-        if program.parts:
-            self.statistics.add_setup(self._load(program.parts[0]))
+        try:
+            program.want(device.config)
+            for operator in program.host:
+                want_fitting(operator)
+            for segment in program.segments:
+                device.write(segment.address, segment.data)
+            for part in program.parts:
+                for section in (part.setup, part.main):
+                    device.write(section.address, section.code)
+            if program.parts:
+                self.statistics.add_setup(self._load(program.parts[0]))
+        except BaseException:
+            device.close()
+            raise
 
     def run(self, inputs: Sequence[np.ndarray], *, progress: bool = False) -> list[np.ndarray]:
         """Return the outputs for any number of inputs.
@@ -317,8 +322,11 @@ class Session:
             self.device.write(port.address, np.ascontiguousarray(array).tobytes() + padding)
 
     def _run(self, section: Section, name: str) -> RunResult:
+        # Who knows what is in the core when this does not come to its end.
+        loaded, self._loaded = self._loaded, None
         result = self.device.run(section.address, section.count)
         if result.error is None:
+            self._loaded = loaded
             return result
         code, unit, index = result.error
         where = f"instruction {index} of {name}"

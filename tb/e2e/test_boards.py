@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +27,10 @@ def test_digits_through_line_sdram_and_core(run_digits, figure, name, noise):
         start = time.monotonic()
         got = run_digits(DIGITS, sizes, f"serial:{board.path}")
         figure(f"{name}, {noise:.0%} of bytes damaged: {time.monotonic() - start:.0f} s")
+        device: Any = open_device(f"serial:{board.path}", BOARDS[name].config, 4096)
+        device.write(0, bytes(4096))
+        device.close()
+    assert bool(device.link.repeated) == bool(noise)
     assert np.array_equal(got, wanted)
     assert board.close() == 0
 

@@ -13,6 +13,7 @@ from amaranth.hdl import Const
 from celosia.hw import build
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
+from celosia.hw.arch.driver import RunResult
 from celosia.hw.arch.isa import Error, Instruction, Mode, Opcode, Space, Unit
 from celosia.hw.memory import parity
 from celosia.sim import footprint
@@ -23,7 +24,6 @@ from celosia.sim.fuzz.configurations import CONFIGURATIONS
 from celosia.sim.fuzz.legal import legal
 from celosia.sim.fuzz.ordering import ordered
 from celosia.sim.machine import Machine
-from celosia.sim.rtl import RunResult
 from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sw import flips
 from celosia.sw.compiler.compile import compile_graph

@@ -2,6 +2,7 @@
 
 import time
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,6 +32,10 @@ def test_same_bytes_as_the_machine(command, figure, noise):
         start = time.monotonic()
         got = command(f"serial:{board.path}")
         figure(f"board, {noise:.0%} of bytes damaged: {time.monotonic() - start:.0f} s")
+        device: Any = open_device(f"serial:{board.path}", preset(PRESET), MEMORY)
+        device.write(0, bytes(4096))
+        device.close()
+    assert bool(device.link.repeated) == bool(noise)
     assert np.array_equal(got, wanted)
 
 

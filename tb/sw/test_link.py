@@ -48,6 +48,7 @@ class VirtualLine:
         self.arriving = deque()
         self.dead = False
         self.bytes_sent = 0
+        self.hold_at = None
 
     def _pass(self, data):
         return data if self.noise is None else self.noise.pass_on(data)
@@ -55,6 +56,9 @@ class VirtualLine:
     def send(self, data):
         self.bytes_sent += len(data)
         self.sent_until = max(self.time, self.sent_until) + len(data) * self.seconds_per_byte
+        if self.hold_at is not None and self.bytes_sent > self.hold_at:
+            self.hold_at = None
+            self.time += 2
         if self.dead:
             return
         answer = self._pass(self.far.feed(self._pass(data)))
@@ -105,6 +109,22 @@ def test_memory_is_right_in_the_end(rate, seed):
     assert line.far.memory == mirror
     assert registers.rung == {(offset, n): 1 for n in range(12) for offset in (12, 16)}
     assert bool(host.repeated) == bool(rate)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.01])
+def test_a_driver_that_was_held_finds_its_answers(rate):
+    """Two seconds pass for it in which it does nothing, as after Ctrl-Z and fg."""
+    host, registers, line = connect(rate=rate, seed=3)
+    data = random.Random(1).randbytes(3000)
+    for n, place in enumerate(range(100, 2000, 190)):
+        line.hold_at = line.bytes_sent + place
+        host.write(n, data)
+        line.hold_at = line.bytes_sent + place
+        assert host.read(n, len(data)) == data
+        line.hold_at = line.bytes_sent
+        host.write_registers(12, n)
+    assert line.hold_at is None
+    assert registers.rung == {(12, n): 1 for n in range(10)}
 
 
 def speed(host, line, operation, count=100_000):

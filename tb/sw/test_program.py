@@ -1,3 +1,4 @@
+import os
 import struct
 from pathlib import Path
 
@@ -96,3 +97,12 @@ def test_write_replaces(tmp_path: Path) -> None:
     path.write_bytes(b"old")
     write_atomically({path: b"new"})
     assert path.read_bytes() == b"new" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_pipe_is_written_to() -> None:
+    """By the path that a shell gives a pipe, which resolves to none."""
+    reads, writes = os.pipe()
+    write_atomically({f"/dev/fd/{writes}": b"through"})
+    os.close(writes)
+    with os.fdopen(reads, "rb") as pipe:
+        assert pipe.read() == b"through"

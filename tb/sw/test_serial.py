@@ -226,10 +226,67 @@ def test_too_little_memory(board):
 def test_address_outside_is_told(board):
     device = open_board(board(preset("nano")))
     with pytest.raises(DeviceError, match="read of 4 bytes at 0x40000: bus error"):
-        device.read(MEMORY, 4)
+        device.link.read(MEMORY, 4)
     with pytest.raises(DeviceError, match="write of 8 bytes at 0x3fffc: bus error"):
-        device.write(MEMORY - 4, bytes(8))
+        device.link.write(MEMORY - 4, bytes(8))
     device.close()
+
+
+def test_a_run_that_was_broken_off_is_ended_before_the_next(board, digits):
+    """What interrupts the driver leaves the core at work; the next end must not be that one's."""
+    program, x, y = digits
+    made = board(program.config, memory_bytes=program.memory_bytes)
+    device = open_board(made, memory_bytes=program.memory_bytes)
+    with Session(program, device) as session:
+        held, machine = threading.Event(), made.registers.machine
+        run, machine.run = machine.run, lambda words: held.wait(5)
+        looks = device.pauses
+        device.pauses = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            session.run([~x])
+        device.pauses, machine.run = looks, run
+        threading.Timer(0.3, held.set).start()
+        assert np.array_equal(session.run([x])[0], y)
+    # Set-up, the one broken off, set-up, and two batches of eight.
+    assert made.registers.starts == 5
+
+
+def interrupted(*, running):
+    raise KeyboardInterrupt
+    yield
+
+
+def test_a_core_that_forgets_its_program_is_told(board, digits):
+    program, x, _ = digits
+    made = board(program.config, memory_bytes=program.memory_bytes)
+    device = open_board(made, memory_bytes=program.memory_bytes)
+    with Session(program, device) as session:
+        held = threading.Event()
+        made.registers.machine.run = lambda words: held.wait(5)
+        values, status = made.registers._values, OFFSETS["status"]
+
+        def forget():
+            values[status] = 0
+
+        threading.Timer(0.3, forget).start()
+        with pytest.raises(DeviceError, match="wanted the end of a program, the core knows of no"):
+            session.run([x])
+        held.set()
+
+
+def test_a_program_that_the_model_cannot_run_ends(board):
+    made = board(preset("nano"))
+    device = open_board(made)
+    device.link.write_registers(OFFSETS["program_address"], MEMORY - 64, 2)
+    device.link.write_registers(OFFSETS["control"], Control.START.value)
+    until(lambda: made.registers.read(OFFSETS["status"]) == Status.ERROR.value)
+    device.close()
+
+
+@pytest.mark.parametrize("baud", [0, 1 << 32])
+def test_no_such_speed(baud):
+    with pytest.raises(DeviceError, match=f"wanted 1 to 2147483647 bits per second, got {baud}"):
+        open_device(f"serial:/dev/null@{baud}", preset("nano"), MEMORY)
 
 
 def test_no_such_port(tmp_path):

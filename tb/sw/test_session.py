@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,6 +50,7 @@ class Scripted:
         self.config = config
         self.results = list(results)
         self.memory: dict[int, bytes] = {}
+        self.ran: list[int] = []
         self.closed = False
 
     def write(self, address: int, data: bytes) -> None:
@@ -58,6 +60,7 @@ class Scripted:
         return bytes(count)
 
     def run(self, address: int, count: int) -> RunResult:
+        self.ran.append(address)
         return self.results.pop(0)
 
     def close(self) -> None:
@@ -103,6 +106,65 @@ def test_error_names_instruction_and_layer(program: Program, x: np.ndarray) -> N
         session.run([x])
 
 
+@pytest.mark.parametrize("fails", [1, 2])
+def test_constants_are_loaded_anew_after_a_failure(
+    program: Program, x: np.ndarray, fails: int
+) -> None:
+    """Of set-up, batch, and set-up again the last two: nobody knows what they have left."""
+    failed = RunResult(9, {}, (isa.Error.BUS, isa.Unit.LOAD, 0))
+    results = [failed if n in (1, fails) else RunResult() for n in range(9)]
+    device = Scripted(program.config, *results)
+    session = Session(program, device)
+    for _ in range(fails):
+        with pytest.raises(DeviceError):
+            session.run([x[:1]])
+    session.run([x[:1]])
+    sections = {program.setup.address: "setup", program.main.address: "main"}
+    wanted = ["setup", "main", *["setup"] * fails, "main"]
+    assert [sections[address] for address in device.ran] == wanted
+
+
+def test_a_device_is_closed_when_there_is_no_session(program: Program) -> None:
+    device = Scripted(program.config, RunResult(9, {}, (isa.Error.BUS, isa.Unit.LOAD, 0)))
+    with pytest.raises(DeviceError):
+        Session(program, device)
+    assert device.closed
+
+
+@pytest.mark.parametrize("name", ["machine", "rtl"])
+def test_places_outside_are_refused(name: str) -> None:
+    device = open_device(name, preset("nano"), 4096)
+    for address, count in ((4090, 7), (-8, 4)):
+        with pytest.raises(ValueError, match=f"wanted bytes below 0x1000, got {count} bytes at"):
+            device.read(address, count)
+        with pytest.raises(ValueError, match=f"wanted bytes below 0x1000, got {count} bytes at"):
+            device.write(address, bytes(count))
+    with pytest.raises(ValueError, match="wanted bytes below 0x1000, got 128 bytes at 0xfc0"):
+        device.run(4096 - 64, 2)
+    for count in (0, 1 << 16):
+        with pytest.raises(ValueError, match=f"wanted 1 to 65535 instructions, got {count}"):
+            device.run(0, count)
+    device.close()
+
+
+def test_a_simulated_run_that_was_broken_off(
+    program: Program, x: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Session(program, open_device("machine", program.config, program.memory_bytes)) as session:
+        (wanted,) = session.run([x])
+    device: Any = open_device("rtl", program.config, program.memory_bytes)
+    with Session(program, device) as session:
+        with monkeypatch.context() as patched:
+            patched.setattr(device.device, "started", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                session.run([~x])
+        assert np.array_equal(session.run([x])[0], wanted)
+
+
+def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
 def test_machine_reports_errors(program: Program) -> None:
     device = open_device("machine", program.config, program.memory_bytes)
     device.write(0, bytes(128))
@@ -110,8 +172,10 @@ def test_machine_reports_errors(program: Program) -> None:
 
 
 def test_other_core_is_refused(program: Program) -> None:
+    device = Scripted(preset("micro"))
     with pytest.raises(ProgramError, match="compiled for nano .* the core is micro"):
-        Session(program, Scripted(preset("micro")))
+        Session(program, device)
+    assert device.closed
 
 
 def test_device_is_closed(program: Program) -> None:

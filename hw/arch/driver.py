@@ -1,0 +1,181 @@
+"""How a host runs programs: the registers behind the doorbell, read and written in one order."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import INSTRUCTION_BYTES
+from celosia.hw.arch.registers import (
+    COUNTERS,
+    COUNTERS_PER_UNIT,
+    OFFSETS,
+    Control,
+    Interrupt,
+    Status,
+    activity_names,
+)
+
+__all__ = ["Driver", "RunResult", "want_place", "want_program"]
+
+_MOST_INSTRUCTIONS = (1 << 16) - 1
+#: In these states a core does not hear the doorbell, or its bus is not at rest.
+_OCCUPIED = Status.BUSY | Status.ERROR | Status.DRAINING
+_ENDED = Status.DONE | Status.ERROR
+_INTERRUPTS = (Interrupt.DONE | Interrupt.ERROR).value
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run of a program ended.
+
+    Parameters
+    ----------
+    cycles : int or None
+        Cycles from start to HALT; None where the device has no clock.
+    counters : mapping or None
+        For each unit, in lower case, cycles by class; the classes of a unit sum to ``cycles``.
+        Those that did not occur are left out.
+    error : tuple or None
+        Code of the error, unit that noticed it, and index of the instruction in the program.
+    """
+
+    cycles: int | None = None
+    counters: Mapping[str, Mapping[str, int]] | None = None
+    error: tuple[isa.Error, isa.Unit, int] | None = None
+
+
+def want_place(address: int, count: int, memory_bytes: int) -> None:
+    """Raise ValueError unless ``count`` bytes at ``address`` lie in so much external memory."""
+    if address < 0 or count < 0 or address + count > memory_bytes:
+        raise ValueError(
+            f"external memory: wanted bytes below {memory_bytes:#x}, "
+            f"got {count} bytes at {address:#x}"
+        )
+
+
+def want_program(address: int, count: int, memory_bytes: int) -> None:
+    """Raise ValueError unless 1 to 65535 instructions at ``address`` lie in external memory."""
+    _want_count(count)
+    want_place(address, count * INSTRUCTION_BYTES, memory_bytes)
+
+
+def _want_count(count: int) -> None:
+    if not 1 <= count <= _MOST_INSTRUCTIONS:
+        raise ValueError(f"program: wanted 1 to {_MOST_INSTRUCTIONS} instructions, got {count}")
+
+
+class Driver(ABC):
+    """Runs programs on a core by its registers."""
+
+    @abstractmethod
+    def read_registers(self, offset: int, count: int = 1) -> list[int]:
+        """Return ``count`` registers from byte ``offset`` on."""
+
+    @abstractmethod
+    def write_registers(self, offset: int, *values: int) -> None:
+        """Write registers from byte ``offset`` on, each exactly once."""
+
+    @abstractmethod
+    def pauses(self, *, running: bool) -> Iterator[None]:
+        """Yield each time that it is worth while to look at the status again.
+
+        Parameters
+        ----------
+        running : bool
+            Whether a program runs; else the core is to become idle.
+
+        Raises
+        ------
+        RuntimeError
+            When it has taken too long.
+        """
+
+    @abstractmethod
+    def failure(self, text: str) -> Exception:
+        """Return the error that says so."""
+
+    def register(self, name: str) -> int:
+        """Return the value of a register."""
+        return self.read_registers(OFFSETS[name])[0]
+
+    def set_register(self, name: str, value: int) -> None:
+        """Write a register."""
+        self.write_registers(OFFSETS[name], value)
+
+    def status(self) -> Status:
+        """Return what the core does."""
+        return Status(self.register("status") & 0xF)
+
+    def run(self, address: int, count: int) -> RunResult:
+        """Run the program of ``count`` instructions at byte ``address`` of external memory.
+
+        What a run that was broken off has left is ended before, by a soft reset, and so is an
+        error afterwards, so that the next program runs.
+
+        Raises
+        ------
+        ValueError
+            If ``count`` is not 1 to 65535.
+        RuntimeError
+            If the core does not end, or forgets that it was started.
+        """
+        _want_count(count)
+        self.make_idle()
+        assert OFFSETS["program_length"] == OFFSETS["program_address"] + 4
+        self.write_registers(OFFSETS["program_address"], address, count)
+        self.set_register("control", Control.CLEAR.value)
+        self.cleared()
+        self.set_register("control", Control.START.value)
+        self.started()
+        status = Status(0)
+        for _ in self.pauses(running=True):
+            status = self.status()
+            if status & _ENDED:
+                break
+            if Status.BUSY not in status:
+                raise self.failure("wanted the end of a program, the core knows of none")
+        error = self.error() if Status.ERROR in status else None
+        result = RunResult(self.register("cycles"), self.counters(), error)
+        self.make_idle()
+        return result
+
+    def cleared(self) -> None:
+        """Wait until the counters are clear: ``COUNTERS_PER_UNIT`` cycles, if a look takes fewer."""
+        return
+
+    def started(self) -> None:
+        """Do what a device does to a program that was started."""
+        return
+
+    def error(self) -> tuple[isa.Error, isa.Unit, int]:
+        """Return code of the error, unit that noticed it, and index of the instruction."""
+        assert OFFSETS["error_index"] == OFFSETS["error_code"] + 8
+        code, unit, index = self.read_registers(OFFSETS["error_code"], 3)
+        return isa.Error(code), isa.Unit(unit), index
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """Return for each unit cycles by class; those that did not occur are left out."""
+        names = activity_names()
+        values = self.read_registers(COUNTERS, COUNTERS_PER_UNIT * len(isa.Unit))
+        counters: dict[str, dict[str, int]] = {}
+        for unit in isa.Unit:
+            base = unit.value * COUNTERS_PER_UNIT
+            counts = {name: values[base + place] for place, name in names.items()}
+            counters[unit.name.lower()] = {name: value for name, value in counts.items() if value}
+        return counters
+
+    def make_idle(self) -> None:
+        """End what is under way, by a soft reset, and take back the interrupt.
+
+        Raises
+        ------
+        RuntimeError
+            If the core does not become idle.
+        """
+        if self.status() & _OCCUPIED:
+            self.set_register("control", Control.RESET.value)
+            for _ in self.pauses(running=False):
+                if not self.status() & _OCCUPIED:
+                    break
+        self.set_register("interrupt", _INTERRUPTS)
