@@ -6,6 +6,7 @@ from pathlib import Path
 from celosia.hw.arch.config import Config
 from celosia.hw.build import TOP, convert_with_sources
 from celosia.hw.core import Core
+from celosia.hw.flow import tools
 from celosia.hw.flow.flow import Design, placed
 from celosia.hw.flow.parts import PARTS, Part
 from celosia.hw.flow.report import Report, examine
@@ -49,6 +50,9 @@ def synthesise(
     ToolError
         If a tool is missing or fails.
     """
+    seeds = tuple(seeds)
+    for tool in ("yosys", part.family.router)[: 2 if seeds else 1]:
+        tools.find(tool)
     text, sources = convert_with_sources(Folded(Core(config=part.suited(config))))
     design = Design(
         name=TOP, verilog=text, part=part, megahertz=MEGAHERTZ, opened=OPENED, sources=sources

@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -17,12 +17,10 @@ from celosia.sw.program import Program
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.session import InputError, Session
 
-__all__ = ["add_arguments", "as_markdown", "run_boards"]
+__all__ = ["Built", "add_arguments", "as_markdown", "run_boards"]
 
 #: Shipped networks of the table.
 _NETWORKS = ("mnist_a", "fashion_b", "mnist_c", "mnist_mlp")
-
-_AREAS = ("LUT", "FF", "DSP", "block RAM")
 
 
 def add_arguments(made: argparse.ArgumentParser) -> None:
@@ -43,7 +41,10 @@ def run_boards(arguments: argparse.Namespace) -> None:
     """Print the table of boards."""
     from celosia.hw.boards.table import BOARDS
 
-    reports = {name: _report(arguments.directory / name / "report.json") for name in BOARDS}
+    built = {
+        name: _built(arguments.directory / name / "report.json", board)
+        for name, board in BOARDS.items()
+    }
     paces = {name: {} for name in BOARDS}
     with tqdm(total=len(BOARDS) * len(_NETWORKS), delay=1, file=sys.stderr, disable=None) as bar:
         for name, board in BOARDS.items():
@@ -51,17 +52,43 @@ def run_boards(arguments: argparse.Namespace) -> None:
                 cycles = _cycles(network, board, measure=arguments.measure)
                 paces[name][network] = board.clock_hz / cycles
                 bar.update()
-    print(as_markdown(BOARDS, reports, paces), end="")
+    print(as_markdown(BOARDS, built, paces), end="")
 
 
-def _report(path: Path) -> dict[str, Any] | None:
-    """Return what ``celosia build`` has left, or None."""
+class Built(NamedTuple):
+    """What a build took, one text for each of ``COLUMNS``, and how fast its seeds are."""
+
+    areas: list[str]
+    spread: str
+
+
+def _built(path: Path, board: Any) -> Built | None:
+    """Return what ``celosia build`` has left of this board with its own core, or None.
+
+    Raises
+    ------
+    InputError
+        If there is something else.
+    """
+    from celosia.hw.flow.parts import COLUMNS
+
     try:
-        return json.loads(path.read_text())
+        said = json.loads(path.read_text())
+        if said["core"] != board.config.name:
+            return None
+        rooms, found = said["rooms"].values(), said["fmax_mhz"]
+        areas = [f"{sum(room[column] for room in rooms):,}" for column in COLUMNS]
+        seeds = len(found["seeds"])
+        which = {1: ("median",), 2: ("minimum", "maximum")}
+        clocks = [found[name] for name in which.get(seeds, ("minimum", "median", "maximum"))]
+        spread = " / ".join(f"{clock:.1f}" for clock in clocks) + f" ({seeds})"
+        if round(said["asked_mhz"] * 1e6) != board.clock_hz:
+            spread += f", {said['asked_mhz']:g} asked for"
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not the report of a board ({error})") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: not the report of a board ({error!r})") from None
+    return Built(areas, spread)
 
 
 def _cycles(network: str, board: Any, *, measure: bool) -> float:
@@ -88,7 +115,7 @@ def _counted(program: Program, config: Config, latency: int, bandwidth: float) -
 
 def as_markdown(
     boards: Mapping[str, Any],
-    reports: Mapping[str, Mapping[str, Any] | None],
+    built: Mapping[str, Built | None],
     paces: Mapping[str, Mapping[str, float]],
 ) -> str:
     """Return the table.
@@ -97,41 +124,29 @@ def as_markdown(
     ----------
     boards : mapping of str to Board
         By name.
-    reports : mapping of str to mapping or None
-        ``report.json`` of each, as ``hw/flow/report.py`` writes it; None where there is none.
+    built : mapping of str to Built or None
+        Of each what its last build took; None where there is none.
     paces : mapping of str to mapping of str to float
         For each board and network, inputs a second.
     """
-    head = ["board", "core", *_AREAS, "Fmax, MHz (seeds)", "clock, MHz", "GOPS"]
+    from celosia.hw.flow.parts import COLUMNS
+
+    head = ["board", "core", *COLUMNS, "Fmax, MHz (seeds)", "clock, MHz", "GOPS"]
     lines = [[*head, *(f"`{network}`" for network in _NETWORKS)]]
     lines.append(["---"] * len(lines[0]))
     for name, board in boards.items():
         config = board.config
         peak = 2 * config.rows * config.columns * board.clock_hz / 1e9
+        took = built[name] or Built([""] * len(COLUMNS), "not built")
         lines.append(
             [
                 f"`{name}`",
                 f"`{config.name}`",
-                *_areas(reports[name]),
-                _spread(reports[name]),
+                *took.areas,
+                took.spread,
                 f"{board.clock_hz / 1e6:g}",
                 f"{peak:.1f}",
                 *(f"{paces[name][network]:,.0f}" for network in _NETWORKS),
             ]
         )
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def _areas(report: Mapping[str, Any] | None) -> list[str]:
-    if report is None:
-        return [""] * len(_AREAS)
-    rooms = report["rooms"].values()
-    return [f"{sum(room[column] for room in rooms):,}" for column in _AREAS]
-
-
-def _spread(report: Mapping[str, Any] | None) -> str:
-    if report is None or "fmax_mhz" not in report:
-        return "not built"
-    found = report["fmax_mhz"]
-    numbers = [found[which] for which in ("minimum", "median", "maximum")]
-    return " / ".join(f"{number:.1f}" for number in numbers) + f" ({len(found['seeds'])})"

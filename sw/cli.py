@@ -49,9 +49,15 @@ def _board(text: str) -> Any:
         raise argparse.ArgumentTypeError(str(error).removeprefix("board: ")) from None
 
 
+#: No count is as large.
+_TOO_MANY = 10**9
+
+
 def _whole(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"wanted a whole number of at least 1, got {text!r}")
+    if not text.isdecimal() or not 1 <= int(text[:10]) < _TOO_MANY:
+        raise argparse.ArgumentTypeError(
+            f"wanted a whole number of at least 1, below {_TOO_MANY:,}, got {text[:40]!r}"
+        )
     return int(text)
 
 

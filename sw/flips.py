@@ -91,7 +91,7 @@ class _Flipping:
         run = self.core.run if flip is None else partial(self.core.run_with, flip)
         result = run(address, count)
         self.error = result.error
-        return RunResult(result.cycles, result.counters, result.error)
+        return result
 
     def close(self) -> None:
         self.core.close()

@@ -2,15 +2,18 @@
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from celosia.sw.commands import Missing, writable
-from celosia.sw.program import write_atomically
+from celosia.sw.files import write_atomically
 from celosia.sw.runtime.session import InputError
 
 __all__ = ["board_of", "run_build", "run_flash", "run_synth", "run_verilog"]
@@ -31,32 +34,52 @@ def _say(line: str) -> None:
 
 
 def _directory(path: Path) -> Path:
+    """Return a folder to write into, made if there is none; raises InputError if it cannot be."""
     if path.exists() and not path.is_dir():
         raise InputError(f"{path}: wanted a directory, got a file")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: wanted a directory to write into ({error.strerror})") from None
+    if not os.access(path, os.W_OK):
+        raise InputError(f"{path}: wanted a directory to write into")
     return path
+
+
+@contextmanager
+def _tools() -> Iterator[None]:
+    """Say in one line which package or tool of the flow is missing or fails."""
+    try:
+        # Within, since it is what asks for them.
+        from celosia.hw.boards.platform import BoardError
+        from celosia.hw.flow.tools import ToolError
+    except ImportError as error:
+        raise _lacks(error) from None
+    try:
+        yield
+    except ImportError as error:
+        raise _lacks(error) from None
+    except (ToolError, BoardError) as error:
+        raise Missing(str(error)) from error
+
+
+def _lacks(error: ImportError) -> Missing:
+    return Missing(f"{error.name}: wanted this package, found none (pip install 'celosia[synth]')")
 
 
 def run_synth(arguments: argparse.Namespace) -> None:
     """Synthesise, place and route a core; print what it takes and how fast it is."""
     from celosia.hw.flow.parts import PARTS
-    from celosia.hw.flow.report import as_text
-    from celosia.hw.flow.tools import ToolError
-    from celosia.hw.synthesis import synthesise
 
     config, directory = arguments.preset, _directory(arguments.directory)
     if arguments.part not in PARTS:
         raise InputError(f"part: wanted one of {', '.join(PARTS)}, got {arguments.part!r}")
-    part = PARTS[arguments.part]
-    try:
-        found = synthesise(
-            config,
-            part=part,
-            seeds=range(1, arguments.seeds + 1),
-            directory=directory,
-            report=_say,
-        )
-    except ToolError as error:
-        raise Missing(str(error)) from error
+    part, seeds = PARTS[arguments.part], range(1, arguments.seeds + 1)
+    with _tools():
+        from celosia.hw.flow.report import as_text
+        from celosia.hw.synthesis import synthesise
+
+        found = synthesise(config, part=part, seeds=seeds, directory=directory, report=_say)
     print(f"{config.name} on {part.title}")
     print(as_text(found), end="")
 
@@ -77,43 +100,40 @@ def board_of(name: str) -> Any:
 
 
 def _folder(arguments: argparse.Namespace) -> Path:
-    return _directory(arguments.output or Path("build/boards") / arguments.board)
+    return arguments.output or Path("build/boards") / arguments.board
 
 
 def run_build(arguments: argparse.Namespace) -> None:
     """Make the bitstream of a board; print what it takes, how fast it is and what holds it back."""
-    from celosia.hw.boards.build import build
-    from celosia.hw.boards.platform import BoardError
-    from celosia.hw.flow.report import as_text
-    from celosia.hw.flow.tools import ToolError
     from celosia.sw.floorplan import draw
 
-    board, directory = board_of(arguments.board), _folder(arguments)
+    board, directory = board_of(arguments.board), _directory(_folder(arguments))
     if arguments.preset:
         board = replace(board, config=arguments.preset)
     if arguments.clock is not None:
         if not 1 <= arguments.clock <= 1000:
             raise InputError(f"clock: wanted 1 to 1000 MHz, got {arguments.clock:g}")
         board = replace(board, clock_hz=round(arguments.clock * 1e6))
-    try:
-        found = build(board, seeds=range(1, arguments.seeds + 1), directory=directory, report=_say)
-    except (ToolError, BoardError) as error:
-        raise Missing(str(error)) from error
+    seeds = range(1, arguments.seeds + 1)
+    with _tools():
+        from celosia.hw.boards.build import build
+        from celosia.hw.flow.report import as_text
+
+        found = build(board, seeds=seeds, directory=directory, report=_say)
+        said = {"board": board.name, "core": board.config.name, **found.as_dict()}
+    assert found.bitstream is not None
     title = f"{board.config.name} on {board.title}, {found.fmax_mhz[2]:.1f} MHz"
-    picture, report = directory / "floorplan.png", directory / "report.json"
-    write_atomically(
-        {
-            picture: draw(found.places, title=title),
-            report: (json.dumps(found.as_dict(), indent=2) + "\n").encode(),
-        }
-    )
+    bitstream = directory / f"{board.name}.{board.fpga.family.bitstream}"
+    contents: dict[str | Path, bytes] = {
+        bitstream: found.bitstream.read_bytes(),
+        directory / "report.json": (json.dumps(said, indent=2) + "\n").encode(),
+        directory / "floorplan.png": draw(found.places, title=title),
+    }
+    write_atomically(contents)
+    found.bitstream.unlink()
     print(f"{board.config.name} on {board.title}")
     print(as_text(found), end="")
-    for name, path in {
-        "bitstream": found.bitstream,
-        "report": report,
-        "floorplan": picture,
-    }.items():
+    for path, name in zip(contents, ("bitstream", "report", "floorplan"), strict=True):
         print(f"{name:<16} {path}")
     if not found.is_fast_enough:
         raise Missing(

@@ -161,5 +161,5 @@ class Board:
             if margin < 0:
                 raise ValueError(
                     f"sdram: wanted {what} to be kept at {self.clock_hz} Hz, got {-margin:.1f} ns "
-                    "too little: another clock_lead_ns or read_delay"
+                    "too little: a slower clock, or another clock_lead_ns or read_delay in table.py"
                 )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from celosia.hw.boards.board import Board
 from celosia.hw.boards.top import design
+from celosia.hw.flow import tools
 from celosia.hw.flow.flow import packed, placed
 from celosia.hw.flow.report import Report, examine
 from celosia.hw.flow.tools import Say
@@ -27,7 +28,7 @@ def build(
     seeds : iterable of int
         Seeds of the placer; one run each.
     directory : Path
-        Where everything goes; the bitstream has the board's name.
+        Where everything goes.
     report : function of str
         Told what is going on.
 
@@ -35,14 +36,20 @@ def build(
     ------
     ToolError
         If a tool is missing or fails.
-    BoardError, ValueError
+    ValueError
+        If there are no seeds, or the board does not fit together, see ``design``.
+    BoardError
         See ``design``.
     """
+    seeds = tuple(seeds)
+    if not seeds:
+        raise ValueError("seeds: wanted at least one, got none")
     board.check()
+    family = board.fpga.family
+    for tool in ("yosys", family.router, family.packer[0]):
+        tools.find(tool)
     report(f"elaborating {board.config.name} for {board.title}")
     made = design(board)
     runs = placed(made, directory, seeds=seeds, report=report)
-    bitstream = directory / f"{board.name}.{board.fpga.family.bitstream}"
-    report("packing the bitstream")
-    packed(made, runs[0], bitstream)
-    return replace(examine(made, directory, runs), bitstream=bitstream)
+    report("examining the fastest run, packing its bitstream")
+    return replace(examine(made, directory, runs), bitstream=packed(made, runs[0]))

@@ -98,7 +98,7 @@ def settings(limits: Limits, *, oscillator_hz: int, clock_hz: int) -> Settings:
     if clock_hz <= 0:
         raise ValueError(f"clock_hz: wanted more than 0, got {clock_hz}")
     middle = sum(limits.loop_hz) // 2
-    found = [
+    possible = [
         (reference, abs(loop - middle), feedback, back, output)
         for reference in limits.reference
         if limits.compare_hz[0] <= Fraction(oscillator_hz, reference) <= limits.compare_hz[1]
@@ -107,11 +107,17 @@ def settings(limits: Limits, *, oscillator_hz: int, clock_hz: int) -> Settings:
         if (loop := Fraction(oscillator_hz * feedback * back, reference)) <= limits.loop_hz[1]
         if limits.loop_hz[0] <= loop
         for output in ((back,) if limits.shared else limits.output)
-        if round(loop / output) == clock_hz
     ]
+    made = [
+        round(Fraction(oscillator_hz * feedback * back, reference * output))
+        for reference, _, feedback, back, output in possible
+    ]
+    found = [factors for factors, hertz in zip(possible, made, strict=True) if hertz == clock_hz]
     if not found:
+        nearest = min(made, key=lambda hertz: (abs(hertz - clock_hz), hertz))
         raise ValueError(
-            f"clock_hz: wanted a frequency that the loop makes of {oscillator_hz}, got {clock_hz}"
+            f"clock_hz: wanted a frequency that the loop makes of {oscillator_hz}, {nearest} for "
+            f"instance, got {clock_hz}"
         )
     reference, _, feedback, back, output = min(found)
     return Settings(

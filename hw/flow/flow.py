@@ -124,18 +124,24 @@ class Run(NamedTuple):
 def synthesised(design: Design, directory: Path, report: Say = lambda line: None) -> Path:
     """Return the netlist of a design; made anew only when Verilog or script changed.
 
+    Other runs in the same folder are waited for.
+
     Raises
     ------
     ToolError
         If a tool is missing or fails.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    with tools.alone(directory, report):
+        return _synthesised(design, directory, report)
+
+
+def _synthesised(design: Design, directory: Path, report: Say) -> Path:
     stamp = hashlib.sha256((design.verilog + design.script).encode()).hexdigest()[:16]
     netlist = directory / f"{stamp}.json"
+    (directory / f"{design.name}.v").write_text(design.verilog)
+    (directory / "synth.ys").write_text(design.script)
     if not netlist.exists():
         report(f"synthesising {design.name} with yosys")
-        (directory / f"{design.name}.v").write_text(design.verilog)
-        (directory / "synth.ys").write_text(design.script)
         tools.run("yosys", ["-q", "-l", "yosys.log", "synth.ys"], directory / "yosys.out")
         (directory / "netlist.json").rename(netlist)
     return netlist
@@ -145,6 +151,8 @@ def placed(
     design: Design, directory: Path, *, seeds: Iterable[int], report: Say = lambda line: None
 ) -> list[Run]:
     """Place and route a design once for each seed, as many at once as the machine has cores.
+
+    Other runs in the same folder are waited for.
 
     Parameters
     ----------
@@ -170,8 +178,12 @@ def placed(
     TooLargeError
         If the part has fewer cells than the design wants; no more seeds are tried then.
     """
-    netlist = synthesised(design, directory, report)
-    seeds = tuple(seeds)
+    with tools.alone(directory, report):
+        return _placed(design, directory, tuple(seeds), report)
+
+
+def _placed(design: Design, directory: Path, seeds: Sequence[int], report: Say) -> list[Run]:
+    netlist = _synthesised(design, directory, report)
     if not seeds:
         return []
     found = places.fix(netlist, design.name, design.part, report)
@@ -296,8 +308,8 @@ class _Stages:
             raise tools.ToolError(f"no way for {wires} wires after {rounds} rounds of the router")
 
 
-def packed(design: Design, run: Run, bitstream: Path) -> None:
-    """Make the bitstream of a run.
+def packed(design: Design, run: Run) -> Path:
+    """Return the bitstream of a run, made anew.
 
     Raises
     ------
@@ -305,15 +317,15 @@ def packed(design: Design, run: Run, bitstream: Path) -> None:
         If the packer is missing or fails.
     """
     # Names alone: packaged tools do not see every folder by its path.
-    partial = run.routed.with_suffix(".packed")
+    bitstream = run.routed.with_suffix(".packed")
     program, *arguments = _filled(
-        design.part.family.packer, routed=run.routed.name, bitstream=partial.name
+        design.part.family.packer, routed=run.routed.name, bitstream=bitstream.name
     )
     tools.run(program, arguments, run.routed.with_name(f"{program}.log"))
-    partial.replace(bitstream)
+    return bitstream
 
 
 def speeds(runs: Iterable[Run]) -> tuple[float, float, float]:
-    """Return the least, the median and the greatest clock of some runs in MHz."""
+    """Return the least, the median and the greatest clock of some runs, at least one, in MHz."""
     clocks = sorted(run.fmax for run in runs)
     return clocks[0], statistics.median(clocks), clocks[-1]

@@ -59,9 +59,10 @@ def gates(design: Design, directory: Path, report: Say = lambda line: None) -> P
     )
     stamp = hashlib.sha256(script.encode()).hexdigest()[:8]
     made = directory / f"{netlist.stem}_{stamp}.v"
-    if not made.exists():
-        report(f"putting models in the place of the cells of {design.name}")
-        (directory / "gates.ys").write_text(script)
-        tools.run("yosys", ["-q", "-l", "gates.log", "gates.ys"], directory / "gates.out")
-        (directory / "gates.v").rename(made)
+    with tools.alone(directory, report):
+        if not made.exists():
+            report(f"putting models in the place of the cells of {design.name}")
+            (directory / "gates.ys").write_text(script)
+            tools.run("yosys", ["-q", "-l", "gates.log", "gates.ys"], directory / "gates.out")
+            (directory / "gates.v").rename(made)
     return made

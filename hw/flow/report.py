@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from celosia.hw.flow import netlist, paths
+from celosia.hw.flow import netlist, paths, tools
 from celosia.hw.flow.flow import Design, Run, speeds, synthesised
 from celosia.hw.flow.parts import COLUMNS
 
@@ -51,7 +51,7 @@ class Report:
     places : list of Place
         Its cells.
     bitstream : Path, optional
-        What was made.
+        What was made, under a name of the run's.
     """
 
     design: Design
@@ -65,13 +65,18 @@ class Report:
     bitstream: Path | None = None
 
     @property
+    def tools(self) -> dict[str, str]:
+        """What the tools that this machine has say of their versions."""
+        return {name: tools.version(name) for name in ("yosys", self.design.part.family.router)}
+
+    @property
     def used(self) -> dict[str, tuple[int, int]]:
         """Cells of each kind, and how many the part has."""
         return self.runs[0].used if self.runs else {}
 
     @property
     def fmax_mhz(self) -> tuple[float, float, float]:
-        """Least, median and greatest clock over the seeds."""
+        """Least, median and greatest clock over the seeds; there must be runs."""
         return speeds(self.runs)
 
     @property
@@ -83,6 +88,7 @@ class Report:
         """Return everything but the places, as JSON takes it."""
         said: dict[str, Any] = {
             "part": self.design.part.title,
+            "tools": self.tools,
             "asked_mhz": self.design.megahertz,
             "rooms": self.rooms,
         }
@@ -109,8 +115,6 @@ class Report:
                 {"mhz": clock, "count": late.late, "starts": len(late.starts)}
                 for clock, late in self.beyond
             ]
-        if self.bitstream:
-            said["bitstream"] = self.bitstream.name
         return said
 
 

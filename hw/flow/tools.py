@@ -1,9 +1,11 @@
 """Finds and runs the tools of the flow."""
 
+import fcntl
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -36,6 +38,25 @@ def find(name: str) -> str:
             f"{name}: wanted {name} or {packaged} on PATH, found none (pip install 'celosia[synth]')"
         )
     return command
+
+
+def version(name: str) -> str:
+    """Return what a tool says of its version, one line; raises ToolError as ``find``."""
+    said = subprocess.run([find(name), "--version"], capture_output=True, text=True, check=False)
+    return (said.stdout + said.stderr).strip().partition("\n")[0]
+
+
+@contextmanager
+def alone(directory: Path, report: Say) -> Iterator[None]:
+    """Keep other runs out of a folder, which is made; tools write files of fixed names there."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report(f"waiting for another run in {directory}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def knows(name: str, option: str) -> bool:

@@ -8,6 +8,8 @@ REFRESH_LATENESS = 1024
 LEAST_INTERVAL = 192
 
 _NANOSECONDS = 10**9
+#: Address bit 10 says whether a row is closed.
+_COLUMN_BITS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +173,8 @@ class Timing:
         Raises
         ------
         ValueError
-            If the part has no such CAS latency, is not as fast, or cannot be refreshed in time.
+            If the part has no such CAS latency, is not as fast, cannot be refreshed in time, wants
+            more between two banks than the controller keeps, or has more columns than it addresses.
 
         Examples
         --------
@@ -197,6 +200,17 @@ class Timing:
             raise ValueError(
                 f"clock_hz: wanted {LEAST_INTERVAL} cycles or more between refreshes of "
                 f"{part.name}, got {interval} at {clock_hz}"
+            )
+        # What is between two banks: a command to each, and a column command after rcd.
+        kept = cycles(part.rcd_ns) + 2
+        if cycles(part.rrd_ns) > kept:
+            raise ValueError(
+                f"rrd_ns: wanted {kept} cycles at most for {part.name}, got {cycles(part.rrd_ns)}"
+            )
+        if part.column_bits > _COLUMN_BITS:
+            raise ValueError(
+                f"column_bits: wanted {_COLUMN_BITS} at most for {part.name}, "
+                f"got {part.column_bits}"
             )
         return cls(
             cas_latency=cas_latency,

@@ -197,6 +197,7 @@ class HostLink:
             self._send(frame)
             tries += 1
             until = _sooner(sent + self._timeout(len(frame) + _OVERHEAD), end, sent)
+            event = None
             for _ in range(_LATE_EVENTS):
                 event = self._event(until)
                 if isinstance(event, Answer):

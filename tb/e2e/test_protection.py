@@ -228,7 +228,7 @@ def test_flips_in_random_programs(config: Config, programs: int, seed: int, figu
             program, image, machine = drawn_program(config, rng)
             device.write(0, image.tobytes())
             clean = run(device, program)
-            assert clean.error is None
+            assert clean.error is None and clean.cycles
             assert device.read(0, stage.SIZE) == machine.memory.tobytes()
             for _ in range(5):
                 flip = drawn(device.arrays, rng, clean.cycles)
@@ -269,6 +269,7 @@ def test_a_core_whose_checks_are_cut_goes_wrong_in_silence(
             image = stage.content(config, np.random.default_rng(case.seed))
             device.write(0, image.tobytes())
             clean = run(device, program)
+            assert clean.cycles
             right = device.read(0, stage.SIZE)
             for _ in range(5):
                 device.write(0, image.tobytes())

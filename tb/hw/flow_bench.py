@@ -5,6 +5,7 @@ import stat
 # Amaranth looks for a Yosys of its own to write Verilog with, and asks this one for its version.
 YOSYS = """#!/bin/sh
 [ "$1" = -V ] && exit
+[ "$1" = --version ] && { echo "Yosys of shell"; exit; }
 echo ran >> yosys.runs
 core=inner
 grep -q EHXPLLL celosia.v && core=machine.system.core
@@ -20,6 +21,7 @@ END
 """
 NEXTPNR = """#!/bin/sh
 [ "$1" = --help ] && { echo "--seed arg"; exit 0; }
+[ "$1" = --version ] && { echo "nextpnr of shell" >&2; exit 0; }
 while [ $# -gt 0 ]; do
   case "$1" in
     --seed) seed=$2 ;; --report) report=$2 ;; --json) test -f "$2" || exit 3 ;;

@@ -82,9 +82,7 @@ def built(name, folder, *, memory):
             pytest.skip(str(error))
     made = design(board, Lamp(board, memory=memory))
     runs = placed(made, folder, seeds=[1])
-    bitstream = folder / f"lamp.{board.fpga.family.bitstream}"
-    packed(made, runs[0], bitstream)
-    return replace(examine(made, folder, runs), bitstream=bitstream)
+    return replace(examine(made, folder, runs), bitstream=packed(made, runs[0]))
 
 
 @pytest.mark.parametrize(

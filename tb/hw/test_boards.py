@@ -22,17 +22,20 @@ SMALL = preset("nano,unified_bytes=1024,weight_tiles=4")
 @pytest.mark.parametrize("limits", [pll.ECP5, pll.GOWIN])
 @pytest.mark.parametrize("clock", [48, 60, 75, 100, 120])
 def test_loops_make_the_clock_within_their_limits(limits, clock):
+    made = 0
     for oscillator in (12, 25, 27, 48):
         try:
             found = pll.settings(limits, oscillator_hz=oscillator * 10**6, clock_hz=clock * 10**6)
         except ValueError:
             continue
+        made += 1
         assert found.output_hz == clock * 10**6
         assert limits.loop_hz[0] <= found.loop_hz <= limits.loop_hz[1]
         compared = Fraction(oscillator * 10**6, found.reference)
         assert limits.compare_hz[0] <= compared <= limits.compare_hz[1]
         assert found.loop_hz == compared * found.feedback * found.feedback_output
         assert found.output in limits.output and found.feedback_output in limits.feedback_output
+    assert made >= 2
 
 
 def test_a_clock_that_is_no_whole_number_of_hz():
@@ -43,7 +46,11 @@ def test_a_clock_that_is_no_whole_number_of_hz():
 @pytest.mark.parametrize(
     ("oscillator", "clock", "message"),
     [
-        (25_000_000, 120_000_001, "clock_hz: wanted a frequency that the loop makes of 25000000"),
+        (
+            25_000_000,
+            120_000_001,
+            "clock_hz: wanted a frequency that the loop makes of 25000000, 120000000 for inst",
+        ),
         (25_000_000, 900_000_000, "clock_hz: wanted a frequency"),
         (25_000_000, 0, "clock_hz: wanted more than 0"),
         (1_000_000, 50_000_000, "oscillator_hz: wanted 8000000 to 400000000, got 1000000"),
@@ -109,7 +116,6 @@ def test_commands_and_words_at_the_edges_that_use_them():
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
 def test_every_board_fits_together(board):
     assert min(board.margins) > 1
-    assert BOARDS[board.name] is board
     assert board.divisor * board.baud == pytest.approx(board.clock_hz, rel=0.02)
     assert board.memory_bytes >= 1 << 20
     board.check()

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from celosia.hw.sdram.timing import PARTS, REFRESH_LATENESS, Timing
@@ -36,6 +38,18 @@ def test_never_too_short(part, clock_hz):
     assert window * 10**9 <= part.refresh_ns * clock_hz
     # Two activations are far enough apart without being timed: see the opener's states.
     assert timing.rrd <= timing.rcd + 2
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (dict(rrd_ns=100), "rrd_ns: wanted 4 cycles at most for IS42S16160G-7, got 7"),
+        (dict(column_bits=11), "column_bits: wanted 10 at most for IS42S16160G-7, got 11"),
+    ],
+)
+def test_parts_that_the_controller_does_not_know_how_to_keep(change, message):
+    with pytest.raises(ValueError, match=message):
+        Timing.derive(replace(ISSI, **change), clock_hz=70_000_000, cas_latency=3)
 
 
 @pytest.mark.parametrize(

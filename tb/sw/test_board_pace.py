@@ -99,16 +99,18 @@ def test_bad_input(capsys, options, says):
 def test_table(opened, capsys):
     rooms = {"matrix": {"LUT": 1200, "FF": 30, "DSP": 4, "block RAM": 5}}
     rooms["store"] = {"LUT": 34, "FF": 5, "DSP": 0, "block RAM": 1}
-    fmax = {"minimum": 50.04, "median": 51.0, "maximum": 55.55, "seeds": {"1": 51.0, "2": 50.04}}
+    seeds = {"1": 51.0, "2": 50.04, "3": 55.55}
+    fmax = {"minimum": 50.04, "median": 51.0, "maximum": 55.55, "seeds": seeds}
     made = Path("made/ulx3s-12f")
     made.mkdir(parents=True)
-    (made / "report.json").write_text(json.dumps({"rooms": rooms, "fmax_mhz": fmax}))
+    report = {"core": "nano", "asked_mhz": 50, "rooms": rooms, "fmax_mhz": fmax}
+    (made / "report.json").write_text(json.dumps(report))
     assert main(["boards", "--measure", "--directory", "made"]) == 0
     head, line, row = capsys.readouterr().out.splitlines()
     assert head.count("|") == line.count("|") == row.count("|")
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[:6] == ["`ulx3s-12f`", "`nano`", "1,234", "35", "4", "6"]
-    assert cells[6:9] == ["50.0 / 51.0 / 55.5 (2)", "50", "1.6"]
+    assert cells[6:9] == ["50.0 / 51.0 / 55.5 (3)", "50", "1.6"]
     assert cells[9] == f"{50e6 / CYCLES:,.0f}"
     assert opened.name == "rtl" and opened.options["latency"] == BOARD.memory_latency
 
@@ -120,9 +122,31 @@ def test_table_of_estimates_and_nothing_built(capsys):
     assert float(row.split("|")[-2]) > 100
 
 
-def test_a_damaged_report_is_refused(capsys):
+@pytest.mark.parametrize(
+    "seeds, asked, spread",
+    [
+        ({"1": 51.0}, 50, "51.0 (1)"),
+        ({"1": 51.0, "2": 50.04}, 50, "50.0 / 55.5 (2)"),
+        ({"1": 51.0, "2": 50.04}, 60, "50.0 / 55.5 (2), 60 asked for"),
+    ],
+)
+def test_seeds_of_the_table(capsys, seeds, asked, spread):
+    fmax = {"minimum": 50.04, "median": 51.0, "maximum": 55.55, "seeds": seeds}
     made = Path("build/boards/ulx3s-12f")
     made.mkdir(parents=True)
-    (made / "report.json").write_text("{")
+    report = {"core": "nano", "asked_mhz": asked, "rooms": {}, "fmax_mhz": fmax}
+    (made / "report.json").write_text(json.dumps(report))
+    assert main(["boards"]) == 0
+    assert f"| {spread} |" in capsys.readouterr().out
+    (made / "report.json").write_text(json.dumps({**report, "core": "micro"}))
+    assert main(["boards"]) == 0
+    assert "| not built |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "[]", '{"core": "nano", "rooms": 3}'])
+def test_a_damaged_report_is_refused(capsys, text):
+    made = Path("build/boards/ulx3s-12f")
+    made.mkdir(parents=True)
+    (made / "report.json").write_text(text)
     assert main(["boards"]) == 2
     assert "report.json: not the report of a board" in capsys.readouterr().err

@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +13,14 @@ import pytest
 from celosia.hw import synthesis
 from celosia.hw.arch.config import preset
 from celosia.hw.boards import table
+from celosia.hw.boards.build import build
+from celosia.hw.flow import tools as flow_tools
 from celosia.hw.flow.flow import Design, Run
 from celosia.hw.flow.parts import PARTS
 from celosia.hw.flow.paths import End, Late, Start
 from celosia.hw.flow.report import Report
 from celosia.hw.flow.tools import ToolError
+from celosia.sw import floorplan
 from celosia.sw.cli import main
 from celosia.sw.floorplan import draw
 
@@ -115,7 +120,9 @@ def test_build_keeps_the_best_seed_and_flash_loads_it(tools, capsys):
     assert (made / "ulx3s-12f.bit").read_text() == "packed 2\n"
     assert (made / "floorplan.png").read_bytes().startswith(b"\x89PNG")
     report = json.loads((made / "report.json").read_text())
-    assert report["seed"] == 2
+    assert report["seed"] == 2 and report["board"] == "ulx3s-12f"
+    assert report["core"] == "nano,unified_bytes=1024,weight_tiles=4"
+    assert report["tools"] == {"yosys": "Yosys of shell", "nextpnr-ecp5": "nextpnr of shell"}
     assert report["fmax_mhz"] == {
         "minimum": 91,
         "median": 91.5,
@@ -151,6 +158,57 @@ def test_clock_and_core_of_a_board_may_be_others(tools, capsys):
     assert json.loads(Path("there/report.json").read_text())["asked_mhz"] == 80
     assert 'CLKOS="80"' in Path("there/celosia.v").read_text().replace(" ", "")
     assert "nano,unified_bytes=512" in capsys.readouterr().out
+
+
+def test_what_was_built_before_stays_until_all_is_made(tools, capsys, monkeypatch):
+    assert main("build ulx3s-12f --seeds 1".split()) == 0
+    made = Path("build/boards/ulx3s-12f")
+    names = ("ulx3s-12f.bit", "report.json", "floorplan.png")
+    before = [(made / name).read_bytes() for name in names]
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(floorplan, "draw", interrupted)
+    assert main("build ulx3s-12f --seeds 2 --clock 80".split()) == 130
+    assert [(made / name).read_bytes() for name in names] == before
+
+
+def test_a_missing_tool_is_told_before_the_work(tools, capsys, monkeypatch):
+    find = flow_tools.find
+
+    def without(name):
+        if name == "ecppack":
+            raise ToolError("ecppack: wanted it, found none")
+        return find(name)
+
+    monkeypatch.setattr(flow_tools, "find", without)
+    assert main("build ulx3s-12f --seeds 1".split()) == 1
+    assert capsys.readouterr().err == "celosia: ecppack: wanted it, found none\n"
+    assert not list(Path().rglob("yosys.runs"))
+
+
+@pytest.mark.parametrize("command", ["build ulx3s-12f", "synth --preset nano"])
+def test_a_missing_package_is_one_line(command):
+    text = "import sys; sys.modules['scipy'] = None; from celosia.sw.cli import main"
+    text += f"; sys.exit(main({command.split()}))"
+    ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("celosia: scipy") and ended.stderr.count("\n") == 1
+    assert "pip install 'celosia[synth]'" in ended.stderr
+
+
+@pytest.mark.parametrize("command", ["build ulx3s-12f -o", "synth --directory"])
+def test_a_folder_that_cannot_be_made_is_told_at_once(tools, capsys, command):
+    assert main([*command.split(), "/proc/nothing/there"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("celosia: /proc/nothing/there: wanted a directory to write into (")
+    assert said.count("\n") == 1
+
+
+def test_a_build_wants_seeds():
+    with pytest.raises(ValueError, match="seeds: wanted at least one, got none"):
+        build(table.BOARDS["ulx3s-12f"], seeds=(), directory=Path("x"))
 
 
 def test_a_clock_that_no_seed_reaches_is_said(tools, capsys):

@@ -48,7 +48,7 @@ class VirtualLine:
         self.arriving = deque()
         self.dead = False
         self.bytes_sent = 0
-        self.hold_at = None
+        self.hold_at: int | None = None
 
     def _pass(self, data):
         return data if self.noise is None else self.noise.pass_on(data)
