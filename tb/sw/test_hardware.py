@@ -6,14 +6,15 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from celosia.hw import synthesis
 from celosia.hw.arch.config import preset
+from celosia.hw.boards import build as build_module
 from celosia.hw.boards import table
-from celosia.hw.boards.build import build
 from celosia.hw.flow import tools as flow_tools
 from celosia.hw.flow.flow import Design, Run
 from celosia.hw.flow.parts import PARTS
@@ -44,8 +45,13 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+#: A board is elaborated once for all tests.
+design = cache(build_module.design)
+
+
 @pytest.fixture
 def tools(folder, monkeypatch):
+    monkeypatch.setattr(build_module, "design", design)
     made = flow_bench.make_tools(folder / "bin", {**flow_bench.TOOLS, "openFPGALoader": LOADER})
     monkeypatch.setenv("PATH", str(made), prepend=":")
     small = replace(
@@ -170,7 +176,7 @@ def test_what_was_built_before_stays_until_all_is_made(tools, capsys, monkeypatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr(floorplan, "draw", interrupted)
-    assert main("build ulx3s-12f --seeds 2 --clock 80".split()) == 130
+    assert main("build ulx3s-12f --seeds 2".split()) == 130
     assert [(made / name).read_bytes() for name in names] == before
 
 
@@ -208,7 +214,7 @@ def test_a_folder_that_cannot_be_made_is_told_at_once(tools, capsys, command):
 
 def test_a_build_wants_seeds():
     with pytest.raises(ValueError, match="seeds: wanted at least one, got none"):
-        build(table.BOARDS["ulx3s-12f"], seeds=(), directory=Path("x"))
+        build_module.build(table.BOARDS["ulx3s-12f"], seeds=(), directory=Path("x"))
 
 
 def test_a_clock_that_no_seed_reaches_is_said(tools, capsys):
