@@ -49,12 +49,12 @@ def _board(text: str) -> Any:
         raise argparse.ArgumentTypeError(str(error).removeprefix("board: ")) from None
 
 
-#: No count is as large.
-_TOO_MANY = 10**9
+#: No count and no seed is as large.
+_TOO_MANY = 10**18
 
 
 def _whole(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text[:10]) < _TOO_MANY:
+    if not text.isdecimal() or not 1 <= int(text[:19]) < _TOO_MANY:
         raise argparse.ArgumentTypeError(
             f"wanted a whole number of at least 1, below {_TOO_MANY:,}, got {text[:40]!r}"
         )

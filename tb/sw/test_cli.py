@@ -121,6 +121,10 @@ def test_assemble_and_disassemble(folder: Path, capsys: pytest.CaptureFixture[st
         ("compile m.tflite -o p --preset tiny", "wanted one of nano, micro, edge, tpu_v1"),
         ("compile m.tflite -o p --preset edge,rows=5", "rows: wanted a power of two"),
         ("compile m.tflite -o p --batch 0", "--batch: wanted a whole number of at least 1"),
+        (
+            f"fuzz --seed {'9' * 5000}",
+            "--seed: wanted a whole number of at least 1, below 1,000,000",
+        ),
         ("compile m.tflite -o p --batch 2000000", "batch: wanted 1 to 1048576"),
         ("compile m.tflite -o gone/p", "no such directory as gone"),
         ("compile m.tflite -o .", "wanted a file, got a directory"),
