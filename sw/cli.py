@@ -49,15 +49,16 @@ def _board(text: str) -> Any:
         raise argparse.ArgumentTypeError(str(error).removeprefix("board: ")) from None
 
 
-#: No count and no seed is as large.
-_TOO_MANY = 10**18
+#: More digits has no count and no seed.
+_DIGITS = 18
 
 
 def _whole(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text[:19]) < _TOO_MANY:
-        raise argparse.ArgumentTypeError(
-            f"wanted a whole number of at least 1, below {_TOO_MANY:,}, got {text[:40]!r}"
-        )
+    if len(text) > _DIGITS:
+        shown = f"{text[:_DIGITS]}..."
+        raise argparse.ArgumentTypeError(f"wanted at most {_DIGITS} digits, got {shown!r}")
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"wanted a whole number of at least 1, got {text!r}")
     return int(text)
 
 

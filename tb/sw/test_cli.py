@@ -123,7 +123,7 @@ def test_assemble_and_disassemble(folder: Path, capsys: pytest.CaptureFixture[st
         ("compile m.tflite -o p --batch 0", "--batch: wanted a whole number of at least 1"),
         (
             f"fuzz --seed {'9' * 5000}",
-            "--seed: wanted a whole number of at least 1, below 1,000,000",
+            "--seed: wanted at most 18 digits, got '999999999999999999...'",
         ),
         ("compile m.tflite -o p --batch 2000000", "batch: wanted 1 to 1048576"),
         ("compile m.tflite -o gone/p", "no such directory as gone"),
