@@ -207,6 +207,7 @@ class RtlDevice(Driver):
         if not 1 / 1024 <= bandwidth <= 2:
             raise ValueError(f"bandwidth: wanted 1/1024 to 2 beats per cycle, got {bandwidth}")
         self.config = config
+        self.memory_bytes = memory_bytes
         self.cycles_limit = cycles_limit
         path = model(config, netlist, arrays=arrays)
         self._library = _library(path)
@@ -265,7 +266,7 @@ class RtlDevice(Driver):
         return self._memory[self._place(address, count)].tobytes()
 
     def _place(self, address: int, count: int) -> slice:
-        want_place(address, count, len(self._memory))
+        want_place(address, count, self.memory_bytes)
         return slice(address, address + count)
 
     def cleared(self) -> None:

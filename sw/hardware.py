@@ -50,21 +50,16 @@ def _directory(path: Path) -> Path:
 def _tools() -> Iterator[None]:
     """Say in one line which package or tool of the flow is missing or fails."""
     try:
-        # Within, since it is what asks for them.
         from celosia.hw.boards.platform import BoardError
         from celosia.hw.flow.tools import ToolError
-    except ImportError as error:
-        raise _lacks(error) from None
-    try:
-        yield
-    except ImportError as error:
-        raise _lacks(error) from None
-    except (ToolError, BoardError) as error:
-        raise Missing(str(error)) from error
 
-
-def _lacks(error: ImportError) -> Missing:
-    return Missing(f"{error.name}: wanted this package, found none (pip install 'celosia[synth]')")
+        try:
+            yield
+        except (ToolError, BoardError) as error:
+            raise Missing(str(error)) from error
+    except ImportError as error:
+        text = f"{error.name}: wanted this package, found none (pip install 'celosia[synth]')"
+        raise Missing(text) from None
 
 
 def run_synth(arguments: argparse.Namespace) -> None:

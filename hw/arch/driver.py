@@ -22,7 +22,6 @@ _MOST_INSTRUCTIONS = (1 << 16) - 1
 #: In these states a core does not hear the doorbell, or its bus is not at rest.
 _OCCUPIED = Status.BUSY | Status.ERROR | Status.DRAINING
 _ENDED = Status.DONE | Status.ERROR
-_INTERRUPTS = (Interrupt.DONE | Interrupt.ERROR).value
 
 
 @dataclass(frozen=True)
@@ -56,17 +55,21 @@ def want_place(address: int, count: int, memory_bytes: int) -> None:
 
 def want_program(address: int, count: int, memory_bytes: int) -> None:
     """Raise ValueError unless 1 to 65535 instructions at ``address`` lie in external memory."""
-    _want_count(count)
+    if not 1 <= count <= _MOST_INSTRUCTIONS:
+        raise ValueError(f"program: wanted 1 to {_MOST_INSTRUCTIONS} instructions, got {count}")
     want_place(address, count * INSTRUCTION_BYTES, memory_bytes)
 
 
-def _want_count(count: int) -> None:
-    if not 1 <= count <= _MOST_INSTRUCTIONS:
-        raise ValueError(f"program: wanted 1 to {_MOST_INSTRUCTIONS} instructions, got {count}")
-
-
 class Driver(ABC):
-    """Runs programs on a core by its registers."""
+    """Runs programs on a core by its registers.
+
+    Attributes
+    ----------
+    memory_bytes : int
+        External memory that the core has, as far as is known.
+    """
+
+    memory_bytes: int
 
     @abstractmethod
     def read_registers(self, offset: int, count: int = 1) -> list[int]:
@@ -116,11 +119,11 @@ class Driver(ABC):
         Raises
         ------
         ValueError
-            If ``count`` is not 1 to 65535.
+            If ``count`` is not 1 to 65535, or the program does not lie in the memory.
         RuntimeError
             If the core does not end, or forgets that it was started.
         """
-        _want_count(count)
+        want_program(address, count, self.memory_bytes)
         self.make_idle()
         assert OFFSETS["program_length"] == OFFSETS["program_address"] + 4
         self.write_registers(OFFSETS["program_address"], address, count)
@@ -137,7 +140,9 @@ class Driver(ABC):
                 raise self.failure("wanted the end of a program, the core knows of none")
         error = self.error() if Status.ERROR in status else None
         result = RunResult(self.register("cycles"), self.counters(), error)
-        self.make_idle()
+        if error is not None:
+            self._reset()
+        self.acknowledge()
         return result
 
     def cleared(self) -> None:
@@ -173,9 +178,20 @@ class Driver(ABC):
         RuntimeError
             If the core does not become idle.
         """
-        if self.status() & _OCCUPIED:
-            self.set_register("control", Control.RESET.value)
-            for _ in self.pauses(running=False):
-                if not self.status() & _OCCUPIED:
-                    break
-        self.set_register("interrupt", _INTERRUPTS)
+        if not self.is_idle():
+            self._reset()
+        self.acknowledge()
+
+    def is_idle(self) -> bool:
+        """Say whether the core hears the doorbell and its bus is at rest."""
+        return not self.status() & _OCCUPIED
+
+    def acknowledge(self) -> None:
+        """Take back the interrupt."""
+        self.set_register("interrupt", (Interrupt.DONE | Interrupt.ERROR).value)
+
+    def _reset(self) -> None:
+        self.set_register("control", Control.RESET.value)
+        for _ in self.pauses(running=False):
+            if self.is_idle():
+                break

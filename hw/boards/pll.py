@@ -99,7 +99,7 @@ def settings(limits: Limits, *, oscillator_hz: int, clock_hz: int) -> Settings:
         raise ValueError(f"clock_hz: wanted more than 0, got {clock_hz}")
     middle = sum(limits.loop_hz) // 2
     possible = [
-        (reference, abs(loop - middle), feedback, back, output)
+        (reference, abs(loop - middle), feedback, back, output, round(loop / output))
         for reference in limits.reference
         if limits.compare_hz[0] <= Fraction(oscillator_hz, reference) <= limits.compare_hz[1]
         for feedback in limits.feedback
@@ -108,18 +108,15 @@ def settings(limits: Limits, *, oscillator_hz: int, clock_hz: int) -> Settings:
         if limits.loop_hz[0] <= loop
         for output in ((back,) if limits.shared else limits.output)
     ]
-    made = [
-        round(Fraction(oscillator_hz * feedback * back, reference * output))
-        for reference, _, feedback, back, output in possible
-    ]
-    found = [factors for factors, hertz in zip(possible, made, strict=True) if hertz == clock_hz]
+    found = [factors for factors in possible if factors[-1] == clock_hz]
     if not found:
+        made = [factors[-1] for factors in possible]
         nearest = min(made, key=lambda hertz: (abs(hertz - clock_hz), hertz))
         raise ValueError(
             f"clock_hz: wanted a frequency that the loop makes of {oscillator_hz}, {nearest} for "
             f"instance, got {clock_hz}"
         )
-    reference, _, feedback, back, output = min(found)
+    reference, _, feedback, back, output, _ = min(found)
     return Settings(
         reference=reference,
         feedback=feedback,

@@ -65,11 +65,6 @@ class Report:
     bitstream: Path | None = None
 
     @property
-    def tools(self) -> dict[str, str]:
-        """What the tools that this machine has say of their versions."""
-        return {name: tools.version(name) for name in ("yosys", self.design.part.family.router)}
-
-    @property
     def used(self) -> dict[str, tuple[int, int]]:
         """Cells of each kind, and how many the part has."""
         return self.runs[0].used if self.runs else {}
@@ -88,7 +83,9 @@ class Report:
         """Return everything but the places, as JSON takes it."""
         said: dict[str, Any] = {
             "part": self.design.part.title,
-            "tools": self.tools,
+            "tools": {
+                name: tools.version(name) for name in ("yosys", self.design.part.family.router)
+            },
             "asked_mhz": self.design.megahertz,
             "rooms": self.rooms,
         }

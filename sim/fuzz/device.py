@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Control, Interrupt, Status
+from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Control, Status
 from celosia.sim.fuzz.case import Case
 from celosia.sim.rtl import RtlDevice
 
@@ -127,8 +127,8 @@ class Device(RtlDevice):
         cycles, counters = self.register("cycles"), self.counters()
         if error:
             self.set_register("control", Control.RESET.value)
-        idle = (finished and not error) or self._becomes_idle()
-        self.set_register("interrupt", Interrupt.DONE.value | Interrupt.ERROR.value)
+        idle = (finished and not error) or any(self.is_idle() for _ in range(_IDLE_POLLS))
+        self.acknowledge()
         quiet = self._quiet(QUIET) and not self._wait(0)
         return Outcome(
             finished, error, cycles, counters, self._refused(), idle, quiet, self._broken()
@@ -138,10 +138,6 @@ class Device(RtlDevice):
         if Status.ERROR not in self.status():
             return None
         return self.error()
-
-    def _becomes_idle(self) -> bool:
-        busy = Status.BUSY | Status.ERROR | Status.DRAINING
-        return any(not self.status() & busy for _ in range(_IDLE_POLLS))
 
     def _refused(self) -> Refused | None:
         address, number = ctypes.c_uint64(), ctypes.c_uint32()

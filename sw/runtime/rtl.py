@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.driver import RunResult, want_program
+from celosia.hw.arch.driver import RunResult
 from celosia.sw.runtime.device import DeviceError
 
 __all__ = ["RtlBackend"]
@@ -45,7 +45,6 @@ class RtlBackend:
         from celosia.sim.simulators import SimulatorNotFound
 
         self.config = config
-        self._memory_bytes = memory_bytes
         try:
             self.device = RtlDevice(
                 config,
@@ -69,7 +68,6 @@ class RtlBackend:
         """Run the program of ``count`` instructions at byte ``address``."""
         from celosia.sim.rtl import RtlError
 
-        want_program(address, count, self._memory_bytes)
         try:
             return self.device.run(address, count)
         except RtlError as error:

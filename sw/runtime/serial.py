@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.driver import Driver, RunResult, want_place, want_program
+from celosia.hw.arch.driver import Driver, want_place
 from celosia.hw.arch.registers import MAGIC, OFFSETS, VERSION
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.link import HostLink, Transport
@@ -166,7 +166,7 @@ class SerialDevice(Driver):
             raise DeviceError(
                 f"{self.name}: wanted {memory_bytes} bytes of external memory, the board has {there}"
             )
-        self._memory_bytes = there or 1 << 32
+        self.memory_bytes = there or 1 << 32
 
     def read_registers(self, offset: int, count: int = 1) -> list[int]:
         """Return ``count`` registers from byte ``offset`` on; raises DeviceError."""
@@ -190,18 +190,13 @@ class SerialDevice(Driver):
 
     def write(self, address: int, data: bytes) -> None:
         """Write to external memory, from byte ``address`` on."""
-        want_place(address, len(data), self._memory_bytes)
+        want_place(address, len(data), self.memory_bytes)
         self.link.write(address, data)
 
     def read(self, address: int, count: int) -> bytes:
         """Return ``count`` bytes of external memory."""
-        want_place(address, count, self._memory_bytes)
+        want_place(address, count, self.memory_bytes)
         return self.link.read(address, count)
-
-    def run(self, address: int, count: int) -> RunResult:
-        """Run the program of ``count`` instructions at byte ``address``, see ``Driver.run``."""
-        want_program(address, count, self._memory_bytes)
-        return super().run(address, count)
 
     def close(self) -> None:
         """Give the line back."""
