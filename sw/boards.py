@@ -13,7 +13,7 @@ from tqdm import tqdm
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
-from celosia.sw.program import Program
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.session import InputError, Session
 

@@ -19,7 +19,7 @@ from celosia.sw.compiler.compile import compile_graph, compile_steps
 from celosia.sw.compiler.compiled import bounds
 from celosia.sw.files import write_atomically
 from celosia.sw.frontend.tflite import load
-from celosia.sw.program import MAGIC, Program
+from celosia.sw.ir.program import MAGIC, Program
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.interpreter import open_program
 from celosia.sw.runtime.session import InputError, Session, Statistics, quantized

@@ -14,7 +14,7 @@ from celosia.sw.compiler.synchronise import SEMAPHORE
 from celosia.sw.data import load_mnist
 from celosia.sw.files import write_atomically
 from celosia.sw.frontend.tflite import load
-from celosia.sw.program import Program
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.session import Session, Statistics, quantized

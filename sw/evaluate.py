@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.data import DATASETS
-from celosia.sw.program import Program
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime.session import InputError, Session, Statistics, quantized
 
 __all__ = ["Evaluation", "confusion_matrix", "draw", "evaluate", "inputs_of", "summary"]

@@ -21,7 +21,7 @@ from celosia.sw.commands import Missing, writable
 from celosia.sw.data import load as load_images
 from celosia.sw.evaluate import inputs_of
 from celosia.sw.files import write_atomically
-from celosia.sw.program import Program
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime.device import DeviceError, RunResult
 from celosia.sw.runtime.session import Session
 

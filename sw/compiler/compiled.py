@@ -12,7 +12,7 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout import least_steps
 from celosia.sw.compiler.spec import Network, Product
 from celosia.sw.compiler.synchronise import synchronise
-from celosia.sw.program import Program, Section
+from celosia.sw.ir.program import Program, Section
 
 __all__ = [
     "Compiled",

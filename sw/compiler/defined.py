@@ -2,7 +2,7 @@
 
 from celosia.sw.compiler.errors import UndefinedError, labelled
 from celosia.sw.compiler.quantize import activation_range, single_factor
-from celosia.sw.graph import Graph, Operation
+from celosia.sw.ir.graph import Graph, Operation
 
 __all__ = ["want_defined"]
 

@@ -10,7 +10,7 @@ from celosia.sw.compiler.errors import CompileError, UndefinedError, labelled
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.operators import OPERATORS
 from celosia.sw.compiler.spec import Layer, Network, Product, Sum
-from celosia.sw.graph import Graph
+from celosia.sw.ir.graph import Graph
 
 __all__ = ["lower"]
 

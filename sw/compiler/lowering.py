@@ -12,7 +12,7 @@ from celosia.sw.compiler.spec import Layer, Network, Pooling, Windows
 from celosia.sw.compiler.tables import table, tabulated
 from celosia.sw.compiler.values import Scaling, Value
 from celosia.sw.compiler.windows import Axis, padding, rectangles
-from celosia.sw.graph import Graph, Operation
+from celosia.sw.ir.graph import Graph, Operation
 
 __all__ = ["ACTIVATIONS", "Lowering", "Tail", "View"]
 

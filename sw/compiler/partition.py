@@ -17,8 +17,8 @@ from celosia.sw.compiler.operators import OPERATORS
 from celosia.sw.compiler.operators.host import HOST
 from celosia.sw.compiler.shapes import RESHAPES, items_of
 from celosia.sw.compiler.spec import Network
-from celosia.sw.graph import Graph, Operation
-from celosia.sw.program import HostOperator, Operand
+from celosia.sw.ir.graph import Graph, Operation
+from celosia.sw.ir.program import HostOperator, Operand
 
 __all__ = ["Plan", "partition", "unit_shape"]
 

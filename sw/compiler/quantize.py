@@ -15,7 +15,7 @@ from celosia.hw.arch.isa import Rounding
 from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.multiplier import quantize_multiplier, single_multiplier
 from celosia.sw.compiler.values import Scaling
-from celosia.sw.graph import Graph, Operation, Quantization, Tensor
+from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
 
 __all__ = [
     "activation_range",

@@ -3,7 +3,7 @@
 from collections.abc import Container
 
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.graph import Graph
+from celosia.sw.ir.graph import Graph
 
 __all__ = ["RESHAPES", "items_of", "shapes_of"]
 

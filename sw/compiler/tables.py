@@ -16,7 +16,7 @@ import numpy as np
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.compiler.quantize import activation_range
-from celosia.sw.graph import Operation, Quantization
+from celosia.sw.ir.graph import Operation, Quantization
 
 __all__ = ["ENTRIES", "TABLES", "table", "tabulated"]
 

@@ -1,7 +1,7 @@
 """The judge of the machine model goes over what was emitted."""
 
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.program import Program
+from celosia.sw.ir.program import Program
 
 __all__ = ["verify"]
 

@@ -15,7 +15,7 @@ from celosia.sw.frontend.checks import (
     want_quantized,
     want_shape,
 )
-from celosia.sw.graph import Tensor
+from celosia.sw.ir.graph import Tensor
 
 __all__ = ["ARITHMETIC", "uniform"]
 

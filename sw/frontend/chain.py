@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.frontend.checks import window_count
-from celosia.sw.graph import Graph, Operation, Quantization, Tensor
+from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
 
 __all__ = ["Chain", "want_name", "want_zero_point"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tflite
 
-from celosia.sw.graph import Tensor
+from celosia.sw.ir.graph import Tensor
 
 __all__ = [
     "ModelError",

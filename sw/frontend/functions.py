@@ -14,7 +14,7 @@ from celosia.sw.frontend.checks import (
     want_int8,
     want_shape,
 )
-from celosia.sw.graph import Tensor
+from celosia.sw.ir.graph import Tensor
 
 __all__ = ["FUNCTIONS", "elementwise"]
 

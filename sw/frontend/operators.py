@@ -67,7 +67,7 @@ from celosia.sw.frontend.checks import (
 from celosia.sw.frontend.functions import FUNCTIONS
 from celosia.sw.frontend.images import IMAGES
 from celosia.sw.frontend.moves import MOVES
-from celosia.sw.graph import Tensor
+from celosia.sw.ir.graph import Tensor
 
 __all__ = ["READERS", "window_count"]
 

@@ -8,7 +8,7 @@ import flatbuffers
 import numpy as np
 import tflite
 
-from celosia.sw.graph import Graph, Operation, Quantization, Tensor
+from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
 
 __all__ = ["ACTIVATIONS", "PADDINGS", "serialize"]
 

@@ -11,7 +11,7 @@ from flatbuffers import number_types
 
 from celosia.sw.frontend.checks import ModelError, Node, constant_name, want_quantized
 from celosia.sw.frontend.operators import READERS
-from celosia.sw.graph import Graph, Operation, Quantization, Tensor
+from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
 
 __all__ = ["ModelError", "load"]
 

@@ -38,7 +38,7 @@ from celosia.sw.frontend.movers import (
 )
 from celosia.sw.frontend.resizers import Resize, TransposedConvolution
 from celosia.sw.frontend.serialize import serialize
-from celosia.sw.graph import Graph
+from celosia.sw.ir.graph import Graph
 
 __all__ = [
     "Activation",

@@ -39,7 +39,7 @@ from celosia.sw.host.moves import (
 from celosia.sw.host.pooling import average_pool, dense, max_pool
 from celosia.sw.host.softmax import softmax
 from celosia.sw.host.windows import mean, resize_bilinear, resize_nearest, transposed_convolution
-from celosia.sw.program import HostOperator, Operand
+from celosia.sw.ir.program import HostOperator, Operand
 
 __all__ = ["OPERATORS", "Kernel", "run", "softmax"]
 

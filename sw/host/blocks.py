@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from celosia.sw.program import HostOperator
+from celosia.sw.ir.program import HostOperator
 
 __all__ = ["batch_to_space", "depth_to_space", "space_to_batch", "space_to_depth"]
 

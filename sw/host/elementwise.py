@@ -7,7 +7,7 @@ import numpy as np
 from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.compiler.quantize import activation_range, single_factor
 from celosia.sw.host.fixed_point import meaning, rescaled, times
-from celosia.sw.program import HostOperator, Operand
+from celosia.sw.ir.program import HostOperator, Operand
 
 __all__ = [
     "addition",

@@ -11,7 +11,7 @@ import numpy as np
 
 from celosia.sw.compiler.shapes import RESHAPES
 from celosia.sw.host.softmax import LEAST, factor
-from celosia.sw.program import HostOperator, Operand, ProgramError
+from celosia.sw.ir.program import HostOperator, Operand, ProgramError
 
 __all__ = ["want_fitting"]
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.graph import Quantization
-from celosia.sw.program import HostOperator, Operand
+from celosia.sw.ir.graph import Quantization
+from celosia.sw.ir.program import HostOperator, Operand
 
 __all__ = ["factors", "meaning", "rescaled", "times"]
 

@@ -7,7 +7,7 @@ import numpy as np
 from celosia.sw.compiler.quantize import activation_range
 from celosia.sw.compiler.windows import padding
 from celosia.sw.host.fixed_point import factors, meaning
-from celosia.sw.program import HostOperator
+from celosia.sw.ir.program import HostOperator
 
 __all__ = ["average_pool", "dense", "max_pool"]
 

@@ -7,7 +7,7 @@ import numpy as np
 from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.compiler.quantize import activation_range, mean_scaling
 from celosia.sw.host.fixed_point import factors, meaning, times
-from celosia.sw.program import HostOperator
+from celosia.sw.ir.program import HostOperator
 
 __all__ = ["mean", "resize_bilinear", "resize_nearest", "transposed_convolution"]
 

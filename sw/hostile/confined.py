@@ -6,7 +6,7 @@ import numpy as np
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Opcode
-from celosia.sw.program import Program
+from celosia.sw.ir.program import Program
 
 __all__ = ["Damage", "want_confined"]
 

@@ -13,9 +13,9 @@ from flatbuffers import encode
 
 from celosia.sw.frontend.serialize import serialize
 from celosia.sw.frontend.tflite import load
-from celosia.sw.graph import Graph, Quantization, Tensor
 from celosia.sw.hostile.seeds import models
 from celosia.sw.hostile.values import anywhere, integer, real, real_bytes
+from celosia.sw.ir.graph import Graph, Quantization, Tensor
 
 __all__ = ["Place", "changed", "places"]
 

@@ -12,7 +12,7 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
 from celosia.sw.hostile.seeds import programs
 from celosia.sw.hostile.values import anywhere, integer, real
-from celosia.sw.program import MAGIC, VERSION
+from celosia.sw.ir.program import MAGIC, VERSION
 
 __all__ = ["changed", "summed"]
 

@@ -16,7 +16,7 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.frontend.tflite import ModelError, load
 from celosia.sw.hostile.confined import Damage, want_confined
 from celosia.sw.hostile.seeds import core_of
-from celosia.sw.program import MAGIC, Program, ProgramError
+from celosia.sw.ir.program import MAGIC, Program, ProgramError
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.machine import MachineDevice
 from celosia.sw.runtime.session import InputError, Session

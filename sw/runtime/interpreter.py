@@ -10,7 +10,7 @@ import numpy as np
 from celosia.hw.arch.config import Config, preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
-from celosia.sw.program import MAGIC, Port, Program
+from celosia.sw.ir.program import MAGIC, Port, Program
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.session import InputError, Session, Statistics, quantized
 

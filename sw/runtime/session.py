@@ -13,7 +13,7 @@ from tqdm import tqdm
 from celosia.hw.arch import isa
 from celosia.sw.host import run as run_on_host
 from celosia.sw.host.fitting import want_fitting
-from celosia.sw.program import Part, Port, Program, Section
+from celosia.sw.ir.program import Part, Port, Program, Section
 from celosia.sw.runtime.device import Device, DeviceError, RunResult
 
 __all__ = ["InputError", "Session", "Statistics", "quantized"]

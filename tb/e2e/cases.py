@@ -17,7 +17,7 @@ from draw import Draw
 from graphs import FAMILIES
 
 from celosia.sw.frontend.writer import serialize
-from celosia.sw.graph import Graph, Operation
+from celosia.sw.ir.graph import Graph, Operation
 
 __all__ = ["FAMILY", "Case", "case"]
 

@@ -11,7 +11,7 @@ from celosia.hw.arch.config import Config
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.frontend.tflite import load
-from celosia.sw.graph import Graph, Operation
+from celosia.sw.ir.graph import Graph, Operation
 from celosia.sw.runtime.interpreter import open_session
 
 

@@ -10,7 +10,7 @@ from celosia.hw.arch.config import preset
 from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
-from celosia.sw.program import Program
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime.interpreter import open_session
 from celosia.sw.runtime.session import Statistics, quantized
 

@@ -12,7 +12,7 @@ from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.serialize import serialize
 from celosia.sw.frontend.tflite import load
-from celosia.sw.graph import Graph
+from celosia.sw.ir.graph import Graph
 from celosia.sw.runtime.interpreter import open_session
 from celosia.sw.runtime.session import Statistics
 

@@ -29,8 +29,8 @@ from celosia.sw.frontend.writer import (
     Reshape,
     sequential,
 )
-from celosia.sw.graph import Graph
-from celosia.sw.program import Program
+from celosia.sw.ir.graph import Graph
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime.interpreter import open_session
 from celosia.sw.runtime.session import Statistics
 

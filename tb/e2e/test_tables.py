@@ -17,8 +17,8 @@ from celosia.sw.frontend.layers import Layer, Pool, Quantize, Reshape
 from celosia.sw.frontend.serialize import serialize
 from celosia.sw.frontend.tflite import load
 from celosia.sw.frontend.writer import sequential
-from celosia.sw.graph import Graph, Operation
-from celosia.sw.program import Program
+from celosia.sw.ir.graph import Graph, Operation
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime.interpreter import open_session
 
 

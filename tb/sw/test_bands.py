@@ -20,7 +20,7 @@ from celosia.sw.compiler.tile import pack_parameters, tile
 from celosia.sw.compiler.values import Scaling
 from celosia.sw.frontend.layers import Layer, Pad
 from celosia.sw.frontend.writer import Convolution, Depthwise, sequential
-from celosia.sw.graph import Graph
+from celosia.sw.ir.graph import Graph
 
 EDGE = preset("edge")
 

@@ -12,7 +12,7 @@ from celosia.sw.cli import main
 from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.compiler.report import Alone, Measured
 from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
-from celosia.sw.program import Program
+from celosia.sw.ir.program import Program
 
 
 @pytest.fixture

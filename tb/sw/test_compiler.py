@@ -15,7 +15,7 @@ from celosia.sw.frontend.writer import (
     sequential,
     write_fully_connected,
 )
-from celosia.sw.program import Program
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime.interpreter import open_session
 
 CONFIGS = {

@@ -9,7 +9,7 @@ from celosia.hw.arch.config import preset
 from celosia.hw.arch.isa import Unit
 from celosia.sw import demo
 from celosia.sw.compiler.synchronise import SEMAPHORE
-from celosia.sw.program import Program
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime.device import RunResult
 from celosia.sw.runtime.session import Statistics
 

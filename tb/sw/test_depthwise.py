@@ -8,7 +8,7 @@ import pytest
 
 from celosia.sw.frontend.tflite import ModelError, load
 from celosia.sw.frontend.writer import Depthwise, sequential, serialize, write_sequential
-from celosia.sw.graph import Graph, Quantization
+from celosia.sw.ir.graph import Graph, Quantization
 
 #: Of the input of every graph here.
 SHAPE = (2, 9, 11, 3)

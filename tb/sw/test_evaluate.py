@@ -11,7 +11,7 @@ from celosia.sw import data, evaluate
 from celosia.sw.cli import main
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
-from celosia.sw.program import Program
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime.device import RunResult
 from celosia.sw.runtime.session import InputError, Statistics
 

@@ -8,8 +8,8 @@ from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lower import lower
 from celosia.sw.compiler.spec import Product
-from celosia.sw.graph import Graph, Operation, Quantization, Tensor
-from celosia.sw.program import Program
+from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime.interpreter import open_session
 
 INT8 = np.dtype(np.int8)

@@ -14,12 +14,12 @@ from celosia.sw.cli import main
 from celosia.sw.frontend import writer as w
 from celosia.sw.frontend.elementwise import Function
 from celosia.sw.frontend.tflite import load
-from celosia.sw.graph import Quantization
 from celosia.sw.hostile import models, programs, seeds, trial
 from celosia.sw.hostile import verdict as verdicts
 from celosia.sw.hostile.cage import Answer, Cage
 from celosia.sw.hostile.campaign import KINDS, Plan, case_of
-from celosia.sw.program import Program
+from celosia.sw.ir.graph import Quantization
+from celosia.sw.ir.program import Program
 
 GIBIBYTE = 1 << 30
 

@@ -32,7 +32,7 @@ from celosia.sw.frontend.writer import (
     sequential,
     serialize,
 )
-from celosia.sw.graph import Graph, Quantization
+from celosia.sw.ir.graph import Graph, Quantization
 
 SHAPE = (2, 4, 6, 8)
 

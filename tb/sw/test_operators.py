@@ -23,7 +23,7 @@ from celosia.sw.frontend.writer import (
     sequential,
     serialize,
 )
-from celosia.sw.graph import Graph, Quantization
+from celosia.sw.ir.graph import Graph, Quantization
 
 #: Of the input of every graph here.
 SHAPE = (2, 9, 11, 3)

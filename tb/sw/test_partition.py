@@ -34,9 +34,9 @@ from celosia.sw.frontend.writer import (
     sequential,
     serialize,
 )
-from celosia.sw.graph import Graph
 from celosia.sw.host import OPERATORS
-from celosia.sw.program import HostOperator, Program
+from celosia.sw.ir.graph import Graph
+from celosia.sw.ir.program import HostOperator, Program
 from celosia.sw.runtime import session
 from celosia.sw.runtime.interpreter import InferenceSession, Interpreter, open_session
 

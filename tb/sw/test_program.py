@@ -9,7 +9,7 @@ from celosia.hw.arch.config import INSTRUCTION_BYTES, preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.files import write_atomically
 from celosia.sw.frontend.tflite import load
-from celosia.sw.program import Program, ProgramError
+from celosia.sw.ir.program import Program, ProgramError
 
 
 @pytest.fixture(scope="module")

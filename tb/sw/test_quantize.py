@@ -12,7 +12,7 @@ from celosia.sw.compiler.quantize import activation_range, sum_ranges
 from celosia.sw.compiler.spec import Product
 from celosia.sw.frontend.tflite import load
 from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
-from celosia.sw.graph import Quantization
+from celosia.sw.ir.graph import Quantization
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from celosia.sw.frontend.layers import Layer
 from celosia.sw.frontend.serialize import serialize
 from celosia.sw.frontend.tflite import ModelError, load
 from celosia.sw.frontend.writer import sequential
-from celosia.sw.graph import Graph, Operation, Quantization, Tensor
+from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
 
 BYTES = np.arange(256, dtype=np.uint8).view(np.int8)
 

@@ -9,7 +9,7 @@ from celosia.sw.compiler.operators.sums import add, concatenate
 from celosia.sw.compiler.operators.tables import function
 from celosia.sw.compiler.operators.vectors import mean, pointwise, pooling
 from celosia.sw.compiler.operators.views import pad, reshape
-from celosia.sw.graph import Operation
+from celosia.sw.ir.graph import Operation
 
 __all__ = ["OPERATORS"]
 

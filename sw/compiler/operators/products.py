@@ -16,7 +16,7 @@ from celosia.sw.compiler.spec import Pool, Product
 from celosia.sw.compiler.tables import tabulated
 from celosia.sw.compiler.values import Scaling
 from celosia.sw.compiler.windows import padding
-from celosia.sw.graph import Operation
+from celosia.sw.ir.graph import Operation
 
 __all__ = ["MOST_MOVED", "add_product", "convolution", "dense", "multiply"]
 

@@ -7,7 +7,7 @@ from celosia.sw.compiler.lowering import Lowering, View
 from celosia.sw.compiler.operators.products import MOST_MOVED, add_product
 from celosia.sw.compiler.quantize import exact_scaling, identity_scaling
 from celosia.sw.compiler.windows import Axis, rectangles
-from celosia.sw.graph import Operation
+from celosia.sw.ir.graph import Operation
 
 __all__ = ["cut", "split"]
 

@@ -13,7 +13,7 @@ from celosia.sw.compiler.quantize import addition_scalings, exact_scaling, ident
 from celosia.sw.compiler.spec import Sum
 from celosia.sw.compiler.tables import tabulated
 from celosia.sw.compiler.values import Scaling
-from celosia.sw.graph import Operation
+from celosia.sw.ir.graph import Operation
 
 __all__ = ["add", "concatenate"]
 

@@ -4,7 +4,7 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.quantize import identity_scaling
 from celosia.sw.compiler.tables import tabulated
-from celosia.sw.graph import Operation
+from celosia.sw.ir.graph import Operation
 
 __all__ = ["function"]
 

@@ -14,7 +14,7 @@ from celosia.sw.compiler.quantize import (
     rescaling,
 )
 from celosia.sw.compiler.windows import Axis, rectangles
-from celosia.sw.graph import Operation
+from celosia.sw.ir.graph import Operation
 
 __all__ = ["mean", "pointwise", "pooling"]
 

@@ -6,7 +6,7 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View
 from celosia.sw.compiler.quantize import identity_scaling
 from celosia.sw.compiler.shapes import RESHAPES
-from celosia.sw.graph import Operation
+from celosia.sw.ir.graph import Operation
 
 __all__ = ["pad", "reshape"]
 

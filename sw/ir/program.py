@@ -14,9 +14,9 @@ from typing import Any
 
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
 from celosia.sw.files import write_atomically
-from celosia.sw.parts import HostOperator, Layer, Operand, Part, Port, Section, Segment
-from celosia.sw.records import listed, record, value
-from celosia.sw.soundness import want_sound
+from celosia.sw.ir.parts import HostOperator, Layer, Operand, Part, Port, Section, Segment
+from celosia.sw.ir.records import listed, record, value
+from celosia.sw.ir.validate import validate
 
 __all__ = [
     "HostOperator",
@@ -239,7 +239,7 @@ def _from_header(header: Any, blobs: bytes) -> Program:
         layers=tuple(record(Layer, layer, "layer") for layer in listed(header["layers"], "layers")),
         memory_bytes=value(header["memory_bytes"], int, "memory_bytes"),
     )
-    want_sound(program)
+    validate(program)
     return program
 
 

@@ -13,10 +13,10 @@ from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend import writer as w
 from celosia.sw.frontend.tflite import load
-from celosia.sw.graph import Graph
 from celosia.sw.hostile import programs, seeds, trial
 from celosia.sw.hostile.confined import Damage, want_confined
-from celosia.sw.program import Program, ProgramError
+from celosia.sw.ir.graph import Graph
+from celosia.sw.ir.program import Program, ProgramError
 
 TRANSPOSED = w.TransposedConvolution(
     weights=np.ones((1, 1, 1, 2), np.int8),

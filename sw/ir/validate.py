@@ -6,9 +6,9 @@ from typing import Protocol
 import numpy as np
 
 from celosia.hw.arch.config import ADDRESS_BITS, INSTRUCTION_BYTES
-from celosia.sw.parts import HostOperator, Layer, Operand, Part, Port, Section, Segment
+from celosia.sw.ir.parts import HostOperator, Layer, Operand, Part, Port, Section, Segment
 
-__all__ = ["want_sound"]
+__all__ = ["validate"]
 
 #: Items of one run, instructions of a section, and numbers of a tensor: at most.
 _BATCH = 1 << 20
@@ -53,7 +53,7 @@ def _want(holds: bool, where: str, wanted: str, got: object) -> None:
         raise ValueError(f"{where}: wanted {wanted}, got {got}")
 
 
-def want_sound(program: _Program) -> None:
+def validate(program: _Program) -> None:
     """Refuse a program that names memory which it has not got, or reads what nobody makes.
 
     Raises

@@ -1,0 +1,1 @@
+"""Graphs of operations, and the programs compiled from them."""
