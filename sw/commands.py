@@ -13,13 +13,13 @@ import numpy as np
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, PRESETS, Config
-from celosia.sw.catalogue import as_markdown
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import compile_graph, compile_steps
 from celosia.sw.compiler.compiled import bounds
 from celosia.sw.files import write_atomically
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.program import MAGIC, Program
+from celosia.sw.operators.page import as_markdown
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.interpreter import open_program
 from celosia.sw.runtime.session import InputError, Session, Statistics, quantized

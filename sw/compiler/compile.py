@@ -11,8 +11,7 @@ from celosia.sw.compiler.compiled import Compiled, CompiledPart, limited, sectio
 from celosia.sw.compiler.emit import emit_main, emit_setup
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout import lay_out, least_steps
-from celosia.sw.compiler.operators.host import HOST
-from celosia.sw.compiler.partition import Plan, partition, unit_shape
+from celosia.sw.compiler.partition import Plan, partition
 from celosia.sw.compiler.provenance import follow
 from celosia.sw.compiler.schedule import schedule
 from celosia.sw.compiler.spec import Network, Product
@@ -21,6 +20,8 @@ from celosia.sw.compiler.tile import Tiling, pack_parameters, pack_weights, tile
 from celosia.sw.compiler.verify import verify
 from celosia.sw.ir.graph import Graph, Tensor
 from celosia.sw.ir.program import HostOperator, Layer, Part, Port, Program, Segment
+from celosia.sw.operators.host import unit_shape
+from celosia.sw.operators.registry import OPERATORS
 
 __all__ = ["Compiled", "compile_graph", "compile_steps"]
 
@@ -61,7 +62,9 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
         try:
             return _compiled(graph, config, batch, notes)
         except CompileError as error:
-            if error.place is None or error.place in notes or kinds[error.place] not in HOST:
+            if error.place is None or error.place in notes:
+                raise
+            if OPERATORS[kinds[error.place]].kernel is None:
                 raise
             notes[error.place] = str(error).split(": ", 1)[-1]
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from celosia.sw.compiler.errors import CompileError, UndefinedError, labelled
 from celosia.sw.compiler.lowering import Lowering
-from celosia.sw.compiler.operators import OPERATORS
 from celosia.sw.compiler.spec import Layer, Network, Product, Sum
 from celosia.sw.ir.graph import Graph
+from celosia.sw.operators.registry import OPERATORS
 
 __all__ = ["lower"]
 
@@ -23,15 +23,16 @@ def lower(graph: Graph, items: int | None = None) -> Network:
     CompileError
         Naming the operator that cannot be run, and why.
     """
-    lowering = Lowering(graph, items)
+    lowering = Lowering(graph, OPERATORS, items)
     for operation in graph.operations:
         if operation.place in lowering.fused:
             continue
         label = graph.label(operation)
         try:
-            if operation.kind not in OPERATORS:
+            lower_one = OPERATORS[operation.kind].lower
+            if lower_one is None:
                 raise CompileError(f"{label}: operator is not supported")
-            OPERATORS[operation.kind](lowering, operation, label)
+            lower_one(lowering, operation, label)
         except UndefinedError as error:
             raise labelled(error, label) from None
         except CompileError as error:

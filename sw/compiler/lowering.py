@@ -1,6 +1,8 @@
 """What lowering a graph has made so far: values, layers, and which tensor is what of them."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -8,13 +10,16 @@ from celosia.hw.arch.isa import Window
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.quantize import clamped, ends, identity_scaling
 from celosia.sw.compiler.shapes import items_of, shapes_of
-from celosia.sw.compiler.spec import Layer, Network, Pooling, Windows
-from celosia.sw.compiler.tables import table, tabulated
+from celosia.sw.compiler.spec import Layer, Network, Pooling, Sum, Windows
+from celosia.sw.compiler.tables import table
 from celosia.sw.compiler.values import Scaling, Value
 from celosia.sw.compiler.windows import Axis, padding, rectangles
 from celosia.sw.ir.graph import Graph, Operation
 
-__all__ = ["ACTIVATIONS", "Lowering", "Tail", "View"]
+if TYPE_CHECKING:
+    from celosia.sw.operators.record import Operator
+
+__all__ = ["ACTIVATIONS", "Lowering", "Tail", "View", "add_sum", "lookup"]
 
 #: Operators that only clamp.
 ACTIVATIONS = ("RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1")
@@ -68,6 +73,8 @@ class Lowering:
     ----------
     graph : Graph
         The model, or a part of it.
+    operators : mapping
+        Records of operators, by kind.
     items : int, optional
         Its batch, where the model's is known.
 
@@ -88,8 +95,11 @@ class Lowering:
         If tensors are of different batches.
     """
 
-    def __init__(self, graph: Graph, items: int | None = None) -> None:
+    def __init__(
+        self, graph: Graph, operators: Mapping[str, "Operator"], items: int | None = None
+    ) -> None:
         self.graph = graph
+        self.operators = operators
         self.items = items_of(graph) if items is None else items
         self.shapes = shapes_of(graph, self.items)
         self.values: list[Value] = []
@@ -152,6 +162,11 @@ class Lowering:
             what = "that is not constant" if constant else "that the core computes"
             raise CompileError(f"{self.graph.label(operation)}: wanted an input {what}")
         return self.views[number]
+
+    def extents(self, number: int) -> tuple[int, int, int]:
+        """Return rows, columns and channels of the view that a tensor is."""
+        view = self.views[number]
+        return view.height, view.width, self.values[view.value].channels
 
     def covers(self, view: View) -> bool:
         """Whether a view is all of its value."""
@@ -260,7 +275,7 @@ class Lowering:
             One table for all of them, as of ``Product``.
         """
         kinds: list[str] = []
-        while (after := self.follower(last)) is not None and tabulated(after):
+        while (after := self.follower(last)) is not None and self.tabulated(after):
             entries = self.table(after, entries)
             last = after.outputs[0]
             kinds.append(after.kind)
@@ -276,8 +291,14 @@ class Lowering:
             If the kernel cannot do it.
         """
         label = self.graph.label(operation)
-        entries = table(label, operation.kind, *ends(self.graph, operation), operation.attributes)
+        fill = self.operators[operation.kind].table
+        assert fill
+        entries = table(label, fill, *ends(self.graph, operation), operation.attributes)
         return entries if before is None else entries[before.view(np.uint8)]
+
+    def tabulated(self, operation: Operation) -> bool:
+        """Return whether a table computes an operation."""
+        return self.operators[operation.kind].tabulated(operation)
 
     def follower(self, number: int) -> Operation | None:
         """Return the one operation that reads a tensor that nobody else sees."""
@@ -288,3 +309,50 @@ class Lowering:
         """Whether integers of two tensors mean the same."""
         first, second = self.graph.tensors[one].quantization, self.graph.tensors[other].quantization
         return first is not None and first.equals(second)
+
+
+def lookup(lowering: Lowering, operation: Operation, label: str) -> None:
+    """Lower an operator to a table of 256 entries, with those after it that a table computes."""
+    if not lowering.tabulated(operation):
+        raise CompileError(f"{label}: wanted one slope for all channels")
+    view = lowering.view(operation)
+    entries = lowering.table(operation)
+    last, kinds, entries = lowering.looked_up(operation.outputs[0], entries)
+    shape = view.height, view.width, lowering.values[view.value].channels
+    kind = "+".join([operation.kind, *kinds])
+    windows, scalings = lowering.each(view), [identity_scaling()]
+    lowering.vector(operation, last, kind, view, windows, scalings, shape, table=entries)
+
+
+def add_sum(
+    lowering: Lowering,
+    operation: Operation,
+    sources: Sequence[int],
+    scalings: tuple[Scaling, Scaling, Scaling],
+    *,
+    tail: bool = True,
+) -> int:
+    """Add the sum of two values, together with what follows it if ``tail``; return its value."""
+    number, place = operation.outputs[0], operation.place
+    value = lowering.values[sources[0]]
+    shape = value.height, value.width, value.channels
+    name = lowering.graph.tensors[number].name or f"{operation.kind.lower()}_{place}"
+    last, scaling, kinds, table = number, scalings[2], [operation.kind], None
+    if tail:
+        found = lowering.tail(number, scaling)
+        last, scaling, table = found.last, found.scaling, found.table
+        kinds += found.kinds
+    lowering.layers.append(
+        Sum(
+            name=name,
+            kind="+".join(kinds),
+            place=place,
+            source=sources[0],
+            second=sources[1],
+            result=lowering.add(last, shape),
+            extents=shape,
+            scalings=(*scalings[:2], scaling),
+            table=table,
+        )
+    )
+    return lowering.layers[-1].result

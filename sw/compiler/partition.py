@@ -4,29 +4,20 @@ What the core runs between two operators of the host is a part: a graph of its o
 outputs lie in external memory. There are as few parts as the order of the operators allows.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-import numpy as np
-
-from celosia.sw.compiler.defined import want_defined
-from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.errors import CompileError, UndefinedError, labelled
 from celosia.sw.compiler.lower import lower
-from celosia.sw.compiler.operators import OPERATORS
-from celosia.sw.compiler.operators.host import HOST
+from celosia.sw.compiler.quantize import activation_range
 from celosia.sw.compiler.shapes import RESHAPES, items_of
 from celosia.sw.compiler.spec import Network
 from celosia.sw.ir.graph import Graph, Operation
-from celosia.sw.ir.program import HostOperator, Operand
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators.host import host_operator
+from celosia.sw.operators.registry import OPERATORS
 
-__all__ = ["Plan", "partition", "unit_shape"]
-
-#: Operators whose inputs broadcast, aligned at their last dimensions.
-_BROADCASTS = ("ADD", "MAXIMUM", "MINIMUM", "MUL", "PRELU", "SUB")
-
-#: Operators whose constants are of channels.
-_WEIGHTED = ("FULLY_CONNECTED", "TRANSPOSE_CONV")
+__all__ = ["Plan", "partition"]
 
 #: Attributes by which an operator can mix items, and when it does.
 _MIXES = {
@@ -74,17 +65,14 @@ def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
     # Why the core does not run an operator, by its place.
     notes = dict(known or {})
     for operation in graph.operations:
-        on_core = operation.kind in OPERATORS
-        if not on_core and operation.kind not in HOST:
-            raise CompileError(
-                f"{graph.label(operation)}: operator is not supported: neither the core nor the host runs it"
-            )
-        want_defined(graph, operation)
+        record = OPERATORS[operation.kind]
+        on_core = record.lower is not None
+        _require_defined(graph, operation)
         if not on_core:
             notes[operation.place] = ""
         elif types := _types(graph, operation) - {"int8"}:
             notes[operation.place] = f"{' and '.join(sorted(types))} at an end"
-        elif operation.kind in HOST and _mixes(graph, operation):
+        elif record.kernel and _mixes(graph, operation):
             notes.setdefault(operation.place, "mixes items")
     while True:
         levels = _levels(graph, notes)
@@ -96,14 +84,9 @@ def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
             return _plan(graph, levels, notes)
         except CompileError as error:
             kinds = {operation.place: operation.kind for operation in graph.operations}
-            if error.place is None or kinds[error.place] not in HOST:
+            if error.place is None or OPERATORS[kinds[error.place]].kernel is None:
                 raise
             notes[error.place] = str(error).split(": ", 1)[-1]
-
-
-def unit_shape(shape: tuple[int, ...], items: int) -> tuple[int, ...]:
-    """Return the shape of what one of the model's items has of a tensor, batch of 1 included."""
-    return (shape[0] // items, *shape[1:]) if items > 1 else shape
 
 
 def _types(graph: Graph, operation: Operation) -> set[str]:
@@ -147,7 +130,7 @@ def _plan(graph: Graph, levels: Mapping[int, float], notes: Mapping[int, str]) -
     for level in sorted(set(levels.values())):
         operations = [o for o in graph.operations if levels[o.place] == level]
         if operations[0].place in notes:
-            steps += [_on_host(graph, o, items, notes[o.place]) for o in operations]
+            steps += [host_operator(graph.tensors, o, items, notes[o.place]) for o in operations]
         else:
             part = _part(graph, operations)
             steps.append((part, lower(part, items if notes and items > 1 else None)))
@@ -158,15 +141,15 @@ def _keeps(graph: Graph, operation: Operation, items: int) -> bool:
     """Whether an operator of the host keeps items apart."""
     if items == 1:
         return True
-    rank = len(graph.tensors[operation.outputs[0]].shape)
+    rank, record = len(graph.tensors[operation.outputs[0]].shape), OPERATORS[operation.kind]
     for number in (*_operands(operation), *operation.outputs):
         tensor = graph.tensors[number]
         first = tensor.shape[0] if tensor.shape else 1
         short = len(tensor.shape) < rank
         if tensor.data is not None:
-            mixes = not short and first != 1 and operation.kind not in _WEIGHTED
+            mixes = not short and first != 1 and not record.weighted
         else:
-            mixes = first != items or (short and operation.kind in _BROADCASTS)
+            mixes = first != items or (short and record.broadcasts)
         if mixes:
             return False
     return not _says_so(operation)
@@ -205,48 +188,24 @@ def _part(graph: Graph, operations: Sequence[Operation]) -> Graph:
 
 def _operands(operation: Operation) -> list[int]:
     """Return the tensors that the host reads."""
-    places = HOST[operation.kind]
-    if places is None:
-        places = tuple(range(len(operation.inputs)))
-    numbers = [operation.inputs[place] for place in places if place < len(operation.inputs)]
-    return [number for number in numbers if number != -1]
+    return [number for number in OPERATORS[operation.kind].inputs(operation) if number != -1]
 
 
-def _on_host(graph: Graph, operation: Operation, items: int, note: str) -> HostOperator:
-    """Return an operator as the host runs it."""
-    return HostOperator(
-        name=graph.tensors[operation.outputs[0]].name,
-        kind=operation.kind,
-        place=operation.place,
-        sources=tuple(_operand(graph, n, items) for n in _operands(operation)),
-        results=tuple(_operand(graph, n, items) for n in operation.outputs),
-        attributes={name: _plain(value) for name, value in _of_unit(operation, items)},
-        note=note,
-    )
+def _require_defined(graph: Graph, operation: Operation) -> None:
+    """Refuse an operator for which the reference kernel's results are not defined.
 
-
-def _of_unit(operation: Operation, items: int) -> Iterable[tuple[str, Any]]:
-    """Return the attributes that an operator has for one item, of which a slice takes them all."""
-    for name, value in operation.attributes.items():
-        yield name, unit_shape(value, items) if name == "count" else value
-
-
-def _operand(graph: Graph, number: int, items: int) -> Operand:
-    tensor = graph.tensors[number]
-    quantization, data = tensor.quantization, tensor.data
-    several = quantization is not None and len(quantization.scales) > 1
-    return Operand(
-        tensor=number,
-        name=tensor.name,
-        shape=tensor.shape if data is not None else unit_shape(tensor.shape, items),
-        dtype=tensor.dtype.name,
-        scale=quantization.scale if quantization else 1.0,
-        zero_point=quantization.zero_point if quantization else 0,
-        data=None if data is None else np.ascontiguousarray(data).tobytes(),
-        scales=tuple(quantization.scales.tolist()) if several and quantization else (),
-    )
-
-
-def _plain(value: Any) -> Any:
-    """Return an attribute as JSON gives it back."""
-    return [_plain(each) for each in value] if isinstance(value, (tuple, list)) else value
+    Raises
+    ------
+    UndefinedError
+        If a factor is past 2^30, or a bound of its activation past 32 bits.
+    """
+    label, factors = graph.label(operation), OPERATORS[operation.kind].factors
+    greatest = max(factors(graph, operation) if factors else [], default=0.0)
+    if greatest >= 1 << 30:
+        raise UndefinedError(f"{label}: wanted factors below 2^30, got {greatest:.9g}")
+    output = graph.tensors[operation.outputs[0]].quantization
+    if output is not None and "activation" in operation.attributes:
+        try:
+            activation_range(operation.attributes["activation"], output)
+        except UndefinedError as error:
+            raise labelled(error, label) from None

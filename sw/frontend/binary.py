@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from celosia.sw.frontend.arithmetic import uniform
+from celosia.sw.operators.elementwise import single_constant as uniform
 from celosia.sw.frontend.chain import Chain, want_name, want_zero_point
 from celosia.sw.frontend.serialize import ACTIVATIONS
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from celosia.sw.frontend.checks import window_count
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
 
 __all__ = ["Chain", "want_name", "want_zero_point"]
@@ -261,3 +260,70 @@ def want_zero_point(zero_point: int | None) -> None:
     """
     if zero_point is not None and not -128 <= zero_point <= 127:
         raise ValueError(f"output_zero_point: wanted -128 to 127, got {zero_point}")
+
+
+def window_count(extent: int, window: int, stride: int, dilation: int, padding: str) -> int:
+    """Return the number of windows along one dimension of an image; below 1 where none fits."""
+    if padding == "SAME":
+        return -(-extent // stride)
+    return (extent - (window - 1) * dilation - 1) // stride + 1
+
+
+def sliced(
+    shape: tuple[int, ...], numbers: Sequence[Sequence[int]], masks: Sequence[int]
+) -> dict[str, Any]:
+    """Return what a STRIDED_SLICE takes of each dimension.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of its input.
+    numbers : sequence of sequences of int
+        Begin, end and stride as the operator says them, one for each dimension.
+    masks : sequence of int
+        By dimension: bits of those whose begin counts as left out, whose end does, and that go.
+
+    Returns
+    -------
+    dict
+        ``begin``, ``count`` and ``stride`` for each dimension, and ``dropped`` ones.
+    """
+    firsts, counts = [], []
+    begin, end, stride = numbers
+    for axis, extent in enumerate(shape):
+        first, last, step = begin[axis], end[axis], stride[axis]
+        open_first, open_last, drops = (bool(mask >> axis & 1) for mask in masks)
+        if drops:
+            last = first + 1 if first != -1 else extent
+            open_last = False
+        taken = range(extent)[
+            slice(None if open_first else first, None if open_last else last, step)
+        ]
+        firsts.append(taken.start)
+        counts.append(len(taken))
+    dropped = tuple(axis for axis in range(len(shape)) if masks[2] >> axis & 1)
+    return {
+        "begin": tuple(firsts),
+        "count": tuple(counts),
+        "stride": tuple(stride),
+        "dropped": dropped,
+    }
+
+
+def transposed_margins(
+    extents: tuple[int, ...], window: tuple[int, ...], stride: tuple[int, ...], padding: str
+) -> tuple[int, int]:
+    """Return the rows and columns in front of a result that a TRANSPOSE_CONV leaves out.
+
+    Parameters
+    ----------
+    extents, window, stride : tuple of int
+        Rows and columns of the result, of the weights, and from one pixel to the next.
+    padding : str
+        ``SAME`` or ``VALID``.
+    """
+    rows, columns = (
+        max(0, (window_count(n, taps, step, 1, padding) - 1) * step + taps - n) // 2
+        for n, taps, step in zip(extents, window, stride, strict=True)
+    )
+    return rows, columns

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from celosia.sw.frontend.chain import Chain
-from celosia.sw.frontend.moves import sliced
+from celosia.sw.frontend.chain import sliced
 
 __all__ = [
     "Concatenate",

@@ -1,7 +1,8 @@
 """Reads ``.tflite`` files into the compiler's graph."""
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,16 @@ import numpy as np
 import tflite
 from flatbuffers import number_types
 
-from celosia.sw.frontend.checks import ModelError, Node, constant_name, want_quantized
-from celosia.sw.frontend.operators import READERS
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
+from celosia.sw.operators.host import check_operation, evaluate
+from celosia.sw.operators.node import ModelError, Node, constant_name, require_per_tensor
+from celosia.sw.operators.registry import OPERATORS
 
 __all__ = ["ModelError", "load"]
 
 _IDENTIFIER = b"TFL3"
+#: Types of inputs and outputs.
+_ENDS = ("int8", "uint8", "int16", "int32", "int64", "float32", "bool")
 _TYPES = {
     tflite.TensorType.FLOAT32: np.dtype(np.float32),
     tflite.TensorType.FLOAT16: np.dtype(np.float16),
@@ -89,28 +93,26 @@ class _Reader:
         if count != 1:
             raise ModelError(f"wanted one subgraph, got {count}")
         subgraph = self.model.Subgraphs(0)
-        tensors = tuple(self._each(subgraph.TensorsLength(), subgraph.Tensors, self._tensor))
+        tensors = list(self._each(subgraph.TensorsLength(), subgraph.Tensors, self._tensor))
         count = self._count(subgraph.OperatorsLength(), 4)
         if not count:
             raise ModelError("wanted at least one operator, got none")
-        operations = []
-        for place in range(count):
-            operations.append(self._operation(place, subgraph.Operators(place), tensors))
+        operations = self._operations([subgraph.Operators(n) for n in range(count)], tensors)
         inputs = self._numbers(subgraph.InputsLength(), subgraph.Inputs)
         outputs = self._numbers(subgraph.OutputsLength(), subgraph.Outputs)
         if not inputs or not outputs:
             raise ModelError("wanted inputs and outputs, got none")
-        # Results that are places, of ARG_MAX, mean what they are.
-        plain = {number: (np.float32,) for number in inputs}
-        plain |= {number: (np.float32, np.int32, np.int64) for number in outputs}
-        for number, types in plain.items():
+        for number in (*inputs, *outputs):
             tensor = tensors[_index(number, tensors)]
             if tensor.data is not None:
                 raise ModelError(f"tensor {tensor.name!r}: wanted no constant as input or output")
-            if tensor.dtype not in types:
-                want_quantized(tensor)
+            if tensor.dtype.name not in _ENDS:
+                wanted = f"{', '.join(_ENDS)} as input or output"
+                raise ModelError(f"tensor {tensor.name!r}: wanted {wanted}, got {tensor.dtype}")
+            if tensor.quantization is not None:
+                require_per_tensor(tensor)
         try:
-            return Graph(self.name, tensors, tuple(operations), inputs, outputs)
+            return Graph(self.name, tuple(tensors), tuple(operations), inputs, outputs)
         except ValueError as error:
             raise ModelError(str(error)) from None
 
@@ -188,8 +190,37 @@ class _Reader:
             raise ModelError(f"tensor {name!r}: wanted scales greater than 0, got {scales.min()}")
         return Quantization(scales, zero_points, int(details.QuantizedDimension()))
 
-    def _operation(self, place: int, operator: Any, tensors: tuple[Tensor, ...]) -> Operation:
-        kind = self._kind(operator.OpcodeIndex())
+    def _operations(self, given: Sequence[Any], tensors: list[Tensor]) -> list[Operation]:
+        """Return the operations; results of constants alone become constants in ``tensors``.
+
+        Raises
+        ------
+        ModelError
+            With the first operator that cannot be used, and the number and kind of all others.
+        """
+        operations, refused = [], list[tuple[str, ModelError]]()
+        for place, operator in enumerate(given):
+            kind = self._kind(operator.OpcodeIndex())
+            try:
+                operation = self._operation(place, kind, operator, tensors)
+                results = evaluate(tensors, operation)
+            except ModelError as error:
+                refused.append((f"{place} {kind}", error))
+                continue
+            if results is None:
+                operations.append(operation)
+                continue
+            for number, data in zip(operation.outputs, results, strict=True):
+                tensors[number] = replace(tensors[number], data=data)
+        if refused:
+            others = ", ".join(label for label, _ in refused[1:])
+            more = f" (and so are {others})" if others else ""
+            raise ModelError(f"{refused[0][1]}{more}")
+        return operations
+
+    def _operation(
+        self, place: int, kind: str, operator: Any, tensors: Sequence[Tensor]
+    ) -> Operation:
         inputs = self._numbers(operator.InputsLength(), operator.Inputs)
         outputs = self._numbers(operator.OutputsLength(), operator.Outputs)
         label = f"operator {place} {kind}"
@@ -197,13 +228,16 @@ class _Reader:
         if results:
             label += f" ({results[0].name!r})"
         given = tuple(None if n == -1 else tensors[_index(n, tensors)] for n in inputs)
-        if kind not in READERS:
+        if kind not in OPERATORS:
             raise ModelError(f"{label}: operator is not supported, model refused")
+        record, node = OPERATORS[kind], Node(operator, given, results)
         try:
-            attributes = READERS[kind](Node(operator, given, results))
+            node.require_inputs(1, max(1, len(inputs)), results=None)
+            operation = Operation(kind, place, inputs, outputs, record.read(node))
+            check_operation(tensors, operation)
         except ModelError as error:
             raise ModelError(f"{label}: {error}") from None
-        return Operation(kind, place, inputs, outputs, attributes)
+        return operation
 
     def _kind(self, number: int) -> str:
         """Return the operator's name.
@@ -223,7 +257,7 @@ class _Reader:
         return constant_name(tflite.BuiltinOperator, value)
 
 
-def _index(number: int, tensors: tuple[Tensor, ...]) -> int:
+def _index(number: int, tensors: Sequence[Tensor]) -> int:
     if not 0 <= number < len(tensors):
         raise IndexError
     return number

@@ -11,9 +11,8 @@ import numpy as np
 from tqdm import tqdm
 
 from celosia.hw.arch import isa
-from celosia.sw.host import run as run_on_host
-from celosia.sw.host.fitting import want_fitting
 from celosia.sw.ir.program import Part, Port, Program, Section
+from celosia.sw.operators import host
 from celosia.sw.runtime.device import Device, DeviceError, RunResult
 
 __all__ = ["InputError", "Session", "Statistics", "quantized"]
@@ -192,7 +191,7 @@ class Session:
         try:
             program.want(device.config)
             for operator in program.host:
-                want_fitting(operator)
+                host.check(operator)
             for segment in program.segments:
                 device.write(segment.address, segment.data)
             for part in program.parts:
@@ -259,7 +258,7 @@ class Session:
                 values |= self._on_core(step, values, units, bar)
             else:
                 start = time.perf_counter()
-                values |= run_on_host(step, values)
+                values |= host.run(step, values)
                 self.statistics.seconds += time.perf_counter() - start
         self.statistics.inputs += units
         return [values[port.tensor].reshape(units, *port.shape) for port in self.program.outputs]

@@ -1,4 +1,4 @@
-"""What the readers of operators have in common: the operator they look at, and its refusals."""
+"""An operator of a ``.tflite`` file, as its reader sees it, and the refusals that readers share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,22 +14,17 @@ __all__ = [
     "Node",
     "constant_name",
     "described",
-    "want_activation",
-    "want_bias",
-    "want_equal_quantization",
-    "want_image",
-    "want_int8",
-    "want_padding",
-    "want_pair",
-    "want_quantized",
-    "want_shape",
-    "want_weights",
-    "window_count",
+    "read_activation",
+    "read_padding",
+    "read_pair",
+    "require_bias",
+    "require_per_tensor",
+    "require_weights",
 ]
 
 _PADDINGS = {tflite.Padding.SAME: "SAME", tflite.Padding.VALID: "VALID"}
 
-#: How options name the rows and columns of a pair.
+#: Fields of the options that hold rows and columns of a pair.
 _PAIRS = {
     "stride": ("StrideH", "StrideW"),
     "dilation": ("DilationHFactor", "DilationWFactor"),
@@ -42,6 +37,8 @@ _ACTIVATIONS = {
     tflite.ActivationFunctionType.RELU_N1_TO_1: "RELU_N1_TO_1",
     tflite.ActivationFunctionType.RELU6: "RELU6",
 }
+
+_INDICES = (np.int32, np.int64)
 
 
 class ModelError(ValueError):
@@ -66,7 +63,7 @@ class Node:
     inputs: tuple[Tensor | None, ...]
     outputs: tuple[Tensor, ...]
 
-    def want_places(self, *, least: int, most: int, results: int | None = 1) -> None:
+    def require_inputs(self, least: int, most: int | None = None, *, results: int | None = 1):
         """Refuse all but ``least`` to ``most`` inputs, the first ``least`` given, and one output.
 
         ``results`` None stands for any number of outputs, at least one.
@@ -76,6 +73,7 @@ class Node:
         ModelError
             If the operator has others.
         """
+        most = least if most is None else most
         count = len(self.inputs)
         some = len(self.outputs) == results or (results is None and self.outputs)
         if not least <= count <= most or not some or None in self.inputs[:least]:
@@ -87,7 +85,7 @@ class Node:
             )
 
     def tensor(self, number: int) -> Tensor:
-        """Return an input that ``want_places`` has made sure of."""
+        """Return an input that ``require_inputs`` has made sure of."""
         tensor = self.inputs[number]
         assert tensor is not None
         return tensor
@@ -96,15 +94,10 @@ class Node:
         """Return an input, or None where it is left out."""
         return self.inputs[number] if number < len(self.inputs) else None
 
-    def activations(self) -> tuple[Tensor, Tensor]:
-        """Return the first input and the result, both int8 and quantised as a whole.
-
-        Raises
-        ------
-        ModelError
-            If one of them is not.
-        """
-        return want_int8(self.tensor(0)), want_int8(self.outputs[0])
+    @property
+    def rank(self) -> int:
+        """Dimensions of the first input."""
+        return len(self.tensor(0).shape)
 
     def options(self, table: type) -> Any:
         """Return the operator's options read as ``table``, or None when it has none.
@@ -122,7 +115,7 @@ class Node:
         options.Init(raw.Bytes, raw.Pos)
         return options
 
-    def want_options(self, table: type) -> Any:
+    def require_options(self, table: type) -> Any:
         """Return the operator's options read as ``table``.
 
         Raises
@@ -141,11 +134,11 @@ class Node:
         Parameters
         ----------
         number : int
-            Which input.
+            Position of the input.
         types : sequence of type
             NumPy types that are good.
         role : str
-            What the messages call it.
+            Its name in messages.
 
         Raises
         ------
@@ -158,55 +151,61 @@ class Node:
             raise ModelError(f"wanted constant {names} {role}, got {described(tensor)}")
         return tensor.data
 
+    def indices(self, number: int, role: str) -> list[int]:
+        """Return the int32 or int64 numbers of an input that has to be constant."""
+        return self.constant(number, _INDICES, role).reshape(-1).tolist()
+
+    def axis(self, given: int, rank: int | None = None) -> int:
+        """Return a dimension of the first input, or of ``rank``, counted from the first.
+
+        Raises
+        ------
+        ModelError
+            If there is none.
+        """
+        rank = self.rank if rank is None else rank
+        if not -rank <= given < rank:
+            raise ModelError(f"wanted an axis from {-rank} to {rank - 1}, got {given}")
+        return given % rank
+
+    def axes(self, number: int) -> tuple[int, ...]:
+        """Return the dimensions that a constant input names, sorted, counted from the first."""
+        given = self.indices(number, "axes")
+        if not all(-self.rank <= axis < self.rank for axis in given):
+            raise ModelError(f"wanted axes from {-self.rank} to {self.rank - 1}, got {given}")
+        return tuple(sorted({axis % self.rank for axis in given}))
+
 
 def constant_name(group: type, value: int) -> str:
-    """Return how an enumeration of the ``tflite`` package names a value."""
+    """Return the name of a value in an enumeration of the ``tflite`` package."""
     names = [key for key, number in vars(group).items() if number == value and key[0] != "_"]
     return names[0] if names else f"number {value}"
 
 
 def described(tensor: Tensor) -> str:
-    """Return how messages describe a tensor: type, shape, name, and whether it is computed."""
+    """Return a tensor's description for messages: type, shape, name, and whether it is computed."""
     computed = "" if tensor.data is not None else "computed "
     return f"{computed}{tensor.dtype.name} {tensor.shape} ({tensor.name!r})"
 
 
-def want_int8(tensor: Tensor) -> Tensor:
-    """Return an activation that is int8 and quantised as a whole.
+def require_per_tensor(tensor: Tensor) -> None:
+    """Refuse an integer tensor without one scale, and one zero point within its type.
 
     Raises
     ------
     ModelError
-        If it is anything else.
+        If it has none, or several.
     """
-    if tensor.dtype != np.int8:
-        raise ModelError(
-            f"{tensor.dtype.name} tensor {tensor.name!r}: wanted a fully int8 quantised model"
-        )
-    return want_quantized(tensor)
-
-
-def want_quantized(tensor: Tensor) -> Tensor:
-    """Return an activation that is int8 or uint8 and quantised as a whole.
-
-    Raises
-    ------
-    ModelError
-        If it is anything else.
-    """
-    name = tensor.dtype.name
-    if tensor.dtype not in (np.int8, np.uint8):
-        raise ModelError(f"{name} tensor {tensor.name!r}: wanted int8 or uint8")
-    if tensor.quantization is None or len(tensor.quantization.scales) != 1:
+    name, quantization = tensor.dtype.name, tensor.quantization
+    if quantization is None or len(quantization.scales) != 1:
         raise ModelError(f"{name} tensor {tensor.name!r}: wanted one scale and zero point")
-    limits, zero_point = np.iinfo(tensor.dtype), tensor.quantization.zero_point
+    limits, zero_point = np.iinfo(tensor.dtype), quantization.zero_point
     if not limits.min <= zero_point <= limits.max:
         raise ModelError(f"tensor {tensor.name!r}: wanted a zero point in {name}, got {zero_point}")
-    return tensor
 
 
-def want_padding(options: Any) -> str:
-    """Return how the options say padding: ``SAME`` or ``VALID``.
+def read_padding(options: Any) -> str:
+    """Return the padding of some options: ``SAME`` or ``VALID``.
 
     Raises
     ------
@@ -218,8 +217,8 @@ def want_padding(options: Any) -> str:
     return _PADDINGS[options.Padding()]
 
 
-def want_pair(role: str, options: Any) -> tuple[int, int]:
-    """Return rows and columns that the options say of ``stride``, ``dilation`` or ``window``.
+def read_pair(role: str, options: Any) -> tuple[int, int]:
+    """Return rows and columns of ``stride``, ``dilation`` or ``window`` in some options.
 
     Raises
     ------
@@ -232,75 +231,7 @@ def want_pair(role: str, options: Any) -> tuple[int, int]:
     return y, x
 
 
-def want_image(tensor: Tensor) -> tuple[int, int, int, int]:
-    """Return the extents of a tensor of four dimensions.
-
-    Raises
-    ------
-    ModelError
-        If it has another number of them.
-    """
-    if len(tensor.shape) != 4:
-        raise ModelError(f"wanted 4 dimensions, got {described(tensor)}")
-    batch, height, width, channels = tensor.shape
-    return batch, height, width, channels
-
-
-def window_count(extent: int, window: int, stride: int, dilation: int, padding: str) -> int:
-    """Return in how many places a window lies along one dimension of an image.
-
-    Parameters
-    ----------
-    extent : int
-        Pixels of the image.
-    window : int
-        Taps of the window, at least 1.
-    stride, dilation : int
-        Pixels between windows and between taps, at least 1.
-    padding : str
-        ``SAME`` or ``VALID``.
-
-    Returns
-    -------
-    int
-        Less than 1 where not one window fits into the image.
-
-    Examples
-    --------
-    >>> window_count(28, 5, 1, 1, "SAME"), window_count(28, 5, 2, 1, "VALID")
-    (28, 12)
-    """
-    if padding == "SAME":
-        return -(-extent // stride)
-    return (extent - (window - 1) * dilation - 1) // stride + 1
-
-
-def want_equal_quantization(source: Tensor, result: Tensor) -> None:
-    """Refuse an operator that copies integers between different scales or zero points.
-
-    Raises
-    ------
-    ModelError
-        If they differ.
-    """
-    assert source.quantization is not None
-    if not source.quantization.equals(result.quantization):
-        raise ModelError("wanted the same scale and zero point on both sides")
-
-
-def want_shape(result: Tensor, shape: Sequence[int]) -> None:
-    """Refuse a result whose shape is not what the operator computes.
-
-    Raises
-    ------
-    ModelError
-        If it differs.
-    """
-    if result.shape != tuple(shape):
-        raise ModelError(f"wanted a result of shape {tuple(shape)}, got {result.shape}")
-
-
-def want_activation(value: int) -> str:
+def read_activation(value: int) -> str:
     """Return the name of a fused activation.
 
     Raises
@@ -314,30 +245,27 @@ def want_activation(value: int) -> str:
     return _ACTIVATIONS[value]
 
 
-def want_weights(weights: Tensor, dimensions: int, axis: int = 0) -> None:
+def require_weights(weights: Tensor, axis: int = 0) -> None:
     """Refuse weights that are not constant int8 with one scale, or one for each output channel.
 
     Parameters
     ----------
     weights : Tensor
         The weights.
-    dimensions : int
-        How many there have to be.
     axis : int
-        The one of the output channels.
+        Dimension of the output channels.
 
     Raises
     ------
     ModelError
         If they are otherwise.
     """
-    if weights.dtype != np.int8 or len(weights.shape) != dimensions:
-        raise ModelError(
-            f"wanted int8 weights of {dimensions} dimensions, got {described(weights)}"
-        )
+    if weights.dtype != np.int8:
+        raise ModelError(f"wanted int8 weights, got {described(weights)}")
     if weights.data is None:
         raise ModelError(f"wanted constant weights, got computed ones ({weights.name!r})")
-    channels, scales = weights.shape[axis], weights.quantization
+    channels = weights.shape[axis] if axis < len(weights.shape) else 0
+    scales = weights.quantization
     if scales is None or len(scales.scales) not in (1, channels):
         raise ModelError(f"wanted 1 or {channels} scales of weights {weights.name!r}")
     if len(scales.scales) > 1 and scales.axis != axis:
@@ -347,7 +275,7 @@ def want_weights(weights: Tensor, dimensions: int, axis: int = 0) -> None:
         raise ModelError(f"wanted weights with zero point 0, got {got}")
 
 
-def want_bias(bias: Tensor | None, channels: int) -> None:
+def require_bias(bias: Tensor | None, channels: int) -> None:
     """Refuse a bias that is neither left out nor constant int32, one for each channel.
 
     Raises

@@ -5,11 +5,24 @@ with ``n`` integer bits, raw = value · 2^(31 − n). Algorithms and constants a
 ``gemmlowp/fixedpoint/fixedpoint.h``.
 """
 
+import math
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+import tflite
 
 from celosia.sw.compiler.multiplier import quantize_multiplier
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.operators.fixed_point import halved
+from celosia.sw.operators.node import ModelError, Node
+from celosia.sw.operators.record import Operator, Shape
 
-__all__ = ["LEAST", "factor", "softmax"]
+__all__ = ["OPERATORS", "softmax"]
+
+#: The only scale and zero point that a result of SOFTMAX can have.
+_OUTPUT = (1 / 256, -128)
 
 _ONE = (1 << 31) - 1
 
@@ -18,7 +31,7 @@ _DIFFERENCE_BITS = 5
 _SUM_BITS = 12
 
 #: What a scale times a factor has to be more than.
-LEAST = 2.0 ** (_DIFFERENCE_BITS - 31)
+_LEAST = 2.0 ** (_DIFFERENCE_BITS - 31)
 
 #: exp(-1/8), and 1/3, without integer bits.
 _EXP_EIGHTH = 1895147668
@@ -36,12 +49,6 @@ def _product(a: np.ndarray, b: np.ndarray | int) -> np.ndarray:
     return (a * b + (1 << 30)) >> 31
 
 
-def _halved(x: np.ndarray, times: np.ndarray | int) -> np.ndarray:
-    """Return ``RoundingDivideByPOT``: x / 2^times, halves away from zero."""
-    half = (1 << np.asarray(times, np.int64)) >> 1
-    return np.where(half > 0, (x + half - (x < 0)) >> times, x)
-
-
 def _exponential(a: np.ndarray) -> np.ndarray:
     """Return ``exp_on_negative_values``: 5 integer bits in, none out."""
     quarter = 1 << (29 - _DIFFERENCE_BITS)
@@ -50,7 +57,7 @@ def _exponential(a: np.ndarray) -> np.ndarray:
     x = (part << _DIFFERENCE_BITS) + (1 << 28)
     x2 = _product(x, x)
     x3, x4 = _product(x2, x), _product(x2, x2)
-    series = _halved(_product(_halved(x4, 2) + x3, _THIRD) + x2, 1)
+    series = halved(_product(halved(x4, 2) + x3, _THIRD) + x2, 1)
     result = _EXP_EIGHTH + _product(x + series, _EXP_EIGHTH)
     quarters = part - a
     for number, power in enumerate(_POWERS):
@@ -67,7 +74,7 @@ def _reciprocal(a: np.ndarray) -> np.ndarray:
     return np.minimum(x << 1, _ONE)
 
 
-def factor(scale: float, beta: float) -> float:
+def _factor(scale: float, beta: float) -> float:
     """Return what differences are multiplied by, of two numbers as float32 can say them."""
     return float(np.float32(scale)) * float(np.float32(beta))
 
@@ -97,8 +104,8 @@ def softmax(values: np.ndarray, scale: float, beta: float = 1.0) -> np.ndarray:
     """
     if values.dtype != np.int8:
         raise ValueError(f"values: wanted int8, got {values.dtype}")
-    step = factor(scale, beta)
-    if not step > LEAST:
+    step = _factor(scale, beta)
+    if not step > _LEAST:
         raise ValueError(f"scale * beta: wanted more than 2^-26, got {step:.6g}")
     real = min(step * (1 << (31 - _DIFFERENCE_BITS)), float(_ONE))
     multiplier, shift = quantize_multiplier(real)
@@ -110,9 +117,44 @@ def softmax(values: np.ndarray, scale: float, beta: float = 1.0) -> np.ndarray:
     table = np.where(counted, table, 0)
     wide = values.astype(np.int64)
     index = wide.max(axis=-1, keepdims=True) - wide
-    sums = _halved(table, _SUM_BITS)[index].sum(axis=-1, keepdims=True)
+    sums = halved(table, _SUM_BITS)[index].sum(axis=-1, keepdims=True)
     bits = np.frexp(sums.astype(np.float64))[1] - (31 - _SUM_BITS) - 1
     fits = bits <= 8
     shares = _reciprocal((sums << np.where(fits, _SUM_BITS - bits, 0)) - (1 << 31))
-    result = _halved(_product(table[index], shares), np.where(fits, bits + 31 - 8, 32))
+    result = halved(_product(table[index], shares), np.where(fits, bits + 31 - 8, 32))
     return np.where(fits & counted[index], np.minimum(result - 128, 127), -128).astype(np.int8)
+
+
+def _read(node: Node) -> dict[str, Any]:
+    node.require_inputs(1)
+    beta = float(node.require_options(tflite.SoftmaxOptions).Beta())
+    if not math.isfinite(beta):
+        raise ModelError(f"wanted a finite beta, got {beta}")
+    return {"beta": beta}
+
+
+def _shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    (source,), (result,) = operator.sources, operator.results
+    require(bool(source.shape), "at least 1 dimension")
+    got = (result.scale, result.zero_point)
+    require(got == _OUTPUT, "a result of scale 1/256 and zero point -128", got)
+    beta = said.real("beta")
+    good = _factor(source.scale, beta) > _LEAST
+    require(good, "scale * beta of more than 2^-26", f"{source.scale:.6g} * {beta:.6g}")
+    return [source.shape]
+
+
+def _run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    (source,) = operator.sources
+    return [softmax(arrays[0], source.scale, operator.attributes["beta"])]
+
+
+OPERATORS = (
+    Operator(
+        kind="SOFTMAX",
+        read=_read,
+        shapes=_shapes,
+        kernel=_run,
+        host="over the last dimension, any beta",
+    ),
+)

@@ -1,0 +1,126 @@
+"""Matrix layers, together with the operators after them that become part of them."""
+
+import numpy as np
+
+from celosia.sw.compiler.lowering import Lowering, View
+from celosia.sw.compiler.quantize import clamped, keeps_order
+from celosia.sw.compiler.spec import Pool, Product
+from celosia.sw.compiler.values import Scaling
+from celosia.sw.ir.graph import Operation
+
+__all__ = ["MOST_MOVED", "add_product", "product"]
+
+#: Most bytes of weights that only move channels.
+MOST_MOVED = 1 << 14
+
+_ONE = Pool(window=(1, 1), stride=(1, 1))
+
+
+def add_product(
+    lowering: Lowering,
+    operation: Operation,
+    view: View,
+    weights: np.ndarray,
+    scaling: Scaling,
+    *,
+    result: int,
+    grid: tuple[int, int],
+) -> int:
+    """Add a product over single pixels for which the model asks no multiplications.
+
+    Returns
+    -------
+    int
+        ``result``.
+    """
+    lowering.layers.append(
+        Product(
+            name=lowering.graph.tensors[operation.outputs[0]].name,
+            kind=operation.kind,
+            place=operation.place,
+            source=view.value,
+            result=result,
+            origin=(view.top, view.left),
+            kernel=(1, 1),
+            stride=(1, 1),
+            dilation=(1, 1),
+            grid=grid,
+            pool=_ONE,
+            weights=weights,
+            scaling=scaling,
+            macs=0,
+        )
+    )
+    return result
+
+
+def product(
+    lowering: Lowering,
+    operation: Operation,
+    view: View,
+    weights: np.ndarray,
+    scaling: Scaling,
+    *,
+    each: int = 0,
+    **geometry: tuple[int, int],
+) -> None:
+    """Add a product, together with what follows it and can be part of it."""
+    last, kinds = operation.outputs[0], [operation.kind]
+    name = lowering.graph.tensors[last].name or f"{operation.kind.lower()}_{operation.place}"
+    macs = geometry["grid"][0] * geometry["grid"][1] * weights.size
+    tail = lowering.tail(last, scaling)
+    kinds += tail.kinds
+    pool = _ONE
+    after = None
+    if tail.table is None and keeps_order(weights, tail.scaling):
+        after = _pool(lowering, tail.last, geometry["grid"])
+    if after is not None:
+        lowering.fused.add(after.place)
+        last = after.outputs[0]
+        output = lowering.graph.tensors[last].quantization
+        assert output
+        scaling = clamped(tail.scaling, after.attributes["activation"], output)
+        pool = Pool(window=after.attributes["window"], stride=after.attributes["stride"])
+        tail = lowering.tail(last, scaling)
+        kinds += ["MAX_POOL_2D", *tail.kinds]
+        rows, columns, _ = lowering.shapes[after.outputs[0]]
+        # Sums that no window reads are not computed.
+        geometry["grid"] = (
+            (rows - 1) * pool.stride[0] + pool.window[0],
+            (columns - 1) * pool.stride[1] + pool.window[1],
+        )
+    (grid_rows, grid_columns), (high, wide) = geometry["grid"], pool.window
+    shape = (
+        (grid_rows - high) // pool.stride[0] + 1,
+        (grid_columns - wide) // pool.stride[1] + 1,
+        len(weights),
+    )
+    lowering.layers.append(
+        Product(
+            name=name,
+            kind="+".join(kinds),
+            place=operation.place,
+            source=view.value,
+            result=lowering.add(tail.last, shape),
+            pool=pool,
+            weights=weights,
+            scaling=tail.scaling,
+            macs=macs,
+            each=each,
+            table=tail.table,
+            **geometry,
+        )
+    )
+
+
+def _pool(lowering: Lowering, last: int, grid: tuple[int, int]) -> Operation | None:
+    """Return the MAX_POOL_2D that may become part of the product that ends in a tensor."""
+    after = lowering.follower(last)
+    if after is None or after.kind != "MAX_POOL_2D":
+        return None
+    if not lowering.same_scale(last, after.outputs[0]):
+        return None
+    window, stride = after.attributes["window"], after.attributes["stride"]
+    apart = window[0] <= stride[0] and window[1] <= stride[1]
+    whole = all(axis.whole for axis in lowering.windows(after, grid))
+    return after if apart and whole and max(window) <= 255 else None

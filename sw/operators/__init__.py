@@ -1,0 +1,1 @@
+"""Operators of models: one record each, one file for each family."""

@@ -1,0 +1,289 @@
+"""Arithmetic on two operands that broadcast."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tflite
+
+from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.lowering import Lowering, add_sum, lookup
+from celosia.sw.compiler.multiplier import quantize_multiplier
+from celosia.sw.compiler.products import product
+from celosia.sw.compiler.quantize import (
+    activation_range,
+    addition_scalings,
+    identity_scaling,
+    multiplication_scaling,
+    single_factor,
+)
+from celosia.sw.compiler.tables import BYTES
+from celosia.sw.ir.graph import Operation, Quantization, Tensor
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators.attributes import Attributes, Mismatch, require
+from celosia.sw.operators.fixed_point import (
+    centred,
+    finished,
+    multiplied,
+    products,
+    quotients,
+    rescaled,
+    single,
+    times,
+)
+from celosia.sw.operators.node import Node, read_activation
+from celosia.sw.operators.record import Kernel, Operator, Shape, Table
+from celosia.sw.operators.windows import ACTIVATIONS
+
+__all__ = ["OPERATORS", "broadcast", "single_constant"]
+
+#: Bits by which ADD and SUB shift their inputs.
+_SHIFT = 20
+
+#: Each int8 to -1 - x, by its bits: what leaves room for the negative of -128.
+_COMPLEMENT = ~np.arange(256, dtype=np.uint8).view(np.int8)
+
+
+def broadcast(operator: HostOperator, said: Attributes) -> list[Shape]:
+    """Return the shape that all operands broadcast to: shape rule."""
+    shapes = [operand.shape for operand in operator.sources]
+    if "activation" in operator.attributes:
+        said.name("activation", ACTIVATIONS)
+    try:
+        return [np.broadcast_shapes(*shapes)]
+    except ValueError:
+        raise Mismatch(f"inputs of one shape, got {' and '.join(map(str, shapes))}") from None
+
+
+def _two(operator: HostOperator, said: Attributes) -> list[Shape]:
+    require(len(operator.sources) == 2, "2 inputs", len(operator.sources))
+    return broadcast(operator, said)
+
+
+def single_constant(first: Tensor, second: Tensor) -> dict[str, Any]:
+    """Return the attributes of an operator whose second input is one number for all elements.
+
+    Returns
+    -------
+    dict
+        ``constant``, less its zero point, and ``constant_scale``; nothing where the second input is
+        no such constant, or would make the result larger than the first one.
+    """
+    if second.data is None or first.data is not None or second.quantization is None:
+        return {}
+    values = np.unique(second.data)
+    try:
+        larger = np.broadcast_shapes(first.shape, second.shape) != first.shape
+    except ValueError:
+        return {}
+    if values.size != 1 or larger:
+        return {}
+    constant = int(values[0]) - second.quantization.zero_point
+    return {"constant": constant, "constant_scale": second.quantization.scale}
+
+
+def _read_binary(table: type) -> Callable[[Node], dict[str, Any]]:
+    def read(node: Node) -> dict[str, Any]:
+        node.require_inputs(2)
+        options = node.options(table)
+        activation = read_activation(options.FusedActivationFunction() if options else 0)
+        return {"activation": activation, **single_constant(node.tensor(0), node.tensor(1))}
+
+    return read
+
+
+def _run_sum(sign: int) -> Kernel:
+    """Return the kernel of ADD, or of SUB for -1."""
+
+    def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        (first, second), (output,) = operator.sources, operator.results
+        twice = 2 * max(first.scale, second.scale)
+        terms = []
+        pairs = zip(operator.sources, centred(operator, arrays), (1, sign), strict=True)
+        for operand, x, factor in pairs:
+            multiplier, shift = quantize_multiplier(operand.scale / twice)
+            terms.append(times(x << _SHIFT, factor * multiplier, shift))
+        total = rescaled(terms[0] + terms[1], twice / ((1 << _SHIFT) * output.scale))
+        return finished(total, output, operator.attributes["activation"])
+
+    return run
+
+
+def _run_product(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    (first, second), (output,) = operator.sources, operator.results
+    left, right = centred(operator, arrays)
+    factor = single_factor(single(first), single(second), over=single(output))
+    return finished(rescaled(left * right, factor), output, operator.attributes["activation"])
+
+
+def _run_choice(choose: np.ufunc) -> Kernel:
+    def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        left, right = centred(operator, arrays)
+        return finished(choose(left, right), operator.results[0])
+
+    return run
+
+
+def _activated(y: np.ndarray, output: Quantization, attributes: dict[str, Any]) -> np.ndarray:
+    return np.clip(y + output.zero_point, *activation_range(attributes["activation"], output))
+
+
+def _sum_table(sign: int) -> Table:
+    """Return the table of ADD, or of SUB for -1, of a constant."""
+
+    def fill(source: Quantization, output: Quantization, attributes: dict[str, Any]) -> np.ndarray:
+        scale, constant = attributes["constant_scale"], np.array([attributes["constant"]])
+        twice = 2 * max(source.scale, scale)
+        multiplier, shift = quantize_multiplier(scale / twice)
+        other = times(constant << _SHIFT, sign * multiplier, shift)
+        x = (BYTES - source.zero_point) << _SHIFT
+        total = times(x, *quantize_multiplier(source.scale / twice)) + other
+        total = multiplied(total, twice / ((1 << _SHIFT) * output.scale))
+        return _activated(total, output, attributes)
+
+    return fill
+
+
+def _product_table(
+    source: Quantization, output: Quantization, attributes: dict[str, Any]
+) -> np.ndarray:
+    x = (BYTES - source.zero_point) * attributes["constant"]
+    factor = source.scales[0] * np.float32(attributes["constant_scale"]) / output.scales[0]
+    return _activated(multiplied(x, float(factor)), output, attributes)
+
+
+def _lower_sum(lowering: Lowering, operation: Operation, label: str) -> None:
+    """Lower ADD and SUB of two values of one shape, or of a value and a number.
+
+    SUB adds the complement, which is less than the negative by one.
+    """
+    if "constant" in operation.attributes:
+        lookup(lowering, operation, label)
+        return
+    graph, numbers = lowering.graph, operation.inputs[:2]
+    for source in numbers:
+        if source not in lowering.views:
+            raise CompileError(f"{label}: wanted two inputs that are computed")
+    shapes = [lowering.extents(number) for number in numbers]
+    if shapes[0] != shapes[1]:
+        raise CompileError(f"{label}: wanted inputs laid out alike, got {shapes[0]}, {shapes[1]}")
+    for source in numbers[: 1 if operation.kind == "SUB" else 2]:
+        if not lowering.covers(lowering.views[source]):
+            lowering.copy(operation, source, lowering.views[source])
+    first, second, output = (
+        graph.tensors[n].quantization for n in (*numbers, operation.outputs[0])
+    )
+    assert first and second and output
+    scalings = addition_scalings(first, second, output, operation.attributes["activation"])
+    sources = [lowering.views[n].value for n in numbers]
+    if operation.kind == "SUB":
+        sources[1] = _complement(lowering, operation)
+        bias = np.array([1 + second.zero_point], np.int64)
+        scalings = scalings[0], replace(scalings[1], bias=bias), scalings[2]
+    add_sum(lowering, operation, sources, scalings)
+
+
+def _complement(lowering: Lowering, operation: Operation) -> int:
+    """Return a new value with the complement of the second input."""
+    number = operation.inputs[1]
+    view = lowering.views[number]
+    windows, scalings = lowering.each(view), [identity_scaling()]
+    shape = lowering.extents(number)
+    lowering.vector(
+        operation, number, "COMPLEMENT", view, windows, scalings, shape, table=_COMPLEMENT
+    )
+    value, lowering.views[number] = lowering.views[number].value, view
+    return value
+
+
+def _lower_product(lowering: Lowering, operation: Operation, label: str) -> None:
+    """Lower MUL by a number, or by a constant for each channel: one that keeps to itself."""
+    if "constant" in operation.attributes:
+        lookup(lowering, operation, label)
+        return
+    graph, output = lowering.graph, lowering.graph.tensors[operation.outputs[0]]
+    known = sorted(operation.inputs[:2], key=lambda n: graph.tensors[n].data is not None)
+    (number, source), (_, constant) = ((n, graph.tensors[n]) for n in known)
+    if constant.data is None or number not in lowering.views or source.shape != output.shape:
+        raise CompileError(f"{label}: wanted an input that is computed, and a constant")
+    view = lowering.views[number]
+    channels = lowering.values[view.value].channels
+    if (constant.shape or (1,))[-1] != channels or constant.elements != channels:
+        got = f"{constant.shape} on {channels} channels"
+        raise CompileError(f"{label}: wanted a constant for each channel, got {got}")
+    assert source.quantization and constant.quantization and output.quantization
+    wide = constant.data.astype(np.int64).reshape(-1, 1) - constant.quantization.zero_point
+    weights = wide.astype(np.int8)
+    if (weights != wide).any():
+        got = f"{wide.min()} to {wide.max()}"
+        raise CompileError(f"{label}: wanted constants less their zero point in int8, got {got}")
+    scales = source.quantization, constant.quantization, output.quantization
+    try:
+        scaling = multiplication_scaling(*scales, weights, operation.attributes["activation"])
+    except CompileError as error:
+        raise CompileError(f"{label}: {error}") from None
+    product(
+        lowering,
+        operation,
+        view,
+        weights.reshape(channels, 1, 1, 1),
+        scaling,
+        each=1,
+        origin=(view.top, view.left),
+        kernel=(1, 1),
+        stride=(1, 1),
+        dilation=(1, 1),
+        grid=(view.height, view.width),
+    )
+
+
+_ARITHMETIC: dict[str, Any] = {"shapes": _two, "single": "constant", "broadcasts": True}
+_BROADCAST = "whatever broadcasts"
+
+OPERATORS = (
+    Operator(
+        kind="ADD",
+        read=_read_binary(tflite.AddOptions),
+        kernel=_run_sum(1),
+        lower=_lower_sum,
+        table=_sum_table(1),
+        factors=quotients,
+        core="two values of one shape, or a value and one number",
+        host=_BROADCAST,
+        **_ARITHMETIC,
+    ),
+    Operator(
+        kind="SUB",
+        read=_read_binary(tflite.SubOptions),
+        kernel=_run_sum(-1),
+        lower=_lower_sum,
+        table=_sum_table(-1),
+        factors=quotients,
+        core="two values of one shape, or a value less one number",
+        host=_BROADCAST,
+        **_ARITHMETIC,
+    ),
+    Operator(
+        kind="MUL",
+        read=_read_binary(tflite.MulOptions),
+        kernel=_run_product,
+        lower=_lower_product,
+        table=_product_table,
+        factors=products,
+        core="a value and one number, or one for each channel that is in int8 less its zero point",
+        host=_BROADCAST,
+        **_ARITHMETIC,
+    ),
+    *(
+        Operator(
+            kind=kind,
+            shapes=_two,
+            keeps_scale=True,
+            broadcasts=True,
+            kernel=_run_choice(choose),
+            host="whatever broadcasts, of one scale and zero point",
+        )
+        for kind, choose in (("MAXIMUM", np.maximum), ("MINIMUM", np.minimum))
+    ),
+)

@@ -1,0 +1,146 @@
+"""Multiplications by real factors as LiteRT's reference kernels do them in integers."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from celosia.sw.compiler.multiplier import quantize_multiplier
+from celosia.sw.compiler.quantize import activation_range, single_factor
+from celosia.sw.ir.graph import Graph, Operation, Quantization
+from celosia.sw.ir.parts import HostOperator, Operand
+
+__all__ = [
+    "MOST_FACTOR",
+    "centred",
+    "factors",
+    "finished",
+    "halved",
+    "meaning",
+    "multiplied",
+    "products",
+    "quotients",
+    "rescaled",
+    "single",
+    "times",
+    "weighted",
+]
+
+#: Factors that a signed shift of 32 bits can hold.
+MOST_FACTOR = 1 << 30
+
+
+def meaning(operand: Operand) -> Quantization:
+    """Return what an operand's integers mean."""
+    return Quantization(np.array([operand.scale], np.float32), np.array([operand.zero_point]))
+
+
+def factors(operator: HostOperator) -> np.ndarray:
+    """Return the real factors of sums of products of the first two operands.
+
+    Returns
+    -------
+    numpy.ndarray
+        float64, one for each channel, or one for all.
+    """
+    (source, weights), (output,) = operator.sources[:2], operator.results
+    scales = np.array(weights.scales or [weights.scale], np.float64)
+    return source.scale * scales / output.scale
+
+
+def times(x: np.ndarray, multiplier: np.ndarray | int, shift: np.ndarray | int) -> np.ndarray:
+    """Return ``MultiplyByQuantizedMultiplier``, which rounds twice.
+
+    Parameters
+    ----------
+    x : numpy.ndarray
+        int64 in the range of int32, also where shifted left.
+    multiplier, shift : int or int64 array
+        Q31 multiplier, which may be negative, and exponent; arrays broadcast.
+    """
+    left, right = np.maximum(shift, 0), np.maximum(-np.asarray(shift), 0)
+    wrapped = (x << left).astype(np.int32).astype(np.int64)
+    high = (wrapped * multiplier + (1 << 30)) >> 31
+    return halved(high, right)
+
+
+def halved(x: np.ndarray, times: np.ndarray | int) -> np.ndarray:
+    """Return ``RoundingDivideByPOT``: x / 2^times, halves away from zero."""
+    half = (1 << np.asarray(times, np.int64)) >> 1
+    return np.where(half > 0, (x + half - (x < 0)) >> times, x)
+
+
+def multiplied(x: np.ndarray, factor: float) -> np.ndarray:
+    """Return x times a real factor, which may be negative.
+
+    Raises
+    ------
+    ValueError
+        If the factor is past what the kernels can do.
+    """
+    if not abs(factor) < MOST_FACTOR:
+        raise ValueError(f"wanted factors below 2^30, got {factor:.9g}")
+    product = rescaled(x, abs(factor))
+    return -product if factor < 0 else product
+
+
+def rescaled(x: np.ndarray, factor: float) -> np.ndarray:
+    """Return x times a real factor of at least 0, below 2^30."""
+    return times(x, *quantize_multiplier(factor))
+
+
+def single(operand: Operand) -> np.float32:
+    """Return the scale of an operand in single precision."""
+    return np.float32(operand.scale)
+
+
+def centred(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return operands less their zero points, int64, with as many dimensions as the result."""
+    rank = len(operator.results[0].shape)
+    result = []
+    for operand, array in zip(operator.sources, arrays, strict=True):
+        wide = array.astype(np.int64) - operand.zero_point
+        if operand.data is None:
+            missing = (1,) * (rank - len(operand.shape))
+            wide = wide.reshape(len(wide), *missing, *operand.shape)
+        result.append(wide)
+    return result
+
+
+def finished(values: np.ndarray, output: Operand, activation: str = "NONE") -> list[np.ndarray]:
+    """Return results: the zero point added, and clamped."""
+    low, high = activation_range(activation, meaning(output))
+    return [np.clip(values + output.zero_point, low, high).astype(np.int8)]
+
+
+def _scales(graph: Graph, operation: Operation) -> list[Quantization | None]:
+    return [None if n == -1 else graph.tensors[n].quantization for n in operation.inputs]
+
+
+def quotients(graph: Graph, operation: Operation) -> list[float]:
+    """Return the scale of each input over that of the result."""
+    output = graph.tensors[operation.outputs[0]].quantization
+    found = _scales(graph, operation)
+    return [each.scale / output.scale for each in found if each and output]
+
+
+def products(graph: Graph, operation: Operation) -> list[float]:
+    """Return the product of the scales of two inputs over that of the result, in float32."""
+    output = graph.tensors[operation.outputs[0]].quantization
+    first, second = _scales(graph, operation)[:2]
+    if not (first and second and output):
+        return []
+    return [single_factor(first.scales[0], second.scales[0], over=output.scales[0])]
+
+
+def weighted(source: int, kernel: int):
+    """Return the function of the greatest factor of inputs ``source`` and ``kernel``."""
+
+    def found(graph: Graph, operation: Operation) -> list[float]:
+        output = graph.tensors[operation.outputs[0]].quantization
+        scales = _scales(graph, operation)
+        first, second = scales[source], scales[kernel]
+        if not (first and second and output):
+            return []
+        return [first.scale * float(second.scales.max()) / output.scale]
+
+    return found

@@ -1,0 +1,330 @@
+"""Functions of one element, each by a table of 256 entries.
+
+A table holds the result of LiteRT's kernel for every int8. Most kernels fill a table of their own,
+in single precision, with functions of the C library, whose last bits are not the same everywhere.
+Those here are rounded correctly, as in newer libraries; with older ones, one table in about 15,000
+of TANH, GELU and ELU differs, by one entry. RSQRT and SQRT are defined below zero, too, where the
+kernels stop.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tflite
+
+from celosia.sw.compiler.lowering import lookup
+from celosia.sw.compiler.multiplier import quantize_multiplier
+from celosia.sw.compiler.quantize import single_factor
+from celosia.sw.compiler.tables import BYTES, ENTRIES, table
+from celosia.sw.ir.graph import Quantization
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.operators.fixed_point import (
+    MOST_FACTOR,
+    centred,
+    finished,
+    halved,
+    meaning,
+    multiplied,
+    products,
+    quotients,
+    rescaled,
+    single,
+    times,
+)
+from celosia.sw.operators.node import ModelError, Node, require_per_tensor
+from celosia.sw.operators.record import Kernel, Operator, Shape, Table
+
+__all__ = ["OPERATORS", "by_table", "same_shape"]
+
+#: The only scale that LiteRT's kernel of LOGISTIC takes for its result.
+_LOGISTIC_SCALE = 1 / 256
+
+_ONE, _HALF = np.float32(1), np.float32(0.5)
+_CUBIC = np.float32(0.044715)
+_SQRT_HALF = np.float32(math.sqrt(0.5))
+_SQRT_TWO_PI = np.float32(math.sqrt(2 / math.pi))
+
+
+def _populated(function: Callable[[np.ndarray], np.ndarray]) -> Table:
+    """Return the table of a function on float32: ``LUTPopulate`` of TensorFlow Lite's kernels."""
+
+    def fill(source: Quantization, output: Quantization, _: dict[str, Any]) -> np.ndarray:
+        inputs = source.scales[0] * (BYTES - source.zero_point).astype(np.float32)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            scaled = function(inputs) * (_ONE / output.scales[0])
+        # Past this they saturate whatever the zero point.
+        scaled = np.clip(scaled, -ENTRIES, ENTRIES)
+        whole = np.trunc(scaled)
+        away = np.abs(scaled - whole) >= _HALF
+        return whole + np.copysign(away.astype(np.float32), scaled) + output.zero_point
+
+    return fill
+
+
+def _rounded(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function on float32, computed in float64 and rounded."""
+    return lambda x: function(x.astype(np.float64)).astype(np.float32)
+
+
+_exp, _expm1, _log, _tanh = (_rounded(f) for f in (np.exp, np.expm1, np.log, np.tanh))
+_erfc = _rounded(lambda x: np.array([math.erfc(value) for value in x]))
+
+
+def _logistic(x: np.ndarray) -> np.ndarray:
+    return _ONE / (_ONE + _exp(-x))
+
+
+def _elu(x: np.ndarray) -> np.ndarray:
+    return np.where(x < 0, _expm1(x), x)
+
+
+def _logarithm(x: np.ndarray) -> np.ndarray:
+    return np.where(x > 0, _log(x), -np.inf)
+
+
+def _gelu(x: np.ndarray) -> np.ndarray:
+    return _HALF * x * _erfc(x * -_SQRT_HALF)
+
+
+def _gelu_by_tanh(x: np.ndarray) -> np.ndarray:
+    return _HALF * x * (_ONE + _tanh(_SQRT_TWO_PI * (x + _CUBIC * x * x * x)))
+
+
+def _either_gelu(
+    source: Quantization, output: Quantization, attributes: dict[str, Any]
+) -> np.ndarray:
+    function = _gelu_by_tanh if attributes["approximate"] else _gelu
+    return _populated(function)(source, output, attributes)
+
+
+def _kinked(x: np.ndarray, below: np.ndarray, source: Quantization, output: Quantization):
+    """Return values from zero on by the ratio of scales, and those below as they are given."""
+    above = multiplied(x, float(source.scales[0] / output.scales[0]))
+    return output.zero_point + np.where(x >= 0, above, below)
+
+
+def _leaky_relu(
+    source: Quantization, output: Quantization, attributes: dict[str, Any]
+) -> np.ndarray:
+    x = BYTES - source.zero_point
+    factor = source.scales[0] * np.float32(attributes["alpha"]) / output.scales[0]
+    return _kinked(x, multiplied(x, float(factor)), source, output)
+
+
+def _prelu(source: Quantization, output: Quantization, attributes: dict[str, Any]) -> np.ndarray:
+    x = BYTES - source.zero_point
+    factor = source.scales[0] * np.float32(attributes["alpha_scale"]) / output.scales[0]
+    return _kinked(x, multiplied(x * attributes["alpha"], float(factor)), source, output)
+
+
+def _absolute(source: Quantization, output: Quantization, _: dict[str, Any]) -> np.ndarray:
+    x = np.abs(BYTES - source.zero_point)
+    if source.scale != output.scale:
+        x = multiplied(x, float(source.scales[0] / output.scales[0]))
+    return output.zero_point + x
+
+
+def _negative(source: Quantization, output: Quantization, _: dict[str, Any]) -> np.ndarray:
+    """Return the negated integers; the least one stays."""
+    return np.where(BYTES == -128, BYTES, -BYTES)
+
+
+def _square_root(source: Quantization, output: Quantization, _: dict[str, Any]) -> np.ndarray:
+    """Return square roots, rounded down; those of what is below zero are zero."""
+    x = np.maximum(BYTES - source.zero_point, 0).astype(np.float32)
+    return np.trunc(np.sqrt(source.scales[0] * x) / output.scales[0]) + output.zero_point
+
+
+def _inverse_root(x: int) -> tuple[int, int]:
+    """Return Q31 multiplier and shift of 1 / √x, by Newton and Raphson, for 1 to 255.
+
+    ``GetInvSqrtQuantizedMultiplierExp`` of TensorFlow Lite, whose numbers have three integer bits.
+    """
+    if x == 1:
+        return (1 << 31) - 1, 0
+
+    def product(a: int, b: int) -> int:
+        return (a * b + (1 << 30)) >> 31
+
+    pairs = (31 - x.bit_length()) // 2 - 1
+    fraction = x << 2 * pairs >> 1
+    half = (fraction + 1) >> 1
+    root = 1 << 28
+    for _ in range(5):
+        cube = product(product(root, root), root) << 6
+        root = (product(3 << 27, root) - product(half, cube)) << 3
+    root = product(root, 1518500250)
+    shift = pairs - 11
+    return root << max(shift, 0), min(shift, 0)
+
+
+def _reciprocal_root(source: Quantization, output: Quantization, _: dict[str, Any]) -> np.ndarray:
+    """Return 1 / √x; the greatest result stands for what is not above zero."""
+    factor = 1 / float(np.sqrt(source.scales[0]) * output.scales[0])
+    multiplier, shift = quantize_multiplier(factor)
+    if not -12 < shift <= 30 or factor >= MOST_FACTOR:
+        raise ValueError(f"wanted factors from 2^-12 to 2^30, got {factor:.9g}")
+    values = np.full(ENTRIES, 127, np.int64)
+    for entry, x in enumerate((BYTES - source.zero_point).tolist()):
+        if x > 0:
+            root, up = _inverse_root(x)
+            fine = times(np.array([1]), root, up + 20)
+            values[entry] = times(fine, multiplier, shift - 20)[0] + output.zero_point
+    return values
+
+
+def _short(multiplier: int) -> int:
+    """Return a Q31 multiplier as Q15."""
+    return min((multiplier + (1 << 15)) >> 16, (1 << 15) - 1)
+
+
+def _saturated(x: np.ndarray) -> np.ndarray:
+    return np.clip(x, -(1 << 15), (1 << 15) - 1)
+
+
+def _shorthalved(x: np.ndarray, times: int) -> np.ndarray:
+    """Return x / 2^times of 16 bits; from 16 on the kernel's mask is all ones, or -1."""
+    return halved(x, times) if times < 16 else np.where(x < 0, -1, 1)
+
+
+def _hard_swish(source: Quantization, output: Quantization, _: dict[str, Any]) -> np.ndarray:
+    """Return x · relu6(x + 3) / 6 in the 16-bit integers of the kernel."""
+    fine = source.scales[0] / np.float32(128)
+    ratio = float(fine / output.scales[0])
+    if not ratio < 1:
+        raise ValueError(f"wanted an output scale above 1/128 of the input's, got 1/{128 * ratio}")
+    multiplier, shift = quantize_multiplier(ratio)
+    slope, up = quantize_multiplier(float(fine / (np.float32(3) / np.float32(1 << 15))))
+    x = (BYTES - source.zero_point) << 7
+    scaled = (x * _short(multiplier) + (1 << 14)) >> 15
+    # 3 becomes 2^15; the last bit of a left shift comes after the multiplication.
+    gate = _saturated(x << max(up - 1, 0))
+    gate = (gate * _short(slope) + (1 << 14)) >> 15
+    gate = _saturated(gate << int(up > 0))
+    gate = (_shorthalved(gate, max(-up, 0)) + (1 << 15)) >> 1
+    product = np.trunc(gate * scaled / (1 << 15)).astype(np.int64)
+    return _shorthalved(product, -shift) + output.zero_point
+
+
+def same_shape(operator: HostOperator, said: Attributes) -> list[Shape]:
+    """Return the shape of the only operand: shape rule of functions of one element."""
+    require(len(operator.sources) == 1, "1 input", len(operator.sources))
+    return [operator.sources[0].shape]
+
+
+def _read_gelu(node: Node) -> dict[str, Any]:
+    options = node.options(tflite.GeluOptions)
+    return {"approximate": bool(options.Approximate()) if options else False}
+
+
+def _read_leaky_relu(node: Node) -> dict[str, Any]:
+    alpha = float(node.require_options(tflite.LeakyReluOptions).Alpha())
+    if not math.isfinite(alpha):
+        raise ModelError(f"wanted a finite alpha, got {alpha}")
+    return {"alpha": alpha}
+
+
+def _hard_swish_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    (source,), (result,) = operator.sources, operator.results
+    ratio = single_factor(single(source), np.float32(1 / 128), over=single(result))
+    got = f"{source.scale:.6g} and {result.scale:.6g}"
+    require(ratio < 1, "a result of more than 1/128 of the input's scale", got)
+    return same_shape(operator, said)
+
+
+def _logistic_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    scale = operator.results[0].scale
+    require(scale == _LOGISTIC_SCALE, "a result of scale 1/256", f"{scale:.6g}")
+    return same_shape(operator, said)
+
+
+def _read_prelu(node: Node) -> dict[str, Any]:
+    node.require_inputs(2)
+    given = node.constant(1, (np.int8,), "alpha")
+    slope = node.tensor(1)
+    require_per_tensor(slope)
+    values = np.unique(given)
+    assert slope.quantization is not None
+    if values.size != 1:
+        return {}
+    alpha = int(values[0]) - slope.quantization.zero_point
+    return {"alpha": alpha, "alpha_scale": slope.quantization.scale}
+
+
+def _prelu_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    require(len(operator.sources) == 2, "2 inputs", len(operator.sources))
+    shape, slope = (operand.shape for operand in operator.sources)
+    pairs = zip(reversed(slope), reversed(shape), strict=False)
+    good = len(slope) <= len(shape) and all(n in (1, most) for n, most in pairs)
+    require(good, "alpha to broadcast", f"{slope} on {shape}")
+    return [shape]
+
+
+def _run_prelu(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the first input, where below zero times the second, which may broadcast."""
+    (source, alpha), (output,) = operator.sources, operator.results
+    x, slope = centred(operator, arrays)
+    above = rescaled(x, single_factor(single(source), over=single(output)))
+    factor = single_factor(single(source), single(alpha), over=single(output))
+    return finished(np.where(x >= 0, above, rescaled(x * slope, factor)), output)
+
+
+_ALONE = "a table of 256 entries, part of the layer before it where nothing else reads that"
+
+#: Table, reader and shape rule of each function, where they are not the usual ones.
+_FUNCTIONS: dict[str, dict[str, Any]] = {
+    "ABS": {"table": _absolute},
+    "ELU": {"table": _populated(_elu)},
+    "EXP": {"table": _populated(_exp)},
+    "GELU": {"table": _either_gelu, "read": _read_gelu},
+    "HARD_SWISH": {"table": _hard_swish, "shapes": _hard_swish_shapes},
+    "LEAKY_RELU": {"table": _leaky_relu, "read": _read_leaky_relu},
+    "LOG": {"table": _populated(_logarithm)},
+    "LOGISTIC": {"table": _populated(_logistic), "shapes": _logistic_shapes},
+    "NEG": {"table": _negative},
+    "RSQRT": {"table": _reciprocal_root},
+    "SQRT": {"table": _square_root},
+    "TANH": {"table": _populated(_tanh)},
+}
+
+
+def by_table(fill: Table) -> Kernel:
+    """Return the kernel for the host of a function that ``fill`` tabulates."""
+
+    def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        (source,), (output,) = operator.sources[:1], operator.results
+        ends = meaning(source), meaning(output)
+        return [table(operator.name, fill, *ends, operator.attributes)[arrays[0].view(np.uint8)]]
+
+    return run
+
+
+OPERATORS = (
+    *(
+        Operator(
+            kind=kind,
+            **{"shapes": same_shape, "kernel": by_table(about["table"]), **about},
+            lower=lookup,
+            keeps_scale=kind == "NEG",
+            core=_ALONE,
+            host="int8",
+        )
+        for kind, about in _FUNCTIONS.items()
+    ),
+    Operator(
+        kind="PRELU",
+        read=_read_prelu,
+        shapes=_prelu_shapes,
+        kernel=_run_prelu,
+        lower=lookup,
+        table=_prelu,
+        single="alpha",
+        factors=lambda graph, o: [*quotients(graph, o), *products(graph, o)],
+        broadcasts=True,
+        core=f"one slope: {_ALONE}",
+        host="a slope for each channel or element",
+    ),
+)

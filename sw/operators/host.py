@@ -1,0 +1,187 @@
+"""Operators on the host: built from a graph, checked, and run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from celosia.sw.ir.graph import Operation, Tensor
+from celosia.sw.ir.parts import HostOperator, Operand
+from celosia.sw.ir.program import ProgramError
+from celosia.sw.operators.attributes import Mismatch, require
+from celosia.sw.operators.node import ModelError, require_per_tensor
+from celosia.sw.operators.registry import OPERATORS
+
+__all__ = ["check", "check_operation", "evaluate", "host_operator", "run", "unit_shape"]
+
+_QUANTIZED = (np.int8, np.uint8, np.int16)
+
+
+def unit_shape(shape: tuple[int, ...], items: int) -> tuple[int, ...]:
+    """Return the shape of one sample's share of a tensor, batch of 1 included."""
+    return (shape[0] // items, *shape[1:]) if items > 1 else shape
+
+
+def host_operator(
+    tensors: Sequence[Tensor] | Mapping[int, Tensor],
+    operation: Operation,
+    items: int = 1,
+    note: str = "",
+) -> HostOperator:
+    """Return an operation as the host runs it.
+
+    Parameters
+    ----------
+    tensors : sequence or mapping of Tensor
+        Of the graph, by number.
+    operation : Operation
+        Of a kind that has a record.
+    items : int
+        The model's own batch.
+    note : str
+        Reason why the core does not run it.
+    """
+    record = OPERATORS[operation.kind]
+    attributes = dict(operation.attributes)
+    if "count" in attributes and isinstance(attributes["count"], tuple):
+        # A slice takes all samples.
+        attributes["count"] = unit_shape(attributes["count"], items)
+    return HostOperator(
+        name=tensors[operation.outputs[0]].name,
+        kind=operation.kind,
+        place=operation.place,
+        sources=tuple(_operand(tensors, n, items) for n in record.inputs(operation) if n != -1),
+        results=tuple(_operand(tensors, n, items) for n in operation.outputs),
+        attributes={name: _plain(value) for name, value in attributes.items()},
+        note=note,
+    )
+
+
+def _operand(tensors: Sequence[Tensor] | Mapping[int, Tensor], number: int, items: int) -> Operand:
+    tensor = tensors[number]
+    quantization, data = tensor.quantization, tensor.data
+    several = quantization is not None and len(quantization.scales) > 1
+    return Operand(
+        tensor=number,
+        name=tensor.name,
+        shape=tensor.shape if data is not None else unit_shape(tensor.shape, items),
+        dtype=tensor.dtype.name,
+        scale=quantization.scale if quantization else 1.0,
+        zero_point=quantization.zero_point if quantization else 0,
+        data=None if data is None else np.ascontiguousarray(data).tobytes(),
+        scales=tuple(quantization.scales.tolist()) if several and quantization else (),
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return an attribute as JSON gives it back."""
+    return [_plain(each) for each in value] if isinstance(value, (tuple, list)) else value
+
+
+def check_operation(tensors: Sequence[Tensor], operation: Operation) -> None:
+    """Refuse an operation of a model whose types, quantisation or shapes do not fit together.
+
+    Raises
+    ------
+    ModelError
+        With what was wanted.
+    """
+    record = OPERATORS[operation.kind]
+    numbers = [number for number in record.inputs(operation) if number != -1]
+    sources = [tensors[number] for number in (numbers[:1] if record.weighted else numbers)]
+    results = [tensors[number] for number in operation.outputs]
+    if not record.moves:
+        for tensor in (*sources, *results):
+            if tensor.dtype in _QUANTIZED:
+                require_per_tensor(tensor)
+    try:
+        if record.moves or record.keeps_scale:
+            pairs = ((source, result) for source in sources for result in results)
+            same = all(_same_meaning(source, result) for source, result in pairs)
+            require(same, "the same scale and zero point on both sides")
+        record.check(host_operator(tensors, operation))
+    except Mismatch as mismatch:
+        raise ModelError(str(mismatch)) from None
+
+
+def _same_meaning(source: Tensor, result: Tensor) -> bool:
+    if source.quantization is None:
+        return result.quantization is None
+    return source.quantization.equals(result.quantization)
+
+
+def check(operator: HostOperator) -> None:
+    """Refuse an operator of a program file that no kernel could run as it is.
+
+    Raises
+    ------
+    ProgramError
+        Naming the operator.
+    """
+    record = OPERATORS.get(operator.kind)
+    try:
+        if record is None or record.kernel is None:
+            raise Mismatch("an operator that the host runs")
+        computed = any(operand.data is None for operand in operator.sources)
+        require(computed, "something computed among the inputs")
+        record.check(operator)
+    except Mismatch as mismatch:
+        label = f"operator {operator.place} {operator.kind[:40]} ({operator.name!r})"
+        raise ProgramError(f"{label} of the host: {mismatch}") from None
+
+
+def evaluate(tensors: Sequence[Tensor], operation: Operation) -> list[np.ndarray] | None:
+    """Return the results of an operation whose operands are constant; None where they are not.
+
+    Operations whose results follow from shapes alone have results in any case.
+    """
+    record = OPERATORS[operation.kind]
+    numbers = [number for number in record.inputs(operation) if number != -1]
+    found = [tensors[number].data for number in numbers]
+    if record.kernel is None or (not record.static and any(data is None for data in found)):
+        return None
+    arrays = [np.empty(0) if data is None else data[None] for data in found]
+    used = {number: _computed(tensors[number]) for number in (*numbers, *operation.outputs)}
+    plain = host_operator(used, operation)
+    return [array[0] for array in record.kernel(plain, arrays)]
+
+
+def _computed(tensor: Tensor) -> Tensor:
+    """Return a tensor without contents."""
+    if tensor.data is None:
+        return tensor
+    return Tensor(tensor.name, tensor.shape, tensor.dtype, tensor.quantization)
+
+
+def run(operator: HostOperator, values: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
+    """Return the results of an operator, by number of tensor.
+
+    Parameters
+    ----------
+    operator : HostOperator
+        The operator.
+    values : mapping of int to numpy.ndarray
+        Tensors computed so far, by number: of the operand's type, shape ``(N, ...)`` with as many
+        elements in each as the operand has.
+
+    Returns
+    -------
+    dict of int to numpy.ndarray
+        Results, shape ``(N, *operand.shape)``.
+    """
+    arrays = [_array(operand, values) for operand in operator.sources]
+    kernel = OPERATORS[operator.kind].kernel
+    assert kernel
+    made = kernel(operator, arrays)
+    results = {}
+    for operand, array in zip(operator.results, made, strict=True):
+        assert array.dtype == operand.dtype and array.shape[1:] == operand.shape, operator.name
+        results[operand.tensor] = array
+    return results
+
+
+def _array(operand: Operand, values: Mapping[int, np.ndarray]) -> np.ndarray:
+    if operand.data is not None:
+        return np.frombuffer(operand.data, operand.dtype).reshape(operand.shape)
+    array = values[operand.tensor]
+    return array.reshape(len(array), *operand.shape)

@@ -1,0 +1,195 @@
+"""Operators that join tensors, or take them apart, along one dimension."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tflite
+
+from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.lowering import Lowering, View, add_sum
+from celosia.sw.compiler.products import MOST_MOVED, add_product
+from celosia.sw.compiler.quantize import exact_scaling
+from celosia.sw.ir.graph import Operation
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.operators.node import ModelError, Node
+from celosia.sw.operators.record import ANY, Operator, Shape
+
+__all__ = ["OPERATORS"]
+
+
+def _all_inputs(node: Node) -> None:
+    node.require_inputs(len(node.inputs) or 1)
+
+
+def _read_concatenation(node: Node) -> dict[str, Any]:
+    _all_inputs(node)
+    options = node.require_options(tflite.ConcatenationOptions)
+    if options.FusedActivationFunction():
+        raise ModelError("fused activations are not supported")
+    return {"axis": node.axis(options.Axis())}
+
+
+def _read_pack(node: Node) -> dict[str, Any]:
+    _all_inputs(node)
+    return {"axis": node.axis(node.require_options(tflite.PackOptions).Axis(), node.rank + 1)}
+
+
+def _read_unpack(node: Node) -> dict[str, Any]:
+    node.require_inputs(1, results=None)
+    return {"axis": node.axis(node.require_options(tflite.UnpackOptions).Axis())}
+
+
+def _concatenation_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    shapes = [operand.shape for operand in operator.sources]
+    axis = said.whole("axis", 0, len(shapes[0]) - 1)
+    rests = {shape[:axis] + shape[axis + 1 :] for shape in shapes}
+    alike = len(rests) == 1 and len({len(shape) for shape in shapes}) == 1
+    require(alike, f"inputs that differ along axis {axis} alone", shapes)
+    total = sum(shape[axis] for shape in shapes)
+    return [(*shapes[0][:axis], total, *shapes[0][axis + 1 :])]
+
+
+def _pack_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    shapes = [operand.shape for operand in operator.sources]
+    require(len(set(shapes)) == 1, "inputs of one shape", " and ".join(map(str, shapes)))
+    axis = said.whole("axis", 0, len(shapes[0]))
+    return [(*shapes[0][:axis], len(shapes), *shapes[0][axis:])]
+
+
+def _unpack_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    shape = operator.sources[0].shape
+    axis = said.whole("axis", 0, len(shape) - 1)
+    # As many as there are: that many results would do, and no more are made.
+    count = len(operator.results)
+    require(shape[axis] == count, f"{shape[axis]} results", count)
+    return [shape[:axis] + shape[axis + 1 :]] * shape[axis]
+
+
+def _whole(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the inputs with the units in front, constants repeated for each unit."""
+    units = max([1, *(len(a) for a, x in zip(arrays, operator.sources, strict=True) if not x.data)])
+    return [
+        array if operand.data is None else np.broadcast_to(array, (units, *operand.shape))
+        for array, operand in zip(arrays, operator.sources, strict=True)
+    ]
+
+
+def _run_concatenation(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [np.concatenate(_whole(operator, arrays), axis=operator.attributes["axis"] + 1)]
+
+
+def _run_pack(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [np.stack(_whole(operator, arrays), axis=operator.attributes["axis"] + 1)]
+
+
+def _run_unpack(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return list(np.moveaxis(arrays[0], operator.attributes["axis"] + 1, 0))
+
+
+def _lower(lowering: Lowering, operation: Operation, label: str) -> None:
+    """Lower CONCATENATION of images: each is put into a frame of zeros, and these are added.
+
+    Rows and columns are put there by copies, channels by a product with ones.
+    """
+    graph, number = lowering.graph, operation.outputs[0]
+    extents, wanted = graph.tensors[number].shape, lowering.shapes[number]
+    along = len(extents), operation.attributes["axis"]
+    place = {(4, 1): 0, (4, 2): 1, (4, 3): 2, (2, 1): 2}.get(along)
+    output = graph.tensors[number].quantization
+    assert output
+    if place is None or len(operation.inputs) < 2:
+        raise CompileError(f"{label}: wanted two or more along rows, columns or channels")
+    if extents[0] != lowering.items:
+        raise CompileError(f"{label}: wanted a batch of {lowering.items}, got shape {extents}")
+    sizes = []
+    for source in operation.inputs:
+        if source not in lowering.views:
+            raise CompileError(f"{label}: wanted inputs that are computed")
+        view = lowering.views[source]
+        shape = lowering.extents(source)
+        sizes.append(shape[place])
+        others = [n for axis, n in enumerate(shape) if axis != place]
+        if others != [n for axis, n in enumerate(wanted) if axis != place]:
+            raise CompileError(f"{label}: wanted inputs laid out alike, got {shape} for {wanted}")
+        if lowering.values[view.value].fill != output.zero_point:
+            raise CompileError(f"{label}: wanted zero points around its inputs")
+    if sum(sizes) != wanted[place] or (place == 2 and max(sizes) * wanted[2] > MOST_MOVED):
+        raise CompileError(f"{label}: wanted at most {MOST_MOVED} ones to move channels")
+    centred = exact_scaling(-output.zero_point, 0)
+    scalings = centred, centred, exact_scaling(0, output.zero_point)
+    before, total = 0, -1
+    for source, size in zip(operation.inputs, sizes, strict=True):
+        view = lowering.views[source]
+        if place == 2:
+            framed = _channels(lowering, operation, view, before, wanted)
+        else:
+            top, left = (before, 0) if place == 0 else (0, before)
+            frame = View(view.value, view.top - top, view.left - left, *wanted[:2])
+            kept = lowering.views[source]
+            framed = lowering.copy(operation, number, frame)
+            lowering.views[source] = kept
+        before += size
+        if total < 0:
+            total = framed
+        else:
+            last = before == sum(sizes)
+            total = add_sum(lowering, operation, [total, framed], scalings, tail=last)
+
+
+def _channels(
+    lowering: Lowering,
+    operation: Operation,
+    view: View,
+    before: int,
+    wanted: tuple[int, int, int],
+) -> int:
+    """Return a new value with the channels of a view behind ``before`` others, and zeros."""
+    count, number = lowering.values[view.value].channels, operation.outputs[0]
+    weights = np.zeros((wanted[2], 1, 1, count), np.int8)
+    weights[before : before + count, 0, 0] = np.eye(count, dtype=np.int8)
+    zero_point = lowering.values[view.value].fill
+    own = weights.sum(axis=(1, 2, 3), dtype=np.int64)
+    scaling = exact_scaling(-zero_point * own, zero_point)
+    return add_product(
+        lowering,
+        operation,
+        view,
+        weights,
+        scaling,
+        result=lowering.add(number, wanted),
+        grid=wanted[:2],
+    )
+
+
+_JOINS: dict[str, Any] = {"types": ANY, "moves": True}
+
+OPERATORS = (
+    Operator(
+        kind="CONCATENATION",
+        read=_read_concatenation,
+        shapes=_concatenation_shapes,
+        kernel=_run_concatenation,
+        lower=_lower,
+        core="two or more along rows, columns or channels, of these up to 16,384 pairs in and out",
+        host="any axis, constants",
+        **_JOINS,
+    ),
+    Operator(
+        kind="PACK",
+        read=_read_pack,
+        shapes=_pack_shapes,
+        kernel=_run_pack,
+        host="any axis",
+        **_JOINS,
+    ),
+    Operator(
+        kind="UNPACK",
+        read=_read_unpack,
+        shapes=_unpack_shapes,
+        kernel=_run_unpack,
+        host="any axis",
+        **_JOINS,
+    ),
+)

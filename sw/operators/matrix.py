@@ -1,0 +1,356 @@
+"""Layers with weights: convolutions and matrix products."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tflite
+
+from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.lowering import Lowering, View
+from celosia.sw.compiler.multiplier import quantize_multiplier
+from celosia.sw.compiler.products import product
+from celosia.sw.compiler.quantize import activation_range, convolution_scaling, dense_scaling
+from celosia.sw.compiler.windows import padding
+from celosia.sw.ir.graph import Operation
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators.attributes import EXTENT, Attributes, require
+from celosia.sw.operators.fixed_point import factors, meaning, times, weighted
+from celosia.sw.operators.node import (
+    ModelError,
+    Node,
+    read_activation,
+    read_padding,
+    read_pair,
+    require_bias,
+    require_weights,
+)
+from celosia.sw.operators.record import Operator, Shape
+from celosia.sw.operators.windows import ACTIVATIONS, image, read_windows, window_counts
+
+__all__ = ["OPERATORS"]
+
+_ANY = "any kernel, stride, dilation and padding; constant weights, a scale for each channel or one"
+
+
+def _read_convolution(node: Node) -> dict[str, Any]:
+    node.require_inputs(2, 3)
+    weights = node.tensor(1)
+    require_weights(weights)
+    require_bias(node.optional(2), weights.shape[0])
+    return read_windows(node, tflite.Conv2DOptions, "stride", "dilation")
+
+
+def _read_depthwise(node: Node) -> dict[str, Any]:
+    node.require_inputs(2, 3)
+    weights = node.tensor(1)
+    require_weights(weights, axis=3)
+    require_bias(node.optional(2), weights.shape[3])
+    attributes = read_windows(node, tflite.DepthwiseConv2DOptions, "stride", "dilation")
+    inputs = node.tensor(0).shape[-1]
+    return attributes | {"depth_multiplier": weights.shape[3] // inputs}
+
+
+def _require_constants(operator: HostOperator, channels: int) -> None:
+    """Refuse weights and a bias that are no constants, or not of so many channels."""
+    source, weights, *bias = operator.sources
+    require(source.data is None, "a computed input")
+    require(weights.data is not None and weights.dtype == "int8", "constant int8 weights")
+    require(len(weights.scales) in (0, channels), f"1 or {channels} scales of weights")
+    for operand in bias:
+        good = operand.data is not None and operand.dtype == "int32"
+        require(good and math.prod(operand.shape) == channels, f"a constant bias of {channels}")
+
+
+def _convolution_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    batch, *extents, inputs = image(operator.sources[0].shape)
+    shape = image(operator.sources[1].shape)
+    said.name("activation", ACTIVATIONS)
+    if operator.kind == "CONV_2D":
+        channels, *kernel, depth = shape
+        got = f"weights of {depth} channels on {inputs}"
+        require(depth == inputs, "no grouped convolution", got)
+    else:
+        one, *kernel, channels = shape
+        got = f"weights of shape {shape} on {inputs} channels"
+        require(one == 1 and channels % inputs == 0, "whole channels for each of the input's", got)
+    _require_constants(operator, channels)
+    return [(batch, *window_counts(extents, kernel, said, dilated=True), channels)]
+
+
+def _lower_convolution(lowering: Lowering, operation: Operation, label: str) -> None:
+    """Lower CONV_2D, and DEPTHWISE_CONV_2D, whose channels keep to themselves."""
+    view = lowering.view(operation)
+    data = lowering.graph.tensors[operation.inputs[1]].data
+    assert data is not None
+    weights, each = data.astype(np.int8), 0
+    if operation.kind == "DEPTHWISE_CONV_2D":
+        each = weights.shape[3] // lowering.values[view.value].channels
+        weights = weights.transpose(3, 1, 2, 0)
+    kernel = (weights.shape[1], weights.shape[2])
+    attributes = operation.attributes
+    rows, columns, _ = lowering.shapes[operation.outputs[0]]
+    extents = zip(
+        (view.height, view.width),
+        kernel,
+        attributes["dilation"],
+        attributes["stride"],
+        (rows, columns),
+        strict=True,
+    )
+    before = [
+        padding(attributes["padding"], extent, (taps - 1) * apart + 1, stride, count)
+        for extent, taps, apart, stride, count in extents
+    ]
+    scaling = convolution_scaling(lowering.graph, operation, weights.reshape(len(weights), -1))
+    product(
+        lowering,
+        operation,
+        view,
+        weights,
+        scaling,
+        origin=(view.top - before[0], view.left - before[1]),
+        kernel=kernel,
+        stride=attributes["stride"],
+        dilation=attributes["dilation"],
+        grid=(rows, columns),
+        each=each,
+    )
+
+
+def _read_dense(node: Node) -> dict[str, Any]:
+    node.require_inputs(2, 3)
+    weights = node.tensor(1)
+    require_weights(weights)
+    require_bias(node.optional(2), weights.shape[0])
+    options = node.options(tflite.FullyConnectedOptions)
+    if options and options.WeightsFormat() != 0:
+        raise ModelError("shuffled weights are not supported")
+    return {
+        "activation": read_activation(options.FusedActivationFunction() if options else 0),
+        "keep_num_dims": bool(options.KeepNumDims()) if options else False,
+    }
+
+
+def _dense_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    source, shape = (operand.shape for operand in operator.sources[:2])
+    require(len(shape) == 2, "weights of 2 dimensions", shape)
+    channels, taps = shape
+    said.name("activation", ACTIVATIONS)
+    _require_constants(operator, channels)
+    result = operator.results[0].shape
+    rows = math.prod(source) // taps
+    good = math.prod(source) % taps == 0 and rows * channels == math.prod(result)
+    got = f"weights of shape {shape} from {source} to {result}"
+    require(good, f"{rows} rows of {channels}", got)
+    return [result]
+
+
+def _lower_dense(lowering: Lowering, operation: Operation, label: str) -> None:
+    """Lower FULLY_CONNECTED: a convolution whose kernel covers what one row of it reads."""
+    view = lowering.view(operation)
+    data = lowering.graph.tensors[operation.inputs[1]].data
+    assert data is not None
+    weights = data.astype(np.int8)
+    channels, taps = weights.shape
+    scaling = dense_scaling(lowering.graph, operation, weights)
+    value = lowering.values[view.value]
+    if value.height == 1 and view == View(view.value, 0, 0, 1, value.width):
+        kernel, depth, grid = (1, 1), taps, (1, value.bytes_per_item // taps)
+    elif view.height * view.width * value.channels == taps:
+        kernel, depth, grid = (view.height, view.width), value.channels, (1, 1)
+    elif value.channels == taps:
+        kernel, depth, grid = (1, 1), taps, (view.height, view.width)
+    else:
+        got = f"{view.height} x {view.width} x {value.channels}"
+        raise CompileError(f"{label}: wanted rows of {taps} of its input, got {got}")
+    product(
+        lowering,
+        operation,
+        view,
+        weights.reshape(channels, *kernel, depth),
+        scaling,
+        origin=(view.top, view.left),
+        kernel=kernel,
+        stride=(1, 1),
+        dilation=(1, 1),
+        grid=grid,
+    )
+
+
+def _run_dense(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the product of rows with a matrix, which the kernel scales in double precision."""
+    source, (output,) = operator.sources[0], operator.results
+    matrix = arrays[1].astype(np.int64)
+    rows = arrays[0].reshape(len(arrays[0]), -1, matrix.shape[1]).astype(np.int64)
+    sums = (rows - source.zero_point) @ matrix.T
+    if len(arrays) > 2:
+        sums = sums + arrays[2].reshape(-1)
+    exact = sums.astype(np.int32) * factors(operator)
+    away = np.copysign(np.floor(np.abs(exact) + 0.5), exact) + output.zero_point
+    low, high = activation_range(operator.attributes["activation"], meaning(output))
+    result = np.clip(away, low, high).astype(np.int8)
+    return [result.reshape(len(result), *output.shape)]
+
+
+def _margins(extents: Sequence[int], window: Sequence[int], said: dict[str, Any]) -> list[int]:
+    """Return the rows and columns before a result that a TRANSPOSE_CONV leaves out."""
+    whole = []
+    for extent, taps, stride in zip(extents, window, said["stride"], strict=True):
+        same = said["padding"] == "SAME"
+        count = -(-extent // stride) if same else (extent - taps) // stride + 1
+        whole.append(max(0, (count - 1) * stride + taps - extent) // 2)
+    return whole
+
+
+def _read_transposed(node: Node) -> dict[str, Any]:
+    node.require_inputs(3, 4)
+    weights = node.tensor(1)
+    require_weights(weights)
+    require_bias(node.optional(3), weights.shape[0])
+    options = node.require_options(tflite.TransposeConvOptions)
+    said = {
+        "padding": read_padding(options),
+        "stride": read_pair("stride", options),
+        "activation": read_activation(options.FusedActivationFunction()),
+    }
+    extents, window = node.outputs[0].shape[1:3], weights.shape[1:3]
+    if node.indices(0, "shape") != list(node.outputs[0].shape):
+        got = node.outputs[0].shape
+        raise ModelError(f"wanted a result of shape {node.indices(0, 'shape')}, got {got}")
+    return said | {"margins": tuple(_margins(extents, window, said))}
+
+
+def _transposed_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    batch, *extents, depth = image(operator.sources[0].shape)
+    channels, *taps, inputs = image(operator.sources[1].shape)
+    said.name("activation", ACTIVATIONS)
+    _require_constants(operator, channels)
+    require(inputs == depth, f"weights of {depth} channels", inputs)
+    result = image(operator.results[0].shape)
+    counts = window_counts(result[1:3], taps, said)
+    require(counts == extents, f"{extents} pixels from a result of {result}", counts)
+    margins = said.wholes("margins", 2, 0, EXTENT)
+    wanted = _margins(result[1:3], taps, operator.attributes)
+    require(margins == wanted, f"margins of {wanted}", margins)
+    return [(batch, *result[1:3], channels)]
+
+
+def _run_transposed(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the image that a convolution of these weights would have taken to this input."""
+    source = operator.sources[0]
+    (output,), said = operator.results, operator.attributes
+    x = arrays[0].astype(np.int64) - source.zero_point
+    kernel = arrays[1].astype(np.int64)
+    units, batch, high, wide, _ = x.shape
+    (down, right), (top, left) = said["stride"], said["margins"]
+    channels, tall, broad, _ = kernel.shape
+    _, rows, columns, _ = output.shape
+    around = (
+        max(rows, (high - 1) * down + tall) + top,
+        max(columns, (wide - 1) * right + broad) + left,
+    )
+    sums = np.zeros((units, batch, *around, channels), np.int64)
+    for row in range(tall):
+        for column in range(broad):
+            sums[
+                :,
+                :,
+                row : row + (high - 1) * down + 1 : down,
+                column : column + (wide - 1) * right + 1 : right,
+            ] += x @ kernel[:, row, column].T
+    sums = sums[:, :, top : top + rows, left : left + columns]
+    return [scaled_sums(operator, sums, arrays[2:])]
+
+
+def scaled_sums(operator: HostOperator, sums: np.ndarray, bias: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the results of sums of products: bias added, multiplied by channel, clamped."""
+    (output,) = operator.results
+    if bias:
+        sums = sums + bias[0].reshape(-1).astype(np.int64)
+    pairs = [quantize_multiplier(float(factor)) for factor in factors(operator)]
+    multipliers, shifts = np.array(pairs, np.int64).T
+    values = times(sums.astype(np.int32).astype(np.int64), multipliers, shifts)
+    low, high = activation_range(operator.attributes["activation"], meaning(output))
+    return np.clip(values + output.zero_point, low, high).astype(np.int8)
+
+
+def _run_convolution(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return CONV_2D or DEPTHWISE_CONV_2D; sums of float64 are exact, far below 2^53."""
+    source, (output,), said = operator.sources[0], operator.results, operator.attributes
+    x = arrays[0].reshape(-1, *arrays[0].shape[2:]).astype(np.float64) - source.zero_point
+    kernel = arrays[1].astype(np.float64)
+    _, rows, columns, channels = output.shape
+    counts, stride, dilation = (rows, columns), said["stride"], said["dilation"]
+    size = [(taps - 1) * apart + 1 for taps, apart in zip(kernel.shape[1:3], dilation, strict=True)]
+    first = [
+        padding(said["padding"], x.shape[1 + n], size[n], stride[n], counts[n]) for n in (0, 1)
+    ]
+    last = [
+        max(0, (counts[n] - 1) * stride[n] + size[n] - first[n] - x.shape[1 + n]) for n in (0, 1)
+    ]
+    x = np.pad(x, [(0, 0), *zip(first, last, strict=True), (0, 0)])
+    sums = np.zeros((len(x), rows, columns, channels))
+    for row in range(kernel.shape[1]):
+        for column in range(kernel.shape[2]):
+            top, left = row * dilation[0], column * dilation[1]
+            part = x[
+                :,
+                top : top + (rows - 1) * stride[0] + 1 : stride[0],
+                left : left + (columns - 1) * stride[1] + 1 : stride[1],
+            ]
+            if operator.kind == "CONV_2D":
+                sums += part @ kernel[:, row, column].T
+            else:
+                sums += np.repeat(part, channels // part.shape[-1], -1) * kernel[0, row, column]
+    result = scaled_sums(operator, sums.astype(np.int64), arrays[2:])
+    return [result.reshape(len(arrays[0]), *output.shape)]
+
+
+OPERATORS = (
+    Operator(
+        kind="CONV_2D",
+        read=_read_convolution,
+        shapes=_convolution_shapes,
+        lower=_lower_convolution,
+        kernel=_run_convolution,
+        weighted=True,
+        factors=weighted(0, 1),
+        core=f"{_ANY}; no groups",
+        host="the same",
+    ),
+    Operator(
+        kind="DEPTHWISE_CONV_2D",
+        read=_read_depthwise,
+        shapes=_convolution_shapes,
+        lower=_lower_convolution,
+        kernel=_run_convolution,
+        weighted=True,
+        factors=weighted(0, 1),
+        core=f"{_ANY}; any depth multiplier",
+        host="the same",
+    ),
+    Operator(
+        kind="FULLY_CONNECTED",
+        read=_read_dense,
+        shapes=_dense_shapes,
+        lower=_lower_dense,
+        kernel=_run_dense,
+        weighted=True,
+        factors=weighted(0, 1),
+        core="constant weights, a scale for each channel or one; factors whose rounding 31 bits "
+        "can reproduce",
+        host="any factor, with results within 32 bits before the clamp",
+    ),
+    Operator(
+        kind="TRANSPOSE_CONV",
+        read=_read_transposed,
+        shapes=_transposed_shapes,
+        operands=(2, 1, 3),
+        kernel=_run_transposed,
+        weighted=True,
+        factors=weighted(2, 1),
+        host="any kernel, stride and padding",
+    ),
+)

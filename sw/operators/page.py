@@ -1,0 +1,49 @@
+"""The page of all operators: where each runs, and within which limits."""
+
+from celosia.sw.compiler.shapes import RESHAPES
+from celosia.sw.operators.record import Operator
+from celosia.sw.operators.registry import OPERATORS
+
+__all__ = ["as_markdown", "where"]
+
+_HEAD = """# Operators
+
+Written by `celosia report --operators`. `celosia report MODEL` shows where each operator of a
+model runs.
+
+Every byte is that of LiteRT's reference kernel (`BUILTIN_REF`). An operator runs on the core where
+it meets the limits of the third column, else on the host where it meets those of the fourth. The
+program then has several parts: the core stops between them, and tensors go through external
+memory. An operator that meets neither is refused, with its number, kind and result.
+
+- *table*: a table of 256 entries after a layer's clamp.
+- *view*: no bytes move.
+- *constant*: computed when the model is read.
+
+| operator | runs on | on the core | on the host, besides |
+|---|---|---|---|
+"""
+
+
+def where(record: Operator) -> str:
+    """Return where an operator runs: core, table, view, host or constant, or two of them."""
+    if record.static:
+        return "constant"
+    found = []
+    if record.kind in (*RESHAPES, "PAD", "PADV2"):
+        found.append("view")
+    elif record.lower:
+        always = record.table is not None and not record.single
+        found.append("core (table)" if always or record.kind == "PRELU" else "core")
+    if record.kernel:
+        found.append("host")
+    return ", ".join(found)
+
+
+def as_markdown() -> str:
+    """Return the page of all operators, docs/operators.md."""
+    rows = [
+        f"| {kind} | {where(record)} | {record.core or '—'} | {record.host or '—'} |\n"
+        for kind, record in OPERATORS.items()
+    ]
+    return _HEAD + "".join(rows)

@@ -1,0 +1,172 @@
+"""Operators that move elements to other places: transposes, and blocks of pixels."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tflite
+
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators.attributes import EXTENT, Attributes, require
+from celosia.sw.operators.node import ModelError, Node
+from celosia.sw.operators.record import ANY, Operator, Shape
+from celosia.sw.operators.windows import image
+
+__all__ = ["OPERATORS"]
+
+
+def _read_transpose(node: Node) -> dict[str, Any]:
+    node.require_inputs(2)
+    order = tuple(node.axis(axis) for axis in node.indices(1, "permutation"))
+    if sorted(order) != list(range(node.rank)):
+        raise ModelError(f"wanted a permutation of {node.rank} dimensions, got {order}")
+    return {"permutation": order}
+
+
+def _transpose_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    shape = operator.sources[0].shape
+    order = said.axes("permutation", len(shape))
+    require(len(order) == len(shape), "all dimensions permuted", order)
+    return [tuple(shape[axis] for axis in order)]
+
+
+def _run_transpose(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    order = [axis + 1 for axis in operator.attributes["permutation"]]
+    return [arrays[0].transpose(0, *order)]
+
+
+def _read_block(table: type):
+    def read(node: Node) -> dict[str, Any]:
+        node.require_inputs(1)
+        return {"block": node.require_options(table).BlockSize()}
+
+    return read
+
+
+def _depth_to_space_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    batch, high, wide, channels = image(operator.sources[0].shape)
+    block = said.whole("block", 1, EXTENT)
+    got = f"{channels} for {block} x {block}"
+    require(channels % block**2 == 0, "whole blocks of channels", got)
+    return [(batch, high * block, wide * block, channels // block**2)]
+
+
+def _space_to_depth_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    batch, high, wide, channels = image(operator.sources[0].shape)
+    block = said.whole("block", 1, EXTENT)
+    got = f"{high} x {wide} for {block} x {block}"
+    require(high % block == 0 and wide % block == 0, "whole blocks", got)
+    return [(batch, high // block, wide // block, channels * block**2)]
+
+
+def _run_depth_to_space(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    x, block = arrays[0], operator.attributes["block"]
+    units, batch, high, wide, _ = x.shape
+    parts = x.reshape(units, batch, high, wide, block, block, -1)
+    return [parts.transpose(0, 1, 2, 4, 3, 5, 6).reshape(units, *operator.results[0].shape)]
+
+
+def _run_space_to_depth(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    x, block = arrays[0], operator.attributes["block"]
+    units, batch, high, wide, channels = x.shape
+    parts = x.reshape(units, batch, high // block, block, wide // block, block, channels)
+    return [parts.transpose(0, 1, 2, 4, 3, 5, 6).reshape(units, *operator.results[0].shape)]
+
+
+def _read_blocks(role: str):
+    def read(node: Node) -> dict[str, Any]:
+        node.require_inputs(3)
+        blocks = node.indices(1, "blocks")
+        margins = node.constant(2, (np.int32, np.int64), role)
+        if len(blocks) != 2 or min(blocks) < 1 or margins.shape != (2, 2) or margins.min() < 0:
+            raise ModelError(f"wanted blocks and {role} of 2 dimensions, got {blocks}")
+        return {"blocks": tuple(blocks), "margins": tuple(map(tuple, margins.tolist()))}
+
+    return read
+
+
+def _space_to_batch_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    batch, *extents, channels = image(operator.sources[0].shape)
+    blocks, margins = said.wholes("blocks", 2, 1, EXTENT), said.pairs("margins")
+    whole = [n + sum(margin) for n, margin in zip(extents, margins, strict=True)]
+    got = f"{whole[0]} x {whole[1]} for {blocks[0]} x {blocks[1]}"
+    require(all(n % b == 0 for n, b in zip(whole, blocks, strict=True)), "whole blocks", got)
+    counts = (n // b for n, b in zip(whole, blocks, strict=True))
+    return [(batch * math.prod(blocks), *counts, channels)]
+
+
+def _batch_to_space_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    batch, *extents, channels = image(operator.sources[0].shape)
+    blocks, margins = said.wholes("blocks", 2, 1, EXTENT), said.pairs("margins")
+    got = f"{batch} for {blocks[0]} x {blocks[1]}"
+    require(batch % math.prod(blocks) == 0, "whole blocks of images", got)
+    ways = zip(extents, blocks, margins, strict=True)
+    counts = [n * block - sum(margin) for n, block, margin in ways]
+    return [(batch // math.prod(blocks), *counts, channels)]
+
+
+def _run_space_to_batch(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    (down, right), margins = operator.attributes["blocks"], operator.attributes["margins"]
+    zero_point = operator.sources[0].zero_point
+    x = np.pad(arrays[0], [(0, 0), (0, 0), *margins, (0, 0)], constant_values=zero_point)
+    units, batch, high, wide, channels = x.shape
+    parts = x.reshape(units, batch, high // down, down, wide // right, right, channels)
+    return [parts.transpose(0, 3, 5, 1, 2, 4, 6).reshape(units, *operator.results[0].shape)]
+
+
+def _run_batch_to_space(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    (down, right), margins = operator.attributes["blocks"], operator.attributes["margins"]
+    units, batch, high, wide, channels = arrays[0].shape
+    parts = arrays[0].reshape(units, down, right, -1, high, wide, channels)
+    whole = parts.transpose(0, 3, 4, 1, 5, 2, 6)
+    whole = whole.reshape(units, -1, high * down, wide * right, channels)
+    (top, _), (left, _) = margins
+    _, rows, columns, _ = operator.results[0].shape
+    return [whole[:, :, top : top + rows, left : left + columns]]
+
+
+_MOVES: dict[str, Any] = {"operands": (0,), "types": ANY, "moves": True}
+
+OPERATORS = (
+    Operator(
+        kind="TRANSPOSE",
+        read=_read_transpose,
+        shapes=_transpose_shapes,
+        kernel=_run_transpose,
+        host="any order",
+        **_MOVES,
+    ),
+    Operator(
+        kind="DEPTH_TO_SPACE",
+        read=_read_block(tflite.DepthToSpaceOptions),
+        shapes=_depth_to_space_shapes,
+        kernel=_run_depth_to_space,
+        host="any block",
+        **_MOVES,
+    ),
+    Operator(
+        kind="SPACE_TO_DEPTH",
+        read=_read_block(tflite.SpaceToDepthOptions),
+        shapes=_space_to_depth_shapes,
+        kernel=_run_space_to_depth,
+        host="any block",
+        **_MOVES,
+    ),
+    Operator(
+        kind="SPACE_TO_BATCH_ND",
+        read=_read_blocks("paddings"),
+        shapes=_space_to_batch_shapes,
+        kernel=_run_space_to_batch,
+        host="of images",
+        **_MOVES,
+    ),
+    Operator(
+        kind="BATCH_TO_SPACE_ND",
+        read=_read_blocks("crops"),
+        shapes=_batch_to_space_shapes,
+        kernel=_run_batch_to_space,
+        host="of images",
+        **_MOVES,
+    ),
+)

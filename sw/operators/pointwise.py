@@ -1,0 +1,94 @@
+"""Operators that clamp or change the scale of each element."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from celosia.sw.compiler.lowering import Lowering
+from celosia.sw.compiler.quantize import ends, rescaling, single_factor
+from celosia.sw.ir.graph import Operation
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators.fixed_point import finished, quotients, rescaled, single
+from celosia.sw.operators.functions import same_shape
+from celosia.sw.operators.record import Operator
+
+__all__ = ["OPERATORS"]
+
+_RELUS = ("RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1")
+
+
+def _lower(lowering: Lowering, operation: Operation, label: str) -> None:
+    """Lower RELU and its kind, and QUANTIZE."""
+    view = lowering.view(operation)
+    activation = operation.kind if operation.kind in _RELUS else "NONE"
+    scaling = rescaling(*ends(lowering.graph, operation), activation)
+    shape = view.height, view.width, lowering.values[view.value].channels
+    windows = lowering.each(view)
+    number = operation.outputs[0]
+    lowering.vector(operation, number, operation.kind, view, windows, [scaling], shape)
+
+
+def _run_relu(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    (source,), (output,) = operator.sources, operator.results
+    centred = arrays[0].astype(np.int64) - source.zero_point
+    values = rescaled(centred, single_factor(single(source), over=single(output)))
+    return finished(values, output, operator.kind)
+
+
+def _run_quantize(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return float as integers, or integers of another meaning or type."""
+    (source,), (output,), (array,) = operator.sources, operator.results, arrays
+    limits = np.iinfo(np.dtype(output.dtype))
+    if source.dtype != "float32":
+        centred = array.astype(np.int64) - source.zero_point
+        values = rescaled(centred, source.scale / output.scale) + output.zero_point
+        return [np.clip(values, limits.min, limits.max).astype(output.dtype)]
+    with np.errstate(over="ignore", invalid="ignore"):
+        ratio = (array / single(output)).astype(np.float64)
+    # Past this they saturate whatever the zero point; what is no number counts as nothing.
+    most = 4 * limits.max + 8
+    ratio = np.clip(np.nan_to_num(ratio, nan=0.0), -most, most)
+    rounded = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio) + output.zero_point
+    return [np.clip(rounded, limits.min, limits.max).astype(output.dtype)]
+
+
+def _run_dequantize(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return integers as float."""
+    (source,) = operator.sources
+    return [single(source) * (arrays[0].astype(np.int64) - source.zero_point).astype(np.float32)]
+
+
+_CLAMP = "a clamp, part of the matrix layer before it where scales are equal"
+_INTEGERS = ("int8", "uint8", "int16")
+
+OPERATORS = (
+    *(
+        Operator(
+            kind=kind,
+            shapes=same_shape,
+            kernel=_run_relu,
+            lower=_lower,
+            factors=quotients,
+            core=_CLAMP,
+            host="the same",
+        )
+        for kind in _RELUS
+    ),
+    Operator(
+        kind="QUANTIZE",
+        shapes=same_shape,
+        types=((*_INTEGERS, "float32"), _INTEGERS),
+        kernel=_run_quantize,
+        lower=_lower,
+        factors=quotients,
+        core="int8 to int8",
+        host="float32 or integers to integers of 8 or 16 bits",
+    ),
+    Operator(
+        kind="DEQUANTIZE",
+        shapes=same_shape,
+        types=(_INTEGERS, ("float32",)),
+        kernel=_run_dequantize,
+        host="integers of 8 or 16 bits to float32",
+    ),
+)

@@ -1,0 +1,124 @@
+"""Pooling over windows of images."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tflite
+
+from celosia.hw.arch.isa import Window
+from celosia.sw.compiler.lowering import Lowering
+from celosia.sw.compiler.quantize import activation_range, average_scaling, ends, identity_scaling
+from celosia.sw.compiler.windows import padding, rectangles
+from celosia.sw.ir.graph import Operation
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators.attributes import EXTENT, Attributes, require
+from celosia.sw.operators.fixed_point import meaning
+from celosia.sw.operators.node import Node
+from celosia.sw.operators.record import Kernel, Operator, Shape
+from celosia.sw.operators.windows import ACTIVATIONS, image, read_windows, window_counts
+
+__all__ = ["OPERATORS", "pooled"]
+
+_Reduce = Callable[[np.ndarray, int], np.ndarray]
+
+
+def _read(node: Node) -> dict[str, Any]:
+    node.require_inputs(1)
+    return read_windows(node, tflite.Pool2DOptions, "stride", "window")
+
+
+def _shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    require(len(operator.sources) == 1, "1 input", len(operator.sources))
+    batch, *extents, channels = image(operator.sources[0].shape)
+    said.name("activation", ACTIVATIONS)
+    window = said.wholes("window", 2, 1, EXTENT)
+    return [(batch, *window_counts(extents, window, said), channels)]
+
+
+def _lower(lowering: Lowering, operation: Operation, label: str) -> None:
+    """Lower a pooling that stands alone."""
+    view, number = lowering.view(operation), operation.outputs[0]
+    _, output = ends(lowering.graph, operation)
+    low, high = activation_range(operation.attributes["activation"], output)
+    axes = lowering.windows(operation, (view.height, view.width))
+    windows = rectangles(axes, view.top, view.left)
+    scalings, combine = [identity_scaling(low, high)], Window.MAX
+    if operation.kind == "AVERAGE_POOL_2D":
+        counts = sorted({w.size[0] * w.size[1] for w in windows})
+        scalings = [average_scaling(label, count, low, high) for count in counts]
+        windows = tuple(replace(w, parameters=counts.index(w.size[0] * w.size[1])) for w in windows)
+        combine = Window.SUM
+    lowering.vector(
+        operation,
+        number,
+        operation.kind,
+        view,
+        windows,
+        scalings,
+        lowering.shapes[number],
+        stride=operation.attributes["stride"],
+        combine=combine,
+    )
+
+
+def _spans(operator: HostOperator, axis: int) -> list[tuple[int, int]]:
+    """Return first row or column of each window, and the one after its last."""
+    said, extent = operator.attributes, operator.sources[0].shape[1 + axis]
+    count = operator.results[0].shape[1 + axis]
+    size, stride = said["window"][axis], said["stride"][axis]
+    first = -padding(said["padding"], extent, size, stride, count)
+    starts = range(first, first + count * stride, stride)
+    return [(max(start, 0), min(start + size, extent)) for start in starts]
+
+
+def pooled(operator: HostOperator, x: np.ndarray, reduce: _Reduce) -> np.ndarray:
+    """Return ``reduce`` of every window and of the number of its pixels, int64."""
+    result = np.empty((len(x), *operator.results[0].shape), np.int64)
+    for row, (top, bottom) in enumerate(_spans(operator, 0)):
+        for column, (left, right) in enumerate(_spans(operator, 1)):
+            part = x[:, :, top:bottom, left:right].astype(np.int64)
+            result[:, :, row, column] = reduce(part, (bottom - top) * (right - left))
+    return result
+
+
+def _average(part: np.ndarray, count: int) -> np.ndarray:
+    """Return the mean of a window, halves away from zero."""
+    total = part.sum(axis=(2, 3))
+    return np.sign(total) * ((np.abs(total) + count // 2) // count)
+
+
+def _run(reduce: _Reduce) -> Kernel:
+    def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        output = operator.results[0]
+        clamp = activation_range(operator.attributes["activation"], meaning(output))
+        return [np.clip(pooled(operator, arrays[0], reduce), *clamp).astype(np.int8)]
+
+    return run
+
+
+_POOL = "windows up to 255 × 255; within what the accumulators hold"
+
+OPERATORS = (
+    Operator(
+        kind="AVERAGE_POOL_2D",
+        read=_read,
+        shapes=_shapes,
+        keeps_scale=True,
+        kernel=_run(_average),
+        lower=_lower,
+        core=f"{_POOL}; counts that 31 bits divide by",
+        host="any window",
+    ),
+    Operator(
+        kind="MAX_POOL_2D",
+        read=_read,
+        shapes=_shapes,
+        keeps_scale=True,
+        kernel=_run(lambda part, _: part.max(axis=(2, 3))),
+        lower=_lower,
+        core=f"{_POOL}; part of the matrix layer before it where windows do not overlap",
+        host="any window",
+    ),
+)

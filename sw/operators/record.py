@@ -1,0 +1,178 @@
+"""The record of an operator: everything the project knows about it, in one place.
+
+An operator appears four times in the life of a model: a front end reads it, the compiler lowers it
+to work of the core or leaves it to the host, and the host runs it. The record holds the function
+for each of these, and the limits that ``celosia report --operators`` prints.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from celosia.sw.ir.graph import Graph, Operation, Quantization
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators.attributes import Attributes, Mismatch, require
+from celosia.sw.operators.node import Node
+
+if TYPE_CHECKING:
+    from celosia.sw.compiler.lowering import Lowering
+
+__all__ = [
+    "ANY",
+    "FLOAT",
+    "INT8",
+    "QUANTIZED",
+    "WHOLE",
+    "Factors",
+    "Kernel",
+    "Lower",
+    "Operator",
+    "Shape",
+    "Shapes",
+    "Table",
+    "Types",
+    "each_unit",
+]
+
+Shape = tuple[int, ...]
+
+#: Returns the attributes of an operator in a file.
+Read = Callable[[Node], dict[str, Any]]
+#: Checks attributes and shapes; returns the shapes of the results.
+Shapes = Callable[[HostOperator, Attributes], Sequence[Shape]]
+#: Returns the results of an operator on the host. Arrays have one dimension more than the operands,
+#: in front: the units that are computed together. Constants have not, and broadcast.
+Kernel = Callable[[HostOperator, Sequence[np.ndarray]], Sequence[np.ndarray]]
+#: Adds the work of the core for an operator; the last argument is its label for messages.
+Lower = Callable[["Lowering", Operation, str], None]
+#: Returns the result for every int8, for an operator that a table of 256 entries computes.
+Table = Callable[[Quantization, Quantization, dict[str, Any]], np.ndarray]
+#: Returns the real factors by which an operator multiplies its integers.
+Factors = Callable[[Graph, Operation], list[float]]
+
+#: Names of types: of operands and of results.
+Types = tuple[tuple[str, ...], tuple[str, ...]]
+
+_QUANTIZED = ("int8", "uint8", "int16")
+_WHOLE = ("int32", "int64")
+_ANY = (*_QUANTIZED, *_WHOLE, "float32", "bool")
+
+INT8: Types = (("int8",), ("int8",))
+QUANTIZED: Types = (_QUANTIZED, _QUANTIZED)
+WHOLE: Types = (_WHOLE, _WHOLE)
+FLOAT: Types = (("float32",), ("float32",))
+ANY: Types = (_ANY, _ANY)
+
+
+def _nothing(node: Node) -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Operator:
+    """All that is known about one operator.
+
+    Parameters
+    ----------
+    kind : str
+        Name, as TensorFlow Lite spells it.
+    shapes : callable
+        Shape rule: checks the attributes, and returns the shape of each result.
+    read : callable
+        Reader of ``.tflite`` files: returns the attributes; none unless given.
+    operands : tuple of int, optional
+        Positions of the inputs that are read when it runs; all unless given. The other inputs are
+        constants that attributes repeat.
+    types : tuple of tuples of str
+        Types of operands and of results.
+    keeps_scale : bool
+        Whether operands and results have to be of one scale and zero point.
+    moves : bool
+        Whether results hold elements of the operands, unchanged: of any type, with any
+        quantisation or none, the same on all sides.
+    kernel : callable, optional
+        Runs it on the host.
+    lower : callable, optional
+        Lowers it to work of the core. Raises CompileError with the reason where it cannot.
+    table : callable, optional
+        Fills its table of 256 entries.
+    single : str
+        Attribute that it has where a table can do it; empty where a table always can.
+    factors : callable, optional
+        Factors that have to stay below 2^30, else the reference kernel's results are not defined.
+    broadcasts : bool
+        Whether operands broadcast, aligned at their last dimensions.
+    weighted : bool
+        Whether its constants belong to channels and not to items.
+    static : bool
+        Whether results follow from the shapes of the operands alone.
+    core, host : str, optional
+        Limits for the page of operators: on the core, and on the host besides.
+    """
+
+    kind: str
+    shapes: Shapes
+    read: Read = _nothing
+    operands: tuple[int, ...] | None = None
+    types: Types = INT8
+    keeps_scale: bool = False
+    moves: bool = False
+    kernel: Kernel | None = None
+    lower: Lower | None = None
+    table: Table | None = None
+    single: str = ""
+    factors: Factors | None = None
+    broadcasts: bool = False
+    weighted: bool = False
+    static: bool = False
+    core: str | None = None
+    host: str | None = None
+
+    def tabulated(self, operation: Operation) -> bool:
+        """Return whether a table computes an operation of this kind."""
+        return self.table is not None and (not self.single or self.single in operation.attributes)
+
+    def inputs(self, operation: Operation) -> list[int]:
+        """Return the tensors that an operation reads when it runs; -1 is one left out."""
+        places = range(len(operation.inputs)) if self.operands is None else self.operands
+        return [operation.inputs[place] for place in places if place < len(operation.inputs)]
+
+    def check(self, operator: HostOperator) -> None:
+        """Refuse types, attributes and shapes that no kernel can work on.
+
+        Raises
+        ------
+        Mismatch
+            With what was wanted.
+        """
+        require(bool(operator.sources and operator.results), "inputs and results")
+        sources = operator.sources[:1] if self.weighted else operator.sources
+        for operands, types in zip((sources, operator.results), self.types, strict=True):
+            for operand in operands:
+                got = f"{operand.dtype} {operand.name!r}"
+                require(operand.dtype in types, " or ".join(types), got)
+        if self.moves:
+            names = {operand.dtype for operand in (*operator.sources, *operator.results)}
+            require(len(names) == 1, "one type", " and ".join(sorted(names)))
+        wanted = [tuple(shape) for shape in self.shapes(operator, Attributes(operator))]
+        found = [result.shape for result in operator.results]
+        if wanted != found:
+            shown = (", ".join(map(str, shapes)) for shapes in (wanted, found))
+            raise Mismatch("a result of shape {}, got {}".format(*shown))
+
+
+def each_unit(kernel: Kernel) -> Kernel:
+    """Return a kernel for several units from one whose arrays have the operands' own shapes."""
+
+    def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        computed = [operand.data is None for operand in operator.sources]
+        units = max((len(a) for a, c in zip(arrays, computed, strict=True) if c), default=1)
+        results = [
+            kernel(operator, [a[unit] if c else a for a, c in zip(arrays, computed, strict=True)])
+            for unit in range(units)
+        ]
+        return [np.stack(made) for made in zip(*results, strict=True)]
+
+    return run

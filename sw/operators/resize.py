@@ -1,0 +1,121 @@
+"""Operators that make images of another size."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tflite
+
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.operators.node import ModelError, Node
+from celosia.sw.operators.record import Operator, Shape
+from celosia.sw.operators.windows import image
+
+__all__ = ["OPERATORS"]
+
+_ONE = 1 << 10
+
+
+def _read(table: type):
+    def read(node: Node) -> dict[str, Any]:
+        node.require_inputs(2)
+        size, result = node.indices(1, "size"), node.outputs[0].shape
+        if len(size) != 2 or min(size) < 1:
+            raise ModelError(f"wanted a size of rows and columns, got {size}")
+        if list(result[1:3]) != size:
+            raise ModelError(f"wanted a result of {size[0]} x {size[1]} pixels, got {result}")
+        options = node.require_options(table)
+        return {
+            "align_corners": bool(options.AlignCorners()),
+            "half_pixel_centers": bool(options.HalfPixelCenters()),
+        }
+
+    return read
+
+
+def _shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    batch, _, _, channels = image(operator.sources[0].shape)
+    both = said.flag("align_corners") and said.flag("half_pixel_centers")
+    require(not both, "align_corners or half_pixel_centers", "both")
+    said.flag("half_pixel_centers")
+    return [(batch, *image(operator.results[0].shape)[1:3], channels)]
+
+
+def _nearest(source: int, result: int, align: bool, half: bool) -> np.ndarray:
+    """Return which row or column each of the result's is taken from; in single precision."""
+    scale = np.float32(source) / np.float32(result)
+    if align and result > 1:
+        scale = np.float32(source - 1) / np.float32(result - 1)
+    offset = np.float32(0.5 if half else 0)
+    places = (np.arange(result, dtype=np.float32) + offset) * scale
+    # None is below zero: halves up is what the kernel does.
+    whole = np.floor(places.astype(np.float64) + 0.5) if align else np.floor(places)
+    return np.clip(whole.astype(np.int64), 0, source - 1)
+
+
+def _run_nearest(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return an image of another size, each pixel one of the input's."""
+    said = operator.attributes["align_corners"], operator.attributes["half_pixel_centers"]
+    _, high, wide, _ = operator.sources[0].shape
+    _, rows, columns, _ = operator.results[0].shape
+    taken = arrays[0][:, :, _nearest(high, rows, *said)]
+    return [taken[:, :, :, _nearest(wide, columns, *said)]]
+
+
+def _between(source: int, result: int, align: bool, half: bool) -> tuple[np.ndarray, ...]:
+    """Return the two rows or columns around each of the result's, and the share of the second.
+
+    Shares are of 2^10, and may be below 0 or above 1 at the edges.
+    """
+    scale = (_ONE * source + result // 2) // result
+    if align and result > 1:
+        scale = (_ONE * (source - 1) + (result - 1) // 2) // (result - 1)
+    places = np.arange(result, dtype=np.int64) * scale
+    if half:
+        places = places + scale // 2 - (1 << 9)
+    below = np.maximum(np.trunc(places / _ONE).astype(np.int64), 0)
+    above = np.minimum(np.trunc((places + _ONE - 1) / _ONE).astype(np.int64), source - 1)
+    return below, above, places - _ONE * below
+
+
+def _run_bilinear(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return an image of another size, each pixel a mean of four of the input's."""
+    said = operator.attributes["align_corners"], operator.attributes["half_pixel_centers"]
+    _, high, wide, _ = operator.sources[0].shape
+    _, rows, columns, _ = operator.results[0].shape
+    top, bottom, down = _between(high, rows, *said)
+    left, right, over = _between(wide, columns, *said)
+    x, down, over = arrays[0].astype(np.int64), down[:, None, None], over[:, None]
+    upper = x[:, :, top] * (_ONE - down)
+    lower = x[:, :, bottom] * down
+    total = (upper[:, :, :, left] + lower[:, :, :, left]) * (_ONE - over)
+    total += (upper[:, :, :, right] + lower[:, :, :, right]) * over
+    away = np.where(total > 0, 1 << 19, -(1 << 19))
+    # Division towards zero.
+    rounded = np.trunc((total + away) / (1 << 20)).astype(np.int64)
+    return [rounded.astype(np.int8)]
+
+
+_LIMITS = "any size; align_corners, half_pixel_centers"
+
+OPERATORS = (
+    Operator(
+        kind="RESIZE_BILINEAR",
+        read=_read(tflite.ResizeBilinearOptions),
+        shapes=_shapes,
+        operands=(0,),
+        keeps_scale=True,
+        kernel=_run_bilinear,
+        host=_LIMITS,
+    ),
+    Operator(
+        kind="RESIZE_NEAREST_NEIGHBOR",
+        read=_read(tflite.ResizeNearestNeighborOptions),
+        shapes=_shapes,
+        operands=(0,),
+        keeps_scale=True,
+        kernel=_run_nearest,
+        host=_LIMITS,
+    ),
+)

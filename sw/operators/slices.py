@@ -1,0 +1,292 @@
+"""Operators that take parts of a tensor: slices and splits."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tflite
+
+from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.lowering import Lowering, View
+from celosia.sw.compiler.products import MOST_MOVED, add_product
+from celosia.sw.compiler.quantize import exact_scaling, identity_scaling
+from celosia.sw.compiler.windows import Axis, rectangles
+from celosia.sw.ir.graph import Operation
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.operators.node import ModelError, Node
+from celosia.sw.operators.record import ANY, Operator, Shape
+
+__all__ = ["OPERATORS"]
+
+#: First element, how many and the distance, along rows, columns or channels.
+_Way = tuple[int, int, int]
+
+
+def _sliced(
+    shape: tuple[int, ...], numbers: Sequence[Sequence[int]], masks: Sequence[int]
+) -> dict[str, Any]:
+    """Return the first element, count and stride of a slice in each dimension.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the input.
+    numbers : sequence of sequences of int
+        Begin, end and stride as in the file; further dimensions are taken whole.
+    masks : sequence of int
+        Bits by dimension: begin left out, end left out, dimension dropped.
+
+    Returns
+    -------
+    dict
+        ``begin``, ``count`` and ``stride`` for each dimension, and ``dropped`` ones.
+    """
+    firsts, counts, steps = [], [], []
+    for axis, extent in enumerate(shape):
+        if axis >= len(numbers[0]):
+            taken, step = range(extent), 1
+        else:
+            first, last, step = (each[axis] for each in numbers)
+            open_first, open_last, drops = (bool(mask >> axis & 1) for mask in masks)
+            if drops:
+                last = first + 1 if first != -1 else extent
+                open_last = False
+            ends = slice(None if open_first else first, None if open_last else last, step)
+            taken = range(extent)[ends]
+        firsts.append(taken.start)
+        counts.append(len(taken))
+        steps.append(step)
+    dropped = tuple(axis for axis in range(len(shape)) if masks[2] >> axis & 1)
+    return {
+        "begin": tuple(firsts),
+        "count": tuple(counts),
+        "stride": tuple(steps),
+        "dropped": dropped,
+    }
+
+
+def _read_strided_slice(node: Node) -> dict[str, Any]:
+    node.require_inputs(4)
+    roles = ((1, "begin"), (2, "end"), (3, "strides"))
+    numbers = [node.indices(place, role) for place, role in roles]
+    options = node.require_options(tflite.StridedSliceOptions)
+    if options.EllipsisMask() or options.NewAxisMask() or options.Offset():
+        raise ModelError("ellipsis, new axes and offsets are not supported")
+    if len({len(given) for given in numbers}) != 1 or len(numbers[0]) > node.rank:
+        raise ModelError(f"wanted begin, end and strides of {node.rank} dimensions, got {numbers}")
+    if 0 in numbers[2]:
+        raise ModelError(f"wanted strides other than 0, got {numbers[2]}")
+    masks = [options.BeginMask(), options.EndMask(), options.ShrinkAxisMask()]
+    return _sliced(node.tensor(0).shape, numbers, masks)
+
+
+def _read_slice(node: Node) -> dict[str, Any]:
+    """Read SLICE: a STRIDED_SLICE of stride 1."""
+    node.require_inputs(3)
+    shape, rank = node.tensor(0).shape, node.rank
+    first, count = node.indices(1, "begin"), node.indices(2, "size")
+    if len(first) != rank or len(count) != rank or min(first, default=0) < 0:
+        raise ModelError(f"wanted begin and size of {rank} dimensions, got {first} and {count}")
+    zipped = zip(shape, first, count, strict=True)
+    taken = [extent - start if n == -1 else n for extent, start, n in zipped]
+    ends = [start + n for start, n in zip(first, taken, strict=True)]
+    if any(n < 1 or end > e for n, end, e in zip(taken, ends, shape, strict=True)):
+        raise ModelError(f"wanted a slice inside {shape}, got {first} and {count}")
+    return _sliced(shape, (first, ends, [1] * rank), [0, 0, 0])
+
+
+def _slice_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    shape = operator.sources[0].shape
+    ways = [
+        said.wholes(name, len(shape), -least, 1 << 31)
+        for name, least in (("begin", 0), ("count", 0), ("stride", 1 << 31))
+    ]
+    for extent, begin, count, stride in zip(shape, *ways, strict=True):
+        last = begin + (count - 1) * stride
+        good = stride != 0 and count >= 1 and begin < extent and 0 <= last < extent
+        require(good, f"a slice of at least one of {extent} elements", f"{count} from {begin}")
+    dropped = said.axes("dropped", len(shape))
+    require(all(ways[1][axis] == 1 for axis in dropped), "single elements in dropped dimensions")
+    return [tuple(n for axis, n in enumerate(ways[1]) if axis not in dropped)]
+
+
+def _run_slice(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    said = operator.attributes
+    ways = zip(said["begin"], said["count"], said["stride"], strict=True)
+    stops = [(begin, begin + count * stride, stride) for begin, count, stride in ways]
+    slices = [slice(begin, stop if stop >= 0 else None, step) for begin, stop, step in stops]
+    taken = arrays[0][(slice(None), *slices)]
+    return [taken.reshape(len(taken), *operator.results[0].shape)]
+
+
+def _read_split(node: Node) -> dict[str, Any]:
+    node.require_inputs(2, results=None)
+    (given,) = node.indices(0, "axis")[:1] or [0]
+    return {"axis": node.axis(given, len(node.tensor(1).shape))}
+
+
+def _read_split_sizes(node: Node) -> dict[str, Any]:
+    """Read SPLIT_V, whose parts are of any sizes."""
+    node.require_inputs(3, results=None)
+    (given,) = node.indices(2, "axis")[:1] or [0]
+    axis = node.axis(given)
+    wanted = node.indices(1, "sizes")
+    found = [each.shape[axis] if len(each.shape) == node.rank else 0 for each in node.outputs]
+    pairs = zip(wanted, found, strict=False)
+    if len(wanted) != len(found) or any(a not in (-1, b) for a, b in pairs):
+        raise ModelError(f"wanted results of {wanted} along axis {axis}, got {found}")
+    return {"axis": axis}
+
+
+def _split_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    shape = operator.sources[0].shape
+    axis = said.whole("axis", 0, len(shape) - 1)
+    found = [result.shape for result in operator.results]
+    require(all(len(each) == len(shape) for each in found), f"results of {len(shape)} dimensions")
+    parts = [each[axis] for each in found]
+    if operator.kind == "SPLIT":
+        parts = [shape[axis] // len(found)] * len(found)
+    require(sum(parts) == shape[axis], f"parts that make up {shape[axis]}", parts)
+    return [(*shape[:axis], part, *shape[axis + 1 :]) for part in parts]
+
+
+def _run_split(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    axis = operator.attributes["axis"]
+    ends = np.cumsum([result.shape[axis] for result in operator.results])[:-1]
+    return np.split(arrays[0], ends.tolist(), axis=axis + 1)
+
+
+def _lower_slice(lowering: Lowering, operation: Operation, label: str) -> None:
+    """Lower SLICE and STRIDED_SLICE of an image, forwards, or of channels."""
+    said = operation.attributes
+    ways = list(zip(said["begin"], said["count"], said["stride"], strict=True))
+    extent = lowering.graph.tensors[operation.inputs[0]].shape[0]
+    if ways[0] != (0, extent, 1) or said["dropped"] or min(said["stride"]) < 1:
+        raise CompileError(f"{label}: wanted all items, forwards, and all dimensions to stay")
+    _take(lowering, operation, operation.outputs[0], _three(label, ways[1:]), label)
+
+
+def _lower_split(lowering: Lowering, operation: Operation, label: str) -> None:
+    """Lower SPLIT and SPLIT_V of images along rows or columns, or of channels."""
+    graph, axis = lowering.graph, operation.attributes["axis"]
+    if axis == 0:
+        raise CompileError(f"{label}: wanted all items to stay together")
+    first = 0
+    for number in operation.outputs:
+        shape = graph.tensors[number].shape
+        ways = [(0, extent, 1) for extent in shape[1:]]
+        ways[axis - 1] = (first, shape[axis], 1)
+        _take(lowering, operation, number, _three(label, ways), label)
+        first += shape[axis]
+
+
+def _three(label: str, ways: list[_Way]) -> list[_Way]:
+    """Return the ways along rows, columns and channels."""
+    if len(ways) not in (1, 3):
+        raise CompileError(f"{label}: wanted an image or channels, got {len(ways) + 1} dimensions")
+    return [*[(0, 1, 1)] * (3 - len(ways)), *ways]
+
+
+def _take(
+    lowering: Lowering, operation: Operation, number: int, ways: list[_Way], label: str
+) -> None:
+    """Make a tensor of some of an operator's operand."""
+    place = 1 if operation.kind == "SPLIT" else 0
+    source = operation.inputs[place]
+    if source not in lowering.views:
+        raise CompileError(f"{label}: wanted an input that is computed")
+    view = lowering.views[source]
+    value = lowering.values[view.value]
+    extents = view.height, view.width, value.channels
+    shape = lowering.graph.tensors[source].shape
+    wanted = (1,) * (4 - len(shape)) + shape[1:]
+    if extents != wanted:
+        raise CompileError(f"{label}: wanted an input laid out as {wanted}, got {extents}")
+    rows, columns, channels = ways
+    shape = rows[1], columns[1], value.channels
+    whole = all(way == (0, n, 1) for way, n in zip(ways[:2], extents, strict=False))
+    every = channels == (0, value.channels, 1)
+    if not every and value.channels * channels[1] > MOST_MOVED:
+        raise CompileError(f"{label}: wanted at most {MOST_MOVED} ones to move channels")
+    if every or not whole:
+        axes = [
+            Axis(first, step, count, 1, first + (count - 1) * step + 1)
+            for first, count, step in (rows, columns)
+        ]
+        lowering.vector(
+            operation,
+            number,
+            operation.kind,
+            view,
+            rectangles(axes, view.top, view.left),
+            [identity_scaling()],
+            shape,
+            stride=(rows[2], columns[2]),
+        )
+        view = lowering.views[number]
+    if not every:
+        _channels(lowering, operation, number, view, channels)
+
+
+def _channels(lowering: Lowering, operation: Operation, number: int, view: View, way: _Way) -> None:
+    first, count, step = way
+    value = lowering.values[view.value]
+    weights = np.zeros((count, 1, 1, value.channels), np.int8)
+    weights[np.arange(count), 0, 0, first + step * np.arange(count)] = 1
+    own = weights.sum(axis=(1, 2, 3), dtype=np.int64)
+    grid = view.height, view.width
+    scaling = exact_scaling(-value.fill * own, value.fill)
+    result = lowering.add(number, (*grid, count))
+    add_product(lowering, operation, view, weights, scaling, result=result, grid=grid)
+
+
+_PARTS = "rows, columns or channels of an image, or of a vector; of channels up to 16,384 pairs in and out"
+_TAKES: dict[str, Any] = {"types": ANY, "moves": True}
+
+OPERATORS = (
+    Operator(
+        kind="SLICE",
+        read=_read_slice,
+        shapes=_slice_shapes,
+        operands=(0,),
+        kernel=_run_slice,
+        lower=_lower_slice,
+        core=_PARTS,
+        host="constant numbers",
+        **_TAKES,
+    ),
+    Operator(
+        kind="STRIDED_SLICE",
+        read=_read_strided_slice,
+        shapes=_slice_shapes,
+        operands=(0,),
+        kernel=_run_slice,
+        lower=_lower_slice,
+        core=f"{_PARTS}; any strides forwards",
+        host="constant numbers; no ellipsis, no new axes",
+        **_TAKES,
+    ),
+    Operator(
+        kind="SPLIT",
+        read=_read_split,
+        shapes=_split_shapes,
+        operands=(1,),
+        kernel=_run_split,
+        lower=_lower_split,
+        core=_PARTS,
+        host="any axis, equal parts",
+        **_TAKES,
+    ),
+    Operator(
+        kind="SPLIT_V",
+        read=_read_split_sizes,
+        shapes=_split_shapes,
+        operands=(0,),
+        kernel=_run_split,
+        lower=_lower_split,
+        core=_PARTS,
+        host="any axis, any parts",
+        **_TAKES,
+    ),
+)

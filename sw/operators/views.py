@@ -1,0 +1,194 @@
+"""Operators that leave elements where they are: other shapes, and margins around images."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.lowering import Lowering, View
+from celosia.sw.compiler.quantize import identity_scaling
+from celosia.sw.compiler.shapes import RESHAPES
+from celosia.sw.ir.graph import Operation
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators.attributes import EXTENT, Attributes, require
+from celosia.sw.operators.node import ModelError, Node
+from celosia.sw.operators.record import ANY, Operator, Shape
+
+__all__ = ["OPERATORS"]
+
+#: Operators that read all bytes in a row, whatever the shape of what they read.
+_OF_BYTES = {"FULLY_CONNECTED", *RESHAPES}
+
+
+def _lower_reshape(lowering: Lowering, operation: Operation, label: str) -> None:
+    """Lower RESHAPE: the same bytes, moved only out of padding, or where a vector becomes an image.
+
+    Raises
+    ------
+    CompileError
+        For images that become images of another shape.
+    """
+    number = operation.outputs[0]
+    view = lowering.view(operation)
+    if not lowering.covers(view):
+        lowering.copy(operation, number, view)
+        view = lowering.views[number]
+    value = lowering.values[view.value]
+    wanted, got = lowering.shapes[number], (value.height, value.width, value.channels)
+    image = len(lowering.graph.tensors[number].shape) == 4
+    kinds = {reader.kind for reader in lowering.readers.get(number, [])}
+    if wanted == got or not image or kinds <= _OF_BYTES:
+        lowering.views[number] = view
+    elif value.height == 1:
+        seen = View(view.value, 0, 0, *wanted[:2])
+        windows, scalings = lowering.each(seen), [identity_scaling()]
+        lowering.vector(
+            operation, number, operation.kind, seen, windows, scalings, wanted, seen=wanted
+        )
+    else:
+        raise CompileError(f"{label}: wanted one shape of images, got {got} and {wanted}")
+
+
+def _lower_pad(lowering: Lowering, operation: Operation, label: str) -> None:
+    """Lower PAD: a view that reaches past the value's edges, where the zero point stands.
+
+    Another constant takes a copy with that around it, and one that is read as a whole.
+
+    Raises
+    ------
+    CompileError
+        If other dimensions than rows and columns are padded.
+    """
+    number = operation.outputs[0]
+    view = lowering.view(operation)
+    before, after = operation.attributes["before"], operation.attributes["after"]
+    if len(before) != 4 or before[0] or after[0] or before[3] or after[3]:
+        raise CompileError(f"{label}: wanted padding of rows and columns, got {before, after}")
+    constant = operation.attributes["value"]
+    other = constant != lowering.values[view.value].fill
+    if other:
+        around = lowering.copy(operation, number, view)
+        lowering.values[around] = replace(lowering.values[around], fill=constant)
+        view = lowering.views[number]
+    lowering.views[number] = View(
+        view.value,
+        view.top - before[1],
+        view.left - before[2],
+        view.height + before[1] + after[1],
+        view.width + before[2] + after[2],
+    )
+    if other:
+        lowering.copy(operation, number, lowering.views[number])
+
+
+def _read_reshape(node: Node) -> dict[str, Any]:
+    node.require_inputs(1, 2)
+    result = node.outputs[0].shape
+    if node.optional(1) is not None:
+        shape = node.indices(1, "shape")
+        known = len(shape) == len(result) and all(
+            extent in (-1, found) for extent, found in zip(shape, result, strict=True)
+        )
+        if not known:
+            raise ModelError(f"wanted a result of shape {tuple(shape)}, got {result}")
+    return {}
+
+
+def _read_same_extents(node: Node) -> dict[str, Any]:
+    """Read SQUEEZE or EXPAND_DIMS; the shapes tell where the dimensions of 1 are."""
+    node.require_inputs(1, 2)
+    shapes = node.tensor(0).shape, node.outputs[0].shape
+    extents = [[extent for extent in shape if extent != 1] for shape in shapes]
+    if extents[0] != extents[1]:
+        raise ModelError(f"wanted the same extents but for 1, got {shapes[0]}, {shapes[1]}")
+    return {}
+
+
+def _reshape_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    shape, result = operator.sources[0].shape, operator.results[0].shape
+    same = math.prod(shape) == math.prod(result)
+    require(same, "as many elements in the result", f"{shape} to {result}")
+    return [result]
+
+
+def _run_reshape(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [arrays[0].reshape(len(arrays[0]), *operator.results[0].shape)]
+
+
+def _read_pad(node: Node) -> dict[str, Any]:
+    """Read PAD, which writes the zero point, or PADV2, which writes a constant."""
+    node.require_inputs(2, 3)
+    rank, source = node.rank, node.tensor(0)
+    margins = node.constant(1, (np.int32, np.int64), "paddings")
+    if margins.shape != (rank, 2) or margins.min() < 0:
+        got = margins.tolist()
+        raise ModelError(f"wanted paddings of shape ({rank}, 2) of at least 0, got {got}")
+    value = source.quantization.zero_point if source.quantization else 0
+    given = node.optional(2)
+    if given is not None:
+        constant = node.constant(2, (source.dtype.type,), "value")
+        if constant.size != 1:
+            raise ModelError(f"wanted one value, got {constant.size}")
+        if source.quantization and not source.quantization.equals(given.quantization):
+            raise ModelError("wanted the same scale and zero point on both sides")
+        value = constant.reshape(-1)[0].item()
+    before, after = (tuple(margins[:, side].tolist()) for side in (0, 1))
+    return {"before": before, "after": after, "value": value}
+
+
+def _pad_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    shape = operator.sources[0].shape
+    margins = [said.wholes(name, len(shape), 0, EXTENT) for name in ("before", "after")]
+    if operator.sources[0].dtype == "float32":
+        said.real("value")
+    else:
+        limits = np.iinfo(operator.sources[0].dtype)
+        said.whole("value", int(limits.min), int(limits.max))
+    return [tuple(a + n + b for a, n, b in zip(margins[0], shape, margins[1], strict=True))]
+
+
+def _run_pad(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    attributes = operator.attributes
+    margins = [(0, 0), *zip(attributes["before"], attributes["after"], strict=True)]
+    return [np.pad(arrays[0], margins, constant_values=attributes["value"])]
+
+
+_MOVED = "part of other layers, no bytes move, but for one row that becomes an image"
+_VIEWS: dict[str, Any] = {"types": ANY, "moves": True, "operands": (0,)}
+_NUMBERS = ("int8", "uint8", "int16", "int32", "int64", "float32")
+_PADS: dict[str, Any] = _VIEWS | {"types": (_NUMBERS, _NUMBERS)}
+
+OPERATORS = (
+    *(
+        Operator(
+            kind=kind,
+            read=_read_reshape if kind == "RESHAPE" else _read_same_extents,
+            shapes=_reshape_shapes,
+            kernel=_run_reshape,
+            lower=_lower_reshape,
+            core=_MOVED,
+            host="any",
+            **_VIEWS,
+        )
+        for kind in RESHAPES
+    ),
+    *(
+        Operator(
+            kind=kind,
+            read=_read_pad,
+            shapes=_pad_shapes,
+            kernel=_run_pad,
+            lower=_lower_pad,
+            core=core,
+            host="all dimensions",
+            **_PADS,
+        )
+        for kind, core in (
+            ("PAD", "rows and columns, no bytes move"),
+            ("PADV2", "rows and columns, no bytes move where the value is the zero point"),
+        )
+    ),
+)

@@ -1,0 +1,68 @@
+"""Windows that slide over images: how many there are, and what each operator says of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from celosia.sw.operators.attributes import EXTENT, Attributes, require
+from celosia.sw.operators.node import Node, read_activation, read_padding, read_pair
+
+__all__ = ["ACTIVATIONS", "image", "read_windows", "window_counts"]
+
+#: Fused activations.
+ACTIVATIONS = ("NONE", "RELU", "RELU_N1_TO_1", "RELU6")
+
+
+def image(shape: Sequence[int]) -> tuple[int, int, int, int]:
+    """Return the extents of an image: batch, rows, columns, channels.
+
+    Raises
+    ------
+    Mismatch
+        If there are not 4 dimensions.
+    """
+    require(len(shape) == 4, "4 dimensions", tuple(shape))
+    batch, height, width, channels = shape
+    return batch, height, width, channels
+
+
+def read_windows(node: Node, table: type, *pairs: str) -> dict[str, Any]:
+    """Return padding, activation and the named pairs of an operator's options."""
+    options = node.require_options(table)
+    return {
+        "padding": read_padding(options),
+        "activation": read_activation(options.FusedActivationFunction()),
+        **{name: read_pair(name, options) for name in pairs},
+    }
+
+
+def window_counts(
+    extents: Sequence[int], window: Sequence[int], said: Attributes, *, dilated: bool = False
+) -> list[int]:
+    """Return the number of windows along rows and columns.
+
+    Parameters
+    ----------
+    extents, window : sequence of int
+        Rows and columns of the image, and of the window.
+    said : Attributes
+        With ``padding``, ``stride``, and ``dilation`` if ``dilated``.
+    dilated : bool
+        Whether there is an attribute ``dilation``.
+
+    Raises
+    ------
+    Mismatch
+        If not one window lies inside the image.
+    """
+    padding = said.name("padding", ("SAME", "VALID"))
+    strides = said.wholes("stride", 2, 1, EXTENT)
+    dilations = said.wholes("dilation", 2, 1, EXTENT) if dilated else [1, 1]
+    counts = [
+        -(-extent // stride)
+        if padding == "SAME"
+        else (extent - (size - 1) * apart - 1) // stride + 1
+        for extent, size, stride, apart in zip(extents, window, strides, dilations, strict=True)
+    ]
+    got = f"{window[0]} x {window[1]} on {extents[0]} x {extents[1]} pixels"
+    require(min(counts) >= 1, "a window inside the image", got)
+    return counts
