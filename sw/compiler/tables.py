@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.errors import UndefinedError
 from celosia.sw.ir.graph import Quantization
 
 __all__ = ["BYTES", "ENTRIES", "table"]
@@ -46,17 +46,17 @@ def table(
 
     Raises
     ------
-    CompileError
+    UndefinedError
         If a ratio of scales is past what the kernel can do.
     """
     try:
         with np.errstate(over="raise", divide="raise", invalid="raise"):
             values = fill(source, output, attributes)
     except ValueError as error:
-        raise CompileError(f"{label}: {error}") from None
+        raise UndefinedError(f"{label}: {error}") from None
     except ArithmeticError:
         values = np.full(ENTRIES, np.nan)
     if np.isnan(values).any():
         got = f"{source.scale:.6g} and {output.scale:.6g}"
-        raise CompileError(f"{label}: wanted scales that leave single precision room, got {got}")
+        raise UndefinedError(f"{label}: wanted scales that leave single precision room, got {got}")
     return np.clip(values, -128, 127).astype(np.int8)

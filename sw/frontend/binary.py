@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from celosia.sw.operators.elementwise import single_constant as uniform
 from celosia.sw.frontend.chain import Chain, want_name, want_zero_point
 from celosia.sw.frontend.serialize import ACTIVATIONS
+from celosia.sw.operators.elementwise import single_constant as uniform
 
 __all__ = ["Add", "Binary"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from celosia.sw.frontend.chain import Chain, want_name, want_zero_point
-from celosia.sw.operators.functions import _FUNCTIONS as FUNCTIONS
+from celosia.sw.operators.registry import OPERATORS as FUNCTIONS
 
 __all__ = ["Function", "Prelu"]
 

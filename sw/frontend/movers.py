@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from celosia.sw.frontend.chain import Chain
-from celosia.sw.frontend.chain import sliced
+from celosia.sw.frontend.chain import Chain, sliced
 
 __all__ = [
     "Concatenate",

@@ -5,8 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from celosia.sw.frontend.chain import Chain, want_name
-from celosia.sw.frontend.chain import transposed_margins
+from celosia.sw.frontend.chain import Chain, transposed_margins, want_name
 from celosia.sw.frontend.kernels import Windowed, add_kernel
 
 __all__ = ["Resize", "TransposedConvolution"]

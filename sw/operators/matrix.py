@@ -69,8 +69,7 @@ def _convolution_shapes(operator: HostOperator, said: Attributes) -> list[Shape]
     said.name("activation", ACTIVATIONS)
     if operator.kind == "CONV_2D":
         channels, *kernel, depth = shape
-        got = f"weights of {depth} channels on {inputs}"
-        require(depth == inputs, "no grouped convolution", got)
+        require(depth == inputs, f"weights of {inputs} channels, without groups", depth)
     else:
         one, *kernel, channels = shape
         got = f"weights of shape {shape} on {inputs} channels"

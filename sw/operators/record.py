@@ -156,7 +156,13 @@ class Operator:
         if self.moves:
             names = {operand.dtype for operand in (*operator.sources, *operator.results)}
             require(len(names) == 1, "one type", " and ".join(sorted(names)))
-        wanted = [tuple(shape) for shape in self.shapes(operator, Attributes(operator))]
+        try:
+            wanted = [tuple(shape) for shape in self.shapes(operator, Attributes(operator))]
+        except Mismatch:
+            raise
+        except (IndexError, ValueError):
+            got = f"{len(operator.sources)} and {len(operator.results)}"
+            raise Mismatch(f"other numbers of inputs and results, got {got}") from None
         found = [result.shape for result in operator.results]
         if wanted != found:
             shown = (", ".join(map(str, shapes)) for shapes in (wanted, found))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from draw import Draw
 
-from celosia.sw.frontend.operators import window_count
+from celosia.sw.frontend.chain import window_count
 from celosia.sw.frontend.writer import (
     Activation,
     Add,

@@ -4,23 +4,23 @@ from pathlib import Path
 
 import pytest
 
-from celosia.sw.catalogue import LIMITS, as_markdown, where
 from celosia.sw.cli import main
-from celosia.sw.compiler.operators import OPERATORS
-from celosia.sw.compiler.operators.host import HOST
-from celosia.sw.frontend.operators import READERS
+from celosia.sw.operators.page import as_markdown, where
+from celosia.sw.operators.registry import OPERATORS
 
 
 def test_every_operator_has_its_limits_where_it_runs() -> None:
-    assert list(LIMITS) == sorted(READERS) == sorted(OPERATORS.keys() | HOST.keys())
-    for kind, (core, host) in LIMITS.items():
-        assert (core is not None, host is not None) == (kind in OPERATORS, kind in HOST), kind
+    assert list(OPERATORS) == sorted(OPERATORS)
+    for kind, record in OPERATORS.items():
+        runs = record.lower is not None, record.kernel is not None
+        assert (record.core is not None, record.host is not None) == runs and any(runs), kind
 
 
 def test_where() -> None:
-    assert where("CONV_2D") == "core" and where("TANH") == "core (table)"
-    assert where("RESHAPE") == "view, host" and where("MUL") == "core, host"
-    assert where("SOFTMAX") == "host"
+    found = {kind: where(record) for kind, record in OPERATORS.items()}
+    assert found["CONV_2D"] == "core, host" and found["TANH"] == "core (table), host"
+    assert found["RESHAPE"] == "view, host" and found["MUL"] == "core, host"
+    assert found["SOFTMAX"] == "host" and found["SHAPE"] == "constant"
 
 
 def test_page_is_up_to_date(root: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from celosia.sw.frontend.writer import Softmax, write_sequential
-from celosia.sw.host import softmax
+from celosia.sw.operators.softmax import softmax
 
 Judge = Callable[..., np.ndarray]
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from celosia.sw.frontend.operators import READERS, window_count
+from celosia.sw.frontend.chain import window_count
 from celosia.sw.frontend.tflite import ModelError, load
 from celosia.sw.frontend.writer import (
     Activation,
@@ -24,6 +24,7 @@ from celosia.sw.frontend.writer import (
     serialize,
 )
 from celosia.sw.ir.graph import Graph, Quantization
+from celosia.sw.operators.registry import OPERATORS as READERS
 
 #: Of the input of every graph here.
 SHAPE = (2, 9, 11, 3)
@@ -178,17 +179,17 @@ FOUR = np.ones(4)
         (
             "weights_0",
             contents(np.ones((4, 3, 2, 1), np.int8)),
-            "grouped convolution is not supported: weights of 1 channels on 3",
+            "wanted weights of 3 channels, without groups, got 1",
         ),
         (
             "weights_0",
             contents(np.ones((4, 3, 2), np.int8)),
-            "wanted int8 weights of 4 dimensions, got int8 (4, 3, 2) ('weights_0')",
+            "wanted 4 dimensions, got (4, 3, 2)",
         ),
         (
             "weights_0",
             contents(np.ones((4, 3, 2, 3), np.int32)),
-            "wanted int8 weights of 4 dimensions, got int32 (4, 3, 2, 3) ('weights_0')",
+            "wanted int8 weights, got int32 (4, 3, 2, 3) ('weights_0')",
         ),
         ("weights_0", {"quantization": None}, "wanted 1 or 4 scales of weights 'weights_0'"),
         (
@@ -234,9 +235,9 @@ def test_operands_of_a_convolution(name: str, changes: dict[str, Any], message: 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"shape": (1, 1, 1, 2)}, "two inputs of one shape, got (2, 9, 11, 3) and (1, 1, 1, 2)"),
-        ({"shape": (2, 99, 3)}, "two inputs of one shape, got (2, 9, 11, 3) and (2, 99, 3)"),
-        ({"dtype": np.dtype(np.int32)}, "int32 tensor 'second': wanted a fully int8 quantised"),
+        ({"shape": (1, 1, 1, 2)}, "inputs of one shape, got (2, 9, 11, 3) and (1, 1, 1, 2)"),
+        ({"shape": (2, 99, 3)}, "inputs of one shape, got (2, 9, 11, 3) and (2, 99, 3)"),
+        ({"dtype": np.dtype(np.int32)}, "wanted int8, got int32 'second'"),
         ({"quantization": None}, "int8 tensor 'second': wanted one scale and zero point"),
         ({"quantization": quantization(1, 128)}, "wanted a zero point in int8, got 128"),
     ],
@@ -256,7 +257,7 @@ def test_computed_operands() -> None:
     assert_refused(retensored(given, "weights_0", data=None), "CONV_2D", message)
     given = replace(graph(Mean()), inputs=(0, 1))
     computed = {"data": None, "dtype": np.dtype(np.int8), "quantization": quantization(1, 0)}
-    message = "wanted constant int32 axes, got computed int8 (2,) ('axes_0')"
+    message = "wanted constant int32 or int64 axes, got computed int8 (2,) ('axes_0')"
     assert_refused(retensored(given, "axes_0", **computed), "MEAN", message)
 
 
@@ -284,8 +285,8 @@ def test_options_of_a_convolution(changes: dict[str, Any], message: str) -> None
         (POOL, {"stride": (1, 3)}, "wanted a result of shape (2, 9, 4, 3), got (2, 9, 3, 3)"),
         (Mean(), {"keep_dims": True}, "wanted a result of shape (2, 1, 1, 3), got (2, 3)"),
         (Softmax(), {"beta": 0.0}, "wanted scale * beta of more than 2^-26, got 0.5 * 0"),
-        (Softmax(), {"beta": float("nan")}, "wanted scale * beta of more than 2^-26"),
-        (Softmax(), {"beta": float("inf")}, "wanted scale * beta of more than 2^-26"),
+        (Softmax(), {"beta": float("nan")}, "wanted a finite beta"),
+        (Softmax(), {"beta": float("inf")}, "wanted a finite beta"),
     ],
 )
 def test_other_options(layer: Layer, changes: dict[str, Any], message: str) -> None:
@@ -298,11 +299,11 @@ def test_other_options(layer: Layer, changes: dict[str, Any], message: str) -> N
 @pytest.mark.parametrize(
     ("layer", "name", "changes", "message"),
     [
-        (POOL, "input", {"shape": (9, 11, 3)}, "wanted 4 dimensions, got computed int8 (9, 11, 3)"),
+        (POOL, "input", {"shape": (9, 11, 3)}, "wanted 4 dimensions, got (9, 11, 3)"),
         (POOL, "output_0", {"quantization": quantization(0.5, -6)}, "wanted the same scale and"),
         (PAD, "output_0", {"quantization": quantization(0.25, -7)}, "wanted the same scale and"),
         (Reshape(shape=(6, 99)), "output_0", {"quantization": quantization(1, -7)}, "the same"),
-        (Reshape(shape=(6, 99)), "output_0", {"shape": (6, 98)}, "wanted as many elements, got"),
+        (Reshape(shape=(6, 99)), "output_0", {"shape": (6, 98)}, "wanted a result of shape (6, 99), got (6, 98)"),
         (
             Reshape(shape=(6, 99)),
             "output_0",
@@ -318,8 +319,8 @@ def test_other_options(layer: Layer, changes: dict[str, Any], message: str) -> N
         (
             Reshape(shape=(6, 99)),
             "shape_0",
-            contents(np.array([6, 99], np.int64)),
-            "wanted constant int32 shape, got int64 (2,) ('shape_0')",
+            contents(np.array([6, 99], np.int8)),
+            "wanted constant int32 or int64 shape, got int8 (2,) ('shape_0')",
         ),
         (Mean(), "axes_0", contents(np.array([1, 4], np.int32)), "axes from -4 to 3, got [1, 4]"),
         (Mean(), "axes_0", contents(np.array([1, 3], np.int32)), "result of shape (2, 11), got"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.tables import TABLES, table
+from celosia.sw.compiler.tables import table
 from celosia.sw.frontend.binary import Binary
 from celosia.sw.frontend.chain import Chain
 from celosia.sw.frontend.elementwise import Function, Prelu
@@ -18,6 +18,9 @@ from celosia.sw.frontend.serialize import serialize
 from celosia.sw.frontend.tflite import ModelError, load
 from celosia.sw.frontend.writer import sequential
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
+from celosia.sw.operators.registry import OPERATORS
+
+TABLES = {kind: record.table for kind, record in OPERATORS.items() if record.table}
 
 BYTES = np.arange(256, dtype=np.uint8).view(np.int8)
 
@@ -38,7 +41,7 @@ def quantization(scale: float, zero_point: int) -> Quantization:
 def made(kind: str, scale: float, zero_point: int, out: float, out_zero_point: int, **more: Any):
     attributes = ATTRIBUTES.get(kind, {}) | more
     ends = quantization(scale, zero_point), quantization(out, out_zero_point)
-    return table("x", kind, *ends, attributes)
+    return table("x", TABLES[kind], *ends, attributes)
 
 
 def drawn(kind: str, rng: np.random.Generator) -> tuple[Quantization, Layer]:
@@ -135,7 +138,7 @@ def test_tables_are_those_of_litert(kind: str, rng: np.random.Generator) -> None
         output = graph.tensors[operation.outputs[0]].quantization
         assert source and output
         try:
-            found = table("x", kind, source, output, operation.attributes)
+            found = table("x", TABLES[kind], source, output, operation.attributes)
         except CompileError:
             continue
         np.testing.assert_array_equal(found, row[0])

@@ -110,15 +110,15 @@ def test_damage_raises_nothing_else(model: bytes, rng: np.random.Generator) -> N
 def test_float_tensor_is_named(model: bytes, name: str) -> None:
     changed = with_field(model, tensor_of(model, name), 1, "b", tflite.TensorType.FLOAT32)
     where = "model: operator . FULLY_CONNECTED .*"
-    wanted = f"{where}: float32 tensor '{name}': wanted a fully int8 quantised model"
+    wanted = f"{where}: wanted int8, got float32 '{name}'"
     with pytest.raises(ModelError, match=wanted):
         load(changed)
 
 
 def test_unknown_operator_is_named_with_its_place(model: bytes) -> None:
     code = root(model).OperatorCodes(0)
-    changed = with_field(model, code, 3, "<i", tflite.BuiltinOperator.CUMSUM)
-    wanted = r"operator 0 CUMSUM \('output_0'\): operator is not supported"
+    changed = with_field(model, code, 3, "<i", tflite.BuiltinOperator.HASHTABLE_LOOKUP)
+    wanted = r"operator 0 HASHTABLE_LOOKUP \('output_0'\): operator is not supported"
     with pytest.raises(ModelError, match=wanted):
         load(changed)
 
@@ -179,7 +179,7 @@ def test_unknown_padding(number: int) -> None:
 
 def test_shapes_that_do_not_fit(model: bytes) -> None:
     changed = with_element(model, tensor_of(model, "input"), 0, "<i", 1, 8)
-    with pytest.raises(ModelError, match="do not lead from"):
+    with pytest.raises(ModelError, match="wanted 1 rows of 5"):
         load(changed)
 
 

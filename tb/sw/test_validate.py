@@ -98,7 +98,8 @@ def host(header: dict[str, Any], **values: Any) -> None:
 @pytest.mark.parametrize(
     ("layers", "values", "says"),
     [
-        ([w.Softmax()], {"kind": "CONV_2D"}, "wanted an operator that the host runs"),
+        ([w.Softmax()], {"kind": "NONSENSE"}, "wanted an operator that the host runs"),
+        ([w.Softmax()], {"kind": "CONV_2D"}, "wanted other numbers of inputs and results"),
         (
             [w.Softmax()],
             {"attributes": {"beta": "1"}},
@@ -109,7 +110,7 @@ def host(header: dict[str, Any], **values: Any) -> None:
             {"attributes": {"beta": 1e39}},
             "wanted a number of single precision as beta",
         ),
-        ([w.Softmax()], {"attributes": {"beta": 0}}, r"wanted scale . beta above 2\^-26"),
+        ([w.Softmax()], {"attributes": {"beta": 0}}, r"wanted scale . beta of more than 2\^-26"),
         (
             [w.Transpose(permutation=(0, 2, 1, 3))],
             {"attributes": {"permutation": [0, 1, 1, 3]}},
@@ -118,20 +119,20 @@ def host(header: dict[str, Any], **values: Any) -> None:
         (
             [w.Transpose(permutation=(0, 2, 1, 3))],
             {"attributes": {"permutation": [0, 3, 1, 2]}},
-            r"wanted results of shape \[\(1, 2, 4, 4\)\]",
+            r"wanted a result of shape \(1, 2, 4, 4\)",
         ),
         ([w.DepthToSpace(block=1)], {"attributes": {"block": 1 << 60}}, "wanted block from 1 to"),
         (
             [w.SpaceToBatch(blocks=(2, 2))],
             {"attributes": {"margins": [[1 << 40, 0], [0, 0]]}},
-            "wanted two pairs as margins",
+            "wanted pairs as margins",
         ),
-        ([TRANSPOSED], {"attributes": {"stride": [1 << 20, 1]}}, "pixels inside the result"),
+        ([TRANSPOSED], {"attributes": {"stride": [1 << 20, 1]}}, "wanted \\[4, 4\\] pixels"),
         ([TRANSPOSED], {"attributes": {"activation": "TANH"}}, "activation to be one of NONE"),
         (
             [w.StridedSlice(begin=(0, 3, 0, 0), end=(1, 0, 4, 2), stride=(1, -1, 1, 1))],
             {"attributes": {"begin": [0, 9, 0, 0]}},
-            "wanted a slice of 4",
+            "wanted a slice of at least one of 4",
         ),
     ],
 )
@@ -142,13 +143,6 @@ def test_operators_of_the_host_that_make_no_sense(
     assert trial.attempt(sound).end == "answer"
     outcome = trial.attempt(edited(sound, lambda header: host(header, **values)))
     assert outcome.end == "ProgramError" and re.search(says, outcome.text), outcome.text
-
-
-def test_all_operators_of_the_host_are_fitted() -> None:
-    from celosia.sw import host as room
-    from celosia.sw.host import fitting
-
-    assert set(fitting._FITS) == set(room.OPERATORS)
 
 
 def with_instruction(instruction: bytes) -> bytes:
