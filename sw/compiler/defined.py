@@ -1,6 +1,6 @@
 """Operators whose numbers leave the reference kernel's results undefined."""
 
-from celosia.sw.compiler.errors import UndefinedError, labelled
+from celosia.sw.compiler.errors import UndefinedError
 from celosia.sw.compiler.quantize import activation_range, single_factor
 from celosia.sw.ir.graph import Graph, Operation
 
@@ -42,13 +42,14 @@ def want_defined(graph: Graph, operation: Operation) -> None:
     UndefinedError
         If a factor is past 2^30, or a bound of its activation past 32 bits.
     """
-    label = graph.label(operation)
+    label, place = graph.label(operation), operation.place
     greatest = max(_factors(graph, operation), default=0.0)
     if greatest >= 1 << 30:
-        raise UndefinedError(f"{label}: wanted factors below 2^30, got {greatest:.9g}")
+        got = f"wanted factors below 2^30, got {greatest:.9g}"
+        raise UndefinedError(got, layer=label, place=place)
     output = graph.tensors[operation.outputs[0]].quantization
     if output is not None and "activation" in operation.attributes:
         try:
             activation_range(operation.attributes["activation"], output)
         except UndefinedError as error:
-            raise labelled(error, label) from None
+            raise error.at(label, place) from None

@@ -6,7 +6,7 @@ Maxima and activations behind a product become part of it.
 
 from collections.abc import Sequence
 
-from celosia.sw.compiler.errors import CompileError, UndefinedError, labelled
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.operators import OPERATORS
 from celosia.sw.compiler.spec import Layer, Network, Product, Sum
@@ -30,14 +30,10 @@ def lower(graph: Graph, items: int | None = None) -> Network:
         label = graph.label(operation)
         try:
             if operation.kind not in OPERATORS:
-                raise CompileError(f"{label}: operator is not supported")
+                raise CompileError("operator is not supported")
             OPERATORS[operation.kind](lowering, operation, label)
-        except UndefinedError as error:
-            raise labelled(error, label) from None
         except CompileError as error:
-            # Others may be able to run it.
-            error.place = operation.place
-            raise
+            raise error.at(label, operation.place) from None
     outputs = lowering.finish()
     return lowering.network(in_order(lowering.layers), outputs)
 

@@ -150,7 +150,7 @@ class Lowering:
         if number not in self.views:
             constant = self.graph.tensors[number].data is not None
             what = "that is not constant" if constant else "that the core computes"
-            raise CompileError(f"{self.graph.label(operation)}: wanted an input {what}")
+            raise CompileError(f"wanted an input {what}")
         return self.views[number]
 
     def covers(self, view: View) -> bool:
@@ -169,7 +169,8 @@ class Lowering:
         name = self.graph.tensors[number].name
         operation = next((o for o in self.graph.operations if number in o.outputs), None)
         if operation is None or number not in self.views:
-            raise CompileError(f"{name}: wanted an output that an operator computes, got an input")
+            wanted = "an output that an operator computes"
+            raise CompileError(f"wanted {wanted}, got an input", layer=name)
         view = self.views[number]
         if self.covers(view) and not self.values[view.value].is_input:
             return view.value

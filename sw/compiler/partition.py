@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.compiler.defined import want_defined
-from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.lower import lower
 from celosia.sw.compiler.operators import OPERATORS
 from celosia.sw.compiler.operators.host import HOST
@@ -77,7 +77,9 @@ def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
         on_core = operation.kind in OPERATORS
         if not on_core and operation.kind not in HOST:
             raise CompileError(
-                f"{graph.label(operation)}: operator is not supported: neither the core nor the host runs it"
+                "operator is not supported: neither the core nor the host runs it",
+                layer=graph.label(operation),
+                place=operation.place,
             )
         want_defined(graph, operation)
         if not on_core:
@@ -96,9 +98,10 @@ def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
             return _plan(graph, levels, notes)
         except CompileError as error:
             kinds = {operation.place: operation.kind for operation in graph.operations}
-            if error.place is None or kinds[error.place] not in HOST:
+            place = error.place
+            if place is None or kinds[place] not in HOST or isinstance(error, UndefinedError):
                 raise
-            notes[error.place] = str(error).split(": ", 1)[-1]
+            notes[place] = error.reason
 
 
 def unit_shape(shape: tuple[int, ...], items: int) -> tuple[int, ...]:

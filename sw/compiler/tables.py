@@ -74,12 +74,13 @@ def table(
         with np.errstate(over="raise", divide="raise", invalid="raise"):
             values = TABLES[kind](source, output, attributes)
     except ValueError as error:
-        raise CompileError(f"{label}: {error}") from None
+        raise CompileError(str(error), layer=label) from None
     except ArithmeticError:
         values = np.full(ENTRIES, np.nan)
     if np.isnan(values).any():
         got = f"{source.scale:.6g} and {output.scale:.6g}"
-        raise CompileError(f"{label}: wanted scales that leave single precision room, got {got}")
+        wanted = "scales that leave single precision room"
+        raise CompileError(f"wanted {wanted}, got {got}", layer=label)
     return np.clip(values, -128, 127).astype(np.int8)
 
 

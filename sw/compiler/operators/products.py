@@ -83,7 +83,7 @@ def dense(lowering: Lowering, operation: Operation, label: str) -> None:
         kernel, depth, grid = (1, 1), taps, (view.height, view.width)
     else:
         got = f"{view.height} x {view.width} x {value.channels}"
-        raise CompileError(f"{label}: wanted rows of {taps} of its input, got {got}")
+        raise CompileError(f"wanted rows of {taps} of its input, got {got}")
     _product(
         lowering,
         operation,
@@ -107,28 +107,25 @@ def multiply(lowering: Lowering, operation: Operation, label: str) -> None:
     known = sorted(operation.inputs[:2], key=lambda n: graph.tensors[n].data is not None)
     (number, source), (_, constant) = ((n, graph.tensors[n]) for n in known)
     if constant.data is None or number not in lowering.views or source.shape != output.shape:
-        raise CompileError(f"{label}: wanted an input that is computed, and a constant")
+        raise CompileError("wanted an input that is computed, and a constant")
     view = lowering.views[number]
     channels = lowering.values[view.value].channels
     if (constant.shape or (1,))[-1] != channels or constant.elements != channels:
         got = f"{constant.shape} on {channels} channels"
-        raise CompileError(f"{label}: wanted a constant for each channel, got {got}")
+        raise CompileError(f"wanted a constant for each channel, got {got}")
     assert source.quantization and constant.quantization and output.quantization
     wide = constant.data.astype(np.int64).reshape(-1, 1) - constant.quantization.zero_point
     weights = wide.astype(np.int8)
     if (weights != wide).any():
         got = f"{wide.min()} to {wide.max()}"
-        raise CompileError(f"{label}: wanted constants less their zero point in int8, got {got}")
-    try:
-        scaling = multiplication_scaling(
-            source.quantization,
-            constant.quantization,
-            output.quantization,
-            weights,
-            operation.attributes["activation"],
-        )
-    except CompileError as error:
-        raise CompileError(f"{label}: {error}") from None
+        raise CompileError(f"wanted constants less their zero point in int8, got {got}")
+    scaling = multiplication_scaling(
+        source.quantization,
+        constant.quantization,
+        output.quantization,
+        weights,
+        operation.attributes["activation"],
+    )
     _product(
         lowering,
         operation,

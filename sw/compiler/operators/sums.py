@@ -32,10 +32,10 @@ def add(lowering: Lowering, operation: Operation, label: str) -> None:
     graph, numbers = lowering.graph, operation.inputs[:2]
     for source in numbers:
         if source not in lowering.views:
-            raise CompileError(f"{label}: wanted two inputs that are computed")
+            raise CompileError("wanted two inputs that are computed")
     shapes = [_shape(lowering, lowering.views[number]) for number in numbers]
     if shapes[0] != shapes[1]:
-        raise CompileError(f"{label}: wanted inputs laid out alike, got {shapes[0]}, {shapes[1]}")
+        raise CompileError(f"wanted inputs laid out alike, got {shapes[0]}, {shapes[1]}")
     for source in numbers[: 1 if operation.kind == "SUB" else 2]:
         if not lowering.covers(lowering.views[source]):
             lowering.copy(operation, source, lowering.views[source])
@@ -64,23 +64,23 @@ def concatenate(lowering: Lowering, operation: Operation, label: str) -> None:
     output = graph.tensors[number].quantization
     assert output
     if place is None or len(operation.inputs) < 2:
-        raise CompileError(f"{label}: wanted two or more along rows, columns or channels")
+        raise CompileError("wanted two or more along rows, columns or channels")
     if extents[0] != lowering.items:
-        raise CompileError(f"{label}: wanted a batch of {lowering.items}, got shape {extents}")
+        raise CompileError(f"wanted a batch of {lowering.items}, got shape {extents}")
     sizes = []
     for source in operation.inputs:
         if source not in lowering.views:
-            raise CompileError(f"{label}: wanted inputs that are computed")
+            raise CompileError("wanted inputs that are computed")
         view = lowering.views[source]
         shape = _shape(lowering, view)
         sizes.append(shape[place])
         others = [n for axis, n in enumerate(shape) if axis != place]
         if others != [n for axis, n in enumerate(wanted) if axis != place]:
-            raise CompileError(f"{label}: wanted inputs laid out alike, got {shape} for {wanted}")
+            raise CompileError(f"wanted inputs laid out alike, got {shape} for {wanted}")
         if lowering.values[view.value].fill != output.zero_point:
-            raise CompileError(f"{label}: wanted zero points around its inputs")
+            raise CompileError("wanted zero points around its inputs")
     if sum(sizes) != wanted[place] or (place == 2 and max(sizes) * wanted[2] > MOST_MOVED):
-        raise CompileError(f"{label}: wanted at most {MOST_MOVED} ones to move channels")
+        raise CompileError(f"wanted at most {MOST_MOVED} ones to move channels")
     centred = exact_scaling(-output.zero_point, 0)
     scalings = centred, centred, exact_scaling(0, output.zero_point)
     before, total = 0, -1

@@ -12,7 +12,7 @@ __all__ = ["function"]
 def function(lowering: Lowering, operation: Operation, label: str) -> None:
     """Lower an operator whose result depends on one int8, and those of its kind that follow it."""
     if not tabulated(operation):
-        raise CompileError(f"{label}: wanted one slope for all channels")
+        raise CompileError("wanted one slope for all channels")
     view = lowering.view(operation)
     entries = lowering.table(operation)
     last, kinds, entries = lowering.looked_up(operation.outputs[0], entries)

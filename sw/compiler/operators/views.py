@@ -41,7 +41,7 @@ def reshape(lowering: Lowering, operation: Operation, label: str) -> None:
             operation, number, operation.kind, seen, windows, scalings, wanted, seen=wanted
         )
     else:
-        raise CompileError(f"{label}: wanted one shape of images, got {got} and {wanted}")
+        raise CompileError(f"wanted one shape of images, got {got} and {wanted}")
 
 
 def pad(lowering: Lowering, operation: Operation, label: str) -> None:
@@ -58,7 +58,7 @@ def pad(lowering: Lowering, operation: Operation, label: str) -> None:
     view = lowering.view(operation)
     before, after = operation.attributes["before"], operation.attributes["after"]
     if len(before) != 4 or before[0] or after[0] or before[3] or after[3]:
-        raise CompileError(f"{label}: wanted padding of rows and columns, got {before, after}")
+        raise CompileError(f"wanted padding of rows and columns, got {before, after}")
     constant = operation.attributes["value"]
     other = constant != lowering.values[view.value].fill
     if other:
