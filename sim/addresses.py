@@ -6,35 +6,106 @@ are one-dimensional NumPy arrays, so that every access is at most two strided vi
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
+
+_Loops = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
 class _Block:
-    """A part of a pattern that is plain loops: elements ``first`` … of each innermost row."""
+    """A part of a pattern that is plain loops: elements ``first`` … of each innermost row.
+
+    ``offset`` is the address of its first element, from the base of the pattern.
+    """
 
     first: int
     elements: int
-    base: int
+    offset: int
     counts: tuple[int, ...]
     strides: tuple[int, ...]
 
-    def view(self, memory: np.ndarray) -> np.ndarray:
-        """Return the addressed elements of ``memory``, without a copy."""
-        step = memory.itemsize
-        strides = tuple(stride * step for stride in self.strides)
-        return as_strided(memory[self.base :], self.counts, strides)
-
-    def addresses(self) -> np.ndarray:
+    def addresses(self, base: int) -> np.ndarray:
         """Return the address of every element, int64."""
-        result = np.full((), self.base, np.int64)
+        result = np.full((), base + self.offset, np.int64)
         for count, stride in zip(self.counts, self.strides, strict=True):
             result = np.add.outer(result, np.arange(count, dtype=np.int64) * stride)
         return result
+
+
+class _Cover(NamedTuple):
+    """Intervals of ``length`` addresses: one at ``offset`` if there are no loops, else one each."""
+
+    offset: int
+    length: int
+    counts: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def view(self, memory: np.ndarray, base: int) -> np.ndarray:
+        """Return the addresses of ``memory``, each at least once, without a copy."""
+        start = base + self.offset
+        if not self.counts:
+            return memory[start : start + self.length]
+        return _view(memory, start, (*self.counts, self.length), (*self.strides, 1))
+
+
+class _Shape(NamedTuple):
+    """What patterns that differ in their base alone have in common.
+
+    ``span`` is from the least to the greatest address; ``blocks`` say where each element lies,
+    ``covers`` which addresses there are.
+    """
+
+    span: int
+    run: int
+    blocks: tuple[_Block, ...]
+    covers: tuple[_Cover, ...]
+
+
+def _view(
+    memory: np.ndarray, start: int, counts: tuple[int, ...], strides: tuple[int, ...]
+) -> np.ndarray:
+    """Return a strided view of a contiguous memory."""
+    step = memory.itemsize
+    each = tuple(stride * step for stride in strides)
+    return np.ndarray(counts, memory.dtype, memory, start * step, each)
+
+
+def _cover(offset: int, loops: Iterable[tuple[int, int]]) -> _Cover:
+    """Return the addresses of loops of (count, stride), touching intervals joined."""
+    length = 1
+    apart: list[tuple[int, int]] = []
+    for stride, count in sorted((stride, count) for count, stride in loops):
+        if count == 1 or stride == 0:
+            continue
+        if not apart and stride <= length:
+            length += (count - 1) * stride
+        elif apart and stride == apart[-1][0] * apart[-1][1]:
+            apart[-1] = (apart[-1][0] * count, apart[-1][1])
+        else:
+            apart.append((count, stride))
+    apart.reverse()
+    return _Cover(offset, length, tuple(n for n, _ in apart), tuple(s for _, s in apart))
+
+
+@lru_cache(maxsize=1 << 12)
+def _shape(loops: _Loops, elements: int, run: int, jump: int) -> _Shape:
+    run = min(run, elements) if jump else elements
+    whole, rest = divmod(elements, run)
+    pitch = run + jump
+    counts, strides = tuple(n for n, _ in loops), tuple(stride for _, stride in loops)
+    blocks = [_Block(0, whole * run, 0, (*counts, whole, run), (*strides, pitch, 1))]
+    covers = [_cover(0, (*loops, (whole, pitch), (run, 1)))]
+    if rest:
+        blocks.append(_Block(whole * run, rest, whole * pitch, (*counts, rest), (*strides, 1)))
+        covers.append(_cover(whole * pitch, (*loops, (rest, 1))))
+    last = elements - 1
+    span = last + last // run * jump + sum((count - 1) * stride for count, stride in loops)
+    return _Shape(span, run, tuple(blocks), tuple(covers))
 
 
 class Pattern:
@@ -52,7 +123,14 @@ class Pattern:
         Elements side by side before ``jump`` is skipped.
     jump : int
         Addresses left out after each run.
+
+    Attributes
+    ----------
+    last : int
+        Greatest address; ``base`` is the least.
     """
+
+    __slots__ = ("_shape", "base", "elements", "jump", "last", "loops", "run")
 
     def __init__(
         self,
@@ -63,47 +141,22 @@ class Pattern:
         jump: int = 0,
     ) -> None:
         self.base = base
-        self.loops = list(loops)
+        self.loops = tuple(loops)
         self.elements = elements
-        self.run = min(run, elements) if jump else elements
         self.jump = jump
-        self.counts = tuple(count for count, _ in loops)
-        self._blocks: list[_Block] | None = None
+        self._shape = shape = _shape(self.loops, elements, run, jump)
+        self.run = shape.run
+        self.last = base + shape.span
 
     @property
-    def last(self) -> int:
-        """Greatest address; ``base`` is the least."""
-        last = self.elements - 1
-        inner = last + last // self.run * self.jump
-        return self.base + inner + sum((count - 1) * stride for count, stride in self.loops)
+    def counts(self) -> tuple[int, ...]:
+        """Iterations of each loop."""
+        return tuple(count for count, _ in self.loops)
 
     @property
     def size(self) -> int:
         """Elements touched, with repetition."""
         return math.prod(self.counts) * self.elements
-
-    @property
-    def blocks(self) -> list[_Block]:
-        """The plain loops that make up the pattern: whole runs, then what is left of the last."""
-        if self._blocks is None:
-            whole, rest = divmod(self.elements, self.run)
-            pitch = self.run + self.jump
-            strides = tuple(stride for _, stride in self.loops)
-            self._blocks = [
-                _Block(
-                    0,
-                    whole * self.run,
-                    self.base,
-                    (*self.counts, whole, self.run),
-                    (*strides, pitch, 1),
-                )
-            ]
-            if rest:
-                base = self.base + whole * pitch
-                self._blocks.append(
-                    _Block(whole * self.run, rest, base, (*self.counts, rest), (*strides, 1))
-                )
-        return self._blocks
 
     @property
     def apart(self) -> bool:
@@ -126,8 +179,9 @@ class Pattern:
 
     def views(self, memory: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         """Give each block: the elements of a row that it holds, and the view of ``memory``."""
-        for block in self.blocks:
-            yield slice(block.first, block.first + block.elements), block.view(memory)
+        for block in self._shape.blocks:
+            where = slice(block.first, block.first + block.elements)
+            yield where, _view(memory, self.base + block.offset, block.counts, block.strides)
 
     def gather(self, memory: np.ndarray) -> np.ndarray:
         """Return a copy of what ``memory`` holds, of shape (\\*counts, elements)."""
@@ -146,25 +200,26 @@ class Pattern:
 
     def mark(self, memory: np.ndarray, value: bool | int) -> None:
         """Write one value to every address."""
-        for _, view in self.distinct.views(memory):
-            view[...] = value
+        for cover in self._shape.covers:
+            cover.view(memory, self.base)[...] = value
 
     def all(self, memory: np.ndarray) -> bool:
         """Return whether a boolean ``memory`` holds True at every address."""
-        return all(bool(view.all()) for _, view in self.distinct.views(memory))
+        return all(cover.view(memory, self.base).all() for cover in self._shape.covers)
 
     def addresses(self) -> np.ndarray:
         """Return every address, int64 of shape (\\*counts, elements)."""
         result = np.empty((*self.counts, self.elements), np.int64)
-        for block in self.blocks:
+        for block in self._shape.blocks:
             where = slice(block.first, block.first + block.elements)
-            result[..., where] = block.addresses().reshape(*self.counts, -1)
+            result[..., where] = block.addresses(self.base).reshape(*self.counts, -1)
         return result
 
     def bitmap(self, low: int, high: int) -> np.ndarray:
         """Return booleans for addresses ``low`` … ``high`` inclusive: touched or not."""
-        touched = np.zeros(self.last - self.base + 1, np.bool_)
-        Pattern(0, self.loops, self.elements, self.run, self.jump).mark(touched, True)
+        touched = np.zeros(self._shape.span + 1, np.bool_)
+        for cover in self._shape.covers:
+            cover.view(touched, 0)[...] = True
         result = np.zeros(high - low + 1, np.bool_)
         start, stop = max(low, self.base), min(high, self.last) + 1
         if start < stop:

@@ -37,14 +37,18 @@ def extent(memory: Memory, config: Config) -> int:
 
     Sums of the accumulators are numbered row by row, ``columns`` to a row.
     """
-    return {
-        Memory.EXTERNAL: 1 << ADDRESS_BITS,
-        Memory.UNIFIED: config.unified_bytes,
-        Memory.WEIGHTS: config.weight_tiles,
-        Memory.ACCUMULATORS: config.accumulator_rows * config.columns,
-        Memory.PARAMETERS: config.parameter_channels,
-        Memory.TABLES: config.tables,
-    }[memory]
+    match memory:
+        case Memory.UNIFIED:
+            return config.unified_bytes
+        case Memory.WEIGHTS:
+            return config.weight_tiles
+        case Memory.ACCUMULATORS:
+            return config.accumulator_rows * config.columns
+        case Memory.PARAMETERS:
+            return config.parameter_channels
+        case Memory.TABLES:
+            return config.tables
+    return 1 << ADDRESS_BITS
 
 
 def external_block(i: Instruction) -> Pattern:
@@ -58,7 +62,12 @@ def unified_block(i: Instruction) -> Pattern:
 
 
 def _pixels(i: Instruction, side: str) -> list[tuple[int, int]]:
-    return [(i.fields[f"{axis}_count"], i.fields[f"{side}{axis}_stride"]) for axis in "zyx"]
+    f = i.fields
+    return [
+        (f["z_count"], f[f"{side}z_stride"]),
+        (f["y_count"], f[f"{side}y_stride"]),
+        (f["x_count"], f[f"{side}x_stride"]),
+    ]
 
 
 def taps(i: Instruction, config: Config) -> Pattern:

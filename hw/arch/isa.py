@@ -4,8 +4,8 @@ Every instruction is one little-endian word of ``INSTRUCTION_BYTES`` bytes. Its 
 once, in ``celosia.hw.arch.formats``.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from amaranth.lib import enum
 
@@ -63,6 +63,45 @@ __all__ = [
 ]
 
 
+class _Code(NamedTuple):
+    """One field of an instruction as the encoder has it; the opcode, which comes first, is none."""
+
+    name: str
+    offset: int
+    width: int
+    low: int
+    high: int
+    default: int
+    signed: bool
+
+
+def _codes(opcode: Opcode) -> tuple[_Code, ...]:
+    """Return the fields of an instruction, at the offsets of its layout."""
+    return tuple(
+        _Code(
+            field.name,
+            LAYOUTS[opcode][field.name].offset,
+            LAYOUTS[opcode][field.name].width,
+            *field.representable,
+            field.default,
+            isinstance(field.shape, int) and field.shape < 0,
+        )
+        for field in (*HEADER_FIELDS[1:], *FORMATS[opcode])
+    )
+
+
+_CODES = {opcode: _codes(opcode) for opcode in Opcode}
+_RANGES = {
+    opcode: {code.name: (code.low, code.high) for code in codes} for opcode, codes in _CODES.items()
+}
+_DEFAULTS = {
+    opcode: {code.name: code.default for code in codes} for opcode, codes in _CODES.items()
+}
+_OPCODES = {int(opcode.value): opcode for opcode in Opcode}
+_NUMBERS = {opcode: number for number, opcode in _OPCODES.items()}
+_SIZES = {opcode: layout.size for opcode, layout in LAYOUTS.items()}
+
+
 class Instruction:
     """One instruction: an opcode and a value for each field of its format.
 
@@ -76,27 +115,45 @@ class Instruction:
         If a field does not belong to the format, or its value does not fit its bits.
     """
 
+    __slots__ = ("fields", "opcode")
+
     def __init__(self, opcode: Opcode, **values: int | enum.Enum) -> None:
         self.opcode = opcode
-        self.fields = {
-            field.name: field.default for field in (*HEADER_FIELDS[1:], *FORMATS[opcode])
-        }
+        self.fields = _DEFAULTS[opcode].copy()
+        self._set(values)
+
+    @classmethod
+    def of(cls, opcode: Opcode, fields: dict[str, int]) -> "Instruction":
+        """Return the instruction that takes over ``fields``, all of them and known to fit."""
+        self = cls.__new__(cls)
+        self.opcode = opcode
+        self.fields = fields
+        return self
+
+    def but(self, **values: int | enum.Enum) -> "Instruction":
+        """Return a copy with other values of some fields; raises as the constructor does."""
+        other = Instruction.of(self.opcode, self.fields.copy())
+        other._set(values)
+        return other
+
+    def _set(self, values: Mapping[str, int | enum.Enum]) -> None:
+        """Check values and take them over."""
+        fields, ranges = self.fields, _RANGES[self.opcode]
         for name, value in values.items():
-            if name not in self.fields:
-                wanted = ", ".join(self.fields)
-                raise ValueError(f"{opcode.name}: wanted one of {wanted}, got field {name!r}")
-            self.fields[name] = int(value.value if isinstance(value, enum.Enum) else value)
-        for field in (*HEADER_FIELDS[1:], *FORMATS[opcode]):
-            low, high = field.representable
-            if not low <= self.fields[field.name] <= high:
-                got = self.fields[field.name]
-                raise ValueError(f"{opcode.name} {field.name}: wanted {low} to {high}, got {got}")
+            number = int(value.value if isinstance(value, enum.Enum) else value)
+            if name not in ranges:
+                wanted = ", ".join(ranges)
+                raise ValueError(f"{self.opcode.name}: wanted one of {wanted}, got field {name!r}")
+            low, high = ranges[name]
+            if not low <= number <= high:
+                wanted = f"{low} to {high}"
+                raise ValueError(f"{self.opcode.name} {name}: wanted {wanted}, got {number}")
+            fields[name] = number
 
     def __getattr__(self, name: str) -> int:
-        try:
-            return self.__dict__["fields"][name]
-        except KeyError:
-            raise AttributeError(name) from None
+        if name != "fields" and name in self.fields:
+            return self.fields[name]
+        raise AttributeError(name)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -163,8 +220,10 @@ def check(instruction: Instruction, config: Config) -> None:
 
 def encode(instruction: Instruction) -> bytes:
     """Return the ``INSTRUCTION_BYTES`` bytes of an instruction."""
-    values: Any = {"opcode": instruction.opcode, **instruction.fields}
-    word = LAYOUTS[instruction.opcode].const(values).as_bits()
+    word, fields = _NUMBERS[instruction.opcode], instruction.fields
+    for name, offset, width, *_ in _CODES[instruction.opcode]:
+        if value := fields[name]:
+            word |= (value & (1 << width) - 1) << offset
     return word.to_bytes(INSTRUCTION_BYTES, "little")
 
 
@@ -181,26 +240,18 @@ def decode(word: bytes) -> Instruction:
     if len(word) != INSTRUCTION_BYTES:
         raise ValueError(f"instruction: wanted {INSTRUCTION_BYTES} bytes, got {len(word)}")
     bits = int.from_bytes(word, "little")
-    code = word[0]
-    if code not in {opcode.value for opcode in Opcode}:
-        raise Illegal(
-            Error.OPCODE,
-            f"opcode: wanted 1 to {max(opcode.value for opcode in Opcode)}, got {code}",
-        )
-    opcode = Opcode(code)
-    layout = LAYOUTS[opcode]
-    if bits >> layout.size:
-        raise Illegal(Error.FIELD, f"{opcode.name}: wanted zeros above bit {layout.size - 1}")
+    opcode = _OPCODES.get(word[0])
+    if opcode is None:
+        raise Illegal(Error.OPCODE, f"opcode: wanted 1 to {max(_OPCODES)}, got {word[0]}")
+    if bits >> _SIZES[opcode]:
+        raise Illegal(Error.FIELD, f"{opcode.name}: wanted zeros above bit {_SIZES[opcode] - 1}")
     values = {}
-    for field in (*HEADER_FIELDS[1:], *FORMATS[opcode]):
-        place = layout[field.name]
-        value = bits >> place.offset & ((1 << place.width) - 1)
-        if isinstance(field.shape, int) and field.shape < 0 and value >> (place.width - 1):
-            value -= 1 << place.width
-        values[field.name] = value
+    for name, offset, width, _, high, _, signed in _CODES[opcode]:
+        value = bits >> offset & (1 << width) - 1
+        values[name] = value - (1 << width) if signed and value > high else value
     if values.get("mode") == 3:
         raise Illegal(Error.FIELD, "VECTOR mode: wanted 0 to 2, got 3")
-    return Instruction(opcode, **values)
+    return Instruction.of(opcode, values)
 
 
 def _mask_text(mask: int) -> str:

@@ -167,7 +167,8 @@ def allocate(
         if number in chosen.spilled and number not in external:
             external[number] = take(value.bytes_per_item)
     if address >> ADDRESS_BITS:
-        raise CompileError(f"network: wanted at most 4 GiB of external memory, got {address} bytes")
+        got = f"wanted at most 4 GiB of external memory, got {address} bytes"
+        raise CompileError(got, layer="network")
     return Placement(
         head=head,
         parts=tuple(
@@ -204,7 +205,7 @@ class _Allocator:
         self.layouts = layouts
         self.config = config
         self.head = head
-        self.stuck = ""
+        self.stuck: CompileError | None = None
 
     def choose(self, batch: int) -> _Choice:
         """Return the best use of the unified buffer; what is too big goes outside, big ones first.
@@ -225,10 +226,8 @@ class _Allocator:
             if found is not None:
                 return found
         if large and self.stuck:
-            raise CompileError(
-                f"{self.stuck}, wanted at most unified_bytes = {self.config.unified_bytes}"
-            )
-        raise CompileError(self.why())
+            raise self.stuck
+        raise self.why()
 
     def best(self, batch: int, permanent: bool, spilled: frozenset[int]) -> _Choice | None:
         """Return the largest part of the batch that fits, with inputs loaded ahead if possible."""
@@ -292,7 +291,11 @@ class _Allocator:
             room = self.config.unified_bytes - taken
             most, turns = widest(self.network, self.layouts, number, spilled, room, self.config)
             if not most:
-                self.stuck = f"{layer.name}: strips of one row do not fit beside {taken} bytes"
+                self.stuck = CompileError(
+                    f"strips of one row do not fit beside {taken} bytes, "
+                    f"wanted at most unified_bytes = {self.config.unified_bytes}",
+                    layer=layer.name,
+                )
                 return None
             height = result_rows(self.network, layer)
             rows[number] = -(-height // -(-height // most))
@@ -343,8 +346,8 @@ class _Allocator:
         strips = {key: turns for key, turns in copies.items() if key[1] >= 0}
         return _Choice(items, spilled, places, strips, rows)
 
-    def why(self) -> str:
-        """Return which layer needs most, for a network of which one item does not fit."""
+    def why(self) -> CompileError:
+        """Return the error of a network of which one item does not fit: its largest layer."""
         network = self.network
 
         def need(number: int) -> int:
@@ -352,10 +355,11 @@ class _Allocator:
             return sum(self.layouts[v].item_pitch for v in (*layer.sources, layer.result))
 
         worst = max(range(len(network.layers)), key=need)
-        return (
-            f"{network.layers[worst].name}: activations of one item take {need(worst)} bytes "
+        return CompileError(
+            f"activations of one item take {need(worst)} bytes "
             f"beside others still needed, wanted at most "
-            f"unified_bytes = {self.config.unified_bytes}"
+            f"unified_bytes = {self.config.unified_bytes}",
+            layer=network.layers[worst].name,
         )
 
 

@@ -133,7 +133,7 @@ def blocks(
         most_columns = _most(depth // high, wide, right)
         if not most_columns:
             raise CompileError(
-                f"{layer.name}: wanted windows of at most {depth} sums, got {high} x {wide}"
+                f"wanted windows of at most {depth} sums, got {high} x {wide}", layer=layer.name
             )
     across = _grid(most_columns, wide, right)
     most_rows = min(rows, _most(depth // across, high, down))

@@ -9,7 +9,7 @@ from celosia.sw.compiler.bands import Band
 from celosia.sw.compiler.choose import choose
 from celosia.sw.compiler.compiled import Compiled, CompiledPart, limited, section
 from celosia.sw.compiler.emit import emit_main, emit_setup
-from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.layout import lay_out, least_steps
 from celosia.sw.compiler.partition import Plan, partition
 from celosia.sw.compiler.provenance import follow
@@ -55,18 +55,19 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
         See ``compile_graph``.
     """
     if not 1 <= batch <= 1 << 20:
-        raise CompileError(f"batch: wanted 1 to {1 << 20}, got {batch}")
+        raise CompileError(f"wanted 1 to {1 << 20}, got {batch}", layer="batch")
     kinds = {operation.place: operation.kind for operation in graph.operations}
     notes: dict[int, str] = {}
     while True:
         try:
             return _compiled(graph, config, batch, notes)
         except CompileError as error:
-            if error.place is None or error.place in notes:
+            place = error.place
+            if place is None or place in notes or OPERATORS[kinds[place]].kernel is None:
                 raise
-            if OPERATORS[kinds[error.place]].kernel is None:
+            if isinstance(error, UndefinedError):
                 raise
-            notes[error.place] = str(error).split(": ", 1)[-1]
+            notes[place] = error.reason
 
 
 def _compiled(graph: Graph, config: Config, batch: int, notes: Mapping[int, str]) -> Compiled:
@@ -110,7 +111,7 @@ class _Compiler:
         try:
             return self._part(graph, network, items)
         except CompileError as error:
-            named = [x for x in network.layers if str(error).startswith(f"{x.name}: ")]
+            named = [x for x in network.layers if x.name == error.layer]
             # The host is no place for products that are too large for the core.
             if len(named) == 1 and not isinstance(named[0], Product):
                 error.place = named[0].place
@@ -189,8 +190,8 @@ def _moved(placement: Placement, by: int) -> Placement:
         code=placement.code + by,
     )
     if moved.code >> ADDRESS_BITS:
-        got = f"{moved.code} bytes"
-        raise CompileError(f"network: wanted at most 4 GiB of external memory, got {got}")
+        got = f"wanted at most 4 GiB of external memory, got {moved.code} bytes"
+        raise CompileError(got, layer="network")
     return moved
 
 

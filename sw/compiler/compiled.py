@@ -169,8 +169,9 @@ def limited(steps: Iterable[Step]) -> tuple[Step, ...]:
     emitted = tuple(islice(steps, _MOST_INSTRUCTIONS))
     if len(emitted) == _MOST_INSTRUCTIONS:
         raise CompileError(
-            f"network: wanted at most {_MOST_INSTRUCTIONS} instructions, got more: "
-            "a smaller batch takes fewer"
+            f"wanted at most {_MOST_INSTRUCTIONS} instructions, got more",
+            layer="network",
+            hint="a smaller batch takes fewer",
         )
     return emitted
 

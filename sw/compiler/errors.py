@@ -1,31 +1,50 @@
 """How a pass refuses a model."""
 
-__all__ = ["CompileError", "UndefinedError", "labelled", "want"]
+from typing import Self
+
+__all__ = ["CompileError", "UndefinedError", "want"]
 
 
 class CompileError(ValueError):
-    """A model that cannot run on the core; one line with the layer and the reason.
+    """A model that cannot run on the core; its text is one line made of the fields.
 
-    Attributes
+    Parameters
     ----------
-    place : int or None
-        Number of the operator that the core cannot run, where it is one of them.
+    reason : str
+        The limit, what was wanted and what was got.
+    layer : str, optional
+        The operator, layer or tensor that the core cannot run; a pass that does not know it leaves
+        it out, and ``at`` adds it.
+    place : int, optional
+        Number of the operator in the model, where it is one of them.
+    hint : str, optional
+        What to do about it.
     """
 
-    place: int | None = None
+    def __init__(
+        self, reason: str, *, layer: str = "", place: int | None = None, hint: str = ""
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.layer = layer
+        self.place = place
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (self.layer, self.reason, self.hint)))
+
+    def at(self, layer: str, place: int | None = None) -> Self:
+        """Add the layer and the place, where the error has none; return the error."""
+        self.layer = self.layer or layer
+        self.place = place if self.place is None else self.place
+        return self
 
 
 class UndefinedError(CompileError):
     """An operator of which the reference kernel's own results are not defined."""
 
 
-def labelled(error: UndefinedError, label: str) -> UndefinedError:
-    """Return an error that names its operator."""
-    text = str(error)
-    return error if text.startswith(label) else UndefinedError(f"{label}: {text}")
-
-
-def want(holds: bool, where: str, wanted: str, got: object) -> None:
+def want(holds: bool, layer: str, wanted: str, got: object) -> None:
     """Refuse what does not hold, in one line.
 
     Raises
@@ -34,4 +53,4 @@ def want(holds: bool, where: str, wanted: str, got: object) -> None:
         If it does not hold.
     """
     if not holds:
-        raise CompileError(f"{where}: wanted {wanted}, got {got}")
+        raise CompileError(f"wanted {wanted}, got {got}", layer=layer)

@@ -252,7 +252,8 @@ def layout_of(
 def _check_pitch(value: Value, pitch: int, config: Config) -> None:
     if pitch >= config.unified_bytes:
         raise CompileError(
-            f"{value.name}: wanted rows below unified_bytes = {config.unified_bytes}, got {pitch}"
+            f"wanted rows below unified_bytes = {config.unified_bytes}, got {pitch}",
+            layer=value.name,
         )
 
 
@@ -278,7 +279,7 @@ def margins_of(network: Network, number: int) -> Margins:
         for layer in readers:
             cut = isinstance(layer, Product) and _cuts(layer, value)
             if cut or (isinstance(layer, Pooling) and layer.seen):
-                raise CompileError(f"{layer.name}: wanted an input that nobody else pads")
+                raise CompileError("wanted an input that nobody else pads", layer=layer.name)
     return top, left, bottom, right
 
 

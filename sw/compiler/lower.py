@@ -6,7 +6,7 @@ Maxima and activations behind a product become part of it.
 
 from collections.abc import Sequence
 
-from celosia.sw.compiler.errors import CompileError, UndefinedError, labelled
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.spec import Layer, Network, Product, Sum
 from celosia.sw.ir.graph import Graph
@@ -29,16 +29,12 @@ def lower(graph: Graph, items: int | None = None) -> Network:
             continue
         label = graph.label(operation)
         try:
-            lower_one = OPERATORS[operation.kind].lower
-            if lower_one is None:
-                raise CompileError(f"{label}: operator is not supported")
-            lower_one(lowering, operation, label)
-        except UndefinedError as error:
-            raise labelled(error, label) from None
+            record = OPERATORS.get(operation.kind)
+            if record is None or record.lower is None:
+                raise CompileError("operator is not supported")
+            record.lower(lowering, operation)
         except CompileError as error:
-            # Others may be able to run it.
-            error.place = operation.place
-            raise
+            raise error.at(label, operation.place) from None
     outputs = lowering.finish()
     return lowering.network(in_order(lowering.layers), outputs)
 

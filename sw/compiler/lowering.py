@@ -160,7 +160,7 @@ class Lowering:
         if number not in self.views:
             constant = self.graph.tensors[number].data is not None
             what = "that is not constant" if constant else "that the core computes"
-            raise CompileError(f"{self.graph.label(operation)}: wanted an input {what}")
+            raise CompileError(f"wanted an input {what}")
         return self.views[number]
 
     def extents(self, number: int) -> tuple[int, int, int]:
@@ -184,7 +184,8 @@ class Lowering:
         name = self.graph.tensors[number].name
         operation = next((o for o in self.graph.operations if number in o.outputs), None)
         if operation is None or number not in self.views:
-            raise CompileError(f"{name}: wanted an output that an operator computes, got an input")
+            wanted = "an output that an operator computes"
+            raise CompileError(f"wanted {wanted}, got an input", layer=name)
         view = self.views[number]
         if self.covers(view) and not self.values[view.value].is_input:
             return view.value
@@ -290,10 +291,9 @@ class Lowering:
         CompileError
             If the kernel cannot do it.
         """
-        label = self.graph.label(operation)
         fill = self.operators[operation.kind].table
         assert fill
-        entries = table(label, fill, *ends(self.graph, operation), operation.attributes)
+        entries = table(fill, *ends(self.graph, operation), operation.attributes)
         return entries if before is None else entries[before.view(np.uint8)]
 
     def tabulated(self, operation: Operation) -> bool:
@@ -311,10 +311,10 @@ class Lowering:
         return first is not None and first.equals(second)
 
 
-def lookup(lowering: Lowering, operation: Operation, label: str) -> None:
+def lookup(lowering: Lowering, operation: Operation) -> None:
     """Lower an operator to a table of 256 entries, with those after it that a table computes."""
     if not lowering.tabulated(operation):
-        raise CompileError(f"{label}: wanted one slope for all channels")
+        raise CompileError("wanted one slope for all channels")
     view = lowering.view(operation)
     entries = lowering.table(operation)
     last, kinds, entries = lowering.looked_up(operation.outputs[0], entries)

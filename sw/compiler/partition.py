@@ -7,7 +7,7 @@ outputs lie in external memory. There are as few parts as the order of the opera
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from celosia.sw.compiler.errors import CompileError, UndefinedError, labelled
+from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.lower import lower
 from celosia.sw.compiler.quantize import activation_range
 from celosia.sw.compiler.shapes import RESHAPES, items_of
@@ -65,9 +65,10 @@ def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
     # Why the core does not run an operator, by its place.
     notes = dict(known or {})
     for operation in graph.operations:
-        record = OPERATORS.get(operation.kind)
+        record, label = OPERATORS.get(operation.kind), graph.label(operation)
         if record is None:
-            raise CompileError(f"{graph.label(operation)}: operator is not supported")
+            reason = "operator is not supported"
+            raise CompileError(reason, layer=label, place=operation.place)
         on_core = record.lower is not None
         _require_defined(graph, operation)
         if not on_core:
@@ -86,9 +87,12 @@ def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
             return _plan(graph, levels, notes)
         except CompileError as error:
             kinds = {operation.place: operation.kind for operation in graph.operations}
-            if error.place is None or OPERATORS[kinds[error.place]].kernel is None:
+            place = error.place
+            if place is None or isinstance(error, UndefinedError):
                 raise
-            notes[error.place] = str(error).split(": ", 1)[-1]
+            if OPERATORS[kinds[place]].kernel is None:
+                raise
+            notes[place] = error.reason
 
 
 def _types(graph: Graph, operation: Operation) -> set[str]:
@@ -201,13 +205,13 @@ def _require_defined(graph: Graph, operation: Operation) -> None:
     UndefinedError
         If a factor is past 2^30, or a bound of its activation past 32 bits.
     """
-    label, factors = graph.label(operation), OPERATORS[operation.kind].factors
+    factors = OPERATORS[operation.kind].factors
     greatest = max(factors(graph, operation) if factors else [], default=0.0)
-    if greatest >= 1 << 30:
-        raise UndefinedError(f"{label}: wanted factors below 2^30, got {greatest:.9g}")
-    output = graph.tensors[operation.outputs[0]].quantization
-    if output is not None and "activation" in operation.attributes:
-        try:
+    try:
+        if greatest >= 1 << 30:
+            raise UndefinedError(f"wanted factors below 2^30, got {greatest:.9g}")
+        output = graph.tensors[operation.outputs[0]].quantization
+        if output is not None and "activation" in operation.attributes:
             activation_range(operation.attributes["activation"], output)
-        except UndefinedError as error:
-            raise labelled(error, label) from None
+    except UndefinedError as error:
+        raise error.at(graph.label(operation), operation.place) from None

@@ -115,5 +115,5 @@ def follow(setup: Iterable[Step], main: Iterable[Step], network: Network, config
             except ValueError as error:
                 name = step.instruction.opcode.name
                 where = f"program, {name} of {network.layers[step.layer].name}"
-                raise CompileError(f"{where}: {error}") from error
+                raise CompileError(str(error), layer=where) from error
         state.end()

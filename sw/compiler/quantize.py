@@ -131,8 +131,7 @@ def dense_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> Sc
     low, high = activation_range(operation.attributes["activation"], output)
     zero_point = output.zero_point
     reals = _factors(tensor, graph.tensors[operation.inputs[1]], output, len(weights))
-    label = graph.label(operation)
-    multipliers, shifts = _exact(label, reals, ranges, zero_point=zero_point, low=low, high=high)
+    multipliers, shifts = _exact(reals, ranges, zero_point=zero_point, low=low, high=high)
     return _scaling(
         _folded(bias, weights, tensor.zero_point),
         multipliers,
@@ -160,9 +159,7 @@ def convolution_scaling(graph: Graph, operation: Operation, weights: np.ndarray)
     tensor, output = ends(graph, operation)
     reals = _factors(tensor, graph.tensors[operation.inputs[1]], output, len(weights))
     if max(reals) >= 1 << 30:
-        raise CompileError(
-            f"{graph.label(operation)}: wanted factors below 2^30, got {max(reals):.9g}"
-        )
+        raise CompileError(f"wanted factors below 2^30, got {max(reals):.9g}")
     multipliers, shifts = np.array([quantize_multiplier(real) for real in reals], np.int64).T
     clamp = activation_range(operation.attributes["activation"], output)
     bias = _folded(_bias(graph, operation, len(weights)), weights, tensor.zero_point)
@@ -218,7 +215,7 @@ def multiplication_scaling(
     return _scaling(bias, multiplier, shift, Rounding.DOUBLE, ends)
 
 
-def average_scaling(label: str, count: int, low: int, high: int) -> Scaling:
+def average_scaling(count: int, low: int, high: int) -> Scaling:
     """Return the parameters that divide a sum of int8 by ``count``, halves away from zero.
 
     Raises
@@ -229,7 +226,8 @@ def average_scaling(label: str, count: int, low: int, high: int) -> Scaling:
     sums = (-128 * count, 127 * count)
     pair = single_multiplier(1 / count, zero_point=0, low=low, high=high, sums=sums)
     if pair is None:
-        raise CompileError(f"{label}: wanted a window that 31 bits divide by, got {count} elements")
+        got = f"wanted a window that 31 bits divide by, got {count} elements"
+        raise CompileError(got)
     return _uniform(0, pair, Rounding.SINGLE, (0, low, high))
 
 
@@ -361,7 +359,7 @@ def sum_ranges(weights: np.ndarray, bias: np.ndarray, zero_point: int) -> list[t
 
 
 def _exact(
-    label: str, reals: list[float], ranges: list[tuple[int, int]], **clamp: int
+    reals: list[float], ranges: list[tuple[int, int]], **clamp: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return multipliers and shifts with which no sum gives another byte than in float64.
 
@@ -378,11 +376,11 @@ def _exact(
         # Past 32 bits the kernel's result is no longer what the numbers say.
         if max(-sums[0], sums[1]) * real + 128 >= 1 << 31:
             wanted = "results within 32 bits before the clamp"
-            raise UndefinedError(f"{label}: channel {channel}: wanted {wanted}, got {got}")
+            raise UndefinedError(f"channel {channel}: wanted {wanted}, got {got}")
         pair = shared[real] or single_multiplier(real, sums=sums, **clamp)
         if pair is None:
             wanted = "a factor that 31 bits round like the reference kernel"
-            raise CompileError(f"{label}: channel {channel}: wanted {wanted}, got {got}")
+            raise CompileError(f"channel {channel}: wanted {wanted}, got {got}")
         pairs.append(pair)
     multipliers, shifts = np.array(pairs, np.int64).T
     return multipliers, shifts

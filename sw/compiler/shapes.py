@@ -48,7 +48,8 @@ def shapes_of(graph: Graph, items: int) -> dict[int, tuple[int, int, int]]:
             return None
         if shape[0] != items:
             name = graph.tensors[number].name
-            raise CompileError(f"tensor {name!r}: wanted a batch of {items}, got shape {shape}")
+            got = f"wanted a batch of {items}, got shape {shape}"
+            raise CompileError(got, layer=f"tensor {name!r}")
         return shape[1], shape[2], shape[3]
 
     for number in graph.inputs:

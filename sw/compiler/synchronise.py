@@ -98,5 +98,5 @@ def _check_counts(waits: Sequence[int], posts: Sequence[int], config: Config) ->
             count += (post >> semaphore & 1) - (wait >> semaphore & 1)
             if count + config.queue_depth + 2 > MOST_COUNT:
                 raise CompileError(
-                    f"network: wanted at most {MOST_COUNT} counts of a semaphore, got more"
+                    f"wanted at most {MOST_COUNT} counts of a semaphore, got more", layer="network"
                 )

@@ -20,7 +20,6 @@ _Attributes = Mapping[str, Any]
 
 
 def table(
-    label: str,
     fill: Callable[..., np.ndarray],
     source: Quantization,
     output: Quantization,
@@ -30,8 +29,6 @@ def table(
 
     Parameters
     ----------
-    label : str
-        Name of the operator in messages.
     fill : callable
         Returns the entries from the other arguments; see ``Operator.table``.
     source, output : Quantization
@@ -53,10 +50,10 @@ def table(
         with np.errstate(over="raise", divide="raise", invalid="raise"):
             values = fill(source, output, attributes)
     except ValueError as error:
-        raise UndefinedError(f"{label}: {error}") from None
+        raise UndefinedError(str(error)) from None
     except ArithmeticError:
         values = np.full(ENTRIES, np.nan)
     if np.isnan(values).any():
         got = f"{source.scale:.6g} and {output.scale:.6g}"
-        raise UndefinedError(f"{label}: wanted scales that leave single precision room, got {got}")
+        raise UndefinedError(f"wanted scales that leave single precision room, got {got}")
     return np.clip(values, -128, 127).astype(np.int8)

@@ -160,8 +160,9 @@ def tile(
     if config.parameter_channels < columns:
         layer = network.layers[0].name if network.layers else "network"
         raise CompileError(
-            f"{layer}: wanted parameters of at least {columns} channels, "
-            f"got parameter_channels = {config.parameter_channels}"
+            f"wanted parameters of at least {columns} channels, "
+            f"got parameter_channels = {config.parameter_channels}",
+            layer=layer,
         )
     cut = [_segments(network, n, layouts, bands, config, None) for n in range(len(network.layers))]
     sizes = [_steps(parts, config) * len(parts) for parts in cut]

@@ -27,4 +27,4 @@ def verify(program: Program) -> None:
                 number = section.layers[index]
                 layer = program.layers[number].name if number >= 0 else "no layer"
                 where = f"{name}{which} of {program.name}, {layer}"
-                raise CompileError(f"{where}: {error}") from error
+                raise CompileError(str(error), layer=where) from error

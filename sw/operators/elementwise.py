@@ -153,21 +153,21 @@ def _product_table(
     return _activated(multiplied(x, float(factor)), output, attributes)
 
 
-def _lower_sum(lowering: Lowering, operation: Operation, label: str) -> None:
+def _lower_sum(lowering: Lowering, operation: Operation) -> None:
     """Lower ADD and SUB of two values of one shape, or of a value and a number.
 
     SUB adds the complement, which is less than the negative by one.
     """
     if "constant" in operation.attributes:
-        lookup(lowering, operation, label)
+        lookup(lowering, operation)
         return
     graph, numbers = lowering.graph, operation.inputs[:2]
     for source in numbers:
         if source not in lowering.views:
-            raise CompileError(f"{label}: wanted two inputs that are computed")
+            raise CompileError("wanted two inputs that are computed")
     shapes = [lowering.extents(number) for number in numbers]
     if shapes[0] != shapes[1]:
-        raise CompileError(f"{label}: wanted inputs laid out alike, got {shapes[0]}, {shapes[1]}")
+        raise CompileError(f"wanted inputs laid out alike, got {shapes[0]}, {shapes[1]}")
     for source in numbers[: 1 if operation.kind == "SUB" else 2]:
         if not lowering.covers(lowering.views[source]):
             lowering.copy(operation, source, lowering.views[source])
@@ -197,32 +197,32 @@ def _complement(lowering: Lowering, operation: Operation) -> int:
     return value
 
 
-def _lower_product(lowering: Lowering, operation: Operation, label: str) -> None:
+def _lower_product(lowering: Lowering, operation: Operation) -> None:
     """Lower MUL by a number, or by a constant for each channel: one that keeps to itself."""
     if "constant" in operation.attributes:
-        lookup(lowering, operation, label)
+        lookup(lowering, operation)
         return
     graph, output = lowering.graph, lowering.graph.tensors[operation.outputs[0]]
     known = sorted(operation.inputs[:2], key=lambda n: graph.tensors[n].data is not None)
     (number, source), (_, constant) = ((n, graph.tensors[n]) for n in known)
     if constant.data is None or number not in lowering.views or source.shape != output.shape:
-        raise CompileError(f"{label}: wanted an input that is computed, and a constant")
+        raise CompileError("wanted an input that is computed, and a constant")
     view = lowering.views[number]
     channels = lowering.values[view.value].channels
     if (constant.shape or (1,))[-1] != channels or constant.elements != channels:
         got = f"{constant.shape} on {channels} channels"
-        raise CompileError(f"{label}: wanted a constant for each channel, got {got}")
+        raise CompileError(f"wanted a constant for each channel, got {got}")
     assert source.quantization and constant.quantization and output.quantization
     wide = constant.data.astype(np.int64).reshape(-1, 1) - constant.quantization.zero_point
     weights = wide.astype(np.int8)
     if (weights != wide).any():
         got = f"{wide.min()} to {wide.max()}"
-        raise CompileError(f"{label}: wanted constants less their zero point in int8, got {got}")
+        raise CompileError(f"wanted constants less their zero point in int8, got {got}")
     scales = source.quantization, constant.quantization, output.quantization
     try:
         scaling = multiplication_scaling(*scales, weights, operation.attributes["activation"])
     except CompileError as error:
-        raise CompileError(f"{label}: {error}") from None
+        raise CompileError(f"{error}") from None
     product(
         lowering,
         operation,

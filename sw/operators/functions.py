@@ -297,7 +297,7 @@ def by_table(fill: Table) -> Kernel:
     def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         (source,), (output,) = operator.sources[:1], operator.results
         ends = meaning(source), meaning(output)
-        return [table(operator.name, fill, *ends, operator.attributes)[arrays[0].view(np.uint8)]]
+        return [table(fill, *ends, operator.attributes)[arrays[0].view(np.uint8)]]
 
     return run
 

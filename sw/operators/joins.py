@@ -88,7 +88,7 @@ def _run_unpack(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np
     return list(np.moveaxis(arrays[0], operator.attributes["axis"] + 1, 0))
 
 
-def _lower(lowering: Lowering, operation: Operation, label: str) -> None:
+def _lower(lowering: Lowering, operation: Operation) -> None:
     """Lower CONCATENATION of images: each is put into a frame of zeros, and these are added.
 
     Rows and columns are put there by copies, channels by a product with ones.
@@ -100,23 +100,23 @@ def _lower(lowering: Lowering, operation: Operation, label: str) -> None:
     output = graph.tensors[number].quantization
     assert output
     if place is None or len(operation.inputs) < 2:
-        raise CompileError(f"{label}: wanted two or more along rows, columns or channels")
+        raise CompileError("wanted two or more along rows, columns or channels")
     if extents[0] != lowering.items:
-        raise CompileError(f"{label}: wanted a batch of {lowering.items}, got shape {extents}")
+        raise CompileError(f"wanted a batch of {lowering.items}, got shape {extents}")
     sizes = []
     for source in operation.inputs:
         if source not in lowering.views:
-            raise CompileError(f"{label}: wanted inputs that are computed")
+            raise CompileError("wanted inputs that are computed")
         view = lowering.views[source]
         shape = lowering.extents(source)
         sizes.append(shape[place])
         others = [n for axis, n in enumerate(shape) if axis != place]
         if others != [n for axis, n in enumerate(wanted) if axis != place]:
-            raise CompileError(f"{label}: wanted inputs laid out alike, got {shape} for {wanted}")
+            raise CompileError(f"wanted inputs laid out alike, got {shape} for {wanted}")
         if lowering.values[view.value].fill != output.zero_point:
-            raise CompileError(f"{label}: wanted zero points around its inputs")
+            raise CompileError("wanted zero points around its inputs")
     if sum(sizes) != wanted[place] or (place == 2 and max(sizes) * wanted[2] > MOST_MOVED):
-        raise CompileError(f"{label}: wanted at most {MOST_MOVED} ones to move channels")
+        raise CompileError(f"wanted at most {MOST_MOVED} ones to move channels")
     centred = exact_scaling(-output.zero_point, 0)
     scalings = centred, centred, exact_scaling(0, output.zero_point)
     before, total = 0, -1

@@ -78,7 +78,7 @@ def _convolution_shapes(operator: HostOperator, said: Attributes) -> list[Shape]
     return [(batch, *window_counts(extents, kernel, said, dilated=True), channels)]
 
 
-def _lower_convolution(lowering: Lowering, operation: Operation, label: str) -> None:
+def _lower_convolution(lowering: Lowering, operation: Operation) -> None:
     """Lower CONV_2D, and DEPTHWISE_CONV_2D, whose channels keep to themselves."""
     view = lowering.view(operation)
     data = lowering.graph.tensors[operation.inputs[1]].data
@@ -146,7 +146,7 @@ def _dense_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
     return [result]
 
 
-def _lower_dense(lowering: Lowering, operation: Operation, label: str) -> None:
+def _lower_dense(lowering: Lowering, operation: Operation) -> None:
     """Lower FULLY_CONNECTED: a convolution whose kernel covers what one row of it reads."""
     view = lowering.view(operation)
     data = lowering.graph.tensors[operation.inputs[1]].data
@@ -163,7 +163,7 @@ def _lower_dense(lowering: Lowering, operation: Operation, label: str) -> None:
         kernel, depth, grid = (1, 1), taps, (view.height, view.width)
     else:
         got = f"{view.height} x {view.width} x {value.channels}"
-        raise CompileError(f"{label}: wanted rows of {taps} of its input, got {got}")
+        raise CompileError(f"wanted rows of {taps} of its input, got {got}")
     product(
         lowering,
         operation,

@@ -17,7 +17,7 @@ __all__ = ["OPERATORS"]
 _RELUS = ("RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1")
 
 
-def _lower(lowering: Lowering, operation: Operation, label: str) -> None:
+def _lower(lowering: Lowering, operation: Operation) -> None:
     """Lower RELU and its kind, and QUANTIZE."""
     view = lowering.view(operation)
     activation = operation.kind if operation.kind in _RELUS else "NONE"

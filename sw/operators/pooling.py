@@ -37,7 +37,7 @@ def _shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
     return [(batch, *window_counts(extents, window, said), channels)]
 
 
-def _lower(lowering: Lowering, operation: Operation, label: str) -> None:
+def _lower(lowering: Lowering, operation: Operation) -> None:
     """Lower a pooling that stands alone."""
     view, number = lowering.view(operation), operation.outputs[0]
     _, output = ends(lowering.graph, operation)
@@ -47,7 +47,7 @@ def _lower(lowering: Lowering, operation: Operation, label: str) -> None:
     scalings, combine = [identity_scaling(low, high)], Window.MAX
     if operation.kind == "AVERAGE_POOL_2D":
         counts = sorted({w.size[0] * w.size[1] for w in windows})
-        scalings = [average_scaling(label, count, low, high) for count in counts]
+        scalings = [average_scaling(count, low, high) for count in counts]
         windows = tuple(replace(w, parameters=counts.index(w.size[0] * w.size[1])) for w in windows)
         combine = Window.SUM
     lowering.vector(

@@ -45,8 +45,8 @@ Shapes = Callable[[HostOperator, Attributes], Sequence[Shape]]
 #: Returns the results of an operator on the host. Arrays have one dimension more than the operands,
 #: in front: the units that are computed together. Constants have not, and broadcast.
 Kernel = Callable[[HostOperator, Sequence[np.ndarray]], Sequence[np.ndarray]]
-#: Adds the work of the core for an operator; the last argument is its label for messages.
-Lower = Callable[["Lowering", Operation, str], None]
+#: Adds the work of the core for an operator.
+Lower = Callable[["Lowering", Operation], None]
 #: Returns the result for every int8, for an operator that a table of 256 entries computes.
 Table = Callable[[Quantization, Quantization, dict[str, Any]], np.ndarray]
 #: Returns the real factors by which an operator multiplies its integers.

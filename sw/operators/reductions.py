@@ -37,13 +37,13 @@ def reduced(operator: HostOperator, said: Attributes) -> list[Shape]:
     return [tuple(extent for axis, extent in enumerate(shape) if axis not in axes)]
 
 
-def _lower_mean(lowering: Lowering, operation: Operation, label: str) -> None:
+def _lower_mean(lowering: Lowering, operation: Operation) -> None:
     """Lower MEAN over rows and columns."""
     graph, number = lowering.graph, operation.outputs[0]
     rank = len(graph.tensors[operation.inputs[0]].shape)
     if rank != 4 or operation.attributes["axes"] != (1, 2):
         got = f"{operation.attributes['axes']} of {rank} dimensions"
-        raise CompileError(f"{label}: wanted the mean over axes (1, 2) of 4, got axes {got}")
+        raise CompileError(f"wanted the mean over axes (1, 2) of 4, got axes {got}")
     view = lowering.view(operation)
     scaling = mean_scaling(*ends(graph, operation), view.height * view.width)
     axes = [Axis(0, 1, 1, extent, extent) for extent in (view.height, view.width)]

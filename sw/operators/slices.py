@@ -157,58 +157,58 @@ def _run_split(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.
     return np.split(arrays[0], ends.tolist(), axis=axis + 1)
 
 
-def _lower_slice(lowering: Lowering, operation: Operation, label: str) -> None:
+def _lower_slice(lowering: Lowering, operation: Operation) -> None:
     """Lower SLICE and STRIDED_SLICE of an image, forwards, or of channels."""
     said = operation.attributes
     ways = list(zip(said["begin"], said["count"], said["stride"], strict=True))
     extent = lowering.graph.tensors[operation.inputs[0]].shape[0]
     if ways[0] != (0, extent, 1) or said["dropped"] or min(said["stride"]) < 1:
-        raise CompileError(f"{label}: wanted all items, forwards, and all dimensions to stay")
-    _take(lowering, operation, operation.outputs[0], _three(label, ways[1:]), label)
+        raise CompileError("wanted all items, forwards, and all dimensions to stay")
+    _take(lowering, operation, operation.outputs[0], _three(ways[1:]))
 
 
-def _lower_split(lowering: Lowering, operation: Operation, label: str) -> None:
+def _lower_split(lowering: Lowering, operation: Operation) -> None:
     """Lower SPLIT and SPLIT_V of images along rows or columns, or of channels."""
     graph, axis = lowering.graph, operation.attributes["axis"]
     if axis == 0:
-        raise CompileError(f"{label}: wanted all items to stay together")
+        raise CompileError("wanted all items to stay together")
     first = 0
     for number in operation.outputs:
         shape = graph.tensors[number].shape
         ways = [(0, extent, 1) for extent in shape[1:]]
         ways[axis - 1] = (first, shape[axis], 1)
-        _take(lowering, operation, number, _three(label, ways), label)
+        _take(lowering, operation, number, _three(ways))
         first += shape[axis]
 
 
-def _three(label: str, ways: list[_Way]) -> list[_Way]:
+def _three(ways: list[_Way]) -> list[_Way]:
     """Return the ways along rows, columns and channels."""
     if len(ways) not in (1, 3):
-        raise CompileError(f"{label}: wanted an image or channels, got {len(ways) + 1} dimensions")
+        raise CompileError(f"wanted an image or channels, got {len(ways) + 1} dimensions")
     return [*[(0, 1, 1)] * (3 - len(ways)), *ways]
 
 
 def _take(
-    lowering: Lowering, operation: Operation, number: int, ways: list[_Way], label: str
+    lowering: Lowering, operation: Operation, number: int, ways: list[_Way]
 ) -> None:
     """Make a tensor of some of an operator's operand."""
     place = 1 if operation.kind == "SPLIT" else 0
     source = operation.inputs[place]
     if source not in lowering.views:
-        raise CompileError(f"{label}: wanted an input that is computed")
+        raise CompileError("wanted an input that is computed")
     view = lowering.views[source]
     value = lowering.values[view.value]
     extents = view.height, view.width, value.channels
     shape = lowering.graph.tensors[source].shape
     wanted = (1,) * (4 - len(shape)) + shape[1:]
     if extents != wanted:
-        raise CompileError(f"{label}: wanted an input laid out as {wanted}, got {extents}")
+        raise CompileError(f"wanted an input laid out as {wanted}, got {extents}")
     rows, columns, channels = ways
     shape = rows[1], columns[1], value.channels
     whole = all(way == (0, n, 1) for way, n in zip(ways[:2], extents, strict=False))
     every = channels == (0, value.channels, 1)
     if not every and value.channels * channels[1] > MOST_MOVED:
-        raise CompileError(f"{label}: wanted at most {MOST_MOVED} ones to move channels")
+        raise CompileError(f"wanted at most {MOST_MOVED} ones to move channels")
     if every or not whole:
         axes = [
             Axis(first, step, count, 1, first + (count - 1) * step + 1)

@@ -23,7 +23,7 @@ __all__ = ["OPERATORS"]
 _OF_BYTES = {"FULLY_CONNECTED", *RESHAPES}
 
 
-def _lower_reshape(lowering: Lowering, operation: Operation, label: str) -> None:
+def _lower_reshape(lowering: Lowering, operation: Operation) -> None:
     """Lower RESHAPE: the same bytes, moved only out of padding, or where a vector becomes an image.
 
     Raises
@@ -49,10 +49,10 @@ def _lower_reshape(lowering: Lowering, operation: Operation, label: str) -> None
             operation, number, operation.kind, seen, windows, scalings, wanted, seen=wanted
         )
     else:
-        raise CompileError(f"{label}: wanted one shape of images, got {got} and {wanted}")
+        raise CompileError(f"wanted one shape of images, got {got} and {wanted}")
 
 
-def _lower_pad(lowering: Lowering, operation: Operation, label: str) -> None:
+def _lower_pad(lowering: Lowering, operation: Operation) -> None:
     """Lower PAD: a view that reaches past the value's edges, where the zero point stands.
 
     Another constant takes a copy with that around it, and one that is read as a whole.
@@ -66,7 +66,7 @@ def _lower_pad(lowering: Lowering, operation: Operation, label: str) -> None:
     view = lowering.view(operation)
     before, after = operation.attributes["before"], operation.attributes["after"]
     if len(before) != 4 or before[0] or after[0] or before[3] or after[3]:
-        raise CompileError(f"{label}: wanted padding of rows and columns, got {before, after}")
+        raise CompileError(f"wanted padding of rows and columns, got {before, after}")
     constant = operation.attributes["value"]
     other = constant != lowering.values[view.value].fill
     if other:

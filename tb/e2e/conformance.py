@@ -138,7 +138,7 @@ def judge(seeds: Iterable[int], configs: Sequence[Config], device: str = "machin
         except Exception as error:
             # A cause is what the check of the finished program has found.
             if isinstance(error, CompileError) and error.__cause__ is None:
-                verdict.refused[str(error).split(": ", 1)[-1]] += 1
+                verdict.refused[error.reason] += 1
             else:
                 verdict.wrong.append(f"{where}: {type(error).__name__}: {error}")
         else:

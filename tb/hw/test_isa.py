@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,8 @@ def test_words_and_text_say_the_same(opcode: Opcode, rng: np.random.Generator):
         word = encode(i)
         assert len(word) == INSTRUCTION_BYTES
         assert decode(word) == i
+        values: Any = {"opcode": opcode, **i.fields}
+        assert int.from_bytes(word, "little") == LAYOUTS[opcode].const(values).as_bits()
         assert assemble_line(disassemble(i)) == i
         view = LAYOUTS[opcode].from_bits(
             int.from_bytes(word, "little") % (1 << LAYOUTS[opcode].size)
@@ -84,6 +88,18 @@ def test_what_does_not_fit_the_bits_is_refused(opcode: Opcode, field: Field):
         message = f"{opcode.name} {field.name}: wanted {low} to {high}, got {value}"
         with pytest.raises(ValueError, match=message):
             Instruction(opcode, **{field.name: value})
+
+
+def test_a_changed_copy_leaves_the_instruction(rng: np.random.Generator):
+    i = random_instruction(Opcode.VECTOR, rng)
+    before = dict(i.fields)
+    changed = i.but(wait=3, channels=77)
+    assert i.fields == before
+    assert changed == Instruction(Opcode.VECTOR, **(before | {"wait": 3, "channels": 77}))
+    with pytest.raises(ValueError, match="VECTOR channels: wanted 0 to 65535, got 65536"):
+        i.but(channels=65536)
+    with pytest.raises(ValueError, match="VECTOR: wanted one of wait, .*, got field 'taps'"):
+        i.but(taps=1)
 
 
 @pytest.mark.parametrize("mask", ["wait", "post"])
