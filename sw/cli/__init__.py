@@ -20,6 +20,7 @@ MODULES = (
     "assembly",
     "run",
     "eval",
+    "models",
     "demo",
     "hardware",
     "fuzz",

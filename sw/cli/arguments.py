@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from celosia.hw.arch.config import PRESETS, Config, preset
+from celosia.sw.ir.parts import MOST_BATCH
 from celosia.sw.runtime.backends import DEVICES, device_name
 from celosia.sw.runtime.session import InputError
 
 __all__ = [
     "Commands",
     "Parser",
+    "Run",
+    "add_batch",
     "add_device",
     "add_machine",
     "add_output",
@@ -115,6 +118,20 @@ def add_preset(parser: argparse.ArgumentParser, default: Config | None = PRESETS
 def add_output(parser: argparse.ArgumentParser, text: str, **settings: Any) -> None:
     """Add the option that names the file to write."""
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=text, **settings)
+
+
+def add_batch(parser: argparse.ArgumentParser, default: int | None, text: str) -> None:
+    """Add the option that chooses the inputs of one run of the program."""
+    parser.add_argument("--batch", type=_batch, default=default, metavar="N", help=text)
+
+
+def _batch(text: str) -> int:
+    count = whole(text)
+    if count > MOST_BATCH:
+        raise argparse.ArgumentTypeError(
+            f"wanted 1 to {MOST_BATCH} inputs of one run, got {count}; more run one after another"
+        )
+    return count
 
 
 def add_device(parser: argparse.ArgumentParser, default: str) -> None:

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import INSTRUCTION_BYTES
 from celosia.sw.cli.arguments import Commands, add_output
+from celosia.sw.cli.raw import decode
 from celosia.sw.files import read_file, writable, write_atomically
 from celosia.sw.ir.program import MAGIC, Program
 from celosia.sw.runtime.session import InputError
@@ -51,23 +51,9 @@ def disassemble(arguments: argparse.Namespace) -> None:
                 lines.append(f"# {name}{which}, at {section.address:#x}")
                 lines += map(isa.disassemble, section.instructions)
     else:
-        lines = _listing(arguments.file, content)
+        lines = [isa.disassemble(one) for one in decode(arguments.file, content)]
     text = "".join(line + "\n" for line in lines)
     if arguments.output:
         write_atomically({arguments.output: text.encode()})
     else:
         sys.stdout.write(text)
-
-
-def _listing(path: Path, content: bytes) -> list[str]:
-    if len(content) % INSTRUCTION_BYTES:
-        wanted = f"a multiple of {INSTRUCTION_BYTES} bytes"
-        raise InputError(f"{path}: wanted {wanted}, got {len(content)}")
-    lines = []
-    for start in range(0, len(content), INSTRUCTION_BYTES):
-        try:
-            lines.append(isa.disassemble(isa.decode(content[start : start + INSTRUCTION_BYTES])))
-        except ValueError as error:
-            number = start // INSTRUCTION_BYTES
-            raise InputError(f"{path}: instruction {number}: {error}") from None
-    return lines

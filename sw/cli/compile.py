@@ -1,12 +1,12 @@
 """``celosia compile``: a model to a program."""
 
 import argparse
-from pathlib import Path
 
-from celosia.sw.cli.arguments import Commands, add_output, add_preset, whole
+from celosia.sw.cli.arguments import Commands, add_batch, add_output, add_preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.files import writable
-from celosia.sw.frontend.tflite import load
+from celosia.sw.frontend.source import load
+from celosia.sw.shipped import model_path
 
 __all__ = ["add_parsers", "run"]
 
@@ -14,14 +14,15 @@ __all__ = ["add_parsers", "run"]
 def add_parsers(command: Commands) -> None:
     """Add the command."""
     made = command("compile", "compile a model to a program", run)
-    made.add_argument("model", type=Path, metavar="MODEL", help=".tflite file")
+    made.add_argument("model", metavar="MODEL", help=".tflite file, or a shipped model")
     add_output(made, "program to write", required=True)
     add_preset(made)
-    made.add_argument("--batch", type=whole, default=1, metavar="N", help="inputs of one run")
+    add_batch(made, 1, "inputs of one run (1)")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Compile a model to a program."""
-    writable(arguments.output, sources=(arguments.model,))
-    program = compile_graph(load(arguments.model), arguments.preset, arguments.batch)
+    model = model_path(arguments.model)
+    writable(arguments.output, sources=(model,))
+    program = compile_graph(load(model), arguments.preset, arguments.batch)
     program.save(arguments.output)

@@ -4,13 +4,14 @@ import argparse
 from pathlib import Path
 
 from celosia.sw.catalogue import as_markdown
-from celosia.sw.cli.arguments import Commands, add_machine, whole
+from celosia.sw.cli.arguments import Commands, add_batch, add_machine
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import bounds
 from celosia.sw.files import writable, write_atomically
-from celosia.sw.frontend.tflite import load
+from celosia.sw.frontend.source import load
 from celosia.sw.runtime.session import InputError
+from celosia.sw.shipped import model_path
 
 __all__ = ["add_parsers", "run"]
 
@@ -18,11 +19,11 @@ __all__ = ["add_parsers", "run"]
 def add_parsers(command: Commands) -> None:
     """Add the command."""
     made = command("report", "list the cycles and bytes of each layer of a model", run)
-    made.add_argument("model", type=Path, nargs="?", metavar="MODEL", help=".tflite file")
+    made.add_argument("model", nargs="?", metavar="MODEL", help=".tflite file, or a shipped model")
     made.add_argument(
         "--operators", action="store_true", help="list the operators there are, and their limits"
     )
-    made.add_argument("--batch", type=whole, default=1, metavar="N", help="inputs of one run")
+    add_batch(made, 1, "inputs of one run (1)")
     made.add_argument("--csv", type=Path, metavar="FILE", help="also write a table as CSV")
     made.add_argument("--json", type=Path, metavar="FILE", help="also write a table as JSON")
     made.add_argument(
@@ -42,10 +43,11 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.operators:
         print(as_markdown(), end="")
         return
-    writable(arguments.csv, arguments.json, sources=(arguments.model,))
+    model = model_path(arguments.model)
+    writable(arguments.csv, arguments.json, sources=(model,))
     memory = {"latency": arguments.latency, "bandwidth": arguments.bandwidth}
     costs = COSTS._replace(memory=arguments.latency, bandwidth=arguments.bandwidth)
-    compiled = compile_steps(load(arguments.model), arguments.preset, arguments.batch)
+    compiled = compile_steps(load(model), arguments.preset, arguments.batch)
     program = compiled.program
     mains = [estimate(part.main.code, program.config, costs) for part in program.parts]
     setups = [estimate(part.setup.code, program.config, costs) for part in program.parts]

@@ -1,7 +1,6 @@
 """``celosia run``: a model or a program on inputs."""
 
 import argparse
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -9,74 +8,97 @@ from typing import Any
 import numpy as np
 
 from celosia.hw.arch.config import PRESETS, Config
-from celosia.sw.cli.arguments import Commands, add_device, add_machine, whole
-from celosia.sw.files import read_file, writable, write_atomically
+from celosia.sw.cli import inputs, raw
+from celosia.sw.cli.arguments import Commands, add_batch, add_device, add_machine, whole
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.files import writable, write_atomically
+from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.backends import open_device
-from celosia.sw.runtime.interpreter import open_program
-from celosia.sw.runtime.session import InputError, Session, Statistics, quantized
+from celosia.sw.runtime.interpreter import read_source
+from celosia.sw.runtime.session import InputError, Session, Statistics
+from celosia.sw.shipped import model_path
 
-__all__ = ["add_parsers", "open_session", "run"]
+__all__ = ["add_parsers", "carried_out", "run"]
 
 
 def add_parsers(command: Commands) -> None:
     """Add the command."""
-    made = command("run", "run a model or a program on inputs", run)
-    made.add_argument("model", type=Path, metavar="MODEL|PROGRAM")
-    made.add_argument("--input", type=Path, required=True, metavar="X.npy", help="int8 or float")
-    made.add_argument("--output", type=Path, required=True, metavar="Y.npy", help="int8 results")
+    made = command("run", "run a model, a program or bare instructions", run)
+    made.add_argument(
+        "model",
+        metavar="MODEL",
+        help=".tflite file, program, words of 64 bytes, or a shipped model",
+    )
+    made.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="[NAME=]FILE",
+        help=".npy, .npz, picture or folder of pictures; may be repeated",
+    )
+    made.add_argument(
+        "--output",
+        action="append",
+        default=[],
+        metavar="[NAME=]FILE",
+        help=".npy, or .npz for all outputs; may be repeated",
+    )
+    inputs.add_conversions(made)
     add_device(made, "rtl")
-    made.add_argument("--batch", type=whole, metavar="N", help="inputs of one run (up to 64)")
+    add_batch(made, None, "inputs of one run (up to 64)")
+    add_workers(made)
     made.add_argument("--stats", type=Path, metavar="S.json", help="also write cycles and counters")
     add_machine(made, None)
+    group = made.add_argument_group("bare instructions")
+    group.add_argument(
+        "--memory",
+        action="append",
+        default=[],
+        metavar="ADDRESS=FILE",
+        help="contents of external memory: .npy, or bytes; may be repeated",
+    )
+    group.add_argument(
+        "--dump",
+        action="append",
+        default=[],
+        metavar="ADDRESS:BYTES=FILE",
+        help="external memory to write afterwards: .npy, or bytes; may be repeated",
+    )
 
 
-def read_array(path: Path) -> np.ndarray:
-    """Return the array of an ``.npy`` file.
-
-    Raises
-    ------
-    InputError
-        If there is none, or it is damaged, or holds Python objects.
-    """
-    content = read_file(path)
-    if not content.startswith(b"\x93NUMPY"):
-        raise InputError(f"{path}: not an .npy file")
-    # A damaged header ends in exceptions of many kinds, out of NumPy and Python's own parser.
-    try:
-        array = np.load(io.BytesIO(content), allow_pickle=False)
-    except Exception as error:
-        what = "Python objects" if "pickle" in str(error) else "truncated or damaged .npy file"
-        raise InputError(f"{path}: {what}") from None
-    if not isinstance(array, np.ndarray):
-        raise InputError(f"{path}: not an .npy file")
-    return array
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    """Add the option that divides inputs among processes."""
+    parser.add_argument(
+        "--workers", type=whole, default=1, metavar="W", help="processes, on machine and rtl (1)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Run a model or a program on inputs."""
-    model, config = arguments.model, arguments.preset
-    writable(arguments.output, arguments.stats, sources=(model, arguments.input))
-    array = read_array(arguments.input)
-    batch = arguments.batch or (min(64, max(1, len(array))) if array.ndim else 1)
-    program = open_program(model, config=config or PRESETS["edge"], batch=batch)
+    model, config = model_path(arguments.model), arguments.preset
+    if raw.is_raw(model):
+        raw.run(model, arguments)
+        return
+    if arguments.memory or arguments.dump:
+        raise InputError(f"{model}: --memory and --dump are for bare instructions")
+    source = read_source(model)
+    ins, outs = inputs.names_of(source)
+    if not arguments.input or not arguments.output:
+        raise InputError(f"{model}: wanted --input and --output")
+    files = inputs.targets("--output", arguments.output, outs)
+    paths = [files] if isinstance(files, Path) else list(files.values())
+    given = inputs.gather("--input", arguments.input, ins)
+    writable(*paths, arguments.stats, sources=(model, *inputs.sources_of(arguments.input, ins)))
+    batch = arguments.batch or min(64, inputs.count_of(given))
+    program = _program(source, config or PRESETS["edge"], batch)
     if arguments.batch and arguments.batch != program.batch:
         raise InputError(
             f"{model}: program was compiled for batch {program.batch}, got --batch {batch}"
         )
-    if len(program.inputs) != 1 or len(program.outputs) != 1:
-        raise InputError(
-            f"{model}: wanted one input and one output, "
-            f"got {len(program.inputs)} and {len(program.outputs)}"
-        )
-    try:
-        x = quantized(array, program.inputs[0])
-    except InputError as error:
-        raise InputError(f"{arguments.input}: {error}") from None
-    with open_session(program, config or program.config, arguments.device, arguments) as session:
-        (y,) = session.run([x], progress=True)
-        costs = session.statistics
-    contents = {arguments.output: _npy(y)}
+    arrays = inputs.prepare(given, program.inputs, arguments)
+    results, costs = carried_out(program, config or program.config, arrays, arguments)
+    contents: dict[str | Path, bytes] = {**inputs.written(files, outs, results)}
     pace = _pace(costs, arguments.board)
     if arguments.stats:
         said = costs.as_dict() | pace
@@ -85,21 +107,27 @@ def run(arguments: argparse.Namespace) -> None:
     print(_summary(costs, pace))
 
 
-def open_session(
-    program: Program, config: Config, device: str, arguments: argparse.Namespace
-) -> Session:
-    """Return a program loaded into the device that the arguments describe."""
-    options = {}
+def _program(source: Graph | Program, config: Config, batch: int) -> Program:
+    return source if isinstance(source, Program) else compile_graph(source, config, batch)
+
+
+def carried_out(
+    program: Program, config: Config, arrays: list[np.ndarray], arguments: argparse.Namespace
+) -> tuple[list[np.ndarray], Statistics]:
+    """Return outputs and costs of a program on the device and the processes of the arguments."""
+    device, options = arguments.device, {}
     if device == "rtl":
         options = {"latency": arguments.latency, "bandwidth": arguments.bandwidth}
     program.want(config)
-    return Session(program, open_device(device, config, program.memory_bytes, **options))
+    if arguments.workers > 1:
+        from celosia.sw.runtime.workers import run_on_workers
 
-
-def _npy(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
+        if device not in ("machine", "rtl"):
+            raise InputError(f"--workers: wanted machine or rtl as device, got {device}")
+        return run_on_workers(program, device, options, arrays, arguments.workers)
+    opened = open_device(device, config, program.memory_bytes, **options)
+    with Session(program, opened) as session:
+        return session.run(arrays, progress=True), session.statistics
 
 
 def _pace(costs: Statistics, board: Any) -> dict[str, Any]:

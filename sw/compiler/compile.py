@@ -20,6 +20,7 @@ from celosia.sw.compiler.stream import stream
 from celosia.sw.compiler.tile import Tiling, pack_parameters, pack_weights, tile
 from celosia.sw.compiler.verify import verify
 from celosia.sw.ir.graph import Graph, Tensor
+from celosia.sw.ir.parts import MOST_BATCH
 from celosia.sw.ir.program import HostOperator, Layer, Part, Port, Program, Segment
 
 __all__ = ["Compiled", "compile_graph", "compile_steps"]
@@ -53,8 +54,8 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
     CompileError
         See ``compile_graph``.
     """
-    if not 1 <= batch <= 1 << 20:
-        raise CompileError(f"batch: wanted 1 to {1 << 20}, got {batch}")
+    if not 1 <= batch <= MOST_BATCH:
+        raise CompileError(f"batch: wanted 1 to {MOST_BATCH}, got {batch}")
     kinds = {operation.place: operation.kind for operation in graph.operations}
     notes: dict[int, str] = {}
     while True:

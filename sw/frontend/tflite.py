@@ -9,6 +9,7 @@ import numpy as np
 import tflite
 from flatbuffers import number_types
 
+from celosia.sw.files import FileError, read_file
 from celosia.sw.frontend.checks import ModelError, Node, constant_name, want_quantized
 from celosia.sw.frontend.operators import READERS
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
@@ -59,11 +60,9 @@ def load(source: str | Path | bytes) -> Graph:
     else:
         name = Path(source).name
         try:
-            content = Path(source).read_bytes()
-        except FileNotFoundError:
-            raise ModelError(f"{source}: no such file") from None
-        except OSError as error:
-            raise ModelError(f"{source}: cannot be read ({error.strerror})") from None
+            content = read_file(source)
+        except FileError as error:
+            raise ModelError(str(error)) from None
     if len(content) < 8 or content[4:8] != _IDENTIFIER:
         raise ModelError(f"{name}: not a .tflite file")
     try:
