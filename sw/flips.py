@@ -17,10 +17,10 @@ from tqdm import tqdm
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
-from celosia.sw.commands import Missing, writable
+from celosia.sw.cli.messages import Failure, Missing
 from celosia.sw.data import load as load_images
 from celosia.sw.evaluate import inputs_of
-from celosia.sw.files import write_atomically
+from celosia.sw.files import writable, write_atomically
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.device import DeviceError, RunResult
 from celosia.sw.runtime.session import Session
@@ -40,7 +40,7 @@ _MODEL = "mnist_a.tflite"
 _DATASET = "mnist"
 
 
-class Silent(RuntimeError):
+class Silent(Failure):
     """A protected core gave a wrong result and said nothing; the message is one line."""
 
 

@@ -12,14 +12,14 @@ from typing import Any
 from tqdm import tqdm
 
 from celosia.hw.arch.config import PROTECTIONS, REQUANTIZERS
-from celosia.sw.commands import Missing, writable
-from celosia.sw.files import write_atomically
+from celosia.sw.cli.messages import Failure, Missing
+from celosia.sw.files import writable, write_atomically
 from celosia.sw.runtime.session import InputError
 
 __all__ = ["Difference", "add_arguments", "run_fuzz"]
 
 
-class Difference(RuntimeError):
+class Difference(Failure):
     """The core did not do what it must; the message is one line."""
 
 

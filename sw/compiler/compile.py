@@ -19,9 +19,10 @@ from celosia.sw.compiler.stream import stream
 from celosia.sw.compiler.tile import Tiling, pack_parameters, pack_weights, tile
 from celosia.sw.compiler.verify import verify
 from celosia.sw.ir.graph import Graph, Tensor
+from celosia.sw.ir.parts import MOST_BATCH
 from celosia.sw.ir.program import HostOperator, Layer, Part, Port, Program, Segment
 from celosia.sw.operators.host import unit_shape
-from celosia.sw.operators.registry import OPERATORS
+from celosia.sw.operators.registry import runs_on_host
 
 __all__ = ["Compiled", "compile_graph", "compile_steps"]
 
@@ -54,8 +55,8 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
     CompileError
         See ``compile_graph``.
     """
-    if not 1 <= batch <= 1 << 20:
-        raise CompileError(f"wanted 1 to {1 << 20}, got {batch}", layer="batch")
+    if not 1 <= batch <= MOST_BATCH:
+        raise CompileError(f"wanted 1 to {MOST_BATCH}, got {batch}", layer="batch")
     kinds = {operation.place: operation.kind for operation in graph.operations}
     notes: dict[int, str] = {}
     while True:
@@ -63,7 +64,7 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
             return _compiled(graph, config, batch, notes)
         except CompileError as error:
             place = error.place
-            if place is None or place in notes or OPERATORS[kinds[place]].kernel is None:
+            if place is None or place in notes or not runs_on_host(kinds[place]):
                 raise
             if isinstance(error, UndefinedError):
                 raise

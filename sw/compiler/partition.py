@@ -15,7 +15,7 @@ from celosia.sw.compiler.spec import Network
 from celosia.sw.ir.graph import Graph, Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.host import host_operator
-from celosia.sw.operators.registry import OPERATORS
+from celosia.sw.operators.registry import OPERATORS, runs_on_host
 
 __all__ = ["Plan", "partition"]
 
@@ -90,7 +90,7 @@ def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
             place = error.place
             if place is None or isinstance(error, UndefinedError):
                 raise
-            if OPERATORS[kinds[place]].kernel is None:
+            if not runs_on_host(kinds[place]):
                 raise
             notes[place] = error.reason
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from celosia.sw.commands import Missing
+from celosia.sw.cli.messages import Missing
 from celosia.sw.coverage.explained import TABLE, TableError, explanations
 from celosia.sw.coverage.page import page, table
 from celosia.sw.coverage.runs import Plan, Result, jobs, run_all

@@ -10,6 +10,7 @@ import numpy as np
 import tflite
 from flatbuffers import number_types
 
+from celosia.sw.files import FileError, read_file
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
 from celosia.sw.operators.host import check_operation, evaluate
 from celosia.sw.operators.node import ModelError, Node, constant_name, require_per_tensor
@@ -63,11 +64,9 @@ def load(source: str | Path | bytes) -> Graph:
     else:
         name = Path(source).name
         try:
-            content = Path(source).read_bytes()
-        except FileNotFoundError:
-            raise ModelError(f"{source}: no such file") from None
-        except OSError as error:
-            raise ModelError(f"{source}: cannot be read ({error.strerror})") from None
+            content = read_file(source)
+        except FileError as error:
+            raise ModelError(str(error)) from None
     if len(content) < 8 or content[4:8] != _IDENTIFIER:
         raise ModelError(f"{name}: not a .tflite file")
     try:

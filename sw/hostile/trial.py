@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from celosia.sw.commands import line_of
+from celosia.sw.cli.messages import line_of
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.frontend.tflite import ModelError, load

@@ -8,7 +8,11 @@ import numpy as np
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES
 
-__all__ = ["HostOperator", "Layer", "Operand", "Part", "Port", "Section", "Segment"]
+__all__ = ["MOST_BATCH", "HostOperator", "Layer", "Operand", "Part", "Port", "Section", "Segment"]
+
+
+#: Items of one run of a program, at most.
+MOST_BATCH = 4096
 
 
 @dataclass(frozen=True)

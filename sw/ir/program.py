@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
-from celosia.sw.files import write_atomically
+from celosia.sw.files import FileError, read_file, write_atomically
 from celosia.sw.ir.parts import HostOperator, Layer, Operand, Part, Port, Section, Segment
 from celosia.sw.ir.records import listed, record, value
 from celosia.sw.ir.validate import validate
@@ -171,11 +171,9 @@ class Program:
             If there is none, or it is damaged, naming the file.
         """
         try:
-            content = Path(path).read_bytes()
-        except FileNotFoundError:
-            raise ProgramError(f"{path}: no such file") from None
-        except OSError as error:
-            raise ProgramError(f"{path}: cannot be read ({error.strerror})") from None
+            content = read_file(path)
+        except FileError as error:
+            raise ProgramError(str(error)) from None
         try:
             return cls.from_bytes(content)
         except ProgramError as error:

@@ -6,12 +6,20 @@ from typing import Protocol
 import numpy as np
 
 from celosia.hw.arch.config import ADDRESS_BITS, INSTRUCTION_BYTES
-from celosia.sw.ir.parts import HostOperator, Layer, Operand, Part, Port, Section, Segment
+from celosia.sw.ir.parts import (
+    MOST_BATCH,
+    HostOperator,
+    Layer,
+    Operand,
+    Part,
+    Port,
+    Section,
+    Segment,
+)
 
 __all__ = ["validate"]
 
-#: Items of one run, instructions of a section, and numbers of a tensor: at most.
-_BATCH = 1 << 20
+#: Instructions of a section, and numbers of a tensor: at most.
 _INSTRUCTIONS = (1 << 16) - 1
 _ELEMENTS = 1 << 31
 
@@ -62,7 +70,7 @@ def validate(program: _Program) -> None:
         Naming what is wrong.
     """
     memory = program.memory_bytes
-    _want(1 <= program.batch <= _BATCH, "batch", f"1 to {_BATCH}", program.batch)
+    _want(1 <= program.batch <= MOST_BATCH, "batch", f"1 to {MOST_BATCH}", program.batch)
     _want(1 <= memory <= 1 << ADDRESS_BITS, "memory_bytes", f"1 to {1 << ADDRESS_BITS}", memory)
     for segment in program.segments:
         _want_place(segment.name, segment.address, len(segment.data), memory)

@@ -17,7 +17,7 @@ from celosia.sw.operators import (
 )
 from celosia.sw.operators.record import Operator
 
-__all__ = ["OPERATORS"]
+__all__ = ["OPERATORS", "runs_on_host"]
 
 _FAMILIES = (
     elementwise,
@@ -42,3 +42,8 @@ OPERATORS: dict[str, Operator] = {
         key=lambda record: record.kind,
     )
 }
+
+
+def runs_on_host(kind: str) -> bool:
+    """Return whether the host has a kernel for operators of a kind."""
+    return kind in OPERATORS and OPERATORS[kind].kernel is not None

@@ -11,8 +11,10 @@ import numpy as np
 from tqdm import tqdm
 
 from celosia.hw.arch import isa
-from celosia.sw.ir.program import Part, Port, Program, Section
+from celosia.sw.ir.graph import short_name
+from celosia.sw.ir.program import Part, Program, Section
 from celosia.sw.operators import host
+from celosia.sw.runtime.arrays import InputError, label, quantized
 from celosia.sw.runtime.device import Device, DeviceError, RunResult
 
 __all__ = ["InputError", "Session", "Statistics", "quantized"]
@@ -21,53 +23,6 @@ __all__ = ["InputError", "Session", "Statistics", "quantized"]
 #: About how many units of a run go through all steps together, and how many numbers of a tensor.
 _MOST_UNITS = 1024
 _MOST_NUMBERS = 1 << 24
-
-
-class InputError(ValueError):
-    """Inputs of a wrong shape, type or content; the message is one line."""
-
-
-def quantized(array: np.ndarray, port: Port) -> np.ndarray:
-    """Return inputs as the model takes them.
-
-    Parameters
-    ----------
-    array : numpy.ndarray
-        Of the port's type, taken as they are, or float, quantised with the input's scale, half away from zero;
-        shape ``(N, ...)`` with as many elements in each as an item has.
-    port : Port
-        The input.
-
-    Returns
-    -------
-    numpy.ndarray
-        Of the port's type, shape ``(N, *port.shape)``.
-
-    Raises
-    ------
-    InputError
-        If it is of another type or shape, empty, or not a number somewhere.
-    """
-    wanted = f"[N, {', '.join(map(str, port.shape))}]"
-    said = f"input {port.name!r}"
-    if array.dtype != port.dtype and array.dtype.kind != "f":
-        either = f"{port.dtype} or float" if port.dtype != "float32" else "float"
-        raise InputError(f"{said}: wanted {either}, got {array.dtype}")
-    if array.ndim < 2 or len(array) < 1 or array[0].size != port.elements:
-        raise InputError(f"{said}: wanted shape {wanted}, got {list(array.shape)}")
-    array = array.reshape(len(array), *port.shape)
-    if array.dtype == port.dtype:
-        return array
-    if port.dtype == "float32":
-        return array.astype(np.float32)
-    if np.isnan(array).any():
-        raise InputError(f"{said}: wanted numbers, got NaN")
-    # TensorFlow Lite divides in single precision.
-    with np.errstate(over="ignore"):
-        ratio = (array.astype(np.float32) / np.float32(port.scale)).astype(np.float64)
-    rounded = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio)
-    limits = np.iinfo(port.dtype)
-    return np.clip(rounded + port.zero_point, limits.min, limits.max).astype(port.dtype)
 
 
 class Statistics:
@@ -226,7 +181,7 @@ class Session:
         DeviceError
             If the device stops with an error; names the instruction and the layer.
         """
-        count, parts = self._check(inputs), len(self.program.parts)
+        count, parts = self.count(inputs), len(self.program.parts)
         # What lies between parts is kept for so many at a time, whole batches.
         most = self.program.batch * max(1, _MOST_UNITS // self.program.batch)
         most = min(most, max(1, _MOST_NUMBERS // self._largest()))
@@ -286,15 +241,21 @@ class Session:
         pairs = zip(part.outputs, outputs, strict=True)
         return {port.tensor: output.reshape(units, -1) for port, output in pairs}
 
-    def _check(self, inputs: Sequence[np.ndarray]) -> int:
-        """Return the number of items, the same for all inputs."""
+    def count(self, inputs: Sequence[np.ndarray]) -> int:
+        """Return the number of items, the same for all inputs.
+
+        Raises
+        ------
+        InputError
+            If an input is of another shape or type, or there are more of one than of another.
+        """
         ports = self.program.inputs
         if len(inputs) != len(ports):
             raise InputError(f"wanted {len(ports)} inputs, got {len(inputs)}")
         for array, port in zip(inputs, ports, strict=True):
             if array.dtype != port.dtype or array.shape[1:] != port.shape or not len(array):
                 raise InputError(
-                    f"input {port.name!r}: wanted {port.dtype} of shape (N, "
+                    f"{label(port)}: wanted {port.dtype} of shape (N, "
                     f"{', '.join(map(str, port.shape))}), got {array.dtype} {array.shape}"
                 )
         counts = {len(array) for array in inputs}
@@ -332,7 +293,7 @@ class Session:
         if 0 <= index < section.count:
             where += f" ({_assembly(section, index)})"
             if section.layers[index] >= 0:
-                where += f", layer {self.program.layers[section.layers[index]].name!r}"
+                where += f", layer {short_name(self.program.layers[section.layers[index]].name)!r}"
         raise DeviceError(f"{code.name} in {unit.name}: {where}")
 
     def close(self) -> None:

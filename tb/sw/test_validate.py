@@ -44,7 +44,7 @@ DEEP = "[" * 5000 + "]" * 5000
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda h: h.update(batch=0), "batch: wanted 1 to 1048576, got 0"),
+        (lambda h: h.update(batch=0), "batch: wanted 1 to 4096, got 0"),
         (lambda h: h.update(batch=True), "batch: wanted a whole number, got True"),
         (lambda h: h.update(memory_bytes=1 << 33), "memory_bytes: wanted 1 to 4294967296"),
         (lambda h: h.update(name="\ud800"), "name: wanted a text"),
