@@ -17,7 +17,7 @@ VIEW := build/view/celosia/hw
 PACKAGES := hw sim sw constraints
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-only conformance prove mutate gates hostile coverage lint type synth clean view setup
+.PHONY: help demo test test-only conformance prove mutate gates malformed coverage lint type synth clean view setup
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -43,9 +43,9 @@ mutate: $(DEV) $(TOOLS)  ## break the core, block by block, and count what the t
 gates: $(DEV) $(TOOLS)  ## netlists for an ECP5 and an iCE40 against machine model and RTL
 	@$(BIN)/python -m pytest --long tb/e2e/test_netlist.py $(PYTEST_ARGS)
 
-hostile: $(DEV)  ## 20,000 hostile models and 20,000 hostile programs
-	@$(BIN)/celosia fuzz --files models --programs 20000 --seed 1 --workers 1
-	@$(BIN)/celosia fuzz --files programs --programs 20000 --seed 1 --workers 1
+malformed: $(DEV)  ## 20,000 malformed models and 20,000 malformed programs
+	@$(BIN)/python tb/campaigns malformed models --files 20000 --seed 1 --workers 1
+	@$(BIN)/python tb/campaigns malformed programs --files 20000 --seed 1 --workers 1
 
 coverage: $(DEV) $(TOOLS)  ## branches and bits of the core that programs meet: build/coverage
 	@$(BIN)/celosia coverage

@@ -98,9 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     _hardware(adder(hardware))
     made = adder(boards)("boards", "say of all boards what they take and how fast they are")
     boards.add_arguments(made)
-    made = adder(fuzz)(
-        "fuzz", "run random programs on the simulated core, or files changed at random"
-    )
+    made = adder(fuzz)("fuzz", "run random programs on the simulated core")
     fuzz.add_arguments(made, _whole, _seeds)
     made = adder(flips)("flip", "flip bits in the memories of the simulated core")
     _preset(made)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from amaranth.hdl import Const
+from networks import FullyConnected, write_fully_connected
 
 from celosia.hw import build
 from celosia.hw.arch import isa
@@ -28,7 +29,6 @@ from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sw import flips
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
-from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
 
 WIDE = replace(CONFIGURATIONS["wide"], protection="parity")
 ODD = replace(CONFIGURATIONS["odd"], protection="parity")

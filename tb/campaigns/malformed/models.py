@@ -10,12 +10,11 @@ from unittest.mock import patch
 
 import numpy as np
 from flatbuffers import encode
+from networks import Graph, Quantization, Tensor, serialize
 
-from celosia.sw.frontend.serialize import serialize
 from celosia.sw.frontend.tflite import load
-from celosia.sw.hostile.seeds import models
-from celosia.sw.hostile.values import anywhere, integer, real, real_bytes
-from celosia.sw.ir.graph import Graph, Quantization, Tensor
+from malformed.seeds import graphs, models
+from malformed.values import anywhere, integer, real, real_bytes
 
 __all__ = ["Place", "changed", "places"]
 
@@ -174,18 +173,18 @@ def _contents(graph: Graph, rng: random.Random) -> Graph:
     return replace(graph, tensors=tuple(tensors))
 
 
-def _attribute(graph: Graph, rng: random.Random) -> Graph:
-    """Change a number that an operator says, or what it reads."""
+def _option(graph: Graph, rng: random.Random) -> Graph:
+    """Change an option of an operator, or an input."""
     place = rng.randrange(len(graph.operations))
     operation = graph.operations[place]
-    inputs, said = list(operation.inputs), dict(operation.attributes)
-    if said and rng.random() < 0.7:
-        name = rng.choice(list(said))
-        said[name] = _other(said[name], rng)
+    inputs, options = list(operation.inputs), dict(operation.options)
+    if options and rng.random() < 0.7:
+        name = rng.choice(list(options))
+        options[name] = _other(options[name], rng)
     elif inputs:
         inputs[rng.randrange(len(inputs))] = rng.randrange(-1, len(graph.tensors))
     operations = list(graph.operations)
-    operations[place] = replace(operation, inputs=tuple(inputs), attributes=said)
+    operations[place] = replace(operation, inputs=tuple(inputs), options=options)
     return replace(graph, operations=tuple(operations))
 
 
@@ -196,11 +195,6 @@ def _other(value: Any, rng: random.Random) -> Any:
         return rng.choice((value + 1, value - 1, 0, 1, 100, 2 * value))
     if isinstance(value, float):
         return real(rng, value)
-    if isinstance(value, tuple | list) and value:
-        items = list(value)
-        place = rng.randrange(len(items))
-        items[place] = _other(items[place], rng)
-        return tuple(items)
     choices = ("NONE", "RELU", "RELU6", "RELU_N1_TO_1", "SAME", "VALID")
     return rng.choice(choices) if isinstance(value, str) else value
 
@@ -209,13 +203,13 @@ _GRAPHS: Sequence[Callable[[Graph, random.Random], Graph]] = (
     _extent,
     _meaning,
     _contents,
-    _attribute,
+    _option,
 )
 
 
 def _in_graph(content: bytes, rng: random.Random) -> bytes:
     """Change the graph and write it anew, so that the file itself is whole."""
-    graph = load(content)
+    graph = graphs()[models().index(content)]
     try:
         for _ in range(rng.choice((1, 1, 2, 4))):
             graph = rng.choices(_GRAPHS, (3, 4, 3, 3))[0](graph, rng)

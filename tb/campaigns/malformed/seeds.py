@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from functools import cache
 
+import networks as w
 import numpy as np
 
 from celosia.hw.arch.config import Config, preset
 from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.frontend import writer as w
-from celosia.sw.frontend.elementwise import Function
 from celosia.sw.frontend.tflite import load
 
-__all__ = ["CORES", "core_of", "models", "programs"]
+__all__ = ["CORES", "core_of", "graphs", "models", "programs"]
 
 #: Cores that models are compiled for, and the batch of programs for them.
 CORES = ("nano", "micro", "edge,unified_bytes=4096,weight_tiles=64", "micro,unified_bytes=1024")
@@ -45,18 +44,18 @@ def _functions() -> list[w.Layer]:
     kinds = ["ABS", "ELU", "EXP", "HARD_SWISH", "LOG", "NEG", "RELU_0_TO_1", "RSQRT", "SQRT"]
     sigmoids = [("LOGISTIC", 1 / 256, -128), ("TANH", 1 / 128, 0)]
     return [
-        Function(kind="GELU", approximate=True),
-        *(layer for kind in kinds for layer in (w.Back(to="input"), Function(kind=kind))),
+        w.Function(kind="GELU", approximate=True),
+        *(layer for kind in kinds for layer in (w.Back(to="input"), w.Function(kind=kind))),
         *(
             layer
             for kind, scale, zero in sigmoids
             for layer in (
                 w.Back(to="input"),
-                Function(kind=kind, output_scale=scale, output_zero_point=zero),
+                w.Function(kind=kind, output_scale=scale, output_zero_point=zero),
             )
         ),
         w.Back(to="input"),
-        Function(kind="LEAKY_RELU", alpha=0.1, output_scale=0.04),
+        w.Function(kind="LEAKY_RELU", alpha=0.1, output_scale=0.04),
         w.Prelu(alpha=np.array([9, -7, 100], np.int8), alpha_scale=0.01),
         w.Prelu(alpha=9, alpha_scale=0.01),
     ]
@@ -151,10 +150,10 @@ _note(
 
 
 @cache
-def models() -> tuple[bytes, ...]:
-    """Return the model files, always the same."""
+def graphs() -> tuple[w.Graph, ...]:
+    """Return the graphs of the models, always the same."""
     return tuple(
-        w.write_sequential(
+        w.sequential(
             layers,
             input_shape=shape,
             input_scale=0.2,
@@ -163,6 +162,12 @@ def models() -> tuple[bytes, ...]:
         )
         for name, (layers, shape) in _LAYERS.items()
     )
+
+
+@cache
+def models() -> tuple[bytes, ...]:
+    """Return the model files."""
+    return tuple(w.serialize(graph) for graph in graphs())
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Hostile files: a short campaign of each kind, what was found before, and that bugs are found."""
+"""Malformed files: a short campaign of each kind, what was found before, and that bugs are found."""
 
 import random
 import re
@@ -7,27 +7,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import networks as w
 import numpy as np
 import pytest
+from command_line import main
+from networks import Function, Quantization
 
-from celosia.sw.cli import main
-from celosia.sw.frontend import writer as w
-from celosia.sw.frontend.elementwise import Function
+from celosia.sw.cli import main as celosia
 from celosia.sw.frontend.tflite import load
-from celosia.sw.hostile import models, programs, seeds, trial
-from celosia.sw.hostile import verdict as verdicts
-from celosia.sw.hostile.cage import Answer, Cage
-from celosia.sw.hostile.campaign import KINDS, Plan, case_of
-from celosia.sw.ir.graph import Quantization
 from celosia.sw.ir.program import Program
+from malformed import models, programs, seeds, trial
+from malformed import verdict as verdicts
+from malformed.campaign import KINDS, Plan, case_of, shrunk
+from malformed.sandbox import Answer, Sandbox
 
 GIBIBYTE = 1 << 30
 
 
-def fuzz(options: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+def campaign(options: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
     """Run the command in this process; return its code and what it says."""
     capsys.readouterr()
-    code = main(["fuzz", *options.split()])
+    code = main(["malformed", *options.split()])
     said = capsys.readouterr()
     return code, said.out, said.err.splitlines()[-1] if said.err else ""
 
@@ -36,10 +36,10 @@ def fuzz(options: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, st
 def test_no_file_does_harm(
     kind: str, count: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], figure
 ) -> None:
-    options = f"--files {kind} --programs {count} --seed 8 --workers 1 --directory {tmp_path}"
-    code, out, err = fuzz(options, capsys)
+    options = f"{kind} --files {count} --seed 8 --workers 1 --directory {tmp_path}"
+    code, out, err = campaign(options, capsys)
     assert code == 0, err
-    figure(f"hostile: {out.splitlines()[0]}")
+    figure(f"malformed: {out.splitlines()[0]}")
     ends = {end: int(n) for n, end in re.findall(r"^ +(\d+) (.*)$", out, re.MULTILINE)}
     assert sum(ends.values()) == count
     # Changes get behind the reader, and not only there.
@@ -139,7 +139,7 @@ def test_a_long_message_is_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str
     tensors = (replace(graph.tensors[0], name=name, dtype=np.dtype(np.int64)), *graph.tensors[1:])
     path = tmp_path / "long.tflite"
     path.write_bytes(w.serialize(replace(graph, tensors=tensors)))
-    code = main(["compile", str(path), "-o", str(tmp_path / "out")])
+    code = celosia(["compile", str(path), "-o", str(tmp_path / "out")])
     err = capsys.readouterr().err
     assert code == 2 and err.count("\n") == 1 and len(err) < 600 and "\x1b" not in err
 
@@ -156,20 +156,20 @@ def test_a_long_message_is_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str
         ("builtins:bytearray", 2 * GIBIBYTE, Answer("died", 1)),
     ],
 )
-def test_cages_hold(function: str, argument: int, end: Answer) -> None:
-    cage = Cage(function, seconds=5 if end.end != "hang" else 0.2, memory_bytes=GIBIBYTE)
+def test_sandboxes_hold(function: str, argument: int, end: Answer) -> None:
+    sandbox = Sandbox(function, seconds=5 if end.end != "hang" else 0.2, memory_bytes=GIBIBYTE)
     try:
-        assert cage(argument) == end
+        assert sandbox(argument) == end
         # It is there again.
-        assert cage(argument) == end
+        assert sandbox(argument) == end
     finally:
-        cage.close()
+        sandbox.close()
 
 
 def planted(kind: str) -> Callable[[str], Callable[[Any], Answer]]:
-    """Return cages in which something is wrong with every model that compiles."""
+    """Return sandboxes in which something is wrong with every model that compiles."""
 
-    def cage(function: str) -> Callable[[Any], Answer]:
+    def sandbox(function: str) -> Callable[[Any], Answer]:
         def call(argument: Any) -> Answer:
             if function == "reference:answer":
                 return Answer("done", [np.zeros(1, np.int8)])
@@ -189,7 +189,7 @@ def planted(kind: str) -> Callable[[str], Callable[[Any], Answer]]:
 
         return call
 
-    return cage
+    return sandbox
 
 
 @pytest.mark.parametrize(
@@ -201,23 +201,21 @@ def test_what_is_wrong_is_found(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(verdicts, "_cage", planted(kind))
-    monkeypatch.setattr("celosia.sw.hostile.campaign._BUDGET", 20)
-    options = f"--files models --programs 12 --seed 1 --workers 1 --directory {tmp_path}"
-    code, out, err = fuzz(options, capsys)
+    monkeypatch.setattr(verdicts, "_sandbox", planted(kind))
+    monkeypatch.setattr("malformed.campaign._BUDGET", 20)
+    options = f"models --files 12 --seed 1 --workers 1 --directory {tmp_path}"
+    code, out, err = campaign(options, capsys)
     assert code == 1 and "wrong" in out and f"{kind}: " in err
-    (path,) = re.findall(r"celosia fuzz --replay (\S+)\)$", err)
+    (path,) = re.findall(r"python tb/campaigns malformed --replay (\S+)\)$", err)
     assert Path(path).name.endswith(f"-{kind}.tflite")
-    assert fuzz(f"--replay {path}", capsys)[0] == 1
+    assert campaign(f"--replay {path}", capsys)[0] == 1
     monkeypatch.undo()
-    code, out, _ = fuzz(f"--replay {path}", capsys)
+    code, out, _ = campaign(f"--replay {path}", capsys)
     assert code == 0 and "answer" in out
 
 
 def test_a_program_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many changed constants only the one is left that matters, with a right checksum."""
-    from celosia.sw.hostile import campaign
-
     origin = seeds.programs()[0]
     rng = random.Random(1)
     changed = bytearray(origin[:-4])
@@ -229,20 +227,27 @@ def test_a_program_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
         bad = content[-13] == culprit
         return verdicts.Verdict("", verdicts.Problem("bytes", "") if bad else None)
 
-    monkeypatch.setattr(campaign, "verdict", verdict)
-    small = campaign.shrunk(programs.summed(bytes(changed)), "bytes")
+    monkeypatch.setattr("malformed.campaign.verdict", verdict)
+    small = shrunk(programs.summed(bytes(changed)), "bytes")
     assert sum(a != b for a, b in zip(small[:-4], origin[:-4], strict=True)) == 1
     assert small == programs.summed(small[:-4])
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
-        ("--files models --faults", "wanted --files or --faults, got both"),
-        ("--files models --draw 2", "wanted --files or --draw, got both"),
         ("--replay none.tflite", "none.tflite: cannot be read"),
+        ("--files 0", "argument --files: wanted a whole number of at least 1, got '0'"),
+        ("--directory {file}", "{file}: wanted a directory, got a file"),
     ],
 )
-def test_bad_arguments(options: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = fuzz(options, capsys)
-    assert code == 2 and err.startswith("celosia: ") and says in err
+def test_bad_arguments(
+    options: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    try:
+        code, _, err = campaign(options.format(file=file), capsys)
+    except SystemExit as stop:
+        code, err = stop.code, capsys.readouterr().err
+    assert code == 2 and err.startswith("malformed: ") and message.format(file=file) in err

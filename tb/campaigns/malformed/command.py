@@ -1,73 +1,84 @@
-"""``celosia fuzz --files``: changed files, counted and reported; one of them again."""
+"""Runs files changed at random: each must give the right answer or one clear line."""
 
 import argparse
+import os
 import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
 
+from command_line import Failure, seed, whole
 from tqdm import tqdm
 
+from celosia.sim.fuzz import workers
 from celosia.sw.files import write_atomically
-from celosia.sw.fuzz import Difference
-from celosia.sw.hostile.campaign import KINDS, Batch, Found, Plan, run_batch, shrunk
-from celosia.sw.hostile.verdict import verdict
 from celosia.sw.runtime.session import InputError
+from malformed.campaign import KINDS, Batch, Found, Plan, run_batch, shrunk
+from malformed.verdict import verdict
 
-__all__ = ["is_file", "replay", "run_files"]
-
-#: What has no meaning for files.
-_OTHERS = ("faults", "configurations", "draw", "coverage")
-
-
-def is_file(path: Path) -> bool:
-    """Return whether a file that failed is a model or a program, not the text of one."""
-    return path.suffix in {f".{ending}" for _, ending in KINDS.values()}
+__all__ = ["add_arguments", "run"]
 
 
-def replay(path: Path) -> None:
-    """Run a file that failed again.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the campaign."""
+    parser.add_argument(
+        "kind", nargs="?", choices=KINDS, default="models", help="of files (models)"
+    )
+    parser.add_argument("--files", type=whole, default=200, metavar="N", help="how many (200)")
+    parser.add_argument("--seed", type=seed, default=0, metavar="S", help="of everything (0)")
+    parser.add_argument(
+        "--workers",
+        type=whole,
+        default=os.cpu_count() or 1,
+        metavar="W",
+        help="processes; 1 does without Dask (as many as processors)",
+    )
+    parser.add_argument("--scheduler", metavar="tcp://...", help="of a Dask cluster, instead")
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        default=Path("build/malformed"),
+        metavar="D",
+        help="for files that fail (build/malformed)",
+    )
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="run such a file again")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run many changed files, or one that failed before.
 
     Raises
     ------
-    Difference
-        If it does so again.
+    Failure
+        If one did not end as it must.
     InputError
-        If it cannot be read.
+        If a path is wrong.
     """
+    if options.directory.exists() and not options.directory.is_dir():
+        raise InputError(f"{options.directory}: wanted a directory, got a file")
+    if options.replay:
+        _replay(options.replay)
+    else:
+        _campaign(options)
+
+
+def _replay(path: Path) -> None:
     try:
         came = verdict(path.read_bytes())
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     if came.problem:
-        raise Difference(f"{path}: {came.problem}")
+        raise Failure(f"{path}: {came.problem}")
     print(f"{path}: {came.end}" + (f" ({came.text})" if came.text else ""))
 
 
-def run_files(arguments: argparse.Namespace) -> None:
-    """Run many changed files.
-
-    Raises
-    ------
-    Difference
-        If one did not end as it must.
-    InputError
-        If arguments do not go together.
-    """
-    from celosia.sim.fuzz import workers
-
-    for name in _OTHERS:
-        if getattr(arguments, name):
-            raise InputError(f"wanted --files or --{name}, got both")
-    plan = Plan(arguments.files, arguments.seed)
+def _campaign(options: argparse.Namespace) -> None:
+    plan = Plan(options.kind, options.seed)
     batches: list[Batch] = []
-    start, count = time.monotonic(), arguments.programs
+    start, count = time.monotonic(), options.files
     with tqdm(total=count, unit="file", disable=None) as progress:
         for batch in workers.run(
-            partial(run_batch, plan),
-            count,
-            workers=arguments.workers,
-            scheduler=arguments.scheduler,
+            partial(run_batch, plan), count, workers=options.workers, scheduler=options.scheduler
         ):
             batches.append(batch)
             progress.update(batch.files)
@@ -75,11 +86,11 @@ def run_files(arguments: argparse.Namespace) -> None:
     found = [one for batch in batches for one in batch.found]
     print(_summary(plan, batches, time.monotonic() - start))
     if found:
-        paths = _save(arguments.directory, plan, found)
+        paths = _save(options.directory, plan, found)
         first = min(found, key=lambda one: one.number)
-        raise Difference(
+        raise Failure(
             f"{len(found)} of {count} {plan.kind}: {first.problem} "
-            f"(celosia fuzz --replay {paths[0]})"
+            f"(python tb/campaigns malformed --replay {paths[0]})"
         )
 
 

@@ -1,13 +1,13 @@
-"""Whether what became of a file is as it must be: runs it, and LiteRT beside it, in cages."""
+"""Whether what became of a file is as it must be: runs it, and LiteRT beside it, in sandboxes."""
 
 import atexit
 import time
 from functools import cache
 from typing import NamedTuple
 
-from celosia.sw.hostile.cage import Cage
-from celosia.sw.hostile.reference import differs
-from celosia.sw.hostile.trial import Outcome, is_program
+from malformed.reference import differs
+from malformed.sandbox import Sandbox
+from malformed.trial import Outcome, is_program
 
 __all__ = ["MEMORY_BYTES", "SECONDS", "Problem", "Verdict", "verdict"]
 
@@ -53,8 +53,8 @@ class Verdict(NamedTuple):
 
 
 @cache
-def _cage(function: str) -> Cage:
-    made = Cage(f"celosia.sw.hostile.{function}", seconds=SECONDS, memory_bytes=MEMORY_BYTES)
+def _sandbox(function: str) -> Sandbox:
+    made = Sandbox(f"malformed.{function}", seconds=SECONDS, memory_bytes=MEMORY_BYTES)
     atexit.register(made.close)
     return made
 
@@ -62,7 +62,7 @@ def _cage(function: str) -> Cage:
 def verdict(content: bytes) -> Verdict:
     """Run a file of either kind, and say what became of it."""
     start = time.monotonic()
-    answer = _cage("trial:attempt")(content)
+    answer = _sandbox("trial:attempt")(content)
     seconds = time.monotonic() - start
     if answer.end == "hang":
         return Verdict("hang", Problem("hang", f"no end within {SECONDS:g} s"), "", seconds)
@@ -76,13 +76,13 @@ def verdict(content: bytes) -> Verdict:
     elif outcome.peak > MEMORY_BYTES:
         problem = Problem("memory", f"{outcome.peak >> 20} MiB")
     elif end == "answer" and not is_program(content):
-        end, problem = _judged(content, outcome)
+        end, problem = _compared(content, outcome)
     return Verdict(end, problem, outcome.text, seconds, outcome.peak)
 
 
-def _judged(content: bytes, outcome: Outcome) -> tuple[str, Problem | None]:
+def _compared(content: bytes, outcome: Outcome) -> tuple[str, Problem | None]:
     """Compare the answer of a model with LiteRT's, where that takes the file."""
-    theirs = _cage("reference:answer")((content, outcome.inputs))
+    theirs = _sandbox("reference:answer")((content, outcome.inputs))
     if theirs.end != "done":
         return f"answer, LiteRT: {theirs.end}", None
     if isinstance(theirs.value, str):

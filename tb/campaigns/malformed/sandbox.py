@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from typing import IO, Any, NamedTuple
 
-__all__ = ["Answer", "Cage"]
+__all__ = ["Answer", "Sandbox"]
 
 
 #: Seconds for a process to be gone that has closed its end.
@@ -26,7 +26,7 @@ class Answer(NamedTuple):
     value: Any = None
 
 
-class Cage:
+class Sandbox:
     """A process that runs a function; it is begun anew after it has died or been killed.
 
     Parameters
@@ -88,7 +88,7 @@ class Cage:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env={**os.environ, **alone},
+                env={**os.environ, **alone, "PYTHONPATH": os.pathsep.join(sys.path)},
             )
             # The first answer says that everything is imported.
             assert self._process.stdout is not None

@@ -1,4 +1,4 @@
-"""What becomes of a hostile file: an answer, a clear error, or something that must not be."""
+"""What becomes of a halformed file: an answer, a clear error, or something that must not be."""
 
 import binascii
 import resource
@@ -14,12 +14,12 @@ from celosia.sw.commands import line_of
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.frontend.tflite import ModelError, load
-from celosia.sw.hostile.confined import Damage, want_confined
-from celosia.sw.hostile.seeds import core_of
 from celosia.sw.ir.program import MAGIC, Program, ProgramError
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.machine import MachineDevice
 from celosia.sw.runtime.session import InputError, Session
+from malformed.bounds import Damage, check_bounds
+from malformed.seeds import core_of
 
 __all__ = ["CLEAR", "Outcome", "attempt", "is_program"]
 
@@ -82,7 +82,7 @@ def _ran(program: Program, items: int, seed: int) -> Outcome:
     try:
         outputs = Session(program, device).run(inputs)
     finally:
-        want_confined(program, device.machine.memory)
+        check_bounds(program, device.machine.memory)
     return Outcome("answer", "", tuple(inputs), tuple(outputs))
 
 

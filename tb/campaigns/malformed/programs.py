@@ -10,9 +10,9 @@ from typing import Any
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
-from celosia.sw.hostile.seeds import programs
-from celosia.sw.hostile.values import anywhere, integer, real
 from celosia.sw.ir.program import MAGIC, VERSION
+from malformed.seeds import programs
+from malformed.values import anywhere, integer, real
 
 __all__ = ["changed", "summed"]
 

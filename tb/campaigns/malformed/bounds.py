@@ -8,7 +8,7 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Opcode
 from celosia.sw.ir.program import Program
 
-__all__ = ["Damage", "want_confined"]
+__all__ = ["Damage", "check_bounds"]
 
 #: Bytes of external memory up to which it is looked through.
 _MOST = 1 << 26
@@ -18,7 +18,7 @@ class Damage(Exception):
     """A byte was written that nobody names; the message says where."""
 
 
-def want_confined(program: Program, memory: np.ndarray) -> None:
+def check_bounds(program: Program, memory: np.ndarray) -> None:
     """Look for bytes that are not zero, and that neither host nor program may have written.
 
     Parameters

@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from celosia.sw.hostile import models, programs, seeds
-from celosia.sw.hostile.programs import summed
-from celosia.sw.hostile.trial import is_program
-from celosia.sw.hostile.verdict import Problem, verdict
+from malformed import models, programs, seeds
+from malformed.programs import summed
+from malformed.trial import is_program
+from malformed.verdict import Problem, verdict
 
 __all__ = ["KINDS", "Batch", "Found", "Plan", "case_of", "run_batch", "shrunk"]
 
