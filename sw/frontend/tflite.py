@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import tflite
-from flatbuffers import number_types
 
 from celosia.sw.frontend.checks import ModelError, Node, constant_name, want_quantized
 from celosia.sw.frontend.operators import READERS
@@ -215,7 +214,7 @@ class _Reader:
             raise IndexError
         code = self.model.OperatorCodes(number)
         place = code._tab.Offset(10)
-        wide = code._tab.Get(number_types.Int32Flags, place + code._tab.Pos) if place else 0
+        (wide,) = struct.unpack_from("<i", self.content, code._tab.Pos + place) if place else (0,)
         value = max(wide, code.DeprecatedBuiltinCode())
         if value == tflite.BuiltinOperator.CUSTOM:
             custom = (code.CustomCode() or b"").decode("utf-8", "replace")

@@ -19,7 +19,7 @@ NETWORKS = ("mnist_mlp", "fashion_b")
 #: Cores whose bits count, too, so that all are done in minutes: greatest memories, sizes that are no
 #: powers of two, widest array and bus.
 TOGGLED = ("vast", "odd", "square16")
-_MODELS = Path(__file__).parents[1] / "models"
+_MODELS = Path(__file__).parents[3] / "sw" / "models"
 
 
 class Plan(NamedTuple):

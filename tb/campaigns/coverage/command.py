@@ -1,23 +1,22 @@
-"""``celosia coverage``: runs the cores, says what of their sources was met, and writes a page."""
+"""Runs the cores, and reports the lines and bits of their sources that were met."""
 
 import argparse
 import os
 import time
 from pathlib import Path
-from typing import Any
 
+from command_line import Failure, seed, whole
 from tqdm import tqdm
 
 from celosia.sw.commands import Missing
-from celosia.sw.coverage.explained import TABLE, TableError, explanations
-from celosia.sw.coverage.page import page, table
-from celosia.sw.coverage.runs import Plan, Result, jobs, run_all
-from celosia.sw.coverage.summary import Summary, summary
 from celosia.sw.files import write_atomically
-from celosia.sw.fuzz import Difference
 from celosia.sw.runtime.session import InputError
+from coverage.explained import TABLE, TableError, explanations
+from coverage.page import page, table
+from coverage.runs import Plan, Result, jobs, run_all
+from coverage.summary import Summary, summary
 
-__all__ = ["LINES", "TOGGLES", "add_arguments", "run_coverage", "shortfall"]
+__all__ = ["LINES", "TOGGLES", "add_arguments", "run", "shortfall"]
 
 #: Wanted shares in percent of lines in branches, and of bits that changed both ways.
 LINES = 98.0
@@ -26,8 +25,8 @@ TOGGLES = 90.0
 _LEGAL, _FAULTED = 40, 40
 
 
-def add_arguments(made: argparse.ArgumentParser, whole: Any, seed: Any) -> None:
-    """Add the arguments of the command; ``whole`` and ``seed`` read numbers from 1 and from 0."""
+def add_arguments(made: argparse.ArgumentParser) -> None:
+    """Add the arguments of the campaign."""
     made.add_argument(
         "--programs", type=whole, default=_LEGAL, metavar="N", help=f"legal, a core ({_LEGAL})"
     )
@@ -98,7 +97,7 @@ def _sources(places: set[str]) -> dict[str, str]:
     return {file: (top / file).read_text() for file in files}
 
 
-def run_coverage(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
     """Run everything, print the overview, write the page.
 
     Raises
@@ -107,7 +106,7 @@ def run_coverage(arguments: argparse.Namespace) -> None:
         If arguments or the table are wrong.
     Missing
         If there is no simulator.
-    Difference
+    Failure
         If a core did not do what it must, or coverage is below its targets.
     """
     from celosia.sim.counting import Tally
@@ -146,10 +145,10 @@ def run_coverage(arguments: argparse.Namespace) -> None:
         print(f"explains nothing: {key.text}")
     problems = [f"{result.job}: {text}" for result in results for text in result.problems]
     if problems:
-        raise Difference(f"{len(problems)} differences, first {problems[0]}")
+        raise Failure(f"{len(problems)} differences, first {problems[0]}")
     below = shortfall(found)
     if below and plan.more:
-        raise Difference(f"coverage: {below}")
+        raise Failure(f"coverage: {below}")
 
 
 def _remarks(results: list[Result], seconds: float) -> list[str]:

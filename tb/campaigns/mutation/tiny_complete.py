@@ -1,8 +1,7 @@
 """A test of ``tiny`` that sees every change."""
 
-from tiny import Tally
-
 from celosia.sim import pysim
+from mutation.tiny import Tally
 
 
 def expected(total: int, state: str, bits: int, clear: bool) -> tuple[int, str]:

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import pytest
 from amaranth.hdl import Fragment
-from processes import Tell, received, start
-from same import same_circuit
-from sites import ROOT, Changed, Helpers, Site, module_of
 
 from celosia.hw import build
+from mutation.processes import Tell, received, start
+from mutation.same import same_circuit
+from mutation.sites import ROOT, Changed, Helpers, Site, module_of
 
 #: Of processor time: a test on changed gateware may take this many times what it takes else, and
 #: so many seconds more. Of time: no trial takes longer.

@@ -1,33 +1,18 @@
-"""Breaks blocks of the core and says what noticed it: ``python tb/mutation [BLOCK ...]``."""
+"""Breaks blocks of the core, and counts what the tests, proofs and programs notice."""
 
 import argparse
-import sys
 import time
-from collections.abc import Sequence
-from typing import NoReturn
 
-from blocks import BLOCKS, Block
-from campaign import AFTER, BEFORE, STAGES, Score, judge
-from explained import read, stale
-from sites import Site
+from command_line import Failure, whole
 from tqdm import tqdm
-from trials import Result
+
+from mutation.blocks import BLOCKS, Block
+from mutation.campaign import AFTER, BEFORE, STAGES, Score, judge
+from mutation.explained import read, stale
+from mutation.sites import Site
+from mutation.trials import Result
 
 _WIDTH = max(len(block.name) for block in BLOCKS)
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser whose complaints take one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """Say what is wrong and leave."""
-        self.exit(2, f"mutation: {message}\n")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"wanted a whole number of at least 1, got {text!r}")
-    return int(text)
 
 
 def _block(text: str) -> Block:
@@ -45,16 +30,15 @@ def _stages(text: str) -> tuple[str, ...]:
     return names
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="mutation", description="Breaks blocks of the core, and counts.")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the campaign."""
     parser.add_argument("blocks", nargs="*", type=_block, metavar="BLOCK", help="all by default")
-    parser.add_argument("--number", type=_count, default=40, help="changes of each block: 40")
+    parser.add_argument("--number", type=whole, default=40, help="changes of each block: 40")
     parser.add_argument("--seed", type=int, default=1, help="of the draw: 1")
-    parser.add_argument("--workers", type=_count, default=1, help="processes: 1")
+    parser.add_argument("--workers", type=whole, default=1, help="processes: 1")
     stages = parser.add_argument("--stages", type=_stages, default=STAGES, metavar="STAGE,STAGE")
     stages.help = f"what judges, first unit: {','.join(STAGES)}"
     parser.add_argument("--verbose", action="store_true", help="a line for each change")
-    return parser
 
 
 def _row(name: str, *cells: object) -> str:
@@ -108,9 +92,34 @@ def _judged(block: Block, options: argparse.Namespace) -> Score:
         )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a campaign; return 0, or 1 where a block misses a share or an entry is stale."""
-    options = _parser().parse_args(arguments)
+def run(options: argparse.Namespace) -> None:
+    """Run a campaign.
+
+    Raises
+    ------
+    Failure
+        If a block misses a share, an entry is stale, or tests fail without a change.
+    """
+    try:
+        scores = _scores(options)
+        gone = stale(read())
+    except (RuntimeError, ValueError) as error:
+        raise Failure(str(error)) from error
+    for score in scores:
+        for site in score.left:
+            print(f"{'not elaborated' if site in score.unreached else 'survives'}: {site.name}")
+    for file, line, change in gone:
+        print(f"stale: {file}: {line}: {change}")
+    missed = [score.block for score in scores if not score.good]
+    if missed:
+        shares = f"wanted {BEFORE:.0%} killed, {AFTER:.0%} with those explained"
+        raise Failure(f"missed: {', '.join(missed)}: {shares}")
+    if gone:
+        raise Failure(f"{len(gone)} stale entries")
+
+
+def _scores(options: argparse.Namespace) -> list[Score]:
+    """Judge all blocks, with a row for each."""
     begin = time.monotonic()
     scores: list[Score] = []
     heads = ("changes", *STAGES, "left", "told", "killed", "+ told", "same", "time")
@@ -120,20 +129,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
         scores.append(_judged(block, options))
         print(_scored(scores[-1], time.monotonic() - start), flush=True)
     print(_total(scores, time.monotonic() - begin))
-    for score in scores:
-        for site in score.left:
-            print(f"{'not elaborated' if site in score.unreached else 'survives'}: {site.name}")
-    gone = stale(read())
-    for file, line, change in gone:
-        print(f"stale: {file}: {line}: {change}")
-    missed = [score.block for score in scores if not score.good]
-    for name in missed:
-        print(f"missed: {name}: wanted {BEFORE:.0%} killed, {AFTER:.0%} with those explained")
-    return 1 if missed or gone else 0
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (RuntimeError, ValueError) as error:
-        sys.exit(f"mutation: {error}")
+    return scores

@@ -5,20 +5,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sites import ROOT
-
-HERE = Path(__file__).parent
+from mutation.sites import ROOT
 
 CAMPAIGN = """
 import json, sys
-sys.path.insert(0, {here!r})
-import campaign
+sys.path[:0] = {path!r}
+from mutation import campaign
 from pathlib import Path
-from blocks import Block
+from mutation.blocks import Block
 
 campaign.FOLDER = Path({folder!r})
 campaign.stages_of = lambda block: [campaign.Stage("unit", block.unit)]
-block = Block("tiny", ("tb/mutation/tiny.py",), ("tb/mutation/{tests}",))
+block = Block("tiny", ("tb/campaigns/mutation/tiny.py",), ("tb/campaigns/mutation/{tests}",))
 told = []
 score = campaign.judge(
     block, number={number}, seed=1, workers=2, reasons={{}},
@@ -30,7 +28,7 @@ print(json.dumps((score.before, score.changes, score.same, told)))
 
 def campaign(tests: str, folder: Path, number: int = 1000) -> tuple[float, int, int, list]:
     """Run a campaign in a process of its own, as a user does."""
-    code = CAMPAIGN.format(here=str(HERE), folder=str(folder), tests=tests, number=number)
+    code = CAMPAIGN.format(path=sys.path, folder=str(folder), tests=tests, number=number)
     command = [sys.executable, "-c", code]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
@@ -66,6 +64,6 @@ def test_what_is_known_is_not_judged_again(tmp_path):
 
 def test_command_line_refuses_in_one_line():
     for wrong in (["nothing"], ["--number", "0"], ["--workers", "x"]):
-        command = [sys.executable, str(HERE), *wrong]
+        command = [sys.executable, "tb/campaigns", "mutation", *wrong]
         result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert result.returncode == 2 and result.stderr.count("\n") == 1, result.stderr

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from celosia.sw.coverage.explained import Key
+from coverage.explained import Key
 
 __all__ = ["Counts", "File", "Line", "Met", "Signal", "Summary", "summary"]
 

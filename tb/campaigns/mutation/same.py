@@ -15,9 +15,9 @@ from typing import Any
 
 import bitwuzla
 from amaranth.lib.wiring import Component
-from sites import ROOT, Changed
 
 from celosia.hw.flow import tools
+from mutation.sites import ROOT, Changed
 
 sys.path.append(str(ROOT / "tb" / "formal"))
 btor: Any = import_module("btor")

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
-from sites import ROOT, Site, sites_of
+from mutation.sites import ROOT, Site, sites_of
 
 Key = tuple[str, str, str]
 

@@ -1,16 +1,15 @@
 """What is made of coverage: the table of reasons, the overview, the page, the command."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_line import main
 
 from celosia.sim.counting import Tally, Toggles
-from celosia.sw.cli import main
-from celosia.sw.coverage import command, runs
-from celosia.sw.coverage.explained import TABLE, TableError, explanations
-from celosia.sw.coverage.page import page, ranges, table
-from celosia.sw.coverage.summary import Met, Summary, summary
+from coverage import command, runs
+from coverage.explained import TABLE, TableError, explanations
+from coverage.page import page, ranges, table
+from coverage.summary import Met, Summary, summary
 
 TEXTS = {
     "hw/a/one.py": "class One:\n    with m.If(x):\n        y.eq(1)\n    with m.If(z):\n",
@@ -177,6 +176,18 @@ def test_command(
         ("-o bad.toml", "bad.toml: wanted a directory, got a file"),
     ],
 )
-def test_bad_arguments(refused: Callable[[str], str], options: str, says: str) -> None:
+def test_bad_arguments(
+    options: str,
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
     Path("bad.toml").write_text("[table]\n")
-    assert says in refused(f"coverage {options}")
+    try:
+        code = main(["coverage", *options.split()])
+    except SystemExit as stop:
+        code = stop.code
+    err = capsys.readouterr().err
+    assert code == 2 and err.startswith("coverage: ") and says in err and err.count("\n") == 1

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from celosia.sw.coverage.summary import Counts, File, Met, Signal, Summary
+from coverage.summary import Counts, File, Met, Signal, Summary
 
 __all__ = ["page", "ranges", "table"]
 

@@ -1,4 +1,4 @@
-"""The command that flips bits in the memories of a simulated core, and says what became of each."""
+"""Flips bits in the memories of a simulated core, and reports the result of each."""
 
 import argparse
 import json
@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from command_line import Failure, seed, whole
 from tqdm import tqdm
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import Config
+from celosia.hw.arch.config import PRESETS, Config, preset
 from celosia.sw.commands import Missing, writable
 from celosia.sw.data import load as load_images
 from celosia.sw.evaluate import inputs_of
@@ -28,20 +29,15 @@ from celosia.sw.runtime.session import Session
 __all__ = [
     "Outcome",
     "Plan",
-    "Silent",
     "add_arguments",
     "cycles_of",
+    "run",
     "run_batch",
-    "run_flip",
     "table",
 ]
 
 _MODEL = "mnist_a.tflite"
 _DATASET = "mnist"
-
-
-class Silent(RuntimeError):
-    """A protected core gave a wrong result and said nothing; the message is one line."""
 
 
 class Plan(NamedTuple):
@@ -167,14 +163,21 @@ def run_batch(plan: Plan, numbers: Sequence[int]) -> list[Outcome]:
     return [_attempt(plan, arrays, n, want) for n, want in zip(numbers, wanted, strict=True)]
 
 
-def add_arguments(made: argparse.ArgumentParser, whole: Any, seed: Any) -> None:
-    """Add the arguments of the command; ``whole`` and ``seed`` read numbers from 1 and from 0."""
+def add_arguments(made: argparse.ArgumentParser) -> None:
+    """Add the arguments of the campaign."""
     made.add_argument(
         "model",
         type=Path,
         nargs="?",
         metavar="MODEL",
         help=f"classifier of handwritten digits, .tflite ({_MODEL} of the package)",
+    )
+    made.add_argument(
+        "--preset",
+        type=_config,
+        default="edge",
+        metavar="P",
+        help=f"one of {', '.join(PRESETS)}, then changes as ,field=value",
     )
     made.add_argument("--flips", type=whole, default=100, metavar="N", help="how many (100)")
     made.add_argument("--seed", type=seed, default=0, metavar="S", help="of everything (0)")
@@ -186,6 +189,13 @@ def add_arguments(made: argparse.ArgumentParser, whole: Any, seed: Any) -> None:
         help="processes; 1 does without Dask (as many as processors)",
     )
     made.add_argument("--json", type=Path, metavar="FILE", help="also write each flip as JSON")
+
+
+def _config(text: str) -> Config:
+    try:
+        return preset(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _plan(arguments: argparse.Namespace) -> Plan:
@@ -221,14 +231,15 @@ def cycles_of(plan: Plan) -> int:
             session.run([plan.inputs[:1]])
             counted.add(session.statistics.cycles)
     if len(counted) != 1:
-        raise Silent(f"cycles: wanted the same with and without protection, got {sorted(counted)}")
+        raise Failure(f"cycles: wanted the same with and without protection, got {sorted(counted)}")
     (cycles,) = counted
     return cycles
 
 
-def run_flip(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
     """Flip bits one at a time, each in a core fresh from power-up, during one inference."""
-    from celosia.sim.fuzz.workers import MissingDask, run
+    from celosia.sim.fuzz.workers import MissingDask
+    from celosia.sim.fuzz.workers import run as spread
     from celosia.sim.rtl import RtlError
     from celosia.sim.simulators import SimulatorNotFound
 
@@ -238,7 +249,7 @@ def run_flip(arguments: argparse.Namespace) -> None:
         plan = _plan(arguments)
         start = time.monotonic()
         with tqdm(total=arguments.flips, unit="flip", disable=None) as progress:
-            batches = run(partial(run_batch, plan), arguments.flips, workers=arguments.workers)
+            batches = spread(partial(run_batch, plan), arguments.flips, workers=arguments.workers)
             for batch in batches:
                 found += batch
                 progress.update(len(batch))
@@ -255,7 +266,7 @@ def run_flip(arguments: argparse.Namespace) -> None:
     )
     silent = sum(_is_silent(one) for one in found)
     if silent and plan.config.parity:
-        raise Silent(f"{silent} of {len(found)} flips: a wrong result, and no error")
+        raise Failure(f"{silent} of {len(found)} flips: a wrong result, and no error")
 
 
 def _is_silent(one: Outcome) -> bool:

@@ -1,8 +1,7 @@
 """A test of ``tiny`` that sees nothing."""
 
-from tiny import Tally
-
 from celosia.sim import pysim
+from mutation.tiny import Tally
 
 
 def test_nothing() -> None:

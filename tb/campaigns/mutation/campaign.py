@@ -9,12 +9,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import processes
-import trials
-from blocks import Block
-from explained import Key
-from sites import ROOT, Site, draw, sites_of
-from trials import INVALID, KILLED, SAME, UNREACHED, Result, Timing
+from mutation import processes, trials
+from mutation.blocks import Block
+from mutation.explained import Key
+from mutation.sites import ROOT, Site, draw, sites_of
+from mutation.trials import INVALID, KILLED, SAME, UNREACHED, Result, Timing
 
 FOLDER = ROOT / "build" / "mutation"
 #: Shares of changes that must be killed, before and after those that are explained.
@@ -23,8 +22,8 @@ BEFORE, AFTER = 0.90, 0.95
 #: What judges a change, one after the other.
 STAGES = ("unit", "proof", "room", "bench", "core")
 #: What decides a verdict besides the gateware and the tests.
-_TOOL = ("tb/mutation/changes.py", "tb/mutation/sites.py", "tb/mutation/trials.py")
-_TOOL = (*_TOOL, "tb/mutation/same.py", "tb/conftest.py")
+_MODULES = ("changes", "same", "sites", "trials")
+_TOOL = (*(f"tb/campaigns/mutation/{name}.py" for name in _MODULES), "tb/conftest.py")
 
 
 class Stage(NamedTuple):
@@ -81,7 +80,7 @@ def stages_of(block: Block) -> list[Stage]:
         Stage("proof", tuple(f"tb/formal/{name}" for name in block.proofs), proofs),
         Stage("room", tuple(f"tb/hw/{name}" for name in block.room)),
         Stage("bench", tuple(f"tb/cosim/{name}" for name in block.benches), ("-k", "icarus")),
-        Stage("core", ("tb/mutation/core_trial.py",) if block.fuzz else ()),
+        Stage("core", ("tb/campaigns/mutation/core_trial.py",) if block.fuzz else ()),
     ]
     return [stage for stage in found if stage.tests]
 
@@ -98,8 +97,8 @@ def _digest(paths: tuple[str, ...]) -> str:
 def _surroundings() -> str:
     """Return a digest of the gateware, the models and what the tests share."""
     paths = [*(ROOT / "hw").rglob("*.py"), *(ROOT / "sim").rglob("*.py")]
-    paths += [path for path in (ROOT / "tb").glob("*/*.py") if path.name[:5] != "test_"]
-    found = {str(path.relative_to(ROOT)) for path in paths if path.parent.name != "mutation"}
+    paths += [path for path in (ROOT / "tb").rglob("*.py") if path.name[:5] != "test_"]
+    found = {str(path.relative_to(ROOT)) for path in paths if "campaigns" not in path.parts}
     return _digest((*sorted(found), *_TOOL))
 
 

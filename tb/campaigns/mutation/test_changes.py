@@ -6,14 +6,15 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from blocks import BLOCKS
-from campaign import stages_of
-from changes import changes, slots
-from explained import read, stale
-from sites import ROOT, Changed, Helpers, draw, sites_of
-from tiny import Tally
 
-TINY = "tb/mutation/tiny.py"
+from mutation.blocks import BLOCKS
+from mutation.campaign import stages_of
+from mutation.changes import changes, slots
+from mutation.explained import read, stale
+from mutation.sites import ROOT, Changed, Helpers, draw, sites_of
+from mutation.tiny import Tally
+
+TINY = "tb/campaigns/mutation/tiny.py"
 
 
 def said(statement: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What `celosia flip` says, without a simulator."""
+"""The campaign of flips, without a simulator."""
 
 import argparse
 from pathlib import Path
@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from command_line import Failure, main
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import preset
-from celosia.sw import flips
-from celosia.sw.cli import main
-from celosia.sw.flips import Outcome, Plan, Silent
 from celosia.sw.runtime.device import RunResult
+from flips import command as flips
+from flips.command import Outcome, Plan
 
 UNIFIED = Outcome("unified", False, None, True, True, True)
 FOUND = [
@@ -44,10 +44,10 @@ def test_a_wrong_result_in_silence_fails_where_there_is_protection(
     monkeypatch.setattr(flips, "run_batch", lambda plan, numbers: [silent] * len(numbers))
     arguments = argparse.Namespace(flips=4, seed=1, workers=1, json=tmp_path / "flips.json")
     if fails:
-        with pytest.raises(Silent, match="4 of 4 flips: a wrong result, and no error"):
-            flips.run_flip(arguments)
+        with pytest.raises(Failure, match="4 of 4 flips: a wrong result, and no error"):
+            flips.run(arguments)
     else:
-        flips.run_flip(arguments)
+        flips.run(arguments)
     assert "net on nano" in capsys.readouterr().out
     assert arguments.json.read_text().count('"reported": null') == 4
 
@@ -79,7 +79,7 @@ def test_device_remembers_the_error() -> None:
 def test_command_refuses_what_makes_no_sense(capsys: pytest.CaptureFixture[str]) -> None:
     for wrong in ("--flips 0", "--preset nano,protection=hope", "no-such-file.tflite"):
         with pytest.raises(SystemExit) if wrong.startswith("--") else _nothing():
-            assert main(["flip", *wrong.split()]) == 2
+            assert main(["flips", *wrong.split()]) == 2
     assert "no-such-file.tflite" in capsys.readouterr().err
 
 

@@ -13,9 +13,10 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from amaranth.hdl import Const, Value
-from changes import FIRST, HELPERS, changes, reach, slots, traced
 
-ROOT = Path(__file__).resolve().parents[2]
+from mutation.changes import FIRST, HELPERS, changes, reach, slots, traced
+
+ROOT = Path(__file__).resolve().parents[3]
 
 #: Types of parameters that only functions which make hardware have.
 _HARDWARE = {"Module", "Value", "Signal", "data.View", "list[Value]", "list[Signal]"}
@@ -195,8 +196,8 @@ def changed_code(site: Site) -> CodeType:
 def module_of(file: str) -> str:
     """Return the name under which a file of the tree is imported."""
     path = Path(file).with_suffix("")
-    # Modules of the tests are no package, and found by their name.
-    return path.name if path.parts[0] == "tb" else ".".join(("celosia", *path.parts))
+    campaign = path.parts[:2] == ("tb", "campaigns")
+    return ".".join(path.parts[2:] if campaign else ("celosia", *path.parts))
 
 
 class Changed:
