@@ -1,5 +1,6 @@
 import os
 import re
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+# Packages that only tests and campaigns use.
+sys.path[:0] = [str(ROOT / "tb" / "lib"), str(ROOT / "tb" / "campaigns")]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -30,7 +30,6 @@ FRONTEND = (
     "celosia.sw.frontend",
     "celosia.sw.ir",
     "celosia.sw.operators",
-    "flatbuffers",
     "numpy",
     "tflite",
 )
@@ -64,11 +63,6 @@ RULES = (
         "celosia.sw.models", ("celosia.sw.data", "celosia.sw.models", "numpy"), ("ai_edge_litert",)
     ),
     Rule("celosia.sw.files", ()),
-    Rule(
-        "celosia.sw.hostile",
-        (ARCH, "celosia.sw", "flatbuffers", "numpy", "tqdm"),
-        ("ai_edge_litert", "celosia.sim"),
-    ),
     Rule("celosia.sw.ir.records", ()),
     Rule(
         "celosia.sw.runtime",

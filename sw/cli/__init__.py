@@ -24,8 +24,6 @@ MODULES = (
     "demo",
     "hardware",
     "fuzz",
-    "flip",
-    "coverage",
 )
 
 

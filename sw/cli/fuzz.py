@@ -1,4 +1,4 @@
-"""``celosia fuzz``: run random programs on the simulated core, or files changed at random."""
+"""``celosia fuzz``: run random programs on the simulated core."""
 
 from celosia.sw import fuzz
 from celosia.sw.cli.arguments import Commands, seeds, whole
@@ -10,7 +10,7 @@ def add_parsers(command: Commands) -> None:
     """Add the command."""
     made = command(
         "fuzz",
-        "run random programs on the simulated core, or files changed at random",
+        "run random programs on the simulated core",
         fuzz.run_fuzz,
     )
     fuzz.add_arguments(made, whole, seeds)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import tflite
-from flatbuffers import number_types
 
 from celosia.sw.files import FileError, read_file
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
@@ -248,7 +247,7 @@ class _Reader:
             raise IndexError
         code = self.model.OperatorCodes(number)
         place = code._tab.Offset(10)
-        wide = code._tab.Get(number_types.Int32Flags, place + code._tab.Pos) if place else 0
+        (wide,) = struct.unpack_from("<i", self.content, code._tab.Pos + place) if place else (0,)
         value = max(wide, code.DeprecatedBuiltinCode())
         if value == tflite.BuiltinOperator.CUSTOM:
             custom = (code.CustomCode() or b"").decode("utf-8", "replace")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from networks import Convolution, FullyConnected, Pool, Reshape, write_sequential
 
 from celosia.hw.arch.config import preset
 from celosia.sim.simulators import SimulatorNotFound, find_verilator
@@ -13,7 +14,6 @@ from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.compiler.report import Alone
 from celosia.sw.frontend.tflite import load
-from celosia.sw.frontend.writer import Convolution, FullyConnected, Pool, Reshape, sequential
 from celosia.sw.measure import measure
 
 #: Layers below take so little that a few cycles count.
@@ -67,7 +67,7 @@ def test_small_network(
         Reshape(shape=(1, 588)),
         FullyConnected(weights=weights(30, 588), **scales),
     ]
-    graph = sequential(layers, input_shape=(1, 30, 30, 1), input_scale=0.5)
+    graph = load(write_sequential(layers, input_shape=(1, 30, 30, 1), input_scale=0.5))
     worst(compile_steps(graph, preset(sizes), batch), latency, bandwidth)
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from networks import Activation, Convolution, FullyConnected, Pool, Reshape, write_sequential
 
 from celosia.hw.arch.config import Config, preset
 from celosia.hw.build import TOP, verilog
@@ -21,14 +22,7 @@ from celosia.sim.fuzz.legal import legal
 from celosia.sim.fuzz.trial import attempt
 from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.frontend.writer import (
-    Activation,
-    Convolution,
-    FullyConnected,
-    Pool,
-    Reshape,
-    sequential,
-)
+from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.interpreter import open_session
@@ -87,7 +81,7 @@ def fully_connected(rng: np.random.Generator) -> Graph:
         FullyConnected(weights=weights(rng, 13, 22), activation="RELU", **scales),
         FullyConnected(weights=weights(rng, 7, 13), output_zero_point=5, **scales),
     ]
-    return sequential(layers, input_shape=(1, 22), input_scale=0.5)
+    return load(write_sequential(layers, input_shape=(1, 22), input_scale=0.5))
 
 
 def convolutional(rng: np.random.Generator) -> Graph:
@@ -101,7 +95,9 @@ def convolutional(rng: np.random.Generator) -> Graph:
         Reshape(shape=(1, 4)),
         FullyConnected(weights=weights(rng, 5, 4), **scales),
     ]
-    return sequential(layers, input_shape=(1, 6, 6, 2), input_scale=0.5, input_zero_point=-3)
+    return load(
+        write_sequential(layers, input_shape=(1, 6, 6, 2), input_scale=0.5, input_zero_point=-3)
+    )
 
 
 def weights(rng: np.random.Generator, *shape: int) -> np.ndarray:

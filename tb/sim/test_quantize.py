@@ -2,10 +2,10 @@ import math
 
 import numpy as np
 import pytest
+from networks import FullyConnected, write_fully_connected
 
 from celosia.hw.arch.isa import Rounding
 from celosia.sim import quantize
-from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
 
 INT32 = (-(1 << 31), (1 << 31) - 1)
 

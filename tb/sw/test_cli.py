@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from networks import FullyConnected, write_fully_connected
 
 from celosia.hw import build
 from celosia.hw.arch import isa
@@ -11,7 +12,6 @@ from celosia.sw import measure
 from celosia.sw.cli import main
 from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.compiler.report import Alone, Measured
-from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
 from celosia.sw.ir.program import Program
 
 

@@ -2,6 +2,7 @@ import warnings
 
 import numpy as np
 import pytest
+from networks import Convolution, FullyConnected, write_fully_connected, write_sequential
 
 from celosia.hw.arch.config import Config, preset
 from celosia.hw.arch.isa import Opcode
@@ -9,12 +10,6 @@ from celosia.sim.cycles import estimate
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.frontend.tflite import load
-from celosia.sw.frontend.writer import (
-    Convolution,
-    FullyConnected,
-    sequential,
-    write_fully_connected,
-)
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.interpreter import open_session
 
@@ -146,7 +141,7 @@ def test_the_last_block_of_few_steps_is_small() -> None:
     zeros, shape = np.zeros(64, np.int32), (1, 25, 5, 64)
     weights = np.ones((64, 1, 1, 64), np.int8)
     layers = [Convolution(weights=weights, weight_scale=0.01, output_scale=0.5, bias=zeros)] * 2
-    graph = sequential(layers, input_shape=shape, input_scale=0.1, input_zero_point=3)
+    graph = load(write_sequential(layers, input_shape=shape, input_scale=0.1, input_zero_point=3))
     program = compile_graph(graph, preset("edge"), 1)
     drains = [i for i in program.main.instructions if i.opcode is Opcode.VECTOR]
     assert [i.y_count for i in drains] == ([16] * 4 + [9] * 4) * 2

@@ -154,7 +154,7 @@ def test_bad_input(
     command: str,
     says: str,
 ) -> None:
-    from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
+    from networks import FullyConnected, write_fully_connected
 
     layer = FullyConnected(weights=np.ones((4, 9), np.int8), weight_scale=0.01, output_scale=0.2)
     Path("small.tflite").write_bytes(write_fully_connected([layer], input_scale=0.1))

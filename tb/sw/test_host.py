@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from networks import Softmax, write_sequential
 
-from celosia.sw.frontend.writer import Softmax, write_sequential
 from celosia.sw.operators.softmax import softmax
 
 Judge = Callable[..., np.ndarray]

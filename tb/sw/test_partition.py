@@ -4,15 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from celosia.hw.arch.config import preset
-from celosia.sw.compiler import report
-from celosia.sw.compiler.compile import compile_graph, compile_steps
-from celosia.sw.compiler.compiled import bounds
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.partition import Plan, partition
-from celosia.sw.frontend.tflite import load
-from celosia.sw.frontend.writer import (
+from networks import (
     Activation,
     Add,
     Back,
@@ -33,6 +25,14 @@ from celosia.sw.frontend.writer import (
     sequential,
     serialize,
 )
+
+from celosia.hw.arch.config import preset
+from celosia.sw.compiler import report
+from celosia.sw.compiler.compile import compile_graph, compile_steps
+from celosia.sw.compiler.compiled import bounds
+from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.partition import Plan, partition
+from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import HostOperator, Program
 from celosia.sw.runtime import session

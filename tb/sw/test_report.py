@@ -10,6 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from networks import (
+    Convolution,
+    FullyConnected,
+    Layer,
+    Mean,
+    Pool,
+    Reshape,
+    Resize,
+    Softmax,
+    write_sequential,
+)
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config, preset
@@ -22,17 +33,7 @@ from celosia.sw.compiler.access import Step
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import Compiled, bounds, layer_sections
 from celosia.sw.compiler.report import Alone, Measured
-from celosia.sw.frontend.writer import (
-    Convolution,
-    FullyConnected,
-    Layer,
-    Mean,
-    Pool,
-    Reshape,
-    Resize,
-    Softmax,
-    sequential,
-)
+from celosia.sw.frontend.tflite import load
 from celosia.sw.runtime.device import DeviceError, RunResult
 from celosia.sw.runtime.interpreter import open_session
 from celosia.sw.runtime.machine import MachineDevice
@@ -83,7 +84,7 @@ LAYERS: tuple[Layer, ...] = (
 
 @cache
 def compiled(sizes: str, batch: int) -> Compiled:
-    graph = sequential(LAYERS, input_shape=(1, 14, 14, 1), input_scale=0.5)
+    graph = load(write_sequential(LAYERS, input_shape=(1, 14, 14, 1), input_scale=0.5))
     return compile_steps(graph, preset(sizes), batch)
 
 
@@ -116,7 +117,7 @@ def test_bounds(batch: int, rows: int, wanted: list[int]) -> None:
         dense(128, 3136),
         dense(10, 128),
     ]
-    graph = sequential(layers, input_shape=(1, 28, 28, 1), input_scale=0.5)
+    graph = load(write_sequential(layers, input_shape=(1, 28, 28, 1), input_scale=0.5))
     made = compile_steps(graph, preset(f"edge,weight_rows={rows}"), 1)
     made = replace(made, program=replace(made.program, batch=batch))
     assert bounds(made) == wanted
@@ -124,7 +125,7 @@ def test_bounds(batch: int, rows: int, wanted: list[int]) -> None:
 
 def test_bounds_count_the_pixels_of_the_model_and_not_layers_without_weights() -> None:
     layers = [convolution(4, 3, 1), Pool(), Mean()]
-    graph = sequential(layers, input_shape=(1, 15, 15, 1), input_scale=0.5)
+    graph = load(write_sequential(layers, input_shape=(1, 15, 15, 1), input_scale=0.5))
     assert bounds(compile_steps(graph, preset("nano"), 2)) == [2 * 3 * 1 * 225, 0]
 
 
@@ -354,7 +355,7 @@ def test_measure_of_several_parts(device) -> None:
         Resize(kind="RESIZE_BILINEAR", size=(9, 9)),
         convolution(4, 3, 8),
     ]
-    graph = sequential(layers, input_shape=(1, 14, 14, 1), input_scale=0.5)
+    graph = load(write_sequential(layers, input_shape=(1, 14, 14, 1), input_scale=0.5))
     made = compile_steps(graph, preset("micro"), 2)
     found = measure.measure(made, latency=32, bandwidth=1.0)
     assert len(made.program.parts) == len(found.layers) == 2

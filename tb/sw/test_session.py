@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from networks import FullyConnected, write_fully_connected
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config, preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
-from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
 from celosia.sw.ir.program import Port, Program, ProgramError
 from celosia.sw.runtime.arrays import OWN_RANGE
 from celosia.sw.runtime.backends import open_device

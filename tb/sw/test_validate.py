@@ -5,17 +5,16 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+import networks as w
 import numpy as np
 import pytest
+from malformed import programs, seeds, trial
+from malformed.bounds import Damage, check_bounds
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.frontend import writer as w
 from celosia.sw.frontend.tflite import load
-from celosia.sw.hostile import programs, seeds, trial
-from celosia.sw.hostile.confined import Damage, want_confined
-from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import Program, ProgramError
 
 TRANSPOSED = w.TransposedConvolution(
@@ -27,8 +26,8 @@ TRANSPOSED = w.TransposedConvolution(
 
 
 def program(layers: list[Any]) -> Program:
-    graph: Graph = w.sequential(layers, input_shape=(1, 4, 4, 2), input_scale=0.2)
-    return compile_graph(load(w.serialize(graph)), seeds.core_of(1))
+    content = w.write_sequential(layers, input_shape=(1, 4, 4, 2), input_scale=0.2)
+    return compile_graph(load(content), seeds.core_of(1))
 
 
 def edited(content: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
@@ -195,11 +194,11 @@ def test_stray_bytes_are_found() -> None:
     made = program([w.Pool()])
     memory = np.zeros(made.memory_bytes, np.uint8)
     memory[made.outputs[0].address] = 1
-    want_confined(made, memory)
+    check_bounds(made, memory)
     spans = [(s.address, len(s.data)) for s in made.segments]
     spans += [(s.address, len(s.code)) for s in (made.setup, made.main)]
     spans += [(p.address, p.bytes_per_item) for p in (*made.inputs, *made.outputs)]
     free = set(range(made.memory_bytes)).difference(*(range(a, a + n) for a, n in spans))
     memory[min(free)] = 1
     with pytest.raises(Damage, match=f"byte {min(free):#x} was written"):
-        want_confined(made, memory)
+        check_bounds(made, memory)
