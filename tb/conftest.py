@@ -1,5 +1,6 @@
 import os
 import re
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+# Packages that only tests and campaigns use.
+sys.path.insert(0, str(ROOT / "tb" / "lib"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -103,6 +106,22 @@ def refused(
         return said.err
 
     return run
+
+
+@pytest.fixture
+def verilator() -> None:
+    """Needs Verilator."""
+    import prerequisites
+
+    prerequisites.verilator()
+
+
+@pytest.fixture
+def icarus() -> None:
+    """Needs Icarus."""
+    import prerequisites
+
+    prerequisites.icarus()
 
 
 @pytest.fixture(scope="session")
