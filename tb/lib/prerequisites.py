@@ -32,11 +32,11 @@ def package(name: str) -> ModuleType:
 
 
 @contextmanager
-def needed(*errors: type[Exception]) -> Iterator[None]:
-    """Take such errors, by default that there is no simulator, for something missing."""
+def needed(*more: type[Exception]) -> Iterator[None]:
+    """Take the error that there is no simulator, and ``more``, for something missing."""
     try:
         yield
-    except errors or SimulatorNotFound as error:
+    except (SimulatorNotFound, *more) as error:
         missing(error)
 
 
