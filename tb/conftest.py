@@ -108,6 +108,22 @@ def refused(
     return run
 
 
+@pytest.fixture
+def verilator() -> None:
+    """Needs Verilator."""
+    import prerequisites
+
+    prerequisites.verilator()
+
+
+@pytest.fixture
+def icarus() -> None:
+    """Needs Icarus."""
+    import prerequisites
+
+    prerequisites.icarus()
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """Top folder of the working tree."""

@@ -116,6 +116,9 @@ def broken(kind: str, outcome: Outcome, device: Device) -> Outcome:
             device.content[5] ^= 1
         case "counters":
             outcome.counters["load"]["busy"] = outcome.cycles + 1
+        case "classes" if not outcome.error:
+            outcome.counters["matrix"]["busy"] -= 1
+            outcome.counters["matrix"]["drain"] += 1
         case "error" if outcome.error:
             code, unit, index = outcome.error
             outcome = outcome._replace(error=(code, unit, index + 1))
@@ -130,7 +133,9 @@ def broken(kind: str, outcome: Outcome, device: Device) -> Outcome:
     return outcome
 
 
-@pytest.mark.parametrize("kind", ["damage", "counters", "error", "hang", "reset", "quiet", "axi"])
+@pytest.mark.parametrize(
+    "kind", ["damage", "counters", "classes", "error", "hang", "reset", "quiet", "axi"]
+)
 def test_a_wrong_core_is_found(
     kind: str,
     tmp_path: Path,
