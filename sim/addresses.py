@@ -60,8 +60,11 @@ class _Shape(NamedTuple):
     ``covers`` which addresses there are.
     """
 
-    span: int
+    loops: _Loops
+    elements: int
     run: int
+    jump: int
+    span: int
     blocks: tuple[_Block, ...]
     covers: tuple[_Cover, ...]
 
@@ -105,7 +108,7 @@ def _shape(loops: _Loops, elements: int, run: int, jump: int) -> _Shape:
         covers.append(_cover(whole * pitch, (*loops, (rest, 1))))
     last = elements - 1
     span = last + last // run * jump + sum((count - 1) * stride for count, stride in loops)
-    return _Shape(span, run, tuple(blocks), tuple(covers))
+    return _Shape(loops, elements, run, jump, span, tuple(blocks), tuple(covers))
 
 
 class Pattern:
@@ -130,7 +133,7 @@ class Pattern:
         Greatest address; ``base`` is the least.
     """
 
-    __slots__ = ("_shape", "base", "elements", "jump", "last", "loops", "run")
+    __slots__ = ("_shape", "base", "last")
 
     def __init__(
         self,
@@ -141,12 +144,36 @@ class Pattern:
         jump: int = 0,
     ) -> None:
         self.base = base
-        self.loops = tuple(loops)
-        self.elements = elements
-        self.jump = jump
-        self._shape = shape = _shape(self.loops, elements, run, jump)
-        self.run = shape.run
-        self.last = base + shape.span
+        self._shape = _shape(tuple(loops), elements, run, jump)
+        self.last = base + self._shape.span
+
+    def at(self, base: int) -> "Pattern":
+        """Return the same pattern from another base."""
+        other = Pattern.__new__(Pattern)
+        other.base = base
+        other._shape = self._shape
+        other.last = base + self._shape.span
+        return other
+
+    @property
+    def loops(self) -> _Loops:
+        """Loops of (count, stride), outermost first."""
+        return self._shape.loops
+
+    @property
+    def elements(self) -> int:
+        """Elements of the innermost row."""
+        return self._shape.elements
+
+    @property
+    def run(self) -> int:
+        """Elements side by side; all of them if nothing is skipped."""
+        return self._shape.run
+
+    @property
+    def jump(self) -> int:
+        """Addresses left out after each run."""
+        return self._shape.jump
 
     @property
     def counts(self) -> tuple[int, ...]:
