@@ -87,8 +87,9 @@ def _cover(offset: int, loops: Iterable[tuple[int, int]]) -> _Cover:
             continue
         if not apart and stride <= length:
             length += (count - 1) * stride
-        elif apart and stride == apart[-1][0] * apart[-1][1]:
-            apart[-1] = (apart[-1][0] * count, apart[-1][1])
+        elif apart and stride % apart[-1][1] == 0 and stride <= math.prod(apart[-1]):
+            each = apart[-1][1]
+            apart[-1] = (apart[-1][0] + (count - 1) * (stride // each), each)
         else:
             apart.append((count, stride))
     apart.reverse()
@@ -210,6 +211,11 @@ class Pattern:
             where = slice(block.first, block.first + block.elements)
             yield where, _view(memory, self.base + block.offset, block.counts, block.strides)
 
+    def covered(self, memory: np.ndarray) -> Iterator[np.ndarray]:
+        """Give views of ``memory`` with every address, in no order and at least once."""
+        for cover in self._shape.covers:
+            yield cover.view(memory, self.base)
+
     def gather(self, memory: np.ndarray) -> np.ndarray:
         """Return a copy of what ``memory`` holds, of shape (\\*counts, elements)."""
         result = np.empty((*self.counts, self.elements), memory.dtype)
@@ -227,12 +233,12 @@ class Pattern:
 
     def mark(self, memory: np.ndarray, value: bool | int) -> None:
         """Write one value to every address."""
-        for cover in self._shape.covers:
-            cover.view(memory, self.base)[...] = value
+        for view in self.covered(memory):
+            view[...] = value
 
     def all(self, memory: np.ndarray) -> bool:
         """Return whether a boolean ``memory`` holds True at every address."""
-        return all(cover.view(memory, self.base).all() for cover in self._shape.covers)
+        return all(view.all() for view in self.covered(memory))
 
     def addresses(self) -> np.ndarray:
         """Return every address, int64 of shape (\\*counts, elements)."""
