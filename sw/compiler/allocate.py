@@ -197,6 +197,9 @@ class _Allocator:
         self.stuck: CompileError | None = None
         layers = list(enumerate(network.layers))
         values = range(len(network.values))
+        self.widest = cache(
+            lambda number, values, room: widest(network, layouts, number, values, room, config)
+        )
         self.uses = [[n for n, layer in layers if v in layer.sources] for v in values]
         self.births = [[n for n, layer in layers if layer.result == v] for v in values]
 
@@ -279,7 +282,9 @@ class _Allocator:
                 continue
             taken = needed[number]
             room = self.config.unified_bytes - taken
-            most, turns = widest(self.network, self.layouts, number, spilled, room, self.config)
+            most, turns = self.widest(
+                number, spilled.intersection((*layer.sources, layer.result)), room
+            )
             if not most:
                 self.stuck = CompileError(
                     f"strips of one row do not fit beside {taken} bytes, "

@@ -36,12 +36,11 @@ def first_fit(
     spans: Sequence[Span], config: Config, alternate: bool
 ) -> dict[tuple[int, int, int], int] | None:
     """Place spans one by one at the lowest free address, or in turn at the lowest and highest."""
-    placed: list[tuple[int, Span]] = []
+    placed: list[tuple[int, int, int, int]] = []
     for turn, span in enumerate(spans):
+        first, last = span.birth, span.death
         busy = [
-            (address, address + other.count)
-            for address, other in placed
-            if other.birth <= span.death and span.birth <= other.death
+            (begin, end) for begin, end, birth, death in placed if birth <= last and first <= death
         ]
         room = config.unified_bytes - span.count
         starts = [0, *(end for _, end in busy)]
@@ -60,5 +59,5 @@ def first_fit(
         ]
         if not free:
             return None
-        placed.append((free[0], span))
-    return {span.key: address for address, span in placed}
+        placed.append((free[0], free[0] + span.count, first, last))
+    return {span.key: begin for span, (begin, *_) in zip(spans, placed, strict=True)}
