@@ -67,8 +67,8 @@ def synchronise(steps: Sequence[Step], config: Config) -> list[Instruction]:
     for number, step in enumerate(steps):
         mine = step.instruction.unit
         clock = clocks[mine]
-        needs = {u: history.latest(step, u, clock[u]) for u in _UNITS if u is not mine}
-        for unit, producer in sorted(needs.items(), key=lambda item: -item[1]):
+        needs = [(history.latest(step, u, clock[u]), u) for u in _UNITS if u is not mine]
+        for producer, unit in sorted(needs, key=lambda need: -need[0]):
             if producer <= clock[unit]:
                 continue
             semaphore = 1 << SEMAPHORE[unit, mine]
@@ -81,7 +81,7 @@ def synchronise(steps: Sequence[Step], config: Config) -> list[Instruction]:
         history.add(number, step)
     _check_counts(waits, posts, config)
     return [
-        Instruction(s.instruction.opcode, **(s.instruction.fields | {"wait": wait, "post": post}))
+        s.instruction.but(wait=wait, post=post)
         for s, wait, post in zip(steps, waits, posts, strict=True)
     ]
 
