@@ -89,7 +89,7 @@ def locked(target: Path) -> Iterator[None]:
         yield
 
 
-def once(target: Path, make: Callable[[], None]) -> None:
+def once(target: Path, make: Callable[[], object]) -> None:
     """Make the file ``target`` where it is not there yet; of processes that want it, all but one wait.
 
     Its digest is kept beside it: a file that was cut short or changed is made again. Where it is
