@@ -74,7 +74,7 @@ def read_image(path: Path, shape: Sequence[int], *, resize: bool = False) -> np.
         if not resize:
             raise FileError(
                 f"{path}: wanted {columns}x{rows} pixels, got {picture.width}x{picture.height} "
-                "(--resize)"
+                "(add --resize)"
             )
         picture = picture.resize((columns, rows), _bilinear())
     pixels = np.array(picture, np.uint8).reshape(picture.height, picture.width, -1)

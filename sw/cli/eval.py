@@ -81,7 +81,10 @@ def run(arguments: argparse.Namespace) -> None:
     labelled = found.labelled
     program = compile_graph(graph, arguments.preset, min(arguments.batch, len(labelled.labels)))
     port = program.outputs[place]
-    classes = classes_of(port, labelled)
+    try:
+        classes = classes_of(port, labelled)
+    except InputError as error:
+        raise InputError(f"{program.name}: {error}") from None
     arrays = _arrays(arguments, found, program)
     results, costs = carried_out(program, arguments.preset, arrays, arguments)
     guesses = guesses_of(results[place], port, len(classes))

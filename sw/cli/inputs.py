@@ -70,6 +70,8 @@ def add_conversions(parser: argparse.ArgumentParser) -> None:
 
 
 def _pixels(text: str) -> Pixels:
+    if text == OWN_RANGE:
+        return text
     try:
         low, high = map(float, text.split(":"))
     except ValueError:
@@ -247,7 +249,7 @@ def prepare(
         try:
             arrays.append(quantized(contents, port, flat=arguments.flat, pixels=pixels))
         except InputError as error:
-            hint = f" ({error.hint})" if error.hint else ""
+            hint = f" (add {error.hint})" if error.hint else ""
             raise InputError(f"{origin}: {error}{hint}") from None
     return arrays
 
@@ -256,7 +258,7 @@ def _want_one_size(paths: Sequence[Path], read: Sequence[np.ndarray]) -> None:
     for path, pixels in zip(paths, read, strict=True):
         if pixels.shape != read[0].shape:
             wanted, got = (f"{array.shape[1]}x{array.shape[0]}" for array in (read[0], pixels))
-            raise InputError(f"{path}: wanted {wanted} pixels as the first, got {got} (--resize)")
+            raise InputError(f"{path}: wanted {wanted} pixels as the first, got {got} (add --resize)")
 
 
 def targets(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str, Path] | Path:

@@ -1,7 +1,8 @@
 """What must hold of a program before anything runs: places in memory, and who makes what is read."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -80,6 +81,7 @@ def validate(program: _Program) -> None:
     _want(bool(program.inputs and program.outputs), "program", "inputs and outputs", "none")
     for part in program.parts:
         _want_part(part, program)
+    _want_apart(program)
     _want_flow(program)
 
 
@@ -126,6 +128,62 @@ def _want_section(name: str, section: Section, program: _Program) -> None:
     for number in set(section.layers):
         good = -1 <= number < len(program.layers)
         _want(good, name, f"layers below {len(program.layers)}", number)
+
+
+class _Range(NamedTuple):
+    """Bytes of external memory, up to but without ``end``."""
+
+    address: int
+    end: int
+    name: str
+
+
+def _want_apart(program: _Program) -> None:
+    """Refuse constants and instructions that overlap, and inputs and outputs that overlap them.
+
+    Inputs and outputs of a part may be one and the same bytes, where one is a view of another.
+    """
+    fixed = [_range(one.name, one.address, len(one.data)) for one in program.segments]
+    for number, part in enumerate(program.parts):
+        for name, section in (("setup", part.setup), ("main", part.main)):
+            fixed.append(_range(f"{name} of part {number}", section.address, len(section.code)))
+    fixed = _disjoint(fixed, views=False)
+    starts = [one.address for one in fixed]
+    for part in program.parts:
+        ports = [
+            _range(port.name, port.address, program.batch * port.bytes_per_item)
+            for port in (*part.inputs, *part.outputs)
+        ]
+        for port in _disjoint(ports, views=True):
+            after = bisect_right(starts, port.address)
+            for other in fixed[max(0, after - 1) : after + 1]:
+                _want(not _overlap(port, other), port.name, *_apart(port, other))
+
+
+def _range(name: str, address: int, count: int) -> _Range:
+    return _Range(address, address + count, name)
+
+
+def _overlap(one: _Range, other: _Range) -> bool:
+    return one.address < other.end and other.address < one.end
+
+
+def _apart(one: _Range, other: _Range) -> tuple[str, str]:
+    """Return what was wanted of two ranges that overlap, and where they do."""
+    place = max(one.address, other.address)
+    return f"bytes of external memory apart from {other.name}", f"both at {place:#x}"
+
+
+def _disjoint(ranges: Sequence[_Range], *, views: bool) -> list[_Range]:
+    """Return ranges by address, refused where they overlap; ``views`` of one address may."""
+    ordered = sorted(one for one in ranges if one.end > one.address)
+    last: _Range | None = None
+    for one in ordered:
+        if last is not None and _overlap(last, one) and not (views and one.address == last.address):
+            _want(False, one.name, *_apart(one, last))
+        if last is None or one.end > last.end:
+            last = one
+    return ordered
 
 
 def _want_flow(program: _Program) -> None:

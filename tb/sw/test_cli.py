@@ -172,7 +172,7 @@ def test_bad_input(refused: Callable[[str], str], command: str, says: str) -> No
         ("m.prog --input m.prog", "m.prog: not an .npy file"),
         ("m.prog --input cut.npy", "cut.npy: truncated or damaged .npy file"),
         ("m.prog --input objects.npy", "objects.npy: Python objects"),
-        ("m.prog --input bytes.npy", "bytes.npy: input 'input': wanted int8 or float, got uint8 (--pixels)"),
+        ("m.prog --input bytes.npy", "bytes.npy: input 'input': wanted int8 or float, got uint8 (add --pixels)"),
         ("m.prog --input wide.npy", "wanted shape [N, 9], got [7, 10]"),
         ("m.prog --input nan.npy", "nan.npy: input 'input': wanted numbers, got NaN"),
         ("m.prog --input none.npy", "wanted shape [N, 9], got [0, 9]"),

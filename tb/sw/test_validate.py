@@ -37,6 +37,11 @@ def edited(content: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
     return programs._closed(header, blobs)
 
 
+def moved(one: dict[str, Any], other: dict[str, Any], by: int = 0) -> None:
+    """Move one range of external memory onto another."""
+    one["address"] = other["address"] + by
+
+
 DEEP = "[" * 5000 + "]" * 5000
 
 
@@ -66,6 +71,21 @@ DEEP = "[" * 5000 + "]" * 5000
         (lambda h: core(h)["main"]["layers"][0].__setitem__(0, 99), "main: wanted layers below"),
         (lambda h: core(h).update(items=1 << 40), "wanted .* of int8, got"),
         (lambda h: core(h).update(inputs=[]), "part: wanted inputs and outputs, got none"),
+        (
+            lambda h: moved(h["segments"][1], core(h)["main"]),
+            "main of part 0: .* apart from parameters 0",
+        ),
+        (lambda h: moved(h["segments"][1], core(h)["setup"], 16), "apart from setup of part 0"),
+        (lambda h: moved(core(h)["setup"], core(h)["main"]), "apart from (main|setup) of part 0"),
+        (
+            lambda h: moved(core(h)["inputs"][0], h["segments"][1]),
+            "input: .* apart from parameters 0",
+        ),
+        (lambda h: moved(core(h)["outputs"][0], core(h)["main"]), "apart from main of part 0"),
+        (
+            lambda h: moved(core(h)["outputs"][0], core(h)["inputs"][0], 1),
+            "apart from input, got both",
+        ),
         (lambda h: core(h)["inputs"][0].update(address=1 << 40), "of external memory, got address"),
     ],
 )
