@@ -15,6 +15,7 @@ __all__ = ["MODULES", "main"]
 #: Modules of this package with commands, in the order of the help. Each has ``add_parsers``, which
 #: makes the parser of each of its commands and names the function that carries it out.
 MODULES = (
+    "quantize",
     "compile",
     "report",
     "assembly",

@@ -135,7 +135,7 @@ def _data(arguments: argparse.Namespace, names: Sequence[str]) -> _Data:
     if not arguments.labels:
         raise InputError("--data: wanted --labels, or a folder with a folder for each class")
     given = inputs.gather("--data", arguments.data, names)
-    labels = _labels(arguments.labels, inputs.count_of(given))
+    labels = inputs.read_labels(arguments.labels, inputs.count_of(given))
     return _Data(
         {name: one.first(limit) for name, one in given.items()},
         Labelled(name=" ".join(arguments.data), labels=labels[:limit]),
@@ -157,17 +157,6 @@ def _of_folder(folder: Path, name: str, limit: int | None) -> _Data:
         name=str(folder), labels=labels, classes=tuple(path.name for path in classes)
     )
     return _Data({name: inputs.Given(str(folder), [path for path, _ in pictures])}, labelled)
-
-
-def _labels(path: Path, count: int) -> np.ndarray:
-    """Return labels, one for each item."""
-    array = inputs.read_array(path)
-    if array.dtype.kind not in "iu" or array.shape not in ((count,), (count, 1)):
-        raise InputError(
-            f"--labels: {path}: wanted integers of shape [{count}], "
-            f"got {array.dtype} of shape {list(array.shape)}"
-        )
-    return array.reshape(-1).astype(np.int64)
 
 
 def _arrays(arguments: argparse.Namespace, found: _Data, program: Program) -> list[np.ndarray]:

@@ -24,6 +24,7 @@ __all__ = [
     "npy",
     "prepare",
     "read_array",
+    "read_labels",
     "sources_of",
     "targets",
     "written",
@@ -183,6 +184,23 @@ def read_array(path: Path) -> np.ndarray:
         If there is none, or it is damaged, or holds Python objects.
     """
     return _array(read_file(path), str(path))
+
+
+def read_labels(path: Path, count: int) -> np.ndarray:
+    """Return the labels of items.
+
+    Raises
+    ------
+    InputError
+        If they are no integers of at least 0, one for each item.
+    """
+    array = read_array(path)
+    if array.dtype.kind not in "iu" or array.shape not in ((count,), (count, 1)):
+        raise InputError(
+            f"--labels: {path}: wanted integers of shape [{count}], "
+            f"got {array.dtype} of shape {list(array.shape)}"
+        )
+    return array.reshape(-1).astype(np.int64)
 
 
 def _array(content: bytes, name: str) -> np.ndarray:
