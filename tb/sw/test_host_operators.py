@@ -3,11 +3,11 @@
 import numpy as np
 import prerequisites
 import pytest
+from networks import ArgMax, Layer, Pool, write_sequential
 
 from celosia.hw.arch.config import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
-from celosia.sw.frontend.writer import ArgMax, Layer, Pool, write_sequential
 from celosia.sw.runtime.interpreter import open_session
 
 

@@ -1,6 +1,7 @@
 import random
 from collections import Counter, deque
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -83,7 +84,7 @@ class VirtualLine:
         pass
 
 
-def connect(*, rate=0.0, window=None, seed=1, slot_bytes=512, **options):
+def connect(*, rate=0.0, window=None, seed=1, slot_bytes=512, **options) -> tuple[HostLink, "Doorbell", Any]:
     random.seed(seed)
     registers = Doorbell()
     far = FarEnd(bytearray(MEMORY), registers, slot_bytes=slot_bytes)
@@ -256,12 +257,13 @@ class Refusing:
 @pytest.mark.parametrize("operation", ["read", "write_registers"])
 def test_a_far_end_that_reads_nothing_draws_few_requests(answer, operation):
     host, _, line = connect()
-    line.far = Refusing(answer)
+    far = Refusing(answer)
+    line.far = far
     start = line.now()
     with pytest.raises(DeviceError, match=r"no answer within 1.5 s, \d+ damaged frames$"):
         getattr(host, operation)(0, 5000)
     assert line.now() - start < 2
-    assert 8 < line.far.requests < 200
+    assert 8 < far.requests < 200
 
 
 def test_a_far_end_that_never_stops_sending_is_an_error():

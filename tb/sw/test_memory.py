@@ -5,11 +5,7 @@ from typing import Any
 import numpy as np
 import prerequisites
 import pytest
-
-from celosia.hw.arch.config import preset
-from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.frontend.tflite import load
-from celosia.sw.frontend.writer import (
+from networks import (
     Add,
     Back,
     Convolution,
@@ -18,6 +14,10 @@ from celosia.sw.frontend.writer import (
     Pool,
     write_sequential,
 )
+
+from celosia.hw.arch.config import preset
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.tflite import load
 from celosia.sw.runtime.interpreter import open_session
 
 
