@@ -1,0 +1,105 @@
+"""Reads ``.onnx`` files into the compiler's graph."""
+
+from collections import Counter
+from pathlib import Path
+
+from celosia.sw.frontend.checks import ModelError
+from celosia.sw.frontend.onnx.builder import Builder
+from celosia.sw.frontend.onnx.elementwise import ELEMENTWISE, function
+from celosia.sw.frontend.onnx.layers import LAYERS, max_pool
+from celosia.sw.frontend.onnx.moves import MOVES
+from celosia.sw.frontend.onnx.source import Source, read
+from celosia.sw.frontend.onnx.units import Unit, Units
+from celosia.sw.ir.graph import Graph
+
+__all__ = ["READERS", "load"]
+
+#: Unit to its reader.
+READERS = {
+    **ELEMENTWISE,
+    **LAYERS,
+    **MOVES,
+    "GlobalMaxPool": max_pool,
+    "MaxPool": max_pool,
+}
+
+#: Operators by which a quantised model is known.
+_QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinear", "QGemm")
+
+
+def load(source: str | Path | bytes) -> Graph:
+    """Return the graph of a model quantised to int8 or uint8.
+
+    A first extent that is not fixed is 1.
+
+    Parameters
+    ----------
+    source : str, pathlib.Path or bytes
+        Path of an ``.onnx`` file, or its contents.
+
+    Raises
+    ------
+    ModelError
+        If there is no such file, it is damaged, not quantised, or uses what is not supported. One
+        line that names the file and the operators.
+    """
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        name, content = "model", bytes(source)
+    else:
+        name = Path(source).name
+        try:
+            content = Path(source).read_bytes()
+        except FileNotFoundError:
+            raise ModelError(f"{source}: no such file") from None
+        except OSError as error:
+            raise ModelError(f"{source}: cannot be read ({error.strerror})") from None
+    try:
+        return _graph(read(content), name)
+    except ModelError as error:
+        raise ModelError(f"{name}: {error}") from None
+
+
+def _graph(source: Source, name: str) -> Graph:
+    if not any(node.kind.startswith(_QUANTISED) for node in source.nodes):
+        raise ModelError(f"a float model: quantise it by `celosia quantize {name}`")
+    units = Units(source)
+    builder = Builder(name)
+    for end in source.inputs:
+        builder.input(end, units.integers.get(end.name))
+    blockers = list(units.blockers)
+    for unit in units.units:
+        try:
+            _build(builder, unit)
+        except ModelError as error:
+            blockers.append((unit.kind, f"{unit.label}: {error}"))
+    if blockers:
+        raise ModelError(_told(blockers))
+    for end in source.outputs:
+        operand = units.integers.get(end.name) or units.floats.get(end.name)
+        if operand is None:
+            raise ModelError(f"output {end.name!r}: wanted a result of a quantised operator")
+        builder.output(end, operand)
+    try:
+        return builder.graph()
+    except ValueError as error:
+        raise ModelError(str(error)) from None
+
+
+def _build(builder: Builder, unit: Unit) -> None:
+    """Add a unit's operations; one whose inputs a blocker makes is left out."""
+    for operand in unit.inputs:
+        if operand and operand.data is None and operand.name not in builder.values:
+            return
+    reader = function if unit.function else READERS.get(unit.kind)
+    if reader is None:
+        raise ModelError("operator is not supported")
+    reader(builder, unit)
+
+
+def _told(blockers: list[tuple[str, str]]) -> str:
+    """Return one line about all operators that cannot be read."""
+    if len(blockers) == 1:
+        return blockers[0][1]
+    counts = Counter(kind for kind, _ in blockers)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+    return f"{len(blockers)} operators are not supported: {kinds}; the first: {blockers[0][1]}"
