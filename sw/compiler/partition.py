@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.lower import lower
 from celosia.sw.compiler.quantize import activation_range
-from celosia.sw.compiler.shapes import RESHAPES, items_of
+from celosia.sw.compiler.shapes import DENSE, RESHAPES, items_of
 from celosia.sw.compiler.spec import Network
 from celosia.sw.ir.graph import Graph, Operation
 from celosia.sw.ir.parts import HostOperator
@@ -169,7 +169,7 @@ def _says_so(operation: Operation) -> bool:
 
 def _mixes(graph: Graph, operation: Operation) -> bool:
     """Whether an operator makes other items than it reads."""
-    if operation.kind in (*RESHAPES, "FULLY_CONNECTED"):
+    if operation.kind in (*RESHAPES, *DENSE):
         return False
     ends = [graph.tensors[number] for number in (*_operands(operation), *operation.outputs)]
     firsts = {tensor.shape[:1] for tensor in ends if tensor.data is None}

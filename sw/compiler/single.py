@@ -75,7 +75,11 @@ def least_sums(
 
 
 def _reached(
-    multiplier: np.ndarray, shift: np.ndarray, results: np.ndarray, low: np.ndarray, high: np.ndarray
+    multiplier: np.ndarray,
+    shift: np.ndarray,
+    results: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
 ) -> np.ndarray:
     """Return the least sums that single rounding of a multiplier takes to at least ``results``."""
     wide = np.int64 if shift.min(initial=0) >= -20 else object
@@ -131,11 +135,11 @@ def multipliers(
         counts = _differing(found, wanted[number])
         best = int(np.argmin(counts))
         multiplier[number], differing[number] = tried[best], counts[best]
-    ends = least_sums(each[:, None], np.array([low - zero_point, high + 1 - zero_point]), bottom, top)
-    sums = np.maximum(ends[:, 1] - ends[:, 0], 1)
-    return Multipliers(
-        multiplier[inverse, 0], shift[inverse, 0], differing[inverse], sums[inverse]
+    ends = least_sums(
+        each[:, None], np.array([low - zero_point, high + 1 - zero_point]), bottom, top
     )
+    sums = np.maximum(ends[:, 1] - ends[:, 0], 1)
+    return Multipliers(multiplier[inverse, 0], shift[inverse, 0], differing[inverse], sums[inverse])
 
 
 def _centred(factor: float) -> tuple[int, int]:

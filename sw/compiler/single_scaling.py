@@ -81,7 +81,10 @@ def product_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> 
         If there is a channel without multiplier.
     """
     source, output = ends(graph, operation)
-    kernel = graph.tensors[operation.inputs[1]].quantization
+    constant = graph.tensors[operation.inputs[1]]
+    if constant.dtype != np.int8:
+        raise CompileError("wanted weights less their zero point in int8, got int16")
+    kernel = constant.quantization
     assert kernel
     bias = np.zeros(len(weights), np.int64)
     if len(operation.inputs) > 2 and operation.inputs[2] != -1:
@@ -92,15 +95,8 @@ def product_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> 
     scales = np.broadcast_to(kernel.scales, (len(weights),))
     folded = bias - source.zero_point * weights.sum(axis=1, dtype=np.int64)
     clamp = output.zero_point, *activation_range(operation.attributes["activation"], output)
-    try:
-        return _scaling(
-            factors(source, scales, output),
-            ranges,
-            folded.astype(np.int32).astype(np.int64),
-            clamp,
-        )
-    except CompileError as error:
-        raise CompileError(f"{graph.label(operation)}: {error}") from None
+    wrapped = folded.astype(np.int32).astype(np.int64)
+    return _scaling(factors(source, scales, output), ranges, wrapped, clamp)
 
 
 def mean_scaling(source: Quantization, output: Quantization, count: int) -> Scaling:

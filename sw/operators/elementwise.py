@@ -36,7 +36,7 @@ from celosia.sw.operators.node import Node, read_activation
 from celosia.sw.operators.record import Kernel, Operator, Shape, Table
 from celosia.sw.operators.windows import ACTIVATIONS
 
-__all__ = ["OPERATORS", "broadcast", "single_constant"]
+__all__ = ["OPERATORS", "addends", "broadcast", "single_constant", "two"]
 
 #: Bits by which ADD and SUB shift their inputs.
 _SHIFT = 20
@@ -56,7 +56,8 @@ def broadcast(operator: HostOperator, said: Attributes) -> list[Shape]:
         raise Mismatch(f"inputs of one shape, got {' and '.join(map(str, shapes))}") from None
 
 
-def _two(operator: HostOperator, said: Attributes) -> list[Shape]:
+def two(operator: HostOperator, said: Attributes) -> list[Shape]:
+    """Return the shape that two operands broadcast to: shape rule."""
     require(len(operator.sources) == 2, "2 inputs", len(operator.sources))
     return broadcast(operator, said)
 
@@ -153,6 +154,27 @@ def _product_table(
     return _activated(multiplied(x, float(factor)), output, attributes)
 
 
+def addends(lowering: Lowering, operation: Operation, whole: int = 2) -> list[int]:
+    """Return the values of two inputs of one shape; the first ``whole`` are no views of others.
+
+    Raises
+    ------
+    CompileError
+        If one is not computed by the core, or they are of different shapes.
+    """
+    numbers = operation.inputs[:2]
+    for source in numbers:
+        if source not in lowering.views:
+            raise CompileError("wanted two inputs that are computed")
+    shapes = [lowering.extents(number) for number in numbers]
+    if shapes[0] != shapes[1]:
+        raise CompileError(f"wanted inputs laid out alike, got {shapes[0]}, {shapes[1]}")
+    for source in numbers[:whole]:
+        if not lowering.covers(lowering.views[source]):
+            lowering.copy(operation, source, lowering.views[source])
+    return [lowering.views[number].value for number in numbers]
+
+
 def _lower_sum(lowering: Lowering, operation: Operation) -> None:
     """Lower ADD and SUB of two values of one shape, or of a value and a number.
 
@@ -161,22 +183,13 @@ def _lower_sum(lowering: Lowering, operation: Operation) -> None:
     if "constant" in operation.attributes:
         lookup(lowering, operation)
         return
-    graph, numbers = lowering.graph, operation.inputs[:2]
-    for source in numbers:
-        if source not in lowering.views:
-            raise CompileError("wanted two inputs that are computed")
-    shapes = [lowering.extents(number) for number in numbers]
-    if shapes[0] != shapes[1]:
-        raise CompileError(f"wanted inputs laid out alike, got {shapes[0]}, {shapes[1]}")
-    for source in numbers[: 1 if operation.kind == "SUB" else 2]:
-        if not lowering.covers(lowering.views[source]):
-            lowering.copy(operation, source, lowering.views[source])
+    sources = addends(lowering, operation, 1 if operation.kind == "SUB" else 2)
     first, second, output = (
-        graph.tensors[n].quantization for n in (*numbers, operation.outputs[0])
+        lowering.graph.tensors[n].quantization
+        for n in (*operation.inputs[:2], operation.outputs[0])
     )
     assert first and second and output
     scalings = addition_scalings(first, second, output, operation.attributes["activation"])
-    sources = [lowering.views[n].value for n in numbers]
     if operation.kind == "SUB":
         sources[1] = _complement(lowering, operation)
         bias = np.array([1 + second.zero_point], np.int64)
@@ -238,7 +251,7 @@ def _lower_product(lowering: Lowering, operation: Operation) -> None:
     )
 
 
-_ARITHMETIC: dict[str, Any] = {"shapes": _two, "single": "constant", "broadcasts": True}
+_ARITHMETIC: dict[str, Any] = {"shapes": two, "single": "constant", "broadcasts": True}
 _BROADCAST = "whatever broadcasts"
 
 OPERATORS = (
@@ -278,7 +291,7 @@ OPERATORS = (
     *(
         Operator(
             kind=kind,
-            shapes=_two,
+            shapes=two,
             keeps_scale=True,
             broadcasts=True,
             kernel=_run_choice(choose),

@@ -31,7 +31,7 @@ from celosia.sw.compiler.windows import Axis, rectangles
 from celosia.sw.ir.graph import Graph, Operation, Quantization
 from celosia.sw.ir.parts import HostOperator, Operand
 from celosia.sw.operators.attributes import Attributes, require
-from celosia.sw.operators.elementwise import lower_sum, two
+from celosia.sw.operators.elementwise import addends, two
 from celosia.sw.operators.fixed_point import meaning
 from celosia.sw.operators.functions import same_shape
 from celosia.sw.operators.matrix import (
@@ -116,7 +116,7 @@ def _sum_scalings(graph: Graph, operation: Operation):
 
 def _lower_sum(lowering: Lowering, operation: Operation) -> None:
     """Lower the sum of two values of one shape."""
-    sources = lower_sum(lowering, operation)
+    sources = addends(lowering, operation)
     add_sum(lowering, operation, sources, _sum_scalings(lowering.graph, operation))
 
 

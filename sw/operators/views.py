@@ -10,7 +10,7 @@ import numpy as np
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View
 from celosia.sw.compiler.quantize import identity_scaling
-from celosia.sw.compiler.shapes import RESHAPES
+from celosia.sw.compiler.shapes import DENSE, RESHAPES
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import EXTENT, Attributes, require
@@ -20,7 +20,7 @@ from celosia.sw.operators.record import ANY, Operator, Shape
 __all__ = ["OPERATORS"]
 
 #: Operators that read all bytes in a row, whatever the shape of what they read.
-_OF_BYTES = {"FULLY_CONNECTED", *RESHAPES}
+_OF_BYTES = {*DENSE, *RESHAPES}
 
 
 def _lower_reshape(lowering: Lowering, operation: Operation) -> None:

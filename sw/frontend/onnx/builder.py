@@ -11,15 +11,12 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.compiler.onnxruntime import table
-from celosia.sw.frontend.checks import ModelError
 from celosia.sw.frontend.onnx.source import End
 from celosia.sw.frontend.onnx.units import Operand
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
+from celosia.sw.operators.node import ModelError
 
-__all__ = ["ARITHMETIC", "IMAGE", "Builder", "Value"]
-
-#: What operators say whose arithmetic is ONNX Runtime's.
-ARITHMETIC = {"arithmetic": "onnxruntime"}
+__all__ = ["IMAGE", "Builder", "Value"]
 
 #: Order of the axes of an image as it is stored: channels last.
 IMAGE = (0, 2, 3, 1)
@@ -91,7 +88,8 @@ class Builder:
         self.operations: list[Operation] = []
         self._inputs: list[int] = []
         self._outputs: list[int] = []
-        self._place = 0
+        #: Values that were brought to another order: by tensor, operator and shape.
+        self._known: dict[tuple[int, str, tuple[int, ...]], int] = {}
 
     def tensor(
         self,
@@ -161,11 +159,14 @@ class Builder:
         self.define(of, number, value.shape, value.source, value.order)
 
     def _moved(self, value: Value, kind: str, shape: tuple[int, ...], **said: Any) -> int:
-        """Add an operation that moves a value's elements."""
-        tensor = self.tensors[value.number]
-        number = self.tensor(tensor.name, shape, tensor.dtype, tensor.quantization)
-        self._add(kind, [value.number], number, said)
-        return number
+        """Add an operation that moves a value's elements, unless it is there already."""
+        key = value.number, kind, shape
+        if key not in self._known:
+            tensor = self.tensors[value.number]
+            number = self.tensor(tensor.name, shape, tensor.dtype, tensor.quantization)
+            self._add(kind, [value.number], number, said)
+            self._known[key] = number
+        return self._known[key]
 
     def reshaped(self, value: Value, shape: tuple[int, ...]) -> Value:
         """Return a value stored as the model has it, in another shape."""
@@ -216,12 +217,10 @@ class Builder:
             number = self._moved(value, "TRANSPOSE", stored, permutation=IMAGE)
         return Value(number, shape, shape, IMAGE, value.unsigned)
 
-    def tabulated(self, kind: str, value: Value, entries: np.ndarray, of: Operand) -> None:
-        """Define the result of a function of one element, given for each of 256."""
-        number = self.operate(
-            kind, [value.number], value.stored, of, entries=tuple(entries.tolist())
-        )
-        self.alike(of, number, value)
+    def lookup(self, number: int, entries: np.ndarray, of: Operand) -> int:
+        """Add a function of one element, given for each of 256; return its result."""
+        shape = self.tensors[number].shape
+        return self.operate("LookupTable", [number], shape, of, entries=tuple(entries.tolist()))
 
     def meant(self, value: Value, of: Operand) -> Value:
         """Return a value brought to an operand's scale and zero point."""
@@ -231,9 +230,7 @@ class Builder:
             return value
         entries = table(lambda x: x, self.meaning(value), meaning)
         tensor = replace(of, name=self.tensors[value.number].name)
-        number = self.operate(
-            "QUANTIZE", [value.number], value.stored, tensor, entries=tuple(entries.tolist())
-        )
+        number = self.lookup(value.number, entries, tensor)
         return replace(value, number=number, unsigned=of.dtype == _UINT8)
 
     def input(self, end: End, operand: Operand | None) -> None:
@@ -243,7 +240,7 @@ class Builder:
         self._inputs.append(number)
         of = operand or Operand(end.name, end.dtype)
         if end.dtype == _UINT8:
-            number = self.operate("QUANTIZE", [number], end.shape, of, **ARITHMETIC)
+            number = self.operate("QUANTIZE", [number], end.shape, of)
         self.define(of, number, end.shape)
 
     def output(self, end: End, operand: Operand) -> None:
@@ -256,7 +253,7 @@ class Builder:
             meaning = operand.quantization if end.dtype == _UINT8 else None
             number = self.tensor(end.name, value.shape, end.dtype, meaning)
             kind = "QUANTIZE" if end.dtype == _UINT8 else "DEQUANTIZE"
-            self._add(kind, [value.number], number, dict(ARITHMETIC))
+            self._add(kind, [value.number], number, {})
         elif number not in self._inputs:
             self.tensors[number] = replace(self.tensors[number], name=end.name)
         self._outputs.append(number)

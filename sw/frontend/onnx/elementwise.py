@@ -4,26 +4,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from celosia.sw.compiler.onnxruntime import added, multiplied, table
-from celosia.sw.frontend.checks import ModelError
-from celosia.sw.frontend.onnx.builder import ARITHMETIC, IMAGE, Builder, Value, shifted
+from celosia.sw.compiler.onnxruntime import added, multiplied, quantized, table
+from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value, shifted
 from celosia.sw.frontend.onnx.layers import bounded
 from celosia.sw.frontend.onnx.units import Operand, Unit
 from celosia.sw.ir.graph import Quantization
+from celosia.sw.operators.node import ModelError
 
 __all__ = ["ELEMENTWISE", "function"]
 
 _Reader = Callable[[Builder, Unit], None]
-
-#: Operators of the graph by their name in ONNX; others are a table under the name QUANTIZE.
-_KINDS = {
-    "Elu": "ELU",
-    "Gelu": "GELU",
-    "HardSwish": "HARD_SWISH",
-    "LeakyRelu": "LEAKY_RELU",
-    "Sigmoid": "LOGISTIC",
-    "Tanh": "TANH",
-}
 
 
 def function(builder: Builder, unit: Unit) -> None:
@@ -35,13 +25,13 @@ def function(builder: Builder, unit: Unit) -> None:
         builder.alike(of, value.number, value)
         return
     entries = table(unit.function, builder.meaning(value), output)
-    builder.tabulated(_KINDS.get(unit.kind, "QUANTIZE"), value, entries, of)
+    builder.alike(of, builder.lookup(value.number, entries, of), value)
 
 
 def quantize(builder: Builder, unit: Unit) -> None:
     """Read QuantizeLinear of a float input."""
     value, (of,) = builder.value(unit.inputs[0]), unit.outputs
-    number = builder.operate("QUANTIZE", [value.number], value.stored, of, **ARITHMETIC)
+    number = builder.operate("QuantizeLinear", [value.number], value.stored, of)
     builder.alike(of, number, value)
 
 
@@ -83,15 +73,7 @@ def _two(builder: Builder, unit: Unit) -> None:
     ]
     order = base.order if len(base.order) == len(shape) else tuple(range(len(shape)))
     stored = tuple(shape[axis] for axis in order)
-    number = builder.operate(
-        unit.kind.upper(),
-        operands,
-        stored,
-        of,
-        activation="NONE",
-        unsigned=unsigned,
-        **ARITHMETIC,
-    )
+    number = builder.operate(f"QLinear{unit.kind}", operands, stored, of, unsigned=unsigned)
     builder.define(of, bounded(builder, unit, number), shape, shape, order)
 
 
@@ -138,11 +120,8 @@ def _number(
     if not first:
         ends = ends[1], ends[0], ends[2]
     found = compute(entries, number, ends, unsigned=unsigned)
-    low, high = (
-        table(lambda x: np.full_like(x, each), ends[2], ends[2])[0]
-        for each in (unit.low, unit.high)
-    )
-    builder.tabulated("QUANTIZE", value, np.clip(found, low, high), of)
+    low, high = quantized(np.array([unit.low, unit.high], np.float32), ends[2])
+    builder.alike(of, builder.lookup(value.number, np.clip(found, low, high), of), value)
 
 
 def softmax(builder: Builder, unit: Unit) -> None:
@@ -155,13 +134,7 @@ def softmax(builder: Builder, unit: Unit) -> None:
         if axis != rank - 1:
             raise ModelError(f"wanted the last axis or that of channels, got axis {axis} of {rank}")
     number = builder.operate(
-        "SOFTMAX",
-        [value.number],
-        value.stored,
-        of,
-        beta=1.0,
-        unsigned=of.dtype == np.uint8,
-        **ARITHMETIC,
+        "QLinearSoftmax", [value.number], value.stored, of, unsigned=of.dtype == np.uint8
     )
     builder.alike(of, number, value)
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.compiler import onnxruntime
-from celosia.sw.frontend.checks import ModelError
 from celosia.sw.frontend.onnx.source import Node
+from celosia.sw.operators.node import ModelError
 
 __all__ = ["BOUNDS", "FUNCTIONS", "bound", "evaluate"]
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.compiler.onnxruntime import quantized
-from celosia.sw.frontend.checks import ModelError
-from celosia.sw.frontend.onnx.builder import ARITHMETIC, IMAGE, Builder, Value, shifted
+from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value, shifted
 from celosia.sw.frontend.onnx.units import Operand, Unit
 from celosia.sw.ir.graph import Quantization
+from celosia.sw.operators.node import ModelError
 
 __all__ = ["LAYERS", "max_pool"]
 
@@ -109,9 +109,7 @@ class _Windows:
         if fill is None:
             raise ModelError(f"pads {self.pads} that are not counted are not supported")
         before, after = ((0, pad[0], pad[1], 0) for pad in zip(*self.pads, strict=True))
-        shape = tuple(
-            a + n + b for a, n, b in zip(before, image.stored, after, strict=True)
-        )
+        shape = tuple(a + n + b for a, n, b in zip(before, image.stored, after, strict=True))
         tensor = builder.tensors[image.number]
         of = Operand(tensor.name, np.dtype(np.int8), tensor.quantization)
         margins = builder.constant("paddings", np.array([before, after], np.int32).T)
@@ -158,12 +156,11 @@ def _kernel(
     builder: Builder, unit: Unit, weights: np.ndarray, scales: np.ndarray, axis: int
 ) -> list[int]:
     """Add weights and bias; return their numbers."""
-    if weights.min() < -128 or weights.max() > 127:
-        got = f"{weights.min()} to {weights.max()}"
-        raise ModelError(f"wanted weights less their zero point within int8, got {got}")
+    narrow = weights.min() >= -128 and weights.max() <= 127
     meaning = Quantization(scales, np.zeros(len(scales), np.int64), axis)
     name = unit.inputs[1].name if unit.inputs[1] else "weights"
-    numbers = [builder.constant(name, weights.astype(np.int8), meaning)]
+    data = weights.astype(np.int8 if narrow else np.int16)
+    numbers = [builder.constant(name, data, meaning)]
     bias = unit.inputs[2] if len(unit.inputs) > 2 else None
     if bias is not None:
         channels = weights.shape[axis]
@@ -189,11 +186,11 @@ def bounded(builder: Builder, unit: Unit, number: int) -> int:
     if (low, high) == (max(meaning.zero_point, -128), 127):
         return builder.operate("RELU", [number], shape, of)
     entries = np.clip(np.arange(256, dtype=np.uint8).view(np.int8), low, high)
-    return builder.operate("QUANTIZE", [number], shape, of, entries=tuple(entries.tolist()))
+    return builder.lookup(number, entries, of)
 
 
 def convolution(builder: Builder, unit: Unit) -> None:
-    """Read Conv: by its groups a CONV_2D, or a DEPTHWISE_CONV_2D."""
+    """Read Conv; groups of several channels become weights of zero."""
     value = builder.value(unit.inputs[0])
     weights, scales = _weights(unit.inputs[1], 0)
     windows = _Windows(unit, value, weights.shape[2:])
@@ -203,9 +200,9 @@ def convolution(builder: Builder, unit: Unit) -> None:
     if groups < 1 or depth * groups != inputs or channels % groups:
         raise ModelError(f"wanted weights of {inputs} channels, got {groups} x {depth}")
     said: dict[str, Any] = {"stride": windows.stride, "dilation": windows.dilation}
-    kind, axis = "CONV_2D", 0
+    axis = 0
     if groups > 1 and depth == 1:
-        kind, axis = "DEPTHWISE_CONV_2D", 3
+        axis = 3
         weights = weights.transpose(3, 1, 2, 0)
         said["depth_multiplier"] = channels // groups
     elif groups > 1:
@@ -220,14 +217,13 @@ def convolution(builder: Builder, unit: Unit) -> None:
     constants = _kernel(builder, unit, weights, scales, axis)
     (of,) = unit.outputs
     number = builder.operate(
-        kind,
+        "QLinearConv",
         [source, *constants],
         windows.result(channels),
         of,
         padding=padding,
         activation="NONE",
         **said,
-        **ARITHMETIC,
     )
     windows.define(builder, of, bounded(builder, unit, number), channels)
 
@@ -242,7 +238,7 @@ def _columns(value: Value) -> np.ndarray | None:
 
 
 def product(builder: Builder, unit: Unit) -> None:
-    """Read Gemm and MatMul with constant weights: a FULLY_CONNECTED."""
+    """Read Gemm and MatMul with constant weights: rows of a matrix product."""
     value = builder.value(unit.inputs[0])
     said = unit.attributes
     if said.get("transA") or said.get("alpha", 1.0) != 1 or said.get("beta", 1.0) != 1:
@@ -267,13 +263,11 @@ def product(builder: Builder, unit: Unit) -> None:
     constants = _kernel(builder, unit, weights, scales, 0)
     shape = (math.prod(value.shape) // taps, channels)
     number = builder.operate(
-        "FULLY_CONNECTED",
+        "QLinearMatMul",
         [value.number, *constants],
         shape,
         of,
         activation="NONE",
-        keep_num_dims=False,
-        **ARITHMETIC,
     )
     whole = (*builder.value(unit.inputs[0]).shape[:-1], channels)
     builder.define(of, bounded(builder, unit, number), whole, shape)
@@ -309,14 +303,13 @@ def average_pool(builder: Builder, unit: Unit) -> None:
     source, padding = windows.image(builder, value, fill)
     channels = windows.shape[1]
     number = builder.operate(
-        "AVERAGE_POOL_2D",
+        "QLinearAveragePool",
         [source],
         windows.result(channels),
         of,
         padding=padding,
         unsigned=of.dtype == np.uint8,
         **windows.said,
-        **ARITHMETIC,
     )
     windows.define(builder, of, bounded(builder, unit, number), channels)
 
@@ -339,15 +332,8 @@ def mean(builder: Builder, unit: Unit) -> None:
     items, channels, *extents = value.shape
     image = builder.image(value, (items, channels, *([1] * (4 - rank)), *extents))
     source = (items, channels, 1, 1)
-    axes = builder.constant("axes", np.array([1, 2], np.int32))
     number = builder.operate(
-        "MEAN",
-        [image.number, axes],
-        tuple(source[axis] for axis in IMAGE),
-        of,
-        axes=(1, 2),
-        keep_dims=True,
-        **ARITHMETIC,
+        "QLinearGlobalAveragePool", [image.number], tuple(source[axis] for axis in IMAGE), of
     )
     shape = (items, channels, *([1] * (rank - 2))) if keep else (items, channels)
     builder.define(of, bounded(builder, unit, number), shape, source, IMAGE)

@@ -3,7 +3,6 @@
 from collections import Counter
 from pathlib import Path
 
-from celosia.sw.frontend.checks import ModelError
 from celosia.sw.frontend.onnx.builder import Builder
 from celosia.sw.frontend.onnx.elementwise import ELEMENTWISE, function
 from celosia.sw.frontend.onnx.layers import LAYERS, max_pool
@@ -11,6 +10,7 @@ from celosia.sw.frontend.onnx.moves import MOVES
 from celosia.sw.frontend.onnx.source import Source, read
 from celosia.sw.frontend.onnx.units import Unit, Units
 from celosia.sw.ir.graph import Graph
+from celosia.sw.operators.node import ModelError
 
 __all__ = ["READERS", "load"]
 

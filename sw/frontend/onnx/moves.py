@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from celosia.sw.frontend.checks import ModelError
 from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value
 from celosia.sw.frontend.onnx.units import Unit
+from celosia.sw.operators.node import ModelError
 
 __all__ = ["MOVES"]
 
@@ -296,4 +296,3 @@ MOVES: dict[str, _Reader] = {
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
 }
-

@@ -9,7 +9,7 @@ import onnx
 from onnx import helper, numpy_helper, shape_inference
 from onnx.reference import ReferenceEvaluator
 
-from celosia.sw.frontend.checks import ModelError
+from celosia.sw.operators.node import ModelError
 
 __all__ = ["End", "Node", "Source", "read"]
 

@@ -6,16 +6,16 @@ its float name, with integer operands that know what they mean. Operators that o
 are units on whatever they move.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from celosia.sw.frontend.checks import ModelError
 from celosia.sw.frontend.onnx.functions import BOUNDS, FUNCTIONS, bound, evaluate
 from celosia.sw.frontend.onnx.source import End, Node, Source
 from celosia.sw.ir.graph import Quantization
+from celosia.sw.operators.node import ModelError
 
 __all__ = ["Operand", "Unit", "Units"]
 
@@ -23,14 +23,26 @@ _INTEGERS = (np.dtype(np.int8), np.dtype(np.uint8))
 
 #: Operators that a pair of QuantizeLinear and DequantizeLinear encloses.
 _ENCLOSED = (
-    ("Add", "AveragePool", "Concat", "Conv", "Gemm", "GlobalAveragePool", "MatMul", "Mul")
-    + ("ReduceMean", "Softmax")
-)
+    "Add",
+    "AveragePool",
+    "Concat",
+    "Conv",
+    "Gemm",
+    "GlobalAveragePool",
+    "MatMul",
+    "Mul",
+) + ("ReduceMean", "Softmax")
 
 #: Operators that move elements, or choose among them: integers as well as what they stand for.
-_MOVERS = (
-    ("DepthToSpace", "Dropout", "Flatten", "GlobalMaxPool", "Identity", "MaxPool", "Pad")
-    + ("Reshape", "Resize", "Slice", "SpaceToDepth", "Split", "Squeeze", "Transpose", "Unsqueeze")
+_MOVERS = ("DepthToSpace", "Dropout", "Flatten", "GlobalMaxPool", "Identity", "MaxPool", "Pad") + (
+    "Reshape",
+    "Resize",
+    "Slice",
+    "SpaceToDepth",
+    "Split",
+    "Squeeze",
+    "Transpose",
+    "Unsqueeze",
 )
 
 #: By quantised operator, the places of operands, each followed by scale and zero point; of the
@@ -207,10 +219,9 @@ class Units:
         self.integers[output.name] = output
         if name in self.floats:
             source = self.floats[name]
-            kind = "QuantizeLinear" if source.quantization is None else "Identity"
-            function = FUNCTIONS["Identity"] if source.quantization else None
-            of = None if function is None else lambda x: x
-            self.units.append(Unit(kind, node, (source,), (output,), function=of))
+            plain = source.quantization is None
+            kind, function = ("QuantizeLinear", None) if plain else ("Identity", _identity)
+            self.units.append(Unit(kind, node, (source,), (output,), function=function))
         elif name in self.pending:
             self.units.append(self._enclosed(name, output))
         # Otherwise its operator is a blocker already.
@@ -301,9 +312,7 @@ class Units:
         dtype = inputs[0].dtype if inputs[0] else np.dtype(np.uint8)
         output = Operand(node.outputs[0], dtype, self._meaning(node, result, dtype))
         self.integers[output.name] = output
-        function = None
-        if kind in FUNCTIONS:
-            function = _function(kind, node)
+        function = _function(kind, node) if kind in ("LeakyRelu", "Sigmoid") else None
         attributes = node.attributes
         self.units.append(
             Unit(kind, node, tuple(inputs), (output,), function=function, attributes=attributes)
@@ -347,6 +356,10 @@ class Units:
             where[output.name] = output
         attributes = node.attributes
         self.units.append(Unit(node.kind, node, (source, *said), outputs, attributes=attributes))
+
+
+def _identity(x: np.ndarray) -> np.ndarray:
+    return x
 
 
 def _function(kind: str, node: Node) -> Callable[[np.ndarray], np.ndarray]:
