@@ -11,11 +11,31 @@ from onnx.reference import ReferenceEvaluator
 
 from celosia.sw.operators.node import ModelError
 
-__all__ = ["End", "Node", "Source", "read"]
+__all__ = ["LINEAR", "End", "Node", "Source", "read"]
 
 #: Versions of the standard operators that can be read, and of ONNX Runtime's own.
 _OPSETS = (13, 21)
 _DOMAINS = ("", "ai.onnx", "com.microsoft")
+
+#: By quantised operator: the float one, the places of operands, each followed by scale and zero
+#: point, of the bias, and of the result's scale; no places stand for all from the third on.
+LINEAR: dict[str, tuple[str, tuple[int, ...], int, int]] = {
+    "QGemm": ("Gemm", (0, 3), 6, 7),
+    "QLinearAdd": ("Add", (0, 3), -1, 6),
+    "QLinearAveragePool": ("AveragePool", (0,), -1, 3),
+    "QLinearConcat": ("Concat", (), -1, 0),
+    "QLinearConv": ("Conv", (0, 3), 8, 6),
+    "QLinearGlobalAveragePool": ("GlobalAveragePool", (0,), -1, 3),
+    "QLinearLeakyRelu": ("LeakyRelu", (0,), -1, 3),
+    "QLinearMatMul": ("MatMul", (0, 3), -1, 6),
+    "QLinearMul": ("Mul", (0, 3), -1, 6),
+    "QLinearReduceMean": ("ReduceMean", (0,), -1, 3),
+    "QLinearSigmoid": ("Sigmoid", (0,), -1, 3),
+    "QLinearSoftmax": ("Softmax", (0,), -1, 3),
+}
+
+#: Of these, those whose result has the shape of their input.
+_ELEMENTWISE = ("LeakyRelu", "Sigmoid", "Softmax")
 
 #: Nodes that stay although all of their inputs are constant.
 _KEPT = ("DequantizeLinear",)
@@ -86,14 +106,30 @@ def read(content: bytes) -> Source:
     _fix(model, constants)
     try:
         onnx.checker.check_model(model)
-        model = shape_inference.infer_shapes(model, data_prop=True)
+        inferred = shape_inference.infer_shapes(_plain(model), data_prop=True).graph.value_info
     except (onnx.checker.ValidationError, shape_inference.InferenceError) as error:
         raise ModelError(f"not a valid model ({str(error).strip().splitlines()[0]})") from None
     graph = model.graph
     inputs = tuple(_end(each) for each in graph.input if each.name not in constants)
-    known = {each.name: each.shape for each in (*_ends(graph.value_info), *inputs)}
+    known = {each.name: each.shape for each in (*_ends(inferred), *inputs)}
     nodes = tuple(_folded(graph, constants, known, model.opset_import))
     return Source(nodes, constants, inputs, tuple(_end(each) for each in graph.output))
+
+
+def _plain(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model whose shapes are the same, without ONNX Runtime's own operators."""
+    plain = onnx.ModelProto()
+    plain.CopyFrom(model)
+    for node in plain.graph.node:
+        if node.op_type not in LINEAR or node.domain != _DOMAINS[2]:
+            continue
+        kind, places = LINEAR[node.op_type][:2]
+        places = places or range(2, len(node.input), 3)
+        operands = [node.input[place] for place in places]
+        del node.input[:]
+        node.input.extend(operands)
+        node.domain, node.op_type = "", "Identity" if kind in _ELEMENTWISE else kind
+    return plain
 
 
 def _require_versions(model: onnx.ModelProto) -> None:
@@ -169,7 +205,7 @@ def _folded(
                 "celosia", "node", list(inputs), list(node.output), [node], list(opsets)
             )
             try:
-                made = ReferenceEvaluator(single).run(None, {n: constants[n] for n in inputs})
+                made = ReferenceEvaluator(single).run(None, {n: constants[n] for n in inputs}, {})
             except Exception:
                 label = f"operator {place} {node.op_type}"
                 raise ModelError(f"{label}: wanted constants that can be computed") from None

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.frontend.onnx.functions import BOUNDS, FUNCTIONS, bound, evaluate
-from celosia.sw.frontend.onnx.source import End, Node, Source
+from celosia.sw.frontend.onnx.source import LINEAR, End, Node, Source
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.operators.node import ModelError
 
@@ -44,22 +44,6 @@ _MOVERS = ("DepthToSpace", "Dropout", "Flatten", "GlobalMaxPool", "Identity", "M
     "Transpose",
     "Unsqueeze",
 )
-
-#: By quantised operator, the places of operands, each followed by scale and zero point; of the
-#: bias; of the result's scale.
-_LINEAR: dict[str, tuple[str, tuple[int, ...], int, int]] = {
-    "QGemm": ("Gemm", (0, 3), 6, 7),
-    "QLinearAdd": ("Add", (0, 3), -1, 6),
-    "QLinearAveragePool": ("AveragePool", (0,), -1, 3),
-    "QLinearConv": ("Conv", (0, 3), 8, 6),
-    "QLinearGlobalAveragePool": ("GlobalAveragePool", (0,), -1, 3),
-    "QLinearLeakyRelu": ("LeakyRelu", (0,), -1, 3),
-    "QLinearMatMul": ("MatMul", (0, 3), -1, 6),
-    "QLinearMul": ("Mul", (0, 3), -1, 6),
-    "QLinearReduceMean": ("ReduceMean", (0,), -1, 3),
-    "QLinearSigmoid": ("Sigmoid", (0,), -1, 3),
-    "QLinearSoftmax": ("Softmax", (0,), -1, 3),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,8 +142,8 @@ class Units:
         names = {end.name}
         for node in self.source.nodes:
             places = (0,) if node.kind == "DequantizeLinear" else ()
-            if node.kind in _LINEAR:
-                places = _LINEAR[node.kind][1]
+            if node.kind in LINEAR:
+                places = LINEAR[node.kind][1] or range(2, len(node.inputs), 3)
             for place in places:
                 if node.input(place) in names:
                     meaning = self._meaning(node, place + 1, end.dtype)
@@ -195,10 +179,8 @@ class Units:
             self._quantize(node)
         elif node.kind == "DequantizeLinear":
             self._dequantize(node)
-        elif node.kind in _LINEAR:
+        elif node.kind in LINEAR:
             self._linear(node)
-        elif node.kind == "QLinearConcat":
-            self._concatenate(node)
         elif node.kind in _MOVERS:
             self._move(node)
         elif node.kind in (*_ENCLOSED, *FUNCTIONS):
@@ -298,7 +280,8 @@ class Units:
 
     def _linear(self, node: Node) -> None:
         """Make a unit of an operator that names its scales."""
-        kind, places, bias, result = _LINEAR[node.kind]
+        kind, places, bias, result = LINEAR[node.kind]
+        places = places or tuple(range(2, len(node.inputs), 3))
         axis = {"Conv": 0, "Gemm": 0 if node.attributes.get("transB") else 1}.get(kind, -1)
         inputs = [self._integer(node, place, axis if place else 0) for place in places]
         if bias > 0:
@@ -328,15 +311,6 @@ class Units:
         if known and not self._meaning(node, place + 1, known.dtype).equals(known.quantization):
             raise ModelError(f"wanted the scale and zero point of {name!r}")
         return known
-
-    def _concatenate(self, node: Node) -> None:
-        inputs = tuple(self._integer(node, n, 0) for n in range(2, len(node.inputs), 3))
-        if None in inputs:
-            return
-        dtype = inputs[0].dtype if inputs[0] else np.dtype(np.uint8)
-        output = Operand(node.outputs[0], dtype, self._meaning(node, 0, dtype))
-        self.integers[output.name] = output
-        self.units.append(Unit("Concat", node, inputs, (output,), attributes=node.attributes))
 
     def _move(self, node: Node) -> None:
         """Make a unit of an operator that moves integers, or what stands for them."""
