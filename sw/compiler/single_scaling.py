@@ -73,7 +73,7 @@ def product_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> 
     graph, operation
         The operator.
     weights : numpy.ndarray
-        int8, shape ``(channels, taps)``.
+        int8 or int16, shape ``(channels, taps)``.
 
     Raises
     ------
@@ -81,10 +81,7 @@ def product_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> 
         If there is a channel without multiplier.
     """
     source, output = ends(graph, operation)
-    constant = graph.tensors[operation.inputs[1]]
-    if constant.dtype != np.int8:
-        raise CompileError("wanted weights less their zero point in int8, got int16")
-    kernel = constant.quantization
+    kernel = graph.tensors[operation.inputs[1]].quantization
     assert kernel
     bias = np.zeros(len(weights), np.int64)
     if len(operation.inputs) > 2 and operation.inputs[2] != -1:

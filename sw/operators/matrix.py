@@ -100,7 +100,7 @@ def lower_convolution(scale: Scale) -> Lower:
         view = lowering.view(operation)
         data = lowering.graph.tensors[operation.inputs[1]].data
         assert data is not None
-        weights, each = data.astype(np.int8), 0
+        weights, each = data, 0
         if "depth_multiplier" in operation.attributes:
             each = weights.shape[3] // lowering.values[view.value].channels
             weights = weights.transpose(3, 1, 2, 0)
@@ -173,7 +173,7 @@ def lower_dense(scale: Scale) -> Lower:
         view = lowering.view(operation)
         data = lowering.graph.tensors[operation.inputs[1]].data
         assert data is not None
-        weights = data.astype(np.int8)
+        weights = data
         channels, taps = weights.shape
         scaling = scale(lowering.graph, operation, weights)
         value = lowering.values[view.value]
