@@ -48,17 +48,16 @@ def _scaling(
     _require_factors(factor)
     zero_point, low, high = clamp
     found = multipliers(factor, ranges, zero_point=zero_point, low=low, high=high)
-    wrong = found.differing * _MOST_DIFFERING > found.sums
-    if wrong.any():
-        worst = int(np.argmax(found.differing / found.sums))
-        got = f"{found.differing[worst]} of {found.sums[worst]} sums otherwise"
-        raise CompileError(f"channel {worst}: wanted a multiplier that rounds half to even, {got}")
+    differing, sums = int(found.differing.sum()), int(found.sums.sum())
+    if differing * _MOST_DIFFERING > sums:
+        got = f"{differing} of {sums} sums otherwise"
+        raise CompileError(f"wanted multipliers that round half to even, {got}")
     return Scaling(
         bias=bias,
         multiplier=found.multiplier,
-        left=np.maximum(found.shift, 0),
-        right=np.maximum(-found.shift, 0),
-        rounding=Rounding.SINGLE,
+        left=found.left,
+        right=found.right,
+        rounding=found.rounding,
         zero_point=zero_point,
         low=low,
         high=high,

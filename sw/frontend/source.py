@@ -26,6 +26,8 @@ _WEIGHTS = (".pt", ".pth")
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 #: Operators of quantised ONNX models, as their files spell them.
 _ONNX_QUANTIZED = (b"QuantizeLinear", b"QLinear", b"ConvInteger", b"MatMulInteger")
+#: First byte of ONNX files: the version of the format comes first.
+_ONNX = b"\x08"
 _INTEGERS = (tflite.TensorType.INT8, tflite.TensorType.UINT8, tflite.TensorType.INT16)
 # Raised by the flatbuffers package where offsets lead nowhere.
 _BROKEN = (struct.error, TypeError, IndexError, OverflowError, AttributeError, ValueError)
@@ -37,7 +39,7 @@ def load(source: str | Path | bytes) -> Graph:
     Parameters
     ----------
     source : str, pathlib.Path or bytes
-        Path of a ``.tflite`` file, or its contents.
+        Path of a ``.tflite`` or ``.onnx`` file, or its contents.
 
     Raises
     ------
@@ -45,15 +47,27 @@ def load(source: str | Path | bytes) -> Graph:
         If it cannot be used; for a float model with the command that quantises it.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return load_tflite(bytes(source))
+        content = bytes(source)
+        return _load_onnx(content) if content[:1] == _ONNX else load_tflite(content)
     path = Path(source)
     _want_other_kind(path)
+    if path.suffix.lower() == ".onnx" and path.is_file():
+        return _load_onnx(_read(path), path.name)
     try:
         return load_tflite(path)
     except ModelError:
         if _is_float_tflite(path):
             raise ModelError(_quantize(path, "float model")) from None
         raise
+
+
+def _load_onnx(content: bytes, name: str = "model") -> Graph:
+    try:
+        from celosia.sw.frontend.onnx.model import load as load_onnx
+    except ModuleNotFoundError as error:
+        wanted = f"wanted the package {error.name}: pip install 'celosia[onnx]'"
+        raise ModelError(f"{name}: {wanted}") from None
+    return load_onnx(content, name)
 
 
 def _want_other_kind(path: Path) -> None:

@@ -6,7 +6,7 @@ from onnx_networks import NETWORKS, inputs, judge, quantised
 
 from celosia.hw.arch.config import preset
 from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.frontend.load import load
+from celosia.sw.frontend.source import load
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.interpreter import open_session
 

@@ -1,7 +1,6 @@
 """Reads ``.onnx`` files into the compiler's graph."""
 
 from collections import Counter
-from pathlib import Path
 
 from celosia.sw.frontend.onnx.builder import Builder
 from celosia.sw.frontend.onnx.elementwise import ELEMENTWISE, function
@@ -27,32 +26,24 @@ READERS = {
 _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinear", "QGemm")
 
 
-def load(source: str | Path | bytes) -> Graph:
+def load(content: bytes, name: str = "model") -> Graph:
     """Return the graph of a model quantised to int8 or uint8.
 
     A first extent that is not fixed is 1.
 
     Parameters
     ----------
-    source : str, pathlib.Path or bytes
-        Path of an ``.onnx`` file, or its contents.
+    content : bytes
+        Of an ``.onnx`` file.
+    name : str
+        Of the file, for messages.
 
     Raises
     ------
     ModelError
-        If there is no such file, it is damaged, not quantised, or uses what is not supported. One
-        line that names the file and the operators.
+        If it is damaged, not quantised, or uses what is not supported. One line that names the
+        file and the operators.
     """
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        name, content = "model", bytes(source)
-    else:
-        name = Path(source).name
-        try:
-            content = Path(source).read_bytes()
-        except FileNotFoundError:
-            raise ModelError(f"{source}: no such file") from None
-        except OSError as error:
-            raise ModelError(f"{source}: cannot be read ({error.strerror})") from None
     try:
         return _graph(read(content), name)
     except ModelError as error:
@@ -61,7 +52,7 @@ def load(source: str | Path | bytes) -> Graph:
 
 def _graph(source: Source, name: str) -> Graph:
     if not any(node.kind.startswith(_QUANTISED) for node in source.nodes):
-        raise ModelError(f"a float model: quantise it by `celosia quantize {name}`")
+        raise ModelError("float model; `celosia quantize` makes it int8")
     units = Units(source)
     builder = Builder(name)
     for end in source.inputs:
