@@ -1,4 +1,4 @@
-"""The blocks of the core: their sources, and what judges a change of them."""
+"""The blocks of the core: their sources, and the tests that check a change of them."""
 
 from dataclasses import dataclass
 

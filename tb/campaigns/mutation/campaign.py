@@ -1,4 +1,4 @@
-"""Breaks a block many times and says what noticed it; what was judged before is not judged again."""
+"""Breaks a block many times and says what noticed it; known results are not checked again."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ FOLDER = ROOT / "build" / "mutation"
 #: Shares of changes that must be killed, before and after those that are explained.
 BEFORE, AFTER = 0.90, 0.95
 
-#: What judges a change, one after the other.
+#: Stages that check a change, one after the other.
 STAGES = ("unit", "proof", "room", "bench", "core")
 #: What decides a verdict besides the gateware and the tests.
 _MODULES = ("changes", "same", "sites", "trials")
@@ -27,7 +27,7 @@ _TOOL = (*(f"tb/campaigns/mutation/{name}.py" for name in _MODULES), "tb/conftes
 
 
 class Stage(NamedTuple):
-    """Tests that judge a block."""
+    """Tests that check a block."""
 
     name: str
     tests: tuple[str, ...]
@@ -73,7 +73,7 @@ class Score(NamedTuple):
 
 
 def stages_of(block: Block) -> list[Stage]:
-    """Return what judges a block, in order."""
+    """Return the stages of a block, in order."""
     proofs = ("-k", "not broken and not refuted")
     found = [
         Stage("unit", tuple(f"tb/hw/{name}" for name in block.unit)),
@@ -231,7 +231,7 @@ def _all_known(
     return True
 
 
-def judge(
+def check(
     block: Block,
     *,
     number: int,
@@ -239,7 +239,7 @@ def judge(
     workers: int,
     reasons: dict[Key, str],
     tell: Callable[[str, Site, Result], None],
-    judges: tuple[str, ...] = STAGES,
+    stages: tuple[str, ...] = STAGES,
 ) -> Score:
     """Break a block and count.
 
@@ -257,7 +257,7 @@ def judge(
         See ``explained.read``.
     tell : function of str, Site and Result
         Told what each stage says of a change.
-    judges : tuple of str
+    stages : tuple of str
         Stages that are run.
 
     Raises
@@ -266,12 +266,12 @@ def judge(
         If a test fails without a change.
     """
     sites = draw(block.files, sum(len(sites_of(file)) for file in block.files), seed)
-    stages = [stage for stage in stages_of(block) if stage.name in judges]
-    results = _stage(block, stages[0], sites, number, workers, tell)
+    chosen = [stage for stage in stages_of(block) if stage.name in stages]
+    results = _stage(block, chosen[0], sites, number, workers, tell)
     left = [site for site in sites if site in results and _survived(results[site])]
-    killed = {stages[0].name: sum(result.verdict == KILLED for result in results.values())}
+    killed = {chosen[0].name: sum(result.verdict == KILLED for result in results.values())}
     unreached = {site for site in left if results[site].verdict == UNREACHED}
-    for stage in stages[1:]:
+    for stage in chosen[1:]:
         again = _stage(block, stage, left, len(left), workers, tell) if left else {}
         unreached -= {site for site, result in again.items() if result.verdict != UNREACHED}
         left = [site for site in left if _survived(again[site])]

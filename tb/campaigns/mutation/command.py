@@ -7,7 +7,7 @@ from command_line import Failure, whole
 from tqdm import tqdm
 
 from mutation.blocks import BLOCKS, Block
-from mutation.campaign import AFTER, BEFORE, STAGES, Score, judge
+from mutation.campaign import AFTER, BEFORE, STAGES, Score, check
 from mutation.explained import read, stale
 from mutation.sites import Site
 from mutation.trials import Result
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the draw: 1")
     parser.add_argument("--workers", type=whole, default=1, help="processes: 1")
     stages = parser.add_argument("--stages", type=_stages, default=STAGES, metavar="STAGE,STAGE")
-    stages.help = f"what judges, first unit: {','.join(STAGES)}"
+    stages.help = f"stages that check, first unit: {','.join(STAGES)}"
     parser.add_argument("--verbose", action="store_true", help="a line for each change")
 
 
@@ -69,8 +69,8 @@ def _total(scores: list[Score], seconds: float) -> str:
     return _scored(Score("all", numbers[0], killed, numbers[1], same, left, frozenset()), seconds)
 
 
-def _judged(block: Block, options: argparse.Namespace) -> Score:
-    """Judge a block with a bar that moves."""
+def _checked(block: Block, options: argparse.Namespace) -> Score:
+    """Check a block with a bar that moves."""
     with tqdm(total=options.number, desc=block.name, leave=False, disable=None) as bar:
 
         def tell(stage: str, site: Site, result: Result) -> None:
@@ -81,14 +81,14 @@ def _judged(block: Block, options: argparse.Namespace) -> Score:
             else:
                 bar.set_postfix_str(stage)
 
-        return judge(
+        return check(
             block,
             number=options.number,
             seed=options.seed,
             workers=options.workers,
             reasons=read(),
             tell=tell,
-            judges=options.stages,
+            stages=options.stages,
         )
 
 
@@ -119,14 +119,14 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _scores(options: argparse.Namespace) -> list[Score]:
-    """Judge all blocks, with a row for each."""
+    """Check all blocks, with a row for each."""
     begin = time.monotonic()
     scores: list[Score] = []
     heads = ("changes", *STAGES, "left", "told", "killed", "+ told", "same", "time")
     print(_row("block", *heads), flush=True)
     for block in options.blocks or BLOCKS:
         start = time.monotonic()
-        scores.append(_judged(block, options))
+        scores.append(_checked(block, options))
         print(_scored(scores[-1], time.monotonic() - start), flush=True)
     print(_total(scores, time.monotonic() - begin))
     return scores

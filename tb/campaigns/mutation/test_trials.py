@@ -18,7 +18,7 @@ campaign.FOLDER = Path({folder!r})
 campaign.stages_of = lambda block: [campaign.Stage("unit", block.unit)]
 block = Block("tiny", ("tb/campaigns/mutation/tiny.py",), ("tb/campaigns/mutation/{tests}",))
 told = []
-score = campaign.judge(
+score = campaign.check(
     block, number={number}, seed=1, workers=2, reasons={{}},
     tell=lambda stage, site, result: told.append((site.name, *result)),
 )
@@ -50,7 +50,7 @@ def test_failures_without_a_line_count(tmp_path):
     assert "killed" in {line[1] for line in told}
 
 
-def test_what_is_known_is_not_judged_again(tmp_path):
+def test_what_is_known_is_not_checked_again(tmp_path):
     first = campaign("tiny_complete.py", tmp_path, 10)
     (known,) = tmp_path.glob("tiny-*.json")
     entries = json.loads(known.read_text())

@@ -88,7 +88,7 @@ class Trials:
     sites : list of Site
         Those that are wanted, in order.
     number : int
-        How many of them are to be judged, apart from those that do not count.
+        How many of them are to be checked, apart from those that do not count.
     workers : int
         Processes.
     known : function of Site
@@ -158,11 +158,11 @@ class Trials:
         self.timings.update(timings)
         self.timed()
         if not self.failed:
-            self._judge(session)
+            self._check_changes(session)
         return True
 
-    def _judge(self, session: pytest.Session) -> None:
-        """Judge changes until enough of them count."""
+    def _check_changes(self, session: pytest.Session) -> None:
+        """Check changes until enough of them count."""
         left = list(self.sites)
         running: dict[Connection, tuple[Site, Any, float]] = {}
         while True:
