@@ -21,7 +21,7 @@ class TableError(ValueError):
 
 
 class Key(NamedTuple):
-    """What an entry stands for, and why it is not met.
+    """An entry: lines or signals, and the reason.
 
     Parameters
     ----------

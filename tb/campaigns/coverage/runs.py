@@ -1,4 +1,4 @@
-"""What the cores run to be covered: random programs, directed ones, networks; each core in one process."""
+"""Programs of the coverage: random programs, directed ones, networks; each core in one process."""
 
 import random
 import time
@@ -23,7 +23,7 @@ _MODELS = Path(__file__).parents[3] / "sw" / "models"
 
 
 class Plan(NamedTuple):
-    """How much runs: names of cores, random programs legal and faulted on each, the seed; whether more."""
+    """Names of cores, counts of legal and faulted programs on each, seed; ``more`` adds the rest."""
 
     cores: tuple[str, ...]
     legal: int
@@ -45,7 +45,7 @@ class Job(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What came of a job: seconds, what it met, and what was wrong, a line each."""
+    """Result of a job: seconds, counts, and a line for each difference."""
 
     job: Job
     seconds: float

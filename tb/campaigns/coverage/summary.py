@@ -1,4 +1,4 @@
-"""What was met of each file, what not, and what of that is explained."""
+"""Lines and bits of each file: met, missed, explained."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class Signal(NamedTuple):
 
 
 class Met(NamedTuple):
-    """How many of some points were met, how many there are, how many of the rest are explained."""
+    """Counts of points: met, all, and those of the rest that are explained."""
 
     met: int
     total: int

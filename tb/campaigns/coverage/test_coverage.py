@@ -1,4 +1,4 @@
-"""What is made of coverage: the table of reasons, the overview, the page, the command."""
+"""Results of coverage: the table of reasons, the overview, the page, the command."""
 
 from pathlib import Path
 

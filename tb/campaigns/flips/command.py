@@ -41,7 +41,7 @@ _DATASET = "mnist"
 
 
 class Plan(NamedTuple):
-    """What is run: flip ``n`` meets input ``n``; ``cycles`` are those of a run."""
+    """Plan of a campaign: flip ``n`` meets input ``n``; ``cycles`` are those of a run."""
 
     program: Program
     config: Config
@@ -51,7 +51,7 @@ class Plan(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of one flip.
+    """Outcome of one flip.
 
     ``memory`` and ``guard`` say where it was, ``guard`` that it was parity; ``reported`` is the unit
     of the error, or None; ``right`` says whether the result, where there is one, is; ``bare`` whether

@@ -1,4 +1,4 @@
-"""Whether a program has written external memory that nothing in it names."""
+"""Bounds check: external memory that a program wrote and nothing in it names."""
 
 from typing import Any
 

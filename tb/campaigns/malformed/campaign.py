@@ -23,7 +23,7 @@ _BUDGET = 300
 
 
 class Plan(NamedTuple):
-    """What to run: one of ``KINDS``, and the seed of everything."""
+    """Plan of a campaign: one of ``KINDS``, and the seed."""
 
     kind: str
     seed: int
@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What came out of some files; ``peak`` in bytes, ``slowest`` in seconds."""
+    """Results of some files; ``peak`` in bytes, ``slowest`` in seconds."""
 
     files: int
     ends: Counter[str]

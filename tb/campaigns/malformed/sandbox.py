@@ -20,7 +20,7 @@ _PATIENCE = 5
 
 
 class Answer(NamedTuple):
-    """What came back: ``end`` is ``done``, ``hang`` or ``died``."""
+    """Result of a call: ``end`` is ``done``, ``hang`` or ``died``."""
 
     end: str
     value: Any = None

@@ -1,4 +1,4 @@
-"""What is changed at random: small models of all operators, and programs compiled of them."""
+"""Files to change at random: small models of all operators, and programs compiled of them."""
 
 from collections.abc import Sequence
 from functools import cache

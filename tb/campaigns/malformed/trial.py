@@ -1,4 +1,4 @@
-"""What becomes of a halformed file: an answer, a clear error, or something that must not be."""
+"""Outcome of a malformed file: an answer, a clear error, or a failure."""
 
 import binascii
 import resource
@@ -31,7 +31,7 @@ _INPUTS = 1 << 22
 
 
 class Outcome(NamedTuple):
-    """What came out of a file.
+    """Outcome of a file.
 
     Parameters
     ----------

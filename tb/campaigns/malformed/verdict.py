@@ -1,4 +1,4 @@
-"""Whether what became of a file is as it must be: runs it, and LiteRT beside it, in sandboxes."""
+"""Verdict on a file: runs it, and LiteRT for comparison, in sandboxes."""
 
 import atexit
 import time
@@ -21,7 +21,7 @@ _REFUSED = ("ProgramError", "DeviceError", "InputError")
 
 
 class Problem(NamedTuple):
-    """What is wrong: ``kind`` is one word, by which a failure is told from another."""
+    """A failure: ``kind`` is one word that names failures of one sort."""
 
     kind: str
     text: str
@@ -31,7 +31,7 @@ class Problem(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What became of a file.
+    """Verdict on a file.
 
     Parameters
     ----------

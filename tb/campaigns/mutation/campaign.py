@@ -35,7 +35,7 @@ class Stage(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a change in the end, and in which stage."""
+    """Result of a change, and the stage that gave it."""
 
     site: Site
     stage: str
@@ -103,7 +103,7 @@ def _surroundings() -> str:
 
 
 class Memory:
-    """What came out of changes of a block in one stage, kept in a file.
+    """Results of the changes of a block in one stage, kept in a file.
 
     A kill holds as long as the test does that killed; else as long as all of the tests.
     """
@@ -141,7 +141,7 @@ class Memory:
 
 
 class Timings:
-    """What tests take, kept in a file for as long as their file and the gateware stay the same."""
+    """Times of tests, kept in a file for as long as their file and the gateware stay the same."""
 
     def __init__(self, stage: Stage) -> None:
         self._path = FOLDER / f"timings-{stage.name}.json"

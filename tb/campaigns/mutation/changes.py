@@ -1,4 +1,4 @@
-"""What can be changed in the source of a component: expressions, conditions, assignments.
+"""Possible changes in the source of a component: expressions, conditions, assignments.
 
 A change is made in the syntax tree of a function and has no effect on any other. Left alone is what
 decides the shape of a circuit, not what it does: widths, names, loops and tests of Python.
@@ -60,7 +60,7 @@ class Slot:
 
     @property
     def node(self) -> ast.AST:
-        """What is there."""
+        """Source of the place."""
         held = getattr(self.parent, self.field)
         return held if self.index is None else held[self.index]
 

@@ -1,4 +1,4 @@
-"""Whether a change makes no difference: two circuits compared by the solver.
+"""Changes that make no difference: two circuits compared by the solver.
 
 They are the same if, whatever the inputs and the registers that both have hold, outputs and next
 values agree, and all begin alike. Registers belong together by name.

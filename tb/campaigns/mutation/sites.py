@@ -52,22 +52,22 @@ class Site:
 
     @property
     def name(self) -> str:
-        """What it is called in a report."""
+        """Name in a report."""
         return f"{self.file}:{self.line}: {self.change}"
 
     @property
     def identity(self) -> str:
-        """What no other site has while the file stays the same."""
+        """Text that no other site has while the file stays the same."""
         return f"{self.file} {self.function} {self.slot} {self.choice} {self.change}"
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What stays the same when lines are moved."""
+        """Key that stays the same when lines are moved."""
         return self.file, self.source, self.change
 
 
 class Helpers:
-    """What changed code calls while it elaborates.
+    """Functions that changed code calls while it elaborates.
 
     Attributes
     ----------

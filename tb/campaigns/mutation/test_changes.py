@@ -1,4 +1,4 @@
-"""What is changed, and that it makes a difference."""
+"""Drawn changes, and the difference that they make."""
 
 import ast
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Whole campaigns against a tiny component: with complete tests, and with none."""
+"""Campaigns against a tiny component: with complete tests, and with none."""
 
 import json
 import subprocess

@@ -31,7 +31,7 @@ KILLED, SURVIVED, INVALID, SAME, UNREACHED = "killed", "survived", "invalid", "s
 
 
 class Result(NamedTuple):
-    """What became of it.
+    """Result of a change.
 
     ``verdict`` is ``killed`` by the test ``by``; ``survived``; ``unreached``, no test elaborates it;
     ``invalid``, no circuit comes out; ``same``, the circuit does what it did.
