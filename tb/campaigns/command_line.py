@@ -9,7 +9,7 @@ from typing import NoReturn
 from celosia.sw.cli.messages import BAD_INPUT, Failure, line_of
 from celosia.sw.runtime.device import DeviceError
 
-__all__ = ["CAMPAIGNS", "Failure", "main", "seed", "whole"]
+__all__ = ["CAMPAIGNS", "main"]
 
 #: Packages with a module ``command``, which has ``add_arguments`` and ``run``.
 CAMPAIGNS = ("coverage", "flips", "malformed", "mutation")
@@ -20,18 +20,6 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
-
-
-def whole(text: str) -> int:
-    """Return a count, from 1 on."""
-    if not text.isdecimal() or len(text) > 18 or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"wanted a whole number of at least 1, got {text[:18]!r}")
-    return int(text)
-
-
-def seed(text: str) -> int:
-    """Return a seed, from 0 on."""
-    return 0 if text == "0" else whole(text)
 
 
 def main(arguments: Sequence[str]) -> int:

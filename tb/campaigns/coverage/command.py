@@ -5,10 +5,10 @@ import os
 import time
 from pathlib import Path
 
-from command_line import Failure, seed, whole
 from tqdm import tqdm
 
-from celosia.sw.cli.messages import Missing
+from celosia.sw.cli.arguments import seeds, whole
+from celosia.sw.cli.messages import Failure, Missing
 from celosia.sw.files import write_atomically
 from celosia.sw.runtime.session import InputError
 from coverage.explained import TABLE, TableError, explanations
@@ -33,7 +33,7 @@ def add_arguments(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--faulted", type=whole, default=_FAULTED, metavar="N", help=f"likewise ({_FAULTED})"
     )
-    made.add_argument("--seed", type=seed, default=0, metavar="S", help="of everything (0)")
+    made.add_argument("--seed", type=seeds, default=0, metavar="S", help="of everything (0)")
     made.add_argument(
         "--configurations",
         metavar="A,B",

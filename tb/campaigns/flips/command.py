@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from command_line import Failure, seed, whole
 from tqdm import tqdm
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import PRESETS, Config, preset
-from celosia.sw.cli.messages import Missing
+from celosia.hw.arch.config import Config
+from celosia.sw.cli.arguments import add_preset, seeds, whole
+from celosia.sw.cli.messages import Failure, Missing
 from celosia.sw.data import load as load_images
 from celosia.sw.evaluate import inputs_of
 from celosia.sw.files import writable, write_atomically
@@ -172,15 +172,9 @@ def add_arguments(made: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help=f"classifier of handwritten digits, .tflite ({_MODEL} of the package)",
     )
-    made.add_argument(
-        "--preset",
-        type=_config,
-        default="edge",
-        metavar="P",
-        help=f"one of {', '.join(PRESETS)}, then changes as ,field=value",
-    )
+    add_preset(made)
     made.add_argument("--flips", type=whole, default=100, metavar="N", help="how many (100)")
-    made.add_argument("--seed", type=seed, default=0, metavar="S", help="of everything (0)")
+    made.add_argument("--seed", type=seeds, default=0, metavar="S", help="of everything (0)")
     made.add_argument(
         "--workers",
         type=whole,
@@ -189,13 +183,6 @@ def add_arguments(made: argparse.ArgumentParser) -> None:
         help="processes; 1 does without Dask (as many as processors)",
     )
     made.add_argument("--json", type=Path, metavar="FILE", help="also write each flip as JSON")
-
-
-def _config(text: str) -> Config:
-    try:
-        return preset(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _plan(arguments: argparse.Namespace) -> Plan:

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from command_line import Failure, main
+from command_line import main
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import preset
+from celosia.sw.cli.messages import Failure
 from celosia.sw.runtime.device import RunResult
 from flips import command as flips
 from flips.command import Outcome, Plan

@@ -7,10 +7,11 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-from command_line import Failure, seed, whole
 from tqdm import tqdm
 
 from celosia.sim.fuzz import workers
+from celosia.sw.cli.arguments import seeds, whole
+from celosia.sw.cli.messages import Failure
 from celosia.sw.files import write_atomically
 from celosia.sw.runtime.session import InputError
 from malformed.campaign import KINDS, Batch, Found, Plan, run_batch, shrunk
@@ -25,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "kind", nargs="?", choices=KINDS, default="models", help="of files (models)"
     )
     parser.add_argument("--files", type=whole, default=200, metavar="N", help="how many (200)")
-    parser.add_argument("--seed", type=seed, default=0, metavar="S", help="of everything (0)")
+    parser.add_argument("--seed", type=seeds, default=0, metavar="S", help="of everything (0)")
     parser.add_argument(
         "--workers",
         type=whole,

@@ -3,9 +3,10 @@
 import argparse
 import time
 
-from command_line import Failure, whole
 from tqdm import tqdm
 
+from celosia.sw.cli.arguments import whole
+from celosia.sw.cli.messages import Failure
 from mutation.blocks import BLOCKS, Block
 from mutation.campaign import AFTER, BEFORE, STAGES, Score, check
 from mutation.explained import read, stale
