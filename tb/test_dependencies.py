@@ -54,7 +54,7 @@ RULES = (
     ),
     Rule("celosia.sw.compiler", COMPILER),
     Rule("celosia.sw.compiler.provenance", COMPILER, ("celosia.sim.footprint",)),
-    Rule("celosia.sw.compiler.verify", COMPILER, ("celosia.sim.hazards",)),
+    Rule("celosia.sw.compiler.verify", COMPILER, ("celosia.sim.footprint", "celosia.sim.hazards")),
     Rule("celosia.sw.frontend", FRONTEND),
     Rule("celosia.sw.operators", (*COMPILER, "tflite")),
     Rule("celosia.sw.ir", (ARCH, "celosia.sw.files", "celosia.sw.ir", "numpy")),

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
+from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode, Unit, encode_program
 from celosia.sw.compiler.access import Step
 from celosia.sw.compiler.errors import CompileError
@@ -19,6 +19,7 @@ __all__ = [
     "CompiledPart",
     "LayerSection",
     "bounds",
+    "instructions",
     "layer_sections",
     "limited",
     "section",
@@ -127,7 +128,8 @@ def layer_sections(compiled: Compiled, number: int = 0) -> list[LayerSection]:
     sections = []
     part = compiled.parts[number]
     for layer, steps in _cut(part.steps):
-        made = section(steps, compiled.program.config, address, part.first)
+        code = instructions(steps, compiled.program.config)
+        made = section(steps, code, address, part.first)
         sections.append(LayerSection(part.first + layer, made))
         address += len(made.code)
     return sections
@@ -176,10 +178,18 @@ def limited(steps: Iterable[Step]) -> tuple[Step, ...]:
     return emitted
 
 
-def section(steps: Sequence[Step], config: Config, address: int, first: int) -> Section:
-    """Return the code of ``steps`` at ``address``; ``first`` is the number of the first layer."""
-    instructions = [*synchronise(steps, config), Instruction(Opcode.HALT)]
+def instructions(steps: Sequence[Step], config: Config) -> list[Instruction]:
+    """Return the instructions of ``steps`` with their semaphores, and HALT."""
+    return [*synchronise(steps, config), Instruction(Opcode.HALT)]
+
+
+def section(
+    steps: Sequence[Step], made: Sequence[Instruction], address: int, first: int
+) -> Section:
+    """Return the code at ``address`` of ``steps``, of which ``instructions`` has made ``made``.
+
+    ``first`` is the number of the first layer.
+    """
     layers = (*(step.layer + first if step.layer >= 0 else -1 for step in steps), -1)
-    code = encode_program(instructions)
-    assert len(code) == INSTRUCTION_BYTES * len(layers)
-    return Section(address, code, layers)
+    assert len(made) == len(layers)
+    return Section(address, encode_program(made), layers)
