@@ -11,7 +11,15 @@ from celosia.sw.compiler.access import Step
 from celosia.sw.compiler.allocate import ALIGNMENT, Placement, allocate
 from celosia.sw.compiler.bands import Band
 from celosia.sw.compiler.choose import choose
-from celosia.sw.compiler.compiled import Compiled, CompiledPart, instructions, limited, section
+from celosia.sw.compiler.compiled import (
+    Compiled,
+    CompiledPart,
+    check_count,
+    instructions,
+    least_instructions,
+    limited,
+    section,
+)
 from celosia.sw.compiler.emit import emit_main, emit_setup
 from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.layout import lay_out, least_steps
@@ -158,6 +166,8 @@ class _Compiler:
     def _part(self, placed: _Placed, items: int, *, alone: bool) -> Part:
         graph, network, tiling, placement, constants = placed
         config, first = self.config, len(self.layers)
+        # Before the passes that take long.
+        check_count(least_instructions(tiling, placement.head, self.batch))
         placement = _moved(placement, self._free())
         work = stream(schedule(network, tiling, placement, config), network, tiling, config)
         loads = limited(emit_setup(network, tiling, placement, config))

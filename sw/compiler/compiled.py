@@ -12,6 +12,7 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout import least_steps
 from celosia.sw.compiler.spec import Network, Product
 from celosia.sw.compiler.synchronise import synchronise
+from celosia.sw.compiler.tile import Tiling
 from celosia.sw.ir.program import Program, Section
 
 __all__ = [
@@ -19,8 +20,10 @@ __all__ = [
     "CompiledPart",
     "LayerSection",
     "bounds",
+    "check_count",
     "instructions",
     "layer_sections",
+    "least_instructions",
     "limited",
     "section",
 ]
@@ -169,13 +172,34 @@ def limited(steps: Iterable[Step]) -> tuple[Step, ...]:
         If there are more than a core can number.
     """
     emitted = tuple(islice(steps, _MOST_INSTRUCTIONS))
-    if len(emitted) == _MOST_INSTRUCTIONS:
+    check_count(len(emitted))
+    return emitted
+
+
+def check_count(least: int) -> None:
+    """Refuse a section of so many instructions or more, besides HALT.
+
+    Raises
+    ------
+    CompileError
+        If there are more than a core can number.
+    """
+    if least >= _MOST_INSTRUCTIONS:
         raise CompileError(
             f"wanted at most {_MOST_INSTRUCTIONS} instructions, got more",
             layer="network",
             hint="a smaller batch takes fewer",
         )
-    return emitted
+
+
+def least_instructions(tiling: Tiling, head: int, batch: int) -> int:
+    """Return how many instructions ``main`` has at least.
+
+    Layers of the head run item by item: for each tile a pass for each of its segments, and one
+    instruction of the vector unit.
+    """
+    tiles = (tile for layer in tiling.layers[:head] for tile in layer.segments)
+    return batch * sum(len(segments) + 1 for segments in tiles)
 
 
 def instructions(steps: Sequence[Step], config: Config) -> list[Instruction]:

@@ -109,6 +109,24 @@ class Program:
         return tuple(found)
 
     @property
+    def once(self) -> tuple[Section, ...]:
+        """Code that runs once, before the first batch, in order."""
+        constants = (self.constants,) if self.constants else ()
+        return (*constants, *(s for part in self.parts[:1] for s in self.before(part)))
+
+    @property
+    def each(self) -> tuple[Section, ...]:
+        """Code that runs for each batch, in order; parts load again what others took the place of."""
+        if len(self.parts) == 1:
+            return (self.main,)
+        return tuple(s for part in self.parts for s in (*self.before(part), part.main))
+
+    def before(self, part: Part) -> tuple[Section, ...]:
+        """Return what a part needs to have run before ``main`` when another one ran last."""
+        empty = self.constants and part.setup.count == 1
+        return () if empty else (part.setup,)
+
+    @property
     def host(self) -> tuple[HostOperator, ...]:
         """What the host does, in order."""
         return tuple(step for step in self.steps if isinstance(step, HostOperator))

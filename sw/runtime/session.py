@@ -32,7 +32,8 @@ class Statistics:
     ----------
     setup_cycles, cycles : int or None
         One-time load of constants that stay, and all the rest; None on a device without clock. A
-        program of several parts loads those of each anew, and that counts as the rest.
+        program of several parts whose constants do not fit together loads those of each anew, and
+        that counts as the rest.
     inputs : int
         Items computed, padding of the last batch not counted.
     counters, setup_counters : dict or None
@@ -273,8 +274,8 @@ class Session:
         if self.program.constants and not self._kept:
             results.append(self._run(self.program.constants, "constants"))
             self._kept = True
-        if part.setup.count > 1 or not self.program.constants:
-            results.append(self._run(part.setup, self._name("setup", part)))
+        for section in self.program.before(part):
+            results.append(self._run(section, self._name("setup", part)))
         self._loaded = part
         return results
 
