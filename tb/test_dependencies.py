@@ -54,7 +54,7 @@ RULES = (
     ),
     Rule("celosia.sw.compiler", COMPILER),
     Rule("celosia.sw.compiler.provenance", COMPILER, ("celosia.sim.footprint",)),
-    Rule("celosia.sw.compiler.verify", COMPILER, ("celosia.sim.hazards",)),
+    Rule("celosia.sw.compiler.verify", COMPILER, ("celosia.sim.footprint", "celosia.sim.hazards")),
     Rule("celosia.sw.frontend", FRONTEND),
     Rule("celosia.sw.frontend.onnx", (*FRONTEND, "celosia.sw.compiler", "onnx")),
     Rule("celosia.sw.quantize", ("celosia.sw", "flatbuffers", "numpy", "tflite", "tqdm")),

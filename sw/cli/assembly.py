@@ -45,11 +45,9 @@ def disassemble(arguments: argparse.Namespace) -> None:
     if content.startswith(MAGIC):
         program = Program.load(arguments.file)
         lines = []
-        for place, part in enumerate(program.parts):
-            which = f" of part {place}" if len(program.parts) > 1 else ""
-            for name, section in (("setup", part.setup), ("main", part.main)):
-                lines.append(f"# {name}{which}, at {section.address:#x}")
-                lines += map(isa.disassemble, section.instructions)
+        for name, section in program.sections:
+            lines.append(f"# {name}, at {section.address:#x}")
+            lines += map(isa.disassemble, section.instructions)
     else:
         lines = [isa.disassemble(one) for one in decode(arguments.file, content)]
     text = "".join(line + "\n" for line in lines)

@@ -49,19 +49,20 @@ def run(arguments: argparse.Namespace) -> None:
     costs = COSTS._replace(memory=arguments.latency, bandwidth=arguments.bandwidth)
     compiled = compile_steps(load(model), arguments.preset, arguments.batch)
     program = compiled.program
-    mains = [estimate(part.main.code, program.config, costs) for part in program.parts]
-    setups = [estimate(part.setup.code, program.config, costs) for part in program.parts]
-    setup = sum(found.total for found in setups)
+    found = {s.address: estimate(s.code, program.config, costs) for _, s in program.sections}
+    setup = sum(found[section.address].total for section in program.once)
+    mains = {part.main.address for part in program.parts}
+    again = sum(found[s.address].total for s in program.each if s.address not in mains)
     instructions = [i for part in program.parts for i in part.main.instructions]
     peak = reach(instructions, Memory.UNIFIED, program.config)
     measured = measure(compiled, **memory) if arguments.measure else None
-    finishes = [cost.finish for main in mains for cost in main.instructions]
+    finishes = [c.finish for s in program.each for c in found[s.address].instructions]
     table = report.rows(program, finishes, bounds(compiled), measured)
     contents = {}
     if arguments.csv:
         contents[arguments.csv] = report.as_csv(table).encode()
     if arguments.json:
-        text = report.as_json(program, table, setup, measured, peak=peak)
+        text = report.as_json(program, table, setup, measured, peak=peak, again=again)
         contents[arguments.json] = text.encode()
     write_atomically(contents)
-    print(report.as_text(program, table, setup, measured, peak=peak), end="")
+    print(report.as_text(program, table, setup, measured, peak=peak, again=again), end="")

@@ -46,6 +46,8 @@ class _Program(Protocol):
     @property
     def segments(self) -> tuple[Segment, ...]: ...
     @property
+    def sections(self) -> tuple[tuple[str, Section], ...]: ...
+    @property
     def inputs(self) -> tuple[Port, ...]: ...
     @property
     def outputs(self) -> tuple[Port, ...]: ...
@@ -79,6 +81,8 @@ def validate(program: _Program) -> None:
         _want_tensor(port)
         _want(port.items >= 1, port.name, "at least one item", port.items)
     _want(bool(program.inputs and program.outputs), "program", "inputs and outputs", "none")
+    for name, section in program.sections:
+        _want_section(name, section, program)
     for part in program.parts:
         _want_part(part, program)
     _want_apart(program)
@@ -109,8 +113,6 @@ def _want_tensor(tensor: Port | Operand) -> None:
 
 def _want_part(part: Part, program: _Program) -> None:
     _want(bool(part.inputs and part.outputs), "part", "inputs and outputs", "none")
-    for name, section in (("setup", part.setup), ("main", part.main)):
-        _want_section(name, section, program)
     for port in (*part.inputs, *part.outputs):
         _want_tensor(port)
         _want(port.dtype == "int8", port.name, "int8 in the core", port.dtype)

@@ -188,9 +188,7 @@ def _three(ways: list[_Way]) -> list[_Way]:
     return [*[(0, 1, 1)] * (3 - len(ways)), *ways]
 
 
-def _take(
-    lowering: Lowering, operation: Operation, number: int, ways: list[_Way]
-) -> None:
+def _take(lowering: Lowering, operation: Operation, number: int, ways: list[_Way]) -> None:
     """Make a tensor of some of an operator's operand."""
     place = 1 if operation.kind == "SPLIT" else 0
     source = operation.inputs[place]

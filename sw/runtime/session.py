@@ -32,7 +32,8 @@ class Statistics:
     ----------
     setup_cycles, cycles : int or None
         One-time load of constants that stay, and all the rest; None on a device without clock. A
-        program of several parts loads those of each anew, and that counts as the rest.
+        program of several parts whose constants do not fit together loads those of each anew, and
+        that counts as the rest.
     inputs : int
         Items computed, padding of the last batch not counted.
     counters, setup_counters : dict or None
@@ -51,9 +52,10 @@ class Statistics:
         self.counters: dict[str, dict[str, int]] | None = None
 
     def add_setup(self, result: RunResult) -> None:
-        """Count the one-time load."""
-        self.setup_cycles = result.cycles
-        self.setup_counters = _sum(None, result.counters)
+        """Count one section of the one-time load."""
+        if result.cycles is not None:
+            self.setup_cycles = (self.setup_cycles or 0) + result.cycles
+        self.setup_counters = _sum(self.setup_counters, result.counters)
 
     def add(self, result: RunResult, inputs: int, seconds: float) -> None:
         """Count one run of the core, with which so many items are done."""
@@ -141,19 +143,20 @@ class Session:
         self.program = program
         self.device = device
         self.statistics = Statistics(program)
-        # The part whose constants are in the core.
+        # The part whose constants and margins are in the core, and whether those of all parts are.
         self._loaded: Part | None = None
+        self._kept = False
         try:
             program.want(device.config)
             for operator in program.host:
                 host.check(operator)
             for segment in program.segments:
                 device.write(segment.address, segment.data)
-            for part in program.parts:
-                for section in (part.setup, part.main):
-                    device.write(section.address, section.code)
+            for _, section in program.sections:
+                device.write(section.address, section.code)
             if program.parts:
-                self.statistics.add_setup(self._load(program.parts[0]))
+                for result in self._load(program.parts[0]):
+                    self.statistics.add_setup(result)
         except BaseException:
             device.close()
             raise
@@ -227,7 +230,9 @@ class Session:
         outputs = [np.empty((count, *port.shape), np.int8) for port in part.outputs]
         if self._loaded is not part:
             start = time.perf_counter()
-            self.statistics.add(self._load(part), 0, time.perf_counter() - start)
+            for loaded in self._load(part):
+                self.statistics.add(loaded, 0, time.perf_counter() - start)
+                start = time.perf_counter()
         for first in range(0, count, batch):
             last = min(first + batch, count)
             self._write(part, [array[first:last] for array in inputs])
@@ -263,11 +268,16 @@ class Session:
             raise InputError(f"wanted the same number of each input, got {sorted(counts)}")
         return counts.pop()
 
-    def _load(self, part: Part) -> RunResult:
-        """Load the constants of a part that stay while it runs."""
-        result = self._run(part.setup, self._name("setup", part))
+    def _load(self, part: Part) -> list[RunResult]:
+        """Load what stays while a part runs; there may be nothing to do, besides HALT."""
+        results = []
+        if self.program.constants and not self._kept:
+            results.append(self._run(self.program.constants, "constants"))
+            self._kept = True
+        for section in self.program.before(part):
+            results.append(self._run(section, self._name("setup", part)))
         self._loaded = part
-        return result
+        return results
 
     def _name(self, section: str, part: Part) -> str:
         """Return how messages name a section."""
@@ -283,10 +293,11 @@ class Session:
 
     def _run(self, section: Section, name: str) -> RunResult:
         # Who knows what is in the core when this does not come to its end.
-        loaded, self._loaded = self._loaded, None
+        before = self._loaded, self._kept
+        self._loaded, self._kept = None, False
         result = self.device.run(section.address, section.count)
         if result.error is None:
-            self._loaded = loaded
+            self._loaded, self._kept = before
             return result
         code, unit, index = result.error
         where = f"instruction {index} of {name}"

@@ -37,6 +37,7 @@ from celosia.sw.frontend.tflite import load
 from celosia.sw.runtime.device import DeviceError, RunResult
 from celosia.sw.runtime.interpreter import open_session
 from celosia.sw.runtime.machine import MachineDevice
+from celosia.sw.runtime.session import Session
 
 #: Of a report as CSV since there is one; new ones follow.
 FIRST = "layer,operator,runs_on,macs,cycles,cycles_per_input,utilisation,bytes,setup_bytes,weights"
@@ -362,12 +363,47 @@ def test_measure_of_several_parts(device) -> None:
     assert all(a.estimated == a.counted > 0 for a in (*found.layers, found.whole, found.setup))
     finishes = [
         cost.finish
-        for part in made.program.parts
-        for cost in estimate(part.main.code, made.program.config).instructions
+        for section in made.program.each
+        for cost in estimate(section.code, made.program.config).instructions
     ]
     table = report.rows(made.program, finishes, bounds(made), found)
     assert [row.runs_on for row in table] == ["core", "host", "core", ""]
     assert table[-1].counted_alone == sum(alone.counted for alone in found.layers)
+    assert table[-1].cycles == found.whole.estimated
+
+
+#: One tile of weights in the first part, five in the second.
+SEVERAL = (convolution(8, 3, 1), Resize(kind="RESIZE_BILINEAR", size=(9, 9)), convolution(4, 3, 8))
+
+
+@pytest.mark.parametrize(("sizes", "together"), [("edge", True), ("edge,weight_tiles=5", False)])
+def test_what_parts_load_again_counts(sizes: str, together: bool) -> None:
+    graph = sequential(SEVERAL, input_shape=(1, 14, 14, 1), input_scale=0.5)
+    program = compile_steps(graph, preset(sizes), 1).program
+    assert bool(program.constants) == together
+    costs = {s.address: estimate(s.code, program.config) for _, s in program.sections}
+    finishes = [c.finish for s in program.each for c in costs[s.address].instructions]
+    table = report.rows(program, finishes)
+    mains = sum(costs[part.main.address].total for part in program.parts)
+    again = table[-1].cycles - mains
+    content = json.loads(report.as_json(program, table, 5, peak=0, again=again))
+    assert content["reload_cycles"] == again
+    assert content["cycles_estimated"] == content["total"]["cycles"] == mains + again
+    weights = sum(layer.weight_bytes for layer in program.layers)
+    loads = sum(i.tiles for s in program.each for i in s.instructions if "tiles" in i.fields)
+    assert (loads == 0) == together
+    if not together:
+        assert loads * program.config.tile_bytes == weights
+        # Both set-ups run again for each batch, the first of them once before all.
+        assert program.each[0] is program.once[0] is program.parts[0].setup
+    with Session(program, Counting(program.config, program.memory_bytes)) as session:
+        x = np.zeros((1, 14, 14, 1), np.int8)
+        session.run([x])
+        first = session.statistics.cycles
+        session.run([x])
+        assert first is not None and session.statistics.cycles is not None
+        assert session.statistics.cycles - first == table[-1].cycles
+        assert session.statistics.setup_cycles == sum(costs[s.address].total for s in program.once)
 
 
 def test_measure_refuses_other_outputs(device) -> None:

@@ -34,7 +34,7 @@ def check_bounds(program: Program, memory: np.ndarray) -> None:
         If there is one.
     """
     stores = _stores(program)
-    code = [s for part in program.parts for s in (part.setup, part.main)]
+    code = [section for _, section in program.sections]
     itself = any(
         block.base < section.address + len(section.code) and block.last >= section.address
         for block in stores
@@ -63,14 +63,13 @@ def _stores(program: Program) -> list[Any]:
     from celosia.sim.footprint import external_block
 
     found = []
-    for part in program.parts:
-        for section in (part.setup, part.main):
-            for index in range(section.count):
-                try:
-                    instruction = section.instruction(index)
-                except isa.Illegal:
-                    continue
-                # One without rows or bytes, which no core runs, names nothing.
-                if instruction.opcode is Opcode.STORE and instruction.rows and instruction.length:
-                    found.append(external_block(instruction))
+    for _, section in program.sections:
+        for index in range(section.count):
+            try:
+                instruction = section.instruction(index)
+            except isa.Illegal:
+                continue
+            # One without rows or bytes, which no core runs, names nothing.
+            if instruction.opcode is Opcode.STORE and instruction.rows and instruction.length:
+                found.append(external_block(instruction))
     return found
