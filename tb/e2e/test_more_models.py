@@ -118,7 +118,7 @@ def test_machine_gives_the_bytes_of_the_reference(
 
 def with_outputs(content: bytes, outputs: tuple[int, ...]) -> bytes:
     """Return a model with other outputs."""
-    schema: Any = pytest.importorskip("ai_edge_litert.schema_py_generated")
+    schema: Any = prerequisites.package("ai_edge_litert.schema_py_generated")
     model = schema.ModelT.InitFromPackedBuf(content)
     model.subgraphs[0].outputs = np.array(outputs, np.int32)
     builder = flatbuffers.Builder(len(content))
