@@ -9,7 +9,6 @@ import pytest
 from networks import Convolution, FullyConnected, Pool, Reshape, write_sequential
 
 from celosia.hw.arch.config import preset
-from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.compiler.report import Alone
@@ -18,14 +17,6 @@ from celosia.sw.measure import measure
 
 #: Layers below take so little that a few cycles count.
 LEAST = 1000
-
-
-@pytest.fixture
-def verilator() -> None:
-    try:
-        find_verilator()
-    except SimulatorNotFound as missing:
-        pytest.skip(str(missing))
 
 
 def worst(compiled: Compiled, latency: int, bandwidth: float = 1.0) -> float:

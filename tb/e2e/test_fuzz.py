@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import prerequisites
 import pytest
 
 from celosia.sim.fuzz.case import Bus, load
@@ -19,18 +20,14 @@ from celosia.sim.fuzz.device import Device, Outcome
 from celosia.sim.fuzz.legal import legal
 from celosia.sim.fuzz.trial import attempt
 from celosia.sim.machine import Machine
-from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sw.cli import main
 
 CORES = "least,odd,tall"
 
 
 @pytest.fixture(autouse=True)
-def verilator() -> None:
-    try:
-        find_verilator()
-    except SimulatorNotFound as missing:
-        pytest.skip(str(missing))
+def with_verilator(verilator: None) -> None:
+    """All tests simulate."""
 
 
 def fuzz(options: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -117,8 +114,7 @@ def broken(kind: str, outcome: Outcome, device: Device) -> Outcome:
         case "counters":
             outcome.counters["load"]["busy"] = outcome.cycles + 1
         case "classes" if not outcome.error:
-            outcome.counters["matrix"]["busy"] -= 1
-            outcome.counters["matrix"]["drain"] += 1
+            outcome.counters["sequencer"] = {"drain": outcome.cycles}
         case "error" if outcome.error:
             code, unit, index = outcome.error
             outcome = outcome._replace(error=(code, unit, index + 1))
@@ -170,7 +166,7 @@ def test_pauses_keep_the_result_and_take_time() -> None:
 @pytest.fixture(scope="module")
 def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a Dask cluster of one worker, each part a process of its own."""
-    pytest.importorskip("distributed")
+    prerequisites.package("distributed")
     folder = tmp_path_factory.mktemp("cluster")
     known = folder / "scheduler.json"
     command = [sys.executable, "-m", "distributed.cli.dask_{}", "--scheduler-file", str(known)]

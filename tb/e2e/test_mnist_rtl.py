@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch.config import preset
-from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.program import Program
@@ -17,14 +16,6 @@ from celosia.sw.runtime.session import Statistics, quantized
 #: Wider than high, and not by a power of two.
 OBLONG = "micro,columns=12,lanes=4"
 UNITS = {"sequencer", "load", "store", "matrix", "vector"}
-
-
-@pytest.fixture
-def verilator() -> None:
-    try:
-        find_verilator()
-    except SimulatorNotFound as missing:
-        pytest.skip(str(missing))
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from typing import Any
 
 import flatbuffers
 import numpy as np
+import prerequisites
 import pytest
 
 from celosia.hw.arch.config import preset
-from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph
@@ -31,14 +31,6 @@ def content(more_models: Path) -> Callable[[str], bytes]:
         return file.read_bytes()
 
     return read
-
-
-@pytest.fixture
-def verilator() -> None:
-    try:
-        find_verilator()
-    except SimulatorNotFound as missing:
-        pytest.skip(str(missing))
 
 
 def structured(shape: tuple[int, ...]) -> list[np.ndarray]:
@@ -74,7 +66,7 @@ def inputs(graph: Graph, count: int, rng: np.random.Generator) -> np.ndarray:
 
 def reference(content: bytes, x: np.ndarray) -> list[np.ndarray]:
     """Return the model's outputs by LiteRT's reference kernels, one image at a time."""
-    module = pytest.importorskip("ai_edge_litert.interpreter")
+    module = prerequisites.package("ai_edge_litert.interpreter")
     interpreter = module.Interpreter(
         model_content=content, experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF
     )
@@ -126,7 +118,7 @@ def test_machine_gives_the_bytes_of_the_reference(
 
 def with_outputs(content: bytes, outputs: tuple[int, ...]) -> bytes:
     """Return a model with other outputs."""
-    schema: Any = pytest.importorskip("ai_edge_litert.schema_py_generated")
+    schema: Any = prerequisites.package("ai_edge_litert.schema_py_generated")
     model = schema.ModelT.InitFromPackedBuf(content)
     model.subgraphs[0].outputs = np.array(outputs, np.int32)
     builder = flatbuffers.Builder(len(content))

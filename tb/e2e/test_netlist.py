@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import prerequisites
 import pytest
 from networks import Activation, Convolution, FullyConnected, Pool, Reshape, write_sequential
 
@@ -69,7 +70,7 @@ def netlist(request, tmp_path_factory) -> Netlist:
     except (ToolError, SimulatorNotFound) as missing:
         if "found none" not in str(missing):
             raise
-        pytest.skip(str(missing))
+        prerequisites.missing(missing)
     cells = json.loads(made.read_text())["modules"][TOP]["cells"].values()
     seconds = between - start, time.monotonic() - between
     return Netlist(name, config, text, Counter(cell["type"] for cell in cells), seconds)

@@ -26,7 +26,6 @@ from celosia.sim.fuzz.configurations import CONFIGURATIONS
 from celosia.sim.fuzz.legal import legal
 from celosia.sim.fuzz.ordering import ordered
 from celosia.sim.machine import Machine
-from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 
@@ -35,11 +34,8 @@ ODD = replace(CONFIGURATIONS["odd"], protection="parity")
 
 
 @pytest.fixture(autouse=True)
-def verilator() -> None:
-    try:
-        find_verilator()
-    except SimulatorNotFound as missing:
-        pytest.skip(str(missing))
+def with_verilator(verilator: None) -> None:
+    """All tests simulate."""
 
 
 @pytest.fixture

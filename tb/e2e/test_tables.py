@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import prerequisites
 import pytest
 from networks import (
     Convolution,
@@ -22,7 +23,6 @@ from networks import (
 
 from celosia.hw.arch.config import preset
 from celosia.hw.arch.isa import Kind, Opcode
-from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.lower import lower
 from celosia.sw.frontend.tflite import load
@@ -30,17 +30,9 @@ from celosia.sw.ir.program import Program
 from celosia.sw.runtime.interpreter import open_session
 
 
-@pytest.fixture
-def verilator() -> None:
-    try:
-        find_verilator()
-    except SimulatorNotFound as missing:
-        pytest.skip(str(missing))
-
-
 def interpreted(graph: Graph, values: np.ndarray) -> list[np.ndarray]:
     """Return the outputs of LiteRT's reference kernels."""
-    module = pytest.importorskip("ai_edge_litert.interpreter")
+    module = prerequisites.package("ai_edge_litert.interpreter")
     interpreter = module.Interpreter(
         model_content=serialize(graph),
         experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF,

@@ -7,7 +7,7 @@ import pytest
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import preset
-from celosia.hw.arch.driver import Driver
+from celosia.hw.arch.driver import Driver, want_place
 from celosia.hw.arch.registers import COUNTERS, OFFSETS, Control, Interrupt, Status
 from celosia.sim.rtl import RtlDevice
 
@@ -97,6 +97,18 @@ def test_what_an_earlier_run_left_is_ended_before_the_start() -> None:
 def test_a_core_that_knows_of_no_program_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="wanted the end of a program, the core knows of none"):
         Registers(Status(0)).run(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("address", "count", "good"),
+    [(0, 64, True), (64, 0, True), (0, 65, False), (-1, 2, False), (8, -1, False), (65, 0, False)],
+)
+def test_places_in_external_memory(address: int, count: int, good: bool) -> None:
+    if good:
+        want_place(address, count, 64)
+        return
+    with pytest.raises(ValueError, match=f"below 0x40, got {count} bytes at {address:#x}$"):
+        want_place(address, count, 64)
 
 
 def test_counters_of_units_that_did_something() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import prerequisites
 import pytest
 from networks import (
     Binary,
@@ -119,7 +120,7 @@ def interpreted(
     graph: Graph, values: np.ndarray, resolver: str = "BUILTIN_REF"
 ) -> list[np.ndarray]:
     """Return LiteRT's outputs for the same values at every input."""
-    module = pytest.importorskip("ai_edge_litert.interpreter")
+    module = prerequisites.package("ai_edge_litert.interpreter")
     interpreter = module.Interpreter(
         model_content=serialize(graph),
         experimental_op_resolver_type=getattr(module.OpResolverType, resolver),

@@ -2,6 +2,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import prerequisites
 import pytest
 import tflite
 from networks import (
@@ -200,7 +201,7 @@ def test_what_cannot_be_serialized():
 
 
 def interpreter(content: bytes) -> Any:
-    module = pytest.importorskip("ai_edge_litert.interpreter")
+    module = prerequisites.package("ai_edge_litert.interpreter")
     made = module.Interpreter(
         model_content=content,
         experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF,
