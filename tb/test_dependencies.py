@@ -56,6 +56,7 @@ RULES = (
     Rule("celosia.sw.compiler.provenance", COMPILER, ("celosia.sim.footprint",)),
     Rule("celosia.sw.compiler.verify", COMPILER, ("celosia.sim.hazards",)),
     Rule("celosia.sw.frontend", FRONTEND),
+    Rule("celosia.sw.frontend.onnx", (*FRONTEND, "celosia.sw.compiler.onnxruntime", "onnx")),
     Rule("celosia.sw.operators", (*COMPILER, "tflite")),
     Rule("celosia.sw.ir", (ARCH, "celosia.sw.files", "celosia.sw.ir", "numpy")),
     Rule("celosia.sw.ir.graph", ("numpy",)),

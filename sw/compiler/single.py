@@ -201,7 +201,7 @@ def multipliers(
     --------
     >>> found = multipliers(np.array([0.0123], np.float32), [(-9000, 9000)], zero_point=0)
     >>> int(found.multiplier[0]), int(found.right[0]), int(found.differing[0])
-    (1690499120, 6, 0)
+    (1690499072, 6, 0)
     """
     each, inverse = np.unique(factors.astype(np.float32), return_inverse=True)
     least, most = (np.array(bounds, np.int64) for bounds in zip(*ranges, strict=True))
