@@ -334,6 +334,8 @@ def _layers(
             rows = placement.strip_rows[number]
             unit = "row" if rows == 1 else "rows"
             notes.append(f"through external memory, {rows} {unit} of results at a time")
+        scalings = (layer.scaling,) if isinstance(layer, Product) else layer.scalings
+        notes += [scaling.note for scaling in scalings if scaling.note]
         layers.append(
             Layer(
                 name=layer.name,

@@ -21,7 +21,7 @@ from celosia.sw.ir.graph import Graph, Operation, Quantization
 __all__ = ["addition_scalings", "average_scaling", "mean_scaling", "product_scaling"]
 
 #: Sums among which one may come to a result that is one off.
-_MOST_DIFFERING = 100_000
+_MOST_DIFFERING = 250_000
 
 #: Factors that a Q31 multiplier and its shifts reach.
 _LEAST_FACTOR, _MOST_FACTOR = 2.0**-31, 2.0**30
@@ -49,9 +49,9 @@ def _scaling(
     zero_point, low, high = clamp
     found = multipliers(factor, ranges, zero_point=zero_point, low=low, high=high)
     differing, sums = int(found.differing.sum()), int(found.sums.sum())
+    other = f"{differing} of {sums:,} sums come to a result that is one off" if differing else ""
     if differing * _MOST_DIFFERING > sums:
-        got = f"{differing} of {sums} sums otherwise"
-        raise CompileError(f"wanted multipliers that round half to even, {got}")
+        raise CompileError(f"wanted multipliers that round half to even, {other}")
     return Scaling(
         bias=bias,
         multiplier=found.multiplier,
@@ -61,6 +61,7 @@ def _scaling(
         zero_point=zero_point,
         low=low,
         high=high,
+        note=other,
     )
 
 

@@ -232,7 +232,7 @@ def _run_table(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
 
 
 _KERNELS = "constant int8 weights, a scale for each channel or one"
-_FACTORS = "factors that 31 bits round half to even for all sums but one in 100,000"
+_FACTORS = "factors that 31 bits round half to even for all sums but one in 250,000"
 
 OPERATORS = (
     Operator(
