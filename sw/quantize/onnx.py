@@ -56,12 +56,15 @@ def run(content: bytes, arrays: Mapping[str, np.ndarray], steps: Iterable[int]) 
 
 
 def _session(content: bytes) -> Any:
-    return import_module("onnxruntime").InferenceSession(content, providers=["CPUExecutionProvider"])
+    return import_module("onnxruntime").InferenceSession(
+        content, providers=["CPUExecutionProvider"]
+    )
 
 
 def _quantized(content: bytes, samples: Iterable[Sample]) -> bytes:
     """Return the network with int8 tensors between QuantizeLinear and DequantizeLinear."""
     quantization: Any = import_module("onnxruntime.quantization")
+
     class Reader(quantization.CalibrationDataReader):
         """Gives the samples one by one."""
 
