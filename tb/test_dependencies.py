@@ -33,6 +33,10 @@ FRONTEND = (
     "numpy",
     "tflite",
 )
+QUANTIZE = (
+    *("celosia.sw.files", "celosia.sw.ir", "celosia.sw.quantize", "celosia.sw.runtime.arrays"),
+    *("flatbuffers", "numpy", "tflite", "tqdm"),
+)
 RUNTIME = ("frontend", "operators", "runtime")
 
 # The longest prefix that fits a module rules it. The standard library is open to all.
@@ -62,10 +66,13 @@ RULES = (
     Rule("celosia.sw.ir", (ARCH, "celosia.sw.files", "celosia.sw.ir", "numpy")),
     Rule("celosia.sw.ir.graph", ("numpy",)),
     Rule(
-        "celosia.sw.models", ("celosia.sw.data", "celosia.sw.models", "numpy"), ("ai_edge_litert",)
+        "celosia.sw.models",
+        ("celosia.sw.data", "celosia.sw.models", "celosia.sw.quantize", "numpy"),
+        ("ai_edge_litert",),
     ),
     Rule("celosia.sw.files", ()),
     Rule("celosia.sw.ir.records", ()),
+    Rule("celosia.sw.quantize", QUANTIZE),
     Rule(
         "celosia.sw.runtime",
         (*COMPILER, *(f"celosia.sw.{room}" for room in RUNTIME), "tqdm"),

@@ -192,7 +192,7 @@ def read_labels(path: Path, count: int) -> np.ndarray:
     Raises
     ------
     InputError
-        If they are no integers of at least 0, one for each item.
+        If they are no integers, one for each item.
     """
     array = read_array(path)
     if array.dtype.kind not in "iu" or array.shape not in ((count,), (count, 1)):

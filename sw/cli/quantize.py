@@ -1,6 +1,7 @@
 """``celosia quantize``: a float network to int8, and what that costs in accuracy."""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,8 +64,11 @@ def run(arguments: argparse.Namespace) -> None:
             f"{arguments.output}: wanted a name with {source.result}, as {source.kind}s become it"
         )
     writable(arguments.output, sources=(arguments.model,))
+    if sys.stderr.isatty():
+        print(f"converting {arguments.model}", file=sys.stderr)
     with Converter(arguments.model) as converter:
         found = _data(arguments, converter.ports)
+        _want_finite(found.items, converter.ports)
         content = converter.quantized(found.items)
         lines = {"calibrated with": f"{len(found.items[0]):,} items", **found.notes}
         if found.labels is not None:
@@ -106,6 +110,12 @@ def _data(arguments: argparse.Namespace, ports: list[Port]) -> _Data:
     return _Data(inputs.prepare(first, ports, arguments), [], None, {})
 
 
+def _want_finite(items: list[np.ndarray], ports: list[Port]) -> None:
+    for array, port in zip(items, ports, strict=True):
+        if not np.isfinite(array).all():
+            raise InputError(f"--calibration: {port.name!r}: wanted finite numbers, got others")
+
+
 def _of_dataset(arguments: argparse.Namespace, ports: list[Port], limit: int) -> _Data:
     """Return training images to calibrate with, and all test images."""
     name = arguments.calibration[0]
@@ -138,10 +148,11 @@ def _accuracy(
     shares = []
     for each in (None, content):
         outputs = converter.outputs(each, items)
-        if outputs.shape[1] <= labels.max():
+        scores = outputs.shape[1]
+        if labels.min() < 0 or labels.max() >= scores:
             raise InputError(
-                f"labels: wanted classes of 0 to {outputs.shape[1] - 1}, as the network gives "
-                f"{outputs.shape[1]} scores, got {labels.max()}"
+                f"labels: wanted 0 to {scores - 1}, as the network gives {scores} scores, "
+                f"got {labels.min()} to {labels.max()}"
             )
         shares.append(100 * float(np.mean(outputs.argmax(axis=1) == labels)))
     return {

@@ -18,9 +18,6 @@ __all__ = ["open_content", "open_model", "ports_of", "run"]
 
 _SIGNATURE = "serving_default"
 
-#: The objects of the schema are not typed.
-schema: Any = tflite
-
 
 def open_model(path: Path) -> FloatModel:
     """Return the network of a ``.tflite`` file."""
@@ -118,14 +115,16 @@ def _runner(content: bytes, kernels: str) -> Any:
 
 def _key(content: bytes) -> str:
     """Return the name of the first signature."""
-    return schema.Model.GetRootAs(content, 0).SignatureDefs(0).SignatureKey().decode()
+    model: Any = tflite.Model.GetRootAs(content, 0)
+    return model.SignatureDefs(0).SignatureKey().decode()
 
 
 def _with_signature(content: bytes) -> bytes:
     """Return the file with names of inputs and outputs, which old converters left out."""
-    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(content, 0))
-    if model.signatureDefs:
+    if tflite.Model.GetRootAs(content, 0).SignatureDefsLength():
         return content
+    schema: Any = import_module("ai_edge_litert.schema_py_generated")
+    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(content, 0))
     graph = model.subgraphs[0]
 
     def named(numbers: Sequence[int], kind: str) -> list[Any]:

@@ -28,7 +28,8 @@ class FloatModel:
     content : bytes
         The network in float, as a ``.tflite`` or ``.onnx`` file.
     quantize : callable
-        Takes samples that ranges are measured on; returns the int8 file of the same kind.
+        Takes samples that ranges are measured on, and goes through them once or several times;
+        returns the int8 file of the same kind.
     """
 
     ports: list[Port]

@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -114,14 +115,20 @@ def _open(path: Path) -> list[Port]:
     return _model.ports
 
 
+@dataclass(frozen=True)
+class _Samples:
+    """Items one by one, with a progress bar each time."""
+
+    arrays: Mapping[str, np.ndarray]
+
+    def __iter__(self) -> Iterator[Sample]:
+        for step in _steps(self.arrays, "calibrating"):
+            yield {name: array[step : step + 1] for name, array in self.arrays.items()}
+
+
 def _quantize(arrays: Mapping[str, np.ndarray]) -> bytes:
     assert _model is not None
-
-    def samples() -> Iterator[Sample]:
-        for step in _steps(arrays, "calibrating"):
-            yield {name: array[step : step + 1] for name, array in arrays.items()}
-
-    return _model.quantize(samples())
+    return _model.quantize(_Samples(arrays))
 
 
 def _outputs(content: bytes | None, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
