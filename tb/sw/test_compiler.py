@@ -10,6 +10,7 @@ from celosia.sim.cycles import estimate
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.frontend.tflite import load
+from celosia.sw.ir.parts import MOST_BATCH
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.interpreter import open_session
 

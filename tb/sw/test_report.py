@@ -378,7 +378,7 @@ SEVERAL = (convolution(8, 3, 1), Resize(kind="RESIZE_BILINEAR", size=(9, 9)), co
 
 @pytest.mark.parametrize(("sizes", "together"), [("edge", True), ("edge,weight_tiles=5", False)])
 def test_what_parts_load_again_counts(sizes: str, together: bool) -> None:
-    graph = sequential(SEVERAL, input_shape=(1, 14, 14, 1), input_scale=0.5)
+    graph = load(write_sequential(SEVERAL, input_shape=(1, 14, 14, 1), input_scale=0.5))
     program = compile_steps(graph, preset(sizes), 1).program
     assert bool(program.constants) == together
     costs = {s.address: estimate(s.code, program.config) for _, s in program.sections}
