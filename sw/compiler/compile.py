@@ -8,6 +8,7 @@ from typing import NamedTuple
 from celosia.hw.arch.config import ADDRESS_BITS, INSTRUCTION_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sw.compiler.access import Step
+from celosia.sw.compiler.actions import FillMargins
 from celosia.sw.compiler.allocate import ALIGNMENT, Placement, allocate
 from celosia.sw.compiler.bands import Band
 from celosia.sw.compiler.choose import choose
@@ -167,9 +168,11 @@ class _Compiler:
         graph, network, tiling, placement, constants = placed
         config, first = self.config, len(self.layers)
         # Before the passes that take long.
-        check_count(least_instructions(tiling, placement.head, self.batch))
+        check_count(least_instructions(network, tiling, placement.head, self.batch, config))
         placement = _moved(placement, self._free())
-        work = stream(schedule(network, tiling, placement, config), network, tiling, config)
+        actions = schedule(network, tiling, placement, config)
+        check_count(sum(not isinstance(action, FillMargins) for action in actions))
+        work = stream(actions, network, tiling, config)
         loads = limited(emit_setup(network, tiling, placement, config))
         if not alone:
             stay = [step for step in loads if step.instruction.opcode is not Opcode.FILL]

@@ -192,14 +192,21 @@ def check_count(least: int) -> None:
         )
 
 
-def least_instructions(tiling: Tiling, head: int, batch: int) -> int:
+def least_instructions(
+    network: Network, tiling: Tiling, head: int, batch: int, config: Config
+) -> int:
     """Return how many instructions ``main`` has at least.
 
-    Layers of the head run item by item: for each tile a pass for each of its segments, and one
-    instruction of the vector unit.
+    Layers of the head run item by item, in blocks that half of the accumulators holds: for each
+    tile of each block a pass for each of its segments, and one instruction of the vector unit.
     """
-    tiles = (tile for layer in tiling.layers[:head] for tile in layer.segments)
-    return batch * sum(len(segments) + 1 for segments in tiles)
+    count = 0
+    for layer, tiled in list(zip(network.layers, tiling.layers, strict=True))[:head]:
+        result = network.values[layer.result]
+        most = config.accumulator_depth * (tiled.band.count if tiled.band else 1)
+        blocks = -(-result.height * result.width // most)
+        count += blocks * sum(len(segments) + 1 for segments in tiled.segments)
+    return batch * count
 
 
 def instructions(steps: Sequence[Step], config: Config) -> list[Instruction]:

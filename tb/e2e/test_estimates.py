@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import Convolution, FullyConnected, Pool, Reshape, write_sequential
+from networks import Convolution, FullyConnected, Pool, Reshape, Softmax, write_sequential
 
 from celosia.hw.arch.config import preset
+from celosia.sim.cycles import estimate
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.compiler.report import Alone
 from celosia.sw.frontend.tflite import load
 from celosia.sw.measure import measure
+from celosia.sw.runtime.interpreter import open_session
 
 #: Layers below take so little that a few cycles count.
 LEAST = 1000
@@ -60,6 +62,41 @@ def test_small_network(
     ]
     graph = load(write_sequential(layers, input_shape=(1, 30, 30, 1), input_scale=0.5))
     worst(compile_steps(graph, preset(sizes), batch), latency, bandwidth)
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+@pytest.mark.parametrize(("width", "together"), [(10, True), (130, False)])
+def test_program_in_parts(
+    width: int, together: bool, parts: int, rng: np.random.Generator, verilator: None
+) -> None:
+    """A batch takes what is estimated, with what each part loads again."""
+
+    def weights(*shape: int) -> np.ndarray:
+        return rng.integers(-127, 128, shape).astype(np.int8)
+
+    scales: dict[str, Any] = {"weight_scale": 0.01, "output_scale": 0.5}
+    layers: list[Any] = [
+        Convolution(weights=weights(16, 3, 3, 1), padding="SAME", **scales),
+        Pool(),
+        Reshape(shape=(1, 256)),
+        FullyConnected(weights=weights(width, 256), **scales),
+    ]
+    for taps in (width, 10)[: parts - 1]:
+        layers += [Softmax(), FullyConnected(weights=weights(10, taps), **scales)]
+    graph = load(write_sequential(layers, input_shape=(1, 8, 8, 1), input_scale=0.5))
+    program = compile_steps(graph, preset("micro"), 4).program
+    assert len(program.parts) == parts and bool(program.constants) == together
+    x = rng.integers(-128, 128, (4, 8, 8, 1)).astype(np.int8)
+    with open_session(program, device="rtl") as session:
+        costs = session.statistics
+        session.run([x])
+        first = costs.cycles
+        session.run([x])
+        assert first is not None and costs.cycles is not None and costs.setup_cycles is not None
+        counted = {"once": costs.setup_cycles, "each": costs.cycles - first}
+    for name, count in counted.items():
+        found = (estimate(s.code, program.config).total for s in getattr(program, name))
+        assert abs(sum(found) - count) <= max(0.001 * count, 1), (name, count)
 
 
 @pytest.mark.slow

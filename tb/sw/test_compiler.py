@@ -1,4 +1,5 @@
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ from networks import Convolution, FullyConnected, write_fully_connected, write_s
 from celosia.hw.arch.config import Config, preset
 from celosia.hw.arch.isa import Opcode
 from celosia.sim.cycles import estimate
+from celosia.sw.compiler import compile as passes
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.frontend.tflite import load
@@ -212,3 +214,20 @@ def test_too_many_instructions_are_refused(rng: np.random.Generator) -> None:
     config = preset("nano,weight_tiles=2,accumulator_depth=4,unified_bytes=1024")
     with pytest.raises(CompileError, match="at most 65535 instructions"):
         compile_graph(graph, config, 20)
+
+
+def test_a_batch_of_too_many_instructions_is_refused_before_the_long_passes(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, right = load(root / "sw" / "models" / "mnist_d.tflite"), passes.least_instructions
+    least: list[int] = []
+    monkeypatch.setattr(
+        passes, "least_instructions", lambda *given: least.append(right(*given)) or least[-1]
+    )
+    for sizes, batch in (("edge", 5), ("nano", 2)):
+        program = compile_graph(graph, preset(sizes), batch)
+        assert 0 < least.pop() <= program.main.count
+    monkeypatch.setattr(passes, "schedule", lambda *given: pytest.fail("scheduled"))
+    with pytest.raises(CompileError, match="more: a smaller batch takes fewer") as caught:
+        compile_graph(graph, preset("edge"), MOST_BATCH)
+    assert (caught.value.layer, caught.value.hint) == ("network", "a smaller batch takes fewer")
