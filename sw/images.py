@@ -94,12 +94,12 @@ def _opened(path: Path) -> Any:
     from PIL import Image, ImageOps
 
     try:
-        picture = Image.open(path)
-        if picture.width * picture.height > _MOST_PIXELS:
-            raise FileError(f"{path}: wanted at most {_MOST_PIXELS} pixels, got {picture.size}")
-        if picture.mode not in _BYTES:
-            raise FileError(f"{path}: wanted 8 bits a channel, got {picture.mode}")
-        return ImageOps.exif_transpose(picture)
+        with Image.open(path) as picture:
+            if picture.width * picture.height > _MOST_PIXELS:
+                raise FileError(f"{path}: wanted at most {_MOST_PIXELS} pixels, got {picture.size}")
+            if picture.mode not in _BYTES:
+                raise FileError(f"{path}: wanted 8 bits a channel, got {picture.mode}")
+            return ImageOps.exif_transpose(picture)
     except FileNotFoundError:
         raise FileError(f"{path}: no such file") from None
     except FileError:

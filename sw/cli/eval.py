@@ -76,8 +76,8 @@ def run(arguments: argparse.Namespace) -> None:
     writable(picture, arguments.stats, sources=(model,))
     graph = load(model)
     names, outputs = inputs.names_of(graph)
-    place = _output(arguments.output, outputs)
-    found = _data(arguments, names)
+    place = _output(arguments.output, model, outputs)
+    found = _data(arguments, model, names)
     labelled = found.labelled
     program = compile_graph(graph, arguments.preset, min(arguments.batch, len(labelled.labels)))
     port = program.outputs[place]
@@ -104,20 +104,20 @@ def run(arguments: argparse.Namespace) -> None:
         print(f"{name:<24} {text}")
 
 
-def _output(name: str | None, outputs: Sequence[str]) -> int:
+def _output(name: str | None, model: Path, outputs: Sequence[str]) -> int:
     """Return the number of the output with the scores."""
     shown = ", ".join(short_name(each) for each in outputs)
     if name is None:
         if len(outputs) != 1:
-            raise InputError(f"eval: wanted --output with one of {shown}")
+            raise InputError(f"{model.name}: wanted --output with one of {shown}")
         return 0
     for known in (list(outputs), [short_name(each) for each in outputs]):
         if known.count(name) == 1:
             return known.index(name)
-    raise InputError(f"--output: wanted one of {shown}, got {name!r}")
+    raise InputError(f"{model.name}: --output: wanted one of {shown}, got {name!r}")
 
 
-def _data(arguments: argparse.Namespace, names: Sequence[str]) -> _Data:
+def _data(arguments: argparse.Namespace, model: Path, names: Sequence[str]) -> _Data:
     """Return the items and labels that the arguments name."""
     limit = arguments.limit
     if arguments.dataset:
@@ -134,7 +134,7 @@ def _data(arguments: argparse.Namespace, names: Sequence[str]) -> _Data:
         return _of_folder(folder, names[0], limit)
     if not arguments.labels:
         raise InputError("--data: wanted --labels, or a folder with a folder for each class")
-    given = inputs.gather("--data", arguments.data, names)
+    given = inputs.gather(f"{model.name}: --data", arguments.data, names)
     labels = inputs.read_labels(arguments.labels, inputs.count_of(given))
     return _Data(
         {name: one.first(limit) for name, one in given.items()},

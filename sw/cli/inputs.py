@@ -100,7 +100,7 @@ def gather(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str,
     option : str
         The option, for messages.
     texts : sequence of str
-        Its values: ``NAME=FILE``, or one ``FILE`` for a single input, or one ``.npz`` for all. Files
+        Its values: ``NAME=FILE``, one ``FILE`` for a single input, or one ``.npz`` for all. Files
         are arrays (``.npy``), pictures, or folders of pictures.
     names : sequence of str
         The model's inputs.
@@ -276,7 +276,9 @@ def _want_one_size(paths: Sequence[Path], read: Sequence[np.ndarray]) -> None:
     for path, pixels in zip(paths, read, strict=True):
         if pixels.shape != read[0].shape:
             wanted, got = (f"{array.shape[1]}x{array.shape[0]}" for array in (read[0], pixels))
-            raise InputError(f"{path}: wanted {wanted} pixels as the first, got {got} (add --resize)")
+            raise InputError(
+                f"{path}: wanted {wanted} pixels as the first, got {got} (add --resize)"
+            )
 
 
 def targets(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str, Path] | Path:

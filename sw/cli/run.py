@@ -86,9 +86,9 @@ def run(arguments: argparse.Namespace) -> None:
     ins, outs = inputs.names_of(source)
     if not arguments.input or not arguments.output:
         raise InputError(f"{model}: wanted --input and --output")
-    files = inputs.targets("--output", arguments.output, outs)
+    files = inputs.targets(f"{model.name}: --output", arguments.output, outs)
     paths = [files] if isinstance(files, Path) else list(files.values())
-    given = inputs.gather("--input", arguments.input, ins)
+    given = inputs.gather(f"{model.name}: --input", arguments.input, ins)
     writable(*paths, arguments.stats, sources=(model, *inputs.sources_of(arguments.input, ins)))
     batch = arguments.batch or min(64, inputs.count_of(given))
     program = _program(source, config or PRESETS["edge"], batch)
