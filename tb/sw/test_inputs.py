@@ -107,28 +107,28 @@ def test_pictures_take_the_layout_of_the_model(tmp_path: Path) -> None:
 
 @pytest.fixture
 def digits(folder: Path, mnist: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Seventy digits as arrays, and as pictures in a folder for each class."""
-    images, labels = (part[:70] for part in mnist)
+    """Two of each digit as arrays, and as pictures in a folder for each class."""
+    chosen = [n for digit in range(10) for n in np.flatnonzero(mnist[1] == digit)[:2]]
+    images, labels = mnist[0][chosen], mnist[1][chosen]
     np.save("x.npy", images)
     np.save("y.npy", labels[:, None].astype(np.int64))
     for n, (image, label) in enumerate(zip(images, labels, strict=True)):
         Path(f"pictures/{label}").mkdir(parents=True, exist_ok=True)
         Image.fromarray(image).save(f"pictures/{label}/{n}.png")
-    assert len(set(labels)) == 10
     return images, labels
 
 
 def test_own_data(digits: tuple[np.ndarray, np.ndarray], capsys: pytest.CaptureFixture) -> None:
     seen = []
     for data in ("x.npy --labels y.npy --pixels", "pictures"):
-        celosia(f"eval mnist_c --data {data} --preset nano --stats s.json")
+        celosia(f"eval mnist_c --data {data} --batch 20 --stats s.json")
         seen.append(json.loads(Path("s.json").read_text()))
-    assert seen[0]["confusion"] == seen[1]["confusion"] and seen[0]["right"] >= 67
+    assert seen[0]["confusion"] == seen[1]["confusion"] and seen[0]["right"] >= 19
     assert seen[0]["classes"] == seen[1]["classes"] == list("0123456789")
     assert [one["dataset"] for one in seen] == ["x.npy", "pictures"]
     assert np.array(seen[0]["confusion"]).sum(axis=1).tolist() == np.bincount(digits[1]).tolist()
-    celosia("eval mnist_mlp --data x.npy --labels y.npy --pixels --flat --limit 20 --stats s.json")
-    assert json.loads(Path("s.json").read_text())["right"] >= 18
+    celosia("eval mnist_mlp --data x.npy --labels y.npy --pixels --flat --limit 18 --stats s.json")
+    assert json.loads(Path("s.json").read_text())["right"] >= 16
 
 
 def test_the_output_with_the_scores_is_named(folder: Path) -> None:
