@@ -87,7 +87,7 @@ def test_pictures_are_pixels(folder: Path) -> None:
     for name in ("shots", "bytes.npy --pixels", "bytes.npy --pixels=0:1", "real.npy"):
         celosia(f"run mnist_c --input {name} --output y.npy --device machine")
         Path(f"y {name[:13]}").write_bytes(Path("y.npy").read_bytes())
-    celosia(f"run mnist_c --input shots/1.png --output y.npy --device machine")
+    celosia("run mnist_c --input shots/1.png --output y.npy --device machine")
     assert len({path.read_bytes() for path in folder.glob("y *")}) == 1
     assert np.array_equal(np.load("y.npy")[0], np.load("y shots")[1])
 
