@@ -25,7 +25,7 @@ def compiled(mnist_model: Path) -> Callable[[str, int], Program]:
 
 
 def images(mnist: tuple[np.ndarray, np.ndarray], program: Program, count: int) -> np.ndarray:
-    return quantized(mnist[0][:count] / np.float32(255), program.inputs[0])
+    return quantized(mnist[0][:count] / np.float32(255), program.inputs[0], flat=True)
 
 
 def ran(program: Program, x: np.ndarray, device: str) -> tuple[np.ndarray, Statistics]:
