@@ -11,6 +11,7 @@ from networks import (
     Convolution,
     FullyConnected,
     Layer,
+    Mean,
     Pool,
     Reshape,
     write_sequential,
@@ -118,3 +119,10 @@ def test_results_kept_for_later_layers_outlast_the_next_samples(
     for sample, result in zip(x, y, strict=True):
         known = prerequisites.litert_outputs(content, sample[None])
         np.testing.assert_array_equal(result, known[0][0])
+
+
+@pytest.mark.parametrize("ratio", [2.0**20, 2.0**26, 2.0**28, 2.0**30])
+def test_mean_by_a_factor_next_to_nothing(ratio: float, rng: np.random.Generator) -> None:
+    layer = Mean(output_scale=0.1 * ratio, output_zero_point=-7)
+    content = write_sequential([layer], input_shape=(1, 8, 9, 3), input_scale=0.1)
+    assert_exact(content, rng.integers(-128, 128, (1, 8, 9, 3)).astype(np.int8), "micro")
