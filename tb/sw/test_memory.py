@@ -11,7 +11,9 @@ from networks import (
     Convolution,
     FullyConnected,
     Layer,
+    Mean,
     Pool,
+    Reshape,
     write_sequential,
 )
 
@@ -94,3 +96,33 @@ def test_neighbours_in_the_unified_buffer(
     for _ in range(3):
         x = rng.integers(-128, 128, (1, first)).astype(np.int8)
         assert_exact(content, x, "micro")
+
+
+@pytest.mark.parametrize("batch", [2, 5])
+def test_results_kept_for_later_layers_outlast_the_next_samples(
+    batch: int, rng: np.random.Generator
+) -> None:
+    """Convolutions run sample by sample, FULLY_CONNECTED on all: nothing may overwrite its input."""
+    layers: list[Layer] = [
+        Convolution(**kernel(rng, 16, 3, 3, 4), padding="VALID"),
+        Convolution(**kernel(rng, 8, 3, 3, 16), padding="VALID", stride=(2, 2)),
+        Convolution(**kernel(rng, 4, 3, 3, 8), padding="VALID"),
+        Reshape(shape=(-1, 36)),
+        FullyConnected(**kernel(rng, 9, 36)),
+    ]
+    shape = 13, 13, 4
+    content = write_sequential(layers, input_shape=(1, *shape), input_scale=0.1)
+    program = compile_graph(load(content), preset("micro"), batch)
+    x = rng.integers(-128, 128, (batch, *shape)).astype(np.int8)
+    with open_session(program) as session:
+        (y,) = session.run([x])
+    for sample, result in zip(x, y, strict=True):
+        known = prerequisites.litert_outputs(content, sample[None])
+        np.testing.assert_array_equal(result, known[0][0])
+
+
+@pytest.mark.parametrize("ratio", [2.0**20, 2.0**26, 2.0**28, 2.0**30])
+def test_mean_by_a_factor_next_to_nothing(ratio: float, rng: np.random.Generator) -> None:
+    layer = Mean(output_scale=0.1 * ratio, output_zero_point=-7)
+    content = write_sequential([layer], input_shape=(1, 8, 9, 3), input_scale=0.1)
+    assert_exact(content, rng.integers(-128, 128, (1, 8, 9, 3)).astype(np.int8), "micro")
