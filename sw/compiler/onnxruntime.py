@@ -158,13 +158,8 @@ def averaged(
     return (bounded.astype(np.int64) - offset).astype(np.int8)
 
 
-def softmax(
-    values: np.ndarray, source: Quantization, output: Quantization, *, unsigned: bool
-) -> np.ndarray:
-    """Return the int8 SOFTMAX over the last axis: ``QLinearSoftmax``.
-
-    int8 results above 127 wrap, as they do there.
-    """
+def softmax(values: np.ndarray, source: Quantization, output: Quantization) -> np.ndarray:
+    """Return the int8 softmax over the last axis: ``QLinearSoftmax``."""
     length = values.shape[-1]
     scale = float(source.scales[0])
     reach = np.log(np.finfo(np.float32).max / np.float32(length))
@@ -175,7 +170,7 @@ def softmax(
     total = np.cumsum(found, axis=-1, dtype=np.float32)[..., -1:]
     steps = np.floor(_One / output.scales[0])
     whole = np.rint(found * steps / total).astype(np.int64) + output.zero_point
-    return np.minimum(whole, _HIGH).astype(np.int8) if unsigned else whole.astype(np.int8)
+    return np.clip(whole, _LOW, _HIGH).astype(np.int8)
 
 
 def table(function: Callable[[np.ndarray], np.ndarray], source: Quantization, output: Quantization):

@@ -203,15 +203,13 @@ def _lower_average(lowering: Lowering, operation: Operation) -> None:
 
 
 def _softmax_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    said.flag("unsigned")
     require(bool(operator.sources[0].shape), "at least 1 dimension")
     return same_shape(operator, said)
 
 
 def _run_softmax(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
     (source,), (output,) = operator.sources, operator.results
-    unsigned = operator.attributes["unsigned"]
-    return [softmax(arrays[0], meaning(source), meaning(output), unsigned=unsigned)]
+    return [softmax(arrays[0], meaning(source), meaning(output))]
 
 
 def _run_quantize(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:

@@ -340,7 +340,7 @@ class Units:
         outputs = tuple(replace(source, name=each, data=None) for each in node.outputs if each)
         for output in outputs:
             where[output.name] = output
-        attributes = node.attributes
+        attributes = {**node.attributes, "integers": where is self.integers}
         self.units.append(Unit(node.kind, node, (source, *said), outputs, attributes=attributes))
 
 
