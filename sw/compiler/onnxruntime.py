@@ -31,9 +31,13 @@ _LOW, _HIGH = -128, 127
 _One = np.float32(1)
 
 
-def fused(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+#: Numbers of single precision, one or an array.
+Single = np.ndarray | np.float32
+
+
+def fused(a: Single, b: Single, c: Single) -> np.ndarray:
     """Return a · b + c in single precision, rounded once."""
-    return (a.astype(np.float64) * b + c).astype(np.float32)
+    return np.asarray(a.astype(np.float64) * b + c, np.float32)
 
 
 def _single(value: float) -> np.ndarray:
@@ -54,7 +58,7 @@ def factors(source: Quantization, weights: np.ndarray, output: Quantization) -> 
         return source.scales[0] * weights.astype(np.float32) / output.scales[0]
 
 
-def requantized(sums: np.ndarray, factor: np.ndarray, zero_point: int) -> np.ndarray:
+def requantized(sums: np.ndarray, factor: Single, zero_point: int) -> np.ndarray:
     """Return the int8 results of sums in the range of int32; factors broadcast."""
     scaled = sums.astype(np.float32) * factor
     low, high = np.float32(_LOW - zero_point), np.float32(_HIGH - zero_point)
@@ -154,13 +158,8 @@ def averaged(
     return (bounded.astype(np.int64) - offset).astype(np.int8)
 
 
-def softmax(
-    values: np.ndarray, source: Quantization, output: Quantization, *, unsigned: bool
-) -> np.ndarray:
-    """Return the int8 SOFTMAX over the last axis: ``QLinearSoftmax``.
-
-    int8 results above 127 wrap, as they do there.
-    """
+def softmax(values: np.ndarray, source: Quantization, output: Quantization) -> np.ndarray:
+    """Return the int8 softmax over the last axis: ``QLinearSoftmax``."""
     length = values.shape[-1]
     scale = float(source.scales[0])
     reach = np.log(np.finfo(np.float32).max / np.float32(length))
@@ -171,7 +170,7 @@ def softmax(
     total = np.cumsum(found, axis=-1, dtype=np.float32)[..., -1:]
     steps = np.floor(_One / output.scales[0])
     whole = np.rint(found * steps / total).astype(np.int64) + output.zero_point
-    return np.minimum(whole, _HIGH).astype(np.int8) if unsigned else whole.astype(np.int8)
+    return np.clip(whole, _LOW, _HIGH).astype(np.int8)
 
 
 def table(function: Callable[[np.ndarray], np.ndarray], source: Quantization, output: Quantization):

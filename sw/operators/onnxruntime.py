@@ -176,7 +176,8 @@ def _run_average(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
         for row in range(high)
         for column in range(wide)
     ]
-    counts = np.outer(*([end - first for first, end in each] for each in (rows, columns)))
+    high_each, wide_each = ([end - first for first, end in each] for each in (rows, columns))
+    counts = np.outer(high_each, wide_each)
     unsigned, both = operator.attributes["unsigned"], (meaning(source), meaning(output))
     return [averaged(np.stack(taps), counts[..., None], *both, unsigned=unsigned)]
 
@@ -202,15 +203,13 @@ def _lower_average(lowering: Lowering, operation: Operation) -> None:
 
 
 def _softmax_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    said.flag("unsigned")
     require(bool(operator.sources[0].shape), "at least 1 dimension")
     return same_shape(operator, said)
 
 
 def _run_softmax(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
     (source,), (output,) = operator.sources, operator.results
-    unsigned = operator.attributes["unsigned"]
-    return [softmax(arrays[0], meaning(source), meaning(output), unsigned=unsigned)]
+    return [softmax(arrays[0], meaning(source), meaning(output))]
 
 
 def _run_quantize(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:

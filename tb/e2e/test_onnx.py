@@ -18,7 +18,8 @@ def differing(content: bytes, program: Program, *, signed: bool, count: int, see
     reference = judge(content, signed=signed)
     (end,) = reference.get_inputs()
     x = inputs(tuple(end.shape[1:]), count, seed)
-    wanted = np.concatenate([reference.run(None, {end.name: each[None]})[0] for each in x])
+    results = [reference.run(None, {end.name: each[None]})[0] for each in x]
+    wanted = np.concatenate([np.asarray(each) for each in results])
     with open_session(program) as session:
         (got,) = session.run([x])
     steps = np.rint((got - wanted) / np.float32(step(program)))

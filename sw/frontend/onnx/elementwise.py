@@ -133,9 +133,7 @@ def softmax(builder: Builder, unit: Unit) -> None:
         value = builder.plain(value)
         if axis != rank - 1:
             raise ModelError(f"wanted the last axis or that of channels, got axis {axis} of {rank}")
-    number = builder.operate(
-        "QLinearSoftmax", [value.number], value.stored, of, unsigned=of.dtype == np.uint8
-    )
+    number = builder.operate("QLinearSoftmax", [value.number], value.stored, of)
     builder.alike(of, number, value)
 
 

@@ -34,9 +34,10 @@ def _named(said: _Attributes, name: str, default: float) -> np.float32:
 
 
 def _clip(inputs: Sequence[Any], _: _Attributes) -> np.ndarray:
-    x, low, high = (*inputs, None, None)[:3]
-    x = x if low is None else np.maximum(x, np.float32(low))
-    return x if high is None else np.minimum(x, np.float32(high))
+    x, *bounds = inputs
+    for bound, choose in zip(bounds, (np.maximum, np.minimum), strict=False):
+        x = x if bound is None else choose(x, bound)
+    return x
 
 
 def _leaky(inputs: Sequence[Any], said: _Attributes) -> np.ndarray:

@@ -29,7 +29,13 @@ def _pair(said: dict[str, Any], name: str, rank: int, default: int = 1) -> _Pair
     return (default, found[0]) if rank == 1 else (found[0], found[1])
 
 
-def _pads(said: dict[str, Any], extents: _Pair, spans: _Pair, strides: _Pair, rank: int) -> _Pads:
+def _pads(
+    said: dict[str, Any],
+    extents: Sequence[int],
+    spans: Sequence[int],
+    strides: Sequence[int],
+    rank: int,
+) -> _Pads:
     """Return the padding of rows and columns, before and after."""
     kind = said.get("auto_pad", "NOTSET")
     if kind in ("SAME_UPPER", "SAME_LOWER"):

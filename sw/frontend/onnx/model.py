@@ -51,13 +51,14 @@ def load(content: bytes, name: str = "model") -> Graph:
 
 
 def _graph(source: Source, name: str) -> Graph:
-    if not any(node.kind.startswith(_QUANTISED) for node in source.nodes):
+    quantised = any(node.kind.startswith(_QUANTISED) for node in source.nodes)
+    if not quantised and all(end.dtype.kind == "f" for end in source.inputs):
         raise ModelError("float model; `celosia quantize` makes it int8")
     units = Units(source)
     builder = Builder(name)
     for end in source.inputs:
         builder.input(end, units.integers.get(end.name))
-    blockers = list(units.blockers)
+    blockers = [*units.blockers, *units.unclosed()]
     for unit in units.units:
         try:
             _build(builder, unit)

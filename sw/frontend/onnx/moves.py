@@ -133,13 +133,13 @@ def _pad(builder: Builder, unit: Unit) -> None:
     rank = len(value.shape)
     if len(pads) != 2 * rank or min(pads) < 0:
         raise ModelError(f"wanted {2 * rank} pads of at least 0, got {pads}")
-    given = unit.inputs[2] if len(unit.inputs) > 2 else None
-    meaning = builder.meaning(value)
-    fill = meaning.zero_point
-    if given is not None and given.data is not None and given.data.dtype.kind in "iu":
-        fill = int(given.data.reshape(-1)[0]) - (128 if of.dtype == np.uint8 else 0)
-    elif given is not None and (given.data is None or given.data.any()):
-        raise ModelError("wanted 0 as the constant that pads")
+    given = unit.inputs[2].data if len(unit.inputs) > 2 and unit.inputs[2] else None
+    constant = 0 if given is None else given.reshape(-1)[0]
+    fill = builder.meaning(value).zero_point
+    if unit.attributes["integers"]:
+        fill = int(constant) - (128 if of.dtype == np.uint8 else 0)
+    elif constant:
+        raise ModelError(f"wanted 0 as the constant that pads, got {constant:g}")
     before = tuple(pads[axis] for axis in value.order)
     after = tuple(pads[rank + axis] for axis in value.order)
     shape = tuple(a + n + b for a, n, b in zip(before, value.stored, after, strict=True))

@@ -167,9 +167,9 @@ def _fix(model: onnx.ModelProto, constants: dict[str, np.ndarray]) -> None:
             if not dimension.HasField("dim_value") and dimension.dim_param in names:
                 dimension.dim_value = 1
     for end in model.graph.output:
+        # The checker wants a shape; that of no dimensions stands for one that is not known.
+        end.type.tensor_type.shape.SetInParent()
         if any(not each.HasField("dim_value") for each in end.type.tensor_type.shape.dim):
-            end.type.tensor_type.ClearField("shape")
-            end.type.tensor_type.shape.SetInParent()
             del end.type.tensor_type.shape.dim[:]
 
 

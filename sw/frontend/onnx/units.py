@@ -6,7 +6,7 @@ its float name, with integer operands that know what they mean. Operators that o
 are units on whatever they move.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -136,6 +136,16 @@ class Units:
             except ModelError as error:
                 message = f"operator {node.place} {node.kind} ({node.outputs[0]!r}): {error}"
                 self.blockers.append((node.kind, message))
+
+    def unclosed(self) -> Iterator[tuple[str, str]]:
+        """Yield kind and message of each float operator that leads to an output of the model."""
+        names = [end.name for end in self.source.outputs]
+        while names:
+            node = self.pending.pop(names.pop(), None)
+            if node is not None:
+                names += node.inputs
+                label = f"operator {node.place} {node.kind} ({node.outputs[0]!r})"
+                yield node.kind, f"{label}: float operator, wanted a QuantizeLinear after it"
 
     def _input(self, end: End) -> Operand:
         """Return an integer input; what it means is said by those that read it."""
@@ -281,6 +291,8 @@ class Units:
     def _linear(self, node: Node) -> None:
         """Make a unit of an operator that names its scales."""
         kind, places, bias, result = LINEAR[node.kind]
+        if node.attributes.get("channels_last"):
+            raise ModelError("channels_last is not supported")
         places = places or tuple(range(2, len(node.inputs), 3))
         axis = {"Conv": 0, "Gemm": 0 if node.attributes.get("transB") else 1}.get(kind, -1)
         inputs = [self._integer(node, place, axis if place else 0) for place in places]
@@ -328,7 +340,7 @@ class Units:
         outputs = tuple(replace(source, name=each, data=None) for each in node.outputs if each)
         for output in outputs:
             where[output.name] = output
-        attributes = node.attributes
+        attributes = {**node.attributes, "integers": where is self.integers}
         self.units.append(Unit(node.kind, node, (source, *said), outputs, attributes=attributes))
 
 
