@@ -1,6 +1,7 @@
 """Operators on the host: built from a graph, checked, and run."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,11 @@ import numpy as np
 from celosia.sw.ir.graph import Operation, Tensor
 from celosia.sw.ir.parts import HostOperator, Operand
 from celosia.sw.ir.program import ProgramError
-from celosia.sw.operators.attributes import Mismatch, require
-from celosia.sw.operators.node import ModelError, require_per_tensor
+from celosia.sw.operators.attributes import Attributes, Mismatch, require
+from celosia.sw.operators.node import ModelError, Node, require_per_tensor
 from celosia.sw.operators.registry import OPERATORS
 
-__all__ = ["check", "check_operation", "evaluate", "host_operator", "run", "unit_shape"]
+__all__ = ["check", "check_operation", "evaluate", "host_operator", "infer", "run", "unit_shape"]
 
 _QUANTIZED = (np.int8, np.uint8, np.int16)
 
@@ -76,6 +77,34 @@ def _operand(tensors: Sequence[Tensor] | Mapping[int, Tensor], number: int, item
 def _plain(value: Any) -> Any:
     """Return an attribute as JSON gives it back."""
     return [_plain(each) for each in value] if isinstance(value, (tuple, list)) else value
+
+
+def infer(tensors: Sequence[Tensor], operation: Operation, node: Node) -> list[tuple[int, ...]]:
+    """Return the shapes of an operation's results, whatever the model records of them.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Of the model.
+    operation : Operation
+        With its inputs and outputs; its attributes are not looked at.
+    node : Node
+        The same operator as readers see it.
+
+    Raises
+    ------
+    ModelError
+        With what was wanted.
+    """
+    record = OPERATORS[operation.kind]
+    if record.infer is not None:
+        return [tuple(shape) for shape in record.infer(node)]
+    operator = host_operator(tensors, replace(operation, attributes=record.read(node)))
+    try:
+        return [tuple(shape) for shape in record.shapes(operator, Attributes(operator))]
+    except (IndexError, ValueError) as error:
+        reason = str(error) if isinstance(error, Mismatch) else "wanted other inputs"
+        raise ModelError(reason) from None
 
 
 def check_operation(tensors: Sequence[Tensor], operation: Operation) -> None:

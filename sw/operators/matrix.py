@@ -151,6 +151,19 @@ def _read_dense(node: Node) -> dict[str, Any]:
     }
 
 
+def _infer_dense(node: Node) -> list[Shape]:
+    """Return rows of results: as many as the input has, or all dimensions of it but the last."""
+    node.require_inputs(2, 3)
+    shape, weights = node.tensor(0).shape, node.tensor(1).shape
+    if len(weights) != 2:
+        raise ModelError(f"wanted weights of 2 dimensions, got {weights}")
+    channels, taps = weights
+    options = node.options(tflite.FullyConnectedOptions)
+    if options and options.KeepNumDims():
+        return [(*shape[:-1], channels)]
+    return [(math.prod(shape) // taps, channels)]
+
+
 def dense_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
     """Return the shape of a matrix product's result: shape rule."""
     source, shape = (operand.shape for operand in operator.sources[:2])
@@ -369,6 +382,7 @@ OPERATORS = (
     Operator(
         kind="FULLY_CONNECTED",
         read=_read_dense,
+        infer=_infer_dense,
         shapes=dense_shapes,
         lower=lower_dense(dense_scaling),
         kernel=_run_dense,
@@ -381,6 +395,7 @@ OPERATORS = (
     Operator(
         kind="TRANSPOSE_CONV",
         read=_read_transposed,
+        infer=lambda node: [tuple(node.indices(0, "shape"))],
         shapes=_transposed_shapes,
         operands=(2, 1, 3),
         kernel=_run_transposed,

@@ -26,6 +26,7 @@ __all__ = [
     "QUANTIZED",
     "WHOLE",
     "Factors",
+    "Infer",
     "Kernel",
     "Lower",
     "Operator",
@@ -40,6 +41,8 @@ Shape = tuple[int, ...]
 
 #: Returns the attributes of an operator in a file.
 Read = Callable[[Node], dict[str, Any]]
+#: Returns the shapes of the results of an operator in a file, whatever the file records of them.
+Infer = Callable[[Node], Sequence[Shape]]
 #: Checks attributes and shapes; returns the shapes of the results.
 Shapes = Callable[[HostOperator, Attributes], Sequence[Shape]]
 #: Returns the results of an operator on the host. Arrays have one dimension more than the operands,
@@ -82,6 +85,9 @@ class Operator:
         Shape rule: checks the attributes, and returns the shape of each result.
     read : callable
         Reader of ``.tflite`` files: returns the attributes; none unless given.
+    infer : callable, optional
+        Returns the shapes of the results in a file; needed where shape rule or reader look at the
+        shapes that the results have.
     operands : tuple of int, optional
         Positions of the inputs that are read when it runs; all unless given. The other inputs are
         constants that attributes repeat.
@@ -115,6 +121,7 @@ class Operator:
     kind: str
     shapes: Shapes
     read: Read = _nothing
+    infer: Infer | None = None
     operands: tuple[int, ...] | None = None
     types: Types = INT8
     keeps_scale: bool = False
