@@ -84,13 +84,29 @@ def convolution_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
     said.name("activation", ACTIVATIONS)
     if "depth_multiplier" not in operator.attributes:
         channels, *kernel, depth = shape
-        require(depth == inputs, f"weights of {inputs} channels, without groups", depth)
+        groups = max(1, inputs // depth)
+        got = f"weights of shape {shape} on {inputs} channels"
+        good = groups * depth == inputs and channels % groups == 0
+        require(good, "weights of the input's channels, or whole groups of them", got)
     else:
         one, *kernel, channels = shape
         got = f"weights of shape {shape} on {inputs} channels"
         require(one == 1 and channels % inputs == 0, "whole channels for each of the input's", got)
     _require_constants(operator, channels)
     return [(batch, *window_counts(extents, kernel, said, dilated=True), channels)]
+
+
+def _ungrouped(weights: np.ndarray, inputs: int) -> np.ndarray:
+    """Return the weights of a CONV_2D on all input channels, zero outside each group's own."""
+    channels, depth = len(weights), weights.shape[3]
+    if depth == inputs:
+        return weights
+    whole = np.zeros((*weights.shape[:3], inputs), weights.dtype)
+    each = channels * depth // inputs
+    for channel in range(channels):
+        first = channel // each * depth
+        whole[channel, :, :, first : first + depth] = weights[channel]
+    return whole
 
 
 def lower_convolution(scale: Scale) -> Lower:
@@ -104,6 +120,8 @@ def lower_convolution(scale: Scale) -> Lower:
         if "depth_multiplier" in operation.attributes:
             each = weights.shape[3] // lowering.values[view.value].channels
             weights = weights.transpose(3, 1, 2, 0)
+        else:
+            weights = _ungrouped(weights, lowering.values[view.value].channels)
         kernel = (weights.shape[1], weights.shape[2])
         attributes = operation.attributes
         rows, columns, _ = lowering.shapes[operation.outputs[0]]
@@ -323,6 +341,8 @@ def convolution_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np
     source, (output,), said = operator.sources[0], operator.results, operator.attributes
     x = arrays[0].reshape(-1, *arrays[0].shape[2:]).astype(np.float64) - source.zero_point
     kernel = arrays[1].astype(np.float64)
+    if "depth_multiplier" not in said:
+        kernel = _ungrouped(kernel, x.shape[3])
     _, rows, columns, channels = output.shape
     counts, stride, dilation = (rows, columns), said["stride"], said["dilation"]
     size = [(taps - 1) * apart + 1 for taps, apart in zip(kernel.shape[1:3], dilation, strict=True)]
@@ -365,7 +385,7 @@ OPERATORS = (
         kernel=_run_convolution,
         weighted=True,
         factors=weighted(0, 1),
-        core=f"{_ANY}; no groups",
+        core=f"{_ANY}; groups as weights of zero",
         host="the same",
     ),
     Operator(

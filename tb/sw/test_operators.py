@@ -179,7 +179,7 @@ FOUR = np.ones(4)
         (
             "weights_0",
             contents(np.ones((4, 3, 2, 1), np.int8)),
-            "wanted weights of 3 channels, without groups, got 1",
+            "or whole groups of them, got weights of shape (4, 3, 2, 1) on 3 channels",
         ),
         (
             "weights_0",
