@@ -146,9 +146,8 @@ def _want_apart(program: _Program) -> None:
     Inputs and outputs of a part may be one and the same bytes, where one is a view of another.
     """
     fixed = [_range(one.name, one.address, len(one.data)) for one in program.segments]
-    for number, part in enumerate(program.parts):
-        for name, section in (("setup", part.setup), ("main", part.main)):
-            fixed.append(_range(f"{name} of part {number}", section.address, len(section.code)))
+    for name, section in program.sections:
+        fixed.append(_range(name, section.address, len(section.code)))
     fixed = _disjoint(fixed, views=False)
     starts = [one.address for one in fixed]
     for part in program.parts:

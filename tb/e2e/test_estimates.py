@@ -78,15 +78,16 @@ def test_program_in_parts(
     layers: list[Any] = [
         Convolution(weights=weights(16, 3, 3, 1), padding="SAME", **scales),
         Pool(),
-        Reshape(shape=(1, 256)),
-        FullyConnected(weights=weights(width, 256), **scales),
+        Pool(),
+        Reshape(shape=(1, 576)),
+        FullyConnected(weights=weights(width, 576), **scales),
     ]
     for taps in (width, 10)[: parts - 1]:
         layers += [Softmax(), FullyConnected(weights=weights(10, taps), **scales)]
-    graph = load(write_sequential(layers, input_shape=(1, 8, 8, 1), input_scale=0.5))
+    graph = load(write_sequential(layers, input_shape=(1, 24, 24, 1), input_scale=0.5))
     program = compile_steps(graph, preset("micro"), 4).program
     assert len(program.parts) == parts and bool(program.constants) == together
-    x = rng.integers(-128, 128, (4, 8, 8, 1)).astype(np.int8)
+    x = rng.integers(-128, 128, (4, 24, 24, 1)).astype(np.int8)
     with open_session(program, device="rtl") as session:
         costs = session.statistics
         session.run([x])
@@ -96,7 +97,7 @@ def test_program_in_parts(
         counted = {"once": costs.setup_cycles, "each": costs.cycles - first}
     for name, count in counted.items():
         found = (estimate(s.code, program.config).total for s in getattr(program, name))
-        assert abs(sum(found) - count) <= max(0.001 * count, 1), (name, count)
+        assert sum(found) == pytest.approx(count, rel=0.001), name
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,11 +34,12 @@ from celosia.sw.compiler.access import Step
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import Compiled, bounds, layer_sections
 from celosia.sw.compiler.report import Alone, Measured
+from celosia.sw.evaluate import Evaluation
 from celosia.sw.frontend.tflite import load
 from celosia.sw.runtime.device import DeviceError, RunResult
 from celosia.sw.runtime.interpreter import open_session
 from celosia.sw.runtime.machine import MachineDevice
-from celosia.sw.runtime.session import Session
+from celosia.sw.runtime.session import Session, Statistics
 
 #: Of a report as CSV since there is one; new ones follow.
 FIRST = "layer,operator,runs_on,macs,cycles,cycles_per_input,utilisation,bytes,setup_bytes,weights"
@@ -247,6 +249,27 @@ def test_csv_and_json() -> None:
     content = json.loads(report.as_json(made.program, table, 7, measured(made), peak=999))
     assert content["whole"] == {"estimated": 950, "counted": 1000}
     assert content["layers"][1]["counted_alone"] == content["setup"]["counted"] + 1000 == 1000
+
+
+def test_every_field_is_documented(root: Path) -> None:
+    made = compiled("edge", 3)
+    program = made.program
+    table = report.rows(program, finishes(made), bounds(made))
+    content = json.loads(report.as_json(program, table, 7, peak=999))
+    statistics = Statistics(program)
+    statistics.add(RunResult(cycles=1), 2, 0.5)
+    evaluation = Evaluation(
+        dataset="d",
+        device="machine",
+        classes=("a", "b"),
+        confusion=np.eye(2, dtype=np.int64),
+        statistics=statistics,
+    )
+    fields = {*content, *content["total"], *evaluation.as_dict()}
+    assert content["cycles_estimated"] == content["total"]["cycles"] > 0
+    assert content["macs"] == program.macs and content["reload_cycles"] == 0
+    text = (root / "docs" / "json.md").read_text()
+    assert not {field for field in fields if f"`{field}`" not in text}
 
 
 def test_table_for_people() -> None:

@@ -73,15 +73,15 @@ DEEP = "[" * 5000 + "]" * 5000
         (lambda h: core(h).update(inputs=[]), "part: wanted inputs and outputs, got none"),
         (
             lambda h: moved(h["segments"][1], core(h)["main"]),
-            "main of part 0: .* apart from parameters 0",
+            "main: .* apart from parameters 0",
         ),
-        (lambda h: moved(h["segments"][1], core(h)["setup"], 16), "apart from setup of part 0"),
-        (lambda h: moved(core(h)["setup"], core(h)["main"]), "apart from (main|setup) of part 0"),
+        (lambda h: moved(h["segments"][1], core(h)["setup"], 16), "apart from setup"),
+        (lambda h: moved(core(h)["setup"], core(h)["main"]), "apart from (main|setup)"),
         (
             lambda h: moved(core(h)["inputs"][0], h["segments"][1]),
             "input: .* apart from parameters 0",
         ),
-        (lambda h: moved(core(h)["outputs"][0], core(h)["main"]), "apart from main of part 0"),
+        (lambda h: moved(core(h)["outputs"][0], core(h)["main"]), "apart from main"),
         (
             lambda h: moved(core(h)["outputs"][0], core(h)["inputs"][0], 1),
             "apart from input, got both",
