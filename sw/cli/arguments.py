@@ -21,6 +21,7 @@ __all__ = [
     "add_output",
     "add_preset",
     "board_of",
+    "memory_options",
     "number",
     "seeds",
     "settle",
@@ -159,6 +160,13 @@ def add_machine(parser: argparse.ArgumentParser, core: Config | None = PRESETS["
     parser.add_argument(
         "--board", type=_board, metavar="BOARD", help="take core, memory and clock of this board"
     )
+
+
+def memory_options(arguments: argparse.Namespace) -> dict[str, float]:
+    """Return what ``open_device`` wants to know of external memory; of a simulated one alone."""
+    if arguments.device != "rtl":
+        return {}
+    return {"latency": arguments.latency, "bandwidth": arguments.bandwidth}
 
 
 def settle(arguments: argparse.Namespace) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import ADDRESS_BITS, INSTRUCTION_BYTES, PRESETS, Config
+from celosia.sw.cli.arguments import memory_options
 from celosia.sw.cli.inputs import npy, read_array
 from celosia.sw.files import read_file, writable, write_atomically
 from celosia.sw.ir.program import MAGIC
@@ -101,10 +102,7 @@ def run(path: Path, arguments: argparse.Namespace) -> None:
     memory_bytes = origin + len(content)
     if memory_bytes > 1 << ADDRESS_BITS:
         raise InputError(f"{path}: wanted 4 GiB of external memory at most, got {memory_bytes}")
-    options = {}
-    if arguments.device == "rtl":
-        options = {"latency": arguments.latency, "bandwidth": arguments.bandwidth}
-    device = open_device(arguments.device, config, memory_bytes, **options)
+    device = open_device(arguments.device, config, memory_bytes, **memory_options(arguments))
     try:
         for source, data in sources:
             device.write(source.address, data)
@@ -122,13 +120,18 @@ def run(path: Path, arguments: argparse.Namespace) -> None:
         said = _statistics(path, config, len(instructions), result)
         contents[arguments.stats] = (json.dumps(said, indent=2) + "\n").encode()
     write_atomically(contents)
+    print(_summary(len(instructions), result))
+
+
+def _summary(count: int, result: RunResult) -> str:
     cycles = "" if result.cycles is None else f" in {result.cycles:,} cycles"
-    print(f"{len(instructions)} instructions{cycles}")
+    return f"{count} instruction{'s' * (count > 1)}{cycles}"
 
 
 def _want_no_model_options(path: Path, arguments: argparse.Namespace) -> None:
-    for name in ("input", "output", "batch", "pixels", "flat", "resize"):
-        if getattr(arguments, name):
+    given = {**vars(arguments), "workers": arguments.workers > 1}
+    for name in ("input", "output", "batch", "pixels", "flat", "resize", "workers"):
+        if given[name]:
             raise InputError(
                 f"{path}: bare instructions have no --{name} "
                 "(--memory ADDRESS=FILE, --dump ADDRESS:BYTES=FILE)"

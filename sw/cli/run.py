@@ -9,7 +9,14 @@ import numpy as np
 
 from celosia.hw.arch.config import PRESETS, Config
 from celosia.sw.cli import inputs, raw
-from celosia.sw.cli.arguments import Commands, add_batch, add_device, add_machine, whole
+from celosia.sw.cli.arguments import (
+    Commands,
+    add_batch,
+    add_device,
+    add_machine,
+    memory_options,
+    whole,
+)
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.ir.graph import Graph
@@ -50,7 +57,12 @@ def add_parsers(command: Commands) -> None:
     add_workers(made)
     made.add_argument("--stats", type=Path, metavar="S.json", help="also write cycles and counters")
     add_machine(made, None)
-    group = made.add_argument_group("bare instructions")
+    _add_memory(made)
+
+
+def _add_memory(parser: argparse.ArgumentParser) -> None:
+    """Add the options of bare instructions."""
+    group = parser.add_argument_group("bare instructions")
     group.add_argument(
         "--memory",
         action="append",
@@ -115,9 +127,7 @@ def carried_out(
     program: Program, config: Config, arrays: list[np.ndarray], arguments: argparse.Namespace
 ) -> tuple[list[np.ndarray], Statistics]:
     """Return outputs and costs of a program on the device and the processes of the arguments."""
-    device, options = arguments.device, {}
-    if device == "rtl":
-        options = {"latency": arguments.latency, "bandwidth": arguments.bandwidth}
+    device, options = arguments.device, memory_options(arguments)
     program.want(config)
     if arguments.workers > 1:
         from celosia.sw.runtime.workers import run_on_workers

@@ -257,15 +257,7 @@ class HostLink:
         heard, late, tries = self.transport.now(), 0, 0
         while waiting or flying:
             while waiting and len(flying) < self.window:
-                first, count = waiting.popleft()
-                if count > self.block:
-                    waiting.appendleft((first + self.block, count - self.block))
-                    count = self.block
-                place = first - address
-                content = data[place : place + count] if operation in link.WRITES else b""
-                request = Request(self._next(), operation, first, count, content)
-                self._send(link.frame(link.encode_request(request)))
-                flying[request.sequence] = _Flight(first, count, self.transport.now())
+                self._start(operation, waiting, flying, address, data)
             load = sum(flight.count + _OVERHEAD for flight in flying.values())
             until = next(iter(flying.values())).sent + self._timeout(load)
             end = heard + PATIENCE
@@ -294,6 +286,25 @@ class HostLink:
                     self._keep(result, event, flight, flight.address - address)
                 self._grow(heard - flight.sent)
         return bytes(result)
+
+    def _start(
+        self,
+        operation: Operation,
+        waiting: deque[tuple[int, int]],
+        flying: dict[int, _Flight],
+        address: int,
+        data: bytes,
+    ) -> None:
+        """Send the first block of what waits."""
+        first, count = waiting.popleft()
+        if count > self.block:
+            waiting.appendleft((first + self.block, count - self.block))
+            count = self.block
+        place = first - address
+        content = data[place : place + count] if operation in link.WRITES else b""
+        request = Request(self._next(), operation, first, count, content)
+        self._send(link.frame(link.encode_request(request)))
+        flying[request.sequence] = _Flight(first, count, self.transport.now())
 
     def _keep(self, result: bytearray, answer: Answer, flight: _Flight, place: int) -> None:
         if len(answer.data) != flight.count:
