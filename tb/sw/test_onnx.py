@@ -1,5 +1,7 @@
 """Reader of ONNX models: refusals, and where elements lie."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -20,9 +22,10 @@ NODE = helper.make_node
 class Model:
     """A model of quantised operators, one after the other, from an int8 tensor ``x``."""
 
-    def __init__(self, *shape, dtype=np.int8, opset=17) -> None:
+    def __init__(self, *shape: Any, dtype: Any = np.int8, opset: int = 17) -> None:
         self.nodes, self.constants = [], []
-        self.shape, self.dtype, self.opset = shape, np.dtype(dtype), opset
+        self.shape, self.opset = shape, opset
+        self.dtype: np.dtype = np.dtype(dtype)
         self.random = np.random.default_rng(7)
         self.last = "x"
         self.ends = {"x": self.shape}
