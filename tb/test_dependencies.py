@@ -35,7 +35,7 @@ FRONTEND = (
 )
 QUANTIZE = (
     *("celosia.sw.files", "celosia.sw.ir", "celosia.sw.quantize", "celosia.sw.runtime.arrays"),
-    *("flatbuffers", "numpy", "tflite", "tqdm"),
+    *("numpy", "tflite", "tqdm"),
 )
 RUNTIME = ("frontend", "operators", "runtime")
 

@@ -5,7 +5,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import flatbuffers
 import numpy as np
 import tflite
 
@@ -140,6 +139,6 @@ def _with_signature(content: bytes) -> bytes:
     signature.outputs = named(graph.outputs, "output")
     signature.signatureKey, signature.subgraphIndex = _SIGNATURE, 0
     model.signatureDefs = [signature]
-    builder = flatbuffers.Builder(len(content))
+    builder: Any = import_module("flatbuffers").Builder(len(content))
     builder.Finish(model.Pack(builder), b"TFL3")
     return bytes(builder.Output())

@@ -133,9 +133,10 @@ def _plain(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _require_versions(model: onnx.ModelProto) -> None:
+    others = sorted({node.domain for node in model.graph.node}.difference(_DOMAINS))
+    if others:
+        raise ModelError(f"operators of {others[0]!r} are not supported")
     for each in model.opset_import:
-        if each.domain not in _DOMAINS:
-            raise ModelError(f"operators of {each.domain!r} are not supported")
         low, high = _OPSETS
         if each.domain in _DOMAINS[:2] and not low <= each.version <= high:
             hint = "onnx.version_converter.convert_version changes it"
