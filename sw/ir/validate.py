@@ -27,7 +27,7 @@ _ELEMENTS = 1 << 31
 #: The same of what the host computes, for one unit: it keeps several copies of eight bytes each.
 _ON_HOST = 1 << 24
 
-_TYPES = ("int8", "uint8", "float32", "int32", "int64")
+_TYPES = ("int8", "uint8", "int16", "float32", "int32", "int64", "bool")
 
 #: Scales are single precision.
 _SCALES = (2.0**-149, (2 - 2.0**-23) * 2.0**127)

@@ -33,7 +33,8 @@ from celosia.sw.operators.fixed_point import (
     times,
 )
 from celosia.sw.operators.node import Node, read_activation
-from celosia.sw.operators.record import Kernel, Operator, Shape, Table
+from celosia.sw.operators.plain import clamped, greater, of_two, smaller
+from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape, Table, by_type
 from celosia.sw.operators.windows import ACTIVATIONS
 
 __all__ = ["OPERATORS", "addends", "broadcast", "single_constant", "two"]
@@ -116,14 +117,6 @@ def _run_product(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[n
     left, right = centred(operator, arrays)
     factor = single_factor(single(first), single(second), over=single(output))
     return finished(rescaled(left * right, factor), output, operator.attributes["activation"])
-
-
-def _run_choice(choose: np.ufunc) -> Kernel:
-    def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        left, right = centred(operator, arrays)
-        return finished(choose(left, right), operator.results[0])
-
-    return run
 
 
 def _activated(y: np.ndarray, output: Quantization, attributes: dict[str, Any]) -> np.ndarray:
@@ -251,14 +244,19 @@ def _lower_product(lowering: Lowering, operation: Operation) -> None:
     )
 
 
-_ARITHMETIC: dict[str, Any] = {"shapes": two, "single": "constant", "broadcasts": True}
-_BROADCAST = "whatever broadcasts"
+_ARITHMETIC: dict[str, Any] = {
+    "shapes": two,
+    "types": (("int8", *NUMBERS), SAME),
+    "single": "constant",
+    "broadcasts": True,
+}
+_BROADCAST = "whatever broadcasts: int8, int32, int64, float32"
 
 OPERATORS = (
     Operator(
         kind="ADD",
         read=_read_binary(tflite.AddOptions),
-        kernel=_run_sum(1),
+        kernel=by_type(int8=_run_sum(1), plain=clamped(np.add)),
         lower=_lower_sum,
         table=_sum_table(1),
         factors=quotients,
@@ -269,7 +267,7 @@ OPERATORS = (
     Operator(
         kind="SUB",
         read=_read_binary(tflite.SubOptions),
-        kernel=_run_sum(-1),
+        kernel=by_type(int8=_run_sum(-1), plain=clamped(np.subtract)),
         lower=_lower_sum,
         table=_sum_table(-1),
         factors=quotients,
@@ -280,7 +278,7 @@ OPERATORS = (
     Operator(
         kind="MUL",
         read=_read_binary(tflite.MulOptions),
-        kernel=_run_product,
+        kernel=by_type(int8=_run_product, plain=clamped(np.multiply)),
         lower=_lower_product,
         table=_product_table,
         factors=products,
@@ -294,9 +292,10 @@ OPERATORS = (
             shapes=two,
             keeps_scale=True,
             broadcasts=True,
-            kernel=_run_choice(choose),
-            host="whatever broadcasts, of one scale and zero point",
+            types=(("int8", *NUMBERS), SAME),
+            kernel=of_two(choose),
+            host=f"{_BROADCAST}, of one scale and zero point",
         )
-        for kind, choose in (("MAXIMUM", np.maximum), ("MINIMUM", np.minimum))
+        for kind, choose in (("MAXIMUM", greater), ("MINIMUM", smaller))
     ),
 )

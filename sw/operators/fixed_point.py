@@ -11,6 +11,7 @@ from celosia.sw.ir.parts import HostOperator, Operand
 
 __all__ = [
     "MOST_FACTOR",
+    "aligned",
     "centred",
     "factors",
     "finished",
@@ -93,17 +94,21 @@ def single(operand: Operand) -> np.float32:
     return np.float32(operand.scale)
 
 
+def aligned(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return operands that broadcast, those that are computed with the result's dimensions."""
+    rank = len(operator.results[0].shape)
+    return [
+        array
+        if operand.data is not None
+        else array.reshape(len(array), *[1] * (rank - len(operand.shape)), *operand.shape)
+        for operand, array in zip(operator.sources, arrays, strict=True)
+    ]
+
+
 def centred(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return operands less their zero points, int64, with as many dimensions as the result."""
-    rank = len(operator.results[0].shape)
-    result = []
-    for operand, array in zip(operator.sources, arrays, strict=True):
-        wide = array.astype(np.int64) - operand.zero_point
-        if operand.data is None:
-            missing = (1,) * (rank - len(operand.shape))
-            wide = wide.reshape(len(wide), *missing, *operand.shape)
-        result.append(wide)
-    return result
+    pairs = zip(operator.sources, aligned(operator, arrays), strict=True)
+    return [array.astype(np.int64) - operand.zero_point for operand, array in pairs]
 
 
 def finished(values: np.ndarray, output: Operand, activation: str = "NONE") -> list[np.ndarray]:

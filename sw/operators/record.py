@@ -23,7 +23,9 @@ __all__ = [
     "ANY",
     "FLOAT",
     "INT8",
+    "NUMBERS",
     "QUANTIZED",
+    "SAME",
     "WHOLE",
     "Factors",
     "Infer",
@@ -34,6 +36,7 @@ __all__ = [
     "Shapes",
     "Table",
     "Types",
+    "by_type",
     "each_unit",
 ]
 
@@ -55,12 +58,18 @@ Table = Callable[[Quantization, Quantization, dict[str, Any]], np.ndarray]
 #: Returns the real factors by which an operator multiplies its integers.
 Factors = Callable[[Graph, Operation], list[float]]
 
-#: Names of types: of operands and of results.
+#: Names of types: of operands, which are all of one of these, and of results.
 Types = tuple[tuple[str, ...], tuple[str, ...]]
+
+#: Results of the type of the operands.
+SAME: tuple[str, ...] = ()
 
 _QUANTIZED = ("int8", "uint8", "int16")
 _WHOLE = ("int32", "int64")
 _ANY = (*_QUANTIZED, *_WHOLE, "float32", "bool")
+
+#: Types that have arithmetic without scales.
+NUMBERS = (*_WHOLE, "float32")
 
 INT8: Types = (("int8",), ("int8",))
 QUANTIZED: Types = (_QUANTIZED, _QUANTIZED)
@@ -92,14 +101,16 @@ class Operator:
         Positions of the inputs that are read when it runs; all unless given. The other inputs are
         constants that attributes repeat.
     types : tuple of tuples of str
-        Types of operands and of results.
+        Types of operands and of results; no types of results stand for that of the operands.
     keeps_scale : bool
         Whether operands and results have to be of one scale and zero point.
     moves : bool
         Whether results hold elements of the operands, unchanged: of any type, with any
         quantisation or none, the same on all sides.
+    whole : bool
+        Whether it takes the model's own batch as a whole.
     kernel : callable, optional
-        Runs it on the host.
+        Runs it on the host. It may refuse what it reads with Mismatch.
     lower : callable, optional
         Lowers it to work of the core. Raises CompileError with the reason where it cannot.
     table : callable, optional
@@ -126,6 +137,7 @@ class Operator:
     types: Types = INT8
     keeps_scale: bool = False
     moves: bool = False
+    whole: bool = False
     kernel: Kernel | None = None
     lower: Lower | None = None
     table: Table | None = None
@@ -156,13 +168,15 @@ class Operator:
         """
         require(bool(operator.sources and operator.results), "inputs and results")
         sources = operator.sources[:1] if self.weighted else operator.sources
-        for operands, types in zip((sources, operator.results), self.types, strict=True):
-            for operand in operands:
-                got = f"{operand.dtype} {operand.name!r}"
-                require(operand.dtype in types, " or ".join(types), got)
-        if self.moves:
-            names = {operand.dtype for operand in (*operator.sources, *operator.results)}
-            require(len(names) == 1, "one type", " and ".join(sorted(names)))
+        for operand in sources:
+            got = f"{operand.dtype} {operand.name!r}"
+            require(operand.dtype in self.types[0], " or ".join(self.types[0]), got)
+        names = {operand.dtype for operand in sources}
+        require(len(names) == 1, "inputs of one type", " and ".join(sorted(names)))
+        types = (sources[0].dtype,) if self.moves else self.types[1] or (sources[0].dtype,)
+        for operand in operator.results:
+            got = f"{operand.dtype} {operand.name!r}"
+            require(operand.dtype in types, " or ".join(types), got)
         try:
             wanted = [tuple(shape) for shape in self.shapes(operator, Attributes(operator))]
         except Mismatch:
@@ -174,6 +188,16 @@ class Operator:
         if wanted != found:
             shown = (", ".join(map(str, shapes)) for shapes in (wanted, found))
             raise Mismatch("a result of shape {}, got {}".format(*shown))
+
+
+def by_type(**kernels: Kernel) -> Kernel:
+    """Return the kernel that picks one by the type of the first operand; ``plain`` of all others."""
+
+    def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        dtype = operator.sources[0].dtype
+        return kernels.get(dtype, kernels.get("plain"))(operator, arrays)  # pyright: ignore
+
+    return run
 
 
 def each_unit(kernel: Kernel) -> Kernel:

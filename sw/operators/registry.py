@@ -1,6 +1,8 @@
 """All operators, by kind."""
 
 from celosia.sw.operators import (
+    arithmetic,
+    comparisons,
     elementwise,
     functions,
     joins,
@@ -21,6 +23,8 @@ from celosia.sw.operators.record import Operator
 __all__ = ["OPERATORS", "runs_on_host"]
 
 _FAMILIES = (
+    arithmetic,
+    comparisons,
     elementwise,
     functions,
     joins,

@@ -44,33 +44,33 @@ _POWERS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
 _GUESS = (1515870810, -1010580540)
 
 
-def _product(a: np.ndarray, b: np.ndarray | int) -> np.ndarray:
+def high_product(a: np.ndarray, b: np.ndarray | int) -> np.ndarray:
     """Return ``SaturatingRoundingDoublingHighMul``, without its one case that saturates."""
     return (a * b + (1 << 30)) >> 31
 
 
-def _exponential(a: np.ndarray) -> np.ndarray:
+def exponential(a: np.ndarray) -> np.ndarray:
     """Return ``exp_on_negative_values``: 5 integer bits in, none out."""
     quarter = 1 << (29 - _DIFFERENCE_BITS)
     part = (a & (quarter - 1)) - quarter
     # Taylor's series around -1/8, of the part in [-1/4, 0).
     x = (part << _DIFFERENCE_BITS) + (1 << 28)
-    x2 = _product(x, x)
-    x3, x4 = _product(x2, x), _product(x2, x2)
-    series = halved(_product(halved(x4, 2) + x3, _THIRD) + x2, 1)
-    result = _EXP_EIGHTH + _product(x + series, _EXP_EIGHTH)
+    x2 = high_product(x, x)
+    x3, x4 = high_product(x2, x), high_product(x2, x2)
+    series = halved(high_product(halved(x4, 2) + x3, _THIRD) + x2, 1)
+    result = _EXP_EIGHTH + high_product(x + series, _EXP_EIGHTH)
     quarters = part - a
     for number, power in enumerate(_POWERS):
-        result = np.where(quarters & (quarter << number), _product(result, power), result)
+        result = np.where(quarters & (quarter << number), high_product(result, power), result)
     return np.where(a == 0, _ONE, result)
 
 
-def _reciprocal(a: np.ndarray) -> np.ndarray:
+def reciprocal(a: np.ndarray) -> np.ndarray:
     """Return ``one_over_one_plus_x_for_x_in_0_1``, by three steps of Newton and Raphson."""
     half = (a + _ONE + 1) >> 1
-    x = _GUESS[0] + _product(half, _GUESS[1])
+    x = _GUESS[0] + high_product(half, _GUESS[1])
     for _ in range(3):
-        x = x + (_product(x, (1 << 29) - _product(half, x)) << 2)
+        x = x + (high_product(x, (1 << 29) - high_product(half, x)) << 2)
     return np.minimum(x << 1, _ONE)
 
 
@@ -112,7 +112,7 @@ def softmax(values: np.ndarray, scale: float, beta: float = 1.0) -> np.ndarray:
     # Differences past the radius would leave 32 bits; their exponentials count as nothing.
     radius = (((1 << _DIFFERENCE_BITS) - 1) << (31 - _DIFFERENCE_BITS)) >> shift
     below = np.minimum(np.arange(256), radius)
-    table = _exponential(_product(-below << shift, multiplier))
+    table = exponential(high_product(-below << shift, multiplier))
     counted = np.arange(256) <= radius
     table = np.where(counted, table, 0)
     wide = values.astype(np.int64)
@@ -120,8 +120,8 @@ def softmax(values: np.ndarray, scale: float, beta: float = 1.0) -> np.ndarray:
     sums = halved(table, _SUM_BITS)[index].sum(axis=-1, keepdims=True)
     bits = np.frexp(sums.astype(np.float64))[1] - (31 - _SUM_BITS) - 1
     fits = bits <= 8
-    shares = _reciprocal((sums << np.where(fits, _SUM_BITS - bits, 0)) - (1 << 31))
-    result = halved(_product(table[index], shares), np.where(fits, bits + 31 - 8, 32))
+    shares = reciprocal((sums << np.where(fits, _SUM_BITS - bits, 0)) - (1 << 31))
+    result = halved(high_product(table[index], shares), np.where(fits, bits + 31 - 8, 32))
     return np.where(fits & counted[index], np.minimum(result - 128, 127), -128).astype(np.int8)
 
 
