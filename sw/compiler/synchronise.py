@@ -9,6 +9,8 @@ order on both sides, so the n-th wait takes what the n-th post gave, and no coun
 from collections import defaultdict
 from collections.abc import Sequence
 
+import numpy as np
+
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.isa import Instruction, Unit
 from celosia.sw.compiler.access import Access, Step
@@ -92,11 +94,10 @@ def _check_counts(waits: Sequence[int], posts: Sequence[int], config: Config) ->
     Instructions are dispatched in order, so a wait that is dispatched and not yet taken is in a
     queue or in a unit.
     """
+    posted, waited = np.array(posts, np.int64), np.array(waits, np.int64)
     for semaphore in range(SEMAPHORES):
-        count = 0
-        for wait, post in zip(waits, posts, strict=True):
-            count += (post >> semaphore & 1) - (wait >> semaphore & 1)
-            if count + config.queue_depth + 2 > MOST_COUNT:
-                raise CompileError(
-                    f"wanted at most {MOST_COUNT} counts of a semaphore, got more", layer="network"
-                )
+        counts = np.cumsum((posted >> semaphore & 1) - (waited >> semaphore & 1))
+        if np.max(counts, initial=0) + config.queue_depth + 2 > MOST_COUNT:
+            raise CompileError(
+                f"wanted at most {MOST_COUNT} counts of a semaphore, got more", layer="network"
+            )
