@@ -254,12 +254,13 @@ class _Footprints:
             self.known[key] = found
         return found
 
-    def touches(self, i: Instruction) -> list[Touch]:
-        """Return what an instruction touches, wherever that is."""
+    def touches(self, i: Instruction, only: Memory | None) -> list[Touch]:
+        """Return what an instruction touches, wherever that is, or ``only`` of one memory."""
         fields, units = i.fields, self.units
         return [
             Touch(memory, write, pattern.at(fields[field] * units[memory]))
             for memory, write, field, pattern in self.places(i)
+            if only is None or memory is only
         ]
 
 
@@ -293,8 +294,8 @@ def reach(instructions: Iterable[Instruction], memory: Memory, config: Config) -
     return max((touch.pattern.last + 1 for touch in found if touch.memory is memory), default=0)
 
 
-def touches(i: Instruction, config: Config) -> list[Touch]:
-    """Return everything that an instruction reads and writes.
+def touches(i: Instruction, config: Config, only: Memory | None = None) -> list[Touch]:
+    """Return everything that an instruction reads and writes, or ``only`` of one memory.
 
     Raises
     ------
@@ -304,7 +305,7 @@ def touches(i: Instruction, config: Config) -> list[Touch]:
     if i.opcode is Opcode.MATMUL:
         _want_half(i, config)
     footprints = _footprints(config)
-    found = footprints.touches(i)
+    found = footprints.touches(i, only)
     for memory, _, pattern in found:
         if pattern.last >= footprints.limits[memory]:
             most = footprints.limits[memory] - 1

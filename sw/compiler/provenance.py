@@ -58,9 +58,7 @@ class _Bytes:
         """Check what an instruction reads, and note what it writes."""
         from celosia.sim.footprint import Memory, touches
 
-        for memory, write, pattern in touches(step.instruction, self.config):
-            if memory is not Memory.UNIFIED:
-                continue
+        for _, write, pattern in touches(step.instruction, self.config, Memory.UNIFIED):
             if write:
                 assert step.writes
                 pattern.mark(self.bytes, self.numbers[step.writes])

@@ -83,7 +83,7 @@ def synchronise(steps: Sequence[Step], config: Config) -> list[Instruction]:
         history.add(number, step)
     _check_counts(waits, posts, config)
     return [
-        s.instruction.but(wait=wait, post=post)
+        s.instruction.but(wait=wait, post=post) if wait or post else s.instruction
         for s, wait, post in zip(steps, waits, posts, strict=True)
     ]
 
