@@ -10,7 +10,7 @@ from celosia.sw.frontend.source import load
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.interpreter import open_session
 
-COUNT = 200
+COUNT, MANY = 200, 1_000
 
 
 def differing(content: bytes, program: Program, *, signed: bool, count: int, seed: int):
@@ -41,3 +41,18 @@ def test_equals_onnx_runtime(name, seed, record_property):
     steps = differing(content, program, signed=NETWORKS[name].signed, count=COUNT, seed=seed)
     record_property("figure", f"{name}: {int((steps != 0).sum())} of {steps.size} values differ")
     assert not steps.any()
+
+
+@pytest.mark.slow
+def test_many_inputs(record_property):
+    """The table of docs/onnx.md."""
+    count = total = 0
+    for name, network in NETWORKS.items():
+        content = quantised(name)
+        program = compile_graph(load(content), preset("edge"), 32)
+        steps = differing(content, program, signed=network.signed, count=MANY, seed=99)
+        assert np.abs(steps).max() <= 1, name
+        count += int((steps != 0).sum())
+        total += steps.size
+    record_property("figure", f"{count} of {total} values differ")
+    assert count * 100_000 <= total

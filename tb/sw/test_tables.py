@@ -27,7 +27,9 @@ from celosia.sw.compiler.tables import table
 from celosia.sw.frontend.tflite import ModelError, load
 from celosia.sw.operators.registry import OPERATORS
 
-TABLES = {kind: record.table for kind, record in OPERATORS.items() if record.table}
+TABLES = {
+    kind: record.table for kind, record in OPERATORS.items() if record.table and kind.isupper()
+}
 
 BYTES = np.arange(256, dtype=np.uint8).view(np.int8)
 
