@@ -1,0 +1,113 @@
+"""Files of TensorFlow's and PyTorch's converters: machine model and LiteRT agree.
+
+``fixtures/make_keras.py`` and ``fixtures/make_torch.py`` make them; a few are kept, the slow tests
+make all of them again.
+"""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import prerequisites
+import pytest
+
+from celosia.hw.arch.config import preset
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.source import load
+from celosia.sw.runtime.interpreter import open_session
+
+FIXTURES = Path(__file__).parent / "fixtures"
+KEPT = sorted(path.stem for path in FIXTURES.glob("*.tflite") if not path.stem.endswith(".plain"))
+
+#: Refused so far, and the reason.
+WAITING: dict[str, str] = {}
+
+_INVOCATIONS = 6
+_WORDS = 50
+
+
+def stimuli(interpreter: Any, rng: np.random.Generator) -> list[np.ndarray]:
+    """Return random inputs for each invocation: of all values, words, or numbers from 0 to 1."""
+    arrays = []
+    for end in interpreter.get_input_details():
+        shape, dtype = (_INVOCATIONS, *map(int, end["shape"][1:])), np.dtype(end["dtype"])
+        if dtype == np.float32:
+            arrays.append(rng.random(shape, np.float32))
+        elif dtype == np.int32:
+            arrays.append(rng.integers(0, _WORDS, shape).astype(dtype))
+        else:
+            limits = np.iinfo(dtype)
+            arrays.append(rng.integers(limits.min, limits.max + 1, shape).astype(dtype))
+    return arrays
+
+
+def judge(content: bytes) -> Any:
+    """Return LiteRT with the reference kernels; with the built-in ones where those lack one."""
+    module: Any = prerequisites.package("ai_edge_litert.interpreter")
+    kinds = module.OpResolverType
+    for kind in (kinds.BUILTIN_REF, kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES):
+        made = module.Interpreter(model_content=content, experimental_op_resolver_type=kind)
+        try:
+            made.allocate_tensors()
+        except RuntimeError:
+            continue
+        return made
+    raise AssertionError("LiteRT refuses the file")
+
+
+def expected(interpreter: Any, arrays: list[np.ndarray]) -> list[np.ndarray]:
+    """Return the outputs of one invocation after the other: variables keep their values."""
+    results = [[] for _ in interpreter.get_output_details()]
+    for step in range(_INVOCATIONS):
+        for end, array in zip(interpreter.get_input_details(), arrays, strict=True):
+            interpreter.set_tensor(end["index"], array[step : step + 1])
+        interpreter.invoke()
+        for found, end in zip(results, interpreter.get_output_details(), strict=True):
+            found.append(interpreter.get_tensor(end["index"]).ravel())
+    return [np.array(found) for found in results]
+
+
+def check(content: bytes, rng: np.random.Generator) -> None:
+    """Compare every output of a few invocations."""
+    interpreter = judge(content)
+    arrays = stimuli(interpreter, rng)
+    program = compile_graph(load(content), preset("edge"))
+    with open_session(program) as session:
+        outputs = session.run(arrays)
+    for got, wanted in zip(outputs, expected(interpreter, arrays), strict=True):
+        np.testing.assert_array_equal(got.reshape(wanted.shape), wanted)
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_bytes_of_kept_files(
+    name: str, rng: np.random.Generator, request: pytest.FixtureRequest
+) -> None:
+    if name in WAITING:
+        request.applymarker(pytest.mark.xfail(reason=WAITING[name], raises=ValueError, strict=True))
+    check((FIXTURES / f"{name}.tflite").read_bytes(), rng)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "package"), [("make_keras", "tensorflow"), ("make_torch", "litert_torch")]
+)
+def test_all_files_made_again(
+    script: str, package: str, tmp_path: Path, rng: np.random.Generator, figure: Any
+) -> None:
+    if importlib.util.find_spec(package) is None:
+        prerequisites.missing(package)
+    subprocess.run(
+        [sys.executable, str(FIXTURES / f"{script}.py"), "--folder", str(tmp_path)], check=True
+    )
+    files = sorted(path for path in tmp_path.glob("*.tflite") if ".plain" not in path.name)
+    waiting = []
+    for path in files:
+        try:
+            check(path.read_bytes(), rng)
+        except ValueError as error:
+            waiting.append(f"{path.stem}: {error}")
+    figure(f"{script}: {len(files) - len(waiting)} of {len(files)} networks, all bytes equal")
+    assert not waiting
