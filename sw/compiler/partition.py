@@ -148,6 +148,8 @@ def _keeps(graph: Graph, operation: Operation, items: int) -> bool:
     if items == 1:
         return True
     rank, record = len(graph.tensors[operation.outputs[0]].shape), OPERATORS[operation.kind]
+    if record.whole:
+        return False
     for number in (*_operands(operation), *operation.outputs):
         tensor = graph.tensors[number]
         first = tensor.shape[0] if tensor.shape else 1

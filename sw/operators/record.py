@@ -98,8 +98,15 @@ class Operator:
     moves : bool
         Whether results hold elements of the operands, unchanged: of any type, with any
         quantisation or none, the same on all sides.
+    aside : tuple of int
+        Positions among the operands of those that are no such elements: indices, conditions. The
+        shape rule checks their types.
+    plain : bool
+        Whether integers are taken as they are, whatever their scale.
+    whole : bool
+        Whether it takes the model's own batch as a whole.
     kernel : callable, optional
-        Runs it on the host.
+        Runs it on the host. It may refuse what it reads with Mismatch.
     lower : callable, optional
         Lowers it to work of the core. Raises CompileError with the reason where it cannot.
     table : callable, optional
@@ -126,6 +133,9 @@ class Operator:
     types: Types = INT8
     keeps_scale: bool = False
     moves: bool = False
+    aside: tuple[int, ...] = ()
+    plain: bool = False
+    whole: bool = False
     kernel: Kernel | None = None
     lower: Lower | None = None
     table: Table | None = None
@@ -156,12 +166,13 @@ class Operator:
         """
         require(bool(operator.sources and operator.results), "inputs and results")
         sources = operator.sources[:1] if self.weighted else operator.sources
+        sources = [each for place, each in enumerate(sources) if place not in self.aside]
         for operands, types in zip((sources, operator.results), self.types, strict=True):
             for operand in operands:
                 got = f"{operand.dtype} {operand.name!r}"
                 require(operand.dtype in types, " or ".join(types), got)
         if self.moves:
-            names = {operand.dtype for operand in (*operator.sources, *operator.results)}
+            names = {operand.dtype for operand in (*sources, *operator.results)}
             require(len(names) == 1, "one type", " and ".join(sorted(names)))
         try:
             wanted = [tuple(shape) for shape in self.shapes(operator, Attributes(operator))]

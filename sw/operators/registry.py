@@ -1,8 +1,12 @@
 """All operators, by kind."""
 
 from celosia.sw.operators import (
+    casts,
+    choices,
+    copies,
     elementwise,
     functions,
+    gather,
     joins,
     matrix,
     onnxruntime,
@@ -21,8 +25,12 @@ from celosia.sw.operators.record import Operator
 __all__ = ["OPERATORS", "runs_on_host"]
 
 _FAMILIES = (
+    casts,
+    choices,
+    copies,
     elementwise,
     functions,
+    gather,
     joins,
     matrix,
     onnxruntime,
