@@ -9,6 +9,7 @@ import numpy as np
 from celosia.hw.arch.config import ADDRESS_BITS, INSTRUCTION_BYTES
 from celosia.sw.ir.parts import (
     MOST_BATCH,
+    MOST_ELEMENTS,
     HostOperator,
     Layer,
     Operand,
@@ -23,9 +24,6 @@ __all__ = ["validate"]
 #: Instructions of a section, and numbers of a tensor: at most.
 _INSTRUCTIONS = (1 << 16) - 1
 _ELEMENTS = 1 << 31
-
-#: The same of what the host computes, for one unit: it keeps several copies of eight bytes each.
-_ON_HOST = 1 << 24
 
 _TYPES = ("int8", "uint8", "int16", "float32", "int32", "int64", "bool")
 
@@ -215,7 +213,7 @@ def _want_operator(operator: HostOperator) -> None:
     for operand in (*operator.sources, *operator.results):
         _want_tensor(operand)
         elements = _elements(operand.shape)
-        _want(elements <= _ON_HOST, operand.name, f"at most {_ON_HOST} elements", elements)
+        _want(elements <= MOST_ELEMENTS, operand.name, f"at most {MOST_ELEMENTS} elements", elements)
         for scale in operand.scales:
             _want(_SCALES[0] <= scale <= _SCALES[1], operand.name, "scales above 0", scale)
         if operand.data is not None:

@@ -107,6 +107,11 @@ class Operator:
     moves : bool
         Whether results hold elements of the operands, unchanged: of any type, with any
         quantisation or none, the same on all sides.
+    aside : tuple of int
+        Positions among the operands of those that are no such elements: indices, conditions. The
+        shape rule checks their types.
+    plain : bool
+        Whether integers are taken as they are, whatever their scale.
     whole : bool
         Whether it takes the model's own batch as a whole.
     kernel : callable, optional
@@ -137,6 +142,8 @@ class Operator:
     types: Types = INT8
     keeps_scale: bool = False
     moves: bool = False
+    aside: tuple[int, ...] = ()
+    plain: bool = False
     whole: bool = False
     kernel: Kernel | None = None
     lower: Lower | None = None
@@ -168,6 +175,7 @@ class Operator:
         """
         require(bool(operator.sources and operator.results), "inputs and results")
         sources = operator.sources[:1] if self.weighted else operator.sources
+        sources = [each for place, each in enumerate(sources) if place not in self.aside]
         for operand in sources:
             got = f"{operand.dtype} {operand.name!r}"
             require(operand.dtype in self.types[0], " or ".join(self.types[0]), got)

@@ -180,7 +180,8 @@ class Session:
         Raises
         ------
         InputError
-            If an input is of another shape or type.
+            If an input is of another shape or type, or an operator of the host cannot work on what
+            follows from it.
         DeviceError
             If the device stops with an error; names the instruction and the layer.
         """
@@ -216,7 +217,10 @@ class Session:
                 values |= self._on_core(step, values, units, bar)
             else:
                 start = time.perf_counter()
-                values |= host.run(step, values)
+                try:
+                    values |= host.run(step, values)
+                except host.OperandError as error:
+                    raise InputError(str(error)) from None
                 self.statistics.seconds += time.perf_counter() - start
         self.statistics.inputs += units
         return [values[port.tensor].reshape(units, *port.shape) for port in self.program.outputs]
