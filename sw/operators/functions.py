@@ -39,7 +39,7 @@ from celosia.sw.operators.plain import of_two
 from celosia.sw.operators.real import of_each
 from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape, Table, by_type
 
-__all__ = ["OPERATORS", "by_table", "same_shape"]
+__all__ = ["OPERATORS", "by_table", "inverse_root", "same_shape"]
 
 #: The only scale that LiteRT's kernel of LOGISTIC takes for its result.
 _LOGISTIC_SCALE = 1 / 256
@@ -114,13 +114,16 @@ def _square_root(source: Quantization, output: Quantization, _: dict[str, Any]) 
     return np.trunc(np.sqrt(source.scales[0] * x) / output.scales[0]) + output.zero_point
 
 
-def _inverse_root(x: int) -> tuple[int, int]:
-    """Return Q31 multiplier and shift of 1 / √x, by Newton and Raphson, for 1 to 255.
+def inverse_root(x: int) -> tuple[int, int]:
+    """Return Q31 multiplier and shift of 1 / √x, by Newton and Raphson; for 0 those of 1.
 
     ``GetInvSqrtQuantizedMultiplierExp`` of TensorFlow Lite, whose numbers have three integer bits.
     """
-    if x == 1:
+    if x <= 1:
         return (1 << 31) - 1, 0
+    halvings = 0
+    while x >= 1 << 29:
+        x, halvings = x // 4, halvings + 1
 
     def product(a: int, b: int) -> int:
         return (a * b + (1 << 30)) >> 31
@@ -133,7 +136,7 @@ def _inverse_root(x: int) -> tuple[int, int]:
         cube = product(product(root, root), root) << 6
         root = (product(3 << 27, root) - product(half, cube)) << 3
     root = product(root, 1518500250)
-    shift = pairs - 11
+    shift = pairs - 11 - halvings
     return root << max(shift, 0), min(shift, 0)
 
 
@@ -146,7 +149,7 @@ def _reciprocal_root(source: Quantization, output: Quantization, _: dict[str, An
     values = np.full(ENTRIES, 127, np.int64)
     for entry, x in enumerate((BYTES - source.zero_point).tolist()):
         if x > 0:
-            root, up = _inverse_root(x)
+            root, up = inverse_root(x)
             fine = times(np.array([1]), root, up + 20)
             values[entry] = times(fine, multiplier, shift - 20)[0] + output.zero_point
     return values

@@ -2,11 +2,13 @@
 
 from celosia.sw.operators import (
     arithmetic,
+    batches,
     comparisons,
     elementwise,
     functions,
     joins,
     matrix,
+    normalisation,
     onnxruntime,
     permute,
     pointwise,
@@ -24,11 +26,13 @@ __all__ = ["OPERATORS", "runs_on_host"]
 
 _FAMILIES = (
     arithmetic,
+    batches,
     comparisons,
     elementwise,
     functions,
     joins,
     matrix,
+    normalisation,
     onnxruntime,
     permute,
     pointwise,
