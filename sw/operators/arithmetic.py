@@ -28,7 +28,7 @@ from celosia.sw.operators.plain import (
     squared_difference,
 )
 from celosia.sw.operators.record import SAME, Operator, Shape, by_type
-from celosia.sw.operators.softmax import high_product, reciprocal
+from celosia.sw.operators.softmax import digits, high_product, reciprocal
 
 __all__ = ["OPERATORS"]
 
@@ -47,22 +47,17 @@ def _quotient_factor(operator: HostOperator) -> float:
     return float(first / (second * output))
 
 
-def _digits(x: np.ndarray) -> np.ndarray:
-    """Return how many binary digits whole numbers have."""
-    return np.frexp(x.astype(np.float64))[1].astype(np.int64)
-
-
 def _run_quotient(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return quotients of int8 by the reciprocal of the divisor."""
     a, b = np.broadcast_arrays(*centred(operator, arrays))
     require(bool(b.all()), "numbers other than the zero point to divide by", "it")
     a, b = np.where(b < 0, -a, a), np.abs(b)
-    digits = _digits(b)
-    inverse = reciprocal((b << (32 - digits)) - (1 << 31))
+    bits = digits(b)
+    inverse = reciprocal((b << (32 - bits)) - (1 << 31))
     # Leading bits that repeat the sign.
-    room = np.where(a < 0, 32 - _digits(-2 * a - 1), 31 - _digits(a))
+    room = np.where(a < 0, 32 - digits(-2 * a - 1), 31 - digits(a))
     multiplier, shift = quantize_multiplier(_quotient_factor(operator))
-    right = room + digits - 1 - shift
+    right = room + bits - 1 - shift
     values = halved(high_product(high_product(a << room, inverse), multiplier), right)
     return finished(values, operator.results[0], operator.attributes["activation"])
 

@@ -23,6 +23,7 @@ __all__ = [
     "rescaled",
     "single",
     "times",
+    "times_wide",
     "weighted",
 ]
 
@@ -62,6 +63,16 @@ def times(x: np.ndarray, multiplier: np.ndarray | int, shift: np.ndarray | int) 
     wrapped = (x << left).astype(np.int32).astype(np.int64)
     high = (wrapped * multiplier + (1 << 30)) >> 31
     return halved(high, right)
+
+
+def times_wide(x: np.ndarray, multiplier: int, shift: int) -> np.ndarray:
+    """Return ``MultiplyByQuantizedMultiplier`` of 64-bit numbers, which rounds once.
+
+    The multiplier is cut to 16 bits; results are those of 32 bits.
+    """
+    short = (multiplier + (1 << 15)) >> 16 if multiplier < 0x7FFF0000 else 0x7FFF
+    total = 15 - shift
+    return ((x * short + (1 << (total - 1))) >> total).astype(np.int32).astype(np.int64)
 
 
 def halved(x: np.ndarray, times: np.ndarray | int) -> np.ndarray:

@@ -19,12 +19,13 @@ from celosia.sw.operators.node import Node
 from celosia.sw.operators.record import Kernel, Operator, Shape
 from celosia.sw.operators.windows import ACTIVATIONS, image, read_windows, window_counts
 
-__all__ = ["OPERATORS", "pool_shapes", "pooled", "spans"]
+__all__ = ["OPERATORS", "pool_shapes", "pooled", "read_pool", "spans"]
 
 _Reduce = Callable[[np.ndarray, int], np.ndarray]
 
 
-def _read(node: Node) -> dict[str, Any]:
+def read_pool(node: Node) -> dict[str, Any]:
+    """Return windows, strides, padding and activation of a pooling."""
     node.require_inputs(1)
     return read_windows(node, tflite.Pool2DOptions, "stride", "window")
 
@@ -104,7 +105,7 @@ _POOL = "windows up to 255 × 255; within what the accumulators hold"
 OPERATORS = (
     Operator(
         kind="AVERAGE_POOL_2D",
-        read=_read,
+        read=read_pool,
         shapes=pool_shapes,
         keeps_scale=True,
         kernel=_run(_average),
@@ -114,7 +115,7 @@ OPERATORS = (
     ),
     Operator(
         kind="MAX_POOL_2D",
-        read=_read,
+        read=read_pool,
         shapes=pool_shapes,
         keeps_scale=True,
         kernel=_run(lambda part, _: part.max(axis=(2, 3))),

@@ -17,27 +17,19 @@ from celosia.sw.operators.record import Kernel
 __all__ = [
     "ONE",
     "Function",
-    "absolute",
-    "ceiling",
     "cosine",
     "elu",
     "exponential",
-    "floor",
     "gelu",
     "gelu_by_tanh",
     "hard_swish",
     "leaky",
     "logarithm",
     "logistic",
-    "negative",
     "of_each",
     "power",
     "reciprocal_root",
-    "rounded",
-    "sign",
     "sine",
-    "square",
-    "square_root",
     "tanh",
 ]
 
@@ -112,17 +104,3 @@ def leaky(x: np.ndarray, alpha: float) -> np.ndarray:
 def reciprocal_root(x: np.ndarray) -> np.ndarray:
     """Return 1 / √x."""
     return ONE / np.sqrt(x)
-
-
-def rounded(x: np.ndarray) -> np.ndarray:
-    """Return whole numbers, halves rounded to even ones."""
-    return np.rint(x)
-
-
-def sign(x: np.ndarray) -> np.ndarray:
-    """Return -1, 0 or 1."""
-    return np.sign(x)
-
-
-absolute, ceiling, floor, square_root, square = np.abs, np.ceil, np.floor, np.sqrt, np.square
-negative = np.negative

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from celosia.sw.ir.graph import Graph, Operation, Quantization
-from celosia.sw.ir.parts import HostOperator
+from celosia.sw.ir.parts import HostOperator, Operand
 from celosia.sw.operators.attributes import Attributes, Mismatch, require
 from celosia.sw.operators.node import Node
 
@@ -176,15 +176,10 @@ class Operator:
         require(bool(operator.sources and operator.results), "inputs and results")
         sources = operator.sources[:1] if self.weighted else operator.sources
         sources = [each for place, each in enumerate(sources) if place not in self.aside]
-        for operand in sources:
-            got = f"{operand.dtype} {operand.name!r}"
-            require(operand.dtype in self.types[0], " or ".join(self.types[0]), got)
-        names = {operand.dtype for operand in sources}
-        require(len(names) == 1, "inputs of one type", " and ".join(sorted(names)))
-        types = (sources[0].dtype,) if self.moves else self.types[1] or (sources[0].dtype,)
-        for operand in operator.results:
-            got = f"{operand.dtype} {operand.name!r}"
-            require(operand.dtype in types, " or ".join(types), got)
+        self._check_types(sources[:1], self.types[0])
+        alike = (sources[0].dtype,)
+        self._check_types(sources, alike)
+        self._check_types(operator.results, alike if self.moves else self.types[1] or alike)
         try:
             wanted = [tuple(shape) for shape in self.shapes(operator, Attributes(operator))]
         except Mismatch:
@@ -196,6 +191,11 @@ class Operator:
         if wanted != found:
             shown = (", ".join(map(str, shapes)) for shapes in (wanted, found))
             raise Mismatch("a result of shape {}, got {}".format(*shown))
+
+    def _check_types(self, operands: Sequence[Operand], types: tuple[str, ...]) -> None:
+        for operand in operands:
+            got = f"{operand.dtype} {operand.name!r}"
+            require(operand.dtype in types, " or ".join(types), got)
 
 
 def by_type(**kernels: Kernel) -> Kernel:

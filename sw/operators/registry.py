@@ -2,6 +2,7 @@
 
 from celosia.sw.operators import (
     arithmetic,
+    batches,
     comparisons,
     casts,
     choices,
@@ -11,6 +12,7 @@ from celosia.sw.operators import (
     gather,
     joins,
     matrix,
+    normalisation,
     onnxruntime,
     permute,
     pointwise,
@@ -28,6 +30,7 @@ __all__ = ["OPERATORS", "runs_on_host"]
 
 _FAMILIES = (
     arithmetic,
+    batches,
     comparisons,
     casts,
     choices,
@@ -37,6 +40,7 @@ _FAMILIES = (
     gather,
     joins,
     matrix,
+    normalisation,
     onnxruntime,
     permute,
     pointwise,
