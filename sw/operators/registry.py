@@ -3,9 +3,9 @@
 from celosia.sw.operators import (
     arithmetic,
     batches,
-    comparisons,
     casts,
     choices,
+    comparisons,
     copies,
     elementwise,
     functions,

@@ -237,7 +237,7 @@ def test_operands_of_a_convolution(name: str, changes: dict[str, Any], message: 
     [
         ({"shape": (1, 1, 1, 2)}, "inputs of one shape, got (2, 9, 11, 3) and (1, 1, 1, 2)"),
         ({"shape": (2, 99, 3)}, "inputs of one shape, got (2, 9, 11, 3) and (2, 99, 3)"),
-        ({"dtype": np.dtype(np.int32)}, "wanted inputs of one type, got int32 and int8"),
+        ({"dtype": np.dtype(np.int32)}, "wanted int8, got int32 'second'"),
         ({"quantization": None}, "int8 tensor 'second': wanted one scale and zero point"),
         ({"quantization": quantization(1, 128)}, "wanted a zero point in int8, got 128"),
     ],
