@@ -11,7 +11,7 @@ from celosia.hw.arch.isa import Window
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.quantize import ends, mean_scaling
+from celosia.sw.compiler.quantize import ends, mean_scaling, single_factor
 from celosia.sw.compiler.windows import Axis, rectangles
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
@@ -20,7 +20,7 @@ from celosia.sw.operators.fixed_point import (
     finished,
     meaning,
     quotients,
-    rescaled,
+    single,
     times,
     times_wide,
 )
@@ -28,6 +28,9 @@ from celosia.sw.operators.node import Node
 from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape, by_type
 
 __all__ = ["OPERATORS", "read_axes", "reduced"]
+
+#: Past this sums saturate whatever the zero point.
+_FAR = np.float32(1 << 20)
 
 
 def read_axes(node: Node) -> dict[str, Any]:
@@ -97,9 +100,18 @@ def _run_plain_mean(operator: HostOperator, arrays: Sequence[np.ndarray]) -> lis
 
 
 def _run_sum(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return sums of int8, as LiteRT's built-in kernel computes them.
+
+    Its reference kernel takes int8 for uint8.
+    """
     (source,), (output,) = operator.sources, operator.results
-    rows = _rows(operator, arrays[0]).astype(np.int64) - source.zero_point
-    (result,) = finished(rescaled(rows.sum(axis=-1), source.scale / output.scale), output)
+    rows = _rows(operator, arrays[0])
+    scale = np.float32(single_factor(single(source), over=single(output)))
+    bias = np.float32(-source.zero_point) * scale * np.float32(rows.shape[-1])
+    sums = rows.sum(axis=-1, dtype=np.int64).astype(np.float32) * scale + bias
+    sums = np.clip(sums, -_FAR, _FAR).astype(np.float64)
+    values = np.copysign(np.floor(np.abs(sums) + 0.5), sums).astype(np.int64)
+    (result,) = finished(values, output)
     return [result.reshape(len(result), *output.shape)]
 
 
@@ -118,7 +130,7 @@ def _run_product(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[n
 def _product_factor(operator: HostOperator) -> float:
     """Return the factor of each step of REDUCE_PROD of int8."""
     (source,), (output,) = operator.sources, operator.results
-    count = math.prod(source.shape) // math.prod(output.shape)
+    count = math.prod(source.shape[axis] for axis in operator.attributes["axes"])
     return source.scale / output.scale ** (1 / count)
 
 

@@ -72,6 +72,11 @@ def _small(x: np.ndarray, zero: int) -> np.ndarray:
     return np.minimum(x, np.float32(4))
 
 
+def _above(x: np.ndarray, zero: int) -> np.ndarray:
+    """Return numbers whose logarithms int8 can hold."""
+    return np.maximum(np.abs(x), np.float32(0.01))
+
+
 def _given(x: np.ndarray, zero: int) -> np.ndarray:
     return x
 
@@ -307,12 +312,12 @@ KINDS: dict[str, _Maker] = {
     "ABS": _unary("int8", "int32", "float32"),
     "NEG": _unary(*_NUMBERS),
     "SIGN": _unary("int32", "float32"),
-    **dict.fromkeys(("FLOOR", "SQUARE", "RELU", "RELU6"), _unary(*_REAL)),
+    **dict.fromkeys(("CEIL", "FLOOR", "ROUND", "SQUARE", "RELU", "RELU6"), _unary(*_REAL)),
     **dict.fromkeys(("RELU_0_TO_1", "RELU_N1_TO_1", "HARD_SWISH"), _unary(*_REAL)),
     **dict.fromkeys(("SQRT", "RSQRT"), _unary(*_REAL, change=_positive)),
-    **dict.fromkeys(("COS", "SIN", "TANH", "LOGISTIC"), _unary(*_REAL, library=True)),
+    **dict.fromkeys(("COS", "SIN", "TANH", "LOGISTIC", "ELU"), _unary(*_REAL, library=True)),
     "EXP": _unary(*_REAL, change=_small, library=True),
-    "LOG": _unary(*_REAL, change=_positive, library=True),
+    "LOG": _unary(*_REAL, change=_above, library=True),
     "GELU": _unary(*_REAL, library=True, options=lambda draw: {"approximate": draw.chance(0.5)}),
     "LEAKY_RELU": _unary(*_REAL, options=_alpha),
     "PRELU": _slope,
