@@ -176,6 +176,7 @@ class Operator:
         require(bool(operator.sources and operator.results), "inputs and results")
         sources = operator.sources[:1] if self.weighted else operator.sources
         sources = [each for place, each in enumerate(sources) if place not in self.aside]
+        require(bool(sources), "other inputs")
         self._check_types(sources[:1], self.types[0])
         alike = (sources[0].dtype,)
         self._check_types(sources, alike)

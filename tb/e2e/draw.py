@@ -15,7 +15,7 @@ class Draw:
         Whether scales have few bits, which puts many sums on exact halves.
     chain : Chain
         The graph.
-    inputs : array of shape (invocations, ...)
+    inputs : array of shape (invocations, ...), or several
         What the graph is run on.
     mean, spread : float
         About the mean and the deviation of the last results, from their zero point. Who makes a

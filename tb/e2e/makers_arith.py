@@ -40,7 +40,7 @@ def _values(draw: Draw, dtype: str, shape: Sequence[int]) -> np.ndarray:
     if dtype == "float32":
         reach = float(draw.rng.choice([0.5, 3.0, 3.0, 30.0]))
         values = np.asarray(draw.rng.normal(0, reach, tuple(shape)), np.float32)
-        return np.round(values * 2) / np.float32(2) if draw.chance(0.2) else values
+        return np.asarray(np.round(values * 2) / np.float32(2)) if draw.chance(0.2) else values
     reach = draw.integer(2, 1000) if draw.chance(0.9) else 1 << 30
     return np.asarray(draw.rng.integers(-reach, reach, tuple(shape)), dtype)
 
