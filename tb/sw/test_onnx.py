@@ -155,6 +155,21 @@ def test_weights_of_nine_bits_are_multiplied_on_the_core():
             assert "QLinearConv" in [layer.kind for layer in program.layers]
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("kind", ["QLinearAdd", "QLinearMul"])
+@pytest.mark.parametrize("first", [False, True])
+def test_constants_of_channels(dtype, kind, first):
+    model = Model(1, 4, 5, 5, dtype=dtype).conv(4, 12)
+    limits = np.iinfo(dtype)
+    data = model.random.integers(limits.min, limits.max + 1, (1, 12, 1, 1)).astype(dtype)
+    operands = [model.last, *model.scale(0.4)], [model.constant(data), *model.scale(0.3119, 9)]
+    given = [*operands[first], *operands[not first]]
+    result = model.scale(0.5137 if kind == "QLinearAdd" else 14.37, 5)
+    check(model.add(kind, *given, *result, domain="com.microsoft"))
+    program = compile_graph(load(model.content()), preset("edge"))
+    assert kind in [layer.kind for layer in program.layers]
+
+
 def test_moves():
     model = Model(1, 4, 6, 6).conv(4, 8)
     model.move("MaxPool", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
