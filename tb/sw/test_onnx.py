@@ -255,3 +255,19 @@ def test_outputs_of_several_types():
     assert [graph.tensors[n].dtype.name for n in graph.outputs] == ["int8", "float32"]
     assert [graph.tensors[n].name for n in graph.outputs] == [convolved, model.last]
     assert {graph.tensors[n].shape for n in graph.outputs} == {(1, 8, 6, 6)}
+
+
+def test_damaged_files_are_refused(rng):
+    """Other bytes here and there: a graph, or one line."""
+    model = Model(1, 4, 6, 6).conv(4, 8).move("Flatten").move("Reshape", np.array([-1, 4]))
+    content, graphs = model.content(), 0
+    for _ in range(400):
+        damaged = bytearray(content)
+        for place in rng.integers(1, len(damaged), rng.integers(1, 4)).tolist():
+            damaged[place] = rng.integers(256)
+        try:
+            load(bytes(damaged))
+            graphs += 1
+        except ModelError as error:
+            assert "\n" not in str(error)
+    assert 0 < graphs < 300
