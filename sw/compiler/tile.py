@@ -4,7 +4,7 @@ A tile is R taps by C channels. What fits of tiles, channel parameters and table
 loaded once; the rest streams through a part of the memory kept free for that, in the order of use.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from celosia.sw.compiler.bands import Band, band_matrix, parameters_of_tile, spa
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout import Layout, Segment, band_segments, pixel_bytes, segments
 from celosia.sw.compiler.spec import Layer, Network, Product
+from celosia.sw.compiler.split import second_parts
 
 __all__ = [
     "Ring",
@@ -238,21 +239,8 @@ def _segments(
         depth = layer.inputs(*channels)[1]
         if depth not in found:
             found[depth] = segments(layer, source.pitch, pixel, channels, config, most)
-        result.append((*found[depth], *_second(layer, channels, found[depth])))
+        result.append((*found[depth], *second_parts(layer, channels, found[depth], config.rows)))
     return tuple(result)
-
-
-def _second(
-    layer: Product, channels: tuple[int, int], parts: tuple[Segment, ...]
-) -> Iterator[Segment]:
-    """Yield the reads for the second parts of weights, those that are not zero."""
-    if not layer.split:
-        return
-    matrix = layer.matrix(*channels)
-    count = matrix.shape[1] // 2
-    for part in parts:
-        if matrix[:, count + part.taps].any():
-            yield replace(part, taps=count + part.taps)
 
 
 def _steps(parts: _Parts, config: Config) -> int:

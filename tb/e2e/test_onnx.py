@@ -1,6 +1,7 @@
 """Networks quantised by ONNX Runtime, against ONNX Runtime."""
 
 import numpy as np
+import prerequisites
 import pytest
 from onnx_networks import NETWORKS, inputs, judge, quantised
 
@@ -41,6 +42,18 @@ def test_equals_onnx_runtime(name, seed, record_property):
     steps = differing(content, program, signed=NETWORKS[name].signed, count=COUNT, seed=seed)
     record_property("figure", f"{name}: {int((steps != 0).sum())} of {steps.size} values differ")
     assert not steps.any()
+
+
+def test_rtl():
+    """Weights of nine bits in two parts, maxima, a matrix product: on the RTL of the least core."""
+    prerequisites.verilator()
+    program = compile_graph(load(quantised("cnn-qoperator")), preset("nano"))
+    x = inputs(program.inputs[0].shape, 2, 1)
+    results = []
+    for device in ("machine", "rtl"):
+        with open_session(program, device=device) as session:
+            results.append(session.run([x])[0])
+    np.testing.assert_array_equal(*results)
 
 
 @pytest.mark.slow
