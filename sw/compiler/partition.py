@@ -28,6 +28,7 @@ _MIXES = {
     "after": lambda margins: margins[0] != 0,
     "begin": lambda begin: begin[0] != 0,
     "dropped": lambda axes: 0 in axes,
+    "added": lambda axes: 0 in axes,
 }
 
 

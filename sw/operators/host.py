@@ -195,7 +195,9 @@ def evaluate(tensors: Sequence[Tensor], operation: Operation) -> list[np.ndarray
         np.empty(0) if data is None else data[None] if number in computed else data
         for number, data in zip(numbers, found, strict=True)
     ]
-    used = {n: _computed(tensors[n]) if n in computed else tensors[n] for n in {*numbers, *computed}}
+    used = {
+        n: _computed(tensors[n]) if n in computed else tensors[n] for n in {*numbers, *computed}
+    }
     plain = host_operator(used, operation)
     if any(math.prod(result.shape) > MOST_ELEMENTS for result in plain.results):
         got = [result.shape for result in plain.results]
