@@ -54,7 +54,13 @@ def lines(
             raise CompileError(f"wanted results that lie on a line, channel {channel} has none")
         found.append(line)
     weights, bias, multiplier, left, right = np.array(found, np.int64).T
-    scaling = Scaling(
+    return weights.astype(np.int8), _scaling(bias, multiplier, left, right, zero_point)
+
+
+def _scaling(
+    bias: np.ndarray, multiplier: np.ndarray, left: np.ndarray, right: np.ndarray, zero_point: int
+) -> Scaling:
+    return Scaling(
         bias=bias,
         multiplier=multiplier,
         left=left,
@@ -64,7 +70,6 @@ def lines(
         low=-128,
         high=127,
     )
-    return weights.astype(np.int8), scaling
 
 
 def _line(

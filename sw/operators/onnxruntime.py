@@ -119,13 +119,13 @@ def _lower_line(lowering: Lowering, operation: Operation) -> None:
         raise CompileError("wanted a value that the core computes, and a constant")
     view = lowering.views[operation.inputs[place]]
     channels = lowering.values[view.value].channels
-    alike = source.shape == output.shape and constant.shape[-1:] == (channels,)
-    if not alike or constant.elements != channels:
+    shapes = source.shape, constant.shape[-1:], constant.elements
+    if shapes != (output.shape, (channels,), channels):
         raise CompileError(f"wanted a constant for each of {channels} channels")
     assert source.quantization and constant.quantization and output.quantization
     meanings = source.quantization, constant.quantization, output.quantization
-    x, numbers = np.arange(-128, 128)[None], constant.data.reshape(-1, 1).astype(np.int64)
-    centred = numbers[:, 0] - meanings[1].zero_point
+    x, numbers = np.arange(-128, 128)[None], constant.data.reshape(-1, 1)
+    centred = numbers[:, 0].astype(np.int64) - meanings[1].zero_point
     first, second, step = (one.scale for one in meanings)
     if operation.kind == "QLinearAdd":
         compute, slopes = added, np.full(channels, first / step)
@@ -133,8 +133,9 @@ def _lower_line(lowering: Lowering, operation: Operation) -> None:
     else:
         compute, slopes = multiplied, first * second / step * centred
         offsets = -slopes * meanings[0].zero_point
-    operands = (x, numbers) if place == 0 else (numbers, x)
-    ordered = meanings if place == 0 else (meanings[1], meanings[0], meanings[2])
+    operands, ordered = (x, numbers), meanings
+    if place:
+        operands, ordered = (numbers, x), (meanings[1], meanings[0], meanings[2])
     tables = compute(*operands, ordered, unsigned=operation.attributes["unsigned"])
     weights, scaling = lines(tables, slopes, offsets, meanings[2].zero_point)
     product(
