@@ -203,11 +203,11 @@ class _Calibration(quantization.CalibrationDataReader):
 
 
 @cache
-def quantised(name: str) -> bytes:
+def quantised(name: str, *, narrow: bool = False) -> bytes:
     """Return a network as ONNX Runtime's quantiser makes it.
 
-    Weights of int8 on activations of uint8 have 7 bits: the kernels of processors without VNNI
-    saturate sums of 16 bits.
+    Weights of int8 have 7 bits on activations of uint8, or where ``narrow``: the kernels of
+    processors without VNNI saturate sums of 16 bits.
     """
     network = NETWORKS[name]
     model = network.make(network.opset)
@@ -225,7 +225,7 @@ def quantised(name: str) -> bytes:
                 activation_type=network.activations,
                 weight_type=network.weights,
                 per_channel=network.per_channel,
-                reduce_range=network.activations == _U8 and network.weights == _S8,
+                reduce_range=narrow or (network.activations == _U8 and network.weights == _S8),
             )
             return Path(target).read_bytes()
     finally:

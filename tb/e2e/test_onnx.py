@@ -57,6 +57,22 @@ def test_rtl():
 
 
 @pytest.mark.slow
+def test_default_session(record_property):
+    """The table of docs/onnx.md: pairs of int8 that stay float in part."""
+    count = total = 0
+    for name, network in NETWORKS.items():
+        if name.endswith("qdq") and network.signed:
+            content = quantised(name, narrow=True)
+            program = compile_graph(load(content), preset("edge"), 32)
+            steps = differing(content, program, signed=False, count=300, seed=99)
+            assert np.abs(steps).max() <= 1, name
+            count += int((steps != 0).sum())
+            total += steps.size
+    record_property("figure", f"{count} of {total} values differ from a default session")
+    assert 0 < count * 4_000 <= total
+
+
+@pytest.mark.slow
 def test_many_inputs(record_property):
     """The table of docs/onnx.md."""
     count = total = 0
