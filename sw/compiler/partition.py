@@ -123,9 +123,18 @@ def _idle(graph: Graph, levels: Mapping[int, float]) -> list[int]:
     return [
         operation.place
         for level, operations in parts.items()
-        if level == int(level) and all(operation.kind in RESHAPES for operation in operations)
+        if level == int(level) and all(_moves_nothing(graph, o) for o in operations)
         for operation in operations
     ]
+
+
+def _moves_nothing(graph: Graph, operation: Operation) -> bool:
+    """Return whether an operator's result is its input, byte by byte."""
+    if operation.kind != "QUANTIZE":
+        return operation.kind in RESHAPES
+    source, output = (graph.tensors[n] for n in (operation.inputs[0], operation.outputs[0]))
+    same = source.quantization is not None and source.quantization.equals(output.quantization)
+    return same and source.dtype == output.dtype
 
 
 def _plan(graph: Graph, levels: Mapping[int, float], notes: Mapping[int, str]) -> Plan:

@@ -20,6 +20,11 @@ _RELUS = ("RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1")
 def _lower(lowering: Lowering, operation: Operation) -> None:
     """Lower RELU and its kind, and QUANTIZE."""
     view = lowering.view(operation)
+    if operation.kind == "QUANTIZE" and lowering.same_scale(
+        operation.inputs[0], operation.outputs[0]
+    ):
+        lowering.views[operation.outputs[0]] = view
+        return
     activation = operation.kind if operation.kind in _RELUS else "NONE"
     scaling = rescaling(*ends(lowering.graph, operation), activation)
     shape = view.height, view.width, lowering.values[view.value].channels

@@ -112,6 +112,9 @@ class Operator:
         shape rule checks their types.
     plain : bool
         Whether integers are taken as they are, whatever their scale.
+    unsigned : bool
+        Whether the kernel of uint8 computes otherwise than that of int8: the attribute ``unsigned``
+        of an operator on what was uint8.
     whole : bool
         Whether it takes the model's own batch as a whole.
     kernel : callable, optional
@@ -144,6 +147,7 @@ class Operator:
     moves: bool = False
     aside: tuple[int, ...] = ()
     plain: bool = False
+    unsigned: bool = False
     whole: bool = False
     kernel: Kernel | None = None
     lower: Lower | None = None
