@@ -104,8 +104,6 @@ class _Reader:
         tensors = list(self._each(subgraph.TensorsLength(), subgraph.Tensors, self._tensor))
         self.open = {n for n in range(len(tensors)) if _is_dynamic(subgraph.Tensors(n))}
         count = self._count(subgraph.OperatorsLength(), 4)
-        if not count:
-            raise ModelError("wanted at least one operator, got none")
         given = [subgraph.Operators(n) for n in range(count)]
         self._sign(given, tensors)
         self.count = count
@@ -116,13 +114,16 @@ class _Reader:
             raise ModelError("wanted inputs and outputs, got none")
         for number in (*inputs, *outputs):
             tensor = tensors[_index(number, tensors)]
-            if tensor.data is not None:
-                raise ModelError(f"tensor {tensor.name!r}: wanted no constant as input or output")
+            if tensor.data is not None and number in inputs:
+                raise ModelError(f"tensor {tensor.name!r}: wanted no constant as input")
             if tensor.dtype.name not in _ENDS:
                 wanted = f"{', '.join(_ENDS)} as input or output"
                 raise ModelError(f"tensor {tensor.name!r}: wanted {wanted}, got {tensor.dtype}")
             if tensor.quantization is not None:
                 require_per_tensor(tensor)
+        outputs = tuple(
+            self._given_out(number, inputs[0], tensors, operations) for number in outputs
+        )
         try:
             unsigned = frozenset(self.unsigned.intersection((*inputs, *outputs)))
             return Graph(self.name, tuple(tensors), tuple(operations), inputs, outputs, unsigned)
@@ -300,6 +301,20 @@ class _Reader:
             self.added.append(Operation("LookupTable", self.count + made, (number,), (made,), said))
         return made
 
+    def _given_out(
+        self, number: int, source: int, tensors: list[Tensor], operations: list[Operation]
+    ) -> int:
+        """Return an output; a constant becomes the result of an operation, once for each input."""
+        if tensors[number].data is None:
+            return number
+        place = max((operation.place for operation in operations), default=-1) + 1
+        tensors.append(replace(tensors[number], data=None))
+        made = len(tensors) - 1
+        if number in self.unsigned:
+            self.unsigned.add(made)
+        operations.append(Operation("CONSTANT", place, (source, number), (made,)))
+        return made
+
     def _inferred(self, operation: Operation, node: Node, tensors: list[Tensor]) -> Node:
         """Return the operator with results of the shapes that follow from its inputs.
 
@@ -330,7 +345,8 @@ class _Reader:
         value = max(wide, code.DeprecatedBuiltinCode())
         if value == tflite.BuiltinOperator.CUSTOM:
             custom = (code.CustomCode() or b"").decode("utf-8", "replace")
-            return f"CUSTOM {custom!r}"
+            builtin = custom.isupper() or custom not in OPERATORS
+            return f"CUSTOM {custom!r}" if builtin else custom
         return constant_name(tflite.BuiltinOperator, value)
 
 
