@@ -269,7 +269,7 @@ def by_table(fill: Table) -> Kernel:
     return run
 
 
-def _run_gelu(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _run_gelu(operator: HostOperator, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
     function = real.gelu_by_tanh if operator.attributes["approximate"] else real.gelu
     return of_each(function)(operator, arrays)
 

@@ -160,7 +160,7 @@ def _run_near(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.n
             if near.shape[-1]:
                 sums[..., channel] = np.add.accumulate(near, axis=-1)[..., -1]
         base = np.float32(said["bias"]) + np.float32(said["alpha"]) * sums
-        return [x * power(base, np.float32(-said["beta"]))]
+        return [x * power(base, np.array(-said["beta"], np.float32))]
 
 
 @each_unit

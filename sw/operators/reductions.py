@@ -182,7 +182,8 @@ def _read_running(node: Node) -> dict[str, Any]:
 
 
 def _running_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    said.flag("exclusive"), said.flag("reverse")
+    for name in ("exclusive", "reverse"):
+        said.flag(name)
     said.whole("axis", 0, len(operator.sources[0].shape) - 1)
     return [operator.sources[0].shape]
 

@@ -89,7 +89,7 @@ def _drawn(seed: int, draw: Draw, graph: Graph) -> Case:
         seed=seed,
         name=" ".join(operation.kind for operation in graph.operations),
         graph=graph,
-        inputs=draw.inputs if isinstance(draw.inputs, tuple) else (draw.inputs,),
+        inputs=(draw.inputs, *draw.more),
         batch=draw.integer(1, 4),
     )
 

@@ -92,7 +92,7 @@ def _begin(
     draw.chain = Chain(shape, dtype=dtype, **meaning)
     zero = meaning.get("zero_point", 0)
     count = draw.integer(1, 3)
-    draw.inputs = (np.stack([change(_values(draw, dtype, shape), zero) for _ in range(count)]),)
+    draw.inputs = np.stack([change(_values(draw, dtype, shape), zero) for _ in range(count)])
 
 
 def _other(
@@ -103,12 +103,12 @@ def _other(
     zero = meaning.get("zero_point", 0)
     if not draw.chance(0.5):
         return Constant(change(_values(draw, dtype, shape), zero), **meaning)
-    values = [change(_values(draw, dtype, shape), zero) for _ in draw.inputs[0]]
-    draw.inputs = (*draw.inputs, np.stack(values))
+    values = [change(_values(draw, dtype, shape), zero) for _ in draw.inputs]
+    draw.more.append(np.stack(values))
     return draw.chain.input("second", shape, dtype=dtype, **meaning)
 
 
-def _fused(draw: Draw) -> dict[str, str]:
+def _fused(draw: Draw) -> dict[str, Any]:
     name = draw.one_of(*ACTIVATIONS) if draw.chance(0.3) else "NONE"
     return {"fusedActivationFunction": name}
 
@@ -228,7 +228,7 @@ def _running(draw: Draw, kind: str) -> None:
     shape = _shape(draw)
     _begin(draw, draw.one_of(*_NUMBERS), shape)
     axis = Constant(draw.integer(-len(shape), len(shape) - 1))
-    flags = {"exclusive": draw.chance(0.5), "reverse": draw.chance(0.5)}
+    flags: dict[str, Any] = {"exclusive": draw.chance(0.5), "reverse": draw.chance(0.5)}
     draw.chain.operator(kind, None, [axis], **flags)
 
 
@@ -273,7 +273,7 @@ def _pool(draw: Draw, kind: str) -> None:
         padding = "SAME"
     counts = draw.chain.places(window, stride, (1, 1), padding)
     names = ("filterHeight", "filterWidth", "strideH", "strideW")
-    options = dict(zip(names, (*window, *stride), strict=True))
+    options: dict[str, Any] = dict(zip(names, (*window, *stride), strict=True))
     shape = (batch, *counts, channels)
     draw.chain.operator(kind, shape, padding=padding, **options, **_fused(draw))
 
