@@ -21,10 +21,10 @@ Every byte is that of LiteRT's reference kernel (`BUILTIN_REF`), with three exce
 - LookupTable and the operators of quantised ONNX models (QLinear…, QuantizeLinear): see
   [onnx.md](onnx.md).
 
-An operator runs on the core where
-it meets the limits of the third column, else on the host where it meets those of the fourth. The
-program then has several parts: the core stops between them, and tensors go through external
-memory. An operator that meets neither is refused, with its number, kind and result.
+An operator runs on the core where it meets the limits of the third column, else on the host where
+it meets those of the fourth. The program then has several parts: the core stops between them, and
+tensors go through external memory. An operator that meets neither is refused, with its number, kind
+and result.
 
 - *table*: a table of 256 entries after a layer's clamp.
 - *view*: no bytes move.
