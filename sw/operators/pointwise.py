@@ -52,8 +52,7 @@ def _run_quantize(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[
         centred = array.astype(np.int64) - source.zero_point
         values = rescaled(centred, source.scale / output.scale) + output.zero_point
         return [np.clip(values, limits.min, limits.max).astype(output.dtype)]
-    with np.errstate(over="ignore", invalid="ignore"):
-        ratio = (array / single(output)).astype(np.float64)
+    ratio = (array / single(output)).astype(np.float64)
     # Past this they saturate whatever the zero point; what is no number counts as nothing.
     most = 4 * limits.max + 8
     ratio = np.clip(np.nan_to_num(ratio, nan=0.0), -most, most)

@@ -197,6 +197,15 @@ class Operator:
             shown = (", ".join(map(str, shapes)) for shapes in (wanted, found))
             raise Mismatch("a result of shape {}, got {}".format(*shown))
 
+    def compute(self, operator: HostOperator, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        """Return the results on the host, as the kernel does.
+
+        What float32 cannot hold becomes infinite or no number, without a warning.
+        """
+        assert self.kernel
+        with np.errstate(all="ignore"):
+            return self.kernel(operator, arrays)
+
     def _check_types(self, operands: Sequence[Operand], types: tuple[str, ...]) -> None:
         for operand in operands:
             got = f"{operand.dtype} {operand.name!r}"
