@@ -113,7 +113,7 @@ def keeps_order(weights: np.ndarray, scaling: Scaling) -> bool:
 
 
 def dense_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> Scaling:
-    """Return the parameters of a FULLY_CONNECTED, which rounds in float64, uint8 twice.
+    """Return the parameters of a FULLY_CONNECTED, which rounds in float64.
 
     Parameters
     ----------
@@ -127,8 +127,6 @@ def dense_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> Sc
     CompileError
         If there is a channel without multiplier.
     """
-    if operation.attributes.get("unsigned"):
-        return convolution_scaling(graph, operation, weights)
     tensor, output = ends(graph, operation)
     bias = _bias(graph, operation, len(weights))
     ranges = sum_ranges(weights, bias, tensor.zero_point)
@@ -398,7 +396,7 @@ def _factors(
 ) -> list[float]:
     """Return the real factor of each channel.
 
-    Products and quotients of scales are float64; products of uint8 are float32.
+    Products and quotients of scales are float64; products for convolutions of uint8 are float32.
     """
     source, kernel = (graph.tensors[number].quantization for number in operation.inputs[:2])
     assert source and kernel

@@ -235,7 +235,9 @@ def _want_operator(operator: HostOperator) -> None:
     for operand in (*operator.sources, *operator.results):
         _want_tensor(operand)
         elements = _elements(operand.shape)
-        _want(elements <= MOST_ELEMENTS, operand.name, f"at most {MOST_ELEMENTS} elements", elements)
+        _want(
+            elements <= MOST_ELEMENTS, operand.name, f"at most {MOST_ELEMENTS} elements", elements
+        )
         for scale in operand.scales:
             _want(_SCALES[0] <= scale <= _SCALES[1], operand.name, "scales above 0", scale)
         if operand.data is not None:

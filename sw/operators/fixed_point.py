@@ -48,7 +48,7 @@ def factors(operator: HostOperator) -> np.ndarray:
     scales = np.array(weights.scales or [weights.scale], np.float64)
     each = source.scale * scales
     if operator.attributes.get("unsigned"):
-        # The kernels of uint8 multiply in single precision.
+        # Convolutions of uint8 multiply scales in single precision.
         each = each.astype(np.float32).astype(np.float64)
     return each / output.scale
 

@@ -256,11 +256,8 @@ def dense_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np.ndarr
 
 
 def _run_dense(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return the product of rows with a matrix, int8 scaled in double precision."""
+    """Return the product of rows with a matrix, which the kernel scales in double precision."""
     (output,) = operator.results
-    if operator.attributes.get("unsigned"):
-        result = scaled_sums(operator, dense_sums(operator, arrays), ())
-        return [result.reshape(len(result), *output.shape)]
     exact = dense_sums(operator, arrays) * factors(operator)
     away = np.copysign(np.floor(np.abs(exact) + 0.5), exact) + output.zero_point
     low, high = activation_range(operator.attributes["activation"], meaning(output))
@@ -426,7 +423,6 @@ OPERATORS = (
         lower=lower_dense(dense_scaling),
         kernel=_run_dense,
         weighted=True,
-        unsigned=True,
         factors=weighted(0, 1),
         core="constant weights, a scale for each channel or one; factors whose rounding 31 bits "
         "can reproduce",

@@ -106,9 +106,7 @@ def _really_between(source: int, result: int, align: bool, half: bool) -> tuple[
     return below, above, places - below.astype(np.float32)
 
 
-def _run_real_bilinear(
-    operator: HostOperator, arrays: Sequence[np.ndarray]
-) -> list[np.ndarray]:
+def _run_real_bilinear(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return an image of another size, of what stands for uint8, by float32."""
     said = operator.attributes["align_corners"], operator.attributes["half_pixel_centers"]
     _, high, wide, _ = operator.sources[0].shape
