@@ -137,7 +137,9 @@ def _read_strided_slice(node: Node) -> dict[str, Any]:
     shape = node.tensor(0).shape
     spelt, bits, added = _spelt_out(node.rank, numbers, masks)
     if options.Offset():
-        # Ends are counted from the begin.
+        # Ends are counted from the begin. LiteRT's kernel knows neither open ones nor new axes then.
+        if masks.end or masks.ellipsis or added or len(spelt[0]) < node.rank:
+            raise ModelError("wanted ends of all dimensions, as offsets from begin")
         begins = [n + extent * (n < 0) for n, extent in zip(spelt[0], shape, strict=False)]
         spelt[1] = [a + b for a, b in zip(begins, spelt[1], strict=True)]
     return {**_sliced(shape, spelt, bits), "added": added}
