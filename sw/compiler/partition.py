@@ -181,12 +181,16 @@ def _mixes(graph: Graph, operation: Operation) -> bool:
 
 def _part(graph: Graph, operations: Sequence[Operation]) -> Graph:
     """Return operators as a graph of their own."""
-    if len(operations) == len(graph.operations):
-        return graph
     made = [number for operation in operations for number in operation.outputs]
     places = {operation.place for operation in operations}
     elsewhere = {n for o in graph.operations if o.place not in places for n in o.inputs}
     read = dict.fromkeys(n for o in operations for n in o.inputs if n != -1)
+    if len(operations) == len(graph.operations):
+        # In the model's own order, without what the core has nothing to do with.
+        inputs = tuple(n for n in dict.fromkeys(graph.inputs) if n in read)
+        outputs = tuple(n for n in dict.fromkeys(graph.outputs) if n in made)
+        same = (inputs, outputs) == (graph.inputs, graph.outputs)
+        return graph if same else replace(graph, inputs=inputs, outputs=outputs)
     return replace(
         graph,
         operations=tuple(operations),

@@ -97,8 +97,6 @@ class _Reader:
         tensors = list(self._each(subgraph.TensorsLength(), subgraph.Tensors, self._tensor))
         self.open = {n for n in range(len(tensors)) if _is_dynamic(subgraph.Tensors(n))}
         count = self._count(subgraph.OperatorsLength(), 4)
-        if not count:
-            raise ModelError("wanted at least one operator, got none")
         operations = self._operations([subgraph.Operators(n) for n in range(count)], tensors)
         inputs = self._numbers(subgraph.InputsLength(), subgraph.Inputs)
         outputs = self._numbers(subgraph.OutputsLength(), subgraph.Outputs)
@@ -106,13 +104,16 @@ class _Reader:
             raise ModelError("wanted inputs and outputs, got none")
         for number in (*inputs, *outputs):
             tensor = tensors[_index(number, tensors)]
-            if tensor.data is not None:
-                raise ModelError(f"tensor {tensor.name!r}: wanted no constant as input or output")
+            if tensor.data is not None and number in inputs:
+                raise ModelError(f"tensor {tensor.name!r}: wanted no constant as input")
             if tensor.dtype.name not in _ENDS:
                 wanted = f"{', '.join(_ENDS)} as input or output"
                 raise ModelError(f"tensor {tensor.name!r}: wanted {wanted}, got {tensor.dtype}")
             if tensor.quantization is not None:
                 require_per_tensor(tensor)
+        outputs = tuple(
+            self._given_out(number, inputs[0], tensors, operations) for number in outputs
+        )
         try:
             return Graph(self.name, tuple(tensors), tuple(operations), inputs, outputs)
         except ValueError as error:
@@ -236,6 +237,18 @@ class _Reader:
         except ModelError as error:
             raise ModelError(f"{label}: {error}") from None
         return operation
+
+    def _given_out(
+        self, number: int, source: int, tensors: list[Tensor], operations: list[Operation]
+    ) -> int:
+        """Return an output; a constant becomes the result of an operation, once for each input."""
+        if tensors[number].data is None:
+            return number
+        place = max((operation.place for operation in operations), default=-1) + 1
+        tensors.append(replace(tensors[number], data=None))
+        made = len(tensors) - 1
+        operations.append(Operation("CONSTANT", place, (source, number), (made,)))
+        return made
 
     def _inferred(self, operation: Operation, node: Node, tensors: list[Tensor]) -> Node:
         """Return the operator with results of the shapes that follow from its inputs.
