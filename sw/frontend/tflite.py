@@ -280,7 +280,8 @@ class _Reader:
         value = max(wide, code.DeprecatedBuiltinCode())
         if value == tflite.BuiltinOperator.CUSTOM:
             custom = (code.CustomCode() or b"").decode("utf-8", "replace")
-            return f"CUSTOM {custom!r}"
+            builtin = custom.isupper() or custom not in OPERATORS
+            return f"CUSTOM {custom!r}" if builtin else custom
         return constant_name(tflite.BuiltinOperator, value)
 
 
