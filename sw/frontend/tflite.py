@@ -199,8 +199,7 @@ class _Reader:
         for place, operator in enumerate(given):
             kind = self._kind(operator.OpcodeIndex())
             try:
-                operation = self._operation(place, kind, operator, tensors)
-                results = evaluate(tensors, operation)
+                operation, results = self._operation(place, kind, operator, tensors)
             except ModelError as error:
                 refused.append((f"{place} {kind}", error))
                 continue
@@ -215,7 +214,10 @@ class _Reader:
             raise ModelError(f"{refused[0][1]}{more}")
         return operations
 
-    def _operation(self, place: int, kind: str, operator: Any, tensors: list[Tensor]) -> Operation:
+    def _operation(
+        self, place: int, kind: str, operator: Any, tensors: list[Tensor]
+    ) -> tuple[Operation, list[np.ndarray] | None]:
+        """Return an operation, and its results where these are constant."""
         inputs = self._numbers(operator.InputsLength(), operator.Inputs)
         outputs = self._numbers(operator.OutputsLength(), operator.Outputs)
         label = f"operator {place} {kind}"
@@ -234,9 +236,9 @@ class _Reader:
                 node = self._inferred(operation, node, tensors)
             operation = replace(operation, attributes=record.read(node))
             check_operation(tensors, operation)
+            return operation, evaluate(tensors, operation)
         except ModelError as error:
             raise ModelError(f"{label}: {error}") from None
-        return operation
 
     def _given_out(
         self, number: int, source: int, tensors: list[Tensor], operations: list[Operation]
@@ -280,8 +282,9 @@ class _Reader:
         value = max(wide, code.DeprecatedBuiltinCode())
         if value == tflite.BuiltinOperator.CUSTOM:
             custom = (code.CustomCode() or b"").decode("utf-8", "replace")
-            builtin = custom.isupper() or custom not in OPERATORS
-            return f"CUSTOM {custom!r}" if builtin else custom
+            # Builtin operators are in capitals.
+            known = custom in OPERATORS and not custom.isupper()
+            return custom if known else f"CUSTOM {custom!r}"
         return constant_name(tflite.BuiltinOperator, value)
 
 
