@@ -1,5 +1,7 @@
 """Random operators that move elements: LiteRT's reference kernels and the host agree."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from cases import Case
@@ -82,9 +84,7 @@ def test_constant_index_past_the_end() -> None:
         load(serialize(chain.graph()))
 
 
-def _one(
-    kind: str, *constants: object, shape: tuple[int, ...] = (2, 3), **options: object
-) -> bytes:
+def _one(kind: str, *constants: object, shape: tuple[int, ...] = (2, 3), **options: Any) -> bytes:
     chain = Chain((2, 3), dtype="float32")
     chain.operator(kind, shape, [np.array(x, np.int32) for x in constants], **options)
     return serialize(chain.graph())
