@@ -223,8 +223,7 @@ class _Reader:
         for place, operator in enumerate(given):
             kind = self._kind(operator.OpcodeIndex())
             try:
-                operation = self._operation(place, kind, operator, tensors)
-                results = evaluate(tensors, operation)
+                operation, results = self._operation(place, kind, operator, tensors)
             except ModelError as error:
                 refused.append((f"{place} {kind}", error))
                 continue
@@ -241,7 +240,10 @@ class _Reader:
             raise ModelError(f"{refused[0][1]}{more}")
         return operations
 
-    def _operation(self, place: int, kind: str, operator: Any, tensors: list[Tensor]) -> Operation:
+    def _operation(
+        self, place: int, kind: str, operator: Any, tensors: list[Tensor]
+    ) -> tuple[Operation, list[np.ndarray] | None]:
+        """Return an operation, and its results where these are constant."""
         inputs = self._numbers(operator.InputsLength(), operator.Inputs)
         outputs = self._numbers(operator.OutputsLength(), operator.Outputs)
         label = f"operator {place} {kind}"
@@ -268,9 +270,9 @@ class _Reader:
                 said["unsigned"] = True
             operation = replace(operation, attributes=said)
             check_operation(tensors, operation)
+            return operation, evaluate(tensors, operation)
         except ModelError as error:
             raise ModelError(f"{label}: {error}") from None
-        return operation
 
     def _weights(self, number: int, tensors: list[Tensor]) -> int:
         """Return the tensor of weights of uint8 less their zero point."""
@@ -345,8 +347,9 @@ class _Reader:
         value = max(wide, code.DeprecatedBuiltinCode())
         if value == tflite.BuiltinOperator.CUSTOM:
             custom = (code.CustomCode() or b"").decode("utf-8", "replace")
-            builtin = custom.isupper() or custom not in OPERATORS
-            return f"CUSTOM {custom!r}" if builtin else custom
+            # Builtin operators are in capitals.
+            known = custom in OPERATORS and not custom.isupper()
+            return custom if known else f"CUSTOM {custom!r}"
         return constant_name(tflite.BuiltinOperator, value)
 
 

@@ -172,7 +172,19 @@ def _reverse_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
 
 
 def _run_reverse(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    return [np.flip(arrays[0], [axis + 1 for axis in operator.attributes["axes"]])]
+    return [np.flip(arrays[0], tuple(axis + 1 for axis in operator.attributes["axes"]))]
+
+
+def _constant_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    _, constant = operator.sources
+    require(constant.data is not None, "a constant as second input")
+    return [constant.shape]
+
+
+def _run_constant(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the constant for each unit of the first input."""
+    units, constant = len(arrays[0]), arrays[1]
+    return [np.broadcast_to(constant, (units, *constant.shape))]
 
 
 def _constant_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
@@ -256,7 +268,9 @@ OPERATORS = (
         shapes=_mirror_shapes,
         kernel=_run_mirror,
         host="constant margins, REFLECT and SYMMETRIC",
-        **_FIRST | {"types": (_NUMBERS, _NUMBERS)},
+        operands=(0,),
+        types=(_NUMBERS, _NUMBERS),
+        moves=True,
     ),
     Operator(
         kind="REVERSE_V2",

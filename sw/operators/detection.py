@@ -130,6 +130,43 @@ def _suppressed(
     return selected
 
 
+def _sift(heap: list[int], hole: int, values: list[float]) -> None:
+    """Put an element at its place in a heap whose root is the least value, downwards then up."""
+    taken, top, child = heap[hole], hole, 2 * hole + 2
+    while child < len(heap):
+        child -= values[heap[child]] > values[heap[child - 1]]
+        heap[hole], hole = heap[child], child
+        child = 2 * child + 2
+    if child == len(heap):
+        heap[hole], hole = heap[child - 1], child - 1
+    while hole > top and values[heap[(hole - 1) // 2]] > values[taken]:
+        heap[hole], hole = heap[(hole - 1) // 2], (hole - 1) // 2
+    heap[hole] = taken
+
+
+def _greatest(values: list[float], count: int) -> list[int]:
+    """Return the places of the greatest values, equal ones in the order of ``std::partial_sort``.
+
+    The kernel sorts classes with that, as the GNU library has it; of one it takes the first.
+    """
+    if count == 1:
+        return [values.index(max(values))]
+    heap, result = list(range(count)), list[int]()
+    for hole in reversed(range(count // 2)):
+        _sift(heap, hole, values)
+    for place in range(count, len(values)):
+        if values[place] > values[heap[0]]:
+            heap[0] = place
+            _sift(heap, 0, values)
+    while heap:
+        result.append(heap[0])
+        last = heap.pop()
+        if heap:
+            heap[0] = last
+            _sift(heap, 0, values)
+    return result[::-1]
+
+
 #: Detections: box, class and score of each.
 _Found = list[tuple[int, int, np.float32]]
 
@@ -137,9 +174,9 @@ _Found = list[tuple[int, int, np.float32]]
 def _fast(boxes: np.ndarray, scores: np.ndarray, said: dict[str, Any]) -> tuple[_Found, int]:
     """Return detections whose boxes are chosen once, by their best class, and how many boxes."""
     count = min(said["max_classes_per_detection"], said["num_classes"])
-    best = np.argsort(-scores, axis=1, kind="stable")[:, :count]
+    best = [_greatest(row, count) for row in scores.tolist()]
     selected = _suppressed(boxes, scores.max(axis=1), said, said["max_detections"])
-    found = [(box, int(kind), scores[box, kind]) for box in selected for kind in best[box]]
+    found = [(box, kind, scores[box, kind]) for box in selected for kind in best[box]]
     return found, len(selected)
 
 
@@ -149,6 +186,7 @@ def _regular(boxes: np.ndarray, scores: np.ndarray, said: dict[str, Any]) -> tup
     for kind in range(said["num_classes"]):
         selected = _suppressed(boxes, scores[:, kind], said, said["detections_per_class"])
         found += [(box, kind, scores[box, kind]) for box in selected]
+        # A stable sort, as the kernel merges each class into those before it.
         found = sorted(found, key=lambda each: -each[2])[: said["max_detections"]]
     return found, len(found)
 

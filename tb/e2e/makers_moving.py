@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from cases import Case
@@ -104,7 +105,7 @@ def _reverse(draw: _Moving) -> None:
     draw.chain.operator("REVERSE_V2", shape, [np.array(axes, np.int32)])
 
 
-def _indices(draw: _Moving, shape: Sequence[int], most: int, kinds: Sequence[str]) -> object:
+def _indices(draw: _Moving, shape: Sequence[int], most: int, kinds: Sequence[str]) -> Any:
     """Return indices below ``most``, constant or computed."""
     kind = draw.one_of(*kinds)
     if draw.chance(0.5):
@@ -153,7 +154,7 @@ def _lookup(draw: _Moving) -> None:
     rows, kind = draw.integer(1, 8), draw.one_of("int8", "uint8", "float32")
     draw.input("indices", (rows,), "int32", shape[0])
     table = draw.contents(shape, kind)
-    meaning = {} if kind == "float32" else {"scale": 0.5, "zero_point": 3}
+    meaning: dict[str, Any] = {} if kind == "float32" else {"scale": 0.5, "zero_point": 3}
     number = draw.chain.constant("table", table, **meaning)
     inputs = [draw.chain.number, number]
     draw.chain.operator(
@@ -217,7 +218,7 @@ def _strided(draw: _Moving) -> None:
     draw.begin(shape, draw.one_of(*_TYPES))
     offset = draw.chance(0.3)
     spec, masks, index = (
-        list[object](),
+        list[Any](),
         dict.fromkeys(("begin", "end", "shrinkAxis", "ellipsis", "newAxis"), 0),
         list[list[int]](),
     )
@@ -250,7 +251,7 @@ def _strided(draw: _Moving) -> None:
             break
     wanted = np.empty(shape)[tuple(spec)].shape
     columns = [np.array(column, np.int32) for column in zip(*index, strict=True)]
-    options = {f"{name}Mask": value for name, value in masks.items()}
+    options: dict[str, Any] = {f"{name}Mask": value for name, value in masks.items()}
     draw.chain.operator("STRIDED_SLICE", wanted, columns, offset=offset, **options)
 
 

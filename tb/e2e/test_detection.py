@@ -86,7 +86,7 @@ def ours(content: bytes, inputs: list[np.ndarray]) -> list[np.ndarray]:
 def test_detections(regular: bool, kind: str, ties: bool) -> None:
     pytest.importorskip("ai_edge_litert.interpreter")
     some = 0
-    for seed in range(40):
+    for seed in range(60):
         rng = np.random.default_rng(seed)
         options = OPTIONS | {
             "max_detections": int(rng.integers(1, 12)),

@@ -1,0 +1,122 @@
+"""Random operators that move elements: LiteRT's reference kernels and the host agree."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import Case
+from conformance import differences, reference
+from makers_moving import KINDS, moving
+from networks import Chain, Constant, serialize
+
+from celosia.hw.arch.config import preset
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.tflite import ModelError, load
+from celosia.sw.runtime.arrays import InputError
+from celosia.sw.runtime.interpreter import open_session
+
+NANO = preset("nano")
+
+#: Cases: in few seconds, and all.
+SOME, MANY = 136, 3000
+
+
+@pytest.fixture(autouse=True)
+def litert_is_there() -> None:
+    pytest.importorskip("ai_edge_litert.interpreter")
+
+
+def assert_equal(seeds: range) -> None:
+    """Assert that no case differs or is refused."""
+    wrong = []
+    for seed in seeds:
+        one: Case = moving(seed)
+        try:
+            found = differences(one, NANO, "machine")
+        except (ModelError, ValueError) as error:
+            found = f"{type(error).__name__}: {error}"
+        wrong += [f"seed {seed}, {one.name}: {found}"] * bool(found)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_some_cases() -> None:
+    assert_equal(range(SOME))
+
+
+@pytest.mark.slow
+def test_many_cases() -> None:
+    assert_equal(range(SOME, MANY))
+
+
+def test_cases_are_diverse() -> None:
+    """All operators come up, and hardly a result is all the same."""
+    cases = [moving(seed) for seed in range(SOME)]
+    assert {one.name for one in cases} == KINDS
+    flat = [one.name for one in cases if len(np.unique(list(reference(one).values())[0])) < 2]
+    assert len(flat) < SOME // 4
+
+
+def _looking_up(most: int) -> Chain:
+    chain = Chain((1, 3), dtype="int32")
+    table = Constant(np.arange(most * 2, dtype=np.float32).reshape(most, 2))
+    chain.operator("GATHER", (1, 3, 2), inputs=[table, chain.number], dtype="float32", axis=0)
+    return chain
+
+
+@pytest.mark.parametrize("index", [-1, 5])
+def test_index_past_the_end(index: int) -> None:
+    """The host reports the operator, and computes the next inputs."""
+    program = compile_graph(load(serialize(_looking_up(5).graph())), NANO)
+    with open_session(program, device="machine") as session:
+        wanted = f"operator 0 GATHER .*: wanted indices from 0 to 4, got {index}"
+        with pytest.raises(InputError, match=wanted):
+            session.run([np.array([[0, index, 1]], np.int32)])
+        (result,) = session.run([np.array([[4, 0, 1]], np.int32)])
+    np.testing.assert_array_equal(result.reshape(-1), [8, 9, 0, 1, 2, 3])
+
+
+def test_constant_index_past_the_end() -> None:
+    chain = Chain((1, 2), dtype="float32")
+    table = Constant(np.zeros((2, 2), np.float32))
+    indices = np.array([0, 2], np.int32)
+    chain.operator("GATHER", (2, 2), inputs=[table, indices], axis=0)
+    with pytest.raises(ModelError, match="operator 0 GATHER .*: wanted indices from 0 to 1, got 2"):
+        load(serialize(chain.graph()))
+
+
+def _one(kind: str, *constants: object, shape: tuple[int, ...] = (2, 3), **options: Any) -> bytes:
+    chain = Chain((2, 3), dtype="float32")
+    chain.operator(kind, shape, [np.array(x, np.int32) for x in constants], **options)
+    return serialize(chain.graph())
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        (_one("TILE", [2]), "wanted multiples of 2 dimensions"),
+        (_one("TILE", [0, 1]), "wanted multiples of at least 1"),
+        (_one("BROADCAST_TO", [4, 3], shape=(4, 3)), r"wanted a shape that broadcasts to \(4, 3\)"),
+        (_one("MIRROR_PAD", [[0, 2], [0, 0]], mode="REFLECT"), r"wanted margins that \(2, 3\) can"),
+        (_one("MIRROR_PAD", [[0, 0]]), r"wanted paddings of shape \(2, 2\)"),
+        (_one("REVERSE_V2", [2]), "wanted axes from -2 to 1"),
+        (_one("GATHER", [0], axis=2), "wanted an axis from -2 to 1, got 2"),
+        (_one("GATHER", [0], axis=0, batchDims=1), "wanted batch_dims from 0 to 0, got 1"),
+        (_one("GATHER_ND", [0, 0, 0]), "wanted indices of up to 2 dimensions"),
+        (_one("TOPK_V2", 4), "wanted 1 input and one output|wanted .* got"),
+        (_one("WHERE"), "wanted constant .* condition, got computed float32"),
+        (
+            _one("STRIDED_SLICE", [0, 0], [1, 1], [1, 1], ellipsisMask=3),
+            "wanted begin, end and strides of 2 dimensions",
+        ),
+        (
+            _one("STRIDED_SLICE", [0], [1], [1], offset=True),
+            "wanted ends of all dimensions, as offsets",
+        ),
+        (_one("FILL", [-1]), "wanted"),
+        (_one("RANGE", 3), "wanted 3 inputs"),
+    ],
+)
+def test_refusals(content: bytes, wanted: str) -> None:
+    with pytest.raises(ModelError, match=wanted) as raised:
+        load(content)
+    assert "\n" not in str(raised.value)
