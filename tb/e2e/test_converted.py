@@ -56,7 +56,7 @@ def judge(content: bytes) -> Any:
     """Return LiteRT with the reference kernels, or the built-in ones for networks with SUM.
 
     The reference kernels of DEPTH_TO_SPACE and TILE take int8, but are registered for the first
-    version alone. That of SUM gives -1 for int8 tensors of two scales (LiteRT 2.3).
+    version alone. That of SUM takes int8 for uint8.
     """
     schema: Any = prerequisites.package("ai_edge_litert.schema_py_generated")
     flatbuffers: Any = prerequisites.package("flatbuffers")

@@ -1,4 +1,6 @@
 import hashlib
+import importlib
+import importlib.util
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,12 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import prerequisites
 import pytest
 import tflite
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+from celosia.hw.arch.config import preset
 from celosia.sw import data
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.source import load
 from celosia.sw.models import train_convolutional, train_mnist_mlp, training
+from celosia.sw.runtime.interpreter import open_session
 
 NETWORKS = {"mnist_mlp": train_mnist_mlp.NETWORK, **train_convolutional.NETWORKS}
 GOALS = {"mnist_mlp": 0.975, "mnist_a": 0.99, "fashion_b": 0.88, "mnist_c": 0.988, "mnist_d": 0.99}
@@ -180,3 +187,22 @@ def test_only_the_whole_data_set_is_trained_on(
     with pytest.raises(ValueError, match="mnist: wanted 10,000 test images, got 9"):
         training.ship("x", NETWORKS["mnist_c"], tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@every_model
+def test_the_ordinary_conversion_is_accepted(name: str, rng: np.random.Generator) -> None:
+    """A network as it is before training."""
+    if importlib.util.find_spec("tensorflow") is None:
+        prerequisites.missing("tensorflow")
+    keras: Any = importlib.import_module("keras")
+    network = NETWORKS[name]
+    layers = [getattr(keras.layers, kind)(**given) for kind, given in network.layers]
+    model = keras.Sequential([keras.Input(network.shape), *layers])
+    images = rng.integers(0, 256, (20, 28, 28), np.uint8)
+    content = training.quantise(model, network.shape, images)
+    x = rng.integers(-128, 128, (16, *network.shape), np.int8)
+    with open_session(compile_graph(load(content), preset("edge"))) as session:
+        (y,) = session.run([x])
+    wanted = [prerequisites.litert_outputs(content, each[None])[0][0] for each in x]
+    np.testing.assert_array_equal(y, wanted)
