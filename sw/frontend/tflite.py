@@ -273,9 +273,9 @@ class _Reader:
 
     def _weights(self, number: int, tensors: list[Tensor]) -> int:
         """Return the tensor of weights of uint8 less their zero point."""
-        tensor = tensors[_index(number, tensors)]
-        if number not in self.unsigned or tensor.data is None:
+        if number not in self.unsigned or tensors[number].data is None:
             return number
+        tensor = tensors[number]
         if number not in self.centred:
             require_per_tensor(tensor)
             self.centred[number] = len(tensors)
@@ -284,9 +284,11 @@ class _Reader:
 
     def _rescaled(self, number: int, result: Tensor, tensors: list[Tensor]) -> int:
         """Return a tensor of uint8 brought to the scale of the result, as CONCATENATION does."""
-        tensor = tensors[_index(number, tensors)]
-        source, output = tensor.quantization, result.quantization
-        if number not in self.unsigned or source is None or output is None or source.equals(output):
+        if number not in self.unsigned:
+            return number
+        tensor, output = tensors[number], result.quantization
+        source = tensor.quantization
+        if source is None or output is None or source.equals(output):
             return number
         entries = rescaling(source, output)
         data = None if tensor.data is None else entries[tensor.data.view(np.uint8)]
