@@ -289,8 +289,8 @@ class _Reader:
         """Return a tensor of uint8 brought to the scale of the result, as CONCATENATION does."""
         if number not in self.unsigned:
             return number
-        tensor = tensors[number]
-        source, output = tensor.quantization, result.quantization
+        tensor, output = tensors[number], result.quantization
+        source = tensor.quantization
         if source is None or output is None or source.equals(output):
             return number
         entries = rescaling(source, output)
