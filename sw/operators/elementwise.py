@@ -298,9 +298,9 @@ OPERATORS = (
             shapes=two,
             keeps_scale=True,
             broadcasts=True,
-            types=(("int8", *NUMBERS), SAME),
+            types=(("int8", "int16", *NUMBERS), SAME),
             kernel=of_two(choose),
-            host=f"{_BROADCAST}, of one scale and zero point",
+            host=f"{_BROADCAST}, of one scale and zero point; int16",
         )
         for kind, choose in (("MAXIMUM", greater), ("MINIMUM", smaller))
     ),

@@ -127,9 +127,12 @@ def centred(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.nda
 
 
 def finished(values: np.ndarray, output: Operand, activation: str = "NONE") -> list[np.ndarray]:
-    """Return results: the zero point added, and clamped."""
-    low, high = activation_range(activation, meaning(output))
-    return [np.clip(values + output.zero_point, low, high).astype(np.int8)]
+    """Return results: the zero point added, and clamped; fused activations are those of int8."""
+    kind = np.dtype(output.dtype)
+    low, high = np.iinfo(kind).min, np.iinfo(kind).max
+    if kind == np.int8:
+        low, high = activation_range(activation, meaning(output))
+    return [np.clip(values + output.zero_point, low, high).astype(kind)]
 
 
 def _scales(graph: Graph, operation: Operation) -> list[Quantization | None]:
