@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import tflite
 
+from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.compiler.quantize import single_factor
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, Mismatch, require
@@ -14,8 +15,9 @@ from celosia.sw.operators.fixed_point import (
     centred,
     finished,
     products,
-    rescaled,
     single,
+    times,
+    times_wide,
 )
 from celosia.sw.operators.node import Node
 from celosia.sw.operators.record import SAME, Operator, Shape, by_type
@@ -30,6 +32,12 @@ def _read(node: Node) -> dict[str, Any]:
     return {"adj_x": bool(flags[0]), "adj_y": bool(flags[1])}
 
 
+def _factor(operator: HostOperator) -> tuple[int, int]:
+    """Return Q31 multiplier and shift of sums of integers."""
+    left, right, output = (single(x) for x in (*operator.sources, operator.results[0]))
+    return quantize_multiplier(single_factor(left, right, over=output))
+
+
 def _shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
     require(len(operator.sources) == 2, "2 inputs", len(operator.sources))
     first, second = (operand.shape for operand in operator.sources)
@@ -38,6 +46,8 @@ def _shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
     rows, depth = first[-2:][::-1] if said.flag("adj_x") else first[-2:]
     height, columns = second[-2:][::-1] if said.flag("adj_y") else second[-2:]
     require(depth == height, "as many columns as rows", got)
+    if operator.sources[0].dtype == "int16":
+        require(_factor(operator)[1] < 8, "a factor below 2^7")
     try:
         return [(*np.broadcast_shapes(first[:-2], second[:-2]), rows, columns)]
     except ValueError:
@@ -49,12 +59,12 @@ def _turned(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.nda
     return [x.swapaxes(-1, -2) if turn else x for x, turn in zip(arrays, flags, strict=True)]
 
 
-def _run_bytes(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _run_integers(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     # Sums are whole numbers below 2^53, which float64 holds.
     first, second = (x.astype(np.float64) for x in _turned(operator, centred(operator, arrays)))
-    left, right, output = (single(x) for x in (*operator.sources, operator.results[0]))
     sums = np.matmul(first, second).astype(np.int64)
-    return finished(rescaled(sums, single_factor(left, right, over=output)), operator.results[0])
+    multiply = times if operator.sources[0].dtype == "int8" else times_wide
+    return finished(multiply(sums, *_factor(operator)), operator.results[0])
 
 
 def _run_real(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -71,10 +81,10 @@ OPERATORS = (
         kind="BATCH_MATMUL",
         read=_read,
         shapes=_shapes,
-        types=(("int8", "float32"), SAME),
+        types=(("int8", "int16", "float32"), SAME),
         whole=True,
-        kernel=by_type(int8=_run_bytes, plain=_run_real),
+        kernel=by_type(int8=_run_integers, int16=_run_integers, plain=_run_real),
         factors=products,
-        host="int8, float32: two inputs that are computed, or a constant one; batches broadcast",
+        host="int8, int16, float32: two inputs that are computed, or a constant one; batches broadcast",
     ),
 )

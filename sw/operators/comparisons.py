@@ -24,14 +24,19 @@ _KINDS = {
     "LESS_EQUAL": np.less_equal,
 }
 _BYTES, _BOOL = ("int8", "uint8"), ("bool",)
-_ORDERED = (*_BYTES, *NUMBERS)
+_ORDERED = (*_BYTES, "int16", *NUMBERS)
 
 #: Bits by which bytes are shifted before they are brought to one scale.
 _SHIFT = 8
 
 
+def _scaled_types(kind: str) -> tuple[str, ...]:
+    """Return the types whose scales a comparison regards: not int16 where order matters."""
+    return (*_BYTES, "int16") if kind in ("EQUAL", "NOT_EQUAL") else _BYTES
+
+
 def _shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    if operator.sources[0].dtype in _BYTES:
+    if operator.sources[0].dtype in _scaled_types(operator.kind):
         for operand in operator.sources:
             require(operand.scale < 1, "scales below 1", f"{operand.scale:.6g}")
     return two(operator, said)
@@ -61,8 +66,10 @@ OPERATORS = (
             shapes=_shapes,
             types=(_ORDERED + (_BOOL if kind in ("EQUAL", "NOT_EQUAL") else ()), _BOOL),
             broadcasts=True,
-            kernel=by_type(**dict.fromkeys(_BYTES, _scaled(compare)), plain=of_two(compare)),
-            host="whatever broadcasts, of one type; bytes with scales below 1",
+            kernel=by_type(
+                **dict.fromkeys(_scaled_types(kind), _scaled(compare)), plain=of_two(compare)
+            ),
+            host="whatever broadcasts, of one type; integers of 8 and 16 bits with scales below 1",
         )
         for kind, compare in _KINDS.items()
     ),

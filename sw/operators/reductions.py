@@ -31,6 +31,9 @@ from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape, 
 
 __all__ = ["OPERATORS", "read_axes", "reduced"]
 
+#: Types with scales.
+_SCALED = ("int8", "int16")
+
 #: Past this sums saturate whatever the zero point.
 _FAR = np.float32(1 << 20)
 
@@ -106,15 +109,15 @@ def _sum_factor(operator: HostOperator) -> float:
 
 def _sum_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
     shapes, factor = reduced(operator, said), _sum_factor(operator)
-    good = operator.sources[0].dtype != "int8" or factor < MOST_FACTOR
+    good = operator.sources[0].dtype not in _SCALED or factor < MOST_FACTOR
     require(good, "a factor below 2^30", f"{factor:.6g}")
     return shapes
 
 
 def _run_sum(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return sums of int8, as LiteRT's built-in kernel computes them.
+    """Return sums of int8 and int16, as LiteRT's built-in kernel computes them.
 
-    Its reference kernel takes int8 for uint8.
+    Its reference kernel takes them for uint8.
     """
     (source,), (output,) = operator.sources, operator.results
     rows = _rows(operator, arrays[0])
@@ -148,7 +151,7 @@ def _product_factor(operator: HostOperator) -> float:
 
 def _product_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
     shapes = reduced(operator, said)
-    if operator.sources[0].dtype == "int8":
+    if operator.sources[0].dtype in _SCALED:
         _, shift = quantize_multiplier(_product_factor(operator))
         require(shift < 8, "a factor of each step below 2^7", f"{_product_factor(operator):.6g}")
     return shapes
@@ -232,29 +235,29 @@ OPERATORS = (
     Operator(
         kind="MEAN",
         shapes=reduced,
-        types=(("int8", "int16", *NUMBERS), SAME),
-        kernel=by_type(int8=_run_mean, int16=_run_mean, plain=_run_plain_mean),
+        types=((*_SCALED, *NUMBERS), SAME),
+        kernel=by_type(**dict.fromkeys(_SCALED, _run_mean), plain=_run_plain_mean),
         lower=_lower_mean,
         factors=quotients,
         core="over rows and columns of an image",
-        host=f"{_AXES}: int8, int32, int64, float32",
+        host=f"{_AXES}: int8, int16, int32, int64, float32",
         **_REDUCED,
     ),
     Operator(
         kind="SUM",
         shapes=_sum_shapes,
-        types=(("int8", "int16", *NUMBERS), SAME),
-        kernel=by_type(int8=_run_sum, int16=_run_sum, plain=_by_steps(np.add)),
+        types=((*_SCALED, *NUMBERS), SAME),
+        kernel=by_type(**dict.fromkeys(_SCALED, _run_sum), plain=_by_steps(np.add)),
         factors=quotients,
-        host=f"{_AXES}: int8, int32, int64, float32",
+        host=f"{_AXES}: int8, int16, int32, int64, float32",
         **_REDUCED,
     ),
     Operator(
         kind="REDUCE_PROD",
         shapes=_product_shapes,
-        types=(("int8", *NUMBERS), SAME),
-        kernel=by_type(int8=_run_product, plain=_by_steps(np.multiply)),
-        host=f"{_AXES}: int8, int32, int64, float32",
+        types=((*_SCALED, *NUMBERS), SAME),
+        kernel=by_type(**dict.fromkeys(_SCALED, _run_product), plain=_by_steps(np.multiply)),
+        host=f"{_AXES}: int8, int16, int32, int64, float32",
         **_REDUCED,
     ),
     *(

@@ -16,6 +16,7 @@ _Maker = Callable[[Draw, str], None]
 _REAL = ("float32",)
 _NUMBERS = ("int32", "int64", "float32")
 _BYTES = ("int8", "uint8")
+_SCALED = (*_BYTES, "int16")
 
 
 def _shape(draw: Draw, least: int = 1, most: int = 4) -> tuple[int, ...]:
@@ -41,12 +42,14 @@ def _values(draw: Draw, dtype: str, shape: Sequence[int]) -> np.ndarray:
         reach = float(draw.rng.choice([0.5, 3.0, 3.0, 30.0]))
         values = np.asarray(draw.rng.normal(0, reach, tuple(shape)), np.float32)
         return np.asarray(np.round(values * 2) / np.float32(2)) if draw.chance(0.2) else values
-    reach = draw.integer(2, 1000) if draw.chance(0.9) else 1 << 30
+    reach = draw.integer(2, 1000) if draw.chance(0.9) else 1 << (15 if dtype == "int16" else 30)
     return np.asarray(draw.rng.integers(-reach, reach, tuple(shape)), dtype)
 
 
 def _meaning(draw: Draw, dtype: str) -> dict[str, Any]:
     """Return a scale and zero point of bytes; nothing for other types."""
+    if dtype == "int16":
+        return {"scale": draw.scale() / 256, "zero_point": 0}
     if dtype not in _BYTES:
         return {}
     return {"scale": draw.scale(), "zero_point": draw.zero_point() + 128 * (dtype == "uint8")}
@@ -178,7 +181,7 @@ def _unary(
     def make(draw: Draw, kind: str) -> None:
         dtype = draw.one_of(*types)
         _begin(draw, dtype, _shape(draw, least), change)
-        meaning = {} if dtype not in _BYTES else output or _meaning(draw, dtype)
+        meaning = {} if dtype not in _SCALED else output or _meaning(draw, dtype)
         draw.chain.operator(kind, **meaning, **options(draw))
         if library and dtype == "float32":
             _rounded(draw)
@@ -200,11 +203,12 @@ def _reduced(*types: str, alike: bool = False, product: bool = False) -> _Maker:
         left = left if keep else [extent for n, extent in enumerate(shape) if n not in axes]
         count = math.prod(shape[axis] for axis in axes)
         meaning: dict[str, Any] = {}
-        if dtype in _BYTES and not alike:
+        if dtype in _SCALED and not alike:
             meaning = _meaning(draw, dtype)
             if product:
-                meaning["scale"] = float(draw.chain.scale**count * 64 ** (count - 1))
-                meaning["scale"] = float(np.clip(meaning["scale"], 1e-6, 1e6))
+                size = 64.0 if dtype == "int8" else 400.0
+                about = count * math.log(draw.chain.scale) + (count - 1) * math.log(size)
+                meaning["scale"] = math.exp(float(np.clip(about, -12, 12)))
             elif kind == "SUM":
                 meaning["scale"] *= math.sqrt(count)
         given = [axis - rank if draw.chance(0.3) else axis for axis in axes]
@@ -243,7 +247,7 @@ def _slope(draw: Draw, kind: str) -> None:
 
 
 def _matrices(draw: Draw, kind: str) -> None:
-    dtype = draw.one_of("int8", "float32")
+    dtype = draw.one_of("int8", "int16", "float32")
     rows, depth, columns = (draw.few(12) for _ in range(3))
     batch = _shape(draw, 1, 3)[1:] if draw.chance(0.3) else _shape(draw, 1, 2)
     others = _part(draw, batch) if batch else ()
@@ -287,12 +291,12 @@ def _beta(draw: Draw) -> dict[str, Any]:
 
 
 _QUOTIENT = _binary("int8", "int32", "float32", change=_divisors, fused=True)
-_ORDER = _binary(*_BYTES, *_NUMBERS, result="bool")
-_EQUALITY = _binary(*_BYTES, *_NUMBERS, "bool", result="bool")
-_EXTREME = _binary("int8", *_NUMBERS, alike=True)
+_ORDER = _binary(*_SCALED, *_NUMBERS, result="bool")
+_EQUALITY = _binary(*_SCALED, *_NUMBERS, "bool", result="bool")
+_EXTREME = _binary("int8", "int16", *_NUMBERS, alike=True)
 _LOGIC = _binary("bool")
-_SUMS = _reduced("int8", *_NUMBERS)
-_EXTREMES = _reduced("int8", "uint8", *_NUMBERS, alike=True)
+_SUMS = _reduced("int8", "int16", *_NUMBERS)
+_EXTREMES = _reduced(*_SCALED, *_NUMBERS, alike=True)
 
 #: Makers of graphs of one operator, by kind.
 KINDS: dict[str, _Maker] = {
@@ -329,7 +333,7 @@ KINDS: dict[str, _Maker] = {
     "LOCAL_RESPONSE_NORMALIZATION": _unary(*_REAL, library=True, least=4, options=_near),
     "L2_POOL_2D": _pool,
     **dict.fromkeys(("MEAN", "SUM"), _SUMS),
-    "REDUCE_PROD": _reduced("int8", *_NUMBERS, product=True),
+    "REDUCE_PROD": _reduced("int8", "int16", *_NUMBERS, product=True),
     **dict.fromkeys(("REDUCE_MAX", "REDUCE_MIN"), _EXTREMES),
     **dict.fromkeys(("REDUCE_ALL", "REDUCE_ANY"), _reduced("bool")),
     "CUMSUM": _running,
