@@ -123,7 +123,7 @@ class _Compiler:
         sizes = [(len(weights), len(parameters)) for weights, parameters in constants]
         tables = b"".join(tiling.tables.contents)
         placement = _moved(placement, -(-self.address // ALIGNMENT) * ALIGNMENT)
-        work = stream(schedule(network, tiling, placement, config), network, tiling, config)
+        work = stream(schedule(network, tiling, placement, config), network, tiling, placement, config)
         loads = limited(emit_setup(network, tiling, placement, config))
         setup = section(loads, config, placement.code, first)
         after = placement.code + -(-len(setup.code) // ALIGNMENT) * ALIGNMENT

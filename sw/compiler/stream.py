@@ -9,6 +9,7 @@ import itertools
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.actions import (
@@ -19,15 +20,19 @@ from celosia.sw.compiler.actions import (
     LoadRegion,
     Multiply,
     PoolRegion,
+    Region,
     StoreRegion,
 )
-from celosia.sw.compiler.spec import Network, Pooling
+from celosia.sw.compiler.allocate import Placement
+from celosia.sw.compiler.pace import Pace
+from celosia.sw.compiler.spec import Network, Pooling, Product
+from celosia.sw.compiler.strips import source_rows
 from celosia.sw.compiler.tile import Ring, Tiling
 
 __all__ = ["Bound", "FetchParameters", "FetchTables", "FetchWeights", "Work", "stream"]
 
-#: Fetches that run ahead of the work that needs them.
-_AHEAD = 7
+#: Pieces that the ring of tiles holds.
+_PIECES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,31 +81,37 @@ Fetch = FetchWeights | FetchParameters | FetchTables
 Work = LoadRegion | StoreRegion | FillMargins | Fetch | Bound
 
 
-class _Stream:
-    """Places in a ring for pieces in the order of their use.
+class _Ring:
+    """Places in a ring for constants, in the order of their use.
 
     Parameters
     ----------
     ring : Ring
         The places.
-    uses : sequence of (key, count)
-        What is used one after the other, and how many places each takes.
+    uses : sequence of (int, key, count)
+        Positions of the work that reads constants, which, and how many places these take.
     """
 
-    def __init__(self, ring: Ring, uses: Sequence[tuple[Hashable, int]]) -> None:
+    def __init__(self, ring: Ring, uses: Sequence[tuple[int, Hashable, int]]) -> None:
         self.ring = ring
         self.counts: list[int] = []
         self.keys: list[Hashable] = []
-        self.piece_of = [self._piece(key, count) for key, count in uses]
+        #: Position of the first work that reads each piece.
+        self.positions: list[int] = []
+        self.piece_of = [self._piece(*use) for use in uses]
         #: For each use, the first piece that it or a later one needs.
         self.needed = list(self.piece_of)
         for use in range(len(uses) - 2, -1, -1):
             self.needed[use] = min(self.needed[use], self.needed[use + 1])
         self.use = 0
         self.next = 0
+        self.end = 0
         self.live: deque[tuple[int, int]] = deque()
+        #: When each piece that is there or on its way is there, and when each place is free again.
+        self.ready: dict[int, int] = {}
+        self.free: dict[int, int] = {}
 
-    def _piece(self, key: Hashable, count: int) -> int:
+    def _piece(self, position: int, key: Hashable, count: int) -> int:
         """Return a piece fetched not long ago, or a new one.
 
         A third of the ring may be held for what is used again: the rest always has room for a
@@ -116,38 +127,51 @@ class _Stream:
                 return piece
         self.keys.append(key)
         self.counts.append(count)
+        self.positions.append(position)
         return len(self.keys) - 1
 
-    def ahead(self, most: int) -> Iterator[tuple[Hashable, int]]:
-        """Yield (key, place) of fetches to start now: what is used next, and one of those after it.
+    @property
+    def position(self) -> int | None:
+        """Position of the work that reads what is to be fetched next, if there is a place for it."""
+        if self.next == len(self.keys):
+            return None
+        return None if self._place() is None else self.positions[self.next]
 
-        More at once would fill the load unit's queue, and hold up the work behind them.
-        """
-        if self.use == len(self.piece_of):
-            return
-        while self.live and self.live[0][0] < self.needed[self.use]:
-            self.live.popleft()
-        while self.next < len(self.keys) and self.next <= self.piece_of[self.use] + most:
-            place = self._place(self.counts[self.next])
-            if place is None:
-                return
-            self.live.append((self.next, place))
-            self.next += 1
-            yield self.keys[self.next - 1], self.ring.first + place
-            if self.next > self.piece_of[self.use] + 1:
-                return
+    @property
+    def missing(self) -> bool:
+        """Whether what is used next has not been fetched."""
+        return self.use < len(self.piece_of) and self.piece_of[self.use] >= self.next
 
-    def take(self) -> int:
-        """Return where what is used next lies, and go on."""
+    def fetch(self) -> tuple[Any, int, int]:
+        """Return key, place and count of what is to be fetched next, and go on to the one after."""
+        place, piece = self._place(), self.next
+        assert place is not None
+        self.live.append((piece, place))
+        self.end = place + self.counts[piece]
+        self.next += 1
+        return self.keys[piece], self.ring.first + place, self.counts[piece]
+
+    def freed(self, place: int, count: int) -> int:
+        """Return when the last work is done that reads some places."""
+        first = place - self.ring.first
+        return max(self.free.get(n, 0) for n in range(first, first + count))
+
+    def take(self, until: int) -> int:
+        """Return where what is used next lies, which is read ``until`` then, and go on."""
         piece = self.piece_of[self.use]
         self.use += 1
-        return self.ring.first + next(place for number, place in self.live if number == piece)
+        place = next(place for number, place in self.live if number == piece)
+        for n in range(place, place + self.counts[piece]):
+            self.free[n] = until
+        return self.ring.first + place
 
-    def _place(self, count: int) -> int | None:
-        if not self.live:
-            return 0
+    def _place(self) -> int | None:
+        count = self.counts[self.next]
+        if self.use < len(self.needed):
+            while self.live and self.live[0][0] < self.needed[self.use]:
+                self.live.popleft()
         spans = [(place, place + self.counts[piece]) for piece, place in self.live]
-        for start in (spans[-1][1], 0):
+        for start in (self.end, 0):
             end = start + count
             if end <= self.ring.count and all(end <= a or b <= start for a, b in spans):
                 return start
@@ -203,7 +227,7 @@ class _Streaming:
 
     def split(self, actions: Sequence[Action]) -> Iterator[Action]:
         """Cut matrix work where its weights cease to be resident, and to pieces for the ring."""
-        most = max(1, self.tiling.weights.count // (_AHEAD + 1))
+        most = max(1, self.tiling.weights.count // _PIECES)
         for action in actions:
             if not isinstance(action, Multiply):
                 yield action
@@ -230,55 +254,204 @@ class _Streaming:
 
 
 def stream(
-    actions: Sequence[Action], network: Network, tiling: Tiling, config: Config
+    actions: Sequence[Action],
+    network: Network,
+    tiling: Tiling,
+    placement: Placement,
+    config: Config,
 ) -> list[Work]:
     """Return the work with fetches put in, and matrix work cut to pieces that the ring holds."""
-    about = _Streaming(network, tiling, config)
-    pieces = list(about.split(actions))
-    reads = [a for a in pieces if isinstance(a, _READERS)]
-    lookups = [(a.layer, about.table(a)) for a in reads]
-    reads = [a for a in reads if not about.stays(a)]
-    tiles = _Stream(
-        tiling.weights,
-        [((a.layer, *about.tiles(a)), about.tiles(a)[1]) for a in reads if isinstance(a, Multiply)],
-    )
-    parameters = [
-        (a, tiling.layers[a.layer].parameters) for a in reads if not isinstance(a, Multiply)
-    ]
-    channels = _Stream(
-        tiling.parameters,
-        [((a.layer, about.channel(a), count), count) for a, count in parameters],
-    )
-    stay = tiling.tables.places
-    users = {number: layer for layer, number in reversed(lookups)}
-    tables = _Stream(
-        tiling.tables.ring,
-        [((users[n], n, 1), 1) for _, n in lookups if n is not None and stay[n] is None],
-    )
-    work: list[Work] = []
-    rings = ((FetchWeights, tiles), (FetchParameters, channels), (FetchTables, tables))
+    return _Streamer(actions, network, tiling, placement, config).run()
 
-    def fetch(most: int) -> None:
-        for kind, ring in rings:
-            for (layer, first, count), place in ring.ahead(most):  # pyright: ignore[reportGeneralTypeIssues]
-                work.append(kind(layer=layer, first=first, count=count, place=place))
 
-    for number, action in enumerate(pieces):
-        if isinstance(action, (StoreRegion, FillMargins)):
-            work.append(action)
-        elif isinstance(action, LoadRegion):
-            # What is used next comes first, unless that stays.
-            later = (pieces[at] for at in range(number, len(pieces)))
-            user = next((a for a in later if isinstance(a, _READERS)), None)
-            if user is not None and not about.stays(user):
-                fetch(0)
-            work.append(action)
+class _Loads:
+    """Loads of regions in the order of their use, from where the schedule allows them on."""
+
+    def __init__(self, found: Sequence[tuple[int, int, LoadRegion]]) -> None:
+        self.waiting = deque(sorted(found, key=lambda item: (item[0], item[1])))
+        self.now = -1
+
+    @property
+    def position(self) -> int | None:
+        """Position of the work that reads what is to be loaded next, if it may be by now."""
+        if not self.waiting or self.waiting[0][1] > self.now:
+            return None
+        return self.waiting[0][0]
+
+
+class _Streamer:
+    """Puts loads between the work: those needed next first, as early as the bus is free for them."""
+
+    def __init__(
+        self,
+        actions: Sequence[Action],
+        network: Network,
+        tiling: Tiling,
+        placement: Placement,
+        config: Config,
+    ) -> None:
+        self.about = about = _Streaming(network, tiling, config)
+        self.tables_at = tiling.tables.places
+        self.pace = Pace(network, tiling, placement.layouts, config)
+        split = list(about.split(actions))
+        self.pieces = [a for a in split if not isinstance(a, LoadRegion)]
+        self.loads = _Loads(_uses(split, network, config))
+        reads = [(n, a) for n, a in enumerate(self.pieces) if isinstance(a, _READERS)]
+        lookups = [(n, a.layer, about.table(a)) for n, a in reads]
+        streamed = [(n, a) for n, a in reads if not about.stays(a)]
+        users = {number: layer for _, layer, number in reversed(lookups)}
+        matrix = [(n, a) for n, a in streamed if isinstance(a, Multiply)]
+        vector = [
+            (n, a, tiling.layers[a.layer].parameters)
+            for n, a in streamed
+            if not isinstance(a, Multiply)
+        ]
+        self.tiles = _Ring(
+            tiling.weights, [(n, (a.layer, *about.tiles(a)), about.tiles(a)[1]) for n, a in matrix]
+        )
+        self.channels = _Ring(
+            tiling.parameters, [(n, (a.layer, about.channel(a), c), c) for n, a, c in vector]
+        )
+        self.tables = _Ring(
+            tiling.tables.ring,
+            [
+                (n, (users[t], t, 1), 1)
+                for n, _, t in lookups
+                if t is not None and self.tables_at[t] is None
+            ],
+        )
+        self.work: list[Work] = []
+        #: When what has been loaded for work that is still to come is there, by its position.
+        self.arrived: dict[int, int] = {}
+
+    def run(self) -> list[Work]:
+        """Return all work."""
+        for number, action in enumerate(self.pieces):
+            self.loads.now = number
+            if isinstance(action, (StoreRegion, FillMargins)):
+                self.work.append(action)
+                self.pace.dispatch("vector")
+                continue
+            self._need(number)
+            self._append(number, action)
+            while not self.pace.load_waits() and self._ahead():
+                pass
+        return self.work
+
+    def _need(self, number: int) -> None:
+        """Load what work reads and is not there."""
+        while self.loads.position is not None and self.loads.position <= number:
+            self._load()
+        action = self.pieces[number]
+        for kind, ring in self._rings():
+            if self._streams(kind, action):
+                while ring.missing:
+                    self._fetch(kind, ring)
+
+    def _ahead(self) -> bool:
+        """Load what is needed next and has a place; return whether there is anything."""
+        queues = [(ring.position, kind, ring) for kind, ring in self._rings()]
+        soon = [item for item in queues if item[0] is not None]
+        first = min(soon, key=lambda item: item[0], default=None)
+        position = self.loads.position
+        if position is not None and (first is None or position <= first[0]):
+            self._load()
+        elif first is not None:
+            self._fetch(first[1], first[2])
         else:
-            fetch(_AHEAD)
-            ring = tiles if isinstance(action, Multiply) else channels
-            place = about.place(action) if about.stays(action) else ring.take()
-            table = about.table(action)
-            if table is not None:
-                table = tables.take() if stay[table] is None else stay[table]
-            work.append(Bound(action=action, place=place, table=table))
-    return work
+            return False
+        return True
+
+    def _rings(self) -> tuple[tuple[Any, _Ring], ...]:
+        return (
+            (FetchWeights, self.tiles),
+            (FetchParameters, self.channels),
+            (FetchTables, self.tables),
+        )
+
+    def _streams(self, kind: Any, action: Action) -> bool:
+        """Return whether work reads constants of a kind that pass through a ring."""
+        assert isinstance(action, _READERS)
+        if kind is FetchTables:
+            table = self.about.table(action)
+            return table is not None and self.tables_at[table] is None
+        return isinstance(action, Multiply) == (
+            kind is FetchWeights
+        ) and not self.about.stays(action)
+
+    def _load(self) -> None:
+        position, _, action = self.loads.waiting.popleft()
+        ready = self.pace.load(self.pace.beats(action))
+        self.arrived[position] = max(ready, self.arrived.get(position, 0))
+        self.work.append(action)
+
+    def _fetch(self, kind: Any, ring: _Ring) -> None:
+        piece = ring.next
+        (layer, first, count), place, places = ring.fetch()
+        unit = {FetchWeights: "tiles", FetchParameters: "channels", FetchTables: "tables"}[kind]
+        beats = self.pace.fetch_beats(**{unit: count})
+        ring.ready[piece] = self.pace.load(beats, ring.freed(place, places))
+        self.work.append(kind(layer=layer, first=first, count=count, place=place))
+
+    def _append(self, number: int, action: Any) -> None:
+        """Append work that computes, with the places of the constants it reads."""
+        streamed = [ring for kind, ring in self._rings() if self._streams(kind, action)]
+        ready = [ring.ready[ring.piece_of[ring.use]] for ring in streamed]
+        start = self.pace.work(action, max([0, self.arrived.pop(number, 0), *ready]))
+        end = start + self.pace.cycles(action)
+        ring = self.tiles if isinstance(action, Multiply) else self.channels
+        place = self.about.place(action) if self.about.stays(action) else ring.take(end)
+        table = self.about.table(action)
+        if table is not None:
+            known = self.tables_at[table]
+            table = self.tables.take(end) if known is None else known
+        self.work.append(Bound(action=action, place=place, table=table))
+
+
+def _uses(actions: Sequence[Action], network: Network, config: Config) -> list[tuple[int, int, LoadRegion]]:
+    """Return each load with the positions, loads left out, of its first reader and of itself."""
+    found: list[tuple[int, int, LoadRegion]] = []
+    waiting: list[tuple[int, LoadRegion]] = []
+    position = 0
+    for action in actions:
+        if isinstance(action, LoadRegion):
+            waiting.append((position, action))
+            continue
+        for item in list(waiting):
+            if _reads(action, item[1].region, network, config):
+                waiting.remove(item)
+                found.append((position, *item))
+        position += 1
+    return found + [(position, *item) for item in waiting]
+
+
+def _reads(action: Action, region: Region, network: Network, config: Config) -> bool:
+    """Return whether work may read part of a region."""
+    if not isinstance(action, (Multiply, PoolRegion, AddRegion)):
+        return False
+    layer = network.layers[action.layer]
+    if region.value not in layer.sources or action.part != region.part:
+        return False
+    pooled = isinstance(action, PoolRegion)
+    items = action.items if pooled else action.block.items
+    if items[0] >= region.items[1] or region.items[0] >= items[1]:
+        return False
+    if isinstance(layer, Pooling) and layer.seen:
+        return True
+    if network.values[region.value].height == 1:
+        return not isinstance(action, Multiply) or _taps(action, region, network, config)
+    strips = action.sources if isinstance(action, AddRegion) else (action.source,)
+    if region.strip and region.strip not in strips:
+        return False
+    first, last = source_rows(layer, action.rows if pooled else action.block.rows)
+    return first < region.rows[1] and region.rows[0] < last
+
+
+def _taps(action: Multiply, region: Region, network: Network, config: Config) -> bool:
+    """Return whether matrix work may read some bytes of a vector."""
+    layer = network.layers[action.layer]
+    assert isinstance(layer, Product)
+    if layer.taps != network.values[region.value].bytes_per_item or action.segment:
+        return True
+    first, last = action.first_step * config.rows, action.last_step * config.rows
+    return first < region.columns[1] and region.columns[0] < last

@@ -4,12 +4,13 @@ A tile is R taps by C channels. What fits of tiles, channel parameters and table
 loaded once; the rest streams through a part of the memory kept free for that, in the order of use.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from celosia.hw.arch.config import PARAMETER_BYTES, Config
+from celosia.hw.arch.config import INSTRUCTION_BYTES, PARAMETER_BYTES, Config
 from celosia.sw.compiler.bands import Band, band_matrix, parameters_of_tile, spans
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout import Layout, Segment, band_segments, pixel_bytes, segments
@@ -30,6 +31,8 @@ __all__ = [
 _STREAMING = 4
 #: Fetches of parameters that there is room for where some stream.
 _FETCHES = 8
+#: Steps of the search for what stays.
+_HALVINGS = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +91,9 @@ class TiledLayer:
     def place(self, tile: int) -> int | None:
         """Return where a tile of the layer stays in the weight buffer; None if it streams."""
         number, offset = divmod(tile, self.period)
-        before = number * self.resident // self.periods
-        if (number + 1) * self.resident // self.periods == before:
+        # The first period stays: the array starts on it while others are on their way.
+        before = -(-number * self.resident // self.periods)
+        if -(-(number + 1) * self.resident // self.periods) == before:
             return None
         return self.first_tile + before * self.period + offset
 
@@ -178,7 +182,13 @@ def tile(
             else _segments(network, number, layouts, bands, config, most)
             for number, parts in enumerate(cut)
         ]
-    places, used = _reside(network, cut, config, config.weight_tiles - keep, max(1, keep // 8))
+    demands = [
+        _demand(layer, parts, network.values[layer.source].is_input, keep, max(1, keep // 8), config)
+        if isinstance(layer, Product)
+        else None
+        for layer, parts in zip(network.layers, cut, strict=True)
+    ]
+    places, used = _reside(demands, config.weight_tiles - keep)
     layers = [
         TiledLayer(
             segments=parts,
@@ -247,34 +257,94 @@ def _steps(parts: _Parts, config: Config) -> int:
     return max((sum(part.steps(config) for part in tile) for tile in parts), default=0)
 
 
-def _reside(
-    network: Network, cut: Sequence[_Parts], config: Config, room: int, period: int
-) -> tuple[list[tuple[int, int, int]], int]:
+@dataclass(frozen=True)
+class _Demand:
+    """The bus cycles that a layer takes while it runs, and the cycles that it runs.
+
+    Parameters
+    ----------
+    tiles, period : int
+        Tiles of weights; tiles that stay or stream together.
+    cycles : int
+        For which the array or the vector unit works.
+    fixed, each : float
+        Cycles of the bus for instructions, and for each tile that streams.
+    first : bool
+        Whether it reads an input, which the first cycles of the bus are for, and has few tiles.
+    """
+
+    tiles: int
+    period: int
+    cycles: int
+    fixed: float
+    each: float
+    first: bool
+
+    def staying(self, level: float) -> int:
+        """Return the periods that have to stay if the bus is to be busy for a share of the time."""
+        if self.first:
+            return -(-self.tiles // self.period)
+        streamed = max(0.0, level * self.cycles - self.fixed) / self.each
+        return max(0, math.ceil((self.tiles - streamed) / self.period))
+
+    def places(self, periods: int) -> int:
+        """Return the tiles that so many periods take."""
+        return min(periods * self.period, self.tiles)
+
+
+def _demand(
+    layer: Product, parts: _Parts, first: bool, ring: int, period: int, config: Config
+) -> _Demand:
+    """Return the demand of a layer, for one sample."""
+    steps = _steps(parts, config)
+    first = first and steps * len(parts) <= period
+    if not all(part.side_by_side for tile in parts for part in tile):
+        period = steps
+    sums = layer.pixels
+    array = steps * max(sums, config.rows // config.weight_rows)
+    vector = sums * -(-min(layer.channels, config.columns) // config.lanes)
+    blocks = -(-sums // config.accumulator_depth)
+    fetches = 1 if shares_tiles(steps, ring) else blocks
+    instruction = INSTRUCTION_BYTES / config.bus_bytes
+    beats = config.tile_bytes / config.bus_bytes + instruction / min(period, steps)
+    fixed = 2 * instruction * blocks * len(parts)
+    return _Demand(
+        steps * len(parts), period, len(parts) * max(array, vector), fixed, fetches * beats, first
+    )
+
+
+def shares_tiles(steps: int, ring: int) -> bool:
+    """Return whether blocks can take turns on a tile that streams once for all of them."""
+    return 3 * steps <= ring
+
+
+def _reside(demands: Sequence[_Demand | None], room: int) -> tuple[list[tuple[int, int, int]], int]:
     """Return first place, period and periods of the tiles of each layer that stay; places taken.
 
-    Layers that reuse their weights most come first; of the one that no longer fits whole, as much
-    as does.
+    What stays is chosen so that the bus is never much busier in one layer than in the others: the
+    array does not wait for tiles where it uses them fast.
     """
-    sizes = [_steps(parts, config) * len(parts) for parts in cut]
+    layers = [demand for demand in demands if demand]
 
-    def worth(number: int) -> tuple[int, int]:
-        layer = network.layers[number]
-        return (-layer.pixels if isinstance(layer, Product) else 0, sizes[number])
+    def taken(level: float) -> int:
+        return sum(demand.places(demand.staying(level)) for demand in layers)
 
-    places = [(0, 1, 0)] * len(sizes)
+    low, high = 0.0, max([1.0, *((d.fixed + d.tiles * d.each) / d.cycles for d in layers)])
+    if taken(low) <= room:
+        high = low
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if taken(middle) <= room else (middle, high)
+    places: list[tuple[int, int, int]] = []
     used = 0
-    for number in sorted(range(len(sizes)), key=worth):
-        size = sizes[number]
-        if size <= room - used:
-            places[number] = used, max(size, 1), 1
-            used += size
+    for demand in demands:
+        if demand is None:
+            places.append((used, 1, 0))
             continue
-        each = period
-        if not all(part.side_by_side for tile in cut[number] for part in tile):
-            each = _steps(cut[number], config)
-        count = (room - used) // each
-        places[number] = used, each, count
-        used += count * each
+        periods = demand.staying(high)
+        whole = periods * demand.period >= demand.tiles
+        places.append((used, demand.tiles, 1) if whole else (used, demand.period, periods))
+        used += demand.places(periods)
     return places, used
 
 
