@@ -195,6 +195,7 @@ def attached(network: Network, number: int) -> bool:
         and isinstance(before, Product)
         and before.result in layer.sources
         and before.output == layer.output
+        and before.channels == layer.channels
         and not any(
             network.values[source].is_input
             and all(source not in earlier.sources for earlier in network.layers[:number])

@@ -114,7 +114,7 @@ class _Choice:
     def candidates(self, layer: Product) -> Iterator[Band]:
         """Yield the bands that a layer could have if there is room for what they read."""
         ends = [self.network.values[value] for value in (layer.source, layer.result)]
-        if min(value.height for value in ends) == 1:
+        if min(value.height for value in ends) == 1 or ends[1].channels != layer.channels:
             return
         padded = any(margins_of(self.network, layer.result))
         for channels in range(1, ends[0].channels + 1):

@@ -9,7 +9,7 @@ from celosia.sw.compiler.access import Access, Step, span
 from celosia.sw.compiler.actions import Region
 from celosia.sw.compiler.addressing import Addressing
 
-__all__ = ["fill", "move", "parameters", "tables", "weights"]
+__all__ = ["fill", "move", "parameters", "store_channels", "tables", "weights"]
 
 #: Bytes that one pixel of FILL may have.
 _MOST_CHANNELS = (1 << 16) - 1
@@ -48,6 +48,33 @@ def tables(about: Addressing, layer: int, first: int, count: int, place: int) ->
         count=count,
     )
     return Step(instruction, (span("tables", True, place, count),), layer)
+
+
+def store_channels(about: Addressing, region: Region, layer: int) -> Iterator[Step]:
+    """Yield stores of some channels of each pixel of whole rows."""
+    value = about.network.values[region.value]
+    layout = about.placement.layouts[region.value]
+    assert region.channels
+    first, last = region.channels
+    rows = region.rows[1] - region.rows[0]
+    together = rows if layout.pitch == value.width * layout.pixel else 1
+    for row in range(region.rows[0], region.rows[1], together):
+        some = replace(region, rows=(row, row + together))
+        external = about.placement.external[region.value] + row * value.width * value.channels
+        if value.is_output:
+            external += region.items[0] * value.bytes_per_item
+        instruction = Instruction(
+            Opcode.STORE,
+            external=external + first,
+            unified=about.address(some) + first,
+            external_pitch=value.channels,
+            unified_pitch=layout.pixel,
+            rows=together * value.width,
+            length=last - first,
+        )
+        count = together * value.width * value.channels
+        accesses = (about.access(some, writes=False), span("external", True, external, count))
+        yield Step(instruction, accesses, layer)
 
 
 def move(about: Addressing, opcode: Opcode, region: Region, layer: int) -> Step:

@@ -21,7 +21,8 @@ def drain(about: Addressing, action: Drain, place: int, table: int | None) -> St
     if about.tiling.layers[action.layer].band:
         return _drain_band(about, action, place, table)
     first, last = about.channels(action.layer, action.tile)
-    region = _writes(about, layer.result, block, action.part, (first, last), action.result)
+    written = (layer.first + first, layer.first + last)
+    region = _writes(about, layer.result, block, action.part, written, action.result)
     _, high, wide = sums(layer.pool, block)
     (window_y, window_x), (down, right) = layer.pool.window, layer.pool.stride
     instruction = Instruction(
@@ -160,7 +161,10 @@ def pool(about: Addressing, action: PoolRegion, place: int, table: int | None) -
         part=action.part,
         items=action.items,
         rows=block.rows,
-        columns=(left * result.pixel, (left + columns) * result.pixel),
+        columns=(
+            left * result.pixel + layer.first,
+            (left + columns - 1) * result.pixel + layer.first + depth,
+        ),
         strip=action.result,
     )
     scaling = layer.scalings[windows.parameters]

@@ -107,7 +107,8 @@ class _Scheduler(Cutting):
         yield from self.flush()
         height = self.network.values[layer.result].height
         yield from self.strip(number, part, items, (0, height))
-        yield from self.store(number, self.everything(layer.result, part, items))
+        if number == self.network.makers(layer.result)[-1]:
+            yield from self.store(number, self.everything(layer.result, part, items))
         yield from later
 
     def joins(self, number: int) -> bool:
@@ -151,9 +152,18 @@ class _Scheduler(Cutting):
                     yield replace(action, sources=(sources[0], sources[1]), result=result)
             region = self.everything(layer.result, part, items)
             if result or self.network.values[layer.result].is_output:
-                region = replace(region, rows=rows, strip=result)
+                region = replace(region, rows=rows, strip=result, channels=self.made(number))
                 yield StoreRegion(region=region, layer=number)
         yield from self.prefetch(number, part, items)
+
+    def made(self, number: int) -> tuple[int, int] | None:
+        """Return the channels of its result that a layer makes, if not all."""
+        layer = self.network.layers[number]
+        if isinstance(layer, Sum) or len(self.network.makers(layer.result)) == 1:
+            return None
+        product = isinstance(layer, Product)
+        count = layer.channels if product else self.network.values[layer.source].channels
+        return layer.first, layer.first + count
 
     def strip(
         self, number: int, part: int, items: tuple[int, int], rows: tuple[int, int]
@@ -332,11 +342,12 @@ class _Scheduler(Cutting):
         layer = self.network.layers[number]
         assert not isinstance(layer, Pooling)
         value = self.network.values[layer.result]
-        if not value.is_output:
+        if not value.is_output or number != self.network.makers(layer.result)[-1]:
             return
         tiled = self.tiling.layers[number]
         tiles = -(-layer.channels // tiled.channels)
-        if (value.height, value.width) == (1, 1):
+        alone = len(self.network.makers(layer.result)) == 1
+        if (value.height, value.width) == (1, 1) and alone:
             stops = _stores(layer, block.extents[0], self.config.columns)
             if tile in stops:
                 place = stops.index(tile)
