@@ -67,6 +67,8 @@ class Placement:
         lies in external memory.
     strip_rows : dict of int to int
         By layer, the rows of its result that it makes at a time, if not all.
+    overlap : frozenset of int
+        Layers before whose end the next one may begin.
     """
 
     head: int
@@ -80,6 +82,7 @@ class Placement:
     code: int
     strips: Mapping[tuple[int, int], tuple[int, ...]]
     strip_rows: Mapping[int, int]
+    overlap: frozenset[int]
 
     def address(self, value: int, part: int, item: int) -> int:
         """Return where an item of the batch, in a part of it, begins in the unified buffer."""
@@ -183,6 +186,7 @@ def allocate(
         code=address,
         strips=chosen.strips,
         strip_rows=chosen.strip_rows,
+        overlap=chosen.overlap,
     )
 
 
@@ -195,6 +199,7 @@ class _Choice:
     places: dict[int, Place]
     strips: dict[tuple[int, int], tuple[int, ...]]
     strip_rows: dict[int, int]
+    overlap: frozenset[int]
 
 
 class _Allocator:
@@ -205,6 +210,7 @@ class _Allocator:
         self.layouts = layouts
         self.config = config
         self.head = head
+        self.overlap = frozenset[int]()
         self.stuck: CompileError | None = None
 
     def choose(self, batch: int) -> _Choice:
@@ -215,19 +221,59 @@ class _Allocator:
         CompileError
             If that is not enough.
         """
-        for permanent in (True, False):
-            found = self.best(batch, permanent, frozenset())
-            if found is not None:
-                return found
+        found = self.best_order(batch, (True, False), frozenset())
+        if found is not None:
+            return found
         large = [n for n in range(len(self.network.values)) if not self.whole(n)]
         large.sort(key=lambda n: -self.layouts[n].item_pitch)
         for count in range(1, len(large) + 1):
-            found = self.best(batch, False, frozenset(large[:count]))
+            found = self.best_order(batch, (False,), frozenset(large[:count]))
             if found is not None:
                 return found
         if large and self.stuck:
             raise self.stuck
         raise self.why()
+
+    def best_order(
+        self, batch: int, permanent: Sequence[bool], spilled: frozenset[int]
+    ) -> _Choice | None:
+        """Return the best use of the buffer, with as many layers that overlap as there is room for."""
+        self.overlap = frozenset[int]()
+        choices = (self.best(batch, way, spilled) for way in permanent)
+        alone = next((choice for choice in choices if choice is not None), None)
+        if alone is None:
+            return None
+        ends = [n for n in range(len(self.network.layers) - 1) if not attached(self.network, n + 1)]
+        ends.sort(key=self.live)
+        low, high = 0, len(ends) + 1
+        best = alone
+        while high - low > 1:
+            middle = (low + high) // 2
+            self.overlap = frozenset(ends[:middle])
+            choices = (self.best(batch, way, spilled) for way in permanent)
+            found = next((choice for choice in choices if choice is not None), None)
+            if found is not None and found.items >= alone.items:
+                low, best = middle, found
+            else:
+                high = middle
+        return best
+
+    def live(self, number: int) -> int:
+        """Return the bytes that are needed if the layer after one begins before its end."""
+        self.overlap = frozenset({number})
+        spans = self.spans(1, False, False, frozenset())
+        return sum(s.count for s in spans if s.birth <= number + 1 and s.death >= number)
+
+    def until(self, number: int) -> int:
+        """Return the last layer that may begin before a layer has ended."""
+        last = self.end_of_run(number)
+        return self.end_of_run(last + 1) if last in self.overlap else number
+
+    def end_of_run(self, number: int) -> int:
+        """Return the last layer that is done along with one."""
+        while number + 1 < len(self.network.layers) and attached(self.network, number + 1):
+            number += 1
+        return number
 
     def best(self, batch: int, permanent: bool, spilled: frozenset[int]) -> _Choice | None:
         """Return the largest part of the batch that fits, with inputs loaded ahead if possible."""
@@ -258,7 +304,7 @@ class _Allocator:
             birth = births[0] if births else uses[0]
             if births and attached(self.network, birth):
                 birth -= 1
-            death = end if value.is_output else max([birth, *uses])
+            death = end if value.is_output else self.until(max([birth, *uses]))
             count = layout.item_pitch * (items if self.whole(number) else 1)
             # An input that head and tail read comes item by item, and stays.
             both = self.whole(number) and birth < self.head
@@ -344,7 +390,7 @@ class _Allocator:
             if layer < 0
         }
         strips = {key: turns for key, turns in copies.items() if key[1] >= 0}
-        return _Choice(items, spilled, places, strips, rows)
+        return _Choice(items, spilled, places, strips, rows, self.overlap)
 
     def why(self) -> CompileError:
         """Return the error of a network of which one item does not fit: its largest layer."""

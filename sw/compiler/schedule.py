@@ -22,9 +22,10 @@ from celosia.sw.compiler.actions import (
 from celosia.sw.compiler.allocate import Placement
 from celosia.sw.compiler.blocks import attached, blocks
 from celosia.sw.compiler.cutting import GROUP, WHOLE, Cutting, Piece, Stages
+from celosia.sw.compiler.interleave import Interleaver, Job
 from celosia.sw.compiler.spec import Network, Pooling, Product, Sum
 from celosia.sw.compiler.strips import source_rows
-from celosia.sw.compiler.tile import Tiling
+from celosia.sw.compiler.tile import Tiling, shares_tiles
 
 __all__ = ["schedule"]
 
@@ -32,8 +33,6 @@ __all__ = ["schedule"]
 _MOST_TAPS = (1 << 20) - 1
 #: Output tiles that start on the channels of a band whose last drains are not over.
 _BEHIND_BAND = 2
-#: Loads that are dispatched ahead of the work that needs them.
-_AHEAD = 2
 
 
 def schedule(
@@ -48,11 +47,7 @@ class _Scheduler(Cutting):
         self, network: Network, tiling: Tiling, placement: Placement, config: Config
     ) -> None:
         super().__init__(network, tiling, placement, config)
-        # Drains that have been put off, tile by tile, and of which layer.
-        self.late: list[list[Action]] = []
-        self.late_layer = -1
-        # Half of the accumulators that is written.
-        self.half = 0
+        self.order = Interleaver(network, tiling, placement, config)
         # Rows of an image that come first, until a tile of what reads it has been multiplied.
         self.arriving = 0
 
@@ -61,55 +56,57 @@ class _Scheduler(Cutting):
         head, count = self.placement.head, len(self.network.layers)
         for part, (first, items) in enumerate(self.placement.parts):
             for item in range(first, first + items) if head else ():
-                for number in range(head):
-                    yield from self.layer(number, part, (item, item + 1))
-            for number in range(head, count):
-                yield from self.layer(number, part, (first, first + items))
-        yield from self.flush()
+                yield from self.layers(range(head), part, (item, item + 1))
+            yield from self.layers(range(head, count), part, (first, first + items))
+        yield from self.order.flush()
 
-    def layer(self, number: int, part: int, items: tuple[int, int]) -> Iterator[Action]:
-        """Yield the work of one layer."""
-        if number in self.placement.strip_rows:
-            yield from self.flush()
-            yield from self.in_strips(number, part, items)
-            return
+    def layers(self, numbers: range, part: int, items: tuple[int, int]) -> Iterator[Action]:
+        """Yield the work of some layers; jobs of those that lie in the unified buffer take turns."""
+        waiting: list[list[Job]] = []
+        for number in numbers:
+            if number not in self.placement.strip_rows:
+                jobs = self.layer(number, part, items)
+                waiting += [jobs] if jobs else []
+                last = number + 1 == len(self.network.layers) or not self.joins(number + 1)
+                if number in self.placement.overlap or not last:
+                    continue
+            yield from self.order.order(waiting)
+            waiting = []
+            if number in self.placement.strip_rows:
+                yield from self.order.flush()
+                yield from self.in_strips(number, part, items)
+        yield from self.order.order(waiting)
+
+    def layer(self, number: int, part: int, items: tuple[int, int]) -> list[Job]:
+        """Return the jobs of one layer."""
         layer = self.network.layers[number]
         if self.joins(number):
-            return
-        fresh = [
-            value
-            for value in dict.fromkeys(layer.sources)
-            if self.is_fresh(number, value, part, items)
-        ]
-        if fresh:
-            # What is loaded may take the place of what late drains still write, and of outputs that
-            # are stored behind them.
-            yield from self.flush()
+            return []
+        before: list[Action] = []
         margins = list(self.margins(layer.result, part, items, number))
         if number + 1 < len(self.network.layers) and self.joins(number + 1):
             margins += self.margins(self.network.layers[number + 1].result, part, items, number)
-        if self.late:
-            # Drains come first: the array waits for those.
-            self.late.append(margins)
-        else:
-            yield from margins
-        later = list(self.prefetch(number, part, items))
         staged = False
-        for value in fresh:
+        for value in dict.fromkeys(layer.sources):
+            if not self.is_fresh(number, value, part, items):
+                continue
             staged = isinstance(layer, Product) and self.is_vector(value)
             if not staged:
-                yield from self.load(number, value, part, items)
+                before += self.load(number, value, part, items)
                 if isinstance(layer, Product):
                     self.arriving = self.first_rows(value)
+        before += self.prefetch(number, part, items)
         if isinstance(layer, Product):
-            yield from self.product(number, part, items, staged, later)
-            return
-        yield from self.flush()
-        height = self.network.values[layer.result].height
-        yield from self.strip(number, part, items, (0, height))
-        if number == self.network.makers(layer.result)[-1]:
-            yield from self.store(number, self.everything(layer.result, part, items))
-        yield from later
+            jobs = list(self.product(number, part, items, staged))
+        else:
+            height = self.network.values[layer.result].height
+            jobs = list(self.vector_jobs(number, part, items, (0, height)))
+            if number == self.network.makers(layer.result)[-1]:
+                jobs[-1].drains[-1] += self.store(number, self.everything(layer.result, part, items))
+        jobs[0].before[:0] = before
+        # The vector unit has time for it while the first sums are made.
+        jobs[0].drains[0][:0] = margins
+        return jobs
 
     def joins(self, number: int) -> bool:
         """Whether a layer is done along with the one in front of it."""
@@ -141,7 +138,7 @@ class _Scheduler(Cutting):
             first = source_rows(layer, rows)[0]
             sources = [self.buffer(value, number, turn, first) for value in layer.sources]
             result = self.buffer(layer.result, number, turn, rows[0])
-            for action in self.strip(number, part, items, rows):
+            for action in self.order.order([list(self.strip(number, part, items, rows))]):
                 if isinstance(action, Multiply):
                     yield replace(action, source=sources[0])
                 elif isinstance(action, Drain):
@@ -167,26 +164,34 @@ class _Scheduler(Cutting):
 
     def strip(
         self, number: int, part: int, items: tuple[int, int], rows: tuple[int, int]
-    ) -> Iterator[Action]:
+    ) -> Iterator[Job]:
         """Yield the work on some rows of a layer's result."""
         layer = self.network.layers[number]
-        if isinstance(layer, Product):
-            for block in blocks(layer, items, self.config, rows):
-                yield from self.tiles(number, part, block, WHOLE, False, [])
+        if not isinstance(layer, Product):
+            yield from self.vector_jobs(number, part, items, rows)
             return
+        for block in blocks(layer, items, self.config, rows):
+            yield from self.tiles(number, part, block, WHOLE, False)
+
+    def vector_jobs(
+        self, number: int, part: int, items: tuple[int, int], rows: tuple[int, int]
+    ) -> Iterator[Job]:
+        """Yield the work on some rows of the result of a layer without weights."""
+        layer = self.network.layers[number]
+        assert not isinstance(layer, Product)
         if isinstance(layer, Sum):
             for block in blocks(layer, items, self.config, rows):
                 for tile in range(-(-layer.channels // self.config.columns)):
-                    yield from self.add(number, part, block, tile, 0)
-                    self.half ^= 1
+                    yield Job(drains=[list(self.add(number, part, block, tile, 0))])
             return
         for windows, about in enumerate(layer.windows):
             first = max(rows[0], about.result[0])
             last = min(rows[1], about.result[0] + about.count[0])
             if first < last:
-                yield PoolRegion(
+                action = PoolRegion(
                     part=part, items=items, layer=number, windows=windows, rows=(first, last)
                 )
+                yield Job(drains=[[action]])
 
     def add(self, number: int, part: int, block: Block, tile: int, row: int) -> Iterator[Action]:
         """Yield the sum of two values, for a block and an output tile."""
@@ -197,60 +202,48 @@ class _Scheduler(Cutting):
                 layer=number,
                 tile=tile,
                 step=step,
-                half=self.half,
+                half=0,
                 accumulator=row,
             )
 
     def product(
-        self,
-        number: int,
-        part: int,
-        items: tuple[int, int],
-        loads: bool,
-        later: list[Action],
-    ) -> Iterator[Action]:
+        self, number: int, part: int, items: tuple[int, int], loads: bool
+    ) -> Iterator[Job]:
         """Yield the work of a product, in blocks that the accumulators hold."""
         layer = self.network.layers[number]
         assert isinstance(layer, Product)
         tiled = self.tiling.layers[number]
         cut = self.blocks(number, items)
+        before: list[Action] = []
         if loads and len({block.items for block in cut}) < len(cut):
-            yield from self.load(number, layer.source, part, items)
+            before = list(self.load(number, layer.source, part, items))
             loads = False
-        if (
-            tiled.streams
-            and not loads
-            and 1 < len(cut)
-            and 3 * tiled.steps <= self.tiling.weights.count
-        ):
+        ring = self.tiling.weights.count
+        shared = shares_tiles(tiled.steps, ring) and 3 * tiled.weight_tiles > ring
+        if tiled.streams and not loads and len(cut) > 1 and shared:
             # One fetch of a tile serves all blocks.
-            order = [(block, tile) for tile in range(tiled.tiles) for block in cut]
-            for block, tile in order:
-                yield from self.group(number, part, block, range(tile, tile + 1), WHOLE, False)
-                yield from later
-                later = []
-            return
-        for place, block in enumerate(cut):
-            stages = self.stages(number, block, loads) if place == 0 else WHOLE
-            if place == 0 and loads and len(cut) > 1:
-                rest = self.everything(layer.source, part, (block.items[1], items[1]))
-                later = [LoadRegion(region=rest, layer=number), *later]
-            yield from self.tiles(number, part, block, stages, loads and place == 0, later)
-            later = []
+            jobs = [
+                job
+                for tile in range(tiled.tiles)
+                for block in cut
+                for job in self.group(number, part, block, range(tile, tile + 1), WHOLE, False)
+            ]
+        else:
+            jobs = []
+            for place, block in enumerate(cut):
+                first = place == 0
+                stages = self.stages(number, block, loads) if first else WHOLE
+                jobs += self.tiles(number, part, block, stages, loads and first)
+                if first and loads and len(cut) > 1:
+                    rest = self.everything(layer.source, part, (block.items[1], items[1]))
+                    before = [LoadRegion(region=rest, layer=number)]
+        jobs[0].before += before
+        yield from jobs
 
     def tiles(
-        self,
-        number: int,
-        part: int,
-        block: Block,
-        stages: Stages,
-        loads: bool,
-        later: list[Action],
-    ) -> Iterator[Action]:
-        """Yield one pass over the output tiles; the first group of them goes stage by stage.
-
-        ``later`` are loads to do meanwhile.
-        """
+        self, number: int, part: int, block: Block, stages: Stages, loads: bool
+    ) -> Iterator[Job]:
+        """Yield one pass over the output tiles; the first group of them goes stage by stage."""
         tiles = self.tiling.layers[number].tiles
         together = self.together(number, block)
         first = min(tiles, together)
@@ -258,57 +251,36 @@ class _Scheduler(Cutting):
             most = GROUP if loads else max(together, _BEHIND_BAND)
             first = min(tiles, most, self.config.accumulator_depth // self.rows(number, block))
         yield from self.group(number, part, block, range(first), stages, loads)
-        yield from later
         for tile in range(first, tiles, together):
             group = range(tile, min(tile + together, tiles))
             yield from self.group(number, part, block, group, WHOLE, False)
 
     def group(
-        self,
-        number: int,
-        part: int,
-        block: Block,
-        tiles: range,
-        stages: Stages,
-        loads: bool,
-    ) -> Iterator[Action]:
-        """Yield matrix work and drains of output tiles that share a half of the accumulators."""
-        waiting = self.stage_loads(number, part, block, stages) if loads else []
+        self, number: int, part: int, block: Block, tiles: range, stages: Stages, loads: bool
+    ) -> Iterator[Job]:
+        """Yield the job of output tiles that share a half of the accumulators."""
         rows = self.rows(number, block)
-        if self.late_layer != number and (loads or len(stages) == 1):
-            yield from self.flush()
-        for place, stage in enumerate(stages):
-            ahead = _AHEAD + 1 if place == 0 else 1
-            yield from waiting[:ahead]
-            waiting = waiting[ahead:]
+        job = Job(put_off=self.tiling.layers[number].band is not None)
+        if loads:
+            job.before += self.stage_loads(number, part, block, stages)
+        for stage in stages:
             for offset, tile in enumerate(tiles):
                 parts = self.arrivals(number, block, self.arriving)
                 self.arriving = 0
+                work: list[Multiply] = []
                 for some, row in parts:
                     for piece in [stage] if stage else self.all_steps(number, tile):
-                        at = offset * rows + row
-                        yield from self.multiply(number, part, some, tile, piece, at)
-                if self.late_layer == number:
-                    yield from self.flush(1)
-            yield from self.flush()
-        self.late = [
+                        work += self.multiply(number, part, some, tile, piece, offset * rows + row)
+                job.tiles.append(work)
+        job.drains = [
             list(self.drain(number, part, block, tile, offset * rows))
             for offset, tile in enumerate(tiles)
         ]
-        self.late_layer = number
-        if self.tiling.layers[number].band is None:
-            yield from self.flush()
-        self.half ^= 1
-
-    def flush(self, most: int | None = None) -> Iterator[Action]:
-        """Yield drains that were put off, so that they do not stand in the way of the array."""
-        now, self.late = self.late[:most], self.late[most:] if most else []
-        for drain in now:
-            yield from drain
+        yield job
 
     def multiply(
         self, number: int, part: int, block: Block, tile: int, piece: Piece, row: int
-    ) -> Iterator[Action]:
+    ) -> Iterator[Multiply]:
         """Yield reduction steps of a tile, as many as an instruction may have at a time."""
         most = _MOST_TAPS // self.config.rows
         for first in range(piece.first, piece.last, most):
@@ -320,7 +292,7 @@ class _Scheduler(Cutting):
                 segment=piece.segment,
                 first_step=first,
                 last_step=min(first + most, piece.last),
-                half=self.half,
+                half=0,
                 accumulator=row,
                 accumulate=piece.segment > 0 or first > 0,
             )
@@ -330,7 +302,7 @@ class _Scheduler(Cutting):
         layer = self.network.layers[number]
         assert isinstance(layer, Product)
         yield Drain(
-            block=block, part=part, layer=number, tile=tile, half=self.half, accumulator=row
+            block=block, part=part, layer=number, tile=tile, half=0, accumulator=row
         )
         if number + 1 < len(self.network.layers) and self.joins(number + 1):
             yield from self.add(number + 1, part, block, tile, row)

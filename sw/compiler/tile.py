@@ -24,6 +24,7 @@ __all__ = [
     "pack_parameters",
     "pack_weights",
     "parameters_of",
+    "shares_tiles",
     "tile",
 ]
 
