@@ -129,6 +129,7 @@ def allocate(
     batch: int,
     constants: Sequence[tuple[int, int]],
     table_bytes: int,
+    gains: Sequence[int],
 ) -> Placement:
     """Place values and constants.
 
@@ -142,6 +143,8 @@ def allocate(
         Bytes of the weights and of the parameters of each layer.
     table_bytes : int
         Bytes of all tables.
+    gains : sequence of int
+        By layer, the cycles that are saved if the one after it begins before its end.
 
     Raises
     ------
@@ -149,7 +152,7 @@ def allocate(
         If one item alone does not fit, naming the layer.
     """
     head = head_layers(network, config)
-    chosen = _Allocator(network, layouts, config, head).choose(batch)
+    chosen = _Allocator(network, layouts, config, head, gains).choose(batch)
     address = 0
 
     def take(count: int) -> int:
@@ -204,12 +207,18 @@ class _Choice:
 
 class _Allocator:
     def __init__(
-        self, network: Network, layouts: tuple[Layout, ...], config: Config, head: int
+        self,
+        network: Network,
+        layouts: tuple[Layout, ...],
+        config: Config,
+        head: int,
+        gains: Sequence[int],
     ) -> None:
         self.network = network
         self.layouts = layouts
         self.config = config
         self.head = head
+        self.gains = gains
         self.overlap = frozenset[int]()
         self.stuck: CompileError | None = None
 
@@ -243,26 +252,22 @@ class _Allocator:
         alone = next((choice for choice in choices if choice is not None), None)
         if alone is None:
             return None
-        ends = [n for n in range(len(self.network.layers) - 1) if not attached(self.network, n + 1)]
-        ends.sort(key=self.live)
-        low, high = 0, len(ends) + 1
-        best = alone
-        while high - low > 1:
-            middle = (low + high) // 2
-            self.overlap = frozenset(ends[:middle])
+        def fits(ends: frozenset[int]) -> _Choice | None:
+            self.overlap = ends
             choices = (self.best(batch, way, spilled) for way in permanent)
             found = next((choice for choice in choices if choice is not None), None)
-            if found is not None and found.items >= alone.items:
-                low, best = middle, found
-            else:
-                high = middle
-        return best
+            return found if found is not None and found.items >= alone.items else None
 
-    def live(self, number: int) -> int:
-        """Return the bytes that are needed if the layer after one begins before its end."""
-        self.overlap = frozenset({number})
-        spans = self.spans(1, False, False, frozenset())
-        return sum(s.count for s in spans if s.birth <= number + 1 and s.death >= number)
+        ends = [n for n in range(len(self.network.layers) - 1) if not attached(self.network, n + 1)]
+        everything = fits(frozenset(ends))
+        if everything is not None:
+            return everything
+        best, taken = alone, frozenset[int]()
+        for end in sorted(ends, key=lambda n: -self.gains[n]):
+            found = fits(taken | {end})
+            if found is not None:
+                best, taken = found, taken | {end}
+        return best
 
     def until(self, number: int) -> int:
         """Return the last layer that may begin before a layer has ended."""
@@ -311,7 +316,7 @@ class _Allocator:
             turns = 2 if ahead and value.is_input and not both else 1
             if turns == 2 or (permanent and layout.margins):
                 birth, death = 0, end
-            elif both:
+            elif both and items > 1:
                 # The head goes on with other items after this one was written.
                 birth = 0
             spans += [_Span((number, -1, turn), count, birth, death) for turn in range(turns)]

@@ -11,6 +11,7 @@ from celosia.sw.compiler.compiled import Compiled, CompiledPart, limited, sectio
 from celosia.sw.compiler.emit import emit_main, emit_setup
 from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.layout import lay_out, least_steps
+from celosia.sw.compiler.pace import overlap_gains
 from celosia.sw.compiler.partition import Plan, partition
 from celosia.sw.compiler.provenance import follow
 from celosia.sw.compiler.schedule import schedule
@@ -176,7 +177,9 @@ def _place(
     ]
     sizes = [(len(weights), len(parameters)) for weights, parameters in constants]
     tables = sum(map(len, tiling.tables.contents))
-    return tiling, allocate(network, layouts, config, batch, sizes, tables), constants
+    gains = overlap_gains(network, tiling, layouts, config)
+    placement = allocate(network, layouts, config, batch, sizes, tables, gains)
+    return tiling, placement, constants
 
 
 def _moved(placement: Placement, by: int) -> Placement:

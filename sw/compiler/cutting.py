@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.actions import Action, Block, LoadRegion, Region
 from celosia.sw.compiler.bands import vectors
-from celosia.sw.compiler.blocks import band_blocks, blocks, drains_slowly, sums, wanted_sums
+from celosia.sw.compiler.blocks import Sizes, band_blocks, blocks, drains_slowly, sums, wanted_sums
 from celosia.sw.compiler.movement import Movement
 from celosia.sw.compiler.spec import Product
 from celosia.sw.compiler.strips import source_rows
@@ -39,19 +39,29 @@ WHOLE: Stages = (None,)
 class Cutting(Movement):
     """Blocks and stages of products."""
 
+    sizes: Sizes
+    latency: int
+
+    def overlaps(self, number: int) -> bool:
+        """Return whether work of the next layer may come between that of a layer."""
+        return self.sizes.overlap and number in self.placement.overlap
+
     def blocks(self, number: int, items: tuple[int, int]) -> list[Block]:
         """Return the blocks of a product, for some items."""
         layer, tiled = self.network.layers[number], self.tiling.layers[number]
         assert isinstance(layer, Product)
         if tiled.band:
             row = self.placement.layouts[layer.source].row
-            return band_blocks(layer, tiled.band, row, items, self.config)
+            least = -(-self.sizes.band // tiled.steps)
+            return band_blocks(layer, tiled.band, row, items, self.config, least)
         # A band can start on channels that are there before others, if one block makes all pixels.
         readers = [n for n, x in enumerate(self.network.layers) if layer.result in x.sources]
         large = layer.pixels <= self.config.accumulator_depth and any(
             self.tiling.layers[reader].band for reader in readers
         )
-        wanted = wanted_sums(layer, tiled.steps, tiled.streams, self.config)
+        wanted = wanted_sums(layer, tiled.steps, tiled.streams, self.latency, self.config)
+        if drains_slowly(layer, tiled.steps, self.config) and self.overlaps(number):
+            wanted = (min(wanted[0], self.sizes.slow), min(wanted[1], self.sizes.slow))
         return blocks(layer, items, self.config, wanted=wanted, large=large)
 
     def together(self, number: int, block: Block) -> int:
@@ -64,7 +74,12 @@ class Cutting(Movement):
         assert isinstance(layer, Product)
         most = self.config.accumulator_depth // self.rows(number, block)
         if tiled.band:
-            return max(1, min(self.config.rows // tiled.channels, most))
+            load = self.config.rows // self.config.weight_rows
+            cycles = tiled.steps * max(self.rows(number, block), load)
+            wanted = min(self.config.rows // tiled.channels, -(-self.sizes.group // cycles))
+            return max(1, min(wanted, most))
+        if self.overlaps(number):
+            most = min(most, self.sizes.slow // self.rows(number, block))
         return max(1, most) if drains_slowly(layer, tiled.steps, self.config) else 1
 
     def rows(self, number: int, block: Block) -> int:

@@ -14,6 +14,7 @@ from celosia.sw.compiler.actions import (
     Action,
     AddRegion,
     Drain,
+    FillMargins,
     Multiply,
     PoolRegion,
     Range,
@@ -79,21 +80,34 @@ class Interleaver:
     ----------
     network, tiling, placement, config
         Results of the passes before, and the core.
+    eager : bool
+        As of ``Sizes``.
     """
 
     def __init__(
-        self, network: Network, tiling: Tiling, placement: Placement, config: Config
+        self,
+        network: Network,
+        tiling: Tiling,
+        placement: Placement,
+        config: Config,
+        eager: bool,
     ) -> None:
         self.network = network
         self.tiling = tiling
         self.placement = placement
         self.config = config
         self.pace = Pace(network, tiling, placement.layouts, config)
+        self.eager = eager
         self.half = 0
         # Drains that have been put off, and what they write.
         self.late: list[list[Action]] = []
         #: When drains that have been emitted are over, with what they write.
         self.made: list[tuple[_Area, int]] = []
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of all work so far."""
+        return max(self.pace.matrix, self.pace.vector)
 
     def order(self, layers: Sequence[list[Job]]) -> Iterator[Action]:
         """Yield the work of layers; of two that follow one another, jobs take turns."""
@@ -129,11 +143,14 @@ class Interleaver:
         begin, other = self._start(first), self._start(second)
         if other < begin:
             return True
-        # The vector unit lags behind: what gives it less to do comes first.
+        if other > begin + drain_latency(self.config):
+            return False
         array, vector = self._cycles(first)
-        lags = self.pace.vector > begin + array + sum_latency(self.config)
         more, less = self._cycles(second)
-        return lags and other <= begin + drain_latency(self.config) and more * vector > array * less
+        if self.pace.vector > begin + array + sum_latency(self.config):
+            # The vector unit lags behind: what gives it less to do comes first.
+            return more * vector > array * less
+        return self.eager and less > more and array > vector
 
     def _cycles(self, job: Job) -> tuple[int, int]:
         """Return the cycles of the array and of the vector unit that a job takes."""
@@ -214,6 +231,8 @@ class Interleaver:
 
     def _writes(self, action: Action) -> _Area | None:
         """Return what work writes of a value."""
+        if isinstance(action, FillMargins):
+            return _Area(action.region.value, action.region.items, _EVERYTHING, _EVERYTHING)
         if isinstance(action, PoolRegion):
             layer = self.network.layers[action.layer]
             return _Area(layer.result, action.items, action.rows, _EVERYTHING)

@@ -3,6 +3,7 @@
 The latencies are those of the estimate (``celosia.sim.costs``).
 """
 
+import itertools
 import math
 from collections import deque
 
@@ -12,23 +13,28 @@ from celosia.sw.compiler.actions import AddRegion, Drain, LoadRegion, Multiply, 
 from celosia.sw.compiler.bands import vectors
 from celosia.sw.compiler.blocks import sums
 from celosia.sw.compiler.layout import Layout
-from celosia.sw.compiler.spec import Network, Pooling, Product
-from celosia.sw.compiler.tile import Tiling
+from celosia.sw.compiler.spec import Layer, Network, Pooling, Product, Sum
+from celosia.sw.compiler.tile import TiledLayer, Tiling
 
-__all__ = ["Pace", "Work", "drain_latency", "sum_latency"]
+__all__ = ["Pace", "Work", "drain_latency", "layer_cycles", "overlap_gains", "sum_latency"]
 
 #: Work that keeps the array or the vector unit busy.
 Work = Multiply | Drain | PoolRegion | AddRegion
 
 
 def sum_latency(config: Config) -> int:
-    """Return the cycles from the last pixel that enters the array until its sums can be drained."""
-    return config.rows + config.columns + COSTS.matrix + COSTS.post + COSTS.prepare
+    """Return the cycles from the last pixel that enters the array until a drain of its sums starts."""
+    return config.rows + config.columns + COSTS.matrix + COSTS.post + 1
 
 
 def drain_latency(config: Config) -> int:
-    """Return the cycles from the last sum that a drain reads until its results are there."""
-    return COSTS.sums + COSTS.to_bytes + COSTS.post + config.group_cycles - 1
+    """Return the cycles from the end of a drain until matrix work that waited for it starts.
+
+    The end of a drain is its start and the cycles for which it keeps the vector unit.
+    """
+    own = COSTS.prepare + (config.lanes - 1).bit_length() + COSTS.walk
+    after = COSTS.post + 1 + COSTS.prepare + (config.rows - 1).bit_length() + 1
+    return own + COSTS.sums + COSTS.to_bytes + after + config.group_cycles - 1
 
 
 class Pace:
@@ -147,3 +153,40 @@ class Pace:
         """Return the beats of the bus that constants take."""
         count = tiles * self.config.tile_bytes + channels * PARAMETER_BYTES + tables * TABLE_BYTES
         return -(-count // self.config.bus_bytes)
+
+
+def layer_cycles(
+    layer: Layer, tiled: TiledLayer, source: Layout, config: Config
+) -> tuple[int, int]:
+    """Return the cycles of the array and of the vector unit that a layer takes, for one sample."""
+    load = config.rows // config.weight_rows
+    if isinstance(layer, Pooling):
+        pixels = sum(math.prod(w.count) * math.prod(w.size) for w in layer.windows)
+        return 0, pixels * config.group_cycles
+    tiles = -(-layer.channels // tiled.channels)
+    made = min(layer.channels, config.columns)
+    groups = -(-made // config.lanes) * config.group_cycles
+    if isinstance(layer, Sum):
+        return 0, 3 * tiles * math.prod(layer.output) * groups
+    if tiled.band:
+        pixels = math.prod(vectors(tiled.band, *layer.output, source.row))
+        groups = -(-tiled.band.count * tiled.channels // config.lanes) * config.group_cycles
+        return tiles * tiled.steps * max(pixels, load), tiles * pixels * groups
+    drained = math.prod(layer.output) * max(groups, math.prod(layer.pool.window))
+    return tiles * tiled.steps * max(layer.pixels, load), tiles * drained
+
+
+def overlap_gains(
+    network: Network, tiling: Tiling, layouts: tuple[Layout, ...], config: Config
+) -> list[int]:
+    """Return for each layer the cycles that are saved if the one after it begins before its end.
+
+    That is what one of them has to drain beyond its own matrix work, as far as the other has matrix
+    work beyond its drains.
+    """
+    spare = []
+    for layer, tiled in zip(network.layers, tiling.layers, strict=True):
+        array, vector = layer_cycles(layer, tiled, layouts[layer.source], config)
+        spare.append(array - vector)
+    pairs = itertools.pairwise(spare)
+    return [max(0, min(one, -other), min(-one, other)) for one, other in pairs] + [0]

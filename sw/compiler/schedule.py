@@ -5,6 +5,7 @@ between the halves of the accumulators, so that one drains while the other fills
 what is there already; the next input loads while this one is computed.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -20,12 +21,13 @@ from celosia.sw.compiler.actions import (
     StoreRegion,
 )
 from celosia.sw.compiler.allocate import Placement
-from celosia.sw.compiler.blocks import attached, blocks
+from celosia.sw.compiler.blocks import Sizes, attached, blocks
 from celosia.sw.compiler.cutting import GROUP, WHOLE, Cutting, Piece, Stages
 from celosia.sw.compiler.interleave import Interleaver, Job
+from celosia.sw.compiler.pace import drain_latency, sum_latency
 from celosia.sw.compiler.spec import Network, Pooling, Product, Sum
 from celosia.sw.compiler.strips import source_rows
-from celosia.sw.compiler.tile import Tiling, shares_tiles
+from celosia.sw.compiler.tile import Tiling
 
 __all__ = ["schedule"]
 
@@ -35,19 +37,44 @@ _MOST_TAPS = (1 << 20) - 1
 _BEHIND_BAND = 2
 
 
+#: Sizes of jobs that are tried.
+_SIZES = (
+    Sizes(overlap=False),
+    Sizes(),
+    *(
+        Sizes(band=band, group=group, slow=slow, eager=eager)
+        for band, group, slow, eager in itertools.product((0, 300), (300,), (256, 128), (False, True))
+    ),
+)
+
+
 def schedule(
     network: Network, tiling: Tiling, placement: Placement, config: Config
 ) -> list[Action]:
-    """Return all work of one run of the program, in program order."""
-    return list(_Scheduler(network, tiling, placement, config).batch())
+    """Return all work of one run of the program, in program order: the fastest that is found."""
+    best: list[Action] = []
+    least = 0
+    for sizes in _SIZES if placement.overlap else _SIZES[:1]:
+        scheduler = _Scheduler(network, tiling, placement, config, sizes)
+        actions = list(scheduler.batch())
+        if not best or scheduler.order.cycles < least:
+            best, least = actions, scheduler.order.cycles
+    return best
 
 
 class _Scheduler(Cutting):
     def __init__(
-        self, network: Network, tiling: Tiling, placement: Placement, config: Config
+        self,
+        network: Network,
+        tiling: Tiling,
+        placement: Placement,
+        config: Config,
+        sizes: Sizes,
     ) -> None:
         super().__init__(network, tiling, placement, config)
-        self.order = Interleaver(network, tiling, placement, config)
+        self.sizes = sizes
+        self.latency = sum_latency(config) + drain_latency(config)
+        self.order = Interleaver(network, tiling, placement, config, sizes.eager)
         # Rows of an image that come first, until a tile of what reads it has been multiplied.
         self.arriving = 0
 
@@ -68,7 +95,7 @@ class _Scheduler(Cutting):
                 jobs = self.layer(number, part, items)
                 waiting += [jobs] if jobs else []
                 last = number + 1 == len(self.network.layers) or not self.joins(number + 1)
-                if number in self.placement.overlap or not last:
+                if self.overlaps(number) or not last:
                     continue
             yield from self.order.order(waiting)
             waiting = []
@@ -104,8 +131,9 @@ class _Scheduler(Cutting):
             if number == self.network.makers(layer.result)[-1]:
                 jobs[-1].drains[-1] += self.store(number, self.everything(layer.result, part, items))
         jobs[0].before[:0] = before
-        # The vector unit has time for it while the first sums are made.
-        jobs[0].drains[0][:0] = margins
+        # The vector unit has time for it while the first sums are made, if no inputs come meanwhile.
+        late = min(2, len(jobs) - 1) if any(isinstance(a, LoadRegion) for a in before) else 0
+        jobs[late].drains[0][:0] = margins
         return jobs
 
     def joins(self, number: int) -> bool:
@@ -218,15 +246,21 @@ class _Scheduler(Cutting):
         if loads and len({block.items for block in cut}) < len(cut):
             before = list(self.load(number, layer.source, part, items))
             loads = False
-        ring = self.tiling.weights.count
-        shared = shares_tiles(tiled.steps, ring) and 3 * tiled.weight_tiles > ring
-        if tiled.streams and not loads and len(cut) > 1 and shared:
+        if tiled.streams and not loads and len(cut) > 1 and tiled.turns:
             # One fetch of a tile serves all blocks.
+            together = min(self.together(number, block) for block in cut)
             jobs = [
                 job
-                for tile in range(tiled.tiles)
+                for tile in range(0, tiled.tiles, together)
                 for block in cut
-                for job in self.group(number, part, block, range(tile, tile + 1), WHOLE, False)
+                for job in self.group(
+                    number,
+                    part,
+                    block,
+                    range(tile, min(tile + together, tiled.tiles)),
+                    WHOLE,
+                    False,
+                )
             ]
         else:
             jobs = []

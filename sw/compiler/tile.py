@@ -24,7 +24,6 @@ __all__ = [
     "pack_parameters",
     "pack_weights",
     "parameters_of",
-    "shares_tiles",
     "tile",
 ]
 
@@ -61,6 +60,8 @@ class TiledLayer:
         Channel of the parameter memory where its parameters stay; None if they stream.
     band : Band, optional
         How tiles lie over pixels, if not one pixel each.
+    turns : bool
+        Whether blocks take turns on a tile that streams, and not tiles on a block.
     """
 
     segments: tuple[tuple[Segment, ...], ...]
@@ -73,6 +74,7 @@ class TiledLayer:
     first_tile: int
     first_channel: int | None
     band: Band | None = None
+    turns: bool = False
 
     @property
     def weight_tiles(self) -> int:
@@ -202,6 +204,7 @@ def tile(
             resident=places[number][2],
             first_tile=places[number][0],
             first_channel=None,
+            turns=bool((demand := demands[number]) and demand.turns),
         )
         for number, (layer, parts) in enumerate(zip(network.layers, cut, strict=True))
     ]
@@ -272,6 +275,8 @@ class _Demand:
         Cycles of the bus for instructions, and for each tile that streams.
     first : bool
         Whether it reads an input, which the first cycles of the bus are for, and has few tiles.
+    turns : bool
+        Whether blocks take turns on a tile, which streams once.
     """
 
     tiles: int
@@ -280,6 +285,7 @@ class _Demand:
     fixed: float
     each: float
     first: bool
+    turns: bool
 
     def staying(self, level: float) -> int:
         """Return the periods that have to stay if the bus is to be busy for a share of the time."""
@@ -305,18 +311,21 @@ def _demand(
     array = steps * max(sums, config.rows // config.weight_rows)
     vector = sums * -(-min(layer.channels, config.columns) // config.lanes)
     blocks = -(-sums // config.accumulator_depth)
-    fetches = 1 if shares_tiles(steps, ring) else blocks
     instruction = INSTRUCTION_BYTES / config.bus_bytes
     beats = config.tile_bytes / config.bus_bytes + instruction / min(period, steps)
     fixed = 2 * instruction * blocks * len(parts)
-    return _Demand(
-        steps * len(parts), period, len(parts) * max(array, vector), fixed, fetches * beats, first
-    )
+    cycles, tiles = len(parts) * max(array, vector), steps * len(parts)
+    turns = takes_turns(steps, tiles, ring) and blocks * tiles * beats > cycles
+    once = turns or 3 * tiles <= ring
+    return _Demand(tiles, period, cycles, fixed, beats if once else blocks * beats, first, turns)
 
 
-def shares_tiles(steps: int, ring: int) -> bool:
-    """Return whether blocks can take turns on a tile that streams once for all of them."""
-    return 3 * steps <= ring
+def takes_turns(steps: int, tiles: int, ring: int) -> bool:
+    """Return whether blocks can take turns on the steps of an output tile that stream once.
+
+    There is no need to where all tiles stay in the ring from one block to the next.
+    """
+    return 3 * steps <= ring < 3 * tiles
 
 
 def _reside(demands: Sequence[_Demand | None], room: int) -> tuple[list[tuple[int, int, int]], int]:
