@@ -84,7 +84,8 @@ class Addressing:
             )
         if count == 1:
             rows = (row, row + region.rows[1] - region.rows[0])
-            return Access("unified", writes, base, layout.pitch, *rows, *columns)
+            pixel, channels = layout.pixel, region.channels
+            return Access("unified", writes, base, layout.pitch, *rows, *columns, pixel, channels)
         return span("unified", writes, base, count * layout.item_pitch)
 
     def channels(self, number: int, tile: int) -> tuple[int, int]:

@@ -91,7 +91,10 @@ def _reads(
         columns = (-layout.left * layout.pixel, pitch - layout.left * layout.pixel)
         end = start[0] + (high - 1) * layer.stride[0] + last // pitch + 1
         ends = (start[0] + first // pitch, end)
-        if layer.kernel == (1, 1):
+        if layer.each:
+            count = layer.inputs(*about.channels(action.layer, action.tile))[1]
+            channels = (channel, channel + count)
+        elif layer.kernel == (1, 1):
             channels = (channel + first, channel + last + 1)
     return Region(
         value=layer.source,
