@@ -9,6 +9,7 @@ there is room for both.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from celosia.hw.arch.config import ADDRESS_BITS, Config
 from celosia.sw.compiler.blocks import attached
@@ -16,6 +17,9 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout import Layout
 from celosia.sw.compiler.spec import Network, Product
 from celosia.sw.compiler.strips import result_rows, strip_bytes, widest
+
+#: Strips, at least, of a value that passes from one layer to the next.
+_PIPELINED = 8
 
 __all__ = ["ALIGNMENT", "Place", "Placement", "allocate", "head_layers"]
 
@@ -69,6 +73,8 @@ class Placement:
         By layer, the rows of its result that it makes at a time, if not all.
     overlap : frozenset of int
         Layers before whose end the next one may begin.
+    direct : frozenset of int
+        Layers whose results the next one reads from its buffers, without external memory.
     """
 
     head: int
@@ -83,6 +89,7 @@ class Placement:
     strips: Mapping[tuple[int, int], tuple[int, ...]]
     strip_rows: Mapping[int, int]
     overlap: frozenset[int]
+    direct: frozenset[int]
 
     def address(self, value: int, part: int, item: int) -> int:
         """Return where an item of the batch, in a part of it, begins in the unified buffer."""
@@ -190,6 +197,7 @@ def allocate(
         strips=chosen.strips,
         strip_rows=chosen.strip_rows,
         overlap=chosen.overlap,
+        direct=chosen.direct,
     )
 
 
@@ -203,6 +211,7 @@ class _Choice:
     strips: dict[tuple[int, int], tuple[int, ...]]
     strip_rows: dict[int, int]
     overlap: frozenset[int]
+    direct: frozenset[int]
 
 
 class _Allocator:
@@ -219,7 +228,7 @@ class _Allocator:
         self.config = config
         self.head = head
         self.gains = gains
-        self.overlap = frozenset[int]()
+        self.overlap = self.direct = frozenset[int]()
         self.stuck: CompileError | None = None
 
     def choose(self, batch: int) -> _Choice:
@@ -247,27 +256,54 @@ class _Allocator:
         self, batch: int, permanent: Sequence[bool], spilled: frozenset[int]
     ) -> _Choice | None:
         """Return the best use of the buffer, with as many layers that overlap as there is room for."""
-        self.overlap = frozenset[int]()
-        choices = (self.best(batch, way, spilled) for way in permanent)
-        alone = next((choice for choice in choices if choice is not None), None)
+        def fits(ends: frozenset[int]) -> _Choice | None:
+            self.overlap = ends | self.direct
+            choices = (self.best(batch, way, spilled) for way in permanent)
+            return next((choice for choice in choices if choice is not None), None)
+
+        self.direct = self.passed_on(spilled)
+        alone = fits(frozenset())
+        if alone is None and self.direct:
+            self.direct = frozenset()
+            alone = fits(frozenset())
         if alone is None:
             return None
-        def fits(ends: frozenset[int]) -> _Choice | None:
-            self.overlap = ends
-            choices = (self.best(batch, way, spilled) for way in permanent)
-            found = next((choice for choice in choices if choice is not None), None)
-            return found if found is not None and found.items >= alone.items else None
-
-        ends = [n for n in range(len(self.network.layers) - 1) if not attached(self.network, n + 1)]
+        network = self.network
+        outside = [not spilled.isdisjoint((*x.sources, x.result)) for x in network.layers]
+        ends = [
+            n
+            for n in range(len(network.layers) - 1)
+            if not (attached(network, n + 1) or outside[n] or outside[n + 1])
+        ]
         everything = fits(frozenset(ends))
-        if everything is not None:
+        if everything is not None and everything.items >= alone.items:
             return everything
         best, taken = alone, frozenset[int]()
         for end in sorted(ends, key=lambda n: -self.gains[n]):
             found = fits(taken | {end})
-            if found is not None:
+            if found is not None and found.items >= alone.items:
                 best, taken = found, taken | {end}
         return best
+
+    def passed_on(self, spilled: frozenset[int]) -> frozenset[int]:
+        """Return the layers whose results the next one reads from buffers, some rows at a time."""
+        network, found = self.network, set[int]()
+        for number, (layer, after) in enumerate(pairwise(network.layers)):
+            value = network.values[layer.result]
+            readers = [x for x in network.layers if layer.result in x.sources]
+            alone = readers == [after] and network.makers(layer.result) == [number]
+            if (
+                layer.result in spilled
+                and alone
+                and not value.is_output
+                and isinstance(layer, Product)
+                and isinstance(after, Product)
+                and layer.source not in spilled
+                and after.result not in spilled
+                and number + 1 != self.head
+            ):
+                found.add(number)
+        return frozenset(found)
 
     def until(self, number: int) -> int:
         """Return the last layer that may begin before a layer has ended."""
@@ -334,10 +370,16 @@ class _Allocator:
         for number, layer in enumerate(self.network.layers):
             if not spilled & {*layer.sources, layer.result}:
                 continue
-            taken = sum(
-                -(-span.count // self.config.rows) * self.config.rows
-                for span in spans
-                if span.birth <= number <= span.death
+            if number in self.direct:
+                continue
+            first = number - 1 if number - 1 in self.direct else number
+            taken = max(
+                sum(
+                    -(-span.count // self.config.rows) * self.config.rows
+                    for span in spans
+                    if span.birth <= now <= span.death
+                )
+                for now in (first, number)
             )
             room = self.config.unified_bytes - taken
             most, turns = widest(self.network, self.layouts, number, spilled, room, self.config)
@@ -349,10 +391,15 @@ class _Allocator:
                 )
                 return None
             height = result_rows(self.network, layer)
+            if first < number:
+                # The second begins once the first has made a strip.
+                most = min(most, -(-height // _PIPELINED))
+                if turns < 2:
+                    return None
             rows[number] = -(-height // -(-height // most))
             sizes = strip_bytes(self.network, self.layouts, number, rows[number], spilled)
             for value, size in sizes.items():
-                result += [_Span((value, number, t), size, number, number) for t in range(turns)]
+                result += [_Span((value, number, t), size, first, number) for t in range(turns)]
         return result, rows
 
     def whole(self, number: int) -> bool:
@@ -395,7 +442,7 @@ class _Allocator:
             if layer < 0
         }
         strips = {key: turns for key, turns in copies.items() if key[1] >= 0}
-        return _Choice(items, spilled, places, strips, rows, self.overlap)
+        return _Choice(items, spilled, places, strips, rows, self.overlap, self.direct)
 
     def why(self) -> CompileError:
         """Return the error of a network of which one item does not fit: its largest layer."""

@@ -44,7 +44,8 @@ class Cutting(Movement):
 
     def overlaps(self, number: int) -> bool:
         """Return whether work of the next layer may come between that of a layer."""
-        return self.sizes.overlap and number in self.placement.overlap
+        direct = number in self.placement.direct
+        return direct or (self.sizes.overlap and number in self.placement.overlap)
 
     def blocks(self, number: int, items: tuple[int, int]) -> list[Block]:
         """Return the blocks of a product, for some items."""

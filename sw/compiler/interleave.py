@@ -15,9 +15,11 @@ from celosia.sw.compiler.actions import (
     AddRegion,
     Drain,
     FillMargins,
+    LoadRegion,
     Multiply,
     PoolRegion,
     Range,
+    StoreRegion,
 )
 from celosia.sw.compiler.allocate import Placement
 from celosia.sw.compiler.pace import Pace, drain_latency, sum_latency
@@ -45,12 +47,15 @@ class Job:
     put_off : bool
         Whether drains stand between the tiles of the next job, so that they do not fill the queue
         of the vector unit.
+    waits : int
+        Jobs of the next layer that come first: they read what this one writes over.
     """
 
     before: list[Action] = field(default_factory=list)
     tiles: list[list[Multiply]] = field(default_factory=list)
     drains: list[list[Action]] = field(default_factory=list)
     put_off: bool = False
+    waits: int = 0
 
 
 @dataclass(frozen=True)
@@ -137,6 +142,8 @@ class Interleaver:
         self, current: list[Job], done: int, following: list[Job], start: int, needs: list[int]
     ) -> bool:
         """Return whether a job of the following layer is to come next."""
+        if current[done].waits > start:
+            return True
         if start == len(following) or needs[start] > done:
             return False
         first, second = current[done], following[start]
@@ -171,7 +178,7 @@ class Interleaver:
         writes = [[self._writes(a) for a in chain(*job.drains)] for job in current]
         needs, most = [], 0
         for job in following:
-            actions = [*chain(*job.tiles), *chain(*job.drains)]
+            actions = [*job.before, *chain(*job.tiles), *chain(*job.drains)]
             reads = [area for action in actions for area in self._reads(action)]
             for number in range(len(current) - 1, most - 1, -1):
                 if any(w and w.meets(r) for w in writes[number] for r in reads):
@@ -231,6 +238,9 @@ class Interleaver:
 
     def _writes(self, action: Action) -> _Area | None:
         """Return what work writes of a value."""
+        if isinstance(action, StoreRegion):
+            region = action.region
+            return _Area(region.value, region.items, region.rows, _EVERYTHING)
         if isinstance(action, FillMargins):
             return _Area(action.region.value, action.region.items, _EVERYTHING, _EVERYTHING)
         if isinstance(action, PoolRegion):
@@ -248,6 +258,9 @@ class Interleaver:
 
     def _reads(self, action: Action) -> list[_Area]:
         """Return what work reads of values."""
+        if isinstance(action, LoadRegion) and action.region.strip:
+            region = action.region
+            return [_Area(region.value, region.items, region.rows, _EVERYTHING)]
         if not isinstance(action, (Multiply, PoolRegion, AddRegion)):
             return []
         layer = self.network.layers[action.layer]

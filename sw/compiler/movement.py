@@ -63,7 +63,7 @@ class Movement:
         rows = source_rows(layer, cut[place])
         for value in dict.fromkeys(layer.sources):
             strip = self.buffer(value, number, place, rows[0])
-            if strip is None:
+            if strip is None or (number - 1 in self.placement.direct and value == self.network.layers[number - 1].result):
                 continue
             region = replace(self.everything(value, part, items), rows=rows, strip=strip)
             if self.placement.layouts[value].margins:
