@@ -116,12 +116,13 @@ def fill(about: Addressing, region: Region, layer: int) -> Iterator[Step]:
     address = about.address(replace(region, columns=(-left, 0)))
     middle = address + above * layout.pitch
     rows = inside[1] - inside[0]
+    ends = region.rows[1] == value.height + layout.bottom
     rectangles = (
         (address, above, layout.pitch),
         (middle, rows, left),
         (middle + left + row_bytes, rows, right),
         (middle + rows * layout.pitch, below, layout.pitch),
-        (middle + (rows + below) * layout.pitch, 1, layout.after * layout.pixel),
+        (middle + (rows + below) * layout.pitch, int(ends), layout.after * layout.pixel),
     )
     for start, rows, length in rectangles:
         for first in range(0, length if rows else 0, _MOST_CHANNELS):

@@ -157,7 +157,8 @@ class Interleaver:
         if self.pace.vector > begin + array + sum_latency(self.config):
             # The vector unit lags behind: what gives it less to do comes first.
             return more * vector > array * less
-        return self.eager and less > more and array > vector
+        idle = self.pace.vector <= self.pace.matrix
+        return self.eager and idle and less > more and array > vector
 
     def _cycles(self, job: Job) -> tuple[int, int]:
         """Return the cycles of the array and of the vector unit that a job takes."""
@@ -175,7 +176,10 @@ class Interleaver:
 
     def _needs(self, current: list[Job], following: list[Job]) -> list[int]:
         """Return for each job of a layer how many jobs of the layer before it come first."""
-        writes = [[self._writes(a) for a in chain(*job.drains)] for job in current]
+        writes = [
+            [self._writes(action) for action in (*job.before, *chain(*job.drains))]
+            for job in current
+        ]
         needs, most = [], 0
         for job in following:
             actions = [*job.before, *chain(*job.tiles), *chain(*job.drains)]
@@ -238,11 +242,9 @@ class Interleaver:
 
     def _writes(self, action: Action) -> _Area | None:
         """Return what work writes of a value."""
-        if isinstance(action, StoreRegion):
+        if isinstance(action, (StoreRegion, FillMargins, LoadRegion)):
             region = action.region
             return _Area(region.value, region.items, region.rows, _EVERYTHING)
-        if isinstance(action, FillMargins):
-            return _Area(action.region.value, action.region.items, _EVERYTHING, _EVERYTHING)
         if isinstance(action, PoolRegion):
             layer = self.network.layers[action.layer]
             return _Area(layer.result, action.items, action.rows, _EVERYTHING)

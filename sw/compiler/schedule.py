@@ -40,13 +40,16 @@ _MOST_TAPS = (1 << 20) - 1
 _BEHIND_BAND = 2
 
 
+#: Parts of the margins of a value that are written while inputs come.
+_MARGINS = 6
+
 #: Sizes of jobs that are tried.
 _SIZES = (
     Sizes(overlap=False),
     Sizes(),
     *(
         Sizes(band=band, group=group, slow=slow, eager=eager)
-        for band, group, slow, eager in itertools.product((0, 300), (300,), (256, 128), (False, True))
+        for band, group, slow, eager in itertools.product((0, 300), (300, 450), (256,), (False, True))
     ),
 )
 
@@ -135,10 +138,24 @@ class _Scheduler(Cutting):
             if number == self.network.makers(layer.result)[-1]:
                 jobs[-1].drains[-1] += self.store(number, self.everything(layer.result, part, items))
         jobs[0].before[:0] = before
-        # The vector unit has time for it while the first sums are made, if no inputs come meanwhile.
-        late = min(2, len(jobs) - 1) if any(isinstance(a, LoadRegion) for a in before) else 0
-        jobs[late].drains[0][:0] = margins
+        if not any(isinstance(action, LoadRegion) for action in before):
+            # The vector unit has time for it while the first sums are made.
+            jobs[0].drains[0][:0] = margins
+            return jobs
+        # Inputs come meanwhile, which are not held up by a part of the margins after each job.
+        pieces = list(chain(*(self.cut_margins(a) for a in margins)))
+        for place, piece in enumerate(pieces):
+            jobs[min(2 + place, len(jobs) - 1)].drains[0].insert(0, piece)
         return jobs
+
+    def cut_margins(self, action: Action) -> Iterator[FillMargins]:
+        """Yield the writing of margins some rows at a time."""
+        assert isinstance(action, FillMargins)
+        first, last = action.region.rows
+        step = -(-(last - first) // _MARGINS)
+        for row in range(first, last, step):
+            rows = row, min(row + step, last)
+            yield replace(action, region=replace(action.region, rows=rows))
 
     def joins(self, number: int) -> bool:
         """Whether a layer is done along with the one in front of it."""

@@ -192,6 +192,20 @@ class _Streaming:
         )
         return first + action.first_step, action.last_step - action.first_step
 
+    def piece(self, action: Multiply) -> tuple[int, int, int]:
+        """Return first and number of the tiles that are fetched together for matrix work.
+
+        The third is the number of those that come before what it reads.
+        """
+        first, count = self.tiles(action)
+        layer = self.tiling.layers[action.layer]
+        alone = len(layer.segments[action.tile]) == 1 or layer.period % layer.steps
+        if alone or _PIECES * layer.steps > self.tiling.weights.count:
+            return first, count, 0
+        start = action.tile * layer.steps
+        steps = sum(part.steps(self.config) for part in layer.segments[action.tile])
+        return start, steps, first - start
+
     def channel(self, action: Drain | PoolRegion | AddRegion) -> int:
         """Return the first of a layer's channels that vector work reads."""
         if isinstance(action, AddRegion):
@@ -307,7 +321,8 @@ class _Streamer:
             if not isinstance(a, Multiply)
         ]
         self.tiles = _Ring(
-            tiling.weights, [(n, (a.layer, *about.tiles(a)), about.tiles(a)[1]) for n, a in matrix]
+            tiling.weights,
+            [(n, (a.layer, *about.piece(a)[:2]), about.piece(a)[1]) for n, a in matrix],
         )
         self.channels = _Ring(
             tiling.parameters, [(n, (a.layer, about.channel(a), c), c) for n, a, c in vector]
@@ -401,6 +416,8 @@ class _Streamer:
         end = start + self.pace.cycles(action)
         ring = self.tiles if isinstance(action, Multiply) else self.channels
         place = self.about.place(action) if self.about.stays(action) else ring.take(end)
+        if isinstance(action, Multiply) and not self.about.stays(action):
+            place += self.about.piece(action)[2]
         table = self.about.table(action)
         if table is not None:
             known = self.tables_at[table]
