@@ -27,7 +27,7 @@ from celosia.sw.compiler.allocate import Placement
 from celosia.sw.compiler.pace import Pace
 from celosia.sw.compiler.spec import Network, Pooling, Product
 from celosia.sw.compiler.strips import source_rows
-from celosia.sw.compiler.tile import Ring, Tiling
+from celosia.sw.compiler.tile import Ring, Tiling, parameters_of
 
 __all__ = ["Bound", "FetchParameters", "FetchTables", "FetchWeights", "Work", "stream"]
 
@@ -216,6 +216,18 @@ class _Streaming:
         assert isinstance(layer, Pooling)
         return layer.windows[action.windows].parameters * self.config.columns
 
+    def portion(self, action: Drain | PoolRegion | AddRegion) -> tuple[int, int, int]:
+        """Return first and number of the channels that are fetched together for vector work.
+
+        The third is the number of those that come before what it reads.
+        """
+        channel, tiled = self.channel(action), self.tiling.layers[action.layer]
+        total = parameters_of(self.network.layers[action.layer], tiled)
+        most = self.tiling.parameters.count // _PIECES // tiled.parameters
+        count = max(1, most) * tiled.parameters
+        first = channel // count * count
+        return first, min(count, total - first), channel - first
+
     def stays(self, action: Multiply | Drain | PoolRegion | AddRegion) -> bool:
         """Whether the constants that work reads are resident."""
         layer = self.tiling.layers[action.layer]
@@ -316,16 +328,15 @@ class _Streamer:
         users = {number: layer for _, layer, number in reversed(lookups)}
         matrix = [(n, a) for n, a in streamed if isinstance(a, Multiply)]
         vector = [
-            (n, a, tiling.layers[a.layer].parameters)
-            for n, a in streamed
-            if not isinstance(a, Multiply)
+            (n, a.layer, *about.portion(a)[:2]) for n, a in streamed if not isinstance(a, Multiply)
         ]
         self.tiles = _Ring(
             tiling.weights,
             [(n, (a.layer, *about.piece(a)[:2]), about.piece(a)[1]) for n, a in matrix],
         )
         self.channels = _Ring(
-            tiling.parameters, [(n, (a.layer, about.channel(a), c), c) for n, a, c in vector]
+            tiling.parameters,
+            [(n, (layer, first, count), count) for n, layer, first, count in vector],
         )
         self.tables = _Ring(
             tiling.tables.ring,
@@ -416,8 +427,9 @@ class _Streamer:
         end = start + self.pace.cycles(action)
         ring = self.tiles if isinstance(action, Multiply) else self.channels
         place = self.about.place(action) if self.about.stays(action) else ring.take(end)
-        if isinstance(action, Multiply) and not self.about.stays(action):
-            place += self.about.piece(action)[2]
+        if not self.about.stays(action):
+            matrix = isinstance(action, Multiply)
+            place += (self.about.piece(action) if matrix else self.about.portion(action))[2]
         table = self.about.table(action)
         if table is not None:
             known = self.tables_at[table]
