@@ -150,16 +150,19 @@ def _placed(
 ) -> tuple[Tiling, Placement, list[tuple[bytes, bytes]]]:
     """Return the tiles of all layers, where everything lies, and weights and parameters by layer.
 
-    Bands are for values that the unified buffer holds.
+    Bands are for layers whose values the unified buffer holds.
     """
     bands = choose(network, config)
-    if bands:
+    while bands:
         try:
             found = _place(network, bands, config, batch)
-            if not found[1].strip_rows:
-                return found
         except CompileError:
-            pass
+            break
+        placement = found[1]
+        outside = placement.strip_rows.keys() | placement.direct
+        if not outside & bands.keys():
+            return found
+        bands = {number: band for number, band in bands.items() if number not in outside}
     return _place(network, {}, config, batch)
 
 
