@@ -60,10 +60,16 @@ class Cutting(Movement):
         large = layer.pixels <= self.config.accumulator_depth and any(
             self.tiling.layers[reader].band for reader in readers
         )
-        wanted = wanted_sums(layer, tiled.steps, tiled.streams, self.latency, self.config)
+        return blocks(layer, items, self.config, wanted=self.wanted(number), large=large)
+
+    def wanted(self, number: int) -> tuple[int, int]:
+        """Return the sums of a block of a product, and of its last one."""
+        layer, tiled = self.network.layers[number], self.tiling.layers[number]
+        assert isinstance(layer, Product)
+        usual, last = wanted_sums(layer, tiled.steps, tiled.streams, self.latency, self.config)
         if drains_slowly(layer, tiled.steps, self.config) and self.overlaps(number):
-            wanted = (min(wanted[0], self.sizes.slow), min(wanted[1], self.sizes.slow))
-        return blocks(layer, items, self.config, wanted=wanted, large=large)
+            return min(usual, self.sizes.slow), min(last, self.sizes.slow)
+        return usual, last
 
     def together(self, number: int, block: Block) -> int:
         """Return how many output tiles share a half of the accumulators.

@@ -315,7 +315,8 @@ class _Scheduler(Cutting):
         if not isinstance(layer, Product):
             yield from self.vector_jobs(number, part, items, rows)
             return
-        for block in blocks(layer, items, self.config, rows):
+        wanted = self.wanted(number)
+        for block in blocks(layer, items, self.config, rows, wanted=wanted):
             yield from self.tiles(number, part, block, WHOLE, False)
 
     def vector_jobs(
