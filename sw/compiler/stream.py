@@ -376,8 +376,8 @@ class _Streamer:
 
     def _ahead(self) -> bool:
         """Load what is needed next and has a place; return whether there is anything."""
-        queues = [(ring.position, kind, ring) for kind, ring in self._rings()]
-        soon = [item for item in queues if item[0] is not None]
+        queues = ((ring.position, kind, ring) for kind, ring in self._rings())
+        soon = [(at, kind, ring) for at, kind, ring in queues if at is not None]
         first = min(soon, key=lambda item: item[0], default=None)
         position = self.loads.position
         if position is not None and (first is None or position <= first[0]):
