@@ -4,6 +4,8 @@
 PYTHON ?= python3
 PYTEST_ARGS ?=
 MUTATE_ARGS ?=
+COVERAGE_ARGS ?=
+FLIPS_ARGS ?=
 # A file of tests is one process's, the long ones come first.
 AT_ONCE := -n logical --dist loadfile --no-loadscope-reorder
 BIN := .venv/bin
@@ -17,7 +19,7 @@ VIEW := build/view/celosia/hw
 PACKAGES := hw sim sw constraints
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-only conformance prove mutate gates hostile coverage lint type synth clean view setup
+.PHONY: help demo test test-only conformance prove mutate gates malformed coverage flips lint type synth clean view setup
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -38,17 +40,20 @@ prove: $(DEV) $(TOOLS)  ## all proofs about the core, long ones too
 	@$(BIN)/python -m pytest --long tb/formal $(PYTEST_ARGS)
 
 mutate: $(DEV) $(TOOLS)  ## break the core, block by block, and count what the tests notice
-	@$(BIN)/python tb/mutation $(MUTATE_ARGS)
+	@$(BIN)/python tb/campaigns mutation $(MUTATE_ARGS)
 
 gates: $(DEV) $(TOOLS)  ## netlists for an ECP5 and an iCE40 against machine model and RTL
 	@$(BIN)/python -m pytest --long tb/e2e/test_netlist.py $(PYTEST_ARGS)
 
-hostile: $(DEV)  ## 20,000 hostile models and 20,000 hostile programs
-	@$(BIN)/celosia fuzz --files models --programs 20000 --seed 1 --workers 1
-	@$(BIN)/celosia fuzz --files programs --programs 20000 --seed 1 --workers 1
+malformed: $(DEV)  ## 20,000 malformed models and 20,000 malformed programs
+	@$(BIN)/python tb/campaigns malformed models --files 20000 --seed 1 --workers 1
+	@$(BIN)/python tb/campaigns malformed programs --files 20000 --seed 1 --workers 1
 
 coverage: $(DEV) $(TOOLS)  ## branches and bits of the core that programs meet: build/coverage
-	@$(BIN)/celosia coverage
+	@$(BIN)/python tb/campaigns coverage $(COVERAGE_ARGS)
+
+flips: $(DEV) $(TOOLS)  ## flip 100 bits in the memories of a core with parity
+	@$(BIN)/python tb/campaigns flips --preset edge,protection=parity $(FLIPS_ARGS)
 
 lint: $(DEV)  ## ruff over all Python files
 	@$(BIN)/ruff check hw sim sw tb constraints

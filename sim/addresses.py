@@ -60,8 +60,11 @@ class _Shape(NamedTuple):
     ``covers`` which addresses there are.
     """
 
-    span: int
+    loops: _Loops
+    elements: int
     run: int
+    jump: int
+    span: int
     blocks: tuple[_Block, ...]
     covers: tuple[_Cover, ...]
 
@@ -84,8 +87,9 @@ def _cover(offset: int, loops: Iterable[tuple[int, int]]) -> _Cover:
             continue
         if not apart and stride <= length:
             length += (count - 1) * stride
-        elif apart and stride == apart[-1][0] * apart[-1][1]:
-            apart[-1] = (apart[-1][0] * count, apart[-1][1])
+        elif apart and stride % apart[-1][1] == 0 and stride <= math.prod(apart[-1]):
+            each = apart[-1][1]
+            apart[-1] = (apart[-1][0] + (count - 1) * (stride // each), each)
         else:
             apart.append((count, stride))
     apart.reverse()
@@ -105,7 +109,7 @@ def _shape(loops: _Loops, elements: int, run: int, jump: int) -> _Shape:
         covers.append(_cover(whole * pitch, (*loops, (rest, 1))))
     last = elements - 1
     span = last + last // run * jump + sum((count - 1) * stride for count, stride in loops)
-    return _Shape(span, run, tuple(blocks), tuple(covers))
+    return _Shape(loops, elements, run, jump, span, tuple(blocks), tuple(covers))
 
 
 class Pattern:
@@ -130,7 +134,7 @@ class Pattern:
         Greatest address; ``base`` is the least.
     """
 
-    __slots__ = ("_shape", "base", "elements", "jump", "last", "loops", "run")
+    __slots__ = ("_shape", "base", "last")
 
     def __init__(
         self,
@@ -141,12 +145,36 @@ class Pattern:
         jump: int = 0,
     ) -> None:
         self.base = base
-        self.loops = tuple(loops)
-        self.elements = elements
-        self.jump = jump
-        self._shape = shape = _shape(self.loops, elements, run, jump)
-        self.run = shape.run
-        self.last = base + shape.span
+        self._shape = _shape(tuple(loops), elements, run, jump)
+        self.last = base + self._shape.span
+
+    def at(self, base: int) -> "Pattern":
+        """Return the same pattern from another base."""
+        other = Pattern.__new__(Pattern)
+        other.base = base
+        other._shape = self._shape
+        other.last = base + self._shape.span
+        return other
+
+    @property
+    def loops(self) -> _Loops:
+        """Loops of (count, stride), outermost first."""
+        return self._shape.loops
+
+    @property
+    def elements(self) -> int:
+        """Elements of the innermost row."""
+        return self._shape.elements
+
+    @property
+    def run(self) -> int:
+        """Elements side by side; all of them if nothing is skipped."""
+        return self._shape.run
+
+    @property
+    def jump(self) -> int:
+        """Addresses left out after each run."""
+        return self._shape.jump
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -183,6 +211,11 @@ class Pattern:
             where = slice(block.first, block.first + block.elements)
             yield where, _view(memory, self.base + block.offset, block.counts, block.strides)
 
+    def covered(self, memory: np.ndarray) -> Iterator[np.ndarray]:
+        """Give views of ``memory`` with every address, in no order and at least once."""
+        for cover in self._shape.covers:
+            yield cover.view(memory, self.base)
+
     def gather(self, memory: np.ndarray) -> np.ndarray:
         """Return a copy of what ``memory`` holds, of shape (\\*counts, elements)."""
         result = np.empty((*self.counts, self.elements), memory.dtype)
@@ -200,12 +233,12 @@ class Pattern:
 
     def mark(self, memory: np.ndarray, value: bool | int) -> None:
         """Write one value to every address."""
-        for cover in self._shape.covers:
-            cover.view(memory, self.base)[...] = value
+        for view in self.covered(memory):
+            view[...] = value
 
     def all(self, memory: np.ndarray) -> bool:
         """Return whether a boolean ``memory`` holds True at every address."""
-        return all(cover.view(memory, self.base).all() for cover in self._shape.covers)
+        return all(view.all() for view in self.covered(memory))
 
     def addresses(self) -> np.ndarray:
         """Return every address, int64 of shape (\\*counts, elements)."""

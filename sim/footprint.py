@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable
 from enum import Enum
+from functools import lru_cache
+from operator import itemgetter
 from typing import NamedTuple
 
 from celosia.hw.arch.config import ADDRESS_BITS, PARAMETER_BYTES, TABLE_BYTES, Config
-from celosia.hw.arch.isa import Instruction, Kind, Mode, Opcode, Space
+from celosia.hw.arch.isa import FORMATS, Instruction, Kind, Mode, Opcode, Space
 from celosia.sim.addresses import Pattern
 
 
@@ -82,7 +84,8 @@ def steps(i: Instruction, config: Config) -> int:
 
 def pixels(i: Instruction) -> int:
     """Return the number of pixels of MATMUL, VECTOR or FILL."""
-    return i.x_count * i.y_count * i.z_count
+    f = i.fields
+    return f["x_count"] * f["y_count"] * f["z_count"]
 
 
 def _of_rows(base: int, loops: list[tuple[int, int]], channels: int, config: Config) -> Pattern:
@@ -129,67 +132,142 @@ def _window_source(i: Instruction, config: Config) -> Pattern:
     return Pattern(i.source_base, loops, i.channels, i.source_run, jump)
 
 
-def _matmul(i: Instruction, config: Config) -> list[Touch]:
-    count = pixels(i)
-    last = i.accumulator + count - 1
-    if last // config.accumulator_depth != i.accumulator // config.accumulator_depth:
-        low = i.accumulator // config.accumulator_depth * config.accumulator_depth
-        high = low + config.accumulator_depth - 1
-        raise OutOfRange(f"accumulator: wanted rows {low} to {high} of one half, got {last}")
-    sums = Pattern(i.accumulator * config.columns, [], count * config.columns)
-    touches = [
-        Touch(Memory.UNIFIED, False, taps(i, config)),
-        Touch(Memory.WEIGHTS, False, Pattern(i.tile, [], steps(i, config))),
+class _Place(NamedTuple):
+    """A touch of instructions that differ in their bases alone.
+
+    Parameters
+    ----------
+    memory, write
+        As of ``Touch``.
+    field : str
+        The field that is the base, in rows for the accumulators.
+    pattern : Pattern
+        From base 0.
+    """
+
+    memory: Memory
+    write: bool
+    field: str
+    pattern: Pattern
+
+
+#: Fields that no footprint depends on.
+_ASIDE = {"wait", "post", "rounding", "zero_point", "low", "high", "value"}
+
+#: Fields that are the base of some touch; all others make the shape of a footprint.
+_BASES = {
+    "external",
+    "unified",
+    "tile",
+    "first",
+    "accumulator",
+    "source_base",
+    "destination_base",
+    "params",
+    "table",
+}
+_OF_SHAPE = {
+    opcode: itemgetter(*names)
+    for opcode, fields in FORMATS.items()
+    if (names := [field.name for field in fields if field.name not in _BASES | _ASIDE])
+}
+
+
+def _matmul(i: Instruction, config: Config) -> list[_Place]:
+    sums = Pattern(0, [], pixels(i) * config.columns)
+    places = [
+        _Place(Memory.UNIFIED, False, "unified", taps(i, config)),
+        _Place(Memory.WEIGHTS, False, "tile", Pattern(0, [], steps(i, config))),
     ]
     if i.accumulate:
-        touches.append(Touch(Memory.ACCUMULATORS, False, sums))
-    return [*touches, Touch(Memory.ACCUMULATORS, True, sums)]
+        places.append(_Place(Memory.ACCUMULATORS, False, "accumulator", sums))
+    return [*places, _Place(Memory.ACCUMULATORS, True, "accumulator", sums)]
 
 
-def _vector(i: Instruction, config: Config) -> list[Touch]:
+def _vector(i: Instruction, config: Config) -> list[_Place]:
     spaces = (Memory.UNIFIED, Memory.ACCUMULATORS)
     channels = i.channels if i.per_channel else min(i.channels, config.lanes)
-    touches = [
-        Touch(spaces[i.source], False, _window_source(i, config)),
-        Touch(Memory.PARAMETERS, False, Pattern(i.params, [], channels)),
+    places = [
+        _Place(spaces[i.source], False, "source_base", _window_source(i, config)),
+        _Place(Memory.PARAMETERS, False, "params", Pattern(0, [], channels)),
     ]
     result = destination(i, config)
     if i.destination == Space.UNIFIED.value and i.use_table:
-        touches.append(Touch(Memory.TABLES, False, Pattern(i.table, [])))
+        places.append(_Place(Memory.TABLES, False, "table", Pattern(0, [])))
     if i.destination == Space.ACCUMULATORS.value and i.mode != Mode.OVERWRITE.value:
-        touches.append(Touch(Memory.ACCUMULATORS, False, result))
-    return [*touches, Touch(spaces[i.destination], True, result)]
+        places.append(_Place(Memory.ACCUMULATORS, False, "destination_base", result))
+    return [*places, _Place(spaces[i.destination], True, "destination_base", result)]
 
 
-def _all_touches(i: Instruction, config: Config) -> list[Touch]:
+def _places(i: Instruction, config: Config) -> list[_Place]:
+    """Return what an instruction touches, whose bases are all 0."""
     match i.opcode:
         case Opcode.LOAD | Opcode.STORE:
             outward = i.opcode is Opcode.STORE
             return [
-                Touch(Memory.UNIFIED, not outward, unified_block(i)),
-                Touch(Memory.EXTERNAL, outward, external_block(i)),
+                _Place(Memory.UNIFIED, not outward, "unified", unified_block(i)),
+                _Place(Memory.EXTERNAL, outward, "external", external_block(i)),
             ]
         case Opcode.LOAD_WEIGHTS:
-            tiles = Pattern(i.external, [], i.tiles * config.tile_bytes)
+            tiles = Pattern(0, [], i.tiles * config.tile_bytes)
             return [
-                Touch(Memory.EXTERNAL, False, tiles),
-                Touch(Memory.WEIGHTS, True, Pattern(i.tile, [], i.tiles)),
+                _Place(Memory.EXTERNAL, False, "external", tiles),
+                _Place(Memory.WEIGHTS, True, "tile", Pattern(0, [], i.tiles)),
             ]
         case Opcode.LOAD_PARAMS:
             channels = i.kind == Kind.CHANNELS.value
             width = PARAMETER_BYTES if channels else TABLE_BYTES
             memory = Memory.PARAMETERS if channels else Memory.TABLES
             return [
-                Touch(Memory.EXTERNAL, False, Pattern(i.external, [], i.count * width)),
-                Touch(memory, True, Pattern(i.first, [], i.count)),
+                _Place(Memory.EXTERNAL, False, "external", Pattern(0, [], i.count * width)),
+                _Place(memory, True, "first", Pattern(0, [], i.count)),
             ]
         case Opcode.MATMUL:
             return _matmul(i, config)
         case Opcode.VECTOR:
             return _vector(i, config)
         case Opcode.FILL:
-            return [Touch(Memory.UNIFIED, True, destination(i, config))]
+            return [_Place(Memory.UNIFIED, True, "destination_base", destination(i, config))]
     return []
+
+
+class _Footprints:
+    """Footprints on one core; those that differ in their bases alone are worked out once."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.limits = {memory: extent(memory, config) for memory in Memory}
+        self.units = dict.fromkeys(Memory, 1) | {Memory.ACCUMULATORS: config.columns}
+        self.known: dict[tuple[Opcode, object], list[_Place]] = {}
+
+    def places(self, i: Instruction) -> list[_Place]:
+        """Return what an instruction touches, as if its bases were 0."""
+        if i.opcode not in _OF_SHAPE:
+            return []
+        key = i.opcode, _OF_SHAPE[i.opcode](i.fields)
+        found = self.known.get(key)
+        if found is None:
+            fields = i.fields | dict.fromkeys(_BASES & i.fields.keys(), 0)
+            found = _places(Instruction.of(i.opcode, fields), self.config)
+            if len(self.known) >= _MOST_KNOWN:
+                self.known.clear()
+            self.known[key] = found
+        return found
+
+    def touches(self, i: Instruction, only: Memory | None) -> list[Touch]:
+        """Return what an instruction touches, wherever that is, or ``only`` of one memory."""
+        fields, units = i.fields, self.units
+        return [
+            Touch(memory, write, pattern.at(fields[field] * units[memory]))
+            for memory, write, field, pattern in self.places(i)
+            if only is None or memory is only
+        ]
+
+
+#: Footprints of so many shapes of instruction are kept.
+_MOST_KNOWN = 1 << 13
+
+_footprints = lru_cache(maxsize=8)(_Footprints)
 
 
 def work(i: Instruction, config: Config) -> int:
@@ -201,7 +279,7 @@ def work(i: Instruction, config: Config) -> int:
         return destination(i, config).distinct.size
     if i.opcode is Opcode.VECTOR:
         return _window_source(i, config).size
-    return max((touch.pattern.size for touch in _all_touches(i, config)), default=0)
+    return max((place.pattern.size for place in _footprints(config).places(i)), default=0)
 
 
 def reach(instructions: Iterable[Instruction], memory: Memory, config: Config) -> int:
@@ -216,19 +294,31 @@ def reach(instructions: Iterable[Instruction], memory: Memory, config: Config) -
     return max((touch.pattern.last + 1 for touch in found if touch.memory is memory), default=0)
 
 
-def touches(i: Instruction, config: Config) -> list[Touch]:
-    """Return everything that an instruction reads and writes.
+def touches(i: Instruction, config: Config, only: Memory | None = None) -> list[Touch]:
+    """Return everything that an instruction reads and writes, or ``only`` of one memory.
 
     Raises
     ------
     OutOfRange
         If some of it lies outside its memory: what a core reports as ``Error.RANGE``.
     """
-    found = _all_touches(i, config)
+    if i.opcode is Opcode.MATMUL:
+        _want_half(i, config)
+    footprints = _footprints(config)
+    found = footprints.touches(i, only)
     for memory, _, pattern in found:
-        limit = extent(memory, config)
-        if pattern.last >= limit:
+        if pattern.last >= footprints.limits[memory]:
+            most = footprints.limits[memory] - 1
             raise OutOfRange(
-                f"wanted {memory.name.lower()} up to {memory.value} {limit - 1}, got {pattern.last}"
+                f"wanted {memory.name.lower()} up to {memory.value} {most}, got {pattern.last}"
             )
     return found
+
+
+def _want_half(i: Instruction, config: Config) -> None:
+    """Refuse a MATMUL whose sums are not all in one half of the accumulators."""
+    last, depth = i.accumulator + pixels(i) - 1, config.accumulator_depth
+    if last // depth != i.accumulator // depth:
+        low = i.accumulator // depth * depth
+        wanted = f"rows {low} to {low + depth - 1} of one half"
+        raise OutOfRange(f"accumulator: wanted {wanted}, got {last}")

@@ -186,13 +186,13 @@ class _Judge:
             if i.opcode is Opcode.VECTOR and feeds_itself(i, self.config):
                 message = f"{self.name(index)} reads what an earlier pixel or group of it wrote"
                 raise Hazard(Fault.RACE, (index, index), message)
-        halves = [self.halves(index) for index in range(len(self.instructions))]
+        found: dict[Memory, list[tuple[int, Touch]]] = {memory: [] for memory in Memory}
+        for index, touches in enumerate(self.touches):
+            for touch in touches:
+                found[touch.memory].append((index, touch))
+        found[Memory.ACCUMULATORS] = [self.half(*each) for each in found[Memory.ACCUMULATORS]]
         for memory in Memory:
-            if memory is Memory.ACCUMULATORS:
-                found = halves
-            else:
-                found = [[t for t in touches if t.memory is memory] for touches in self.touches]
-            clash = self.clocks.first_clash(found)
+            clash = self.clocks.first_clash(found[memory])
             if clash:
                 first, second, place = clash
                 where = "half" if memory is Memory.ACCUMULATORS else memory.value
@@ -202,22 +202,15 @@ class _Judge:
                 )
                 raise Hazard(Fault.RACE, (first, second), message)
 
-    def halves(self, index: int) -> list[Touch]:
+    def half(self, index: int, touch: Touch) -> tuple[int, Touch]:
         """Return the halves of the accumulators that an instruction takes part in.
 
         MATMUL owns its half while it runs: the vector unit cannot even read other rows of it.
         """
         half = self.config.accumulator_depth * self.config.columns
+        first, last = touch.pattern.base // half, touch.pattern.last // half
         owner = self.instructions[index].unit is Unit.MATRIX
-        return [
-            Touch(
-                memory,
-                owner,
-                Pattern(p.base // half, [], p.last // half - p.base // half + 1),
-            )
-            for memory, _, p in self.touches[index]
-            if memory is Memory.ACCUMULATORS
-        ]
+        return index, Touch(touch.memory, owner, Pattern(first, [], last - first + 1))
 
     def reads(self) -> None:
         """Check that everything read has been written before."""

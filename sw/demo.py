@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,15 @@ import numpy as np
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.synchronise import SEMAPHORE
-from celosia.sw.data import load_mnist
+from celosia.sw.data import find
+from celosia.sw.evaluate import inputs_of
 from celosia.sw.files import write_atomically
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import DeviceError
-from celosia.sw.runtime.session import Session, Statistics, quantized
+from celosia.sw.runtime.session import Session, Statistics
+from celosia.sw.shipped import shipped
 
 __all__ = ["CLASSES", "demo", "draw", "grouped"]
 
@@ -71,10 +72,11 @@ def demo(
     DeviceError
         If the device fails, or gives other bytes than the machine model.
     """
-    pictures, labels = (part[:images] for part in load_mnist("test"))
-    model = files("celosia.sw.models").joinpath("mnist_mlp.tflite").read_bytes()
+    found = find("mnist")
+    pictures, labels = found.images[:images], found.labels[:images]
+    model = shipped()["mnist_mlp"].path
     program = compile_graph(load(model), config, min(batch, len(pictures)))
-    x = quantized(pictures / np.float32(255), program.inputs[0])
+    x = inputs_of(program, "mnist", pictures)
     options = {"latency": latency, "bandwidth": bandwidth} if device == "rtl" else {}
     y, statistics = _run(program, x, device, **options)
     wanted, _ = _run(program, x, "machine")
@@ -83,6 +85,8 @@ def demo(
     guesses = y.argmax(axis=1)
     accuracy = float(np.mean(guesses == labels))
     lines = summary(statistics, accuracy)
+    if found.note:
+        lines["note"] = found.note
     for name, text in lines.items():
         print(f"{name:<24} {text}")
     print(f"{'bytes':<24} {y.size:,}, the same from {device} and from the machine model")

@@ -1,4 +1,4 @@
-"""``celosia eval``: how often a model is right on a data set, and where it goes wrong."""
+"""Accuracy of a model on labelled data, its mistakes, and a picture of them."""
 
 import io
 from dataclasses import dataclass
@@ -6,11 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from celosia.sw.data import DATASETS
-from celosia.sw.ir.program import Program
-from celosia.sw.runtime.session import InputError, Session, Statistics, quantized
+from celosia.sw.ir.graph import short_name
+from celosia.sw.ir.program import Port, Program
+from celosia.sw.runtime.session import InputError, Statistics, quantized
 
-__all__ = ["Evaluation", "confusion_matrix", "draw", "evaluate", "inputs_of", "summary"]
+__all__ = [
+    "Evaluation",
+    "Labelled",
+    "classes_of",
+    "confusion_matrix",
+    "draw",
+    "guesses_of",
+    "inputs_of",
+    "summary",
+]
 
 _INK = "#22303c"
 _RIGHT = "#1f6f8b"
@@ -18,25 +27,53 @@ _WRONG = "#c0392b"
 
 
 @dataclass(frozen=True, kw_only=True)
+class Labelled:
+    """Labels of the items that a model is evaluated on.
+
+    Attributes
+    ----------
+    name : str
+        One of ``celosia.sw.data.DATASETS``, or a file or folder.
+    labels : numpy.ndarray
+        Integers, shape ``(N,)``, from 0.
+    classes : tuple of str
+        Names of the classes; empty where labels are numbers of the model's outputs.
+    note : str
+        Reason why the accuracy is not one on test data; empty if there is none.
+    """
+
+    name: str
+    labels: np.ndarray
+    classes: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """What a model made of a data set.
+    """Result of a model on labelled data.
 
     Attributes
     ----------
     dataset : str
-        One of ``celosia.sw.data.DATASETS``.
+        Name of the data.
     device : str
-        Where it ran.
+        Name of the device.
+    classes : tuple of str
+        Names of the classes.
     confusion : numpy.ndarray
-        int64, shape ``(10, 10)``: images by what they show and by what they were taken for.
+        int64, shape ``(classes, classes)``: items by their label and by what they were taken for.
     statistics : Statistics
-        What the runs have cost.
+        Costs of the runs.
+    note : str
+        See ``Labelled``.
     """
 
     dataset: str
     device: str
+    classes: tuple[str, ...]
     confusion: np.ndarray
     statistics: Statistics
+    note: str = ""
 
     @property
     def images(self) -> int:
@@ -62,12 +99,13 @@ class Evaluation:
         """Return all figures under their names."""
         return {
             "dataset": self.dataset,
+            "note": self.note,
             "device": self.device,
             "images": self.images,
             "right": self.right,
             "accuracy": self.accuracy,
             "images_per_second": self.images_per_second,
-            "classes": list(DATASETS[self.dataset].classes),
+            "classes": list(self.classes),
             "confusion": self.confusion.tolist(),
             **self.statistics.as_dict(),
         }
@@ -103,7 +141,7 @@ def inputs_of(program: Program, dataset: str, images: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     program : Program
-        A model that takes pixels scaled to 0 … 1, and gives a number for each class.
+        A model that takes pixels scaled to 0 … 1.
     dataset : str
         One of ``celosia.sw.data.DATASETS``.
     images : numpy.ndarray
@@ -117,53 +155,62 @@ def inputs_of(program: Program, dataset: str, images: np.ndarray) -> np.ndarray:
     Raises
     ------
     InputError
-        If the model has other inputs or outputs.
+        If the model has other inputs.
     """
-    wanted = [images[0].size], [len(DATASETS[dataset].classes)]
-    given = tuple([port.elements for port in side] for side in (program.inputs, program.outputs))
-    if given != wanted:
-        names = [" and ".join(map(str, side)) for side in (*wanted, *given)]
+    wanted, got = images[0].size, [port.elements for port in program.inputs]
+    if got != [wanted]:
+        numbers = " and ".join(map(str, got))
         raise InputError(
-            f"{program.name}: wanted {names[0]} numbers in and {names[1]} out, as {dataset} has, "
-            f"got {names[2]} in and {names[3]} out"
+            f"{program.name}: wanted {wanted} numbers in, as {dataset} has, got {numbers}"
         )
-    return quantized(images / np.float32(255), program.inputs[0])
+    port = program.inputs[0]
+    return quantized((images / np.float32(255)).reshape(-1, *port.shape), port)
 
 
-def evaluate(
-    session: Session, dataset: str, x: np.ndarray, labels: np.ndarray, *, device: str
-) -> Evaluation:
-    """Run a classifier on labelled images; show a progress bar where it takes long.
-
-    Parameters
-    ----------
-    session : Session
-        The model on its device.
-    dataset : str
-        What the images are of: one of ``celosia.sw.data.DATASETS``.
-    x : numpy.ndarray
-        int8, shape ``(N, ...)``: the images as ``inputs_of`` returns them.
-    labels : numpy.ndarray
-        uint8, shape ``(N,)``.
-    device : str
-        Name of the device, for the record.
-
-    Returns
-    -------
-    Evaluation
-        With the greatest output taken for the guess, the first of equals.
+def classes_of(port: Port, labelled: Labelled) -> tuple[str, ...]:
+    """Return the names of the classes that an output tells apart.
 
     Raises
     ------
-    DeviceError
-        If the device fails.
+    InputError
+        If it tells others apart than the labels do.
     """
-    (y,) = session.run([x], progress=True)
-    guesses = y.reshape(len(y), -1).argmax(axis=1)
-    counts = confusion_matrix(labels, guesses, len(DATASETS[dataset].classes))
-    return Evaluation(
-        dataset=dataset, device=device, confusion=counts, statistics=session.statistics
-    )
+    places, labels = _is_place(port), labelled.labels
+    names = labelled.classes
+    if not names:
+        names = tuple(map(str, range(1 + int(labels.max()) if places else port.elements)))
+    where = f"output {short_name(port.name)!r}"
+    if not places and len(names) != port.elements:
+        wanted = f"{len(names)} numbers, one for each class of {labelled.name}"
+        raise InputError(f"{where}: wanted {wanted}, got {port.elements}")
+    if len(names) < 2:
+        raise InputError(f"{where}: wanted scores of 2 classes or more, got {len(names)}")
+    if labels.min() < 0 or labels.max() >= len(names):
+        wanted = f"labels of 0 to {len(names) - 1}"
+        raise InputError(f"{labelled.name}: wanted {wanted}, got {labels.min()} to {labels.max()}")
+    return names
+
+
+def _is_place(port: Port) -> bool:
+    """Return whether an output is the number of a class, as that of ARG_MAX."""
+    return port.elements == 1 and port.dtype in ("int32", "int64")
+
+
+def guesses_of(y: np.ndarray, port: Port, classes: int) -> np.ndarray:
+    """Return the class of each item: the greatest score, the first of equals.
+
+    Raises
+    ------
+    InputError
+        If the model gives the number of a class itself, and there is no such class.
+    """
+    if not _is_place(port):
+        return y.reshape(len(y), -1).argmax(axis=1)
+    guesses = y.reshape(-1).astype(np.int64)
+    if guesses.min() < 0 or guesses.max() >= classes:
+        got = f"{guesses.min()} to {guesses.max()}"
+        raise InputError(f"output {short_name(port.name)!r}: wanted 0 to {classes - 1}, got {got}")
+    return guesses
 
 
 def summary(evaluation: Evaluation) -> dict[str, str]:
@@ -174,10 +221,12 @@ def summary(evaluation: Evaluation) -> dict[str, str]:
         "core": f"{config.name}, {config.rows} x {config.columns} multipliers",
         "accuracy": f"{right / images:.2%} of {images:,} images, {images - right:,} wrong",
     }
+    if evaluation.note:
+        lines["note"] = evaluation.note
     mistakes = evaluation.confusion * (1 - np.eye(len(evaluation.confusion), dtype=np.int64))
     if mistakes.any():
         label, guess = np.unravel_index(mistakes.argmax(), mistakes.shape)
-        names = DATASETS[evaluation.dataset].classes
+        names = evaluation.classes
         lines["most frequent mistake"] = (
             f"{names[label]} taken for {names[guess]}, {mistakes.max():,} of "
             f"{evaluation.confusion[label].sum():,}"
@@ -207,6 +256,8 @@ def draw(evaluation: Evaluation) -> bytes:
     if "cycles per image" in facts:
         second.append(f"{facts['cycles per image']} cycles per image")
         second.append(f"{facts['multipliers in use']} of the multipliers in use")
+    if evaluation.note:
+        second.append(evaluation.note)
     figure.text(0.5, 0.96, first, ha="center", color=_INK, fontsize=13)
     figure.text(0.5, 0.932, "  ·  ".join(second), ha="center", color=_INK, fontsize=10)
     _cells(axes, evaluation.confusion)
@@ -242,7 +293,7 @@ def _cells(axes: Any, confusion: np.ndarray) -> None:
 
 def _label(axes: Any, evaluation: Evaluation) -> None:
     """Name rows and columns, write the share of each class that was recognised, draw the grid."""
-    names = DATASETS[evaluation.dataset].classes
+    names = evaluation.classes
     count = len(names)
     long = max(map(len, names)) > 3
     axes.set_xticks(

@@ -1,11 +1,86 @@
-"""Files written as a whole or not at all."""
+"""Files read up to a size, and written as a whole or not at all."""
 
 import os
+import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
-__all__ = ["write_atomically"]
+__all__ = ["MOST_BYTES", "FileError", "read_file", "writable", "write_atomically"]
+
+#: A larger file is no model, no program and no array that is read.
+MOST_BYTES = 1 << 31
+
+
+#: Bytes read at once.
+_CHUNK = 1 << 24
+
+
+class FileError(ValueError):
+    """A file cannot be read or written; the message is one line."""
+
+
+def read_file(path: str | Path, most: int = MOST_BYTES) -> bytes:
+    """Return the contents of a file.
+
+    Parameters
+    ----------
+    path : str or pathlib.Path
+        The file, or a pipe.
+    most : int
+        Bytes at most. A larger file is not read.
+
+    Raises
+    ------
+    FileError
+        If there is none, it cannot be read, or it is larger.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            found = os.fstat(file.fileno())
+            if stat.S_ISCHR(found.st_mode):
+                raise FileError(f"{path}: wanted a file, got a device")
+            if found.st_size > most:
+                raise FileError(_too_large(path, most))
+            content = _up_to(file, most + 1)
+    except FileNotFoundError:
+        raise FileError(f"{path}: no such file") from None
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read ({error.strerror})") from None
+    if len(content) > most:
+        raise FileError(_too_large(path, most))
+    return content
+
+
+def _up_to(file: BinaryIO, most: int) -> bytes:
+    """Return at most so many bytes; memory grows with what there is."""
+    chunks: list[bytes] = []
+    while most > 0 and (chunk := file.read(min(most, _CHUNK))):
+        chunks.append(chunk)
+        most -= len(chunk)
+    return b"".join(chunks)
+
+
+def _too_large(path: str | Path, most: int) -> str:
+    return f"{path}: wanted at most {most >> 20} MiB, the file is larger"
+
+
+def writable(*paths: Path | None, sources: tuple[Path, ...] = ()) -> None:
+    """Refuse outputs that could not be written, before anything takes time."""
+    taken = [path.resolve() for path in sources]
+    for path in paths:
+        if path is None:
+            continue
+        if path.is_dir():
+            raise FileError(f"{path}: wanted a file, got a directory")
+        if not path.parent.is_dir():
+            raise FileError(f"{path}: no such directory as {path.parent}")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise FileError(f"{path}: cannot be written")
+        if path.resolve() in taken and (path.is_file() or not path.exists()):
+            raise FileError(f"{path}: named twice, or an input")
+        taken.append(path.resolve())
 
 
 def write_atomically(contents: Mapping[str | Path, bytes]) -> None:

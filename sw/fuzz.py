@@ -1,4 +1,4 @@
-"""The command that runs random programs on core and machine model, and hostile files."""
+"""The command that runs random programs on core and machine model."""
 
 import argparse
 import json
@@ -12,14 +12,14 @@ from typing import Any
 from tqdm import tqdm
 
 from celosia.hw.arch.config import PROTECTIONS, REQUANTIZERS
-from celosia.sw.commands import Missing, writable
-from celosia.sw.files import write_atomically
+from celosia.sw.cli.messages import Failure, Missing
+from celosia.sw.files import writable, write_atomically
 from celosia.sw.runtime.session import InputError
 
 __all__ = ["Difference", "add_arguments", "run_fuzz"]
 
 
-class Difference(RuntimeError):
+class Difference(Failure):
     """The core did not do what it must; the message is one line."""
 
 
@@ -27,11 +27,6 @@ def add_arguments(made: argparse.ArgumentParser, whole: Any, seed: Any) -> None:
     """Add the arguments of the command; ``whole`` and ``seed`` read numbers from 1 and from 0."""
     made.add_argument(
         "--programs", type=whole, default=200, metavar="N", help="how many to run (200)"
-    )
-    made.add_argument(
-        "--files",
-        choices=("models", "programs"),
-        help="run so many files changed at random instead, without the simulated core",
     )
     made.add_argument("--seed", type=seed, default=0, metavar="S", help="of everything (0)")
     made.add_argument(
@@ -70,20 +65,15 @@ def add_arguments(made: argparse.ArgumentParser, whole: Any, seed: Any) -> None:
 
 
 def run_fuzz(arguments: argparse.Namespace) -> None:
-    """Run random programs or changed files, or one that failed before."""
+    """Run random programs, or one that failed before."""
     from celosia.sim.fuzz.workers import MissingDask
     from celosia.sim.rtl import RtlError
     from celosia.sim.simulators import SimulatorNotFound
-    from celosia.sw.hostile.command import is_file, replay, run_files
 
     try:
         _want_directory(arguments.directory)
-        if arguments.replay and is_file(arguments.replay):
-            replay(arguments.replay)
-        elif arguments.replay:
+        if arguments.replay:
             _replay(arguments.replay)
-        elif arguments.files:
-            run_files(arguments)
         else:
             _campaign(arguments)
     except (SimulatorNotFound, RtlError, MissingDask) as error:

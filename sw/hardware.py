@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from celosia.sw.commands import Missing, writable
-from celosia.sw.files import write_atomically
+from celosia.sw.cli.arguments import board_of
+from celosia.sw.cli.messages import Missing
+from celosia.sw.files import writable, write_atomically
 from celosia.sw.runtime.session import InputError
 
-__all__ = ["board_of", "run_build", "run_flash", "run_synth", "run_verilog"]
+__all__ = ["run_build", "run_flash", "run_synth", "run_verilog"]
 
 _LOADER = "openFPGALoader"
 
@@ -77,21 +77,6 @@ def run_synth(arguments: argparse.Namespace) -> None:
         found = synthesise(config, part=part, seeds=seeds, directory=directory, report=_say)
     print(f"{config.name} on {part.title}")
     print(as_text(found), end="")
-
-
-def board_of(name: str) -> Any:
-    """Return a board of ``hw/boards/table.py``.
-
-    Raises
-    ------
-    InputError
-        If there is none of this name.
-    """
-    from celosia.hw.boards.table import BOARDS
-
-    if name not in BOARDS:
-        raise InputError(f"board: wanted one of {', '.join(BOARDS)}, got {name!r}")
-    return BOARDS[name]
 
 
 def _folder(arguments: argparse.Namespace) -> Path:

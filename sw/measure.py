@@ -1,7 +1,8 @@
 """Cycles of each layer, counted by the RTL: a program run one layer at a time."""
 
 import sys
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,49 +51,46 @@ def measure(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) ->
 
     pieces = [layer_sections(compiled, number) for number in range(len(program.parts))]
     counted = _count(compiled, pieces, {"latency": latency, "bandwidth": bandwidth})
-    whole = setup = Alone(0, 0)
-    layers = [Alone(0, 0)] * len(program.layers)
-    for part, cut, cycles in zip(program.parts, pieces, counted, strict=True):
-        sections = [part.setup, part.main, *(piece.section for piece in cut)]
-        once, main, *found = map(alone, sections, cycles)
-        setup, whole = _sum(setup, once), _sum(whole, main)
-        for piece, numbers in zip(cut, found, strict=True):
-            layers[piece.layer] = _sum(layers[piece.layer], numbers)
-    return Measured(tuple(layers), whole, setup)
+
+    def together(sections: Iterable[Section]) -> Alone:
+        return _sum(alone(section, counted[section]) for section in sections)
+
+    of_layer: dict[int, list[Section]] = defaultdict(list)
+    for piece in (piece for cut in pieces for piece in cut):
+        of_layer[piece.layer].append(piece.section)
+    layers = (together(of_layer[number]) for number in range(len(program.layers)))
+    return Measured(tuple(layers), together(program.each), together(program.once))
 
 
-def _sum(one: Alone, other: Alone) -> Alone:
-    return Alone(*map(sum, zip(one, other, strict=True)))
+def _sum(found: Iterable[Alone]) -> Alone:
+    return Alone(*map(sum, zip((0, 0), *found, strict=True)))
 
 
 def _count(
     compiled: Compiled, pieces: Sequence[Sequence[LayerSection]], memory: dict[str, Any]
-) -> list[list[int]]:
-    """Return for each part the cycles of ``setup``, ``main`` and its pieces, on the RTL."""
+) -> dict[Section, int]:
+    """Return the cycles of each section of a program and of its pieces, on the RTL."""
     program = compiled.program
     ends = [cut[-1].section.address + len(cut[-1].section.code) for cut in pieces]
     rng = np.random.default_rng(0)
     x = [_drawn(rng, port, program.batch) for port in program.inputs]
-    counted = []
+    counted = {}
     device = open_device("rtl", program.config, max([program.memory_bytes, *ends]), **memory)
     with Session(program, device) as session:
         session.run(x)
         outputs = _outputs(device, program)
+        if program.constants:
+            counted[program.constants] = _cycles(device, program, program.constants)
         for part, cut in zip(program.parts, pieces, strict=True):
-            sections = [part.setup, part.main, *(piece.section for piece in cut)]
+            for section in (part.setup, part.main):
+                counted[section] = _cycles(device, program, section)
             # The pieces' own results have to be there in the end.
-            cycles = [_cycles(device, program, section) for section in sections[:2]]
             for port in part.outputs:
                 device.write(port.address, bytes(program.batch * port.bytes_per_item))
             for piece in cut:
                 device.write(piece.section.address, piece.section.code)
-            cycles += [
-                _cycles(device, program, section)
-                for section in tqdm(
-                    sections[2:], unit="section", delay=1, file=sys.stderr, disable=None
-                )
-            ]
-            counted.append(cycles)
+            for piece in tqdm(cut, unit="section", delay=1, file=sys.stderr, disable=None):
+                counted[piece.section] = _cycles(device, program, piece.section)
         alone = _outputs(device, program)
     with open_session(program) as session:
         session.run(x)

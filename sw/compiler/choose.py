@@ -85,6 +85,8 @@ class _Choice:
         layer = self.network.layers[number]
         if not isinstance(layer, Product) or not layer.each or layer.pool != _ALONE:
             return
+        if layer.split:
+            return
         after = number + 1
         if after < len(self.network.layers) and attached(self.network, after):
             return

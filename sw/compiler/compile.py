@@ -1,28 +1,43 @@
 """All passes, from a graph to a program."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import NamedTuple
 
-from celosia.hw.arch.config import ADDRESS_BITS, TABLE_BYTES, Config
+from celosia.hw.arch.config import ADDRESS_BITS, INSTRUCTION_BYTES, TABLE_BYTES, Config
+from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.sw.compiler.access import Step
+from celosia.sw.compiler.actions import FillMargins
 from celosia.sw.compiler.allocate import ALIGNMENT, Placement, allocate
 from celosia.sw.compiler.bands import Band
 from celosia.sw.compiler.choose import choose
-from celosia.sw.compiler.compiled import Compiled, CompiledPart, limited, section
+from celosia.sw.compiler.compiled import (
+    Compiled,
+    CompiledPart,
+    check_count,
+    instructions,
+    least_instructions,
+    limited,
+    section,
+)
 from celosia.sw.compiler.emit import emit_main, emit_setup
 from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.layout import lay_out, least_steps
 from celosia.sw.compiler.pace import overlap_gains
 from celosia.sw.compiler.partition import Plan, partition
 from celosia.sw.compiler.provenance import follow
+from celosia.sw.compiler.resident import together
 from celosia.sw.compiler.schedule import schedule
 from celosia.sw.compiler.spec import Network, Product
 from celosia.sw.compiler.stream import stream
 from celosia.sw.compiler.tile import Tiling, pack_parameters, pack_weights, tile
 from celosia.sw.compiler.verify import verify
 from celosia.sw.ir.graph import Graph, Tensor
-from celosia.sw.ir.program import HostOperator, Layer, Part, Port, Program, Segment
+from celosia.sw.ir.parts import MOST_BATCH
+from celosia.sw.ir.program import HostOperator, Layer, Part, Port, Program, Section, Segment
 from celosia.sw.operators.host import unit_shape
-from celosia.sw.operators.registry import OPERATORS
+from celosia.sw.operators.registry import runs_on_host
 
 __all__ = ["Compiled", "compile_graph", "compile_steps"]
 
@@ -55,8 +70,8 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
     CompileError
         See ``compile_graph``.
     """
-    if not 1 <= batch <= 1 << 20:
-        raise CompileError(f"wanted 1 to {1 << 20}, got {batch}", layer="batch")
+    if not 1 <= batch <= MOST_BATCH:
+        raise CompileError(f"wanted 1 to {MOST_BATCH}, got {batch}", layer="batch")
     kinds = {operation.place: operation.kind for operation in graph.operations}
     notes: dict[int, str] = {}
     while True:
@@ -64,7 +79,7 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
             return _compiled(graph, config, batch, notes)
         except CompileError as error:
             place = error.place
-            if place is None or place in notes or OPERATORS[kinds[place]].kernel is None:
+            if place is None or place in notes or not runs_on_host(kinds[place]):
                 raise
             if isinstance(error, UndefinedError):
                 raise
@@ -75,10 +90,13 @@ def _compiled(graph: Graph, config: Config, batch: int, notes: Mapping[int, str]
     """Compile a graph; what ``notes`` name by their place is left to the host."""
     compiler = _Compiler(graph, config, batch)
     plan = partition(graph, notes)
-    steps = tuple(
-        step if isinstance(step, HostOperator) else compiler.part(*step, plan.items)
-        for step in plan.steps
-    )
+    placed = [compiler.placed(*step) for step in plan.steps if not isinstance(step, HostOperator)]
+    shared = together([each.tiling for each in placed], config)
+    if shared:
+        placed = [each._replace(tiling=tiling) for each, tiling in zip(placed, shared, strict=True)]
+    parts = (compiler.part(each, plan.items, alone=not shared) for each in placed)
+    steps = tuple(step if isinstance(step, HostOperator) else next(parts) for step in plan.steps)
+    constants = compiler.constants() if shared else None
     program = Program(
         name=graph.name,
         config=config,
@@ -90,13 +108,37 @@ def _compiled(graph: Graph, config: Config, batch: int, notes: Mapping[int, str]
         layers=tuple(compiler.layers),
         # A program of the host alone takes none, which no device can have.
         memory_bytes=compiler.address or ALIGNMENT,
+        constants=constants,
     )
-    verify(program)
+    verify(program, compiler.code)
     return Compiled(program, tuple(compiler.parts))
 
 
+class _Placed(NamedTuple):
+    """A part with its tiles, where everything lies, and weights and parameters by layer."""
+
+    graph: Graph
+    network: Network
+    tiling: Tiling
+    placement: Placement
+    constants: list[tuple[bytes, bytes]]
+
+
+@contextmanager
+def _blaming(network: Network) -> Iterator[None]:
+    """Add to an error the place of the operator whose layer it names, if the host may run that."""
+    try:
+        yield
+    except CompileError as error:
+        named = [x for x in network.layers if x.name == error.layer]
+        # The host is no place for products that are too large for the core.
+        if len(named) == 1 and not isinstance(named[0], Product):
+            error.place = named[0].place
+        raise
+
+
 class _Compiler:
-    """Compiles the parts of a program one after the other, each behind those before it in memory."""
+    """Compiles the parts of a program one after the other, each after those before it in memory."""
 
     def __init__(self, graph: Graph, config: Config, batch: int) -> None:
         self.graph = graph
@@ -106,36 +148,46 @@ class _Compiler:
         self.layers: list[Layer] = []
         self.segments: list[Segment] = []
         self.parts: list[CompiledPart] = []
+        #: Loads of constants that stay for all parts, and instructions by the address of their code.
+        self.loads: list[Step] = []
+        self.code: dict[int, list[Instruction]] = {}
 
-    def part(self, graph: Graph, network: Network, items: int) -> Part:
-        """Compile a part, of a model whose batch is ``items``."""
-        try:
-            return self._part(graph, network, items)
-        except CompileError as error:
-            named = [x for x in network.layers if x.name == error.layer]
-            # The host is no place for products that are too large for the core.
-            if len(named) == 1 and not isinstance(named[0], Product):
-                error.place = named[0].place
-            raise
+    def placed(self, graph: Graph, network: Network) -> _Placed:
+        """Choose the tiles of a part, and where everything lies."""
+        with _blaming(network):
+            return _Placed(graph, network, *_placed(network, self.config, self.batch))
 
-    def _part(self, graph: Graph, network: Network, items: int) -> Part:
+    def part(self, placed: _Placed, items: int, *, alone: bool) -> Part:
+        """Compile a part, of a model whose batch is ``items``.
+
+        Unless it is ``alone``, its constants stay beside those of others: ``constants`` loads them.
+        """
+        with _blaming(placed.network):
+            return self._part(placed, items, alone=alone)
+
+    def _part(self, placed: _Placed, items: int, *, alone: bool) -> Part:
+        graph, network, tiling, placement, constants = placed
         config, first = self.config, len(self.layers)
-        tiling, placement, constants = _placed(network, config, self.batch)
-        sizes = [(len(weights), len(parameters)) for weights, parameters in constants]
-        tables = b"".join(tiling.tables.contents)
-        placement = _moved(placement, -(-self.address // ALIGNMENT) * ALIGNMENT)
-        work = stream(schedule(network, tiling, placement, config), network, tiling, placement, config)
+        # Before the passes that take long.
+        check_count(least_instructions(network, tiling, placement.head, self.batch, config))
+        placement = _moved(placement, self._free())
+        actions = schedule(network, tiling, placement, config)
+        check_count(sum(not isinstance(action, FillMargins) for action in actions))
+        work = stream(actions, network, tiling, placement, config)
         loads = limited(emit_setup(network, tiling, placement, config))
-        setup = section(loads, config, placement.code, first)
-        after = placement.code + -(-len(setup.code) // ALIGNMENT) * ALIGNMENT
+        if not alone:
+            stay = [step for step in loads if step.instruction.opcode is not Opcode.FILL]
+            self.loads += (replace(step, layer=step.layer + first) for step in stay)
+            loads = tuple(step for step in loads if step.instruction.opcode is Opcode.FILL)
+        setup = self._section(loads, placement.code, first)
         steps = limited(emit_main(work, network, tiling, placement, config))
-        main = section(steps, config, after, first)
+        main = self._section(steps, self._free(), first)
         follow(loads, steps, network, config)
-        self.segments += _segments(constants, tables, placement, first)
+        sizes = [(len(weights), len(parameters)) for weights, parameters in constants]
+        self.segments += _segments(constants, b"".join(tiling.tables.contents), placement, first)
         self.layers += _layers(network, tiling, placement, config, sizes)
         bands = frozenset(number for number, tiled in enumerate(tiling.layers) if tiled.band)
         self.parts.append(CompiledPart(network, placement.head, bands, steps, first))
-        self.address = main.address + len(main.code)
         return Part(
             setup=setup,
             main=main,
@@ -143,6 +195,21 @@ class _Compiler:
             outputs=_ports(graph, network, network.outputs, placement),
             items=network.items // items,
         )
+
+    def constants(self) -> Section:
+        """Return the section that loads the constants of all parts."""
+        return self._section(limited(self.loads), self._free(), 0)
+
+    def _free(self) -> int:
+        """Return where the next part or section may begin."""
+        return -(-self.address // ALIGNMENT) * ALIGNMENT
+
+    def _section(self, steps: Sequence[Step], address: int, first: int) -> Section:
+        """Return steps as a section, which from now on takes its place in memory."""
+        made = instructions(steps, self.config)
+        self.code[address] = made
+        self.address = address + INSTRUCTION_BYTES * len(made)
+        return section(steps, made, address, first)
 
 
 def _placed(
@@ -276,6 +343,8 @@ def _layers(
             rows = placement.strip_rows[number]
             unit = "row" if rows == 1 else "rows"
             notes.append(f"through external memory, {rows} {unit} of results at a time")
+        scalings = (layer.scaling,) if isinstance(layer, Product) else layer.scalings
+        notes += [scaling.note for scaling in scalings if scaling.note]
         layers.append(
             Layer(
                 name=layer.name,

@@ -5,13 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
+from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode, Unit, encode_program
 from celosia.sw.compiler.access import Step
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout import least_steps
 from celosia.sw.compiler.spec import Network, Product
 from celosia.sw.compiler.synchronise import synchronise
+from celosia.sw.compiler.tile import Tiling
 from celosia.sw.ir.program import Program, Section
 
 __all__ = [
@@ -19,7 +20,10 @@ __all__ = [
     "CompiledPart",
     "LayerSection",
     "bounds",
+    "check_count",
+    "instructions",
     "layer_sections",
+    "least_instructions",
     "limited",
     "section",
 ]
@@ -127,7 +131,8 @@ def layer_sections(compiled: Compiled, number: int = 0) -> list[LayerSection]:
     sections = []
     part = compiled.parts[number]
     for layer, steps in _cut(part.steps):
-        made = section(steps, compiled.program.config, address, part.first)
+        code = instructions(steps, compiled.program.config)
+        made = section(steps, code, address, part.first)
         sections.append(LayerSection(part.first + layer, made))
         address += len(made.code)
     return sections
@@ -167,19 +172,55 @@ def limited(steps: Iterable[Step]) -> tuple[Step, ...]:
         If there are more than a core can number.
     """
     emitted = tuple(islice(steps, _MOST_INSTRUCTIONS))
-    if len(emitted) == _MOST_INSTRUCTIONS:
+    check_count(len(emitted))
+    return emitted
+
+
+def check_count(least: int) -> None:
+    """Refuse a section of so many instructions or more, besides HALT.
+
+    Raises
+    ------
+    CompileError
+        If there are more than a core can number.
+    """
+    if least >= _MOST_INSTRUCTIONS:
         raise CompileError(
             f"wanted at most {_MOST_INSTRUCTIONS} instructions, got more",
             layer="network",
             hint="a smaller batch takes fewer",
         )
-    return emitted
 
 
-def section(steps: Sequence[Step], config: Config, address: int, first: int) -> Section:
-    """Return the code of ``steps`` at ``address``; ``first`` is the number of the first layer."""
-    instructions = [*synchronise(steps, config), Instruction(Opcode.HALT)]
+def least_instructions(
+    network: Network, tiling: Tiling, head: int, batch: int, config: Config
+) -> int:
+    """Return how many instructions ``main`` has at least.
+
+    Layers of the head run item by item, in blocks that half of the accumulators holds: for each
+    tile of each block a pass for each of its segments, and one instruction of the vector unit.
+    """
+    count = 0
+    for layer, tiled in list(zip(network.layers, tiling.layers, strict=True))[:head]:
+        result = network.values[layer.result]
+        most = config.accumulator_depth * (tiled.band.count if tiled.band else 1)
+        blocks = -(-result.height * result.width // most)
+        count += blocks * sum(len(segments) + 1 for segments in tiled.segments)
+    return batch * count
+
+
+def instructions(steps: Sequence[Step], config: Config) -> list[Instruction]:
+    """Return the instructions of ``steps`` with their semaphores, and HALT."""
+    return [*synchronise(steps, config), Instruction(Opcode.HALT)]
+
+
+def section(
+    steps: Sequence[Step], made: Sequence[Instruction], address: int, first: int
+) -> Section:
+    """Return the code at ``address`` of ``steps``, of which ``instructions`` has made ``made``.
+
+    ``first`` is the number of the first layer.
+    """
     layers = (*(step.layer + first if step.layer >= 0 else -1 for step in steps), -1)
-    code = encode_program(instructions)
-    assert len(code) == INSTRUCTION_BYTES * len(layers)
-    return Section(address, code, layers)
+    assert len(made) == len(layers)
+    return Section(address, encode_program(made), layers)

@@ -158,7 +158,8 @@ class Cutting(Movement):
         """
         layer = self.network.layers[number]
         assert isinstance(layer, Product)
-        first, *others = self.tiling.layers[number].segments[0]
+        first = self.tiling.layers[number].segments[0][0]
+        others = any(len(parts) > 1 for parts in self.tiling.layers[number].segments)
         if others or not first.side_by_side or layer.each:
             return WHOLE
         steps = first.steps(self.config)

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.lower import lower
 from celosia.sw.compiler.quantize import activation_range
-from celosia.sw.compiler.shapes import RESHAPES, items_of
+from celosia.sw.compiler.shapes import DENSE, RESHAPES, items_of
 from celosia.sw.compiler.spec import Network
 from celosia.sw.ir.graph import Graph, Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.host import host_operator
-from celosia.sw.operators.registry import OPERATORS
+from celosia.sw.operators.registry import OPERATORS, runs_on_host
 
 __all__ = ["Plan", "partition"]
 
@@ -90,7 +90,7 @@ def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
             place = error.place
             if place is None or isinstance(error, UndefinedError):
                 raise
-            if OPERATORS[kinds[place]].kernel is None:
+            if not runs_on_host(kinds[place]):
                 raise
             notes[place] = error.reason
 
@@ -148,6 +148,8 @@ def _keeps(graph: Graph, operation: Operation, items: int) -> bool:
     if items == 1:
         return True
     rank, record = len(graph.tensors[operation.outputs[0]].shape), OPERATORS[operation.kind]
+    if record.whole:
+        return False
     for number in (*_operands(operation), *operation.outputs):
         tensor = graph.tensors[number]
         first = tensor.shape[0] if tensor.shape else 1
@@ -169,7 +171,7 @@ def _says_so(operation: Operation) -> bool:
 
 def _mixes(graph: Graph, operation: Operation) -> bool:
     """Whether an operator makes other items than it reads."""
-    if operation.kind in (*RESHAPES, "FULLY_CONNECTED"):
+    if operation.kind in (*RESHAPES, *DENSE):
         return False
     ends = [graph.tensors[number] for number in (*_operands(operation), *operation.outputs)]
     firsts = {tensor.shape[:1] for tensor in ends if tensor.data is None}

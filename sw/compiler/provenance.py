@@ -19,10 +19,14 @@ from celosia.sw.compiler.spec import Network
 
 __all__ = ["Displaced", "follow"]
 
-#: Of bytes that nobody wrote, and of those that are left of a run before.
-_NOBODY, _EARLIER = -1, -2
+#: Numbers of bytes that nobody wrote, of those that are left of a run before, and of the first owner.
+_NOBODY, _EARLIER, _FIRST = 0, 1, 2
 #: Margins are for all items.
 _ALL = (0, 1 << 62)
+#: Bytes that are wrong, right, or right and left by a run before.
+_WRONG, _CARRIED = 0, 2
+#: Tables of what is right for an owner are kept for so many owners.
+_MOST_TABLES = 64
 
 
 class Displaced(ValueError):
@@ -30,54 +34,85 @@ class Displaced(ValueError):
 
 
 class _Bytes:
-    """Whose each byte of the unified buffer is."""
+    """Whose each byte of the unified buffer is, as numbers of owners.
 
-    def __init__(self, config: Config) -> None:
-        self.value = np.full(config.unified_bytes, _NOBODY, np.int32)
-        self.first = np.zeros(config.unified_bytes, np.int64)
-        self.last = np.zeros(config.unified_bytes, np.int64)
+    A number below ``carried`` is of this run; the same owner's bytes of a run before have a number
+    that is ``carried`` higher.
+    """
+
+    def __init__(self, steps: Iterable[Step], config: Config) -> None:
         self.config = config
+        owners = dict.fromkeys(step.writes for step in steps if step.writes)
+        self.numbers = {owner: _FIRST + n for n, owner in enumerate(owners)}
+        self.owners = tuple(owners)
+        items = [_ALL if owner.margins else owner.items for owner in owners]
+        self.values = np.array([-1] * _FIRST + [owner.value for owner in owners], np.int64)
+        self.items = np.array([(0, 0)] * _FIRST + items, np.int64)
+        self.carried = len(self.values)
+        self.bytes = np.full(config.unified_bytes, _NOBODY, np.int32)
+        self.before = self.bytes.copy()
+        self.needed = np.zeros(config.unified_bytes, np.bool_)
+        self.tables: dict[Owner, np.ndarray] = {}
 
     def do(self, step: Step) -> None:
         """Check what an instruction reads, and note what it writes."""
         from celosia.sim.footprint import Memory, touches
 
-        found = [t for t in touches(step.instruction, self.config) if t.memory is Memory.UNIFIED]
-        for _, write, pattern in found:
-            if not write:
-                assert step.reads
-                self._read(pattern, step.reads)
-        for _, write, pattern in found:
+        for _, write, pattern in touches(step.instruction, self.config, Memory.UNIFIED):
             if write:
                 assert step.writes
-                first, last = _ALL if step.writes.margins else step.writes.items
-                pattern.mark(self.value, step.writes.value)
-                pattern.mark(self.first, first)
-                pattern.mark(self.last, last)
+                pattern.mark(self.bytes, self.numbers[step.writes])
+            else:
+                assert step.reads
+                self._read(pattern, step.reads)
+
+    def _table(self, wanted: Owner) -> np.ndarray:
+        """Return for the number of each owner whether its bytes are right for a reader."""
+        found = self.tables.get(wanted)
+        if found is None:
+            if len(self.tables) == _MOST_TABLES:
+                self.tables.clear()
+            (first, last), (low, high) = self.items.T, wanted.items
+            right = (self.values == wanted.value) & (first < high) & (last > low)
+            found = np.concatenate((right, _CARRIED * right)).astype(np.int8)
+            self.tables[wanted] = found
+        return found
 
     def _read(self, pattern: Any, wanted: Owner) -> None:
-        low, high = pattern.base, pattern.last + 1
-        right = self.value[low:high] == wanted.value
-        right &= (self.first[low:high] < wanted.items[1]) & (self.last[low:high] > wanted.items[0])
-        if right.all():
-            return
-        wrong = pattern.bitmap(low, high - 1) & ~right
-        if wrong.any():
-            place = low + int(np.argmax(wrong))
-            raise Displaced(
-                f"reads byte {place} of the unified buffer for {_text(wanted)}, "
-                f"where {self._text(place)} is"
-            )
+        table = self._table(wanted)
+        views = zip(pattern.covered(self.bytes), pattern.covered(self.needed), strict=True)
+        for owners, needed in views:
+            found = table[owners]
+            if found.min() == _WRONG:
+                bitmap = pattern.bitmap(pattern.base, pattern.last)
+                wrong = table[self.bytes[pattern.base : pattern.last + 1]] == _WRONG
+                place = pattern.base + int(np.argmax(bitmap & wrong))
+                raise Displaced(
+                    f"reads byte {place} of the unified buffer for {_text(wanted)}, "
+                    f"where {self._text(place)} is"
+                )
+            if found.max() == _CARRIED:
+                needed |= found == _CARRIED
 
     def _text(self, place: int) -> str:
-        value, first, last = (int(a[place]) for a in (self.value, self.first, self.last))
-        if value in (_NOBODY, _EARLIER):
-            return "nothing of this run"
-        return _text(Owner(value, (first, last), margins=(first, last) == _ALL))
+        number = int(self.bytes[place]) % self.carried
+        return "nothing of this run" if number < _FIRST else _text(self.owners[number - _FIRST])
 
-    def end(self) -> None:
-        """Let a run end: of the next, margins alone are left."""
-        self.value[(self.last != _ALL[1]) & (self.value != _NOBODY)] = _EARLIER
+    def end(self) -> bool:
+        """Let a run end: of the next, margins alone are left.
+
+        Returns
+        -------
+        bool
+            Whether bytes that the run needed from before it are as they were.
+        """
+        kept = self.bytes % self.carried
+        margins = np.concatenate(([False] * _FIRST, self.items[_FIRST:, 1] == _ALL[1]))
+        left = np.where(margins[kept], kept + self.carried, np.minimum(kept, _EARLIER))
+        same = bool(np.all((self.before == left) | ~self.needed))
+        self.bytes = left.astype(np.int32)
+        self.before = self.bytes.copy()
+        return same
 
 
 def _text(owner: Owner) -> str:
@@ -89,7 +124,8 @@ def _text(owner: Owner) -> str:
 def follow(setup: Iterable[Step], main: Iterable[Step], network: Network, config: Config) -> None:
     """Refuse a program in which something is read that is not what it should be.
 
-    Two runs are followed, since what one leaves the next finds. Rows of one value are not told apart.
+    ``main`` is followed once, and once more only if it leaves other margins than it found: else
+    every run after the first reads what the first did. Rows of one value are not told apart.
 
     Parameters
     ----------
@@ -106,9 +142,9 @@ def follow(setup: Iterable[Step], main: Iterable[Step], network: Network, config
         Naming the layer. It means that the compiler has a fault; the cause is ``Displaced``,
         or another ``ValueError`` for a place outside the memory.
     """
-    main = tuple(main)
-    state = _Bytes(config)
-    for steps in (tuple(setup), main, main):
+    setup, main = tuple(setup), tuple(main)
+    state = _Bytes((*setup, *main), config)
+    for steps in (setup, main, main):
         for step in steps:
             try:
                 state.do(step)
@@ -116,4 +152,5 @@ def follow(setup: Iterable[Step], main: Iterable[Step], network: Network, config
                 name = step.instruction.opcode.name
                 where = f"program, {name} of {network.layers[step.layer].name}"
                 raise CompileError(str(error), layer=where) from error
-        state.end()
+        if state.end() and steps is main:
+            return

@@ -18,6 +18,7 @@ from celosia.sw.compiler.values import Scaling
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
 
 __all__ = [
+    "BOUNDS",
     "activation_range",
     "addition_scalings",
     "average_scaling",
@@ -36,7 +37,8 @@ __all__ = [
 ]
 
 _INT32 = (-(1 << 31), (1 << 31) - 1)
-_BOUNDS = {
+#: Least and greatest results of fused activations; None for those of the type.
+BOUNDS = {
     "NONE": (None, None),
     "RELU": (0.0, None),
     "RELU6": (0.0, 6.0),
@@ -75,7 +77,7 @@ def activation_range(activation: str, output: Quantization) -> tuple[int, int]:
         rounded = math.floor(abs(ratio) + 0.5)
         return output.zero_point + (-rounded if ratio < 0 else rounded)
 
-    low, high = _BOUNDS[activation]
+    low, high = BOUNDS[activation]
     least = -128 if low is None else min(max(-128, quantized(low)), 127)
     most = 127 if high is None else max(min(127, quantized(high)), least)
     return least, most

@@ -57,8 +57,8 @@ class Row:
     macs : int
         Multiplications for each input.
     cycles : int
-        Estimated, for one batch. A cycle counts for the layer whose instruction of the array, the
-        vector unit or the store unit ends next.
+        Estimated, for one batch, with what its part loads again. A cycle counts for the layer whose
+        instruction of the array, the vector unit or the store unit ends next.
     cycles_per_input : float
         The same divided by the batch.
     utilisation : float
@@ -110,18 +110,15 @@ def rows(
     program : Program
         What to report on.
     finishes : sequence of int
-        For each instruction of ``main`` the estimated cycle of its last effect; of several parts
-        one after the other.
+        For each instruction that runs for a batch the estimated cycle of its last effect; of
+        several sections, ``Program.each``, one after the other.
     bounds : sequence of int
         For each layer the cycles that the array takes at least; 0 unless given.
     measured : Measured, optional
         What the RTL has counted.
     """
     cycles = _by_layer(program, finishes)
-    moved, once = (
-        _moved(program, [getattr(part, name) for part in program.parts])
-        for name in ("main", "setup")
-    )
+    moved, once = _moved(program, program.each), _moved(program, program.once)
     bounds = bounds or [0] * len(program.layers)
     figures = list(zip(cycles, moved, once, bounds, strict=True))
     table = [
@@ -194,14 +191,20 @@ def _by_layer(program: Program, finishes: Sequence[int]) -> list[int]:
     """Return the estimated cycles of each layer."""
     cycles = [0] * len(program.layers)
     first = 0
-    for part in program.parts:
-        main, ends = part.main, finishes[first : first + part.main.count]
-        first += main.count
+    of = {section.address: part for part in program.parts for section in (part.setup, part.main)}
+    for section in program.each:
+        part, ends = of[section.address], finishes[first : first + section.count]
+        first += section.count
         before = 0
-        work = (n for n, x in enumerate(main.instructions) if x.unit is not Unit.LOAD)
+        work = (
+            n
+            for n, x in enumerate(section.instructions)
+            if x.unit is not Unit.LOAD or section is part.setup
+        )
         for index in sorted(work, key=lambda index: ends[index]):
             # What is of no layer, HALT, counts for the last one.
-            layer = main.layers[index] if main.layers[index] >= 0 else max(main.layers)
+            layer = section.layers[index]
+            layer = layer if layer >= 0 else max(*section.layers, *part.main.layers)
             cycles[layer] += ends[index] - before
             before = ends[index]
     return cycles
@@ -245,19 +248,31 @@ def as_json(
     measured: Measured | None = None,
     *,
     peak: int,
+    again: int = 0,
 ) -> str:
     """Return the rows and what they hold for as JSON; what was not measured is null.
 
-    ``peak`` is how many bytes of the unified buffer the program uses.
+    ``peak`` is how many bytes of the unified buffer the program uses, ``again`` how many of the
+    cycles load constants again. Fields: ``docs/json.md``.
     """
+    total = table[-1]
     content = {
         "model": program.name,
         "preset": program.config.name,
         "batch": program.batch,
+        "cycles_estimated": total.cycles,
+        "cycles_measured": measured.whole.counted if measured else None,
+        "cycles_per_input": total.cycles_per_input,
         "setup_cycles": setup_cycles,
+        "reload_cycles": again,
+        "bound": total.bound,
+        "macs": total.macs,
+        "utilisation": total.utilisation,
+        "bytes": total.bytes,
+        "setup_bytes": total.setup_bytes,
         "peak_bytes": peak,
         "layers": [asdict(row) for row in table[:-1]],
-        "total": asdict(table[-1]),
+        "total": asdict(total),
         "whole": measured.whole._asdict() if measured else None,
         "setup": measured.setup._asdict() if measured else None,
     }
@@ -285,10 +300,11 @@ def as_text(
     measured: Measured | None = None,
     *,
     peak: int,
+    again: int = 0,
 ) -> str:
     """Return the rows as a table for people, with what was measured if there is any.
 
-    ``peak`` is how many bytes of the unified buffer the program uses.
+    ``peak`` and ``again`` are as of ``as_json``.
     """
     title = f"{program.name} on {program.config.name}, batch {program.batch}"
     if measured:
@@ -307,6 +323,8 @@ def as_text(
         foot = [f"one-time load: {setup_cycles:,} cycles"]
         lines = _estimated_lines(table)
     notes = [f"{_short(row.layer)}: {row.note}" for row in table if row.note]
+    if again:
+        notes.append(f"loaded again for each batch, between parts: {again:,} of the cycles")
     notes.append(f"unified buffer: {peak:,} of {program.config.unified_bytes:,} bytes")
     return "\n".join([title, "", *lines, "", *notes, *foot, ""])
 

@@ -5,7 +5,10 @@ from collections.abc import Container
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.ir.graph import Graph
 
-__all__ = ["RESHAPES", "items_of", "shapes_of"]
+__all__ = ["DENSE", "RESHAPES", "items_of", "shapes_of"]
+
+#: Products of rows with a matrix.
+DENSE = ("FULLY_CONNECTED", "QLinearMatMul")
 
 #: Operators that give the same bytes another shape.
 RESHAPES = ("EXPAND_DIMS", "RESHAPE", "SQUEEZE")
@@ -27,7 +30,7 @@ def items_of(graph: Graph, without: Container[int] = ()) -> int:
         inputs = [graph.tensors[number] for number in operation.inputs if number != -1]
         tensor = next((tensor for tensor in inputs if tensor.data is None), inputs[0])
         row = 1
-        if operation.kind == "FULLY_CONNECTED":
+        if operation.kind in DENSE:
             row = graph.tensors[operation.inputs[1]].shape[1]
         if tensor.elements % (items * row):
             return 1
@@ -38,7 +41,7 @@ def shapes_of(graph: Graph, items: int) -> dict[int, tuple[int, int, int]]:
     """Return rows, columns and channels of one item of each tensor that is computed.
 
     Tensors of four dimensions are images, all others vectors: one row, of as many pixels as a
-    FULLY_CONNECTED has rows. An input that is only reshaped to images is one from the start.
+    matrix product has rows. An input that is only reshaped to images is one from the start.
     """
     shapes: dict[int, tuple[int, int, int]] = {}
 
@@ -63,7 +66,7 @@ def shapes_of(graph: Graph, items: int) -> dict[int, tuple[int, int, int]]:
             tensor = graph.tensors[number]
             count = tensor.elements // items
             depth = count
-            if operation.kind == "FULLY_CONNECTED":
+            if operation.kind in DENSE:
                 depth = graph.tensors[operation.inputs[1]].shape[0]
             try:
                 shapes[number] = image(number) or (1, count // depth, depth)

@@ -57,7 +57,8 @@ class Product:
     pool : Pool
         Windows whose greatest sums are kept; of one sum each where there is no pooling.
     weights : numpy.ndarray
-        int8, shape ``(channels, *kernel, source channels)``; the last 1 if ``each``.
+        int8, shape ``(channels, *kernel, source channels)``; the last 1 if ``each``. int16 from
+        -256 to 254 where some do not fit: these are multiplied in two parts.
     each : int
         Output channels that each source channel leads to by itself, 0 if all lead to all.
     first : int
@@ -95,15 +96,28 @@ class Product:
         start = first // self.each
         return start, (last - 1) // self.each + 1 - start
 
+    @property
+    def split(self) -> bool:
+        """Whether weights are sums of two int8."""
+        return self.weights.dtype != np.int8
+
     def matrix(self, first: int, last: int) -> np.ndarray:
         """Return the weights of some output channels on all taps that these read.
 
         Returns
         -------
         numpy.ndarray
-            int8, shape ``(last - first, rows, columns and source channels of the kernel)``.
+            int8, shape ``(last - first, rows, columns and source channels of the kernel)``; twice
+            as long if ``split``, the second parts after all first ones.
         """
-        part = self.weights[first:last]
+        whole = self.weights[first:last]
+        low = np.clip(whole, -128, 127).astype(np.int8)
+        if not self.split:
+            return self._matrix(low, first, last)
+        rest = (whole - low).astype(np.int8)
+        return np.hstack([self._matrix(part, first, last) for part in (low, rest)])
+
+    def _matrix(self, part: np.ndarray, first: int, last: int) -> np.ndarray:
         if not self.each:
             return part.reshape(len(part), -1)
         start, count = self.inputs(first, last)

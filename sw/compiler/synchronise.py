@@ -9,6 +9,8 @@ order on both sides, so the n-th wait takes what the n-th post gave, and no coun
 from collections import defaultdict
 from collections.abc import Sequence
 
+import numpy as np
+
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.isa import Instruction, Unit
 from celosia.sw.compiler.access import Access, Step
@@ -67,8 +69,8 @@ def synchronise(steps: Sequence[Step], config: Config) -> list[Instruction]:
     for number, step in enumerate(steps):
         mine = step.instruction.unit
         clock = clocks[mine]
-        needs = {u: history.latest(step, u, clock[u]) for u in _UNITS if u is not mine}
-        for unit, producer in sorted(needs.items(), key=lambda item: -item[1]):
+        needs = [(history.latest(step, u, clock[u]), u) for u in _UNITS if u is not mine]
+        for producer, unit in sorted(needs, key=lambda need: -need[0]):
             if producer <= clock[unit]:
                 continue
             semaphore = 1 << SEMAPHORE[unit, mine]
@@ -81,7 +83,7 @@ def synchronise(steps: Sequence[Step], config: Config) -> list[Instruction]:
         history.add(number, step)
     _check_counts(waits, posts, config)
     return [
-        Instruction(s.instruction.opcode, **(s.instruction.fields | {"wait": wait, "post": post}))
+        s.instruction.but(wait=wait, post=post) if wait or post else s.instruction
         for s, wait, post in zip(steps, waits, posts, strict=True)
     ]
 
@@ -92,11 +94,10 @@ def _check_counts(waits: Sequence[int], posts: Sequence[int], config: Config) ->
     Instructions are dispatched in order, so a wait that is dispatched and not yet taken is in a
     queue or in a unit.
     """
+    posted, waited = np.array(posts, np.int64), np.array(waits, np.int64)
     for semaphore in range(SEMAPHORES):
-        count = 0
-        for wait, post in zip(waits, posts, strict=True):
-            count += (post >> semaphore & 1) - (wait >> semaphore & 1)
-            if count + config.queue_depth + 2 > MOST_COUNT:
-                raise CompileError(
-                    f"wanted at most {MOST_COUNT} counts of a semaphore, got more", layer="network"
-                )
+        counts = np.cumsum((posted >> semaphore & 1) - (waited >> semaphore & 1))
+        if np.max(counts, initial=0) + config.queue_depth + 2 > MOST_COUNT:
+            raise CompileError(
+                f"wanted at most {MOST_COUNT} counts of a semaphore, got more", layer="network"
+            )

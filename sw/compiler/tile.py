@@ -5,7 +5,7 @@ loaded once; the rest streams through a part of the memory kept free for that, i
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -252,8 +252,21 @@ def _segments(
         depth = layer.inputs(*channels)[1]
         if depth not in found:
             found[depth] = segments(layer, source.pitch, pixel, channels, config, most)
-        result.append(found[depth])
+        result.append((*found[depth], *_second(layer, channels, found[depth])))
     return tuple(result)
+
+
+def _second(
+    layer: Product, channels: tuple[int, int], parts: tuple[Segment, ...]
+) -> Iterator[Segment]:
+    """Yield the reads for the second parts of weights, those that are not zero."""
+    if not layer.split:
+        return
+    matrix = layer.matrix(*channels)
+    count = matrix.shape[1] // 2
+    for part in parts:
+        if matrix[:, count + part.taps].any():
+            yield replace(part, taps=count + part.taps)
 
 
 def _steps(parts: _Parts, config: Config) -> int:

@@ -56,6 +56,8 @@ class Scaling:
         Of the requantiser.
     zero_point, low, high : int
         int8: added last, and the range results are clamped to.
+    note : str
+        Remark for the report of layers; empty if there is none.
     """
 
     bias: np.ndarray
@@ -66,6 +68,7 @@ class Scaling:
     zero_point: int
     low: int
     high: int
+    note: str = ""
 
     def check(self, where: str, channels: int) -> None:
         """Refuse parameters that the requantiser cannot hold."""

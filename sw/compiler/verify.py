@@ -1,13 +1,27 @@
 """The judge of the machine model goes over what was emitted."""
 
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.ir.program import Program
+from celosia.sw.ir.program import Program, Section
 
 __all__ = ["verify"]
 
+_CONSTANTS = (Opcode.LOAD_WEIGHTS, Opcode.LOAD_PARAMS)
 
-def verify(program: Program) -> None:
+
+def verify(program: Program, code: Mapping[int, Sequence[Instruction]]) -> None:
     """Refuse a program in which something depends on chance, or that the core would refuse.
+
+    Parameters
+    ----------
+    program : Program
+        The program.
+    code : mapping of int to sequence of Instruction
+        The instructions of each section, by its address.
 
     Raises
     ------
@@ -16,15 +30,48 @@ def verify(program: Program) -> None:
     """
     from celosia.sim.hazards import Hazard, MachineError, judge
 
-    for place, part in enumerate(program.parts):
-        which = f" of part {place}" if len(program.parts) > 1 else ""
-        written = None
-        for name, section in (("setup", part.setup), ("main", part.main)):
-            try:
-                written = judge(section.code, program.config, initial=written)
-            except (Hazard, MachineError) as error:
-                index = error.instructions[-1] if isinstance(error, Hazard) else error.index
-                number = section.layers[index]
-                layer = program.layers[number].name if number >= 0 else "no layer"
-                where = f"{name}{which} of {program.name}, {layer}"
-                raise CompileError(str(error), layer=where) from error
+    names = {section.address: name for name, section in program.sections}
+
+    def check(section: Section, written: Any) -> Any:
+        """Judge a section; return what holds something after it."""
+        try:
+            return judge(code[section.address], program.config, initial=written)
+        except (Hazard, MachineError) as error:
+            index = error.instructions[-1] if isinstance(error, Hazard) else error.index
+            number = section.layers[index]
+            layer = program.layers[number].name if number >= 0 else "no layer"
+            where = f"{names[section.address]} of {program.name}, {layer}"
+            raise CompileError(str(error), layer=where) from error
+
+    constants = check(program.constants, None) if program.constants else None
+    for part in program.parts:
+        check(part.main, check(part.setup, constants))
+    if program.constants:
+        others = (code[address] for address in names if address != program.constants.address)
+        _check_kept(program, code[program.constants.address], others)
+
+
+def _check_kept(
+    program: Program, constants: Iterable[Instruction], others: Iterable[Iterable[Instruction]]
+) -> None:
+    """Refuse constants that others of them, or a part, overwrite.
+
+    Raises
+    ------
+    CompileError
+        See ``verify``.
+    """
+    from celosia.sim.footprint import Memory, touches
+
+    where = f"constants of {program.name}"
+    taken: dict[Memory, list[tuple[int, int]]] = {memory: [] for memory in Memory}
+    for memory, write, pattern in (t for i in constants for t in touches(i, program.config)):
+        if write:
+            taken[memory].append((pattern.base, pattern.last))
+    for memory, places in taken.items():
+        for (_, last), (base, _) in pairwise(sorted(places)):
+            if base <= last:
+                wanted = f"a {memory.value} for each constant"
+                raise CompileError(f"wanted {wanted}, got {base} twice", layer=where)
+    if any(i.opcode in _CONSTANTS for section in others for i in section):
+        raise CompileError("wanted constants that stay, got loads of others", layer=where)

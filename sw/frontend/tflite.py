@@ -1,5 +1,6 @@
 """Reads ``.tflite`` files into the compiler's graph."""
 
+import math
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -8,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import tflite
-from flatbuffers import number_types
 
+from celosia.sw.files import FileError, read_file
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
-from celosia.sw.operators.host import check_operation, evaluate
+from celosia.sw.operators.host import check_operation, evaluate, infer
 from celosia.sw.operators.node import ModelError, Node, constant_name, require_per_tensor
 from celosia.sw.operators.registry import OPERATORS
 
@@ -63,11 +64,9 @@ def load(source: str | Path | bytes) -> Graph:
     else:
         name = Path(source).name
         try:
-            content = Path(source).read_bytes()
-        except FileNotFoundError:
-            raise ModelError(f"{source}: no such file") from None
-        except OSError as error:
-            raise ModelError(f"{source}: cannot be read ({error.strerror})") from None
+            content = read_file(source)
+        except FileError as error:
+            raise ModelError(str(error)) from None
     if len(content) < 8 or content[4:8] != _IDENTIFIER:
         raise ModelError(f"{name}: not a .tflite file")
     try:
@@ -85,6 +84,8 @@ class _Reader:
         self.content = content
         self.name = name
         self.model: Any = tflite.Model.GetRootAs(content, 0)
+        # Tensors whose recorded shapes are not relied on.
+        self.open: set[int] = set()
 
     def graph(self) -> Graph:
         """Return the model's only subgraph."""
@@ -94,6 +95,7 @@ class _Reader:
             raise ModelError(f"wanted one subgraph, got {count}")
         subgraph = self.model.Subgraphs(0)
         tensors = list(self._each(subgraph.TensorsLength(), subgraph.Tensors, self._tensor))
+        self.open = {n for n in range(len(tensors)) if _is_dynamic(subgraph.Tensors(n))}
         count = self._count(subgraph.OperatorsLength(), 4)
         if not count:
             raise ModelError("wanted at least one operator, got none")
@@ -155,15 +157,9 @@ class _Reader:
         if dtype is None:
             kind = constant_name(tflite.TensorType, tensor.Type()).lower()
             raise ModelError(f"tensor {name!r}: type {kind} is not supported")
-        if any(extent < 1 for extent in shape):
-            raise ModelError(f"tensor {name!r}: wanted extents of at least 1, got shape {shape}")
         if tensor.Sparsity() is not None:
             raise ModelError(f"tensor {name!r}: sparse tensors are not supported")
-        elements = 1
-        for extent in shape:
-            elements *= extent
-        if elements > 1 << 31:
-            raise ModelError(f"tensor {name!r}: wanted at most 2^31 elements, got shape {shape}")
+        elements = _require_extents(name, shape)
         data = None
         raw = self._buffer(tensor.Buffer())
         if raw.size:
@@ -218,9 +214,7 @@ class _Reader:
             raise ModelError(f"{refused[0][1]}{more}")
         return operations
 
-    def _operation(
-        self, place: int, kind: str, operator: Any, tensors: Sequence[Tensor]
-    ) -> Operation:
+    def _operation(self, place: int, kind: str, operator: Any, tensors: list[Tensor]) -> Operation:
         inputs = self._numbers(operator.InputsLength(), operator.Inputs)
         outputs = self._numbers(operator.OutputsLength(), operator.Outputs)
         label = f"operator {place} {kind}"
@@ -233,11 +227,31 @@ class _Reader:
         record, node = OPERATORS[kind], Node(operator, given, results)
         try:
             node.require_inputs(1, max(1, len(inputs)), results=None)
-            operation = Operation(kind, place, inputs, outputs, record.read(node))
+            operation = Operation(kind, place, inputs, outputs)
+            unknown = any(not tensor.shape for tensor in results)
+            if unknown or self.open.intersection((*inputs, *outputs)):
+                node = self._inferred(operation, node, tensors)
+            operation = replace(operation, attributes=record.read(node))
             check_operation(tensors, operation)
         except ModelError as error:
             raise ModelError(f"{label}: {error}") from None
         return operation
+
+    def _inferred(self, operation: Operation, node: Node, tensors: list[Tensor]) -> Node:
+        """Return the operator with results of the shapes that follow from its inputs.
+
+        Converters record shapes for a batch of 1 before they know it, wrong ones at times.
+        """
+        shapes = infer(tensors, operation, node)
+        if len(shapes) != len(node.outputs):
+            raise ModelError(f"wanted {len(shapes)} results, got {len(node.outputs)}")
+        for number, shape in zip(operation.outputs, shapes, strict=True):
+            tensor = tensors[number]
+            _require_extents(tensor.name, shape)
+            if shape != tensor.shape:
+                tensors[number] = replace(tensor, shape=shape)
+                self.open.add(number)
+        return replace(node, outputs=tuple(tensors[number] for number in operation.outputs))
 
     def _kind(self, number: int) -> str:
         """Return the operator's name.
@@ -249,12 +263,27 @@ class _Reader:
             raise IndexError
         code = self.model.OperatorCodes(number)
         place = code._tab.Offset(10)
-        wide = code._tab.Get(number_types.Int32Flags, place + code._tab.Pos) if place else 0
+        (wide,) = struct.unpack_from("<i", self.content, code._tab.Pos + place) if place else (0,)
         value = max(wide, code.DeprecatedBuiltinCode())
         if value == tflite.BuiltinOperator.CUSTOM:
             custom = (code.CustomCode() or b"").decode("utf-8", "replace")
             return f"CUSTOM {custom!r}"
         return constant_name(tflite.BuiltinOperator, value)
+
+
+def _is_dynamic(tensor: Any) -> bool:
+    """Return whether an extent of a tensor is dynamic."""
+    return -1 in [tensor.ShapeSignature(n) for n in range(tensor.ShapeSignatureLength())]
+
+
+def _require_extents(name: str, shape: tuple[int, ...]) -> int:
+    """Return the elements of a shape, refused where it has none or too many."""
+    if any(extent < 1 for extent in shape):
+        raise ModelError(f"tensor {name!r}: wanted extents of at least 1, got shape {shape}")
+    elements = math.prod(shape)
+    if elements > 1 << 31:
+        raise ModelError(f"tensor {name!r}: wanted at most 2^31 elements, got shape {shape}")
+    return elements
 
 
 def _index(number: int, tensors: Sequence[Tensor]) -> int:

@@ -5,7 +5,18 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Graph", "Operation", "Quantization", "Tensor"]
+__all__ = ["Graph", "Operation", "Quantization", "Tensor", "short_name"]
+
+
+def short_name(name: str) -> str:
+    """Return a tensor's name for messages: the last of the names that a fused one lists.
+
+    Examples
+    --------
+    >>> short_name("model/norm/mul;model/relu/Relu6;model/conv/Conv2D")
+    'model/conv/Conv2D'
+    """
+    return name.rstrip(";").rpartition(";")[2]
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,4 +144,4 @@ class Graph:
     def label(self, operation: Operation) -> str:
         """Return how messages name an operation: place, kind and the name of its result."""
         result = self.tensors[operation.outputs[0]].name if operation.outputs else ""
-        return f"operator {operation.place} {operation.kind} ({result!r})"
+        return f"operator {operation.place} {operation.kind} ({short_name(result)!r})"

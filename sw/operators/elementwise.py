@@ -33,10 +33,11 @@ from celosia.sw.operators.fixed_point import (
     times,
 )
 from celosia.sw.operators.node import Node, read_activation
-from celosia.sw.operators.record import Kernel, Operator, Shape, Table
+from celosia.sw.operators.plain import clamped, greater, of_two, smaller
+from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape, Table, by_type
 from celosia.sw.operators.windows import ACTIVATIONS
 
-__all__ = ["OPERATORS", "broadcast", "single_constant"]
+__all__ = ["OPERATORS", "addends", "broadcast", "single_constant", "two"]
 
 #: Bits by which ADD and SUB shift their inputs.
 _SHIFT = 20
@@ -56,7 +57,8 @@ def broadcast(operator: HostOperator, said: Attributes) -> list[Shape]:
         raise Mismatch(f"inputs of one shape, got {' and '.join(map(str, shapes))}") from None
 
 
-def _two(operator: HostOperator, said: Attributes) -> list[Shape]:
+def two(operator: HostOperator, said: Attributes) -> list[Shape]:
+    """Return the shape that two operands broadcast to: shape rule."""
     require(len(operator.sources) == 2, "2 inputs", len(operator.sources))
     return broadcast(operator, said)
 
@@ -117,14 +119,6 @@ def _run_product(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[n
     return finished(rescaled(left * right, factor), output, operator.attributes["activation"])
 
 
-def _run_choice(choose: np.ufunc) -> Kernel:
-    def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        left, right = centred(operator, arrays)
-        return finished(choose(left, right), operator.results[0])
-
-    return run
-
-
 def _activated(y: np.ndarray, output: Quantization, attributes: dict[str, Any]) -> np.ndarray:
     return np.clip(y + output.zero_point, *activation_range(attributes["activation"], output))
 
@@ -153,6 +147,27 @@ def _product_table(
     return _activated(multiplied(x, float(factor)), output, attributes)
 
 
+def addends(lowering: Lowering, operation: Operation, whole: int = 2) -> list[int]:
+    """Return the values of two inputs of one shape; the first ``whole`` are no views of others.
+
+    Raises
+    ------
+    CompileError
+        If one is not computed by the core, or they are of different shapes.
+    """
+    numbers = operation.inputs[:2]
+    for source in numbers:
+        if source not in lowering.views:
+            raise CompileError("wanted two inputs that are computed")
+    shapes = [lowering.extents(number) for number in numbers]
+    if shapes[0] != shapes[1]:
+        raise CompileError(f"wanted inputs laid out alike, got {shapes[0]}, {shapes[1]}")
+    for source in numbers[:whole]:
+        if not lowering.covers(lowering.views[source]):
+            lowering.copy(operation, source, lowering.views[source])
+    return [lowering.views[number].value for number in numbers]
+
+
 def _lower_sum(lowering: Lowering, operation: Operation) -> None:
     """Lower ADD and SUB of two values of one shape, or of a value and a number.
 
@@ -161,22 +176,13 @@ def _lower_sum(lowering: Lowering, operation: Operation) -> None:
     if "constant" in operation.attributes:
         lookup(lowering, operation)
         return
-    graph, numbers = lowering.graph, operation.inputs[:2]
-    for source in numbers:
-        if source not in lowering.views:
-            raise CompileError("wanted two inputs that are computed")
-    shapes = [lowering.extents(number) for number in numbers]
-    if shapes[0] != shapes[1]:
-        raise CompileError(f"wanted inputs laid out alike, got {shapes[0]}, {shapes[1]}")
-    for source in numbers[: 1 if operation.kind == "SUB" else 2]:
-        if not lowering.covers(lowering.views[source]):
-            lowering.copy(operation, source, lowering.views[source])
+    sources = addends(lowering, operation, 1 if operation.kind == "SUB" else 2)
     first, second, output = (
-        graph.tensors[n].quantization for n in (*numbers, operation.outputs[0])
+        lowering.graph.tensors[n].quantization
+        for n in (*operation.inputs[:2], operation.outputs[0])
     )
     assert first and second and output
     scalings = addition_scalings(first, second, output, operation.attributes["activation"])
-    sources = [lowering.views[n].value for n in numbers]
     if operation.kind == "SUB":
         sources[1] = _complement(lowering, operation)
         bias = np.array([1 + second.zero_point], np.int64)
@@ -238,14 +244,19 @@ def _lower_product(lowering: Lowering, operation: Operation) -> None:
     )
 
 
-_ARITHMETIC: dict[str, Any] = {"shapes": _two, "single": "constant", "broadcasts": True}
-_BROADCAST = "whatever broadcasts"
+_ARITHMETIC: dict[str, Any] = {
+    "shapes": two,
+    "types": (("int8", *NUMBERS), SAME),
+    "single": "constant",
+    "broadcasts": True,
+}
+_BROADCAST = "whatever broadcasts: int8, int32, int64, float32"
 
 OPERATORS = (
     Operator(
         kind="ADD",
         read=_read_binary(tflite.AddOptions),
-        kernel=_run_sum(1),
+        kernel=by_type(int8=_run_sum(1), plain=clamped(np.add)),
         lower=_lower_sum,
         table=_sum_table(1),
         factors=quotients,
@@ -256,7 +267,7 @@ OPERATORS = (
     Operator(
         kind="SUB",
         read=_read_binary(tflite.SubOptions),
-        kernel=_run_sum(-1),
+        kernel=by_type(int8=_run_sum(-1), plain=clamped(np.subtract)),
         lower=_lower_sum,
         table=_sum_table(-1),
         factors=quotients,
@@ -267,7 +278,7 @@ OPERATORS = (
     Operator(
         kind="MUL",
         read=_read_binary(tflite.MulOptions),
-        kernel=_run_product,
+        kernel=by_type(int8=_run_product, plain=clamped(np.multiply)),
         lower=_lower_product,
         table=_product_table,
         factors=products,
@@ -278,12 +289,13 @@ OPERATORS = (
     *(
         Operator(
             kind=kind,
-            shapes=_two,
+            shapes=two,
             keeps_scale=True,
             broadcasts=True,
-            kernel=_run_choice(choose),
-            host="whatever broadcasts, of one scale and zero point",
+            types=(("int8", *NUMBERS), SAME),
+            kernel=of_two(choose),
+            host=f"{_BROADCAST}, of one scale and zero point",
         )
-        for kind, choose in (("MAXIMUM", np.maximum), ("MINIMUM", np.minimum))
+        for kind, choose in (("MAXIMUM", greater), ("MINIMUM", smaller))
     ),
 )

@@ -11,6 +11,7 @@ from celosia.sw.ir.parts import HostOperator, Operand
 
 __all__ = [
     "MOST_FACTOR",
+    "aligned",
     "centred",
     "factors",
     "finished",
@@ -22,6 +23,7 @@ __all__ = [
     "rescaled",
     "single",
     "times",
+    "times_wide",
     "weighted",
 ]
 
@@ -63,6 +65,16 @@ def times(x: np.ndarray, multiplier: np.ndarray | int, shift: np.ndarray | int) 
     return halved(high, right)
 
 
+def times_wide(x: np.ndarray, multiplier: int, shift: int) -> np.ndarray:
+    """Return ``MultiplyByQuantizedMultiplier`` of 64-bit numbers, which rounds once.
+
+    The multiplier is cut to 16 bits; results are those of 32 bits.
+    """
+    short = (multiplier + (1 << 15)) >> 16 if multiplier < 0x7FFF0000 else 0x7FFF
+    total = 15 - shift
+    return ((x * short + (1 << (total - 1))) >> total).astype(np.int32).astype(np.int64)
+
+
 def halved(x: np.ndarray, times: np.ndarray | int) -> np.ndarray:
     """Return ``RoundingDivideByPOT``: x / 2^times, halves away from zero."""
     half = (1 << np.asarray(times, np.int64)) >> 1
@@ -93,17 +105,21 @@ def single(operand: Operand) -> np.float32:
     return np.float32(operand.scale)
 
 
+def aligned(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return operands that broadcast, those that are computed with the result's dimensions."""
+    rank = len(operator.results[0].shape)
+    return [
+        array
+        if operand.data is not None
+        else array.reshape(len(array), *[1] * (rank - len(operand.shape)), *operand.shape)
+        for operand, array in zip(operator.sources, arrays, strict=True)
+    ]
+
+
 def centred(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return operands less their zero points, int64, with as many dimensions as the result."""
-    rank = len(operator.results[0].shape)
-    result = []
-    for operand, array in zip(operator.sources, arrays, strict=True):
-        wide = array.astype(np.int64) - operand.zero_point
-        if operand.data is None:
-            missing = (1,) * (rank - len(operand.shape))
-            wide = wide.reshape(len(wide), *missing, *operand.shape)
-        result.append(wide)
-    return result
+    pairs = zip(operator.sources, aligned(operator, arrays), strict=True)
+    return [array.astype(np.int64) - operand.zero_point for operand, array in pairs]
 
 
 def finished(values: np.ndarray, output: Operand, activation: str = "NONE") -> list[np.ndarray]:

@@ -1,10 +1,9 @@
-"""Functions of one element, each by a table of 256 entries.
+"""Functions of one element: of int8 by a table of 256 entries, of float32 on the host.
 
 A table holds the result of LiteRT's kernel for every int8. Most kernels fill a table of their own,
-in single precision, with functions of the C library, whose last bits are not the same everywhere.
-Those here are rounded correctly, as in newer libraries; with older ones, one table in about 15,000
-of TANH, GELU and ELU differs, by one entry. RSQRT and SQRT are defined below zero, too, where the
-kernels stop.
+in single precision; where the C library's functions are not rounded correctly, one table in about
+15,000 of TANH, GELU and ELU differs, by one entry. RSQRT and SQRT of int8 are defined below zero,
+too, where the kernels stop.
 """
 
 import math
@@ -20,6 +19,7 @@ from celosia.sw.compiler.quantize import single_factor
 from celosia.sw.compiler.tables import BYTES, ENTRIES, table
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators import real
 from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.fixed_point import (
     MOST_FACTOR,
@@ -35,17 +35,14 @@ from celosia.sw.operators.fixed_point import (
     times,
 )
 from celosia.sw.operators.node import ModelError, Node, require_per_tensor
-from celosia.sw.operators.record import Kernel, Operator, Shape, Table
+from celosia.sw.operators.plain import of_two
+from celosia.sw.operators.real import of_each
+from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape, Table, by_type
 
-__all__ = ["OPERATORS", "by_table", "same_shape"]
+__all__ = ["OPERATORS", "by_table", "inverse_root", "same_shape"]
 
 #: The only scale that LiteRT's kernel of LOGISTIC takes for its result.
 _LOGISTIC_SCALE = 1 / 256
-
-_ONE, _HALF = np.float32(1), np.float32(0.5)
-_CUBIC = np.float32(0.044715)
-_SQRT_HALF = np.float32(math.sqrt(0.5))
-_SQRT_TWO_PI = np.float32(math.sqrt(2 / math.pi))
 
 
 def _populated(function: Callable[[np.ndarray], np.ndarray]) -> Table:
@@ -54,49 +51,28 @@ def _populated(function: Callable[[np.ndarray], np.ndarray]) -> Table:
     def fill(source: Quantization, output: Quantization, _: dict[str, Any]) -> np.ndarray:
         inputs = source.scales[0] * (BYTES - source.zero_point).astype(np.float32)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            scaled = function(inputs) * (_ONE / output.scales[0])
+            scaled = function(inputs) * (real.ONE / output.scales[0])
         # Past this they saturate whatever the zero point.
         scaled = np.clip(scaled, -ENTRIES, ENTRIES)
         whole = np.trunc(scaled)
-        away = np.abs(scaled - whole) >= _HALF
+        away = np.abs(scaled - whole) >= np.float32(0.5)
         return whole + np.copysign(away.astype(np.float32), scaled) + output.zero_point
 
     return fill
 
 
-def _rounded(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function on float32, computed in float64 and rounded."""
-    return lambda x: function(x.astype(np.float64)).astype(np.float32)
-
-
-_exp, _expm1, _log, _tanh = (_rounded(f) for f in (np.exp, np.expm1, np.log, np.tanh))
-_erfc = _rounded(lambda x: np.array([math.erfc(value) for value in x]))
+def _logarithm(x: np.ndarray) -> np.ndarray:
+    return np.where(x > 0, real.logarithm(x), -np.inf)
 
 
 def _logistic(x: np.ndarray) -> np.ndarray:
-    return _ONE / (_ONE + _exp(-x))
-
-
-def _elu(x: np.ndarray) -> np.ndarray:
-    return np.where(x < 0, _expm1(x), x)
-
-
-def _logarithm(x: np.ndarray) -> np.ndarray:
-    return np.where(x > 0, _log(x), -np.inf)
-
-
-def _gelu(x: np.ndarray) -> np.ndarray:
-    return _HALF * x * _erfc(x * -_SQRT_HALF)
-
-
-def _gelu_by_tanh(x: np.ndarray) -> np.ndarray:
-    return _HALF * x * (_ONE + _tanh(_SQRT_TWO_PI * (x + _CUBIC * x * x * x)))
+    return real.ONE / (real.ONE + real.exponential(-x))
 
 
 def _either_gelu(
     source: Quantization, output: Quantization, attributes: dict[str, Any]
 ) -> np.ndarray:
-    function = _gelu_by_tanh if attributes["approximate"] else _gelu
+    function = real.gelu_by_tanh if attributes["approximate"] else real.gelu
     return _populated(function)(source, output, attributes)
 
 
@@ -138,13 +114,16 @@ def _square_root(source: Quantization, output: Quantization, _: dict[str, Any]) 
     return np.trunc(np.sqrt(source.scales[0] * x) / output.scales[0]) + output.zero_point
 
 
-def _inverse_root(x: int) -> tuple[int, int]:
-    """Return Q31 multiplier and shift of 1 / √x, by Newton and Raphson, for 1 to 255.
+def inverse_root(x: int) -> tuple[int, int]:
+    """Return Q31 multiplier and shift of 1 / √x, by Newton and Raphson; for 0 those of 1.
 
     ``GetInvSqrtQuantizedMultiplierExp`` of TensorFlow Lite, whose numbers have three integer bits.
     """
-    if x == 1:
+    if x <= 1:
         return (1 << 31) - 1, 0
+    halvings = 0
+    while x >= 1 << 29:
+        x, halvings = x // 4, halvings + 1
 
     def product(a: int, b: int) -> int:
         return (a * b + (1 << 30)) >> 31
@@ -157,7 +136,7 @@ def _inverse_root(x: int) -> tuple[int, int]:
         cube = product(product(root, root), root) << 6
         root = (product(3 << 27, root) - product(half, cube)) << 3
     root = product(root, 1518500250)
-    shift = pairs - 11
+    shift = pairs - 11 - halvings
     return root << max(shift, 0), min(shift, 0)
 
 
@@ -170,7 +149,7 @@ def _reciprocal_root(source: Quantization, output: Quantization, _: dict[str, An
     values = np.full(ENTRIES, 127, np.int64)
     for entry, x in enumerate((BYTES - source.zero_point).tolist()):
         if x > 0:
-            root, up = _inverse_root(x)
+            root, up = inverse_root(x)
             fine = times(np.array([1]), root, up + 20)
             values[entry] = times(fine, multiplier, shift - 20)[0] + output.zero_point
     return values
@@ -229,6 +208,8 @@ def _read_leaky_relu(node: Node) -> dict[str, Any]:
 
 def _hard_swish_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
     (source,), (result,) = operator.sources, operator.results
+    if source.dtype == "float32":
+        return same_shape(operator, said)
     ratio = single_factor(single(source), np.float32(1 / 128), over=single(result))
     got = f"{source.scale:.6g} and {result.scale:.6g}"
     require(ratio < 1, "a result of more than 1/128 of the input's scale", got)
@@ -237,14 +218,16 @@ def _hard_swish_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
 
 def _logistic_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
     scale = operator.results[0].scale
-    require(scale == _LOGISTIC_SCALE, "a result of scale 1/256", f"{scale:.6g}")
+    good = operator.sources[0].dtype == "float32" or scale == _LOGISTIC_SCALE
+    require(good, "a result of scale 1/256", f"{scale:.6g}")
     return same_shape(operator, said)
 
 
 def _read_prelu(node: Node) -> dict[str, Any]:
     node.require_inputs(2)
-    given = node.constant(1, (np.int8,), "alpha")
-    slope = node.tensor(1)
+    given, slope = node.constant(1, (np.int8, np.float32), "alpha"), node.tensor(1)
+    if slope.dtype == np.float32:
+        return {}
     require_per_tensor(slope)
     values = np.unique(given)
     assert slope.quantization is not None
@@ -274,22 +257,6 @@ def _run_prelu(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.
 
 _ALONE = "a table of 256 entries, part of the layer before it where nothing else reads that"
 
-#: Table, reader and shape rule of each function, where they are not the usual ones.
-_FUNCTIONS: dict[str, dict[str, Any]] = {
-    "ABS": {"table": _absolute},
-    "ELU": {"table": _populated(_elu)},
-    "EXP": {"table": _populated(_exp)},
-    "GELU": {"table": _either_gelu, "read": _read_gelu},
-    "HARD_SWISH": {"table": _hard_swish, "shapes": _hard_swish_shapes},
-    "LEAKY_RELU": {"table": _leaky_relu, "read": _read_leaky_relu},
-    "LOG": {"table": _populated(_logarithm)},
-    "LOGISTIC": {"table": _populated(_logistic), "shapes": _logistic_shapes},
-    "NEG": {"table": _negative},
-    "RSQRT": {"table": _reciprocal_root},
-    "SQRT": {"table": _square_root},
-    "TANH": {"table": _populated(_tanh)},
-}
-
 
 def by_table(fill: Table) -> Kernel:
     """Return the kernel for the host of a function that ``fill`` tabulates."""
@@ -302,29 +269,81 @@ def by_table(fill: Table) -> Kernel:
     return run
 
 
+def _run_gelu(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    function = real.gelu_by_tanh if operator.attributes["approximate"] else real.gelu
+    return of_each(function)(operator, arrays)
+
+
+def _run_leaky(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [real.leaky(arrays[0], operator.attributes["alpha"])]
+
+
+def _choose_slope(x: np.ndarray, slope: np.ndarray) -> np.ndarray:
+    return np.where(x >= 0, x, x * slope)
+
+
+def _function(kind: str, fill: Table, *others: str, **about: Any) -> Operator:
+    """Return the record of a function that a table does for int8, and ``real`` for other types."""
+    kernel = about.pop("kernel", None) or of_each(about.pop("real"))
+    return Operator(
+        kind=kind,
+        types=(("int8", *others), SAME),
+        kernel=by_type(int8=by_table(fill), plain=kernel),
+        table=fill,
+        lower=lookup,
+        core=f"int8: {_ALONE}",
+        host=", ".join(("int8", *others)),
+        **{"shapes": same_shape, **about},
+    )
+
+
+def _plain(kind: str, function: real.Function, *types: str) -> Operator:
+    """Return the record of a function that has no int8."""
+    return Operator(
+        kind=kind,
+        shapes=same_shape,
+        types=(types, SAME),
+        kernel=of_each(function),
+        host=", ".join(types),
+    )
+
+
+_REAL = "float32"
+
 OPERATORS = (
-    *(
-        Operator(
-            kind=kind,
-            **{"shapes": same_shape, "kernel": by_table(about["table"]), **about},
-            lower=lookup,
-            keeps_scale=kind == "NEG",
-            core=_ALONE,
-            host="int8",
-        )
-        for kind, about in _FUNCTIONS.items()
+    _function("ABS", _absolute, _REAL, "int32", real=np.abs),
+    _function("ELU", _populated(real.elu), _REAL, real=real.elu),
+    _function("EXP", _populated(real.exponential), _REAL, real=real.exponential),
+    _function("GELU", _either_gelu, _REAL, kernel=_run_gelu, read=_read_gelu),
+    _function("HARD_SWISH", _hard_swish, _REAL, real=real.hard_swish, shapes=_hard_swish_shapes),
+    _function("LEAKY_RELU", _leaky_relu, _REAL, kernel=_run_leaky, read=_read_leaky_relu),
+    _function("LOG", _populated(_logarithm), _REAL, real=real.logarithm),
+    _function(
+        "LOGISTIC", _populated(_logistic), _REAL, real=real.logistic, shapes=_logistic_shapes
     ),
+    _function("NEG", _negative, *NUMBERS, real=np.negative, keeps_scale=True),
+    _function("RSQRT", _reciprocal_root, _REAL, real=real.reciprocal_root),
+    _function("SQRT", _square_root, _REAL, real=np.sqrt),
+    _function("TANH", _populated(real.tanh), _REAL, real=real.tanh),
+    _plain("CEIL", np.ceil, _REAL),
+    _plain("COS", real.cosine, _REAL),
+    _plain("FLOOR", np.floor, _REAL),
+    _plain("ROUND", np.rint, _REAL),
+    _plain("SIGN", np.sign, _REAL, "int32"),
+    _plain("SIN", real.sine, _REAL),
+    _plain("SQUARE", np.square, _REAL),
     Operator(
         kind="PRELU",
         read=_read_prelu,
         shapes=_prelu_shapes,
-        kernel=_run_prelu,
+        types=(("int8", _REAL), SAME),
+        kernel=by_type(int8=_run_prelu, plain=of_two(_choose_slope)),
         lower=lookup,
         table=_prelu,
         single="alpha",
         factors=lambda graph, o: [*quotients(graph, o), *products(graph, o)],
         broadcasts=True,
-        core=f"one slope: {_ALONE}",
-        host="a slope for each channel or element",
+        core=f"int8, one slope: {_ALONE}",
+        host="int8, float32; a slope for each channel or element",
     ),
 )

@@ -1,20 +1,35 @@
 """Operators on the host: built from a graph, checked, and run."""
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from celosia.sw.ir.graph import Operation, Tensor
-from celosia.sw.ir.parts import HostOperator, Operand
+from celosia.sw.ir.parts import MOST_ELEMENTS, HostOperator, Operand
 from celosia.sw.ir.program import ProgramError
-from celosia.sw.operators.attributes import Mismatch, require
-from celosia.sw.operators.node import ModelError, require_per_tensor
+from celosia.sw.operators.attributes import Attributes, Mismatch, require
+from celosia.sw.operators.node import ModelError, Node, require_per_tensor
 from celosia.sw.operators.registry import OPERATORS
 
-__all__ = ["check", "check_operation", "evaluate", "host_operator", "run", "unit_shape"]
+__all__ = [
+    "OperandError",
+    "check",
+    "check_operation",
+    "evaluate",
+    "host_operator",
+    "infer",
+    "run",
+    "unit_shape",
+]
 
 _QUANTIZED = (np.int8, np.uint8, np.int16)
+
+
+class OperandError(ValueError):
+    """Contents of tensors that an operator of the host cannot work on; the message is one line."""
 
 
 def unit_shape(shape: tuple[int, ...], items: int) -> tuple[int, ...]:
@@ -78,6 +93,34 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, (tuple, list)) else value
 
 
+def infer(tensors: Sequence[Tensor], operation: Operation, node: Node) -> list[tuple[int, ...]]:
+    """Return the shapes of an operation's results, whatever the model records of them.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Of the model.
+    operation : Operation
+        With its inputs and outputs; its attributes are not looked at.
+    node : Node
+        The same operator as readers see it.
+
+    Raises
+    ------
+    ModelError
+        With what was wanted.
+    """
+    record = OPERATORS[operation.kind]
+    if record.infer is not None:
+        return [tuple(shape) for shape in record.infer(node)]
+    operator = host_operator(tensors, replace(operation, attributes=record.read(node)))
+    try:
+        return [tuple(shape) for shape in record.shapes(operator, Attributes(operator))]
+    except (IndexError, ValueError) as error:
+        reason = str(error) if isinstance(error, Mismatch) else "wanted other inputs"
+        raise ModelError(reason) from None
+
+
 def check_operation(tensors: Sequence[Tensor], operation: Operation) -> None:
     """Refuse an operation of a model whose types, quantisation or shapes do not fit together.
 
@@ -89,8 +132,9 @@ def check_operation(tensors: Sequence[Tensor], operation: Operation) -> None:
     record = OPERATORS[operation.kind]
     numbers = [number for number in record.inputs(operation) if number != -1]
     sources = [tensors[number] for number in (numbers[:1] if record.weighted else numbers)]
+    sources = [each for place, each in enumerate(sources) if place not in record.aside]
     results = [tensors[number] for number in operation.outputs]
-    if not record.moves:
+    if not (record.moves or record.plain):
         for tensor in (*sources, *results):
             if tensor.dtype in _QUANTIZED:
                 require_per_tensor(tensor)
@@ -134,16 +178,32 @@ def evaluate(tensors: Sequence[Tensor], operation: Operation) -> list[np.ndarray
     """Return the results of an operation whose operands are constant; None where they are not.
 
     Operations whose results follow from shapes alone have results in any case.
+
+    Raises
+    ------
+    ModelError
+        If there are too many elements, or the operation refuses what it reads.
     """
     record = OPERATORS[operation.kind]
     numbers = [number for number in record.inputs(operation) if number != -1]
     found = [tensors[number].data for number in numbers]
     if record.kernel is None or (not record.static and any(data is None for data in found)):
         return None
-    arrays = [np.empty(0) if data is None else data[None] for data in found]
-    used = {number: _computed(tensors[number]) for number in (*numbers, *operation.outputs)}
+    # Layers with weights know which of their operands are constant.
+    computed = {*(numbers[:1] if record.weighted else numbers), *operation.outputs}
+    arrays = [
+        np.empty(0) if data is None else data[None] if number in computed else data
+        for number, data in zip(numbers, found, strict=True)
+    ]
+    used = {n: _computed(tensors[n]) if n in computed else tensors[n] for n in {*numbers, *computed}}
     plain = host_operator(used, operation)
-    return [array[0] for array in record.kernel(plain, arrays)]
+    if any(math.prod(result.shape) > MOST_ELEMENTS for result in plain.results):
+        got = [result.shape for result in plain.results]
+        raise ModelError(f"wanted constants of at most {MOST_ELEMENTS} elements, got {got}")
+    try:
+        return [array[0] for array in record.kernel(plain, arrays)]
+    except Mismatch as mismatch:
+        raise ModelError(str(mismatch)) from None
 
 
 def _computed(tensor: Tensor) -> Tensor:
@@ -168,11 +228,20 @@ def run(operator: HostOperator, values: Mapping[int, np.ndarray]) -> dict[int, n
     -------
     dict of int to numpy.ndarray
         Results, shape ``(N, *operand.shape)``.
+
+    Raises
+    ------
+    OperandError
+        If the operator refuses what it reads, an index past the end for instance.
     """
     arrays = [_array(operand, values) for operand in operator.sources]
     kernel = OPERATORS[operator.kind].kernel
     assert kernel
-    made = kernel(operator, arrays)
+    try:
+        made = kernel(operator, arrays)
+    except Mismatch as mismatch:
+        label = f"operator {operator.place} {operator.kind} ({operator.name!r})"
+        raise OperandError(f"{label}: {mismatch}") from None
     results = {}
     for operand, array in zip(operator.results, made, strict=True):
         assert array.dtype == operand.dtype and array.shape[1:] == operand.shape, operator.name

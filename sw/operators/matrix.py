@@ -1,7 +1,7 @@
 """Layers with weights: convolutions and matrix products."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,9 @@ from celosia.sw.compiler.lowering import Lowering, View
 from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.compiler.products import product
 from celosia.sw.compiler.quantize import activation_range, convolution_scaling, dense_scaling
+from celosia.sw.compiler.values import Scaling
 from celosia.sw.compiler.windows import padding
-from celosia.sw.ir.graph import Operation
+from celosia.sw.ir.graph import Graph, Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import EXTENT, Attributes, require
 from celosia.sw.operators.fixed_point import factors, meaning, times, weighted
@@ -26,10 +27,21 @@ from celosia.sw.operators.node import (
     require_bias,
     require_weights,
 )
-from celosia.sw.operators.record import Operator, Shape
+from celosia.sw.operators.record import Lower, Operator, Shape
 from celosia.sw.operators.windows import ACTIVATIONS, image, read_windows, window_counts
 
-__all__ = ["OPERATORS"]
+__all__ = [
+    "OPERATORS",
+    "convolution_shapes",
+    "convolution_sums",
+    "dense_shapes",
+    "dense_sums",
+    "lower_convolution",
+    "lower_dense",
+]
+
+#: Returns the parameters of the requantiser for an operation and its weights by channel.
+Scale = Callable[[Graph, Operation, np.ndarray], Scaling]
 
 _ANY = "any kernel, stride, dilation and padding; constant weights, a scale for each channel or one"
 
@@ -54,22 +66,27 @@ def _read_depthwise(node: Node) -> dict[str, Any]:
 
 def _require_constants(operator: HostOperator, channels: int) -> None:
     """Refuse weights and a bias that are no constants, or not of so many channels."""
-    source, weights, *bias = operator.sources
-    require(source.data is None, "a computed input")
-    require(weights.data is not None and weights.dtype == "int8", "constant int8 weights")
+    _, weights, *bias = operator.sources
+    types = ("int8", "int16") if operator.kind.startswith("QLinear") else ("int8",)
+    good = weights.data is not None and weights.dtype in types
+    require(good, f"constant {types[0]} weights", weights.dtype)
     require(len(weights.scales) in (0, channels), f"1 or {channels} scales of weights")
     for operand in bias:
         good = operand.data is not None and operand.dtype == "int32"
         require(good and math.prod(operand.shape) == channels, f"a constant bias of {channels}")
 
 
-def _convolution_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def convolution_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    """Return the shape of a convolution's result: shape rule."""
     batch, *extents, inputs = image(operator.sources[0].shape)
     shape = image(operator.sources[1].shape)
     said.name("activation", ACTIVATIONS)
-    if operator.kind == "CONV_2D":
+    if "depth_multiplier" not in operator.attributes:
         channels, *kernel, depth = shape
-        require(depth == inputs, f"weights of {inputs} channels, without groups", depth)
+        groups = max(1, inputs // depth)
+        got = f"weights of shape {shape} on {inputs} channels"
+        good = groups * depth == inputs and channels % groups == 0
+        require(good, "weights of the input's channels, or whole groups of them", got)
     else:
         one, *kernel, channels = shape
         got = f"weights of shape {shape} on {inputs} channels"
@@ -78,44 +95,63 @@ def _convolution_shapes(operator: HostOperator, said: Attributes) -> list[Shape]
     return [(batch, *window_counts(extents, kernel, said, dilated=True), channels)]
 
 
-def _lower_convolution(lowering: Lowering, operation: Operation) -> None:
-    """Lower CONV_2D, and DEPTHWISE_CONV_2D, whose channels keep to themselves."""
-    view = lowering.view(operation)
-    data = lowering.graph.tensors[operation.inputs[1]].data
-    assert data is not None
-    weights, each = data.astype(np.int8), 0
-    if operation.kind == "DEPTHWISE_CONV_2D":
-        each = weights.shape[3] // lowering.values[view.value].channels
-        weights = weights.transpose(3, 1, 2, 0)
-    kernel = (weights.shape[1], weights.shape[2])
-    attributes = operation.attributes
-    rows, columns, _ = lowering.shapes[operation.outputs[0]]
-    extents = zip(
-        (view.height, view.width),
-        kernel,
-        attributes["dilation"],
-        attributes["stride"],
-        (rows, columns),
-        strict=True,
-    )
-    before = [
-        padding(attributes["padding"], extent, (taps - 1) * apart + 1, stride, count)
-        for extent, taps, apart, stride, count in extents
-    ]
-    scaling = convolution_scaling(lowering.graph, operation, weights.reshape(len(weights), -1))
-    product(
-        lowering,
-        operation,
-        view,
-        weights,
-        scaling,
-        origin=(view.top - before[0], view.left - before[1]),
-        kernel=kernel,
-        stride=attributes["stride"],
-        dilation=attributes["dilation"],
-        grid=(rows, columns),
-        each=each,
-    )
+def _ungrouped(weights: np.ndarray, inputs: int) -> np.ndarray:
+    """Return the weights of a CONV_2D on all input channels, zero outside each group's own."""
+    channels, depth = len(weights), weights.shape[3]
+    if depth == inputs:
+        return weights
+    whole = np.zeros((*weights.shape[:3], inputs), weights.dtype)
+    each = channels * depth // inputs
+    for channel in range(channels):
+        first = channel // each * depth
+        whole[channel, :, :, first : first + depth] = weights[channel]
+    return whole
+
+
+def lower_convolution(scale: Scale) -> Lower:
+    """Return the lowering of convolutions, depthwise ones too, whose channels keep to themselves."""
+
+    def lower(lowering: Lowering, operation: Operation) -> None:
+        view = lowering.view(operation)
+        data = lowering.graph.tensors[operation.inputs[1]].data
+        assert data is not None
+        weights, each = data, 0
+        if "depth_multiplier" in operation.attributes:
+            each = weights.shape[3] // lowering.values[view.value].channels
+            weights = weights.transpose(3, 1, 2, 0)
+        else:
+            weights = _ungrouped(weights, lowering.values[view.value].channels)
+        kernel = (weights.shape[1], weights.shape[2])
+        attributes = operation.attributes
+        rows, columns, _ = lowering.shapes[operation.outputs[0]]
+        extents = zip(
+            (view.height, view.width),
+            kernel,
+            attributes["dilation"],
+            attributes["stride"],
+            (rows, columns),
+            strict=True,
+        )
+        before = [
+            padding(attributes["padding"], extent, (taps - 1) * apart + 1, stride, count)
+            for extent, taps, apart, stride, count in extents
+        ]
+        scaling = scale(lowering.graph, operation, weights.reshape(len(weights), -1))
+        product(
+            lowering,
+            operation,
+            view,
+            weights,
+            scaling,
+            origin=(view.top - before[0], view.left - before[1]),
+            kernel=kernel,
+            stride=attributes["stride"],
+            dilation=attributes["dilation"],
+            grid=(rows, columns),
+            each=each,
+        )
+
+    return lower
 
 
 def _read_dense(node: Node) -> dict[str, Any]:
@@ -132,7 +168,21 @@ def _read_dense(node: Node) -> dict[str, Any]:
     }
 
 
-def _dense_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _infer_dense(node: Node) -> list[Shape]:
+    """Return rows of results: as many as the input has, or all dimensions of it but the last."""
+    node.require_inputs(2, 3)
+    shape, weights = node.tensor(0).shape, node.tensor(1).shape
+    if len(weights) != 2:
+        raise ModelError(f"wanted weights of 2 dimensions, got {weights}")
+    channels, taps = weights
+    options = node.options(tflite.FullyConnectedOptions)
+    if options and options.KeepNumDims():
+        return [(*shape[:-1], channels)]
+    return [(math.prod(shape) // taps, channels)]
+
+
+def dense_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    """Return the shape of a matrix product's result: shape rule."""
     source, shape = (operand.shape for operand in operator.sources[:2])
     require(len(shape) == 2, "weights of 2 dimensions", shape)
     channels, taps = shape
@@ -146,47 +196,54 @@ def _dense_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
     return [result]
 
 
-def _lower_dense(lowering: Lowering, operation: Operation) -> None:
-    """Lower FULLY_CONNECTED: a convolution whose kernel covers what one row of it reads."""
-    view = lowering.view(operation)
-    data = lowering.graph.tensors[operation.inputs[1]].data
-    assert data is not None
-    weights = data.astype(np.int8)
-    channels, taps = weights.shape
-    scaling = dense_scaling(lowering.graph, operation, weights)
-    value = lowering.values[view.value]
-    if value.height == 1 and view == View(view.value, 0, 0, 1, value.width):
-        kernel, depth, grid = (1, 1), taps, (1, value.bytes_per_item // taps)
-    elif view.height * view.width * value.channels == taps:
-        kernel, depth, grid = (view.height, view.width), value.channels, (1, 1)
-    elif value.channels == taps:
-        kernel, depth, grid = (1, 1), taps, (view.height, view.width)
-    else:
-        got = f"{view.height} x {view.width} x {value.channels}"
-        raise CompileError(f"wanted rows of {taps} of its input, got {got}")
-    product(
-        lowering,
-        operation,
-        view,
-        weights.reshape(channels, *kernel, depth),
-        scaling,
-        origin=(view.top, view.left),
-        kernel=kernel,
-        stride=(1, 1),
-        dilation=(1, 1),
-        grid=grid,
-    )
+def lower_dense(scale: Scale) -> Lower:
+    """Return the lowering of matrix products: convolutions whose kernel covers one row of them."""
+
+    def lower(lowering: Lowering, operation: Operation) -> None:
+        view = lowering.view(operation)
+        data = lowering.graph.tensors[operation.inputs[1]].data
+        assert data is not None
+        weights = data
+        channels, taps = weights.shape
+        scaling = scale(lowering.graph, operation, weights)
+        value = lowering.values[view.value]
+        if value.height == 1 and view == View(view.value, 0, 0, 1, value.width):
+            kernel, depth, grid = (1, 1), taps, (1, value.bytes_per_item // taps)
+        elif view.height * view.width * value.channels == taps:
+            kernel, depth, grid = (view.height, view.width), value.channels, (1, 1)
+        elif value.channels == taps:
+            kernel, depth, grid = (1, 1), taps, (view.height, view.width)
+        else:
+            got = f"{view.height} x {view.width} x {value.channels}"
+            raise CompileError(f"wanted rows of {taps} of its input, got {got}")
+        product(
+            lowering,
+            operation,
+            view,
+            weights.reshape(channels, *kernel, depth),
+            scaling,
+            origin=(view.top, view.left),
+            kernel=kernel,
+            stride=(1, 1),
+            dilation=(1, 1),
+            grid=grid,
+        )
+
+    return lower
+
+
+def dense_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the sums of a matrix product, int32, shape ``(units, rows, channels)``."""
+    matrix = arrays[1].astype(np.int64)
+    rows = arrays[0].reshape(len(arrays[0]), -1, matrix.shape[1]).astype(np.int64)
+    sums = (rows - operator.sources[0].zero_point) @ matrix.T
+    return (sums + arrays[2].reshape(-1) if len(arrays) > 2 else sums).astype(np.int32)
 
 
 def _run_dense(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return the product of rows with a matrix, which the kernel scales in double precision."""
-    source, (output,) = operator.sources[0], operator.results
-    matrix = arrays[1].astype(np.int64)
-    rows = arrays[0].reshape(len(arrays[0]), -1, matrix.shape[1]).astype(np.int64)
-    sums = (rows - source.zero_point) @ matrix.T
-    if len(arrays) > 2:
-        sums = sums + arrays[2].reshape(-1)
-    exact = sums.astype(np.int32) * factors(operator)
+    (output,) = operator.results
+    exact = dense_sums(operator, arrays) * factors(operator)
     away = np.copysign(np.floor(np.abs(exact) + 0.5), exact) + output.zero_point
     low, high = activation_range(operator.attributes["activation"], meaning(output))
     result = np.clip(away, low, high).astype(np.int8)
@@ -275,11 +332,16 @@ def scaled_sums(operator: HostOperator, sums: np.ndarray, bias: Sequence[np.ndar
     return np.clip(values + output.zero_point, low, high).astype(np.int8)
 
 
-def _run_convolution(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return CONV_2D or DEPTHWISE_CONV_2D; sums of float64 are exact, far below 2^53."""
+def convolution_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the sums of a convolution, int64, shape ``(items, rows, columns, channels)``.
+
+    They are added up in float64, which is exact far below 2^53.
+    """
     source, (output,), said = operator.sources[0], operator.results, operator.attributes
     x = arrays[0].reshape(-1, *arrays[0].shape[2:]).astype(np.float64) - source.zero_point
     kernel = arrays[1].astype(np.float64)
+    if "depth_multiplier" not in said:
+        kernel = _ungrouped(kernel, x.shape[3])
     _, rows, columns, channels = output.shape
     counts, stride, dilation = (rows, columns), said["stride"], said["dilation"]
     size = [(taps - 1) * apart + 1 for taps, apart in zip(kernel.shape[1:3], dilation, strict=True)]
@@ -299,11 +361,17 @@ def _run_convolution(operator: HostOperator, arrays: Sequence[np.ndarray]) -> li
                 top : top + (rows - 1) * stride[0] + 1 : stride[0],
                 left : left + (columns - 1) * stride[1] + 1 : stride[1],
             ]
-            if operator.kind == "CONV_2D":
+            if "depth_multiplier" not in said:
                 sums += part @ kernel[:, row, column].T
             else:
                 sums += np.repeat(part, channels // part.shape[-1], -1) * kernel[0, row, column]
-    result = scaled_sums(operator, sums.astype(np.int64), arrays[2:])
+    whole = sums.astype(np.int64)
+    return whole + arrays[2].reshape(-1).astype(np.int64) if len(arrays) > 2 else whole
+
+
+def _run_convolution(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    (output,) = operator.results
+    result = scaled_sums(operator, convolution_sums(operator, arrays), ())
     return [result.reshape(len(arrays[0]), *output.shape)]
 
 
@@ -311,19 +379,19 @@ OPERATORS = (
     Operator(
         kind="CONV_2D",
         read=_read_convolution,
-        shapes=_convolution_shapes,
-        lower=_lower_convolution,
+        shapes=convolution_shapes,
+        lower=lower_convolution(convolution_scaling),
         kernel=_run_convolution,
         weighted=True,
         factors=weighted(0, 1),
-        core=f"{_ANY}; no groups",
+        core=f"{_ANY}; groups as weights of zero",
         host="the same",
     ),
     Operator(
         kind="DEPTHWISE_CONV_2D",
         read=_read_depthwise,
-        shapes=_convolution_shapes,
-        lower=_lower_convolution,
+        shapes=convolution_shapes,
+        lower=lower_convolution(convolution_scaling),
         kernel=_run_convolution,
         weighted=True,
         factors=weighted(0, 1),
@@ -333,8 +401,9 @@ OPERATORS = (
     Operator(
         kind="FULLY_CONNECTED",
         read=_read_dense,
-        shapes=_dense_shapes,
-        lower=_lower_dense,
+        infer=_infer_dense,
+        shapes=dense_shapes,
+        lower=lower_dense(dense_scaling),
         kernel=_run_dense,
         weighted=True,
         factors=weighted(0, 1),
@@ -345,6 +414,7 @@ OPERATORS = (
     Operator(
         kind="TRANSPOSE_CONV",
         read=_read_transposed,
+        infer=lambda node: [tuple(node.indices(0, "shape"))],
         shapes=_transposed_shapes,
         operands=(2, 1, 3),
         kernel=_run_transposed,

@@ -11,7 +11,8 @@ _HEAD = """# Operators
 Written by `celosia report --operators`. `celosia report MODEL` shows where each operator of a
 model runs.
 
-Every byte is that of LiteRT's reference kernel (`BUILTIN_REF`). An operator runs on the core where
+Every byte is that of LiteRT's reference kernel (`BUILTIN_REF`). LookupTable and the operators of
+quantised ONNX models (QLinear…, QuantizeLinear) are the exception: see [onnx.md](onnx.md). An operator runs on the core where
 it meets the limits of the third column, else on the host where it meets those of the fourth. The
 program then has several parts: the core stops between them, and tensors go through external
 memory. An operator that meets neither is refused, with its number, kind and result.

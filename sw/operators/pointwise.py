@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from celosia.sw.compiler.lowering import Lowering
-from celosia.sw.compiler.quantize import ends, rescaling, single_factor
+from celosia.sw.compiler.quantize import BOUNDS, ends, rescaling, single_factor
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.fixed_point import finished, quotients, rescaled, single
 from celosia.sw.operators.functions import same_shape
-from celosia.sw.operators.record import Operator
+from celosia.sw.operators.record import SAME, Operator, by_type
 
 __all__ = ["OPERATORS"]
 
@@ -33,6 +33,10 @@ def _run_relu(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.n
     centred = arrays[0].astype(np.int64) - source.zero_point
     values = rescaled(centred, single_factor(single(source), over=single(output)))
     return finished(values, output, operator.kind)
+
+
+def _run_real_relu(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [np.clip(arrays[0], *BOUNDS[operator.kind])]
 
 
 def _run_quantize(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -66,11 +70,12 @@ OPERATORS = (
         Operator(
             kind=kind,
             shapes=same_shape,
-            kernel=_run_relu,
+            types=(("int8", "float32"), SAME),
+            kernel=by_type(int8=_run_relu, plain=_run_real_relu),
             lower=_lower,
             factors=quotients,
-            core=_CLAMP,
-            host="the same",
+            core=f"int8: {_CLAMP}",
+            host="int8, float32",
         )
         for kind in _RELUS
     ),

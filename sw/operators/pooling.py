@@ -19,17 +19,19 @@ from celosia.sw.operators.node import Node
 from celosia.sw.operators.record import Kernel, Operator, Shape
 from celosia.sw.operators.windows import ACTIVATIONS, image, read_windows, window_counts
 
-__all__ = ["OPERATORS", "pooled"]
+__all__ = ["OPERATORS", "pool_shapes", "pooled", "read_pool", "spans"]
 
 _Reduce = Callable[[np.ndarray, int], np.ndarray]
 
 
-def _read(node: Node) -> dict[str, Any]:
+def read_pool(node: Node) -> dict[str, Any]:
+    """Return windows, strides, padding and activation of a pooling."""
     node.require_inputs(1)
     return read_windows(node, tflite.Pool2DOptions, "stride", "window")
 
 
-def _shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def pool_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    """Return the shape of a pooling's result: shape rule."""
     require(len(operator.sources) == 1, "1 input", len(operator.sources))
     batch, *extents, channels = image(operator.sources[0].shape)
     said.name("activation", ACTIVATIONS)
@@ -63,7 +65,7 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
     )
 
 
-def _spans(operator: HostOperator, axis: int) -> list[tuple[int, int]]:
+def spans(operator: HostOperator, axis: int) -> list[tuple[int, int]]:
     """Return first row or column of each window, and the one after its last."""
     said, extent = operator.attributes, operator.sources[0].shape[1 + axis]
     count = operator.results[0].shape[1 + axis]
@@ -76,8 +78,8 @@ def _spans(operator: HostOperator, axis: int) -> list[tuple[int, int]]:
 def pooled(operator: HostOperator, x: np.ndarray, reduce: _Reduce) -> np.ndarray:
     """Return ``reduce`` of every window and of the number of its pixels, int64."""
     result = np.empty((len(x), *operator.results[0].shape), np.int64)
-    for row, (top, bottom) in enumerate(_spans(operator, 0)):
-        for column, (left, right) in enumerate(_spans(operator, 1)):
+    for row, (top, bottom) in enumerate(spans(operator, 0)):
+        for column, (left, right) in enumerate(spans(operator, 1)):
             part = x[:, :, top:bottom, left:right].astype(np.int64)
             result[:, :, row, column] = reduce(part, (bottom - top) * (right - left))
     return result
@@ -103,8 +105,8 @@ _POOL = "windows up to 255 × 255; within what the accumulators hold"
 OPERATORS = (
     Operator(
         kind="AVERAGE_POOL_2D",
-        read=_read,
-        shapes=_shapes,
+        read=read_pool,
+        shapes=pool_shapes,
         keeps_scale=True,
         kernel=_run(_average),
         lower=_lower,
@@ -113,8 +115,8 @@ OPERATORS = (
     ),
     Operator(
         kind="MAX_POOL_2D",
-        read=_read,
-        shapes=_shapes,
+        read=read_pool,
+        shapes=pool_shapes,
         keeps_scale=True,
         kernel=_run(lambda part, _: part.max(axis=(2, 3))),
         lower=_lower,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from celosia.sw.ir.graph import Graph, Operation, Quantization
-from celosia.sw.ir.parts import HostOperator
+from celosia.sw.ir.parts import HostOperator, Operand
 from celosia.sw.operators.attributes import Attributes, Mismatch, require
 from celosia.sw.operators.node import Node
 
@@ -23,9 +23,12 @@ __all__ = [
     "ANY",
     "FLOAT",
     "INT8",
+    "NUMBERS",
     "QUANTIZED",
+    "SAME",
     "WHOLE",
     "Factors",
+    "Infer",
     "Kernel",
     "Lower",
     "Operator",
@@ -33,6 +36,7 @@ __all__ = [
     "Shapes",
     "Table",
     "Types",
+    "by_type",
     "each_unit",
 ]
 
@@ -40,6 +44,8 @@ Shape = tuple[int, ...]
 
 #: Returns the attributes of an operator in a file.
 Read = Callable[[Node], dict[str, Any]]
+#: Returns the shapes of the results of an operator in a file, whatever the file records of them.
+Infer = Callable[[Node], Sequence[Shape]]
 #: Checks attributes and shapes; returns the shapes of the results.
 Shapes = Callable[[HostOperator, Attributes], Sequence[Shape]]
 #: Returns the results of an operator on the host. Arrays have one dimension more than the operands,
@@ -52,12 +58,18 @@ Table = Callable[[Quantization, Quantization, dict[str, Any]], np.ndarray]
 #: Returns the real factors by which an operator multiplies its integers.
 Factors = Callable[[Graph, Operation], list[float]]
 
-#: Names of types: of operands and of results.
+#: Names of types: of operands, which are all of one of these, and of results.
 Types = tuple[tuple[str, ...], tuple[str, ...]]
+
+#: Results of the type of the operands.
+SAME: tuple[str, ...] = ()
 
 _QUANTIZED = ("int8", "uint8", "int16")
 _WHOLE = ("int32", "int64")
 _ANY = (*_QUANTIZED, *_WHOLE, "float32", "bool")
+
+#: Types that have arithmetic without scales.
+NUMBERS = (*_WHOLE, "float32")
 
 INT8: Types = (("int8",), ("int8",))
 QUANTIZED: Types = (_QUANTIZED, _QUANTIZED)
@@ -82,18 +94,28 @@ class Operator:
         Shape rule: checks the attributes, and returns the shape of each result.
     read : callable
         Reader of ``.tflite`` files: returns the attributes; none unless given.
+    infer : callable, optional
+        Returns the shapes of the results in a file; needed where shape rule or reader look at the
+        shapes that the results have.
     operands : tuple of int, optional
         Positions of the inputs that are read when it runs; all unless given. The other inputs are
         constants that attributes repeat.
     types : tuple of tuples of str
-        Types of operands and of results.
+        Types of operands and of results; no types of results stand for that of the operands.
     keeps_scale : bool
         Whether operands and results have to be of one scale and zero point.
     moves : bool
         Whether results hold elements of the operands, unchanged: of any type, with any
         quantisation or none, the same on all sides.
+    aside : tuple of int
+        Positions among the operands of those that are no such elements: indices, conditions. The
+        shape rule checks their types.
+    plain : bool
+        Whether integers are taken as they are, whatever their scale.
+    whole : bool
+        Whether it takes the model's own batch as a whole.
     kernel : callable, optional
-        Runs it on the host.
+        Runs it on the host. It may refuse what it reads with Mismatch.
     lower : callable, optional
         Lowers it to work of the core. Raises CompileError with the reason where it cannot.
     table : callable, optional
@@ -115,10 +137,14 @@ class Operator:
     kind: str
     shapes: Shapes
     read: Read = _nothing
+    infer: Infer | None = None
     operands: tuple[int, ...] | None = None
     types: Types = INT8
     keeps_scale: bool = False
     moves: bool = False
+    aside: tuple[int, ...] = ()
+    plain: bool = False
+    whole: bool = False
     kernel: Kernel | None = None
     lower: Lower | None = None
     table: Table | None = None
@@ -149,13 +175,11 @@ class Operator:
         """
         require(bool(operator.sources and operator.results), "inputs and results")
         sources = operator.sources[:1] if self.weighted else operator.sources
-        for operands, types in zip((sources, operator.results), self.types, strict=True):
-            for operand in operands:
-                got = f"{operand.dtype} {operand.name!r}"
-                require(operand.dtype in types, " or ".join(types), got)
-        if self.moves:
-            names = {operand.dtype for operand in (*operator.sources, *operator.results)}
-            require(len(names) == 1, "one type", " and ".join(sorted(names)))
+        sources = [each for place, each in enumerate(sources) if place not in self.aside]
+        self._check_types(sources[:1], self.types[0])
+        alike = (sources[0].dtype,)
+        self._check_types(sources, alike)
+        self._check_types(operator.results, alike if self.moves else self.types[1] or alike)
         try:
             wanted = [tuple(shape) for shape in self.shapes(operator, Attributes(operator))]
         except Mismatch:
@@ -167,6 +191,21 @@ class Operator:
         if wanted != found:
             shown = (", ".join(map(str, shapes)) for shapes in (wanted, found))
             raise Mismatch("a result of shape {}, got {}".format(*shown))
+
+    def _check_types(self, operands: Sequence[Operand], types: tuple[str, ...]) -> None:
+        for operand in operands:
+            got = f"{operand.dtype} {operand.name!r}"
+            require(operand.dtype in types, " or ".join(types), got)
+
+
+def by_type(**kernels: Kernel) -> Kernel:
+    """Return the kernel that picks one by the type of the first operand; ``plain`` of all others."""
+
+    def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        dtype = operator.sources[0].dtype
+        return kernels.get(dtype, kernels.get("plain"))(operator, arrays)  # pyright: ignore
+
+    return run
 
 
 def each_unit(kernel: Kernel) -> Kernel:

@@ -1,6 +1,7 @@
 """Operators that reduce some dimensions to one element each."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,22 @@ import tflite
 from celosia.hw.arch.isa import Window
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering
+from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.compiler.quantize import ends, mean_scaling
 from celosia.sw.compiler.windows import Axis, rectangles
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import Attributes
-from celosia.sw.operators.fixed_point import finished, meaning, quotients, times
+from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.operators.fixed_point import (
+    finished,
+    meaning,
+    quotients,
+    rescaled,
+    times,
+    times_wide,
+)
 from celosia.sw.operators.node import Node
-from celosia.sw.operators.record import Operator, Shape
+from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape, by_type
 
 __all__ = ["OPERATORS", "read_axes", "reduced"]
 
@@ -54,6 +63,73 @@ def _lower_mean(lowering: Lowering, operation: Operation) -> None:
     )
 
 
+def _rows(operator: HostOperator, array: np.ndarray) -> np.ndarray:
+    """Return what is reduced to one element as the last dimension, in the order of the array."""
+    axes = [axis + 1 for axis in operator.attributes["axes"]]
+    moved = np.moveaxis(array, axes, range(-len(axes), 0)) if axes else array[..., None]
+    kept = moved.shape[: moved.ndim - max(1, len(axes))]
+    return moved.reshape(*kept, -1)
+
+
+def _by_steps(combine: np.ufunc) -> Kernel:
+    """Return the kernel that reduces element by element, in order."""
+
+    def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        rows, output = _rows(operator, arrays[0]), operator.results[0]
+        with np.errstate(all="ignore"):
+            last = combine.accumulate(rows, axis=-1, dtype=rows.dtype)[..., -1]
+        return [last.reshape(len(last), *output.shape)]
+
+    return run
+
+
+def _run_plain_mean(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return sums in order divided by their number, whole numbers rounded towards zero."""
+    rows, output = _rows(operator, arrays[0]), operator.results[0]
+    count = rows.shape[-1]
+    if output.dtype == "float32":
+        with np.errstate(all="ignore"):
+            means = np.add.accumulate(rows, axis=-1)[..., -1] / np.float32(count)
+    else:
+        sums = rows.sum(axis=-1, dtype=np.int64)
+        means = np.sign(sums) * (np.abs(sums) // count)
+    return [means.astype(output.dtype).reshape(len(rows), *output.shape)]
+
+
+def _run_sum(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    (source,), (output,) = operator.sources, operator.results
+    rows = _rows(operator, arrays[0]).astype(np.int64) - source.zero_point
+    (result,) = finished(rescaled(rows.sum(axis=-1), source.scale / output.scale), output)
+    return [result.reshape(len(result), *output.shape)]
+
+
+def _run_product(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return products of int8, brought to scale after each factor."""
+    (source,), (output,) = operator.sources, operator.results
+    rows = _rows(operator, arrays[0]).astype(np.int64) - source.zero_point
+    factor = quantize_multiplier(_product_factor(operator))
+    product = rows[..., 0]
+    for step in range(1, rows.shape[-1]):
+        product = times_wide(product * rows[..., step], *factor)
+    (result,) = finished(times_wide(product, *factor), output)
+    return [result.reshape(len(result), *output.shape)]
+
+
+def _product_factor(operator: HostOperator) -> float:
+    """Return the factor of each step of REDUCE_PROD of int8."""
+    (source,), (output,) = operator.sources, operator.results
+    count = math.prod(source.shape) // math.prod(output.shape)
+    return source.scale / output.scale ** (1 / count)
+
+
+def _product_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    shapes = reduced(operator, said)
+    if operator.sources[0].dtype == "int8":
+        _, shift = quantize_multiplier(_product_factor(operator))
+        require(shift < 8, "a factor of each step below 2^7", f"{_product_factor(operator):.6g}")
+    return shapes
+
+
 def _run_mean(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     (source,), (output,), axes = operator.sources, operator.results, operator.attributes["axes"]
     count = int(np.prod([source.shape[axis] for axis in axes], dtype=np.int64))
@@ -64,43 +140,128 @@ def _run_mean(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.n
     return [result.reshape(len(result), *output.shape)]
 
 
-def _read_greatest(node: Node) -> dict[str, Any]:
+def _read_axis(node: Node) -> dict[str, Any]:
     node.require_inputs(2)
     (given,) = node.indices(1, "axis")[:1] or [0]
     return {"axis": node.axis(given)}
 
 
-def _greatest_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _place_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
     shape = operator.sources[0].shape
     axis = said.whole("axis", 0, len(shape) - 1)
     return [shape[:axis] + shape[axis + 1 :]]
 
 
-def _run_greatest(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return the index of the greatest element along an axis, the first of equals."""
-    indices = arrays[0].argmax(axis=operator.attributes["axis"] + 1)
-    return [indices.astype(operator.results[0].dtype)]
+def _places(find: Callable[..., np.ndarray]) -> Kernel:
+    """Return the kernel of the index of an extreme along an axis, of the first of equals."""
 
+    def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        indices = find(arrays[0], axis=operator.attributes["axis"] + 1)
+        return [indices.astype(operator.results[0].dtype)]
+
+    return run
+
+
+def _read_running(node: Node) -> dict[str, Any]:
+    options = node.options(tflite.CumsumOptions)
+    flags = (options.Exclusive(), options.Reverse()) if options else (False, False)
+    names = ("exclusive", "reverse")
+    return {**_read_axis(node), **{name: bool(f) for name, f in zip(names, flags, strict=True)}}
+
+
+def _running_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    said.flag("exclusive"), said.flag("reverse")
+    said.whole("axis", 0, len(operator.sources[0].shape) - 1)
+    return [operator.sources[0].shape]
+
+
+def _run_running(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return sums of all elements so far, along an axis from either end."""
+    said = operator.attributes
+    x = np.moveaxis(arrays[0], said["axis"] + 1, -1)
+    x = x[..., ::-1] if said["reverse"] else x
+    with np.errstate(all="ignore"):
+        sums = np.add.accumulate(x, axis=-1, dtype=x.dtype)
+    if said["exclusive"]:
+        sums = np.concatenate([np.zeros_like(sums[..., :1]), sums[..., :-1]], axis=-1)
+    sums = sums[..., ::-1] if said["reverse"] else sums
+    return [np.moveaxis(sums, -1, said["axis"] + 1)]
+
+
+_REDUCED: dict[str, Any] = {"read": read_axes, "operands": (0,)}
+_AXES = "any axes"
 
 OPERATORS = (
-    Operator(
-        kind="ARG_MAX",
-        read=_read_greatest,
-        shapes=_greatest_shapes,
-        operands=(0,),
-        types=(("int8",), ("int32", "int64")),
-        kernel=_run_greatest,
-        host="any axis, to int32 or int64",
+    *(
+        Operator(
+            kind=kind,
+            read=_read_axis,
+            shapes=_place_shapes,
+            operands=(0,),
+            types=(("int8", "uint8", "int32", "float32", "bool"), ("int32", "int64")),
+            kernel=_places(find),
+            host="any axis, to int32 or int64",
+        )
+        for kind, find in (("ARG_MAX", np.argmax), ("ARG_MIN", np.argmin))
     ),
     Operator(
         kind="MEAN",
-        read=read_axes,
         shapes=reduced,
-        operands=(0,),
-        kernel=_run_mean,
+        types=(("int8", *NUMBERS), SAME),
+        kernel=by_type(int8=_run_mean, plain=_run_plain_mean),
         lower=_lower_mean,
         factors=quotients,
         core="over rows and columns of an image",
-        host="any axes",
+        host=f"{_AXES}: int8, int32, int64, float32",
+        **_REDUCED,
+    ),
+    Operator(
+        kind="SUM",
+        shapes=reduced,
+        types=(("int8", *NUMBERS), SAME),
+        kernel=by_type(int8=_run_sum, plain=_by_steps(np.add)),
+        factors=quotients,
+        host=f"{_AXES}: int8, int32, int64, float32",
+        **_REDUCED,
+    ),
+    Operator(
+        kind="REDUCE_PROD",
+        shapes=_product_shapes,
+        types=(("int8", *NUMBERS), SAME),
+        kernel=by_type(int8=_run_product, plain=_by_steps(np.multiply)),
+        host=f"{_AXES}: int8, int32, int64, float32",
+        **_REDUCED,
+    ),
+    *(
+        Operator(
+            kind=kind,
+            shapes=reduced,
+            types=(("int8", "uint8", "int16", *NUMBERS), SAME),
+            keeps_scale=True,
+            kernel=_by_steps(choose),
+            host=f"{_AXES}, of one scale and zero point",
+            **_REDUCED,
+        )
+        for kind, choose in (("REDUCE_MAX", np.maximum), ("REDUCE_MIN", np.minimum))
+    ),
+    *(
+        Operator(
+            kind=kind,
+            shapes=reduced,
+            types=(("bool",), SAME),
+            kernel=_by_steps(combine),
+            host=_AXES,
+            **_REDUCED,
+        )
+        for kind, combine in (("REDUCE_ALL", np.logical_and), ("REDUCE_ANY", np.logical_or))
+    ),
+    Operator(
+        kind="CUMSUM",
+        read=_read_running,
+        shapes=_running_shapes,
+        operands=(0,),
+        types=(NUMBERS, SAME),
+        kernel=_run_running,
+        host="any axis: int32, int64, float32",
     ),
 )

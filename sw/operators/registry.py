@@ -1,10 +1,19 @@
 """All operators, by kind."""
 
 from celosia.sw.operators import (
+    arithmetic,
+    batches,
+    casts,
+    choices,
+    comparisons,
+    copies,
     elementwise,
     functions,
+    gather,
     joins,
     matrix,
+    normalisation,
+    onnxruntime,
     permute,
     pointwise,
     pooling,
@@ -17,13 +26,22 @@ from celosia.sw.operators import (
 )
 from celosia.sw.operators.record import Operator
 
-__all__ = ["OPERATORS"]
+__all__ = ["OPERATORS", "runs_on_host"]
 
 _FAMILIES = (
+    arithmetic,
+    batches,
+    comparisons,
+    casts,
+    choices,
+    copies,
     elementwise,
     functions,
+    gather,
     joins,
     matrix,
+    normalisation,
+    onnxruntime,
     permute,
     pointwise,
     pooling,
@@ -42,3 +60,8 @@ OPERATORS: dict[str, Operator] = {
         key=lambda record: record.kind,
     )
 }
+
+
+def runs_on_host(kind: str) -> bool:
+    """Return whether the host has a kernel for operators of a kind."""
+    return kind in OPERATORS and OPERATORS[kind].kernel is not None

@@ -34,6 +34,15 @@ def _read(table: type):
     return read
 
 
+def _infer(node: Node) -> list[Shape]:
+    node.require_inputs(2)
+    batch, _, _, channels = image(node.tensor(0).shape)
+    size = node.indices(1, "size")
+    if len(size) != 2 or min(size) < 1:
+        raise ModelError(f"wanted a size of rows and columns, got {size}")
+    return [(batch, *size, channels)]
+
+
 def _shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
     batch, _, _, channels = image(operator.sources[0].shape)
     both = said.flag("align_corners") and said.flag("half_pixel_centers")
@@ -103,6 +112,7 @@ OPERATORS = (
     Operator(
         kind="RESIZE_BILINEAR",
         read=_read(tflite.ResizeBilinearOptions),
+        infer=_infer,
         shapes=_shapes,
         operands=(0,),
         keeps_scale=True,
@@ -112,6 +122,7 @@ OPERATORS = (
     Operator(
         kind="RESIZE_NEAREST_NEIGHBOR",
         read=_read(tflite.ResizeNearestNeighborOptions),
+        infer=_infer,
         shapes=_shapes,
         operands=(0,),
         keeps_scale=True,

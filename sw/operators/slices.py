@@ -126,6 +126,18 @@ def _read_split(node: Node) -> dict[str, Any]:
     return {"axis": node.axis(given, len(node.tensor(1).shape))}
 
 
+def _infer_split_sizes(node: Node) -> list[Shape]:
+    """Return the shapes of the parts; one of size -1 is what is left."""
+    node.require_inputs(3, results=None)
+    (given,) = node.indices(2, "axis")[:1] or [0]
+    shape, axis, sizes = node.tensor(0).shape, node.axis(given), node.indices(1, "sizes")
+    left = shape[axis] - sum(size for size in sizes if size != -1)
+    parts = [left if size == -1 else size for size in sizes]
+    if len(parts) != len(node.outputs) or sum(parts) != shape[axis] or min(parts) < 1:
+        raise ModelError(f"wanted {len(node.outputs)} parts of {shape[axis]}, got {sizes}")
+    return [(*shape[:axis], part, *shape[axis + 1 :]) for part in parts]
+
+
 def _read_split_sizes(node: Node) -> dict[str, Any]:
     """Read SPLIT_V, whose parts are of any sizes."""
     node.require_inputs(3, results=None)
@@ -188,9 +200,7 @@ def _three(ways: list[_Way]) -> list[_Way]:
     return [*[(0, 1, 1)] * (3 - len(ways)), *ways]
 
 
-def _take(
-    lowering: Lowering, operation: Operation, number: int, ways: list[_Way]
-) -> None:
+def _take(lowering: Lowering, operation: Operation, number: int, ways: list[_Way]) -> None:
     """Make a tensor of some of an operator's operand."""
     place = 1 if operation.kind == "SPLIT" else 0
     source = operation.inputs[place]
@@ -281,6 +291,7 @@ OPERATORS = (
     Operator(
         kind="SPLIT_V",
         read=_read_split_sizes,
+        infer=_infer_split_sizes,
         shapes=_split_shapes,
         operands=(0,),
         kernel=_run_split,

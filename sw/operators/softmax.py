@@ -1,4 +1,4 @@
-"""SOFTMAX in the integer arithmetic of LiteRT's reference kernel.
+"""SOFTMAX in the integer arithmetic of LiteRT's reference kernel, and in that of float32.
 
 Fixed-point numbers are int64 arrays that hold the raw 32-bit integers of gemmlowp's ``FixedPoint``:
 with ``n`` integer bits, raw = value · 2^(31 − n). Algorithms and constants are those of
@@ -17,7 +17,8 @@ from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.fixed_point import halved
 from celosia.sw.operators.node import ModelError, Node
-from celosia.sw.operators.record import Operator, Shape
+from celosia.sw.operators.real import exponential
+from celosia.sw.operators.record import SAME, Operator, Shape, by_type
 
 __all__ = ["OPERATORS", "softmax"]
 
@@ -44,33 +45,38 @@ _POWERS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
 _GUESS = (1515870810, -1010580540)
 
 
-def _product(a: np.ndarray, b: np.ndarray | int) -> np.ndarray:
+def digits(x: np.ndarray) -> np.ndarray:
+    """Return how many binary digits whole numbers have."""
+    return np.frexp(x.astype(np.float64))[1].astype(np.int64)
+
+
+def high_product(a: np.ndarray, b: np.ndarray | int) -> np.ndarray:
     """Return ``SaturatingRoundingDoublingHighMul``, without its one case that saturates."""
     return (a * b + (1 << 30)) >> 31
 
 
-def _exponential(a: np.ndarray) -> np.ndarray:
+def decayed(a: np.ndarray) -> np.ndarray:
     """Return ``exp_on_negative_values``: 5 integer bits in, none out."""
     quarter = 1 << (29 - _DIFFERENCE_BITS)
     part = (a & (quarter - 1)) - quarter
     # Taylor's series around -1/8, of the part in [-1/4, 0).
     x = (part << _DIFFERENCE_BITS) + (1 << 28)
-    x2 = _product(x, x)
-    x3, x4 = _product(x2, x), _product(x2, x2)
-    series = halved(_product(halved(x4, 2) + x3, _THIRD) + x2, 1)
-    result = _EXP_EIGHTH + _product(x + series, _EXP_EIGHTH)
+    x2 = high_product(x, x)
+    x3, x4 = high_product(x2, x), high_product(x2, x2)
+    series = halved(high_product(halved(x4, 2) + x3, _THIRD) + x2, 1)
+    result = _EXP_EIGHTH + high_product(x + series, _EXP_EIGHTH)
     quarters = part - a
     for number, power in enumerate(_POWERS):
-        result = np.where(quarters & (quarter << number), _product(result, power), result)
+        result = np.where(quarters & (quarter << number), high_product(result, power), result)
     return np.where(a == 0, _ONE, result)
 
 
-def _reciprocal(a: np.ndarray) -> np.ndarray:
+def reciprocal(a: np.ndarray) -> np.ndarray:
     """Return ``one_over_one_plus_x_for_x_in_0_1``, by three steps of Newton and Raphson."""
     half = (a + _ONE + 1) >> 1
-    x = _GUESS[0] + _product(half, _GUESS[1])
+    x = _GUESS[0] + high_product(half, _GUESS[1])
     for _ in range(3):
-        x = x + (_product(x, (1 << 29) - _product(half, x)) << 2)
+        x = x + (high_product(x, (1 << 29) - high_product(half, x)) << 2)
     return np.minimum(x << 1, _ONE)
 
 
@@ -112,16 +118,16 @@ def softmax(values: np.ndarray, scale: float, beta: float = 1.0) -> np.ndarray:
     # Differences past the radius would leave 32 bits; their exponentials count as nothing.
     radius = (((1 << _DIFFERENCE_BITS) - 1) << (31 - _DIFFERENCE_BITS)) >> shift
     below = np.minimum(np.arange(256), radius)
-    table = _exponential(_product(-below << shift, multiplier))
+    table = decayed(high_product(-below << shift, multiplier))
     counted = np.arange(256) <= radius
     table = np.where(counted, table, 0)
     wide = values.astype(np.int64)
     index = wide.max(axis=-1, keepdims=True) - wide
     sums = halved(table, _SUM_BITS)[index].sum(axis=-1, keepdims=True)
-    bits = np.frexp(sums.astype(np.float64))[1] - (31 - _SUM_BITS) - 1
+    bits = digits(sums) - (31 - _SUM_BITS) - 1
     fits = bits <= 8
-    shares = _reciprocal((sums << np.where(fits, _SUM_BITS - bits, 0)) - (1 << 31))
-    result = halved(_product(table[index], shares), np.where(fits, bits + 31 - 8, 32))
+    shares = reciprocal((sums << np.where(fits, _SUM_BITS - bits, 0)) - (1 << 31))
+    result = halved(high_product(table[index], shares), np.where(fits, bits + 31 - 8, 32))
     return np.where(fits & counted[index], np.minimum(result - 128, 127), -128).astype(np.int8)
 
 
@@ -136,9 +142,11 @@ def _read(node: Node) -> dict[str, Any]:
 def _shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
     (source,), (result,) = operator.sources, operator.results
     require(bool(source.shape), "at least 1 dimension")
+    beta = said.real("beta")
+    if source.dtype == "float32":
+        return [source.shape]
     got = (result.scale, result.zero_point)
     require(got == _OUTPUT, "a result of scale 1/256 and zero point -128", got)
-    beta = said.real("beta")
     good = _factor(source.scale, beta) > _LEAST
     require(good, "scale * beta of more than 2^-26", f"{source.scale:.6g} * {beta:.6g}")
     return [source.shape]
@@ -149,12 +157,20 @@ def _run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarra
     return [softmax(arrays[0], source.scale, operator.attributes["beta"])]
 
 
+def _run_real(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    x, beta = arrays[0], np.float32(operator.attributes["beta"])
+    with np.errstate(all="ignore"):
+        powers = exponential((x - x.max(axis=-1, keepdims=True)) * beta)
+        return [powers / np.add.accumulate(powers, axis=-1)[..., -1:]]
+
+
 OPERATORS = (
     Operator(
         kind="SOFTMAX",
         read=_read,
         shapes=_shapes,
-        kernel=_run,
-        host="over the last dimension, any beta",
+        types=(("int8", "float32"), SAME),
+        kernel=by_type(int8=_run, plain=_run_real),
+        host="over the last dimension, any beta: int8, float32",
     ),
 )

@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import tflite
 
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View
 from celosia.sw.compiler.quantize import identity_scaling
-from celosia.sw.compiler.shapes import RESHAPES
+from celosia.sw.compiler.shapes import DENSE, RESHAPES
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import EXTENT, Attributes, require
@@ -20,7 +21,7 @@ from celosia.sw.operators.record import ANY, Operator, Shape
 __all__ = ["OPERATORS"]
 
 #: Operators that read all bytes in a row, whatever the shape of what they read.
-_OF_BYTES = {"FULLY_CONNECTED", *RESHAPES}
+_OF_BYTES = {*DENSE, *RESHAPES}
 
 
 def _lower_reshape(lowering: Lowering, operation: Operation) -> None:
@@ -97,6 +98,49 @@ def _read_reshape(node: Node) -> dict[str, Any]:
     return {}
 
 
+def _infer_reshape(node: Node) -> list[Shape]:
+    """Return the shape that the second input or the options name, -1 filled in."""
+    node.require_inputs(1, 2)
+    if node.optional(1) is not None:
+        shape = node.indices(1, "shape")
+    else:
+        options = node.require_options(tflite.ReshapeOptions)
+        shape = [options.NewShape(n) for n in range(options.NewShapeLength())]
+    elements = node.tensor(0).elements
+    if shape.count(-1) == 1:
+        known = -math.prod(shape)
+        shape[shape.index(-1)] = elements // known if known > 0 else 0
+    if min(shape, default=1) < 1 or math.prod(shape) != elements:
+        raise ModelError(f"wanted a shape of {elements} elements, got {tuple(shape)}")
+    return [tuple(shape)]
+
+
+def _infer_expand_dims(node: Node) -> list[Shape]:
+    node.require_inputs(2)
+    (given,) = node.indices(1, "axis")[:1] or [0]
+    shape, axis = node.tensor(0).shape, node.axis(given, node.rank + 1)
+    return [(*shape[:axis], 1, *shape[axis:])]
+
+
+def _infer_squeeze(node: Node) -> list[Shape]:
+    """Return the shape without the dimensions that the options name, or without all of 1."""
+    node.require_inputs(1)
+    shape, options = node.tensor(0).shape, node.options(tflite.SqueezeOptions)
+    given = [options.SqueezeDims(n) for n in range(options.SqueezeDimsLength())] if options else []
+    dropped = {node.axis(axis) for axis in given}
+    if any(shape[axis] != 1 for axis in dropped):
+        raise ModelError(f"wanted extents of 1 to drop, got {given} of {shape}")
+    ones = dropped or {axis for axis, extent in enumerate(shape) if extent == 1}
+    return [tuple(extent for axis, extent in enumerate(shape) if axis not in ones)]
+
+
+_INFER = {
+    "EXPAND_DIMS": _infer_expand_dims,
+    "RESHAPE": _infer_reshape,
+    "SQUEEZE": _infer_squeeze,
+}
+
+
 def _read_same_extents(node: Node) -> dict[str, Any]:
     """Read SQUEEZE or EXPAND_DIMS; the shapes tell where the dimensions of 1 are."""
     node.require_inputs(1, 2)
@@ -166,6 +210,7 @@ OPERATORS = (
         Operator(
             kind=kind,
             read=_read_reshape if kind == "RESHAPE" else _read_same_extents,
+            infer=_INFER[kind],
             shapes=_reshape_shapes,
             kernel=_run_reshape,
             lower=_lower_reshape,

@@ -9,12 +9,22 @@ import numpy as np
 
 from celosia.hw.arch.config import Config, preset
 from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.frontend.tflite import load
+from celosia.sw.frontend.source import load
+from celosia.sw.ir.graph import Graph
+from celosia.sw.ir.parts import MOST_BATCH
 from celosia.sw.ir.program import MAGIC, Port, Program
+from celosia.sw.runtime.arrays import label
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.session import InputError, Session, Statistics, quantized
 
-__all__ = ["InferenceSession", "Interpreter", "NodeArgument", "open_program", "open_session"]
+__all__ = [
+    "InferenceSession",
+    "Interpreter",
+    "NodeArgument",
+    "open_program",
+    "open_session",
+    "read_source",
+]
 
 Source = str | Path | bytes
 
@@ -27,6 +37,19 @@ def _is_program(source: Source) -> bool:
             return file.read(len(MAGIC)) == MAGIC
     except OSError:
         return False
+
+
+def read_source(source: Source) -> Graph | Program:
+    """Return the graph of a model, or the program of a program's file.
+
+    Raises
+    ------
+    ModelError, ProgramError
+        If the source cannot be used.
+    """
+    if not _is_program(source):
+        return load(source)
+    return Program.from_bytes(source) if isinstance(source, bytes) else Program.load(source)
 
 
 def open_program(
@@ -48,10 +71,11 @@ def open_program(
     ModelError, CompileError, ProgramError
         If the source cannot be used or cannot be compiled.
     """
-    if _is_program(source):
-        return Program.from_bytes(source) if isinstance(source, bytes) else Program.load(source)
+    read = read_source(source)
+    if isinstance(read, Program):
+        return read
     sizes = preset(config) if isinstance(config, str) else config
-    return compile_graph(load(source), sizes, 1 if batch is None else batch)
+    return compile_graph(read, sizes, 1 if batch is None else batch)
 
 
 def open_session(program: Program, *, device: str = "machine", **options: Any) -> Session:
@@ -138,15 +162,16 @@ class Interpreter:
         size = tuple(int(extent) for extent in tensor_size)
         if len(size) < 2 or size[0] < 1 or size[1:] != port.shape:
             wanted = ", ".join(map(str, port.shape))
-            raise ValueError(f"input {port.name!r}: wanted shape (N, {wanted}), got {size}")
+            raise ValueError(f"{label(port)}: wanted shape (N, {wanted}), got {size}")
         self._items = size[0]
         self.close()
 
     def allocate_tensors(self) -> None:
         """Make inputs and outputs ready for the batch chosen; compiles the model for it."""
-        if self._items != self._program.batch and not _is_program(self._source):
+        batch = min(self._items, MOST_BATCH)
+        if batch != self._program.batch and not _is_program(self._source):
             self.close()
-            self._program = open_program(self._source, config=self._config, batch=self._items)
+            self._program = open_program(self._source, config=self._config, batch=batch)
         if self._session is None:
             self._session = open_session(self._program, **self._options)
         self._inputs = {
@@ -187,7 +212,7 @@ class Interpreter:
         shape = (self._items, *port.shape)
         if value.dtype != port.dtype or value.shape != shape:
             raise InputError(
-                f"input {port.name!r}: wanted {port.dtype} of shape {shape}, "
+                f"{label(port)}: wanted {port.dtype} of shape {shape}, "
                 f"got {value.dtype} of shape {value.shape}"
             )
         self._inputs[tensor_index] = value.copy()

@@ -24,6 +24,10 @@ _STREAK = 8
 #: requests must have been sent in vain.
 _LATE_EVENTS = 64
 _LEAST_TRIES = 3
+#: Damaged frames in a row that are repeated at once; later ones wait ``_SHORTEST`` before.
+_DAMAGED_IN_A_ROW = 8
+#: Bytes of a register, the least that a far end must take at once.
+_LEAST_PAYLOAD = 4
 #: Round trip in seconds above which blocks do not grow: a simulated board may be slow.
 _LONG_TRIP = 0.1
 #: Bytes of request and answer together that are not data, delimiters included.
@@ -101,6 +105,7 @@ class HostLink:
         self._deframer = link.Deframer()
         self._events: deque[Answer | _Damaged] = deque()
         self._streak = 0
+        self._damaged = 0
         # Time of a round trip beyond that of the bytes on the line; learned.
         self._delay = 0.05
         try:
@@ -115,6 +120,11 @@ class HostLink:
             )
         if not self.info.slots:
             raise DeviceError(f"{name}: wanted a far end with slots for requests, it has none")
+        if self.info.payload_bytes < _LEAST_PAYLOAD:
+            raise DeviceError(
+                f"{name}: wanted a far end that takes {_LEAST_PAYLOAD} bytes or more at once, "
+                f"it takes {self.info.payload_bytes}"
+            )
         self.window = window or self.info.slots
         self.block = min(_FIRST_BLOCK, self.info.payload_bytes)
 
@@ -155,17 +165,35 @@ class HostLink:
 
         What is there already counts even when the time is over: this process may have been held.
         """
+        late = 0
         while not self._events:
             left = until - self.transport.now()
-            try:
-                received = self.transport.receive(max(left, 0))
-            except OSError as error:
-                raise DeviceError(f"{self.name}: the line is gone: {error}") from None
-            for contents in self._deframer.feed(received):
-                self._events.append(_event_of(contents))
-            if left <= 0 and not received:
+            received = self._receive(max(left, 0))
+            late += left <= 0
+            if left <= 0 and (not received or late > _LATE_EVENTS):
                 return None
         return self._events.popleft()
+
+    def _receive(self, seconds: float) -> bool:
+        """Take in what arrives within so many seconds; return whether that is anything."""
+        try:
+            received = self.transport.receive(seconds)
+        except OSError as error:
+            raise DeviceError(f"{self.name}: the line is gone: {error}") from None
+        for contents in self._deframer.feed(received):
+            self._events.append(_event_of(contents))
+        return bool(received)
+
+    def _judge(self, event: Answer | _Damaged) -> None:
+        """Count damaged frames in a row; of many, wait after each, as repeating does not help."""
+        self._damaged = self._damaged + 1 if isinstance(event, _Damaged) else 0
+        until = self.transport.now() + _SHORTEST
+        if self._damaged > _DAMAGED_IN_A_ROW:
+            for _ in range(_LATE_EVENTS):
+                left = until - self.transport.now()
+                if left <= 0:
+                    break
+                self._receive(left)
 
     def _timeout(self, bytes_under_way: int) -> float:
         line = bytes_under_way * self.transport.seconds_per_byte
@@ -184,7 +212,8 @@ class HostLink:
         raise DeviceError(f"{self.name}: {what} of {count} bytes at {address:#x}: {said}")
 
     def _silence(self) -> DeviceError:
-        return DeviceError(f"{self.name}: no answer within {PATIENCE} s")
+        damaged = f", {self._damaged} damaged frames" if self._damaged else ""
+        return DeviceError(f"{self.name}: no answer within {PATIENCE} s{damaged}")
 
     def _request(self, operation: Operation, address: int, count: int, data: bytes = b"") -> bytes:
         """Send one request until it is answered, always under the same number."""
@@ -200,6 +229,8 @@ class HostLink:
             event = None
             for _ in range(_LATE_EVENTS):
                 event = self._event(until)
+                if event is not None:
+                    self._judge(event)
                 if isinstance(event, Answer):
                     if (event.sequence, event.operation) != (request.sequence, operation):
                         continue
@@ -226,15 +257,7 @@ class HostLink:
         heard, late, tries = self.transport.now(), 0, 0
         while waiting or flying:
             while waiting and len(flying) < self.window:
-                first, count = waiting.popleft()
-                if count > self.block:
-                    waiting.appendleft((first + self.block, count - self.block))
-                    count = self.block
-                place = first - address
-                content = data[place : place + count] if operation in link.WRITES else b""
-                request = Request(self._next(), operation, first, count, content)
-                self._send(link.frame(link.encode_request(request)))
-                flying[request.sequence] = _Flight(first, count, self.transport.now())
+                self._start(operation, waiting, flying, address, data)
             load = sum(flight.count + _OVERHEAD for flight in flying.values())
             until = next(iter(flying.values())).sent + self._timeout(load)
             end = heard + PATIENCE
@@ -246,7 +269,11 @@ class HostLink:
             if event is None:
                 self._delay = min(2 * self._delay, _LONGEST / 4)
                 self._lose(flying, len(flying), waiting)
-            elif isinstance(event, _Damaged):
+                continue
+            self._judge(event)
+            if late and self._damaged > _DAMAGED_IN_A_ROW:
+                raise self._silence()
+            if isinstance(event, _Damaged):
                 self._lose(flying, 1, waiting)
             elif event.sequence in flying and event.operation is operation:
                 # The line keeps order: whatever was sent before is lost.
@@ -259,6 +286,25 @@ class HostLink:
                     self._keep(result, event, flight, flight.address - address)
                 self._grow(heard - flight.sent)
         return bytes(result)
+
+    def _start(
+        self,
+        operation: Operation,
+        waiting: deque[tuple[int, int]],
+        flying: dict[int, _Flight],
+        address: int,
+        data: bytes,
+    ) -> None:
+        """Send the first block of what waits."""
+        first, count = waiting.popleft()
+        if count > self.block:
+            waiting.appendleft((first + self.block, count - self.block))
+            count = self.block
+        place = first - address
+        content = data[place : place + count] if operation in link.WRITES else b""
+        request = Request(self._next(), operation, first, count, content)
+        self._send(link.frame(link.encode_request(request)))
+        flying[request.sequence] = _Flight(first, count, self.transport.now())
 
     def _keep(self, result: bytearray, answer: Answer, flight: _Flight, place: int) -> None:
         if len(answer.data) != flight.count:

@@ -11,8 +11,10 @@ import numpy as np
 from tqdm import tqdm
 
 from celosia.hw.arch import isa
-from celosia.sw.ir.program import Part, Port, Program, Section
+from celosia.sw.ir.graph import short_name
+from celosia.sw.ir.program import Part, Program, Section
 from celosia.sw.operators import host
+from celosia.sw.runtime.arrays import InputError, label, quantized
 from celosia.sw.runtime.device import Device, DeviceError, RunResult
 
 __all__ = ["InputError", "Session", "Statistics", "quantized"]
@@ -23,53 +25,6 @@ _MOST_UNITS = 1024
 _MOST_NUMBERS = 1 << 24
 
 
-class InputError(ValueError):
-    """Inputs of a wrong shape, type or content; the message is one line."""
-
-
-def quantized(array: np.ndarray, port: Port) -> np.ndarray:
-    """Return inputs as the model takes them.
-
-    Parameters
-    ----------
-    array : numpy.ndarray
-        Of the port's type, taken as they are, or float, quantised with the input's scale, half away from zero;
-        shape ``(N, ...)`` with as many elements in each as an item has.
-    port : Port
-        The input.
-
-    Returns
-    -------
-    numpy.ndarray
-        Of the port's type, shape ``(N, *port.shape)``.
-
-    Raises
-    ------
-    InputError
-        If it is of another type or shape, empty, or not a number somewhere.
-    """
-    wanted = f"[N, {', '.join(map(str, port.shape))}]"
-    said = f"input {port.name!r}"
-    if array.dtype != port.dtype and array.dtype.kind != "f":
-        either = f"{port.dtype} or float" if port.dtype != "float32" else "float"
-        raise InputError(f"{said}: wanted {either}, got {array.dtype}")
-    if array.ndim < 2 or len(array) < 1 or array[0].size != port.elements:
-        raise InputError(f"{said}: wanted shape {wanted}, got {list(array.shape)}")
-    array = array.reshape(len(array), *port.shape)
-    if array.dtype == port.dtype:
-        return array
-    if port.dtype == "float32":
-        return array.astype(np.float32)
-    if np.isnan(array).any():
-        raise InputError(f"{said}: wanted numbers, got NaN")
-    # TensorFlow Lite divides in single precision.
-    with np.errstate(over="ignore"):
-        ratio = (array.astype(np.float32) / np.float32(port.scale)).astype(np.float64)
-    rounded = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio)
-    limits = np.iinfo(port.dtype)
-    return np.clip(rounded + port.zero_point, limits.min, limits.max).astype(port.dtype)
-
-
 class Statistics:
     """What runs of a program have cost.
 
@@ -77,7 +32,8 @@ class Statistics:
     ----------
     setup_cycles, cycles : int or None
         One-time load of constants that stay, and all the rest; None on a device without clock. A
-        program of several parts loads those of each anew, and that counts as the rest.
+        program of several parts whose constants do not fit together loads those of each anew, and
+        that counts as the rest.
     inputs : int
         Items computed, padding of the last batch not counted.
     counters, setup_counters : dict or None
@@ -96,9 +52,10 @@ class Statistics:
         self.counters: dict[str, dict[str, int]] | None = None
 
     def add_setup(self, result: RunResult) -> None:
-        """Count the one-time load."""
-        self.setup_cycles = result.cycles
-        self.setup_counters = _sum(None, result.counters)
+        """Count one section of the one-time load."""
+        if result.cycles is not None:
+            self.setup_cycles = (self.setup_cycles or 0) + result.cycles
+        self.setup_counters = _sum(self.setup_counters, result.counters)
 
     def add(self, result: RunResult, inputs: int, seconds: float) -> None:
         """Count one run of the core, with which so many items are done."""
@@ -186,19 +143,20 @@ class Session:
         self.program = program
         self.device = device
         self.statistics = Statistics(program)
-        # The part whose constants are in the core.
+        # The part whose constants and margins are in the core, and whether those of all parts are.
         self._loaded: Part | None = None
+        self._kept = False
         try:
             program.want(device.config)
             for operator in program.host:
                 host.check(operator)
             for segment in program.segments:
                 device.write(segment.address, segment.data)
-            for part in program.parts:
-                for section in (part.setup, part.main):
-                    device.write(section.address, section.code)
+            for _, section in program.sections:
+                device.write(section.address, section.code)
             if program.parts:
-                self.statistics.add_setup(self._load(program.parts[0]))
+                for result in self._load(program.parts[0]):
+                    self.statistics.add_setup(result)
         except BaseException:
             device.close()
             raise
@@ -222,11 +180,12 @@ class Session:
         Raises
         ------
         InputError
-            If an input is of another shape or type.
+            If an input is of another shape or type, or an operator of the host cannot work on what
+            follows from it.
         DeviceError
             If the device stops with an error; names the instruction and the layer.
         """
-        count, parts = self._check(inputs), len(self.program.parts)
+        count, parts = self.count(inputs), len(self.program.parts)
         # What lies between parts is kept for so many at a time, whole batches.
         most = self.program.batch * max(1, _MOST_UNITS // self.program.batch)
         most = min(most, max(1, _MOST_NUMBERS // self._largest()))
@@ -258,7 +217,10 @@ class Session:
                 values |= self._on_core(step, values, units, bar)
             else:
                 start = time.perf_counter()
-                values |= host.run(step, values)
+                try:
+                    values |= host.run(step, values)
+                except host.OperandError as error:
+                    raise InputError(str(error)) from None
                 self.statistics.seconds += time.perf_counter() - start
         self.statistics.inputs += units
         return [values[port.tensor].reshape(units, *port.shape) for port in self.program.outputs]
@@ -272,7 +234,9 @@ class Session:
         outputs = [np.empty((count, *port.shape), np.int8) for port in part.outputs]
         if self._loaded is not part:
             start = time.perf_counter()
-            self.statistics.add(self._load(part), 0, time.perf_counter() - start)
+            for loaded in self._load(part):
+                self.statistics.add(loaded, 0, time.perf_counter() - start)
+                start = time.perf_counter()
         for first in range(0, count, batch):
             last = min(first + batch, count)
             self._write(part, [array[first:last] for array in inputs])
@@ -286,15 +250,21 @@ class Session:
         pairs = zip(part.outputs, outputs, strict=True)
         return {port.tensor: output.reshape(units, -1) for port, output in pairs}
 
-    def _check(self, inputs: Sequence[np.ndarray]) -> int:
-        """Return the number of items, the same for all inputs."""
+    def count(self, inputs: Sequence[np.ndarray]) -> int:
+        """Return the number of items, the same for all inputs.
+
+        Raises
+        ------
+        InputError
+            If an input is of another shape or type, or there are more of one than of another.
+        """
         ports = self.program.inputs
         if len(inputs) != len(ports):
             raise InputError(f"wanted {len(ports)} inputs, got {len(inputs)}")
         for array, port in zip(inputs, ports, strict=True):
             if array.dtype != port.dtype or array.shape[1:] != port.shape or not len(array):
                 raise InputError(
-                    f"input {port.name!r}: wanted {port.dtype} of shape (N, "
+                    f"{label(port)}: wanted {port.dtype} of shape (N, "
                     f"{', '.join(map(str, port.shape))}), got {array.dtype} {array.shape}"
                 )
         counts = {len(array) for array in inputs}
@@ -302,11 +272,16 @@ class Session:
             raise InputError(f"wanted the same number of each input, got {sorted(counts)}")
         return counts.pop()
 
-    def _load(self, part: Part) -> RunResult:
-        """Load the constants of a part that stay while it runs."""
-        result = self._run(part.setup, self._name("setup", part))
+    def _load(self, part: Part) -> list[RunResult]:
+        """Load what stays while a part runs; there may be nothing to do, besides HALT."""
+        results = []
+        if self.program.constants and not self._kept:
+            results.append(self._run(self.program.constants, "constants"))
+            self._kept = True
+        for section in self.program.before(part):
+            results.append(self._run(section, self._name("setup", part)))
         self._loaded = part
-        return result
+        return results
 
     def _name(self, section: str, part: Part) -> str:
         """Return how messages name a section."""
@@ -322,17 +297,18 @@ class Session:
 
     def _run(self, section: Section, name: str) -> RunResult:
         # Who knows what is in the core when this does not come to its end.
-        loaded, self._loaded = self._loaded, None
+        before = self._loaded, self._kept
+        self._loaded, self._kept = None, False
         result = self.device.run(section.address, section.count)
         if result.error is None:
-            self._loaded = loaded
+            self._loaded, self._kept = before
             return result
         code, unit, index = result.error
         where = f"instruction {index} of {name}"
         if 0 <= index < section.count:
             where += f" ({_assembly(section, index)})"
             if section.layers[index] >= 0:
-                where += f", layer {self.program.layers[section.layers[index]].name!r}"
+                where += f", layer {short_name(self.program.layers[section.layers[index]].name)!r}"
         raise DeviceError(f"{code.name} in {unit.name}: {where}")
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from bfm import Ports
 from cocotbext.axi import AxiResp
 from host import Host, check_damage, failure_of
+from networks import FullyConnected, write_fully_connected
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES
@@ -17,7 +18,6 @@ from celosia.sim.fuzz.ordering import ordered
 from celosia.sim.fuzz.stage import CODE, SIZE, SOURCE, TARGET, closing, opening
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
-from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
 
 HALT = Instruction(Opcode.HALT)
 

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
+import prerequisites
 import pytest
 from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import Runner, get_runner
@@ -240,8 +241,8 @@ def run(
                 extra_env={"CELOSIA_COSIM": json.dumps(settings), "COCOTB_ANSI_OUTPUT": "0"},
                 log_file=log,
             )
-    except SimulatorNotFound as missing:
-        pytest.skip(str(missing))
+    except SimulatorNotFound as error:
+        prerequisites.missing(error)
     except (RuntimeError, SystemExit):
         pass  # the results below say so, by being absent or naming failures
     tests, failures = get_results(results) if results.exists() else (0, 1)

@@ -15,9 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from draw import Draw
 from graphs import FAMILIES
-
-from celosia.sw.frontend.writer import serialize
-from celosia.sw.ir.graph import Graph, Operation
+from networks import Graph, Operation, serialize
 
 __all__ = ["FAMILY", "Case", "case"]
 
@@ -125,5 +123,4 @@ def _cut(graph: Graph, rng: np.random.Generator) -> Graph | None:
     inputs = [n for n in read if n not in made and graph.tensors[n].data is None]
     if cut & made or not inputs:
         return None
-    operations = tuple(replace(operation, place=n) for n, operation in enumerate(kept))
-    return replace(graph, operations=operations, inputs=tuple(inputs))
+    return replace(graph, operations=tuple(kept), inputs=tuple(inputs))

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from cases import Case, case
+from networks import Graph, Operation
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.frontend.tflite import load
-from celosia.sw.ir.graph import Graph, Operation
 from celosia.sw.runtime.interpreter import open_session
 
 
@@ -81,7 +81,7 @@ def differences(case: Case, config: Config, device: str) -> str:
 def _up_to(graph: Graph, operation: Operation) -> Graph:
     """Return an operator and what it takes to compute its inputs."""
     wanted, rest = set(operation.outputs), list[Operation]()
-    for earlier in reversed(graph.operations[: operation.place + 1]):
+    for earlier in reversed(graph.operations[: graph.operations.index(operation) + 1]):
         if wanted.intersection(earlier.outputs):
             wanted.update(earlier.inputs)
             rest.insert(0, earlier)

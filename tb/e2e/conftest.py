@@ -3,6 +3,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import prerequisites
 import pytest
 
 from celosia.sw.cli import main
@@ -16,7 +17,7 @@ Reference = Callable[[bytes, np.ndarray], np.ndarray]
 @pytest.fixture(scope="session")
 def litert() -> Reference:
     """Outputs of LiteRT's reference kernels for a model's contents and any number of inputs."""
-    module = pytest.importorskip("ai_edge_litert.interpreter")
+    module = prerequisites.package("ai_edge_litert.interpreter")
 
     def run(content: bytes, x: np.ndarray) -> np.ndarray:
         interpreter = module.Interpreter(

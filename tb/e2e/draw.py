@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-
-from celosia.sw.frontend.chain import Chain
-from celosia.sw.frontend.writer import Layer
+from networks import Chain, Layer
 
 
 class Draw:

@@ -12,6 +12,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+
+# A script finds the modules of its own folder alone.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
+
 from golden_networks import NETWORKS
 
 from celosia.hw.arch.config import preset

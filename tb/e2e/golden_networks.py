@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from celosia.sw.frontend.writer import (
+from networks import (
     Add,
     Back,
     Concatenate,

@@ -23,8 +23,7 @@ from makers import (
     softmax,
 )
 from more_makers import ANYWHERE, ELEMENTS, IMAGES, any_mean, arg_max, dequantize
-
-from celosia.sw.frontend.writer import Activation, Quantize
+from networks import Activation, Quantize
 
 __all__ = ["FAMILIES"]
 

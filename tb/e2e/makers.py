@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 from draw import Draw
-
-from celosia.sw.frontend.chain import window_count
-from celosia.sw.frontend.writer import (
+from networks import (
     Activation,
     Add,
     Convolution,
@@ -21,6 +19,7 @@ from celosia.sw.frontend.writer import (
     Quantize,
     Reshape,
     Softmax,
+    window_count,
 )
 
 #: Multiplications of one operator: the reference kernels take some 10 ms for these.

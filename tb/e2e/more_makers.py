@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 from draw import Draw
 from makers import ACTIVATIONS, MACS, Maker, changed, kernel
-
-from celosia.sw.frontend.elementwise import Function
-from celosia.sw.frontend.writer import (
+from networks import (
     ArgMax,
     BatchToSpace,
     Binary,
@@ -16,6 +14,7 @@ from celosia.sw.frontend.writer import (
     DepthToSpace,
     Dequantize,
     ExpandDims,
+    Function,
     Layer,
     Mean,
     Pack,

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import prerequisites
 import pytest
 from cases import FAMILY, Case, case
 from conformance import Verdict, differences, judge, reference
 
 from celosia.hw.arch.config import Config, preset
-from celosia.sim.simulators import SimulatorNotFound, find_verilator
 
 SIZES = (
     *("nano", "micro", "edge", "edge,weight_rows=4", "micro,columns=12,lanes=4"),
@@ -60,15 +60,7 @@ def assert_good(verdict: Verdict) -> None:
 
 @pytest.fixture(autouse=True)
 def litert_is_there() -> None:
-    pytest.importorskip("ai_edge_litert.interpreter")
-
-
-@pytest.fixture
-def verilator() -> None:
-    try:
-        find_verilator()
-    except SimulatorNotFound as missing:
-        pytest.skip(str(missing))
+    prerequisites.package("ai_edge_litert.interpreter")
 
 
 @pytest.mark.parametrize("family", FAMILIES)

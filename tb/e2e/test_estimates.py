@@ -6,26 +6,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from networks import Convolution, FullyConnected, Pool, Reshape, Softmax, write_sequential
 
 from celosia.hw.arch.config import preset
-from celosia.sim.simulators import SimulatorNotFound, find_verilator
+from celosia.sim.cycles import estimate
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.compiler.report import Alone
 from celosia.sw.frontend.tflite import load
-from celosia.sw.frontend.writer import Convolution, FullyConnected, Pool, Reshape, sequential
 from celosia.sw.measure import measure
+from celosia.sw.runtime.interpreter import open_session
 
 #: Layers below take so little that a few cycles count.
 LEAST = 1000
-
-
-@pytest.fixture
-def verilator() -> None:
-    try:
-        find_verilator()
-    except SimulatorNotFound as missing:
-        pytest.skip(str(missing))
 
 
 def worst(compiled: Compiled, latency: int, bandwidth: float = 1.0) -> float:
@@ -67,8 +60,44 @@ def test_small_network(
         Reshape(shape=(1, 588)),
         FullyConnected(weights=weights(30, 588), **scales),
     ]
-    graph = sequential(layers, input_shape=(1, 30, 30, 1), input_scale=0.5)
+    graph = load(write_sequential(layers, input_shape=(1, 30, 30, 1), input_scale=0.5))
     worst(compile_steps(graph, preset(sizes), batch), latency, bandwidth)
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+@pytest.mark.parametrize(("width", "together"), [(10, True), (130, False)])
+def test_program_in_parts(
+    width: int, together: bool, parts: int, rng: np.random.Generator, verilator: None
+) -> None:
+    """A batch takes what is estimated, with what each part loads again."""
+
+    def weights(*shape: int) -> np.ndarray:
+        return rng.integers(-127, 128, shape).astype(np.int8)
+
+    scales: dict[str, Any] = {"weight_scale": 0.01, "output_scale": 0.5}
+    layers: list[Any] = [
+        Convolution(weights=weights(16, 3, 3, 1), padding="SAME", **scales),
+        Pool(),
+        Pool(),
+        Reshape(shape=(1, 576)),
+        FullyConnected(weights=weights(width, 576), **scales),
+    ]
+    for taps in (width, 10)[: parts - 1]:
+        layers += [Softmax(), FullyConnected(weights=weights(10, taps), **scales)]
+    graph = load(write_sequential(layers, input_shape=(1, 24, 24, 1), input_scale=0.5))
+    program = compile_steps(graph, preset("micro"), 4).program
+    assert len(program.parts) == parts and bool(program.constants) == together
+    x = rng.integers(-128, 128, (4, 24, 24, 1)).astype(np.int8)
+    with open_session(program, device="rtl") as session:
+        costs = session.statistics
+        session.run([x])
+        first = costs.cycles
+        session.run([x])
+        assert first is not None and costs.cycles is not None and costs.setup_cycles is not None
+        counted = {"once": costs.setup_cycles, "each": costs.cycles - first}
+    for name, count in counted.items():
+        found = (estimate(s.code, program.config).total for s in getattr(program, name))
+        assert sum(found) == pytest.approx(count, rel=0.001), name
 
 
 @pytest.mark.slow

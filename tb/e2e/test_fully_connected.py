@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from networks import FullyConnected, write_fully_connected
 
 from celosia.hw.arch.config import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
-from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
 from celosia.sw.runtime.interpreter import open_session
 
 ACTIVATIONS = ("NONE", "RELU", "RELU6", "RELU_N1_TO_1")

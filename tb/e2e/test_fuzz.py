@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import prerequisites
 import pytest
 
 from celosia.sim.fuzz.case import Bus, load
@@ -19,18 +20,14 @@ from celosia.sim.fuzz.device import Device, Outcome
 from celosia.sim.fuzz.legal import legal
 from celosia.sim.fuzz.trial import attempt
 from celosia.sim.machine import Machine
-from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sw.cli import main
 
 CORES = "least,odd,tall"
 
 
 @pytest.fixture(autouse=True)
-def verilator() -> None:
-    try:
-        find_verilator()
-    except SimulatorNotFound as missing:
-        pytest.skip(str(missing))
+def with_verilator(verilator: None) -> None:
+    """All tests simulate."""
 
 
 def fuzz(options: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -116,6 +113,8 @@ def broken(kind: str, outcome: Outcome, device: Device) -> Outcome:
             device.content[5] ^= 1
         case "counters":
             outcome.counters["load"]["busy"] = outcome.cycles + 1
+        case "classes" if not outcome.error:
+            outcome.counters["sequencer"] = {"drain": outcome.cycles}
         case "error" if outcome.error:
             code, unit, index = outcome.error
             outcome = outcome._replace(error=(code, unit, index + 1))
@@ -130,7 +129,9 @@ def broken(kind: str, outcome: Outcome, device: Device) -> Outcome:
     return outcome
 
 
-@pytest.mark.parametrize("kind", ["damage", "counters", "error", "hang", "reset", "quiet", "axi"])
+@pytest.mark.parametrize(
+    "kind", ["damage", "counters", "classes", "error", "hang", "reset", "quiet", "axi"]
+)
 def test_a_wrong_core_is_found(
     kind: str,
     tmp_path: Path,
@@ -165,7 +166,7 @@ def test_pauses_keep_the_result_and_take_time() -> None:
 @pytest.fixture(scope="module")
 def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a Dask cluster of one worker, each part a process of its own."""
-    pytest.importorskip("distributed")
+    prerequisites.package("distributed")
     folder = tmp_path_factory.mktemp("cluster")
     known = folder / "scheduler.json"
     command = [sys.executable, "-m", "distributed.cli.dask_{}", "--scheduler-file", str(known)]

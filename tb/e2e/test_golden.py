@@ -7,18 +7,8 @@ import golden
 import pytest
 from golden_networks import MLPERF, NETWORKS
 
-from celosia.sim.simulators import SimulatorNotFound, find_verilator
-
 FROZEN = golden.stored()
 EACH = [pytest.param(n, marks=[pytest.mark.slow] * NETWORKS[n].slow) for n in NETWORKS]
-
-
-@pytest.fixture
-def verilator() -> None:
-    try:
-        find_verilator()
-    except SimulatorNotFound as missing:
-        pytest.skip(str(missing))
 
 
 def skip_without_file(name: str) -> None:

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch.config import preset
-from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.program import Program
@@ -20,21 +19,13 @@ UNITS = {"sequencer", "load", "store", "matrix", "vector"}
 
 
 @pytest.fixture
-def verilator() -> None:
-    try:
-        find_verilator()
-    except SimulatorNotFound as missing:
-        pytest.skip(str(missing))
-
-
-@pytest.fixture
 def compiled(mnist_model: Path) -> Callable[[str, int], Program]:
     """The MLP compiled for a core and a batch."""
     return lambda sizes, batch: compile_graph(load(mnist_model), preset(sizes), batch)
 
 
 def images(mnist: tuple[np.ndarray, np.ndarray], program: Program, count: int) -> np.ndarray:
-    return quantized(mnist[0][:count] / np.float32(255), program.inputs[0])
+    return quantized(mnist[0][:count] / np.float32(255), program.inputs[0], flat=True)
 
 
 def ran(program: Program, x: np.ndarray, device: str) -> tuple[np.ndarray, Statistics]:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import prerequisites
 import pytest
+from networks import Activation, Convolution, FullyConnected, Pool, Reshape, write_sequential
 
 from celosia.hw.arch.config import Config, preset
 from celosia.hw.build import TOP, verilog
@@ -21,14 +23,7 @@ from celosia.sim.fuzz.legal import legal
 from celosia.sim.fuzz.trial import attempt
 from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.frontend.writer import (
-    Activation,
-    Convolution,
-    FullyConnected,
-    Pool,
-    Reshape,
-    sequential,
-)
+from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.interpreter import open_session
@@ -75,7 +70,7 @@ def netlist(request, tmp_path_factory) -> Netlist:
     except (ToolError, SimulatorNotFound) as missing:
         if "found none" not in str(missing):
             raise
-        pytest.skip(str(missing))
+        prerequisites.missing(missing)
     cells = json.loads(made.read_text())["modules"][TOP]["cells"].values()
     seconds = between - start, time.monotonic() - between
     return Netlist(name, config, text, Counter(cell["type"] for cell in cells), seconds)
@@ -87,7 +82,7 @@ def fully_connected(rng: np.random.Generator) -> Graph:
         FullyConnected(weights=weights(rng, 13, 22), activation="RELU", **scales),
         FullyConnected(weights=weights(rng, 7, 13), output_zero_point=5, **scales),
     ]
-    return sequential(layers, input_shape=(1, 22), input_scale=0.5)
+    return load(write_sequential(layers, input_shape=(1, 22), input_scale=0.5))
 
 
 def convolutional(rng: np.random.Generator) -> Graph:
@@ -101,7 +96,9 @@ def convolutional(rng: np.random.Generator) -> Graph:
         Reshape(shape=(1, 4)),
         FullyConnected(weights=weights(rng, 5, 4), **scales),
     ]
-    return sequential(layers, input_shape=(1, 6, 6, 2), input_scale=0.5, input_zero_point=-3)
+    return load(
+        write_sequential(layers, input_shape=(1, 6, 6, 2), input_scale=0.5, input_zero_point=-3)
+    )
 
 
 def weights(rng: np.random.Generator, *shape: int) -> np.ndarray:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import prerequisites
 import pytest
 
 from celosia.hw.arch.config import preset
 from celosia.sim.cycles import estimate
-from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sw import data
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
@@ -34,14 +34,6 @@ NETWORKS = {
     "mnist_c": Network("mnist", 0.988, {1: 1.10 * 22_992}),
     "mnist_d": Network("mnist", 0.99, {1: 1.10 * 46_680}),
 }
-
-
-@pytest.fixture
-def verilator() -> None:
-    try:
-        find_verilator()
-    except SimulatorNotFound as missing:
-        pytest.skip(str(missing))
 
 
 @pytest.fixture
@@ -83,7 +75,7 @@ def _reference(job: tuple[bytes, np.ndarray]) -> np.ndarray:
 
 def reference(root: Path, content: bytes, x: np.ndarray) -> np.ndarray:
     """Return what the reference kernels give; many images take minutes and are kept."""
-    pytest.importorskip("ai_edge_litert.interpreter")
+    prerequisites.package("ai_edge_litert.interpreter")
     if len(x) < 100:
         return _reference((content, x))
     key = hashlib.sha256(content + x.tobytes()).hexdigest()[:24]

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from amaranth.hdl import Const
+from flips import command as flips
+from networks import FullyConnected, write_fully_connected
 
 from celosia.hw import build
 from celosia.hw.arch import isa
@@ -24,22 +26,16 @@ from celosia.sim.fuzz.configurations import CONFIGURATIONS
 from celosia.sim.fuzz.legal import legal
 from celosia.sim.fuzz.ordering import ordered
 from celosia.sim.machine import Machine
-from celosia.sim.simulators import SimulatorNotFound, find_verilator
-from celosia.sw import flips
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
-from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
 
 WIDE = replace(CONFIGURATIONS["wide"], protection="parity")
 ODD = replace(CONFIGURATIONS["odd"], protection="parity")
 
 
 @pytest.fixture(autouse=True)
-def verilator() -> None:
-    try:
-        find_verilator()
-    except SimulatorNotFound as missing:
-        pytest.skip(str(missing))
+def with_verilator(verilator: None) -> None:
+    """All tests simulate."""
 
 
 @pytest.fixture
@@ -327,7 +323,7 @@ def test_no_false_alarm_where_a_read_meets_a_write(
 
 
 def test_flips_during_an_inference(seed: int, figure) -> None:
-    """The campaign of `celosia flip`, on a small layer."""
+    """The campaign of flips, on a small layer."""
     numbers = np.random.default_rng(seed)
     weights = numbers.integers(-90, 90, (10, 40)).astype(np.int8)
     layer = FullyConnected(weights=weights, weight_scale=0.01, output_scale=0.5)

@@ -4,35 +4,35 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import prerequisites
 import pytest
+from networks import (
+    Convolution,
+    FullyConnected,
+    Function,
+    Graph,
+    Layer,
+    Operation,
+    Pool,
+    Prelu,
+    Quantize,
+    Reshape,
+    sequential,
+    serialize,
+)
 
 from celosia.hw.arch.config import preset
 from celosia.hw.arch.isa import Kind, Opcode
-from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.lower import lower
-from celosia.sw.frontend.elementwise import Function, Prelu
-from celosia.sw.frontend.kernels import Convolution, FullyConnected
-from celosia.sw.frontend.layers import Layer, Pool, Quantize, Reshape
-from celosia.sw.frontend.serialize import serialize
 from celosia.sw.frontend.tflite import load
-from celosia.sw.frontend.writer import sequential
-from celosia.sw.ir.graph import Graph, Operation
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.interpreter import open_session
 
 
-@pytest.fixture
-def verilator() -> None:
-    try:
-        find_verilator()
-    except SimulatorNotFound as missing:
-        pytest.skip(str(missing))
-
-
 def interpreted(graph: Graph, values: np.ndarray) -> list[np.ndarray]:
     """Return the outputs of LiteRT's reference kernels."""
-    module = pytest.importorskip("ai_edge_litert.interpreter")
+    module = prerequisites.package("ai_edge_litert.interpreter")
     interpreter = module.Interpreter(
         model_content=serialize(graph),
         experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF,
@@ -201,7 +201,7 @@ def test_part_of_a_sum(rng: np.random.Generator) -> None:
     graph = chain(convolution(rng, 3, 3), Quantize(output_scale=0.1), SWISH, LOGISTIC)
     first, second, *rest = graph.operations
     inputs = (first.outputs[0], 0)
-    added = Operation("ADD", 1, inputs, second.outputs, {"activation": "NONE"})
+    added = Operation("ADD", inputs, second.outputs)
     graph = replace(graph, operations=(first, added, *rest))
     for sizes in ("micro", "edge"):
         program = check(graph, rng, sizes, batch=2)
@@ -209,7 +209,7 @@ def test_part_of_a_sum(rng: np.random.Generator) -> None:
 
 
 def test_padding_behind_a_table_is_its_zero_point(rng: np.random.Generator) -> None:
-    network = lower(chain(convolution(rng, 4, 3), SWISH, convolution(rng, 4, 4)))
+    network = lower(load(serialize(chain(convolution(rng, 4, 3), SWISH, convolution(rng, 4, 4)))))
     assert network.values[network.layers[0].result].fill == SWISH.output_zero_point
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import prerequisites
 import pytest
 from amaranth.hdl import ClockDomain, Elaboratable, Module, Signal, signed
 from amaranth.lib import io, wiring
@@ -76,10 +77,8 @@ class Lamp(Elaboratable):
 def built(name, folder, *, memory):
     board = BOARDS[name]
     for tool in ("yosys", board.fpga.family.router, board.fpga.family.packer[0]):
-        try:
+        with prerequisites.needed(ToolError):
             find(tool)
-        except ToolError as error:
-            pytest.skip(str(error))
     made = design(board, Lamp(board, memory=memory))
     runs = placed(made, folder, seeds=[1])
     return replace(examine(made, folder, runs), bitstream=packed(made, runs[0]))

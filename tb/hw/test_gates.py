@@ -5,6 +5,7 @@ import subprocess
 from collections import Counter
 from dataclasses import replace
 
+import prerequisites
 import pytest
 from amaranth.hdl import Cat, Module, Signal, signed, unsigned
 from amaranth.lib import wiring
@@ -19,7 +20,7 @@ from celosia.hw.flow.tools import ToolError, find
 from celosia.hw.memory.race import UNDEFINED
 from celosia.hw.product import Product
 from celosia.sim import parts
-from celosia.sim.simulators import SimulatorNotFound, find_icarus
+from celosia.sim.simulators import find_icarus
 
 BENCH = """\
 module bench;
@@ -91,11 +92,9 @@ class Small(wiring.Component):
     ],
 )
 def test_gates_do_as_their_source(part, primitive, kinds, seed, tmp_path):
-    try:
+    with prerequisites.needed(ToolError):
         find("yosys")
         compiler = find_icarus()
-    except (ToolError, SimulatorNotFound) as missing:
-        pytest.skip(str(missing))
     text = convert(Small(primitive), name="mapped")
     design = Design(name="mapped", verilog=text, part=PARTS[part], megahertz=50)
     cells = json.loads(synthesised(design, tmp_path).read_text())["modules"]["mapped"]["cells"]

@@ -20,7 +20,6 @@ from celosia.hw.matrix.cell import (
 )
 from celosia.sim import pysim
 from celosia.sim.icarus import Player
-from celosia.sim.simulators import SimulatorNotFound, find_icarus
 
 KINDS = [SingleCell, LogicCell, PairCell]
 #: With multipliers of parts inside.
@@ -137,11 +136,7 @@ def test_random_cycles(kind, sum_bits, rng):
 
 @pytest.mark.parametrize("kind", PART_KINDS)
 @pytest.mark.parametrize("sum_bits", [16, 20])
-def test_random_cycles_with_the_model_of_a_part(kind, sum_bits, rng, tmp_path):
-    try:
-        find_icarus()
-    except SimulatorNotFound as missing:
-        pytest.skip(str(missing))
+def test_random_cycles_with_the_model_of_a_part(kind, sum_bits, rng, tmp_path, icarus):
     columns = kind.COLUMNS
     player = Player(
         "dut",

@@ -11,7 +11,6 @@ from celosia.hw.build import convert
 from celosia.hw.product import GatedSum, Product, multiply_in_logic
 from celosia.sim import pysim
 from celosia.sim.icarus import Player
-from celosia.sim.simulators import SimulatorNotFound, find_icarus
 
 
 def products(width_a, width_b, first, second):
@@ -68,12 +67,8 @@ def test_factors_that_do_not_fit_are_refused():
 
 
 @pytest.fixture
-def player(tmp_path):
+def player(tmp_path, icarus):
     """Makes a player of a component, in Icarus."""
-    try:
-        find_icarus()
-    except SimulatorNotFound as missing:
-        pytest.skip(str(missing))
 
     def of(component, inputs, outputs, **options):
         text = convert(component, name="dut")

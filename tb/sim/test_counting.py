@@ -7,12 +7,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import prerequisites
 import pytest
 
 from celosia.hw.build import convert
 from celosia.hw.flow.origins import convert_with_origins
 from celosia.sim.counting import Counting, Tally, Toggles, counting, current, origins_of, tally
-from celosia.sim.simulators import SimulatorNotFound
 from celosia.sim.verilate import TOGGLES, compile_library, want_tools
 
 TINY = """
@@ -122,10 +122,8 @@ def test_marks_are_in_branches_alone(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def met(tmp_path_factory: pytest.TempPathFactory) -> Tally:
     """What the tiny component met: choices 0, 2 and 3, all of bits 2 to 4, never 5 to 7."""
-    try:
+    with prerequisites.needed():
         want_tools()
-    except SimulatorNotFound as missing:
-        pytest.skip(str(missing))
     folder = tmp_path_factory.mktemp("tiny")
     text, origins = convert_with_origins(tiny(folder), name="celosia", folder=folder / "hw")
     (folder / "drive.cpp").write_text(HARNESS)

@@ -6,7 +6,6 @@ from celosia.hw.arch.isa import Instruction, Opcode, Space, Unit, assemble, enco
 from celosia.sim.costs import bursts
 from celosia.sim.cycles import COSTS, estimate, work
 from celosia.sim.schedule import MachineError
-from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sim.traffic import Port
 from celosia.sw.runtime.backends import open_device
 
@@ -134,11 +133,7 @@ COUNTED = {
 
 
 @pytest.mark.parametrize("name", CORES)
-def test_cycles_of_small_programs_are_those_of_the_rtl(name: str):
-    try:
-        find_verilator()
-    except SimulatorNotFound as missing:
-        pytest.skip(str(missing))
+def test_cycles_of_small_programs_are_those_of_the_rtl(name: str, verilator: None):
     device = open_device("rtl", preset(name), 1 << 21, latency=COSTS.memory)
     counted = {}
     for text in COUNTED:

@@ -1,4 +1,4 @@
-"""What the directed runs of coverage are made of; `celosia coverage` runs them."""
+"""What the directed runs of coverage are made of; `make coverage` runs them."""
 
 import random
 

@@ -10,6 +10,7 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Unit
 from celosia.sim import hazards
 from celosia.sim.fuzz import expectation, stage
+from celosia.sim.fuzz.activity import misplaced
 from celosia.sim.fuzz.campaign import Plan, case_of
 from celosia.sim.fuzz.case import Bus, Case, Fault, load, save
 from celosia.sim.fuzz.configurations import CONFIGURATIONS, configurations, draw
@@ -187,3 +188,32 @@ def test_shrinking_finds_the_culprit(seed: int) -> None:
     first, last = (isa.decode(word) for word in small.words)
     assert first.opcode is Opcode.FILL and first.channels == 10 and last == HALT
     assert first.x_count == 1 and first.value == 0 and small.bus == Bus()
+
+
+def test_cycles_in_the_wrong_class() -> None:
+    config = CONFIGURATIONS["square4"]
+    program = isa.assemble(
+        "LOAD length=16 post=3\nMATMUL taps=9 x_count=5 wait=3\n"
+        "FILL x_count=3 channels=4\nSTORE length=8 external=64\nHALT\n"
+    )
+    right = {
+        "sequencer": {"busy": 12, "memory": 30, "drain": 4},
+        "load": {"busy": 5, "memory": 3, "drain": 8, "empty": 30},
+        "store": {"busy": 5, "drain": 8, "empty": 33},
+        "matrix": {"busy": 15, "weights": 6, "semaphore_3": 20, "empty": 5},
+        "vector": {"busy": 15, "drain": 3, "empty": 28},
+    }
+    assert misplaced(right, program, config) == []
+    for unit, changes, says in (
+        ("matrix", {"busy": 14, "drain": 1}, "matrix: wanted 15 to 15 busy, got 14"),
+        ("matrix", {"semaphore_2": 1}, "matrix: wanted no cycle of semaphore_2"),
+        ("load", {"busy": 3, "memory": 5}, "load: wanted 4 to 5 busy, got 3"),
+        ("store", {"busy": 6}, "store: wanted 2 to 5 busy, got 6"),
+        ("load", {"weights": 1}, "load: wanted no cycle of weights"),
+        ("vector", {"busy": 2}, "vector: wanted 12 to 88 busy, got 2"),
+        ("sequencer", {"busy": 11, "empty": 1}, "sequencer: wanted 12 to 12 busy, got 11"),
+    ):
+        wrong = misplaced({**right, unit: right[unit] | changes}, program, config)
+        assert wrong[0] == says
+    idle = [i for i in program if i.unit is not Unit.VECTOR]
+    assert "vector: wanted no cycle of drain" in misplaced(right, idle, config)

@@ -3,7 +3,6 @@
 import pytest
 
 from celosia.sim.icarus import Player
-from celosia.sim.simulators import SimulatorNotFound, find_icarus
 
 VERILOG = """
 module sums #(parameter MORE = 0) (input clk, input [3:0] a, input b0, b1, output [3:0] sum, odd);
@@ -19,11 +18,8 @@ endmodule
 
 
 @pytest.fixture(autouse=True)
-def icarus():
-    try:
-        find_icarus()
-    except SimulatorNotFound as missing:
-        pytest.skip(str(missing))
+def with_icarus(icarus):
+    """All tests simulate."""
 
 
 def sums(folder, *, begins="= 0", odd_bits=4):

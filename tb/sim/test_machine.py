@@ -325,3 +325,13 @@ def test_what_follows_halt_does_not_run():
     machine = Machine(SMALL)
     machine.run([HALT, Instruction(Opcode.FILL, value=1)])
     assert not machine.unified.any()
+
+
+def test_matmul_of_more_taps_than_single_precision_adds_exactly():
+    config = PRESETS["edge"]
+    for taps in (1023, 1024, 1025, 1501, 2047, 3001):
+        machine = Machine(config, memory_bytes=4096)
+        machine.unified[:] = 127
+        machine.weights[:] = 127
+        machine.run([Instruction(Opcode.MATMUL, taps=taps), HALT])
+        assert (machine.accumulators[0] == 127 * 127 * taps).all()

@@ -3,15 +3,11 @@
 import pytest
 
 from celosia.sim.icarus import Player
-from celosia.sim.simulators import SimulatorNotFound, find_icarus
 
 
 @pytest.fixture(autouse=True)
-def icarus():
-    try:
-        find_icarus()
-    except SimulatorNotFound as missing:
-        pytest.skip(str(missing))
+def with_icarus(icarus):
+    """All tests simulate."""
 
 
 def as_signed(value, width):

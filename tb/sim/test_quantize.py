@@ -1,11 +1,12 @@
 import math
 
 import numpy as np
+import prerequisites
 import pytest
+from networks import FullyConnected, write_fully_connected
 
 from celosia.hw.arch.isa import Rounding
 from celosia.sim import quantize
-from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
 
 INT32 = (-(1 << 31), (1 << 31) - 1)
 
@@ -121,6 +122,8 @@ def test_quantize_multiplier_is_close(real: float):
         (2.0**-32, (1 << 30, -31)),
         (2.0**-33, (0, 0)),
         (1.0 - 2.0**-40, (1 << 30, 1)),
+        (2.0**30 - 1, ((1 << 31) - 2, 30)),
+        (2.0**30, ((1 << 31) - 1, 30)),
         (2.0**40, ((1 << 31) - 1, 30)),
     ],
 )
@@ -149,7 +152,7 @@ def test_channel_parameters_keep_the_shape():
 
 
 def litert(layers: list[FullyConnected], x: np.ndarray, scale: float, zero_point: int):
-    interpreter_module = pytest.importorskip("ai_edge_litert.interpreter")
+    interpreter_module = prerequisites.package("ai_edge_litert.interpreter")
     interpreter = interpreter_module.Interpreter(
         model_content=write_fully_connected(
             layers, input_scale=scale, input_zero_point=zero_point, batch=len(x)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from networks import Convolution, Depthwise, Layer, Pad, write_sequential
 
 from celosia.hw.arch.config import Config, preset
 from celosia.hw.arch.isa import Instruction, Opcode, Rounding
@@ -18,8 +19,7 @@ from celosia.sw.compiler.lower import lower
 from celosia.sw.compiler.spec import Network, Pool, Product
 from celosia.sw.compiler.tile import pack_parameters, tile
 from celosia.sw.compiler.values import Scaling
-from celosia.sw.frontend.layers import Layer, Pad
-from celosia.sw.frontend.writer import Convolution, Depthwise, sequential
+from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph
 
 EDGE = preset("edge")
@@ -156,7 +156,7 @@ def depthwise(channels: int, kernel: int = 3, padding: str = "SAME", stride: int
 
 def model(*layers: Layer, rows: int = 25, columns: int = 5, depth: int = 3) -> Graph:
     shape = (1, rows, columns, depth)
-    return sequential(layers, input_shape=shape, input_scale=0.1, input_zero_point=3)
+    return load(write_sequential(layers, input_shape=shape, input_scale=0.1, input_zero_point=3))
 
 
 #: As in networks that spot keywords.

@@ -11,8 +11,9 @@ import pytest
 
 from celosia.hw.arch.config import preset
 from celosia.hw.boards import table
-from celosia.sw import boards, commands
+from celosia.sw import boards
 from celosia.sw.cli import main
+from celosia.sw.cli import run as run_command
 from celosia.sw.runtime.machine import MachineDevice
 
 MODELS = Path(boards.__file__).with_name("models")
@@ -45,7 +46,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         seen.name, seen.config, seen.options = name, config, options
         return Counting(config, memory_bytes)
 
-    for room in (commands, boards):
+    for room in (run_command, boards):
         monkeypatch.setattr(room, "open_device", open_device)
     return seen
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from networks import FullyConnected, write_fully_connected
 
 from celosia.hw import build
 from celosia.hw.arch import isa
@@ -11,7 +12,6 @@ from celosia.sw import measure
 from celosia.sw.cli import main
 from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.compiler.report import Alone, Measured
-from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
 from celosia.sw.ir.program import Program
 
 
@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("m.tflite").write_bytes(write_fully_connected([layer], input_scale=0.1))
     np.save("x.npy", rng.integers(-128, 128, (7, 9)).astype(np.int8))
-    np.save("real.npy", rng.normal(size=(7, 3, 3)))
+    np.save("real.npy", rng.normal(size=(7, 9)))
     assert main("compile m.tflite -o m.prog --preset nano --batch 3".split()) == 0
     return tmp_path
 
@@ -125,7 +125,7 @@ def test_assemble_and_disassemble(folder: Path, capsys: pytest.CaptureFixture[st
             f"fuzz --seed {'9' * 5000}",
             "--seed: wanted at most 18 digits, got '999999999999999999...'",
         ),
-        ("compile m.tflite -o p --batch 2000000", "batch: wanted 1 to 1048576"),
+        ("compile m.tflite -o p --batch 2000000", "--batch: wanted 1 to 4096 inputs of one run, got 2000000"),
         ("compile m.tflite -o gone/p", "no such directory as gone"),
         ("compile m.tflite -o .", "wanted a file, got a directory"),
         ("compile m.tflite -o m.tflite", "named twice, or an input"),
@@ -172,7 +172,7 @@ def test_bad_input(refused: Callable[[str], str], command: str, says: str) -> No
         ("m.prog --input m.prog", "m.prog: not an .npy file"),
         ("m.prog --input cut.npy", "cut.npy: truncated or damaged .npy file"),
         ("m.prog --input objects.npy", "objects.npy: Python objects"),
-        ("m.prog --input bytes.npy", "bytes.npy: input 'input': wanted int8 or float, got uint8"),
+        ("m.prog --input bytes.npy", "bytes.npy: input 'input': wanted int8 or float, got uint8 (add --pixels)"),
         ("m.prog --input wide.npy", "wanted shape [N, 9], got [7, 10]"),
         ("m.prog --input nan.npy", "nan.npy: input 'input': wanted numbers, got NaN"),
         ("m.prog --input none.npy", "wanted shape [N, 9], got [0, 9]"),
@@ -185,7 +185,7 @@ def test_bad_input(refused: Callable[[str], str], command: str, says: str) -> No
         ("m.prog --input x.npy --latency -1", "--latency: wanted a whole number"),
         ("m.prog --input x.npy --bandwidth fast", "--bandwidth: wanted a number, got 'fast'"),
         ("x.npy --input x.npy", "x.npy: not a .tflite file"),
-        ("gone --input x.npy", "gone: no such file"),
+        ("gone --input x.npy", "gone: no such file, and no model of the package (fashion_b, mnist_a, "),
     ],
 )
 @pytest.mark.usefixtures("folder")

@@ -1,20 +1,18 @@
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
+from networks import Convolution, FullyConnected, write_fully_connected, write_sequential
 
 from celosia.hw.arch.config import Config, preset
 from celosia.hw.arch.isa import Opcode
 from celosia.sim.cycles import estimate
+from celosia.sw.compiler import compile as passes
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.frontend.tflite import load
-from celosia.sw.frontend.writer import (
-    Convolution,
-    FullyConnected,
-    sequential,
-    write_fully_connected,
-)
+from celosia.sw.ir.parts import MOST_BATCH
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.interpreter import open_session
 
@@ -146,7 +144,7 @@ def test_the_last_block_of_few_steps_is_small() -> None:
     zeros, shape = np.zeros(64, np.int32), (1, 25, 5, 64)
     weights = np.ones((64, 1, 1, 64), np.int8)
     layers = [Convolution(weights=weights, weight_scale=0.01, output_scale=0.5, bias=zeros)] * 2
-    graph = sequential(layers, input_shape=shape, input_scale=0.1, input_zero_point=3)
+    graph = load(write_sequential(layers, input_shape=shape, input_scale=0.1, input_zero_point=3))
     program = compile_graph(graph, preset("edge"), 1)
     drains = [i for i in program.main.instructions if i.opcode is Opcode.VECTOR]
     assert [i.y_count for i in drains] == ([16] * 4 + [9] * 4) * 2
@@ -205,9 +203,9 @@ def test_parameters_that_cannot_fit_are_refused(rng: np.random.Generator) -> Non
         compile_graph(graph, preset("micro,parameter_channels=4"), 1)
 
 
-@pytest.mark.parametrize("batch", [0, -1, (1 << 20) + 1])
+@pytest.mark.parametrize("batch", [0, -1, MOST_BATCH + 1])
 def test_batch_out_of_range_is_refused(rng: np.random.Generator, batch: int) -> None:
-    with pytest.raises(CompileError, match="batch: wanted 1 to 1048576"):
+    with pytest.raises(CompileError, match=f"batch: wanted 1 to {MOST_BATCH}"):
         compile_graph(load(random_model(rng, [5, 5])), preset("micro"), batch)
 
 
@@ -216,3 +214,20 @@ def test_too_many_instructions_are_refused(rng: np.random.Generator) -> None:
     config = preset("nano,weight_tiles=2,accumulator_depth=4,unified_bytes=1024")
     with pytest.raises(CompileError, match="at most 65535 instructions"):
         compile_graph(graph, config, 20)
+
+
+def test_a_batch_of_too_many_instructions_is_refused_before_the_long_passes(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, right = load(root / "sw" / "models" / "mnist_d.tflite"), passes.least_instructions
+    least: list[int] = []
+    monkeypatch.setattr(
+        passes, "least_instructions", lambda *given: least.append(right(*given)) or least[-1]
+    )
+    for sizes, batch in (("edge", 5), ("nano", 2)):
+        program = compile_graph(graph, preset(sizes), batch)
+        assert 0 < least.pop() <= program.main.count
+    monkeypatch.setattr(passes, "schedule", lambda *given: pytest.fail("scheduled"))
+    with pytest.raises(CompileError, match="more: a smaller batch takes fewer") as caught:
+        compile_graph(graph, preset("edge"), MOST_BATCH)
+    assert (caught.value.layer, caught.value.hint) == ("network", "a smaller batch takes fewer")

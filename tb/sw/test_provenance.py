@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from networks import Depthwise, write_sequential
 
 from celosia.hw.arch.config import PRESETS, preset
 from celosia.hw.arch.isa import Instruction, Opcode
@@ -17,7 +18,6 @@ from celosia.sw.compiler.allocate import Placement
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.provenance import Displaced, follow
 from celosia.sw.frontend.tflite import load
-from celosia.sw.frontend.writer import Depthwise, sequential
 
 NANO = PRESETS["nano"]
 MODELS = Path(passes.__file__).parents[1] / "models"
@@ -108,11 +108,13 @@ def depthwise(channels: int, size: int, **changes: Any) -> Depthwise:
 
 
 #: A band at the end, and hardly more room than for one item: seed 11856 of tb/e2e.
-BANDS = sequential(
-    [depthwise(20, 3, padding="VALID"), depthwise(20, 3, padding="SAME", dilation=(2, 2))],
-    input_shape=(1, 12, 12, 20),
-    input_scale=0.5,
-    input_zero_point=0,
+BANDS = load(
+    write_sequential(
+        [depthwise(20, 3, padding="VALID"), depthwise(20, 3, padding="SAME", dilation=(2, 2))],
+        input_shape=(1, 12, 12, 20),
+        input_scale=0.5,
+        input_zero_point=0,
+    )
 )
 TIGHT = preset("micro,unified_bytes=8192")
 

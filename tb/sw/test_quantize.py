@@ -2,6 +2,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from networks import FullyConnected, write_fully_connected
 
 from celosia.hw.arch.isa import Rounding
 from celosia.sim.quantize import requantize
@@ -11,7 +12,6 @@ from celosia.sw.compiler.multiplier import quantize_multiplier, single_multiplie
 from celosia.sw.compiler.quantize import activation_range, sum_ranges
 from celosia.sw.compiler.spec import Product
 from celosia.sw.frontend.tflite import load
-from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
 from celosia.sw.ir.graph import Quantization
 
 

@@ -6,10 +6,22 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from networks import (
+    Convolution,
+    FullyConnected,
+    Layer,
+    Mean,
+    Pool,
+    Reshape,
+    Resize,
+    Softmax,
+    write_sequential,
+)
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config, preset
@@ -22,20 +34,12 @@ from celosia.sw.compiler.access import Step
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import Compiled, bounds, layer_sections
 from celosia.sw.compiler.report import Alone, Measured
-from celosia.sw.frontend.writer import (
-    Convolution,
-    FullyConnected,
-    Layer,
-    Mean,
-    Pool,
-    Reshape,
-    Resize,
-    Softmax,
-    sequential,
-)
+from celosia.sw.evaluate import Evaluation
+from celosia.sw.frontend.tflite import load
 from celosia.sw.runtime.device import DeviceError, RunResult
 from celosia.sw.runtime.interpreter import open_session
 from celosia.sw.runtime.machine import MachineDevice
+from celosia.sw.runtime.session import Session, Statistics
 
 #: Of a report as CSV since there is one; new ones follow.
 FIRST = "layer,operator,runs_on,macs,cycles,cycles_per_input,utilisation,bytes,setup_bytes,weights"
@@ -83,7 +87,7 @@ LAYERS: tuple[Layer, ...] = (
 
 @cache
 def compiled(sizes: str, batch: int) -> Compiled:
-    graph = sequential(LAYERS, input_shape=(1, 14, 14, 1), input_scale=0.5)
+    graph = load(write_sequential(LAYERS, input_shape=(1, 14, 14, 1), input_scale=0.5))
     return compile_steps(graph, preset(sizes), batch)
 
 
@@ -116,7 +120,7 @@ def test_bounds(batch: int, rows: int, wanted: list[int]) -> None:
         dense(128, 3136),
         dense(10, 128),
     ]
-    graph = sequential(layers, input_shape=(1, 28, 28, 1), input_scale=0.5)
+    graph = load(write_sequential(layers, input_shape=(1, 28, 28, 1), input_scale=0.5))
     made = compile_steps(graph, preset(f"edge,weight_rows={rows}"), 1)
     made = replace(made, program=replace(made.program, batch=batch))
     assert bounds(made) == wanted
@@ -124,7 +128,7 @@ def test_bounds(batch: int, rows: int, wanted: list[int]) -> None:
 
 def test_bounds_count_the_pixels_of_the_model_and_not_layers_without_weights() -> None:
     layers = [convolution(4, 3, 1), Pool(), Mean()]
-    graph = sequential(layers, input_shape=(1, 15, 15, 1), input_scale=0.5)
+    graph = load(write_sequential(layers, input_shape=(1, 15, 15, 1), input_scale=0.5))
     assert bounds(compile_steps(graph, preset("nano"), 2)) == [2 * 3 * 1 * 225, 0]
 
 
@@ -247,6 +251,27 @@ def test_csv_and_json() -> None:
     assert content["layers"][1]["counted_alone"] == content["setup"]["counted"] + 1000 == 1000
 
 
+def test_every_field_is_documented(root: Path) -> None:
+    made = compiled("edge", 3)
+    program = made.program
+    table = report.rows(program, finishes(made), bounds(made))
+    content = json.loads(report.as_json(program, table, 7, peak=999))
+    statistics = Statistics(program)
+    statistics.add(RunResult(cycles=1), 2, 0.5)
+    evaluation = Evaluation(
+        dataset="d",
+        device="machine",
+        classes=("a", "b"),
+        confusion=np.eye(2, dtype=np.int64),
+        statistics=statistics,
+    )
+    fields = {*content, *content["total"], *evaluation.as_dict()}
+    assert content["cycles_estimated"] == content["total"]["cycles"] > 0
+    assert content["macs"] == program.macs and content["reload_cycles"] == 0
+    text = (root / "docs" / "json.md").read_text()
+    assert not {field for field in fields if f"`{field}`" not in text}
+
+
 def test_table_for_people() -> None:
     made = compiled("micro,unified_bytes=1024", 2)
     table = report.rows(made.program, finishes(made), bounds(made))
@@ -354,19 +379,54 @@ def test_measure_of_several_parts(device) -> None:
         Resize(kind="RESIZE_BILINEAR", size=(9, 9)),
         convolution(4, 3, 8),
     ]
-    graph = sequential(layers, input_shape=(1, 14, 14, 1), input_scale=0.5)
+    graph = load(write_sequential(layers, input_shape=(1, 14, 14, 1), input_scale=0.5))
     made = compile_steps(graph, preset("micro"), 2)
     found = measure.measure(made, latency=32, bandwidth=1.0)
     assert len(made.program.parts) == len(found.layers) == 2
     assert all(a.estimated == a.counted > 0 for a in (*found.layers, found.whole, found.setup))
     finishes = [
         cost.finish
-        for part in made.program.parts
-        for cost in estimate(part.main.code, made.program.config).instructions
+        for section in made.program.each
+        for cost in estimate(section.code, made.program.config).instructions
     ]
     table = report.rows(made.program, finishes, bounds(made), found)
     assert [row.runs_on for row in table] == ["core", "host", "core", ""]
     assert table[-1].counted_alone == sum(alone.counted for alone in found.layers)
+    assert table[-1].cycles == found.whole.estimated
+
+
+#: One tile of weights in the first part, five in the second.
+SEVERAL = (convolution(8, 3, 1), Resize(kind="RESIZE_BILINEAR", size=(9, 9)), convolution(4, 3, 8))
+
+
+@pytest.mark.parametrize(("sizes", "together"), [("edge", True), ("edge,weight_tiles=5", False)])
+def test_what_parts_load_again_counts(sizes: str, together: bool) -> None:
+    graph = load(write_sequential(SEVERAL, input_shape=(1, 14, 14, 1), input_scale=0.5))
+    program = compile_steps(graph, preset(sizes), 1).program
+    assert bool(program.constants) == together
+    costs = {s.address: estimate(s.code, program.config) for _, s in program.sections}
+    finishes = [c.finish for s in program.each for c in costs[s.address].instructions]
+    table = report.rows(program, finishes)
+    mains = sum(costs[part.main.address].total for part in program.parts)
+    again = table[-1].cycles - mains
+    content = json.loads(report.as_json(program, table, 5, peak=0, again=again))
+    assert content["reload_cycles"] == again
+    assert content["cycles_estimated"] == content["total"]["cycles"] == mains + again
+    weights = sum(layer.weight_bytes for layer in program.layers)
+    loads = sum(i.tiles for s in program.each for i in s.instructions if "tiles" in i.fields)
+    assert (loads == 0) == together
+    if not together:
+        assert loads * program.config.tile_bytes == weights
+        # Both set-ups run again for each batch, the first of them once before all.
+        assert program.each[0] is program.once[0] is program.parts[0].setup
+    with Session(program, Counting(program.config, program.memory_bytes)) as session:
+        x = np.zeros((1, 14, 14, 1), np.int8)
+        session.run([x])
+        first = session.statistics.cycles
+        session.run([x])
+        assert first is not None and session.statistics.cycles is not None
+        assert session.statistics.cycles - first == table[-1].cycles
+        assert session.statistics.setup_cycles == sum(costs[s.address].total for s in program.once)
 
 
 def test_measure_refuses_other_outputs(device) -> None:

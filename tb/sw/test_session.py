@@ -1,15 +1,17 @@
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from networks import FullyConnected, write_fully_connected
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config, preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
-from celosia.sw.frontend.writer import FullyConnected, write_fully_connected
 from celosia.sw.ir.program import Port, Program, ProgramError
+from celosia.sw.runtime.arrays import OWN_RANGE
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import DeviceError, RunResult
 from celosia.sw.runtime.interpreter import InferenceSession, Interpreter
@@ -208,23 +210,43 @@ def test_wrong_inputs(program: Program, inputs: list[np.ndarray]) -> None:
 )
 def test_quantized_rounds_half_away_from_zero(real: float, wanted: int) -> None:
     for dtype in (np.float32, np.float64):
-        assert (quantized(np.full((2, 6), real, dtype), PORT) == wanted).all()
+        assert (quantized(np.full((2, 2, 3), real, dtype), PORT) == wanted).all()
 
 
-def test_quantized_takes_any_shape_of_the_right_size() -> None:
-    for shape in ((4, 6), (4, 2, 3), (4, 3, 2, 1)):
-        assert quantized(np.zeros(shape, np.int8), PORT).shape == (4, 2, 3)
+def test_quantized_takes_rows_of_numbers_when_asked() -> None:
+    row = np.arange(24, dtype=np.int8).reshape(4, 6)
+    assert np.array_equal(quantized(row, PORT, flat=True), row.reshape(4, 2, 3))
+    flat = replace(PORT, shape=(6,))
+    assert np.array_equal(quantized(row.reshape(4, 3, 2), flat, flat=True), row)
+
+
+def test_quantized_takes_pixels_when_asked() -> None:
+    pixels = np.array([[[0, 1, 254], [255, 128, 127]]], np.uint8)
+    own = [[[-128, -127, 126], [127, 0, -1]]]
+    assert np.array_equal(quantized(pixels, PORT, pixels=OWN_RANGE), own)
+    real = pixels * (np.float32(6) / np.float32(255)) - np.float32(2)
+    assert np.array_equal(quantized(pixels, PORT, pixels=(-2, 4)), quantized(real, PORT))
+    gray = replace(PORT, shape=(2, 3, 1))
+    assert quantized(pixels, gray, pixels=OWN_RANGE).shape == (1, 2, 3, 1)
+    bare = replace(PORT, dtype="float32")
+    with pytest.raises(InputError, match="wanted a range of pixels") as caught:
+        quantized(pixels, bare, pixels=OWN_RANGE)
+    assert caught.value.hint == "--pixels=LOW:HIGH"
+    assert quantized(pixels, bare, pixels=(0, 255)).tolist() == pixels.tolist()
 
 
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (np.zeros((4, 6), np.uint8), "wanted int8 or float, got uint8"),
+        (np.zeros((4, 2, 3), np.uint8), "wanted int8 or float, got uint8"),
+        (np.zeros((4, 6), np.int8), r"wanted shape \[N, 2, 3\], got \[4, 6\]$"),
+        (np.zeros((4, 3, 2), np.int8), r"got \[4, 3, 2\], the same axes in another order"),
+        (np.zeros((4, 2, 3, 1), np.int8), r"wanted shape \[N, 2, 3\], got \[4, 2, 3, 1\]"),
         (np.zeros((4, 7), np.int8), r"wanted shape \[N, 2, 3\], got \[4, 7\]"),
         (np.zeros(6, np.int8), r"wanted shape \[N, 2, 3\], got \[6\]"),
-        (np.zeros((0, 6), np.int8), "wanted shape"),
+        (np.zeros((0, 2, 3), np.int8), "wanted shape"),
         (np.array(3, np.int8), "wanted shape"),
-        (np.full((1, 6), np.nan), "wanted numbers, got NaN"),
+        (np.full((1, 2, 3), np.nan), "wanted numbers, got NaN"),
         (np.zeros((1, 6), complex), "wanted int8 or float, got complex128"),
     ],
 )

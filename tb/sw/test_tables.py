@@ -6,21 +6,30 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import prerequisites
 import pytest
+from networks import (
+    Binary,
+    Chain,
+    Function,
+    Graph,
+    Layer,
+    Operation,
+    Prelu,
+    Quantization,
+    Tensor,
+    sequential,
+    serialize,
+)
 
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.tables import table
-from celosia.sw.frontend.binary import Binary
-from celosia.sw.frontend.chain import Chain
-from celosia.sw.frontend.elementwise import Function, Prelu
-from celosia.sw.frontend.layers import Layer
-from celosia.sw.frontend.serialize import serialize
 from celosia.sw.frontend.tflite import ModelError, load
-from celosia.sw.frontend.writer import sequential
-from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
 from celosia.sw.operators.registry import OPERATORS
 
-TABLES = {kind: record.table for kind, record in OPERATORS.items() if record.table}
+TABLES = {
+    kind: record.table for kind, record in OPERATORS.items() if record.table and kind.isupper()
+}
 
 BYTES = np.arange(256, dtype=np.uint8).view(np.int8)
 
@@ -95,7 +104,7 @@ def beside(cases: list[tuple[Quantization, Layer]]) -> Graph:
     """Return one graph of operators side by side, each with an input of its own."""
     tensors: list[Tensor] = []
     operations: list[Operation] = []
-    for place, (source, layer) in enumerate(cases):
+    for source, layer in cases:
         chain = Chain((1, 256), source.scale, source.zero_point)
         layer.add(chain)
         part = chain.graph()
@@ -103,17 +112,17 @@ def beside(cases: list[tuple[Quantization, Layer]]) -> Graph:
         tensors += part.tensors
         inputs = tuple(first + n for n in operation.inputs)
         outputs = tuple(first + n for n in operation.outputs)
-        operations.append(replace(operation, place=place, inputs=inputs, outputs=outputs))
+        operations.append(replace(operation, inputs=inputs, outputs=outputs))
     inputs = tuple(operation.inputs[0] for operation in operations)
     outputs = tuple(operation.outputs[0] for operation in operations)
-    return Graph("tables", tuple(tensors), tuple(operations), inputs, outputs)
+    return Graph(tuple(tensors), tuple(operations), inputs, outputs)
 
 
 def interpreted(
     graph: Graph, values: np.ndarray, resolver: str = "BUILTIN_REF"
 ) -> list[np.ndarray]:
     """Return LiteRT's outputs for the same values at every input."""
-    module = pytest.importorskip("ai_edge_litert.interpreter")
+    module = prerequisites.package("ai_edge_litert.interpreter")
     interpreter = module.Interpreter(
         model_content=serialize(graph),
         experimental_op_resolver_type=getattr(module.OpResolverType, resolver),
@@ -133,7 +142,7 @@ def test_tables_are_those_of_litert(kind: str, rng: np.random.Generator) -> None
     resolver = "BUILTIN_WITHOUT_DEFAULT_DELEGATES" if kind == "ELU" else "BUILTIN_REF"
     wanted = interpreted(graph, BYTES[None], resolver)
     compared = 0
-    for operation, row in zip(graph.operations, wanted, strict=True):
+    for operation, row in zip(load(serialize(graph)).operations, wanted, strict=True):
         source = graph.tensors[operation.inputs[0]].quantization
         output = graph.tensors[operation.outputs[0]].quantization
         assert source and output
@@ -217,7 +226,7 @@ def test_attributes(layer: Layer, attributes: dict[str, Any]) -> None:
     written = chain(layer)
     (operation,) = load(serialize(written)).operations
     assert operation.kind == written.operations[0].kind
-    assert operation.attributes == attributes == written.operations[0].attributes
+    assert operation.attributes == attributes
 
 
 def retensored(given: Graph, name: str, **changes: Any) -> Graph:
@@ -257,8 +266,3 @@ def test_refusals(given: Graph, message: str) -> None:
     with pytest.raises(ModelError) as caught:
         load(serialize(given))
     assert message in str(caught.value)
-
-
-def test_unknown_function_is_not_written() -> None:
-    with pytest.raises(ValueError, match="kind: wanted one of ABS, .* got 'CUMSUM'"):
-        Function(kind="CUMSUM")

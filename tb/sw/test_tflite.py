@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tflite
+from networks import FullyConnected, Pool, write_fully_connected, write_sequential
 
 from celosia.sw.frontend.tflite import ModelError, load
-from celosia.sw.frontend.writer import FullyConnected, Pool, write_fully_connected, write_sequential
 
 
 @pytest.fixture

@@ -5,17 +5,16 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+import networks as w
 import numpy as np
 import pytest
+from malformed import programs, seeds, trial
+from malformed.bounds import Damage, check_bounds
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.frontend import writer as w
 from celosia.sw.frontend.tflite import load
-from celosia.sw.hostile import programs, seeds, trial
-from celosia.sw.hostile.confined import Damage, want_confined
-from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import Program, ProgramError
 
 TRANSPOSED = w.TransposedConvolution(
@@ -27,8 +26,8 @@ TRANSPOSED = w.TransposedConvolution(
 
 
 def program(layers: list[Any]) -> Program:
-    graph: Graph = w.sequential(layers, input_shape=(1, 4, 4, 2), input_scale=0.2)
-    return compile_graph(load(w.serialize(graph)), seeds.core_of(1))
+    content = w.write_sequential(layers, input_shape=(1, 4, 4, 2), input_scale=0.2)
+    return compile_graph(load(content), seeds.core_of(1))
 
 
 def edited(content: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
@@ -38,13 +37,18 @@ def edited(content: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
     return programs._closed(header, blobs)
 
 
+def moved(one: dict[str, Any], other: dict[str, Any], by: int = 0) -> None:
+    """Move one range of external memory onto another."""
+    one["address"] = other["address"] + by
+
+
 DEEP = "[" * 5000 + "]" * 5000
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda h: h.update(batch=0), "batch: wanted 1 to 1048576, got 0"),
+        (lambda h: h.update(batch=0), "batch: wanted 1 to 4096, got 0"),
         (lambda h: h.update(batch=True), "batch: wanted a whole number, got True"),
         (lambda h: h.update(memory_bytes=1 << 33), "memory_bytes: wanted 1 to 4294967296"),
         (lambda h: h.update(name="\ud800"), "name: wanted a text"),
@@ -67,6 +71,21 @@ DEEP = "[" * 5000 + "]" * 5000
         (lambda h: core(h)["main"]["layers"][0].__setitem__(0, 99), "main: wanted layers below"),
         (lambda h: core(h).update(items=1 << 40), "wanted .* of int8, got"),
         (lambda h: core(h).update(inputs=[]), "part: wanted inputs and outputs, got none"),
+        (
+            lambda h: moved(h["segments"][1], core(h)["main"]),
+            "main: .* apart from parameters 0",
+        ),
+        (lambda h: moved(h["segments"][1], core(h)["setup"], 16), "apart from setup"),
+        (lambda h: moved(core(h)["setup"], core(h)["main"]), "apart from (main|setup)"),
+        (
+            lambda h: moved(core(h)["inputs"][0], h["segments"][1]),
+            "input: .* apart from parameters 0",
+        ),
+        (lambda h: moved(core(h)["outputs"][0], core(h)["main"]), "apart from main"),
+        (
+            lambda h: moved(core(h)["outputs"][0], core(h)["inputs"][0], 1),
+            "apart from input, got both",
+        ),
         (lambda h: core(h)["inputs"][0].update(address=1 << 40), "of external memory, got address"),
     ],
 )
@@ -195,11 +214,11 @@ def test_stray_bytes_are_found() -> None:
     made = program([w.Pool()])
     memory = np.zeros(made.memory_bytes, np.uint8)
     memory[made.outputs[0].address] = 1
-    want_confined(made, memory)
+    check_bounds(made, memory)
     spans = [(s.address, len(s.data)) for s in made.segments]
     spans += [(s.address, len(s.code)) for s in (made.setup, made.main)]
     spans += [(p.address, p.bytes_per_item) for p in (*made.inputs, *made.outputs)]
     free = set(range(made.memory_bytes)).difference(*(range(a, a + n) for a, n in spans))
     memory[min(free)] = 1
     with pytest.raises(Damage, match=f"byte {min(free):#x} was written"):
-        want_confined(made, memory)
+        check_bounds(made, memory)

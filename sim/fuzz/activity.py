@@ -1,0 +1,73 @@
+"""Counter classes of a program that ran to its end: which cycles may fall into which class."""
+
+from collections.abc import Mapping, Sequence
+
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.isa import Instruction, Unit
+from celosia.sim import footprint
+from celosia.sim.costs import PIECES, bursts, work
+from celosia.sim.schedule import bits
+
+__all__ = ["busy", "misplaced"]
+
+#: Cycles that the vector unit takes to prepare an instruction and to start it, at most. It works,
+#: too, while the next one is there and waits for it.
+_PREPARE = 64
+
+
+def busy(unit: Unit, own: Sequence[Instruction], config: Config) -> tuple[int, int]:
+    """Return the least and the most cycles in which a unit works.
+
+    Parameters
+    ----------
+    unit : Unit
+        The unit.
+    own : sequence of Instruction
+        Its instructions; of the sequencer those of all units.
+    config : Config
+        The core.
+    """
+    match unit:
+        case Unit.SEQUENCER:
+            least = most = sum(PIECES[i.unit] for i in own)
+        case Unit.MATRIX:
+            least = most = sum(footprint.steps(i, config) * footprint.pixels(i) for i in own)
+        case Unit.VECTOR:
+            least = sum(work(i, config) for i in own)
+            most = 2 * least + _PREPARE * len(own)
+        case _:
+            # A load asks for each burst, a store for the bytes of each beat; a beat may come then.
+            least = sum(work(i, config) for i in own)
+            requests = sum(len(row) for i in own for row in bursts(i, config))
+            most = least + requests + (least if unit is Unit.STORE else 0)
+    return least, most
+
+
+def misplaced(
+    counters: Mapping[str, Mapping[str, int]], program: Sequence[Instruction], config: Config
+) -> list[str]:
+    """Return what is wrong with the classes of counters, each a text.
+
+    Parameters
+    ----------
+    counters : mapping
+        For each unit, cycles by class.
+    program : sequence of Instruction
+        What ran, to its HALT.
+    config : Config
+        The core.
+    """
+    wrong = []
+    for unit in Unit:
+        name, own = unit.name.lower(), [i for i in program if i.unit is unit]
+        classes = counters[name]
+        least, most = busy(unit, program if unit is Unit.SEQUENCER else own, config)
+        if not least <= classes.get("busy", 0) <= most:
+            wrong.append(f"{name}: wanted {least} to {most} busy, got {classes.get('busy', 0)}")
+        may = {"busy", "memory", "drain"} | {f"semaphore_{s}" for i in own for s in bits(i.wait)}
+        may |= {"weights"} if unit is Unit.MATRIX else set()
+        may |= {"empty"} if unit is not Unit.SEQUENCER else set()
+        if unit is not Unit.SEQUENCER and not own:
+            may = {"empty"}
+        wrong += [f"{name}: wanted no cycle of {key}" for key in classes if key not in may]
+    return wrong

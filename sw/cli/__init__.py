@@ -1,0 +1,86 @@
+"""The command ``celosia``: its commands, and one clear line for everything that is wrong."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+
+from celosia.sw.cli.arguments import Commands, Parser, Run, settle
+from celosia.sw.cli.messages import BAD_INPUT, Failure, line_of
+from celosia.sw.runtime.device import DeviceError
+
+__all__ = ["MODULES", "main"]
+
+#: Modules of this package with commands, in the order of the help. Each has ``add_parsers``, which
+#: makes the parser of each of its commands and names the function that carries it out.
+MODULES = (
+    "quantize",
+    "compile",
+    "report",
+    "assembly",
+    "run",
+    "eval",
+    "models",
+    "demo",
+    "hardware",
+    "fuzz",
+)
+
+
+def _version() -> str:
+    try:
+        return version("celosia")
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="celosia", description="Open tensor processing unit.")
+    parser.add_argument("--version", action="version", version=f"celosia {_version()}")
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(name: str, text: str, run: Run) -> argparse.ArgumentParser:
+        made = subparsers.add_parser(name, help=text, description=text)
+        made.set_defaults(run=run)
+        return made
+
+    commands: Commands = command
+    for name in MODULES:
+        import_module(f"celosia.sw.cli.{name}").add_parsers(commands)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The arguments after the command's name; those of the process unless given.
+
+    Returns
+    -------
+    int
+        0; 2 for bad input; 1 where the machine lacks something, a device fails or a core errs;
+        130 when interrupted.
+    """
+    parsed = _parser().parse_args(arguments)
+    try:
+        settle(parsed)
+        parsed.run(parsed)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    except BAD_INPUT as error:
+        return _complain(error, 2)
+    except (DeviceError, Failure) as error:
+        return _complain(error, 1)
+    except KeyboardInterrupt:
+        return _complain("interrupted", 130)
+    return 0
+
+
+def _complain(what: object, code: int) -> int:
+    print(f"celosia: {line_of(what)}", file=sys.stderr)
+    return code

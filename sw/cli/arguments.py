@@ -1,0 +1,192 @@
+"""Arguments that several commands share: their types, their options and their defaults."""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+from celosia.hw.arch.config import PRESETS, Config, preset
+from celosia.sw.ir.parts import MOST_BATCH
+from celosia.sw.runtime.backends import DEVICES, device_name
+from celosia.sw.runtime.session import InputError
+
+__all__ = [
+    "Commands",
+    "Parser",
+    "Run",
+    "add_batch",
+    "add_device",
+    "add_machine",
+    "add_output",
+    "add_preset",
+    "board_of",
+    "memory_options",
+    "number",
+    "seeds",
+    "settle",
+    "whole",
+]
+
+_PRESET = f"one of {', '.join(PRESETS)}, then changes as ,field=value"
+#: More digits has no count and no seed.
+_DIGITS = 18
+
+Run = Callable[[argparse.Namespace], None]
+
+
+class Commands(Protocol):
+    """Makes the parsers of commands."""
+
+    def __call__(self, name: str, text: str, run: Run) -> argparse.ArgumentParser:
+        """Return the parser of the command ``name``, which ``run`` carries out."""
+        ...
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints take one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """End the process with the message."""
+        words = [*self.prog.split()[1:], *message.split()]
+        self.exit(2, f"celosia: {' '.join(words)}\n")
+
+
+def whole(text: str) -> int:
+    """Return a whole number of at least 1."""
+    if len(text) > _DIGITS:
+        shown = f"{text[:_DIGITS]}..."
+        raise argparse.ArgumentTypeError(f"wanted at most {_DIGITS} digits, got {shown!r}")
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"wanted a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def seeds(text: str) -> int:
+    """Return a whole number of at least 0."""
+    return 0 if text == "0" else whole(text)
+
+
+def number(text: str) -> float:
+    """Return any number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"wanted a number, got {text!r}") from None
+
+
+def _config(text: str) -> Config:
+    try:
+        return preset(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _device(text: str) -> str:
+    try:
+        return device_name(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("device: ")) from None
+
+
+def _board(text: str) -> Any:
+    try:
+        return board_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("board: ")) from None
+
+
+def board_of(name: str) -> Any:
+    """Return a board of ``hw/boards/table.py``.
+
+    Raises
+    ------
+    InputError
+        If there is none of this name.
+    """
+    from celosia.hw.boards.table import BOARDS
+
+    if name not in BOARDS:
+        raise InputError(f"board: wanted one of {', '.join(BOARDS)}, got {name!r}")
+    return BOARDS[name]
+
+
+def add_preset(parser: argparse.ArgumentParser, default: Config | None = PRESETS["edge"]) -> None:
+    """Add the option that chooses the core."""
+    parser.add_argument("--preset", type=_config, default=default, metavar="P", help=_PRESET)
+
+
+def add_output(parser: argparse.ArgumentParser, text: str, **settings: Any) -> None:
+    """Add the option that names the file to write."""
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=text, **settings)
+
+
+def add_batch(parser: argparse.ArgumentParser, default: int | None, text: str) -> None:
+    """Add the option that chooses the inputs of one run of the program."""
+    parser.add_argument("--batch", type=_batch, default=default, metavar="N", help=text)
+
+
+def _batch(text: str) -> int:
+    count = whole(text)
+    if count > MOST_BATCH:
+        raise argparse.ArgumentTypeError(
+            f"wanted 1 to {MOST_BATCH} inputs of one run, got {count}; more run one after another"
+        )
+    return count
+
+
+def add_device(parser: argparse.ArgumentParser, default: str) -> None:
+    """Add the option that chooses the device."""
+    text = f"where to run: {', '.join(DEVICES)} ({default})"
+    parser.add_argument("--device", type=_device, default=default, metavar="D", help=text)
+
+
+def add_machine(parser: argparse.ArgumentParser, core: Config | None = PRESETS["edge"]) -> None:
+    """Add the options of core and external memory; ``settle`` fills in those left out."""
+    add_preset(parser, None)
+    parser.set_defaults(core=core)
+    parser.add_argument(
+        "--latency",
+        type=whole,
+        metavar="CYCLES",
+        help="of the external memory, on rtl (32)",
+    )
+    parser.add_argument(
+        "--bandwidth",
+        type=number,
+        metavar="BEATS",
+        help="of the external memory per cycle, on rtl (1.0)",
+    )
+    parser.add_argument(
+        "--board", type=_board, metavar="BOARD", help="take core, memory and clock of this board"
+    )
+
+
+def memory_options(arguments: argparse.Namespace) -> dict[str, float]:
+    """Return what ``open_device`` wants to know of external memory; of a simulated one alone."""
+    if arguments.device != "rtl":
+        return {}
+    return {"latency": arguments.latency, "bandwidth": arguments.bandwidth}
+
+
+def settle(arguments: argparse.Namespace) -> None:
+    """Fill in the options of core and memory that were left out: the board's, else the usual.
+
+    ``preset`` stays None where neither a board nor the command names a core.
+
+    Raises
+    ------
+    ValueError
+        If the core cannot be on the board.
+    """
+    if not hasattr(arguments, "bandwidth"):
+        return
+    board = arguments.board
+    usual = (arguments.core, 32, 1.0)
+    if board:
+        board = arguments.board = replace(board, config=arguments.preset or board.config)
+        board.check()
+        usual = (board.config, board.memory_latency, board.memory_bandwidth)
+    for name, value in zip(("preset", "latency", "bandwidth"), usual, strict=True):
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, value)

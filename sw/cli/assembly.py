@@ -1,0 +1,57 @@
+"""``celosia assemble`` and ``celosia disassemble``: text to instructions, and back."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from celosia.hw.arch import isa
+from celosia.sw.cli.arguments import Commands, add_output
+from celosia.sw.cli.raw import decode
+from celosia.sw.files import read_file, writable, write_atomically
+from celosia.sw.ir.program import MAGIC, Program
+from celosia.sw.runtime.session import InputError
+
+__all__ = ["add_parsers", "assemble", "disassemble"]
+
+
+def add_parsers(command: Commands) -> None:
+    """Add the commands."""
+    made = command("assemble", "translate assembly to instructions", assemble)
+    made.add_argument("file", type=Path, metavar="FILE", help="text, an instruction a line")
+    add_output(made, "words of 64 bytes to write", required=True)
+
+    made = command("disassemble", "translate instructions to assembly", disassemble)
+    made.add_argument("file", type=Path, metavar="FILE", help="words of 64 bytes, or a program")
+    add_output(made, "text to write instead of showing it")
+
+
+def assemble(arguments: argparse.Namespace) -> None:
+    """Translate assembly to instructions."""
+    writable(arguments.output, sources=(arguments.file,))
+    try:
+        text = read_file(arguments.file).decode()
+        words = isa.encode_program(isa.assemble(text))
+    except UnicodeDecodeError:
+        raise InputError(f"{arguments.file}: not a text file") from None
+    except ValueError as error:
+        raise InputError(f"{arguments.file}: {error}") from None
+    write_atomically({arguments.output: words})
+
+
+def disassemble(arguments: argparse.Namespace) -> None:
+    """Translate instructions to assembly."""
+    writable(arguments.output, sources=(arguments.file,))
+    content = read_file(arguments.file)
+    if content.startswith(MAGIC):
+        program = Program.load(arguments.file)
+        lines = []
+        for name, section in program.sections:
+            lines.append(f"# {name}, at {section.address:#x}")
+            lines += map(isa.disassemble, section.instructions)
+    else:
+        lines = [isa.disassemble(one) for one in decode(arguments.file, content)]
+    text = "".join(line + "\n" for line in lines)
+    if arguments.output:
+        write_atomically({arguments.output: text.encode()})
+    else:
+        sys.stdout.write(text)

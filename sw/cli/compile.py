@@ -1,0 +1,28 @@
+"""``celosia compile``: a model to a program."""
+
+import argparse
+
+from celosia.sw.cli.arguments import Commands, add_batch, add_output, add_preset
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.files import writable
+from celosia.sw.frontend.source import load
+from celosia.sw.shipped import model_path
+
+__all__ = ["add_parsers", "run"]
+
+
+def add_parsers(command: Commands) -> None:
+    """Add the command."""
+    made = command("compile", "compile a model to a program", run)
+    made.add_argument("model", metavar="MODEL", help=".tflite file, or a shipped model")
+    add_output(made, "program to write", required=True)
+    add_preset(made)
+    add_batch(made, 1, "inputs of one run (1)")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Compile a model to a program."""
+    model = model_path(arguments.model)
+    writable(arguments.output, sources=(model,))
+    program = compile_graph(load(model), arguments.preset, arguments.batch)
+    program.save(arguments.output)

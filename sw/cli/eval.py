@@ -1,0 +1,171 @@
+"""``celosia eval``: accuracy of a model on a data set, or on labelled data of the user."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from celosia.sw import data
+from celosia.sw.cli import inputs
+from celosia.sw.cli.arguments import Commands, add_batch, add_device, add_machine, whole
+from celosia.sw.cli.run import add_workers, carried_out
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.evaluate import (
+    Evaluation,
+    Labelled,
+    classes_of,
+    confusion_matrix,
+    draw,
+    guesses_of,
+    inputs_of,
+    summary,
+)
+from celosia.sw.files import writable, write_atomically
+from celosia.sw.frontend.source import load
+from celosia.sw.images import pictures_of
+from celosia.sw.ir.graph import short_name
+from celosia.sw.ir.program import Program
+from celosia.sw.runtime.session import InputError
+from celosia.sw.shipped import model_path
+
+__all__ = ["add_parsers", "run"]
+
+
+def add_parsers(command: Commands) -> None:
+    """Add the command."""
+    made = command("eval", "measure the accuracy of a model on labelled data", run)
+    made.add_argument("model", metavar="MODEL", help=".tflite file, or a shipped model")
+    made.add_argument("--dataset", choices=data.DATASETS, help="its test images")
+    made.add_argument(
+        "--data",
+        action="append",
+        default=[],
+        metavar="[NAME=]DATA",
+        help=".npy, .npz, or a folder with a folder of pictures for each class; may be repeated",
+    )
+    made.add_argument("--labels", type=Path, metavar="Y.npy", help="class of each item of --data")
+    made.add_argument("--output", metavar="NAME", help="the output with the scores, of several")
+    inputs.add_conversions(made)
+    add_device(made, "machine")
+    add_batch(made, 16, "items of one run (16)")
+    add_workers(made)
+    made.add_argument("--limit", type=whole, metavar="N", help="the first N items alone")
+    made.add_argument(
+        "--png", type=Path, metavar="F", help="confusion matrix to draw (MODEL_confusion.png)"
+    )
+    made.add_argument("--stats", type=Path, metavar="S.json", help="also write all figures")
+    add_machine(made)
+
+
+class _Data(NamedTuple):
+    """Items, by the model's names, and their labels."""
+
+    given: dict[str, inputs.Given]
+    labelled: Labelled
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Measure how often a model is right, and draw where it is wrong."""
+    if bool(arguments.dataset) == bool(arguments.data):
+        raise InputError("eval: wanted either --dataset or --data")
+    model = model_path(arguments.model)
+    picture = arguments.png or Path(f"{model.stem}_confusion.png")
+    writable(picture, arguments.stats, sources=(model,))
+    graph = load(model)
+    names, outputs = inputs.names_of(graph)
+    place = _output(arguments.output, model, outputs)
+    found = _data(arguments, model, names)
+    labelled = found.labelled
+    program = compile_graph(graph, arguments.preset, min(arguments.batch, len(labelled.labels)))
+    port = program.outputs[place]
+    try:
+        classes = classes_of(port, labelled)
+    except InputError as error:
+        raise InputError(f"{program.name}: {error}") from None
+    arrays = _arrays(arguments, found, program)
+    results, costs = carried_out(program, arguments.preset, arrays, arguments)
+    guesses = guesses_of(results[place], port, len(classes))
+    evaluation = Evaluation(
+        dataset=labelled.name,
+        device=arguments.device,
+        classes=classes,
+        confusion=confusion_matrix(labelled.labels, guesses, len(classes)),
+        statistics=costs,
+        note=labelled.note,
+    )
+    contents: dict[str | Path, bytes] = {picture: draw(evaluation)}
+    if arguments.stats:
+        contents[arguments.stats] = (json.dumps(evaluation.as_dict(), indent=2) + "\n").encode()
+    write_atomically(contents)
+    for name, text in {**summary(evaluation), "picture": str(picture)}.items():
+        print(f"{name:<24} {text}")
+
+
+def _output(name: str | None, model: Path, outputs: Sequence[str]) -> int:
+    """Return the number of the output with the scores."""
+    shown = ", ".join(short_name(each) for each in outputs)
+    if name is None:
+        if len(outputs) != 1:
+            raise InputError(f"{model.name}: wanted --output with one of {shown}")
+        return 0
+    for known in (list(outputs), [short_name(each) for each in outputs]):
+        if known.count(name) == 1:
+            return known.index(name)
+    raise InputError(f"{model.name}: --output: wanted one of {shown}, got {name!r}")
+
+
+def _data(arguments: argparse.Namespace, model: Path, names: Sequence[str]) -> _Data:
+    """Return the items and labels that the arguments name."""
+    limit = arguments.limit
+    if arguments.dataset:
+        if arguments.labels:
+            raise InputError("--labels: wanted --data for them, got --dataset")
+        images, labels, note = data.find(arguments.dataset)
+        classes = data.DATASETS[arguments.dataset].classes
+        labelled = Labelled(
+            name=arguments.dataset, labels=labels[:limit], classes=classes, note=note
+        )
+        return _Data({names[0]: inputs.Given(arguments.dataset, images[:limit])}, labelled)
+    folder = Path(arguments.data[0])
+    if len(arguments.data) == len(names) == 1 and folder.is_dir() and not arguments.labels:
+        return _of_folder(folder, names[0], limit)
+    if not arguments.labels:
+        raise InputError("--data: wanted --labels, or a folder with a folder for each class")
+    given = inputs.gather(f"{model.name}: --data", arguments.data, names)
+    labels = inputs.read_labels(arguments.labels, inputs.count_of(given))
+    return _Data(
+        {name: one.first(limit) for name, one in given.items()},
+        Labelled(name=" ".join(arguments.data), labels=labels[:limit]),
+    )
+
+
+def _of_folder(folder: Path, name: str, limit: int | None) -> _Data:
+    """Return the pictures of a folder with a folder for each class."""
+    classes = sorted(path for path in folder.iterdir() if path.is_dir())
+    if len(classes) < 2:
+        raise InputError(f"{folder}: wanted a folder for each of 2 classes or more, or --labels")
+    pictures = [(path, n) for n, one in enumerate(classes) for path in pictures_of(one)]
+    if limit:
+        # A first part with all classes in it, the same each time.
+        order = np.random.default_rng(0).permutation(len(pictures))[:limit]
+        pictures = [pictures[n] for n in sorted(order)]
+    labels = np.array([label for _, label in pictures], np.int64)
+    labelled = Labelled(
+        name=str(folder), labels=labels, classes=tuple(path.name for path in classes)
+    )
+    return _Data({name: inputs.Given(str(folder), [path for path, _ in pictures])}, labelled)
+
+
+def _arrays(arguments: argparse.Namespace, found: _Data, program: Program) -> list[np.ndarray]:
+    """Return the items as the program takes them."""
+    if not arguments.dataset:
+        return inputs.prepare(found.given, program.inputs, arguments)
+    for name in ("pixels", "flat", "resize"):
+        if getattr(arguments, name):
+            raise InputError(f"--{name}: wanted --data for it, got --dataset")
+    (one,) = found.given.values()
+    assert isinstance(one.contents, np.ndarray)
+    return [inputs_of(program, arguments.dataset, one.contents)]

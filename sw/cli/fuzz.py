@@ -1,0 +1,16 @@
+"""``celosia fuzz``: run random programs on the simulated core."""
+
+from celosia.sw import fuzz
+from celosia.sw.cli.arguments import Commands, seeds, whole
+
+__all__ = ["add_parsers"]
+
+
+def add_parsers(command: Commands) -> None:
+    """Add the command."""
+    made = command(
+        "fuzz",
+        "run random programs on the simulated core",
+        fuzz.run_fuzz,
+    )
+    fuzz.add_arguments(made, whole, seeds)

@@ -1,0 +1,51 @@
+"""The commands that make hardware: Verilog, synthesis, bitstreams and boards."""
+
+import argparse
+from pathlib import Path
+
+from celosia.sw import boards, hardware
+from celosia.sw.cli.arguments import Commands, add_output, add_preset, number, seeds, whole
+
+__all__ = ["add_parsers"]
+
+
+def add_parsers(command: Commands) -> None:
+    """Add the commands."""
+    made = command("verilog", "write the Verilog of a core", hardware.run_verilog)
+    add_preset(made)
+    add_output(made, "file to write", required=True)
+
+    made = command("synth", "synthesise, place and route a core", hardware.run_synth)
+    add_preset(made)
+    made.add_argument(
+        "--seeds", type=seeds, default=5, metavar="N", help="runs of the placer, 0 for none (5)"
+    )
+    made.add_argument(
+        "--part", default="LFE5U-85F", metavar="P", help="part to build for (LFE5U-85F)"
+    )
+    made.add_argument(
+        "--directory", type=Path, default=Path("build/synth"), metavar="D", help="for what is made"
+    )
+
+    made = command("build", "make the bitstream of a board", hardware.run_build)
+    made.add_argument("board", metavar="BOARD", help="name, see docs/boards.md")
+    add_preset(made, None)
+    made.add_argument("--seeds", type=whole, default=5, metavar="N", help="runs of the placer (5)")
+    made.add_argument("--clock", type=number, metavar="MHZ", help="of core and memory")
+    _folder(made)
+
+    made = command("flash", "load a bitstream into a board", hardware.run_flash)
+    made.add_argument("board", metavar="BOARD", help="name, see docs/boards.md")
+    made.add_argument(
+        "--persistent", action="store_true", help="into its flash memory, to stay without power"
+    )
+    _folder(made)
+
+    made = command("boards", "list the size and speed of all boards", boards.run_boards)
+    boards.add_arguments(made)
+
+
+def _folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="of the bitstream (build/boards/BOARD)"
+    )

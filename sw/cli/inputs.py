@@ -1,0 +1,313 @@
+"""Inputs and outputs of a model on the command line: files, given to the model's names."""
+
+import argparse
+import io
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from celosia.sw.files import MOST_BYTES, read_file
+from celosia.sw.images import is_image, pictures_of, read_image
+from celosia.sw.ir.graph import Graph, short_name
+from celosia.sw.ir.program import Port, Program
+from celosia.sw.runtime.arrays import OWN_RANGE, InputError, Pixels, quantized
+
+__all__ = [
+    "Given",
+    "add_conversions",
+    "count_of",
+    "gather",
+    "names_of",
+    "npy",
+    "prepare",
+    "read_array",
+    "read_labels",
+    "sources_of",
+    "targets",
+    "written",
+]
+
+
+class Given(NamedTuple):
+    """Contents of an input before it is converted: an array, or pictures.
+
+    Parameters
+    ----------
+    origin : str
+        File or folder, for messages.
+    contents : numpy.ndarray or list of pathlib.Path
+        The items.
+    """
+
+    origin: str
+    contents: np.ndarray | list[Path]
+
+    def first(self, most: int | None) -> "Given":
+        """Return the first items; all of them with None."""
+        return self._replace(contents=self.contents[:most])
+
+
+def add_conversions(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how inputs are converted."""
+    parser.add_argument(
+        "--pixels",
+        type=_pixels,
+        nargs="?",
+        const=OWN_RANGE,
+        metavar="LOW:HIGH",
+        help="take uint8 as pixels: 0 to 255 stand for LOW to HIGH, or for the input's own range",
+    )
+    parser.add_argument(
+        "--flat",
+        action="store_true",
+        help="take rows of numbers in place of images, or the reverse",
+    )
+    parser.add_argument(
+        "--resize", action="store_true", help="scale pictures to the size that the model takes"
+    )
+
+
+def _pixels(text: str) -> Pixels:
+    if text == OWN_RANGE:
+        return text
+    try:
+        low, high = map(float, text.split(":"))
+    except ValueError:
+        low = high = np.nan
+    if not (np.isfinite(low) and np.isfinite(high) and low != high):
+        raise argparse.ArgumentTypeError(f"wanted LOW:HIGH, for instance -1:1, got {text!r}")
+    return low, high
+
+
+def names_of(source: Graph | Program) -> tuple[list[str], list[str]]:
+    """Return the names of inputs and outputs."""
+    if isinstance(source, Program):
+        return [port.name for port in source.inputs], [port.name for port in source.outputs]
+    inputs, outputs = (
+        [source.tensors[n].name for n in side] for side in (source.inputs, source.outputs)
+    )
+    return inputs, outputs
+
+
+def gather(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str, Given]:
+    """Return what is given for each input.
+
+    Parameters
+    ----------
+    option : str
+        The option, for messages.
+    texts : sequence of str
+        Its values: ``NAME=FILE``, one ``FILE`` for a single input, or one ``.npz`` for all. Files
+        are arrays (``.npy``), pictures, or folders of pictures.
+    names : sequence of str
+        The model's inputs.
+
+    Raises
+    ------
+    InputError
+        If a name is unknown, given twice, or without a file; or a file cannot be read.
+    """
+    files = _assigned(option, texts, names)
+    if isinstance(files, Path):
+        return _unpacked(files, names)
+    missing = [name for name in names if name not in files]
+    if missing:
+        raise InputError(f"{option}: wanted {_listed(names)}, got none for {_listed(missing)}")
+    return {name: _given(files[name]) for name in names}
+
+
+def sources_of(texts: Sequence[str], names: Sequence[str]) -> list[Path]:
+    """Return the files of inputs, which no output may overwrite."""
+    found = (_split(text, names) for text in texts)
+    return [Path(t) if f is None else f[1] for t, f in zip(texts, found, strict=True)]
+
+
+def _assigned(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str, Path] | Path:
+    """Return the file of each name, or the one ``.npz`` file for all."""
+    if len(texts) == 1 and _split(texts[0], names) is None:
+        path = Path(texts[0])
+        if path.suffix == ".npz":
+            return path
+        if len(names) == 1 and not _names_something(texts[0]):
+            return {names[0]: path}
+    files: dict[str, Path] = {}
+    for text in texts:
+        found = _split(text, names)
+        if found is None:
+            wanted = f"NAME=FILE with NAME of {_listed(names)}"
+            more = ", or one .npz" if len(names) > 1 else ""
+            raise InputError(f"{option} {text}: wanted {wanted}{more}")
+        name, path = found
+        if name in files:
+            raise InputError(f"{option} {text}: {short_name(name)!r} is given twice")
+        files[name] = path
+    return files
+
+
+def _names_something(text: str) -> bool:
+    """Return whether a text without a known name is meant to have one."""
+    return "=" in text and not Path(text).exists() and not Path(text).parent.is_dir()
+
+
+def _split(text: str, names: Sequence[str]) -> tuple[str, Path] | None:
+    """Return name and file; names may be cut to their last component where that is of one only."""
+    short = [short_name(name) for name in names]
+    for place in (n for n, c in enumerate(text) if c == "="):
+        said = text[:place]
+        if said in names:
+            return said, Path(text[place + 1 :])
+        if short.count(said) == 1:
+            return names[short.index(said)], Path(text[place + 1 :])
+    return None
+
+
+def _listed(names: Sequence[str], most: int = 6) -> str:
+    shown = ", ".join(repr(short_name(name)) for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _given(path: Path) -> Given:
+    if path.is_dir():
+        return Given(str(path), pictures_of(path))
+    return Given(str(path), [path] if is_image(path) else read_array(path))
+
+
+def read_array(path: Path) -> np.ndarray:
+    """Return the array of an ``.npy`` file.
+
+    Raises
+    ------
+    InputError
+        If there is none, or it is damaged, or holds Python objects.
+    """
+    return _array(read_file(path), str(path))
+
+
+def read_labels(path: Path, count: int) -> np.ndarray:
+    """Return the labels of items.
+
+    Raises
+    ------
+    InputError
+        If they are no integers, one for each item.
+    """
+    array = read_array(path)
+    if array.dtype.kind not in "iu" or array.shape not in ((count,), (count, 1)):
+        raise InputError(
+            f"--labels: {path}: wanted integers of shape [{count}], "
+            f"got {array.dtype} of shape {list(array.shape)}"
+        )
+    return array.reshape(-1).astype(np.int64)
+
+
+def _array(content: bytes, name: str) -> np.ndarray:
+    if not content.startswith(b"\x93NUMPY"):
+        raise InputError(f"{name}: not an .npy file")
+    # A damaged header ends in exceptions of many kinds, out of NumPy and Python's own parser.
+    try:
+        array = np.load(io.BytesIO(content), allow_pickle=False)
+    except Exception as error:
+        what = "Python objects" if "pickle" in str(error) else "truncated or damaged .npy file"
+        raise InputError(f"{name}: {what}") from None
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"{name}: not an .npy file")
+    return array
+
+
+def _unpacked(path: Path, names: Sequence[str]) -> dict[str, Given]:
+    """Return the arrays of an ``.npz`` file, under the model's names."""
+    content = read_file(path)
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = [one for one in archive.infolist() if one.filename.endswith(".npy")]
+            if sum(one.file_size for one in members) > MOST_BYTES:
+                raise InputError(f"{path}: wanted at most {MOST_BYTES >> 20} MiB of arrays")
+            contents = {one.filename.removesuffix(".npy"): archive.read(one) for one in members}
+    except InputError:
+        raise
+    except Exception:
+        raise InputError(f"{path}: not an .npz file, or a damaged one") from None
+    if len(names) == len(contents) == 1:
+        contents = {names[0]: next(iter(contents.values()))}
+    known = {short_name(name): name for name in reversed(names)} | {name: name for name in names}
+    arrays = {
+        known.get(key, key): _array(value, f"{path}: {key}") for key, value in contents.items()
+    }
+    if sorted(arrays) != sorted(names):
+        raise InputError(f"{path}: wanted arrays {_listed(names)}, got {_listed(sorted(contents))}")
+    return {name: Given(str(path), arrays[name]) for name in names}
+
+
+def count_of(given: Mapping[str, Given]) -> int:
+    """Return the number of items of the first input, at least 1."""
+    first = next(iter(given.values())).contents
+    return max(1, len(first)) if isinstance(first, list) or first.ndim else 1
+
+
+def prepare(
+    given: Mapping[str, Given], ports: Sequence[Port], arguments: argparse.Namespace
+) -> list[np.ndarray]:
+    """Return inputs as the ports take them, converted as the arguments say.
+
+    Raises
+    ------
+    InputError
+        If one has another layout or type, or is a picture of another size.
+    """
+    arrays = []
+    for (origin, contents), port in zip(given.values(), ports, strict=True):
+        pixels = arguments.pixels
+        if isinstance(contents, list):
+            read = [read_image(path, port.shape, resize=arguments.resize) for path in contents]
+            _want_one_size(contents, read)
+            contents, pixels = np.stack(read), pixels or OWN_RANGE
+        try:
+            arrays.append(quantized(contents, port, flat=arguments.flat, pixels=pixels))
+        except InputError as error:
+            hint = f" (add {error.hint})" if error.hint else ""
+            raise InputError(f"{origin}: {error}{hint}") from None
+    return arrays
+
+
+def _want_one_size(paths: Sequence[Path], read: Sequence[np.ndarray]) -> None:
+    for path, pixels in zip(paths, read, strict=True):
+        if pixels.shape != read[0].shape:
+            wanted, got = (f"{array.shape[1]}x{array.shape[0]}" for array in (read[0], pixels))
+            raise InputError(
+                f"{path}: wanted {wanted} pixels as the first, got {got} (add --resize)"
+            )
+
+
+def targets(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str, Path] | Path:
+    """Return the file of each output that is written, or the one ``.npz`` file for all.
+
+    Raises
+    ------
+    InputError
+        If a name is unknown or given twice, or several outputs have one file that is no ``.npz``.
+    """
+    return _assigned(option, texts, names)
+
+
+def written(
+    files: Mapping[str, Path] | Path, names: Sequence[str], arrays: Sequence[np.ndarray]
+) -> dict[Path, bytes]:
+    """Return the contents of the files of outputs."""
+    outputs = dict(zip(names, arrays, strict=True))
+    if isinstance(files, Path):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, array in outputs.items():
+                archive.writestr(f"{name}.npy", npy(array))
+        return {files: file.getvalue()}
+    return {path: npy(outputs[name]) for name, path in files.items()}
+
+
+def npy(array: np.ndarray) -> bytes:
+    """Return the contents of an ``.npy`` file."""
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()

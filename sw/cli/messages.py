@@ -1,0 +1,23 @@
+"""Errors that commands end with, and the one line that they become."""
+
+__all__ = ["BAD_INPUT", "Failure", "Missing", "line_of"]
+
+#: Errors of input that cannot be used: those of all packages are a ValueError.
+BAD_INPUT = (ValueError, OSError)
+
+#: Characters of a message at most.
+_LINE = 500
+
+
+class Failure(RuntimeError):
+    """A command has found a failure that is not one of its input; the message is one line."""
+
+
+class Missing(Failure):
+    """This machine lacks something; the message is one line."""
+
+
+def line_of(what: object) -> str:
+    """Return a message as one line that can be shown; the middle of a long one is left out."""
+    text = "".join(c if c.isprintable() else "?" for c in " ".join(str(what).split()))
+    return text if len(text) <= _LINE else f"{text[: _LINE - 100]} ... {text[-90:]}"

@@ -1,0 +1,20 @@
+"""``celosia models``: the models of the package."""
+
+import argparse
+
+from celosia.sw.cli.arguments import Commands
+from celosia.sw.shipped import shipped
+
+__all__ = ["add_parsers", "run"]
+
+
+def add_parsers(command: Commands) -> None:
+    """Add the command."""
+    command("models", "list the models of the package, which other commands take by name", run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print name, data set, accuracy and network of each."""
+    for name, model in shipped().items():
+        accuracy = f"{model.about['int8_accuracy']:.2%}"
+        print(f"{name:<12} {model.dataset:<14} {accuracy:<8} {model.about['network']}")

@@ -1,0 +1,161 @@
+"""``celosia quantize``: a float network to int8, and what that costs in accuracy."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from celosia.sw import data
+from celosia.sw.cli import inputs
+from celosia.sw.cli.arguments import Commands, add_output, whole
+from celosia.sw.cli.messages import Missing
+from celosia.sw.files import writable, write_atomically
+from celosia.sw.frontend.source import load
+from celosia.sw.ir.program import Port
+from celosia.sw.quantize.process import Converter
+from celosia.sw.quantize.sources import SOURCES, Source, source_of
+from celosia.sw.runtime.arrays import InputError
+
+__all__ = ["add_parsers", "run"]
+
+_ITEMS = 500
+
+
+def add_parsers(command: Commands) -> None:
+    """Add the command."""
+    made = command("quantize", "quantise a float network to int8", run)
+    kinds = ", ".join(source.kind for source in SOURCES)
+    made.add_argument("model", type=Path, metavar="MODEL", help=kinds)
+    made.add_argument(
+        "--calibration",
+        action="append",
+        required=True,
+        metavar="[NAME=]DATA",
+        help=f"items of ordinary content: {', '.join(data.DATASETS)}, .npy, .npz or a folder of "
+        "pictures; may be repeated",
+    )
+    made.add_argument(
+        "--labels", type=Path, metavar="L.npy", help="their classes: shows the accuracy lost"
+    )
+    made.add_argument(
+        "--limit", type=whole, metavar="N", help=f"calibrate with the first N items ({_ITEMS})"
+    )
+    inputs.add_conversions(made)
+    add_output(made, "quantised model to write", required=True)
+
+
+class _Data(NamedTuple):
+    """Items to calibrate with, and labelled ones."""
+
+    items: list[np.ndarray]
+    labelled: list[np.ndarray]
+    labels: np.ndarray | None
+    notes: dict[str, str]
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Quantise a network, compare both where there are labels, and write it."""
+    source = source_of(arguments.model)
+    _want_tools(arguments.model, source)
+    if arguments.output.suffix.lower() != source.result:
+        raise InputError(
+            f"{arguments.output}: wanted a name with {source.result}, as {source.kind}s become it"
+        )
+    writable(arguments.output, sources=(arguments.model,))
+    if sys.stderr.isatty():
+        print(f"converting {arguments.model}", file=sys.stderr)
+    with Converter(arguments.model) as converter:
+        found = _data(arguments, converter.ports)
+        _want_finite(found.items, converter.ports)
+        content = converter.quantized(found.items)
+        lines = {"calibrated with": f"{len(found.items[0]):,} items", **found.notes}
+        if found.labels is not None:
+            lines |= _accuracy(converter, content, found.labelled, found.labels)
+    write_atomically({arguments.output: content})
+    lines["quantised model"] = f"{arguments.output}, {len(content):,} bytes"
+    try:
+        load(arguments.output)
+    except ValueError as error:
+        lines["not for Celosia"] = str(error)
+    for name, text in lines.items():
+        print(f"{name:<24} {text}")
+
+
+def _want_tools(path: Path, source: Source) -> None:
+    missing = source.missing
+    if missing:
+        raise Missing(
+            f"{path}: a {source.kind} wants {', '.join(missing)}: "
+            f".venv/bin/pip install -e '.[{source.extra}]'"
+        )
+
+
+def _data(arguments: argparse.Namespace, ports: list[Port]) -> _Data:
+    """Return the items that the arguments name, in the layout of the network."""
+    limit = arguments.limit or _ITEMS
+    if arguments.calibration[0] in data.DATASETS:
+        return _of_dataset(arguments, ports, limit)
+    given = inputs.gather("--calibration", arguments.calibration, [port.name for port in ports])
+    labels = None
+    if arguments.labels:
+        labels = inputs.read_labels(arguments.labels, inputs.count_of(given))
+        labelled = inputs.prepare(given, ports, arguments)
+        items, notes = [array[:limit] for array in labelled], {}
+        if len(items[0]) == len(labels):
+            notes["note"] = "accuracies are on the items calibrated with"
+        return _Data(items, labelled, labels, notes)
+    first = {name: one.first(limit) for name, one in given.items()}
+    return _Data(inputs.prepare(first, ports, arguments), [], None, {})
+
+
+def _want_finite(items: list[np.ndarray], ports: list[Port]) -> None:
+    for array, port in zip(items, ports, strict=True):
+        if not np.isfinite(array).all():
+            raise InputError(f"--calibration: {port.name!r}: wanted finite numbers, got others")
+
+
+def _of_dataset(arguments: argparse.Namespace, ports: list[Port], limit: int) -> _Data:
+    """Return training images to calibrate with, and all test images."""
+    name = arguments.calibration[0]
+    if len(arguments.calibration) > 1 or len(ports) != 1 or arguments.labels:
+        raise InputError(f"--calibration {name}: wanted a network of one input, and no --labels")
+    images, labels, note = data.find(name)
+    notes = {"note": note} if note else {}
+    try:
+        chosen = data.find(name, "train").images
+    except FileNotFoundError:
+        chosen = images
+        notes["calibration"] = "with test images, as the training images are not at hand"
+    both = [_scaled(each, ports[0], arguments) for each in (chosen[:limit], images)]
+    return _Data([both[0]], [both[1]], labels, notes)
+
+
+def _scaled(images: np.ndarray, port: Port, arguments: argparse.Namespace) -> np.ndarray:
+    """Return pixels as numbers from 0 to 1, or of the range asked for, in the network's layout."""
+    low, high = arguments.pixels if isinstance(arguments.pixels, tuple) else (0.0, 1.0)
+    if port.elements != images[0].size:
+        raise InputError(f"input {port.name!r}: wanted 28x28 pixels, got {list(port.shape)}")
+    pixels = images.astype(np.float32) * np.float32((high - low) / 255) + np.float32(low)
+    return pixels.reshape(-1, *port.shape)
+
+
+def _accuracy(
+    converter: Converter, content: bytes, items: list[np.ndarray], labels: np.ndarray
+) -> dict[str, str]:
+    """Return how often float and int8 are right, a text for each figure."""
+    shares = []
+    for each in (None, content):
+        outputs = converter.outputs(each, items)
+        scores = outputs.shape[1]
+        if labels.min() < 0 or labels.max() >= scores:
+            raise InputError(
+                f"labels: wanted 0 to {scores - 1}, as the network gives {scores} scores, "
+                f"got {labels.min()} to {labels.max()}"
+            )
+        shares.append(100 * float(np.mean(outputs.argmax(axis=1) == labels)))
+    return {
+        "float accuracy": f"{shares[0]:.2f} % of {len(labels):,} items",
+        "int8 accuracy": f"{shares[1]:.2f} %, {shares[0] - shares[1]:.2f} points lost",
+    }

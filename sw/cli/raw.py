@@ -1,0 +1,209 @@
+"""``celosia run`` of bare instructions: words of 64 bytes, with files in external memory."""
+
+import argparse
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import ADDRESS_BITS, INSTRUCTION_BYTES, PRESETS, Config
+from celosia.sw.cli.arguments import memory_options
+from celosia.sw.cli.inputs import npy, read_array
+from celosia.sw.files import read_file, writable, write_atomically
+from celosia.sw.ir.program import MAGIC
+from celosia.sw.runtime.backends import open_device
+from celosia.sw.runtime.device import DeviceError, RunResult
+from celosia.sw.runtime.session import InputError
+
+__all__ = ["decode", "is_raw", "run"]
+
+_NUMBER = r"(?:0[xX][0-9a-fA-F]{1,16}|[0-9]{1,18})"
+_MEMORY = re.compile(rf"({_NUMBER})=(.+)", re.DOTALL)
+_DUMP = re.compile(rf"({_NUMBER}):({_NUMBER})=(.+)", re.DOTALL)
+_MOST_INSTRUCTIONS = (1 << 16) - 1
+
+
+class _Range(NamedTuple):
+    """Bytes of external memory, and the file that they come from or go to."""
+
+    address: int
+    length: int
+    path: Path
+
+
+def is_raw(path: Path) -> bool:
+    """Return whether a file holds bare instructions: the first is one."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(INSTRUCTION_BYTES)
+    except OSError:
+        return False
+    if len(head) < INSTRUCTION_BYTES or head.startswith(MAGIC) or head[4:8] == b"TFL3":
+        return False
+    try:
+        isa.decode(head)
+    except ValueError:
+        return False
+    return True
+
+
+def decode(path: Path, content: bytes) -> list[isa.Instruction]:
+    """Return the instructions of a file of words.
+
+    Raises
+    ------
+    InputError
+        If one of them is none, or the last is cut short.
+    """
+    if len(content) % INSTRUCTION_BYTES:
+        wanted = f"a multiple of {INSTRUCTION_BYTES} bytes"
+        raise InputError(f"{path}: wanted {wanted}, got {len(content)}")
+    instructions = []
+    for start in range(0, len(content), INSTRUCTION_BYTES):
+        try:
+            instructions.append(isa.decode(content[start : start + INSTRUCTION_BYTES]))
+        except ValueError as error:
+            number = start // INSTRUCTION_BYTES
+            raise InputError(f"{path}: instruction {number}: {error}") from None
+    return instructions
+
+
+def run(path: Path, arguments: argparse.Namespace) -> None:
+    """Run bare instructions; they lie in external memory past all bytes that they touch.
+
+    Raises
+    ------
+    InputError
+        If arguments do not go together, or files cannot be read or written.
+    DeviceError
+        If the core stops with an error.
+    """
+    config = arguments.preset or PRESETS["edge"]
+    _want_no_model_options(path, arguments)
+    dumps = [_dump(text) for text in arguments.dump]
+    sources = [_memory(text) for text in arguments.memory]
+    writable(
+        *(dump.path for dump in dumps),
+        arguments.stats,
+        sources=(path, *(source.path for source, _ in sources)),
+    )
+    content = read_file(path)
+    instructions = decode(path, content)
+    if not 1 <= len(instructions) <= _MOST_INSTRUCTIONS:
+        wanted = f"1 to {_MOST_INSTRUCTIONS} instructions"
+        raise InputError(f"{path}: wanted {wanted}, got {len(instructions)}")
+    _want_apart([source for source, _ in sources])
+    ends = [one.address + one.length for one in (*dumps, *(source for source, _ in sources))]
+    origin = -(-max([_reach(instructions, config), *ends]) // INSTRUCTION_BYTES) * INSTRUCTION_BYTES
+    memory_bytes = origin + len(content)
+    if memory_bytes > 1 << ADDRESS_BITS:
+        raise InputError(f"{path}: wanted 4 GiB of external memory at most, got {memory_bytes}")
+    device = open_device(arguments.device, config, memory_bytes, **memory_options(arguments))
+    try:
+        for source, data in sources:
+            device.write(source.address, data)
+        device.write(origin, content)
+        result = device.run(origin, len(instructions))
+        _want_success(path, instructions, result)
+        found = [device.read(dump.address, dump.length) for dump in dumps]
+    finally:
+        device.close()
+    contents: dict[str | Path, bytes] = {
+        dump.path: npy(np.frombuffer(data, np.int8)) if dump.path.suffix == ".npy" else data
+        for dump, data in zip(dumps, found, strict=True)
+    }
+    if arguments.stats:
+        said = _statistics(path, config, len(instructions), result)
+        contents[arguments.stats] = (json.dumps(said, indent=2) + "\n").encode()
+    write_atomically(contents)
+    print(_summary(len(instructions), result))
+
+
+def _summary(count: int, result: RunResult) -> str:
+    cycles = "" if result.cycles is None else f" in {result.cycles:,} cycles"
+    return f"{count} instruction{'s' * (count > 1)}{cycles}"
+
+
+def _want_no_model_options(path: Path, arguments: argparse.Namespace) -> None:
+    given = {**vars(arguments), "workers": arguments.workers > 1}
+    for name in ("input", "output", "batch", "pixels", "flat", "resize", "workers"):
+        if given[name]:
+            raise InputError(
+                f"{path}: bare instructions have no --{name} "
+                "(--memory ADDRESS=FILE, --dump ADDRESS:BYTES=FILE)"
+            )
+
+
+def _memory(text: str) -> tuple[_Range, bytes]:
+    found = _MEMORY.fullmatch(text)
+    if not found:
+        raise InputError(f"--memory {text}: wanted ADDRESS=FILE, for instance 0x100=x.npy")
+    address, path = int(found[1], 0 if "x" in found[1].lower() else 10), Path(found[2])
+    if path.suffix == ".npy":
+        data = np.ascontiguousarray(_little(read_array(path))).tobytes()
+    else:
+        data = read_file(path)
+    return _within("--memory", text, _Range(address, len(data), path)), data
+
+
+def _little(array: np.ndarray) -> np.ndarray:
+    """Return the array in the byte order of the core."""
+    return array.astype(array.dtype.newbyteorder("<"), copy=False)
+
+
+def _dump(text: str) -> _Range:
+    found = _DUMP.fullmatch(text)
+    if not found:
+        raise InputError(f"--dump {text}: wanted ADDRESS:BYTES=FILE, for instance 0x100:64=y.npy")
+    address, count = (int(one, 0 if "x" in one.lower() else 10) for one in (found[1], found[2]))
+    return _within("--dump", text, _Range(address, count, Path(found[3])))
+
+
+def _within(option: str, text: str, one: _Range) -> _Range:
+    if one.length < 1 or one.address + one.length > 1 << ADDRESS_BITS:
+        raise InputError(f"{option} {text}: wanted 1 or more bytes below 4 GiB, got {one.length}")
+    return one
+
+
+def _want_apart(ranges: Sequence[_Range]) -> None:
+    ordered = sorted(ranges)
+    for one, other in zip(ordered, ordered[1:], strict=False):
+        if one.address + one.length > other.address:
+            raise InputError(f"--memory: {one.path} and {other.path} overlap at {other.address:#x}")
+
+
+def _reach(instructions: Sequence[isa.Instruction], config: Config) -> int:
+    """Return the bytes of external memory that instructions touch; illegal ones count as none."""
+    from celosia.sim.footprint import Memory, OutOfRange, reach
+
+    most = 0
+    for instruction in instructions:
+        try:
+            most = max(most, reach([instruction], Memory.EXTERNAL, config))
+        except OutOfRange:
+            continue
+    return most
+
+
+def _want_success(path: Path, instructions: Sequence[isa.Instruction], result: RunResult) -> None:
+    if result.error is None:
+        return
+    code, unit, index = result.error
+    where = f"instruction {index}"
+    if 0 <= index < len(instructions):
+        where += f" ({isa.disassemble(instructions[index])})"
+    raise DeviceError(f"{path}: {code.name} in {unit.name}: {where}")
+
+
+def _statistics(path: Path, config: Config, count: int, result: RunResult) -> dict[str, Any]:
+    return {
+        "program": path.name,
+        "preset": config.name,
+        "instructions": count,
+        "cycles": result.cycles,
+        "counters": result.counters,
+    }

@@ -1,0 +1,158 @@
+"""``celosia run``: a model or a program on inputs."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from celosia.hw.arch.config import PRESETS, Config
+from celosia.sw.cli import inputs, raw
+from celosia.sw.cli.arguments import (
+    Commands,
+    add_batch,
+    add_device,
+    add_machine,
+    memory_options,
+    whole,
+)
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.files import writable, write_atomically
+from celosia.sw.ir.graph import Graph
+from celosia.sw.ir.program import Program
+from celosia.sw.runtime.backends import open_device
+from celosia.sw.runtime.interpreter import read_source
+from celosia.sw.runtime.session import InputError, Session, Statistics
+from celosia.sw.shipped import model_path
+
+__all__ = ["add_parsers", "carried_out", "run"]
+
+
+def add_parsers(command: Commands) -> None:
+    """Add the command."""
+    made = command("run", "run a model, a program or bare instructions", run)
+    made.add_argument(
+        "model",
+        metavar="MODEL",
+        help=".tflite file, program, words of 64 bytes, or a shipped model",
+    )
+    made.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="[NAME=]FILE",
+        help=".npy, .npz, picture or folder of pictures; may be repeated",
+    )
+    made.add_argument(
+        "--output",
+        action="append",
+        default=[],
+        metavar="[NAME=]FILE",
+        help=".npy, or .npz for all outputs; may be repeated",
+    )
+    inputs.add_conversions(made)
+    add_device(made, "rtl")
+    add_batch(made, None, "inputs of one run (up to 64)")
+    add_workers(made)
+    made.add_argument("--stats", type=Path, metavar="S.json", help="also write cycles and counters")
+    add_machine(made, None)
+    _add_memory(made)
+
+
+def _add_memory(parser: argparse.ArgumentParser) -> None:
+    """Add the options of bare instructions."""
+    group = parser.add_argument_group("bare instructions")
+    group.add_argument(
+        "--memory",
+        action="append",
+        default=[],
+        metavar="ADDRESS=FILE",
+        help="contents of external memory: .npy, or bytes; may be repeated",
+    )
+    group.add_argument(
+        "--dump",
+        action="append",
+        default=[],
+        metavar="ADDRESS:BYTES=FILE",
+        help="external memory to write afterwards: .npy, or bytes; may be repeated",
+    )
+
+
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    """Add the option that divides inputs among processes."""
+    parser.add_argument(
+        "--workers", type=whole, default=1, metavar="W", help="processes, on machine and rtl (1)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run a model or a program on inputs."""
+    model, config = model_path(arguments.model), arguments.preset
+    if raw.is_raw(model):
+        raw.run(model, arguments)
+        return
+    if arguments.memory or arguments.dump:
+        raise InputError(f"{model}: --memory and --dump are for bare instructions")
+    source = read_source(model)
+    ins, outs = inputs.names_of(source)
+    if not arguments.input or not arguments.output:
+        raise InputError(f"{model}: wanted --input and --output")
+    files = inputs.targets(f"{model.name}: --output", arguments.output, outs)
+    paths = [files] if isinstance(files, Path) else list(files.values())
+    given = inputs.gather(f"{model.name}: --input", arguments.input, ins)
+    writable(*paths, arguments.stats, sources=(model, *inputs.sources_of(arguments.input, ins)))
+    batch = arguments.batch or min(64, inputs.count_of(given))
+    program = _program(source, config or PRESETS["edge"], batch)
+    if arguments.batch and arguments.batch != program.batch:
+        raise InputError(
+            f"{model}: program was compiled for batch {program.batch}, got --batch {batch}"
+        )
+    arrays = inputs.prepare(given, program.inputs, arguments)
+    results, costs = carried_out(program, config or program.config, arrays, arguments)
+    contents: dict[str | Path, bytes] = {**inputs.written(files, outs, results)}
+    pace = _pace(costs, arguments.board)
+    if arguments.stats:
+        said = costs.as_dict() | pace
+        contents[arguments.stats] = (json.dumps(said, indent=2) + "\n").encode()
+    write_atomically(contents)
+    print(_summary(costs, pace))
+
+
+def _program(source: Graph | Program, config: Config, batch: int) -> Program:
+    return source if isinstance(source, Program) else compile_graph(source, config, batch)
+
+
+def carried_out(
+    program: Program, config: Config, arrays: list[np.ndarray], arguments: argparse.Namespace
+) -> tuple[list[np.ndarray], Statistics]:
+    """Return outputs and costs of a program on the device and the processes of the arguments."""
+    device, options = arguments.device, memory_options(arguments)
+    program.want(config)
+    if arguments.workers > 1:
+        from celosia.sw.runtime.workers import run_on_workers
+
+        if device not in ("machine", "rtl"):
+            raise InputError(f"--workers: wanted machine or rtl as device, got {device}")
+        return run_on_workers(program, device, options, arrays, arguments.workers)
+    opened = open_device(device, config, program.memory_bytes, **options)
+    with Session(program, opened) as session:
+        return session.run(arrays, progress=True), session.statistics
+
+
+def _pace(costs: Statistics, board: Any) -> dict[str, Any]:
+    """Return how many inputs a second a board takes at its clock; nothing without a board."""
+    if not board or not costs.cycles_per_input:
+        return {}
+    pace = board.clock_hz / costs.cycles_per_input
+    return {"board": board.name, "clock_hz": board.clock_hz, "inputs_per_second": pace}
+
+
+def _summary(costs: Statistics, pace: dict[str, Any]) -> str:
+    text = f"{costs.inputs} inputs in {costs.seconds:.2f} s"
+    if costs.cycles_per_input and costs.utilisation:
+        text += f", {costs.cycles_per_input:,.1f} cycles per input"
+        text += f", {costs.utilisation:.1%} of the multipliers in use"
+    if pace:
+        text += f", {pace['inputs_per_second']:,.1f} a second at {pace['clock_hz'] / 1e6:g} MHz"
+    return text

@@ -1,0 +1,54 @@
+"""Constants of several parts of a program that stay in the core together."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from celosia.hw.arch.config import Config
+from celosia.sw.compiler.tile import Tiling
+
+__all__ = ["together"]
+
+
+def together(tilings: Sequence[Tiling], config: Config) -> list[Tiling] | None:
+    """Return the tilings of all parts with a place of its own for each constant.
+
+    None if there is but one part, if one of them streams constants, or if they do not fit.
+    """
+    if len(tilings) < 2 or not all(map(_stays, tilings)):
+        return None
+    tiles = channels = tables = 0
+    result = []
+    for tiling in tilings:
+        result.append(_shifted(tiling, tiles, channels, tables))
+        tiles += tiling.weights.first
+        channels += -(-tiling.parameters.first // config.columns) * config.columns
+        tables += tiling.tables.ring.first
+    fits = (
+        tiles <= config.weight_tiles
+        and channels <= config.parameter_channels
+        and tables <= config.tables
+    )
+    return result if fits else None
+
+
+def _stays(tiling: Tiling) -> bool:
+    """Whether all constants of a part stay."""
+    layers = tiling.layers
+    return (
+        not any(layer.streams or layer.first_channel is None for layer in layers)
+        and None not in tiling.tables.places
+    )
+
+
+def _shifted(tiling: Tiling, tiles: int, channels: int, tables: int) -> Tiling:
+    """Return a tiling whose constants all stay, so many places further up."""
+    layers = tuple(
+        replace(
+            layer,
+            first_tile=layer.first_tile + tiles,
+            first_channel=(layer.first_channel or 0) + channels,
+        )
+        for layer in tiling.layers
+    )
+    places = tuple((place or 0) + tables for place in tiling.tables.places)
+    return replace(tiling, layers=layers, tables=replace(tiling.tables, places=places))

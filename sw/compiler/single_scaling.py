@@ -1,0 +1,214 @@
+"""Parameters of the requantiser that give ONNX Runtime's bytes: see ``single``.
+
+A layer where more than one sum in ``1 / _MOST_DIFFERING`` would come to another result is refused,
+and so runs on the host.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from celosia.hw.arch.isa import Rounding
+from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.multiplier import quantize_multiplier
+from celosia.sw.compiler.onnxruntime import added, factors
+from celosia.sw.compiler.quantize import activation_range, ends, sum_ranges
+from celosia.sw.compiler.single import multipliers
+from celosia.sw.compiler.values import Scaling
+from celosia.sw.ir.graph import Graph, Operation, Quantization
+
+__all__ = ["addition_scalings", "average_scaling", "mean_scaling", "product_scaling"]
+
+#: Sums among which one may come to a result that is one off.
+_MOST_DIFFERING = 250_000
+
+#: Factors that a Q31 multiplier and its shifts reach.
+_LEAST_FACTOR, _MOST_FACTOR = 2.0**-31, 2.0**30
+
+#: Of the 65,536 pairs of an addition, those that may.
+_MOST_PAIRS = 0
+
+#: How often the parameters of an addition are moved, and the seed of that.
+_TRIES, _SEED = 200, 2029
+
+_Ends = tuple[int, int, int]
+
+
+def _require_factors(values: np.ndarray) -> None:
+    if not ((values >= _LEAST_FACTOR) & (values < _MOST_FACTOR)).all():
+        got = f"{values.min():.6g} to {values.max():.6g}"
+        raise CompileError(f"wanted factors from 2^-31 to 2^30, got {got}")
+
+
+def _scaling(
+    factor: np.ndarray, ranges: list[tuple[int, int]], bias: np.ndarray, clamp: _Ends
+) -> Scaling:
+    """Return the parameters for float32 factors of sums in the given ranges."""
+    _require_factors(factor)
+    zero_point, low, high = clamp
+    found = multipliers(factor, ranges, zero_point=zero_point, low=low, high=high)
+    differing, sums = int(found.differing.sum()), int(found.sums.sum())
+    other = f"{differing} of {sums:,} sums come to a result that is one off" if differing else ""
+    if differing * _MOST_DIFFERING > sums:
+        raise CompileError(f"wanted multipliers that round half to even, {other}")
+    return Scaling(
+        bias=bias,
+        multiplier=found.multiplier,
+        left=found.left,
+        right=found.right,
+        rounding=found.rounding,
+        zero_point=zero_point,
+        low=low,
+        high=high,
+        note=other,
+    )
+
+
+def product_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> Scaling:
+    """Return the parameters of a CONV_2D, DEPTHWISE_CONV_2D or FULLY_CONNECTED.
+
+    Parameters
+    ----------
+    graph, operation
+        The operator.
+    weights : numpy.ndarray
+        int8 or int16, shape ``(channels, taps)``.
+
+    Raises
+    ------
+    CompileError
+        If there is a channel without multiplier.
+    """
+    source, output = ends(graph, operation)
+    kernel = graph.tensors[operation.inputs[1]].quantization
+    assert kernel
+    bias = np.zeros(len(weights), np.int64)
+    if len(operation.inputs) > 2 and operation.inputs[2] != -1:
+        data = graph.tensors[operation.inputs[2]].data
+        assert data is not None
+        bias = data.reshape(-1).astype(np.int64)
+    ranges = sum_ranges(weights, bias, source.zero_point)
+    scales = np.broadcast_to(kernel.scales, (len(weights),))
+    folded = bias - source.zero_point * weights.sum(axis=1, dtype=np.int64)
+    clamp = output.zero_point, *activation_range(operation.attributes["activation"], output)
+    wrapped = folded.astype(np.int32).astype(np.int64)
+    return _scaling(factors(source, scales, output), ranges, wrapped, clamp)
+
+
+def mean_scaling(source: Quantization, output: Quantization, count: int) -> Scaling:
+    """Return the parameters of a MEAN of ``count`` elements, ``QLinearGlobalAveragePool``."""
+    factor = source.scales[:1] / (output.scales[:1] * np.float32(count))
+    bias = -source.zero_point * count
+    reach = -128 * count + bias, 127 * count + bias
+    clamp = output.zero_point, -128, 127
+    return _scaling(factor, [reach], np.array([bias], np.int64), clamp)
+
+
+def average_scaling(source: Quantization, output: Quantization, count: int) -> Scaling:
+    """Return the parameters of an AVERAGE_POOL_2D of ``count`` elements.
+
+    The kernel adds in single precision: the parameters hold where no sum comes so near to a half
+    that rounding on the way could matter.
+
+    Raises
+    ------
+    CompileError
+        If one does.
+    """
+    ratio = source.scale / output.scale / count
+    sums = np.arange(-128 * count, 127 * count + 1) - source.zero_point * count
+    exact = sums * ratio
+    near = np.abs(exact - np.floor(exact) - 0.5)
+    inside = np.abs(exact) < 256
+    largest = max(128.0, np.abs(exact).max() / ratio / count * source.scale / output.scale)
+    if (near[inside] <= (count + 4) * 2.0**-24 * 2 * largest).any():
+        raise CompileError(f"wanted sums of {count} elements that stay apart from halves")
+    return mean_scaling(source, output, count)
+
+
+def addition_scalings(
+    first: Quantization, second: Quantization, output: Quantization, *, unsigned: bool
+) -> tuple[Scaling, Scaling, Scaling]:
+    """Return the parameters of ADD: of both inputs, and of their sum.
+
+    Inputs are brought to a common fraction of the result's steps, as fine as 32 bits allow. Where
+    a pair of inputs still comes to another result, their factors are moved a little.
+
+    Raises
+    ------
+    CompileError
+        If a pair does, whatever is tried.
+    """
+    quotients = np.array([one.scales[0] / output.scales[0] for one in (first, second)], np.float32)
+    _require_factors(quotients)
+    values = np.arange(-128, 128)
+    sources = (first, second)
+    wanted = added(values[:, None], values[None], (first, second, output), unsigned=unsigned)
+    bits = math.floor(math.log2((1 << 30) / (256 * float(quotients.sum()))))
+    if not 8 <= bits <= 30:
+        raise CompileError(f"wanted scales of like size, got quotients {quotients.tolist()}")
+    generator, best = np.random.default_rng(_SEED), None
+    for number in range(_TRIES):
+        moved = generator.normal(size=3) * (number > 0)
+        reals = quotients.astype(np.float64) * (1 + moved[:2] * 2.0**-24)
+        bias = round(moved[2] * math.ldexp(1, bits - 17))
+        scalings = _fractions(sources, output, reals, bits, bias)
+        found = _sums(scalings, values)
+        differing = int((found != wanted).sum())
+        if best is None or differing < best[0]:
+            best = differing, scalings
+        if not differing:
+            break
+    assert best
+    if best[0] > _MOST_PAIRS:
+        raise CompileError(f"wanted an exact sum of {values.size**2} pairs, {best[0]} otherwise")
+    return best[1]
+
+
+def _fractions(
+    sources: Sequence[Quantization],
+    output: Quantization,
+    reals: np.ndarray,
+    bits: int,
+    bias: int,
+) -> tuple[Scaling, Scaling, Scaling]:
+    """Return the parameters that add in units of ``2**-bits`` of the result's steps."""
+    inputs = []
+    for source, real in zip(sources, reals.tolist(), strict=True):
+        multiplier, shift = quantize_multiplier(math.ldexp(real, bits))
+        zero_point = -source.zero_point
+        inputs.append(_one(zero_point, multiplier, max(shift, 0), max(-shift, 0), 0))
+    total = _one(bias, 1 << 30, 0, bits - 1, output.zero_point)
+    return inputs[0], inputs[1], total
+
+
+def _one(bias: int, multiplier: int, left: int, right: int, zero_point: int) -> Scaling:
+    """Return the parameters of one channel."""
+    numbers = (np.array([number], np.int64) for number in (bias, multiplier, left, right))
+    bias_, multiplier_, left_, right_ = numbers
+    return Scaling(
+        bias=bias_,
+        multiplier=multiplier_,
+        left=left_,
+        right=right_,
+        rounding=Rounding.SINGLE,
+        zero_point=zero_point,
+        low=-128,
+        high=127,
+    )
+
+
+def _sums(scalings: tuple[Scaling, Scaling, Scaling], values: np.ndarray) -> np.ndarray:
+    """Return the results of all pairs of values."""
+    first, second, total = scalings
+    sums = _rescaled(values[:, None], first) + _rescaled(values[None], second)
+    return np.clip(_rescaled(sums, total) + total.zero_point, total.low, total.high)
+
+
+def _rescaled(values: np.ndarray, scaling: Scaling) -> np.ndarray:
+    """Return what the requantiser makes of values that no shift takes out of 32 bits."""
+    right = scaling.right
+    half = np.where(right == 0, 1 << 30, 0)
+    high = (((values + scaling.bias) << scaling.left) * scaling.multiplier + half) >> 31
+    return (high + ((1 << right) >> 1)) >> right

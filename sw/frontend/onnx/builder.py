@@ -1,0 +1,269 @@
+"""The graph under construction: images lie with their channels last, and nothing moves for it.
+
+ONNX keeps channels before rows. A value knows in which order its axes are stored, so a transpose or
+reshape in the model costs nothing until an operator needs its operand as the model has it; what
+comes after it has its weights permuted instead, where it has weights.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from celosia.sw.compiler.onnxruntime import table
+from celosia.sw.frontend.onnx.source import End
+from celosia.sw.frontend.onnx.units import Operand
+from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
+from celosia.sw.operators.node import ModelError
+
+__all__ = ["IMAGE", "Builder", "Value"]
+
+#: Order of the axes of an image as it is stored: channels last.
+IMAGE = (0, 2, 3, 1)
+
+_INT8 = np.dtype(np.int8)
+_UINT8 = np.dtype(np.uint8)
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A tensor of the model, and how it is stored.
+
+    Parameters
+    ----------
+    number : int
+        Tensor of the graph.
+    shape : tuple of int
+        As the model has it.
+    source : tuple of int
+        Shape of the model before reshapes that move nothing; has as many elements.
+    order : tuple of int
+        Axes of ``source`` in the order in which they are stored.
+    unsigned : bool
+        True where the model's type is uint8: the stored int8 are 128 less.
+    """
+
+    number: int
+    shape: tuple[int, ...]
+    source: tuple[int, ...]
+    order: tuple[int, ...]
+    unsigned: bool = False
+
+    @property
+    def stored(self) -> tuple[int, ...]:
+        """Shape as it is stored."""
+        return tuple(self.source[axis] for axis in self.order)
+
+    @property
+    def in_order(self) -> bool:
+        """True where elements follow one another as in the model."""
+        return in_order(self.source, self.order)
+
+
+def in_order(shape: tuple[int, ...], order: tuple[int, ...]) -> bool:
+    """Return whether a permutation of axes moves no element."""
+    axes = [axis for axis in order if shape[axis] > 1]
+    return axes == sorted(axes)
+
+
+def shifted(meaning: Quantization, dtype: np.dtype) -> Quantization:
+    """Return what the int8 mean that stand for integers of a type."""
+    offset = 128 if dtype == _UINT8 else 0
+    return replace(meaning, zero_points=meaning.zero_points - offset)
+
+
+class Builder:
+    """A graph under construction.
+
+    Attributes
+    ----------
+    values : dict of str to Value
+        What there is, by the model's name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.values: dict[str, Value] = {}
+        self.tensors: list[Tensor] = []
+        self.operations: list[Operation] = []
+        self._inputs: list[int] = []
+        self._outputs: list[int] = []
+        #: Values that were brought to another order: by tensor, operator and shape.
+        self._known: dict[tuple[int, str, tuple[int, ...]], int] = {}
+
+    def tensor(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: Any,
+        meaning: Quantization | None = None,
+        data: np.ndarray | None = None,
+    ) -> int:
+        """Add a tensor; return its number."""
+        self.tensors.append(Tensor(name, tuple(shape), np.dtype(dtype), meaning, data))
+        return len(self.tensors) - 1
+
+    def constant(self, name: str, data: np.ndarray, meaning: Quantization | None = None) -> int:
+        """Add a constant; return its number."""
+        return self.tensor(name, data.shape, data.dtype, meaning, np.ascontiguousarray(data))
+
+    def operate(
+        self, kind: str, inputs: list[int], shape: tuple[int, ...], of: Operand, **attributes: Any
+    ) -> int:
+        """Add an operation with one result, of an operand's meaning; return its tensor."""
+        assert of.quantization
+        number = self.tensor(of.name, shape, np.int8, shifted(of.quantization, of.dtype))
+        self._add(kind, inputs, number, attributes)
+        return number
+
+    def _add(self, kind: str, inputs: list[int], output: int, attributes: dict[str, Any]) -> None:
+        operation = Operation(kind, len(self.operations), tuple(inputs), (output,), attributes)
+        self.operations.append(operation)
+
+    def meaning(self, value: Value) -> Quantization:
+        """Return what a value's integers mean, as they are stored."""
+        found = self.tensors[value.number].quantization
+        assert found
+        return found
+
+    def value(self, operand: Operand | None) -> Value:
+        """Return an operand that is computed.
+
+        Raises
+        ------
+        ModelError
+            If it is a constant, or left out.
+        """
+        if operand is None or operand.name not in self.values:
+            got = "none" if operand is None else f"constant {operand.name!r}"
+            raise ModelError(f"wanted an input that is computed, got {got}")
+        return self.values[operand.name]
+
+    def define(
+        self,
+        of: Operand,
+        number: int,
+        shape: tuple[int, ...],
+        source: tuple[int, ...] | None = None,
+        order: tuple[int, ...] | None = None,
+    ) -> Value:
+        """Give a tensor of the graph the name that an operand has in the model."""
+        source = source or shape
+        order = order or tuple(range(len(source)))
+        made = Value(number, shape, source, order, of.dtype == _UINT8)
+        self.values[of.name] = made
+        return made
+
+    def alike(self, of: Operand, number: int, value: Value) -> None:
+        """Define what is stored as another value is."""
+        self.define(of, number, value.shape, value.source, value.order)
+
+    def _moved(self, value: Value, kind: str, shape: tuple[int, ...], **said: Any) -> int:
+        """Add an operation that moves a value's elements, unless it is there already."""
+        key = value.number, kind, shape
+        if key not in self._known:
+            tensor = self.tensors[value.number]
+            number = self.tensor(tensor.name, shape, tensor.dtype, tensor.quantization)
+            self._add(kind, [value.number], number, said)
+            self._known[key] = number
+        return self._known[key]
+
+    def reshaped(self, value: Value, shape: tuple[int, ...]) -> Value:
+        """Return a value stored as the model has it, in another shape."""
+        value = self.plain(value)
+        if value.source != shape:
+            number = self._moved(value, "RESHAPE", shape)
+            value = Value(number, shape, shape, tuple(range(len(shape))), value.unsigned)
+        return value
+
+    def plain(self, value: Value) -> Value:
+        """Return a value stored as the model has it."""
+        if value.in_order:
+            if value.stored == value.shape:
+                number = value.number
+            else:
+                number = self._moved(value, "RESHAPE", value.shape)
+        else:
+            back = tuple(int(axis) for axis in np.argsort(value.order))
+            number = self._moved(value, "TRANSPOSE", value.source, permutation=back)
+            if value.source != value.shape:
+                between = Value(number, value.source, value.source, tuple(range(len(back))))
+                number = self._moved(between, "RESHAPE", value.shape)
+        order = tuple(range(len(value.shape)))
+        return Value(number, value.shape, value.shape, order, value.unsigned)
+
+    def image(self, value: Value, shape: tuple[int, ...] | None = None) -> Value:
+        """Return a value stored as an image, channels last.
+
+        Parameters
+        ----------
+        value : Value
+            Of four dimensions, or of as many elements as ``shape``.
+        shape : tuple of int, optional
+            Items, channels, rows and columns.
+        """
+        shape = shape or value.shape
+        if len(shape) != 4:
+            raise ModelError(f"wanted 4 dimensions, got shape {value.shape}")
+        if value.source == shape and value.order == IMAGE:
+            return replace(value, shape=shape)
+        value = self.reshaped(value, shape) if value.shape != shape else self.plain(value)
+        stored = tuple(shape[axis] for axis in IMAGE)
+        if in_order(shape, IMAGE):
+            number = value.number
+            if stored != shape:
+                number = self._moved(value, "RESHAPE", stored)
+        else:
+            number = self._moved(value, "TRANSPOSE", stored, permutation=IMAGE)
+        return Value(number, shape, shape, IMAGE, value.unsigned)
+
+    def lookup(self, number: int, entries: np.ndarray, of: Operand) -> int:
+        """Add a function of one element, given for each of 256; return its result."""
+        shape = self.tensors[number].shape
+        return self.operate("LookupTable", [number], shape, of, entries=tuple(entries.tolist()))
+
+    def meant(self, value: Value, of: Operand) -> Value:
+        """Return a value brought to an operand's scale and zero point."""
+        assert of.quantization
+        meaning = shifted(of.quantization, of.dtype)
+        if meaning.equals(self.meaning(value)):
+            return value
+        entries = table(lambda x: x, self.meaning(value), meaning)
+        tensor = replace(of, name=self.tensors[value.number].name)
+        number = self.lookup(value.number, entries, tensor)
+        return replace(value, number=number, unsigned=of.dtype == _UINT8)
+
+    def input(self, end: End, operand: Operand | None) -> None:
+        """Add an input of the model; what is uint8 becomes int8 on the host."""
+        meaning = operand.quantization if operand else None
+        number = self.tensor(end.name, end.shape, end.dtype, meaning)
+        self._inputs.append(number)
+        of = operand or Operand(end.name, end.dtype)
+        if end.dtype == _UINT8:
+            number = self.operate("QUANTIZE", [number], end.shape, of)
+        self.define(of, number, end.shape)
+
+    def output(self, end: End, operand: Operand) -> None:
+        """Add an output of the model, in the model's type and order of axes."""
+        value = self.plain(self.values[operand.name])
+        if value.shape != end.shape and end.shape:
+            raise ModelError(f"output {end.name!r}: wanted shape {value.shape}, got {end.shape}")
+        number = value.number
+        if end.dtype != self.tensors[number].dtype:
+            meaning = operand.quantization if end.dtype == _UINT8 else None
+            number = self.tensor(end.name, value.shape, end.dtype, meaning)
+            kind = "QUANTIZE" if end.dtype == _UINT8 else "DEQUANTIZE"
+            self._add(kind, [value.number], number, {})
+        elif number not in self._inputs:
+            self.tensors[number] = replace(self.tensors[number], name=end.name)
+        self._outputs.append(number)
+
+    def graph(self) -> Graph:
+        """Return what has been built."""
+        return Graph(
+            self.name,
+            tuple(self.tensors),
+            tuple(self.operations),
+            tuple(self._inputs),
+            tuple(self._outputs),
+        )

@@ -1,0 +1,145 @@
+"""Readers of operators that compute each element by itself, and of SOFTMAX."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from celosia.sw.compiler.onnxruntime import added, multiplied, quantized, table
+from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value, shifted
+from celosia.sw.frontend.onnx.layers import bounded
+from celosia.sw.frontend.onnx.units import Operand, Unit
+from celosia.sw.ir.graph import Quantization
+from celosia.sw.operators.node import ModelError
+
+__all__ = ["ELEMENTWISE", "function"]
+
+_Reader = Callable[[Builder, Unit], None]
+
+
+def function(builder: Builder, unit: Unit) -> None:
+    """Read a function of one element: a table."""
+    value, (of,) = builder.value(unit.inputs[0]), unit.outputs
+    assert of.quantization and unit.function
+    output = shifted(of.quantization, of.dtype)
+    if unit.kind == "Identity" and output.equals(builder.meaning(value)):
+        builder.alike(of, value.number, value)
+        return
+    entries = table(unit.function, builder.meaning(value), output)
+    builder.alike(of, builder.lookup(value.number, entries, of), value)
+
+
+def quantize(builder: Builder, unit: Unit) -> None:
+    """Read QuantizeLinear of a float input."""
+    value, (of,) = builder.value(unit.inputs[0]), unit.outputs
+    number = builder.operate("QuantizeLinear", [value.number], value.stored, of)
+    builder.alike(of, number, value)
+
+
+def _meaning(operand: Operand) -> Quantization:
+    if operand.quantization is None or len(operand.quantization.scales) != 1:
+        raise ModelError(f"wanted one scale for {operand.name!r}")
+    return shifted(operand.quantization, operand.dtype)
+
+
+def _two(builder: Builder, unit: Unit) -> None:
+    """Read Add and Mul of two quantised operands."""
+    (of,) = unit.outputs
+    first, second = unit.inputs[0], unit.inputs[1]
+    if first is None or second is None or of.quantization is None:
+        raise ModelError("wanted two inputs")
+    ends = _meaning(first), _meaning(second), shifted(of.quantization, of.dtype)
+    computed = [operand for operand in (first, second) if operand.data is None]
+    unsigned = of.dtype == np.uint8
+    if len(computed) == 1:
+        constant = second if first is computed[0] else first
+        assert constant.data is not None
+        if constant.data.size == 1:
+            _number(builder, unit, ends, computed[0] is first)
+            return
+    values = [builder.value(operand) for operand in computed]
+    values = _aligned(builder, values)
+    shapes = [operand.data.shape for operand in (first, second) if operand.data is not None]
+    shape = np.broadcast_shapes(*(value.shape for value in values), *shapes)
+    base = values[0]
+    if any(len(value.shape) != len(shape) for value in values):
+        values = [builder.plain(value) for value in values]
+        base = values[0]
+    numbers = iter(values)
+    operands = [
+        next(numbers).number
+        if operand.data is None
+        else _constant(builder, operand, len(shape), base.order)
+        for operand in (first, second)
+    ]
+    order = base.order if len(base.order) == len(shape) else tuple(range(len(shape)))
+    stored = tuple(shape[axis] for axis in order)
+    number = builder.operate(f"QLinear{unit.kind}", operands, stored, of, unsigned=unsigned)
+    builder.define(of, bounded(builder, unit, number), shape, shape, order)
+
+
+def _aligned(builder: Builder, values: list[Value]) -> list[Value]:
+    """Return values whose axes lie in the same order, none of them reshaped."""
+    if len(values) == 2 and values[0].shape == values[1].shape:
+        one, two = values
+        if one.source == two.source and one.order == two.order and one.source != one.shape:
+            return [builder.plain(value) for value in values]
+    values = [v if v.source == v.shape else builder.plain(v) for v in values]
+    if any(value.order == IMAGE for value in values):
+        if all(len(value.shape) == 4 for value in values):
+            return [builder.image(value) for value in values]
+    if len({value.order for value in values}) > 1:
+        return [builder.plain(value) for value in values]
+    return values
+
+
+def _constant(builder: Builder, operand: Operand, rank: int, order: tuple[int, ...]) -> int:
+    """Add a constant operand, stored as its partner is; return its number."""
+    data = operand.data
+    assert data is not None
+    if data.ndim > rank or len(order) != rank:
+        raise ModelError(f"wanted a constant of at most {rank} dimensions, got {data.ndim}")
+    wide = data.astype(np.int64) - (128 if operand.dtype == np.uint8 else 0)
+    wide = wide.reshape((1,) * (rank - data.ndim) + data.shape).transpose(order)
+    return builder.constant(operand.name, wide.astype(np.int8), _meaning(operand))
+
+
+def _number(
+    builder: Builder,
+    unit: Unit,
+    ends: tuple[Quantization, Quantization, Quantization],
+    first: bool,
+) -> None:
+    """Define a sum or product of a value and one number: a table."""
+    of, unsigned = unit.outputs[0], unit.outputs[0].dtype == np.uint8
+    source, constant = unit.inputs[:2] if first else unit.inputs[1::-1]
+    assert constant and constant.data is not None
+    number = constant.data.astype(np.int64).reshape(-1) - (128 if unsigned else 0)
+    value = builder.value(source)
+    entries = np.arange(256, dtype=np.uint8).view(np.int8)
+    compute = added if unit.kind == "Add" else multiplied
+    if not first:
+        ends = ends[1], ends[0], ends[2]
+    found = compute(entries, number, ends, unsigned=unsigned)
+    low, high = quantized(np.array([unit.low, unit.high], np.float32), ends[2])
+    builder.alike(of, builder.lookup(value.number, np.clip(found, low, high), of), value)
+
+
+def softmax(builder: Builder, unit: Unit) -> None:
+    """Read Softmax."""
+    value, (of,) = builder.value(unit.inputs[0]), unit.outputs
+    rank = len(value.shape)
+    axis = unit.attributes.get("axis", -1) % rank
+    if not (value.shape == value.source and value.order[-1] == axis):
+        value = builder.plain(value)
+        if axis != rank - 1:
+            raise ModelError(f"wanted the last axis or that of channels, got axis {axis} of {rank}")
+    number = builder.operate("QLinearSoftmax", [value.number], value.stored, of)
+    builder.alike(of, number, value)
+
+
+ELEMENTWISE: dict[str, _Reader] = {
+    "Add": _two,
+    "Mul": _two,
+    "QuantizeLinear": quantize,
+    "Softmax": softmax,
+}

@@ -1,0 +1,142 @@
+"""Float operators that compute each element from one element, and from constants for all."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from celosia.sw.compiler import onnxruntime
+from celosia.sw.frontend.onnx.source import Node
+from celosia.sw.operators.node import ModelError
+
+__all__ = ["BOUNDS", "FUNCTIONS", "bound", "evaluate"]
+
+#: Operators that only bound their input.
+BOUNDS = ("Clip", "Relu")
+
+_Attributes = Mapping[str, Any]
+_Function = Callable[[Sequence[Any], _Attributes], np.ndarray]
+
+_ZERO, _ONE, _HALF = (np.float32(number) for number in (0, 1, 0.5))
+
+
+def _of_one(function: Callable[[np.ndarray], np.ndarray]) -> _Function:
+    return lambda inputs, _: function(inputs[0])
+
+
+def _of_two(function: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> _Function:
+    return lambda inputs, _: function(inputs[0], inputs[1])
+
+
+def _named(said: _Attributes, name: str, default: float) -> np.float32:
+    return np.float32(said.get(name, default))
+
+
+def _clip(inputs: Sequence[Any], _: _Attributes) -> np.ndarray:
+    x, *bounds = inputs
+    for bound, choose in zip(bounds, (np.maximum, np.minimum), strict=False):
+        x = x if bound is None else choose(x, bound)
+    return x
+
+
+def _leaky(inputs: Sequence[Any], said: _Attributes) -> np.ndarray:
+    (x,) = inputs
+    return np.where(x >= 0, x, x * _named(said, "alpha", 0.01))
+
+
+def _elu(inputs: Sequence[Any], said: _Attributes) -> np.ndarray:
+    (x,) = inputs
+    return np.where(x >= 0, x, _named(said, "alpha", 1) * (np.exp(x) - _ONE))
+
+
+def _hard_sigmoid(inputs: Sequence[Any], said: _Attributes) -> np.ndarray:
+    (x,) = inputs
+    return np.clip(_named(said, "alpha", 0.2) * x + _named(said, "beta", 0.5), _ZERO, _ONE)
+
+
+def _hard_swish(inputs: Sequence[Any], _: _Attributes) -> np.ndarray:
+    (x,) = inputs
+    return x * _hard_sigmoid((x,), {"alpha": 1 / 6})
+
+
+def _erf(x: np.ndarray) -> np.ndarray:
+    return np.array([math.erf(each) for each in x.ravel()], np.float32).reshape(x.shape)
+
+
+def _gelu(inputs: Sequence[Any], said: _Attributes) -> np.ndarray:
+    (x,) = inputs
+    if said.get("approximate", "none") == "tanh":
+        cube = np.float32(math.sqrt(2 / math.pi)) * (x + np.float32(0.044715) * x * x * x)
+        return _HALF * x * (_ONE + onnxruntime.tanh(cube))
+    return _HALF * x * (_ONE + _erf(x * np.float32(math.sqrt(0.5))))
+
+
+#: By operator, its inputs and attributes to its result, in float32.
+FUNCTIONS: dict[str, _Function] = {
+    "Abs": _of_one(np.abs),
+    "Add": _of_two(np.add),
+    "Clip": _clip,
+    "Div": _of_two(np.divide),
+    "Elu": _elu,
+    "Erf": _of_one(_erf),
+    "Exp": _of_one(np.exp),
+    "Gelu": _gelu,
+    "HardSigmoid": _hard_sigmoid,
+    "HardSwish": _hard_swish,
+    "LeakyRelu": _leaky,
+    "Log": _of_one(np.log),
+    "Max": _of_two(np.maximum),
+    "Min": _of_two(np.minimum),
+    "Mul": _of_two(np.multiply),
+    "Neg": _of_one(np.negative),
+    "Reciprocal": _of_one(lambda x: _ONE / x),
+    "Relu": _of_one(lambda x: np.maximum(x, _ZERO)),
+    "Sigmoid": _of_one(onnxruntime.logistic),
+    "Sqrt": _of_one(np.sqrt),
+    "Sub": _of_two(np.subtract),
+    "Tanh": _of_one(onnxruntime.tanh),
+}
+
+
+def evaluate(
+    nodes: Mapping[str, Node],
+    constants: Mapping[str, np.ndarray],
+    name: str,
+    leaf: str,
+    x: np.ndarray,
+) -> np.ndarray:
+    """Return a tensor as a function of another one.
+
+    Parameters
+    ----------
+    nodes : mapping of str to Node
+        Float operators by their result.
+    constants : mapping of str to numpy.ndarray
+        Constants by name, of one element each.
+    name, leaf : str
+        The tensor wanted, and the one that is known.
+    x : numpy.ndarray
+        float32, elements of ``leaf``.
+    """
+    if name == leaf:
+        return x
+    if name in constants:
+        return constants[name].reshape(()).astype(np.float32)
+    node = nodes[name]
+    inputs = [evaluate(nodes, constants, each, leaf, x) if each else None for each in node.inputs]
+    with np.errstate(all="ignore"):
+        return FUNCTIONS[node.kind](inputs, node.attributes).astype(np.float32)
+
+
+def bound(node: Node, constants: Mapping[str, np.ndarray]) -> tuple[float, float]:
+    """Return the least and the greatest result of a Relu or Clip."""
+    if node.kind == "Relu":
+        return 0.0, math.inf
+    ends = [-math.inf, math.inf]
+    for number in (1, 2):
+        if name := node.input(number):
+            if name not in constants:
+                raise ModelError(f"wanted a constant bound, got {name!r}")
+            ends[number - 1] = float(constants[name].reshape(-1)[0])
+    return ends[0], ends[1]

@@ -1,0 +1,355 @@
+"""Readers of operators that multiply and add: convolutions, matrix products, poolings."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from celosia.sw.compiler.onnxruntime import quantized
+from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value, shifted
+from celosia.sw.frontend.onnx.units import Operand, Unit
+from celosia.sw.ir.graph import Quantization
+from celosia.sw.operators.node import ModelError
+
+__all__ = ["LAYERS", "max_pool"]
+
+_Pair = tuple[int, int]
+_Reader = Callable[[Builder, Unit], None]
+
+#: Rows and columns before and after an image.
+_Pads = tuple[_Pair, _Pair]
+
+
+def _pair(said: dict[str, Any], name: str, rank: int, default: int = 1) -> _Pair:
+    """Return two numbers of an attribute; the first of one dimension is the default."""
+    found = list(said.get(name, [default] * rank))
+    if len(found) != rank or min(found) < 1:
+        raise ModelError(f"wanted {rank} {name} of at least 1, got {found}")
+    return (default, found[0]) if rank == 1 else (found[0], found[1])
+
+
+def _pads(
+    said: dict[str, Any],
+    extents: Sequence[int],
+    spans: Sequence[int],
+    strides: Sequence[int],
+    rank: int,
+) -> _Pads:
+    """Return the padding of rows and columns, before and after."""
+    kind = said.get("auto_pad", "NOTSET")
+    if kind in ("SAME_UPPER", "SAME_LOWER"):
+        pads = []
+        for extent, span, stride in zip(extents, spans, strides, strict=True):
+            total = max((-(-extent // stride) - 1) * stride + span - extent, 0)
+            less, more = total // 2, total - total // 2
+            pads.append((less, more) if kind == "SAME_UPPER" else (more, less))
+        return pads[0], pads[1]
+    given = [0] * 2 * rank if kind == "VALID" else list(said.get("pads", [0] * 2 * rank))
+    if len(given) != 2 * rank or min(given) < 0:
+        raise ModelError(f"wanted {2 * rank} pads of at least 0, got {given}")
+    columns = given[rank - 1], given[-1]
+    return (((given[0], given[2]) if rank == 2 else (0, 0)), columns)
+
+
+class _Windows:
+    """Windows over an image: how they lie, and the padding that the graph says for it.
+
+    Parameters
+    ----------
+    unit : Unit
+        The operator.
+    value : Value
+        Its input, of one or two dimensions of pixels.
+    kernel : sequence of int
+        Extents of the window along these.
+    """
+
+    def __init__(self, unit: Unit, value: Value, kernel: Sequence[int]) -> None:
+        rank = len(value.shape) - 2
+        if rank not in (1, 2) or len(kernel) != rank:
+            raise ModelError(f"wanted windows of 1 or 2 dimensions, got shape {value.shape}")
+        said = unit.attributes
+        items, channels, *extents = value.shape
+        #: Items, channels, rows and columns of the input.
+        self.shape = (items, channels, *([1] * (2 - rank)), *extents)
+        self.rank = rank
+        self.kernel: _Pair = (1, kernel[0]) if rank == 1 else (kernel[0], kernel[1])
+        self.stride = _pair(said, "strides", rank)
+        self.dilation = _pair(said, "dilations", rank)
+        self.spans = tuple(
+            (taps - 1) * apart + 1 for taps, apart in zip(self.kernel, self.dilation, strict=True)
+        )
+        extents = self.shape[2:]
+        self.pads = _pads(said, extents, self.spans, self.stride, rank)
+        whole = [n + sum(pad) for n, pad in zip(extents, self.pads, strict=True)]
+        ways = list(zip(whole, self.spans, self.stride, strict=True))
+        self.counts = tuple((n - span) // step + 1 for n, span, step in ways)
+        if min(self.counts) < 1:
+            raise ModelError(f"wanted a window inside the image, got {self.spans} on {extents}")
+        up = tuple(-(-(n - span) // step) + 1 for n, span, step in ways)
+        if said.get("ceil_mode") and up != self.counts:
+            raise ModelError("ceil_mode with windows past the edge is not supported")
+
+    @property
+    def same(self) -> bool:
+        """True where the padding is that of SAME."""
+        for extent, span, step, count, pad in zip(
+            self.shape[2:], self.spans, self.stride, self.counts, self.pads, strict=True
+        ):
+            total = max((count - 1) * step + span - extent, 0)
+            if count != -(-extent // step) or pad != (total // 2, total - total // 2):
+                return False
+        return True
+
+    def image(self, builder: Builder, value: Value, fill: int | None) -> tuple[int, str]:
+        """Return the padded input and the kind of padding that is left.
+
+        ``fill`` is what pads; None for windows that count only what is inside.
+        """
+        image = builder.image(value, self.shape)
+        if not any(map(any, self.pads)):
+            return image.number, "VALID"
+        if self.same:
+            return image.number, "SAME"
+        if fill is None:
+            raise ModelError(f"pads {self.pads} that are not counted are not supported")
+        before, after = ((0, pad[0], pad[1], 0) for pad in zip(*self.pads, strict=True))
+        shape = tuple(a + n + b for a, n, b in zip(before, image.stored, after, strict=True))
+        tensor = builder.tensors[image.number]
+        of = Operand(tensor.name, np.dtype(np.int8), tensor.quantization)
+        margins = builder.constant("paddings", np.array([before, after], np.int32).T)
+        number = builder.operate(
+            "PAD", [image.number, margins], shape, of, before=before, after=after, value=fill
+        )
+        return number, "VALID"
+
+    def define(self, builder: Builder, of: Operand, number: int, channels: int) -> None:
+        """Name the result, one pixel for each window."""
+        source = (self.shape[0], channels, *self.counts)
+        shape = (*source[:2], *self.counts[2 - self.rank :])
+        builder.define(of, number, shape, source, IMAGE)
+
+    def result(self, channels: int) -> tuple[int, ...]:
+        """Return the shape of the result as it is stored."""
+        return (self.shape[0], *self.counts, channels)
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """Attributes of a pooling."""
+        return {"stride": self.stride, "window": self.kernel, "activation": "NONE"}
+
+
+def _weights(operand: Operand | None, axis: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return constant weights less their zero points, int64, and their scales."""
+    if operand is None or operand.data is None or operand.quantization is None:
+        name = "none" if operand is None else repr(operand.name)
+        raise ModelError(f"wanted constant weights with a scale, got {name}")
+    meaning, data = operand.quantization, operand.data
+    if data.dtype not in (np.int8, np.uint8):
+        raise ModelError(f"wanted weights of int8 or uint8, got {data.dtype}")
+    if len(meaning.scales) not in (1, data.shape[axis]):
+        raise ModelError(f"wanted 1 or {data.shape[axis]} scales, got {len(meaning.scales)}")
+    if len(meaning.scales) > 1 and meaning.axis % data.ndim != axis % data.ndim:
+        raise ModelError(f"wanted scales along axis {axis}, got axis {meaning.axis}")
+    along = [1] * data.ndim
+    along[axis] = -1
+    points = meaning.zero_points.reshape(along) if len(meaning.scales) > 1 else meaning.zero_points
+    return data.astype(np.int64) - points, meaning.scales
+
+
+def _kernel(
+    builder: Builder, unit: Unit, weights: np.ndarray, scales: np.ndarray, axis: int
+) -> list[int]:
+    """Add weights and bias; return their numbers."""
+    narrow = weights.min() >= -128 and weights.max() <= 127
+    meaning = Quantization(scales, np.zeros(len(scales), np.int64), axis)
+    name = unit.inputs[1].name if unit.inputs[1] else "weights"
+    data = weights.astype(np.int8 if narrow else np.int16)
+    numbers = [builder.constant(name, data, meaning)]
+    bias = unit.inputs[2] if len(unit.inputs) > 2 else None
+    if bias is not None:
+        channels = weights.shape[axis]
+        if bias.data is None or bias.data.dtype != np.int32:
+            raise ModelError(f"wanted a bias of constant int32, got {bias.name!r}")
+        if bias.data.size not in (1, channels):
+            raise ModelError(f"wanted a bias of {channels}, got {bias.data.size}")
+        data = np.broadcast_to(bias.data.reshape(-1), (channels,))
+        numbers.append(builder.constant(bias.name, data.astype(np.int32)))
+    return numbers
+
+
+def bounded(builder: Builder, unit: Unit, number: int) -> int:
+    """Return a unit's result with the bounds of its real value."""
+    (of,) = unit.outputs
+    assert of.quantization
+    meaning = shifted(of.quantization, of.dtype)
+    ends = np.array([unit.low, unit.high], np.float32)
+    low, high = quantized(ends, meaning).tolist()
+    if (low, high) == (-128, 127):
+        return number
+    shape = builder.tensors[number].shape
+    if (low, high) == (max(meaning.zero_point, -128), 127):
+        return builder.operate("RELU", [number], shape, of)
+    entries = np.clip(np.arange(256, dtype=np.uint8).view(np.int8), low, high)
+    return builder.lookup(number, entries, of)
+
+
+def convolution(builder: Builder, unit: Unit) -> None:
+    """Read Conv; groups of several channels become weights of zero."""
+    value = builder.value(unit.inputs[0])
+    weights, scales = _weights(unit.inputs[1], 0)
+    windows = _Windows(unit, value, weights.shape[2:])
+    channels, depth, *_ = weights.shape
+    weights = weights.reshape(channels, depth, *windows.kernel).transpose(0, 2, 3, 1)
+    groups, inputs = unit.attributes.get("group", 1), windows.shape[1]
+    if groups < 1 or depth * groups != inputs or channels % groups:
+        raise ModelError(f"wanted weights of {inputs} channels, got {groups} x {depth}")
+    said: dict[str, Any] = {"stride": windows.stride, "dilation": windows.dilation}
+    axis = 0
+    if groups > 1 and depth == 1:
+        axis = 3
+        weights = weights.transpose(3, 1, 2, 0)
+        said["depth_multiplier"] = channels // groups
+    elif groups > 1:
+        wide = np.zeros((channels, *windows.kernel, inputs), np.int64)
+        each = channels // groups
+        for group in range(groups):
+            rows, columns = slice(group * each, (group + 1) * each), group * depth
+            wide[rows, :, :, columns : columns + depth] = weights[rows]
+        weights = wide
+    meaning = builder.meaning(value)
+    source, padding = windows.image(builder, value, meaning.zero_point)
+    constants = _kernel(builder, unit, weights, scales, axis)
+    (of,) = unit.outputs
+    number = builder.operate(
+        "QLinearConv",
+        [source, *constants],
+        windows.result(channels),
+        of,
+        padding=padding,
+        activation="NONE",
+        **said,
+    )
+    windows.define(builder, of, bounded(builder, unit, number), channels)
+
+
+def _columns(value: Value) -> np.ndarray | None:
+    """Return the model's column of each stored element of a row, None if rows are not whole."""
+    items, *rest = value.source
+    if len(value.shape) != 2 or value.order[:1] != (0,) or value.shape[0] != items:
+        return None
+    order = [axis - 1 for axis in value.order[1:]]
+    return np.arange(math.prod(rest)).reshape(rest).transpose(order).reshape(-1)
+
+
+def product(builder: Builder, unit: Unit) -> None:
+    """Read Gemm and MatMul with constant weights: rows of a matrix product."""
+    value = builder.value(unit.inputs[0])
+    said = unit.attributes
+    if said.get("transA") or said.get("alpha", 1.0) != 1 or said.get("beta", 1.0) != 1:
+        raise ModelError("wanted alpha and beta of 1, and no transA")
+    if unit.inputs[1] is not None and unit.inputs[1].data is None:
+        raise ModelError("wanted constant weights, got two inputs that are computed")
+    transposed = bool(said.get("transB"))
+    weights, scales = _weights(unit.inputs[1], 0 if transposed else -1)
+    if weights.ndim != 2 or not value.shape:
+        raise ModelError(f"wanted weights of 2 dimensions, got {weights.ndim}")
+    weights = weights if transposed else weights.T
+    channels, taps = weights.shape
+    if value.shape[-1] != taps:
+        raise ModelError(f"wanted rows of {taps}, got shape {value.shape}")
+    columns = _columns(value)
+    if columns is None or len(columns) != taps:
+        rows = math.prod(value.shape) // taps
+        value = builder.reshaped(value, (rows, taps))
+    else:
+        weights = weights[:, columns]
+    (of,) = unit.outputs
+    constants = _kernel(builder, unit, weights, scales, 0)
+    shape = (math.prod(value.shape) // taps, channels)
+    number = builder.operate(
+        "QLinearMatMul",
+        [value.number, *constants],
+        shape,
+        of,
+        activation="NONE",
+    )
+    whole = (*builder.value(unit.inputs[0]).shape[:-1], channels)
+    builder.define(of, bounded(builder, unit, number), whole, shape)
+
+
+def max_pool(builder: Builder, unit: Unit) -> None:
+    """Read MaxPool and GlobalMaxPool."""
+    value, of = builder.value(unit.inputs[0]), unit.outputs[0]
+    if len(unit.outputs) > 1:
+        raise ModelError("the places of the greatest are not supported")
+    kernel = unit.attributes.get("kernel_shape", value.shape[2:])
+    windows = _Windows(unit, value, kernel)
+    if windows.dilation != (1, 1):
+        raise ModelError(f"dilation {windows.dilation} is not supported")
+    source, padding = windows.image(builder, value, -128)
+    channels = windows.shape[1]
+    number = builder.operate(
+        "MAX_POOL_2D", [source], windows.result(channels), of, padding=padding, **windows.said
+    )
+    windows.define(builder, of, number, channels)
+
+
+def average_pool(builder: Builder, unit: Unit) -> None:
+    """Read AveragePool."""
+    value, (of,) = builder.value(unit.inputs[0]), unit.outputs
+    windows = _Windows(unit, value, unit.attributes.get("kernel_shape", ()))
+    if windows.dilation != (1, 1):
+        raise ModelError(f"dilation {windows.dilation} is not supported")
+    counted = bool(unit.attributes.get("count_include_pad"))
+    if counted and windows.same and any(map(any, windows.pads)):
+        raise ModelError("pads that are counted are not supported")
+    fill = builder.meaning(value).zero_point if counted else None
+    source, padding = windows.image(builder, value, fill)
+    channels = windows.shape[1]
+    number = builder.operate(
+        "QLinearAveragePool",
+        [source],
+        windows.result(channels),
+        of,
+        padding=padding,
+        unsigned=of.dtype == np.uint8,
+        **windows.said,
+    )
+    windows.define(builder, of, bounded(builder, unit, number), channels)
+
+
+def mean(builder: Builder, unit: Unit) -> None:
+    """Read GlobalAveragePool, and ReduceMean over all pixels."""
+    value, (of,) = builder.value(unit.inputs[0]), unit.outputs
+    rank = len(value.shape)
+    keep = True
+    if unit.kind == "ReduceMean":
+        axes = unit.attributes.get("axes")
+        if len(unit.inputs) > 1 and unit.inputs[1] is not None:
+            given = unit.inputs[1].data
+            axes = None if given is None else given.tolist()
+        keep = bool(unit.attributes.get("keepdims", 1))
+        if axes is None or sorted(axis % rank for axis in axes) != [*range(2, rank)]:
+            raise ModelError(f"wanted the mean over all pixels, got axes {axes}")
+    if rank not in (3, 4):
+        raise ModelError(f"wanted 3 or 4 dimensions, got shape {value.shape}")
+    items, channels, *extents = value.shape
+    image = builder.image(value, (items, channels, *([1] * (4 - rank)), *extents))
+    source = (items, channels, 1, 1)
+    number = builder.operate(
+        "QLinearGlobalAveragePool", [image.number], tuple(source[axis] for axis in IMAGE), of
+    )
+    shape = (items, channels, *([1] * (rank - 2))) if keep else (items, channels)
+    builder.define(of, bounded(builder, unit, number), shape, source, IMAGE)
+
+
+LAYERS: dict[str, _Reader] = {
+    "AveragePool": average_pool,
+    "Conv": convolution,
+    "Gemm": product,
+    "GlobalAveragePool": mean,
+    "MatMul": product,
+    "ReduceMean": mean,
+}

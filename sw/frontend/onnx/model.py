@@ -1,0 +1,97 @@
+"""Reads ``.onnx`` files into the compiler's graph."""
+
+from collections import Counter
+
+from celosia.sw.frontend.onnx.builder import Builder
+from celosia.sw.frontend.onnx.elementwise import ELEMENTWISE, function
+from celosia.sw.frontend.onnx.layers import LAYERS, max_pool
+from celosia.sw.frontend.onnx.moves import MOVES
+from celosia.sw.frontend.onnx.source import Source, read
+from celosia.sw.frontend.onnx.units import Unit, Units
+from celosia.sw.ir.graph import Graph
+from celosia.sw.operators.node import ModelError
+
+__all__ = ["READERS", "load"]
+
+#: Unit to its reader.
+READERS = {
+    **ELEMENTWISE,
+    **LAYERS,
+    **MOVES,
+    "GlobalMaxPool": max_pool,
+    "MaxPool": max_pool,
+}
+
+#: Operators by which a quantised model is known.
+_QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinear", "QGemm")
+
+
+def load(content: bytes, name: str = "model") -> Graph:
+    """Return the graph of a model quantised to int8 or uint8.
+
+    A first extent that is not fixed is 1.
+
+    Parameters
+    ----------
+    content : bytes
+        Of an ``.onnx`` file.
+    name : str
+        Of the file, for messages.
+
+    Raises
+    ------
+    ModelError
+        If it is damaged, not quantised, or uses what is not supported. One line that names the
+        file and the operators.
+    """
+    try:
+        return _graph(read(content), name)
+    except ModelError as error:
+        raise ModelError(f"{name}: {error}") from None
+
+
+def _graph(source: Source, name: str) -> Graph:
+    quantised = any(node.kind.startswith(_QUANTISED) for node in source.nodes)
+    if not quantised and all(end.dtype.kind == "f" for end in source.inputs):
+        raise ModelError("float model; `celosia quantize` makes it int8")
+    units = Units(source)
+    builder = Builder(name)
+    for end in source.inputs:
+        builder.input(end, units.integers.get(end.name))
+    blockers = [*units.blockers, *units.unclosed()]
+    for unit in units.units:
+        try:
+            _build(builder, unit)
+        except ModelError as error:
+            blockers.append((unit.kind, f"{unit.label}: {error}"))
+    if blockers:
+        raise ModelError(_told(blockers))
+    for end in source.outputs:
+        operand = units.integers.get(end.name) or units.floats.get(end.name)
+        if operand is None:
+            raise ModelError(f"output {end.name!r}: wanted a result of a quantised operator")
+        builder.output(end, operand)
+    try:
+        return builder.graph()
+    except ValueError as error:
+        raise ModelError(str(error)) from None
+
+
+def _build(builder: Builder, unit: Unit) -> None:
+    """Add a unit's operations; one whose inputs a blocker makes is left out."""
+    for operand in unit.inputs:
+        if operand and operand.data is None and operand.name not in builder.values:
+            return
+    reader = function if unit.function else READERS.get(unit.kind)
+    if reader is None:
+        raise ModelError("operator is not supported")
+    reader(builder, unit)
+
+
+def _told(blockers: list[tuple[str, str]]) -> str:
+    """Return one line about all operators that cannot be read."""
+    if len(blockers) == 1:
+        return blockers[0][1]
+    counts = Counter(kind for kind, _ in blockers)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+    return f"{len(blockers)} operators are not supported: {kinds}; the first: {blockers[0][1]}"

@@ -1,0 +1,352 @@
+"""Quantised operators of a model, however it spells them.
+
+A QDQ model has float operators between DequantizeLinear and QuantizeLinear, a model of quantised
+operators has QLinearConv and others that name their scales. Both become units: the operator under
+its float name, with integer operands that know what they mean. Operators that only move elements
+are units on whatever they move.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from celosia.sw.frontend.onnx.functions import BOUNDS, FUNCTIONS, bound, evaluate
+from celosia.sw.frontend.onnx.source import LINEAR, End, Node, Source
+from celosia.sw.ir.graph import Quantization
+from celosia.sw.operators.node import ModelError
+
+__all__ = ["Operand", "Unit", "Units"]
+
+_INTEGERS = (np.dtype(np.int8), np.dtype(np.uint8))
+
+#: Operators that a pair of QuantizeLinear and DequantizeLinear encloses.
+_ENCLOSED = (
+    "Add",
+    "AveragePool",
+    "Concat",
+    "Conv",
+    "Gemm",
+    "GlobalAveragePool",
+    "MatMul",
+    "Mul",
+) + ("ReduceMean", "Softmax")
+
+#: Operators that move elements, or choose among them: integers as well as what they stand for.
+_MOVERS = ("DepthToSpace", "Dropout", "Flatten", "GlobalMaxPool", "Identity", "MaxPool", "Pad") + (
+    "Reshape",
+    "Resize",
+    "Slice",
+    "SpaceToDepth",
+    "Split",
+    "Squeeze",
+    "Transpose",
+    "Unsqueeze",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Operand:
+    """What a unit reads or makes.
+
+    Parameters
+    ----------
+    name : str
+        Of the tensor.
+    dtype : numpy.dtype
+        As in the model.
+    quantization : Quantization, optional
+        Of int8 and uint8, zero points as in the model.
+    data : numpy.ndarray, optional
+        Contents of a constant.
+    """
+
+    name: str
+    dtype: np.dtype
+    quantization: Quantization | None = None
+    data: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """One operator on integers.
+
+    Parameters
+    ----------
+    kind : str
+        Of the float operator.
+    node : Node
+        Where it comes from.
+    inputs : tuple of Operand or None
+        What it reads; constants that say how it works among them.
+    outputs : tuple of Operand
+        What it makes.
+    low, high : float
+        Bounds of the result's real value.
+    function : callable, optional
+        From float32 to float32, of a unit whose result depends on one element.
+    """
+
+    kind: str
+    node: Node
+    inputs: tuple[Operand | None, ...]
+    outputs: tuple[Operand, ...]
+    low: float = -np.inf
+    high: float = np.inf
+    function: Callable[[np.ndarray], np.ndarray] | None = None
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """Place, kind and result, for messages."""
+        return f"operator {self.node.place} {self.node.kind} ({self.node.outputs[0]!r})"
+
+
+class Units:
+    """The units of a model, made node by node.
+
+    Attributes
+    ----------
+    units : list of Unit
+        In order.
+    blockers : list of (str, str)
+        Kind and message of each operator that cannot be read.
+    integers : dict of str to Operand
+        Integer tensors by name; of the model's inputs, too.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.units: list[Unit] = []
+        self.blockers: list[tuple[str, str]] = []
+        self.integers: dict[str, Operand] = {}
+        #: What float tensors stand for, by name: integers that were dequantised, or float inputs.
+        self.floats: dict[str, Operand] = {}
+        #: Float operators whose result is not quantised yet, by its name.
+        self.pending: dict[str, Node] = {}
+        for end in source.inputs:
+            if end.dtype == np.float32:
+                self.floats[end.name] = Operand(end.name, end.dtype)
+            elif end.dtype in _INTEGERS:
+                self.integers[end.name] = self._input(end)
+        for node in source.nodes:
+            try:
+                self._take(node)
+            except ModelError as error:
+                message = f"operator {node.place} {node.kind} ({node.outputs[0]!r}): {error}"
+                self.blockers.append((node.kind, message))
+
+    def unclosed(self) -> Iterator[tuple[str, str]]:
+        """Yield kind and message of each float operator that leads to an output of the model."""
+        names = [end.name for end in self.source.outputs]
+        while names:
+            node = self.pending.pop(names.pop(), None)
+            if node is not None:
+                names += node.inputs
+                label = f"operator {node.place} {node.kind} ({node.outputs[0]!r})"
+                yield node.kind, f"{label}: float operator, wanted a QuantizeLinear after it"
+
+    def _input(self, end: End) -> Operand:
+        """Return an integer input; what it means is said by those that read it."""
+        names = {end.name}
+        for node in self.source.nodes:
+            places = (0,) if node.kind == "DequantizeLinear" else ()
+            if node.kind in LINEAR:
+                places = LINEAR[node.kind][1] or range(2, len(node.inputs), 3)
+            for place in places:
+                if node.input(place) in names:
+                    meaning = self._meaning(node, place + 1, end.dtype)
+                    return Operand(end.name, end.dtype, meaning)
+            if node.kind in _MOVERS and node.input(0) in names:
+                names.update(node.outputs)
+        return Operand(end.name, end.dtype, Quantization(np.ones(1, np.float32), np.zeros(1, int)))
+
+    def _constant(self, name: str, role: str) -> np.ndarray:
+        if name not in self.source.constants:
+            raise ModelError(f"wanted a constant {role}, got {name!r} that is computed")
+        return self.source.constants[name]
+
+    def _meaning(self, node: Node, place: int, dtype: np.dtype, axis: int = 0) -> Quantization:
+        """Return the scale at a place of a node, and the zero point after it."""
+        scales = self._constant(node.input(place), "scale")
+        if scales.ndim > 1 or scales.dtype not in (np.float32, np.float16):
+            raise ModelError(f"wanted scales of one dimension, got {scales.dtype} {scales.shape}")
+        scales = scales.reshape(-1).astype(np.float32)
+        if not (np.isfinite(scales) & (scales > 0)).all():
+            raise ModelError(f"wanted scales greater than 0, got {scales.min()}")
+        points = np.zeros(len(scales), np.int64)
+        if name := node.input(place + 1):
+            given = self._constant(name, "zero point").reshape(-1).astype(np.int64)
+            if len(given) not in (1, len(scales)):
+                raise ModelError(f"wanted {len(scales)} zero points, got {len(given)}")
+            points[:] = given
+        return Quantization(scales, points, axis)
+
+    def _take(self, node: Node) -> None:
+        """Make of a node what it is: a unit, an end of units, or part of one to come."""
+        if node.kind == "QuantizeLinear":
+            self._quantize(node)
+        elif node.kind == "DequantizeLinear":
+            self._dequantize(node)
+        elif node.kind in LINEAR:
+            self._linear(node)
+        elif node.kind in _MOVERS:
+            self._move(node)
+        elif node.kind in (*_ENCLOSED, *FUNCTIONS):
+            self.pending[node.outputs[0]] = node
+        else:
+            raise ModelError("operator is not supported")
+
+    def _quantize(self, node: Node) -> None:
+        """Close what leads to a QuantizeLinear."""
+        name, given = node.input(0), node.input(2)
+        dtype = self._constant(given, "zero point").dtype if given else np.dtype(np.uint8)
+        if dtype not in _INTEGERS:
+            raise ModelError(f"wanted int8 or uint8, got {dtype}")
+        meaning = self._meaning(node, 1, dtype)
+        if len(meaning.scales) != 1:
+            raise ModelError("wanted one scale for the whole activation")
+        output = Operand(node.outputs[0], dtype, meaning)
+        self.integers[output.name] = output
+        if name in self.floats:
+            source = self.floats[name]
+            plain = source.quantization is None
+            kind, function = ("QuantizeLinear", None) if plain else ("Identity", _identity)
+            self.units.append(Unit(kind, node, (source,), (output,), function=function))
+        elif name in self.pending:
+            self.units.append(self._enclosed(name, output))
+        # Otherwise its operator is a blocker already.
+
+    def _enclosed(self, name: str, output: Operand) -> Unit:
+        """Return the unit of float operators up to a QuantizeLinear."""
+        node = self.pending[name]
+        leaves = self._leaves(name)
+        fused = all(each in self.floats for each in node.inputs if each)
+        if leaves is not None and len(leaves) == 1 and not (fused and node.kind in _ENCLOSED):
+            (leaf,) = leaves
+            return Unit(
+                node.kind,
+                node,
+                (self.floats[leaf],),
+                (output,),
+                function=lambda x: evaluate(self.pending, self.source.constants, name, leaf, x),
+            )
+        low, high = -np.inf, np.inf
+        while node.kind in BOUNDS and node.input(0) in self.pending:
+            least, most = bound(node, self.source.constants)
+            # The later bound has the last word.
+            low, high = min(max(low, least), most), min(high, most)
+            node = self.pending[node.input(0)]
+        if node.kind not in _ENCLOSED:
+            raise ModelError(f"{node.kind} between float operators is not supported")
+        inputs = tuple(self._operand(each) if each else None for each in node.inputs)
+        return Unit(node.kind, node, inputs, (output,), low, high, attributes=node.attributes)
+
+    def _leaves(self, name: str) -> set[str] | None:
+        """Return the computed inputs of functions that lead to a tensor; None if others do."""
+        if name in self.source.constants:
+            return set() if self.source.constants[name].size == 1 else None
+        if name in self.floats:
+            data = self.floats[name].data
+            return {name} if data is None else None
+        node = self.pending.get(name)
+        if node is None or node.kind not in FUNCTIONS:
+            return None
+        found: set[str] = set()
+        for each in node.inputs:
+            leaves = self._leaves(each) if each else set()
+            if leaves is None:
+                return None
+            found |= leaves
+        return found
+
+    def _operand(self, name: str) -> Operand:
+        """Return what a float operator reads."""
+        if name in self.floats:
+            return self.floats[name]
+        if name in self.source.constants:
+            data = self.source.constants[name]
+            return Operand(name, data.dtype, data=data)
+        raise ModelError(f"wanted a QuantizeLinear after {self._maker(name)}")
+
+    def _maker(self, name: str) -> str:
+        return f"{self.pending[name].kind} ({name!r})" if name in self.pending else repr(name)
+
+    def _dequantize(self, node: Node) -> None:
+        """Note what a float tensor stands for."""
+        name, axis = node.input(0), node.attributes.get("axis", 1)
+        if node.attributes.get("block_size"):
+            raise ModelError("scales of blocks are not supported")
+        if name in self.source.constants:
+            data = self.source.constants[name]
+            meaning = self._meaning(node, 1, data.dtype, axis)
+            self.floats[node.outputs[0]] = Operand(name, data.dtype, meaning, data)
+        elif name in self.integers:
+            known, meaning = self.integers[name], self._meaning(node, 1, np.dtype(np.int8))
+            if not meaning.equals(known.quantization):
+                raise ModelError(f"wanted the scale and zero point of {name!r}")
+            self.floats[node.outputs[0]] = known
+
+    def _linear(self, node: Node) -> None:
+        """Make a unit of an operator that names its scales."""
+        kind, places, bias, result = LINEAR[node.kind]
+        if node.attributes.get("channels_last"):
+            raise ModelError("channels_last is not supported")
+        places = places or tuple(range(2, len(node.inputs), 3))
+        axis = {"Conv": 0, "Gemm": 0 if node.attributes.get("transB") else 1}.get(kind, -1)
+        inputs = [self._integer(node, place, axis if place else 0) for place in places]
+        if bias > 0:
+            name = node.input(bias)
+            data = self._constant(name, "bias") if name else None
+            inputs.append(Operand(name, data.dtype, data=data) if data is not None else None)
+        if not node.input(result):
+            raise ModelError("a float result is not supported")
+        if None in inputs[: len(places)]:
+            return
+        dtype = inputs[0].dtype if inputs[0] else np.dtype(np.uint8)
+        output = Operand(node.outputs[0], dtype, self._meaning(node, result, dtype))
+        self.integers[output.name] = output
+        function = _function(kind, node) if kind in ("LeakyRelu", "Sigmoid") else None
+        attributes = node.attributes
+        self.units.append(
+            Unit(kind, node, tuple(inputs), (output,), function=function, attributes=attributes)
+        )
+
+    def _integer(self, node: Node, place: int, axis: int) -> Operand | None:
+        """Return an integer operand; None if the operator that makes it is a blocker."""
+        name = node.input(place)
+        data = self.source.constants.get(name)
+        if data is not None:
+            return Operand(name, data.dtype, self._meaning(node, place + 1, data.dtype, axis), data)
+        known = self.integers.get(name)
+        if known and not self._meaning(node, place + 1, known.dtype).equals(known.quantization):
+            raise ModelError(f"wanted the scale and zero point of {name!r}")
+        return known
+
+    def _move(self, node: Node) -> None:
+        """Make a unit of an operator that moves integers, or what stands for them."""
+        name = node.input(0)
+        where = self.integers if name in self.integers else self.floats
+        if name not in where:
+            if name in self.pending:
+                raise ModelError(f"wanted a QuantizeLinear after {self._maker(name)}")
+            return
+        source = where[name]
+        said = []
+        for each in node.inputs[1:]:
+            data = self._constant(each, "parameter") if each else None
+            said.append(None if data is None else Operand(each, data.dtype, data=data))
+        outputs = tuple(replace(source, name=each, data=None) for each in node.outputs if each)
+        for output in outputs:
+            where[output.name] = output
+        attributes = {**node.attributes, "integers": where is self.integers}
+        self.units.append(Unit(node.kind, node, (source, *said), outputs, attributes=attributes))
+
+
+def _identity(x: np.ndarray) -> np.ndarray:
+    return x
+
+
+def _function(kind: str, node: Node) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda x: FUNCTIONS[kind]((x,), node.attributes)

@@ -1,0 +1,139 @@
+"""Model files of any kind: quantised ones are loaded, others answered with what to do."""
+
+import shlex
+import struct
+from pathlib import Path
+from typing import Any
+
+import tflite
+
+from celosia.sw.files import FileError, read_file
+from celosia.sw.frontend.tflite import load as load_tflite
+from celosia.sw.ir.graph import Graph
+from celosia.sw.operators.node import ModelError
+
+__all__ = ["load"]
+
+#: Endings of files that hold float models, and what they are.
+_FLOAT = {
+    ".h5": "Keras model",
+    ".hdf5": "Keras model",
+    ".keras": "Keras model",
+    ".pt2": "exported PyTorch program",
+}
+#: Endings of PyTorch files without a program that could be read.
+_WEIGHTS = (".pt", ".pth")
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+#: Operators of quantised ONNX models, as their files spell them.
+_ONNX_QUANTIZED = (b"QuantizeLinear", b"QLinear", b"ConvInteger", b"MatMulInteger")
+#: First byte of ONNX files: the version of the format comes first.
+_ONNX = b"\x08"
+_INTEGERS = (tflite.TensorType.INT8, tflite.TensorType.UINT8, tflite.TensorType.INT16)
+# Raised by the flatbuffers package where offsets lead nowhere.
+_BROKEN = (struct.error, TypeError, IndexError, OverflowError, AttributeError, ValueError)
+
+
+def load(source: str | Path | bytes) -> Graph:
+    """Return the graph of a quantised model.
+
+    Parameters
+    ----------
+    source : str, pathlib.Path or bytes
+        Path of a ``.tflite`` or ``.onnx`` file, or its contents.
+
+    Raises
+    ------
+    ModelError
+        If it cannot be used; for a float model with the command that quantises it.
+    """
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        content = bytes(source)
+        return _load_onnx(content) if content[:1] == _ONNX else load_tflite(content)
+    path = Path(source)
+    _want_other_kind(path)
+    if path.suffix.lower() == ".onnx" and path.is_file():
+        return _load_onnx(_read(path), path.name)
+    try:
+        return load_tflite(path)
+    except ModelError:
+        if _is_float_tflite(path):
+            raise ModelError(_quantize(path, "float model")) from None
+        raise
+
+
+def _load_onnx(content: bytes, name: str = "model") -> Graph:
+    try:
+        from celosia.sw.frontend.onnx.model import load as load_onnx
+    except ModuleNotFoundError as error:
+        wanted = f"wanted the package {error.name}: pip install 'celosia[onnx]'"
+        raise ModelError(f"{name}: {wanted}") from None
+    return load_onnx(content, name)
+
+
+def _want_other_kind(path: Path) -> None:
+    """Refuse files and folders of other frameworks that are float models."""
+    ending = path.suffix.lower()
+    if path.is_dir():
+        if (path / "saved_model.pb").is_file():
+            raise ModelError(_quantize(path, "TensorFlow SavedModel in float"))
+        raise ModelError(f"{path}: wanted a model file, got a directory without a saved_model.pb")
+    if not path.is_file():
+        return
+    if ending in _FLOAT or _starts(path) == _HDF5:
+        raise ModelError(_quantize(path, f"{_FLOAT.get(ending, 'Keras model')} in float"))
+    if ending in _WEIGHTS:
+        exported = path.with_suffix(".pt2")
+        raise ModelError(
+            f"{path}: PyTorch weights without a program; save torch.export.export(...) as "
+            f"{exported.name}, then {_command(exported)}"
+        )
+    if ending == ".onnx":
+        content = _read(path)
+        if not any(name in content for name in _ONNX_QUANTIZED):
+            raise ModelError(_quantize(path, "ONNX model in float"))
+
+
+def _starts(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_HDF5))
+    except OSError:
+        return b""
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_file(path)
+    except FileError as error:
+        raise ModelError(str(error)) from None
+
+
+def _command(path: Path) -> str:
+    """Return the command that quantises a file."""
+    ending = ".onnx" if path.suffix.lower() == ".onnx" else ".tflite"
+    result = f"{path.stem}_int8{ending}"
+    return f"celosia quantize {shlex.quote(str(path))} --calibration DATA -o {shlex.quote(result)}"
+
+
+def _quantize(path: Path, kind: str) -> str:
+    return f"{path}: {kind}; quantise it: {_command(path)}"
+
+
+def _is_float_tflite(path: Path) -> bool:
+    """Return whether all tensors of a ``.tflite`` file that are no constants are float."""
+    try:
+        content = read_file(path)
+        if content[4:8] != b"TFL3":
+            return False
+        return _computes_in_float(tflite.Model.GetRootAs(content, 0))
+    except (FileError, *_BROKEN):
+        return False
+
+
+def _computes_in_float(model: Any) -> bool:
+    graph, kinds = model.Subgraphs(0), set()
+    for number in range(min(graph.TensorsLength(), 1 << 20)):
+        tensor = graph.Tensors(number)
+        if not model.Buffers(tensor.Buffer()).DataLength():
+            kinds.add(tensor.Type())
+    return tflite.TensorType.FLOAT32 in kinds and not kinds.intersection(_INTEGERS)

@@ -1,1 +1,0 @@
-"""Hostile files: models and programs changed at random, and what must become of them."""

@@ -1,0 +1,122 @@
+"""Quotients, remainders, powers and squared differences of two operands that broadcast."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tflite
+
+from celosia.sw.compiler.multiplier import quantize_multiplier
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.operators.elementwise import two
+from celosia.sw.operators.fixed_point import (
+    centred,
+    finished,
+    halved,
+    single,
+    times,
+)
+from celosia.sw.operators.node import Node, read_activation
+from celosia.sw.operators.plain import (
+    clamped,
+    floor_quotient,
+    floor_rest,
+    of_two,
+    powers,
+    quotient,
+    squared_difference,
+)
+from celosia.sw.operators.record import SAME, Operator, Shape, by_type
+from celosia.sw.operators.softmax import digits, high_product, reciprocal
+
+__all__ = ["OPERATORS"]
+
+#: Bits by which SQUARED_DIFFERENCE shifts its inputs.
+_SHIFT = 7
+
+
+def _read_quotient(node: Node) -> dict[str, Any]:
+    node.require_inputs(2)
+    options = node.options(tflite.DivOptions)
+    return {"activation": read_activation(options.FusedActivationFunction() if options else 0)}
+
+
+def _quotient_factor(operator: HostOperator) -> float:
+    first, second, output = (single(x) for x in (*operator.sources, operator.results[0]))
+    return float(first / (second * output))
+
+
+def _run_quotient(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return quotients of int8 by the reciprocal of the divisor."""
+    a, b = np.broadcast_arrays(*centred(operator, arrays))
+    require(bool(b.all()), "numbers other than the zero point to divide by", "it")
+    a, b = np.where(b < 0, -a, a), np.abs(b)
+    bits = digits(b)
+    inverse = reciprocal((b << (32 - bits)) - (1 << 31))
+    # Leading bits that repeat the sign.
+    room = np.where(a < 0, 32 - digits(-2 * a - 1), 31 - digits(a))
+    multiplier, shift = quantize_multiplier(_quotient_factor(operator))
+    right = room + bits - 1 - shift
+    values = halved(high_product(high_product(a << room, inverse), multiplier), right)
+    return finished(values, operator.results[0], operator.attributes["activation"])
+
+
+def _squared_factors(operator: HostOperator) -> tuple[float, float, float]:
+    """Return the factors of both inputs and of their squared difference."""
+    first, second, output = (float(single(x)) for x in (*operator.sources, operator.results[0]))
+    twice = 2 * max(first, second)
+    return first / twice, second / twice, twice * twice / ((1 << 2 * _SHIFT) * output)
+
+
+def _squared_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    shapes = two(operator, said)
+    if operator.sources[0].dtype == "int8":
+        factor = _squared_factors(operator)[2]
+        require(factor < 1, "a result of more than (scale of the inputs)^2 / 4096", f"{factor:.6g}")
+    return shapes
+
+
+def _run_squared(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    first, second, output = (quantize_multiplier(f) for f in _squared_factors(operator))
+    left, right = (x << _SHIFT for x in centred(operator, arrays))
+    difference = times(left, *first) - times(right, *second)
+    return finished(times(difference * difference, *output), operator.results[0])
+
+
+_WHATEVER = "whatever broadcasts"
+
+OPERATORS = (
+    Operator(
+        kind="DIV",
+        read=_read_quotient,
+        shapes=two,
+        types=(("int8", "int32", "float32"), SAME),
+        broadcasts=True,
+        kernel=by_type(int8=_run_quotient, plain=clamped(quotient)),
+        host=_WHATEVER,
+    ),
+    Operator(
+        kind="SQUARED_DIFFERENCE",
+        shapes=_squared_shapes,
+        types=(("int8", "int32", "float32"), SAME),
+        broadcasts=True,
+        kernel=by_type(int8=_run_squared, plain=of_two(squared_difference)),
+        host=f"{_WHATEVER}; int8 with a result of more than 1/4096 of the inputs' scale squared",
+    ),
+    *(
+        Operator(
+            kind=kind,
+            shapes=two,
+            types=(types, SAME),
+            broadcasts=True,
+            kernel=kernel,
+            host=_WHATEVER,
+        )
+        for kind, types, kernel in (
+            ("FLOOR_DIV", ("int32", "float32"), of_two(floor_quotient)),
+            ("FLOOR_MOD", ("int32", "int64", "float32"), of_two(floor_rest)),
+            ("POW", ("int32", "float32"), powers),
+        )
+    ),
+)

@@ -1,0 +1,135 @@
+"""Operators that choose elements: by a condition, or the greatest ones."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators.attributes import Attributes, Mismatch, require
+from celosia.sw.operators.node import ModelError, Node
+from celosia.sw.operators.record import ANY, WHOLE, Operator, Shape, each_unit
+
+__all__ = ["OPERATORS"]
+
+_NUMBERS = ("int8", "uint8", "int16", "int32", "int64", "float32")
+
+
+def _condition(operator: HostOperator) -> Shape:
+    require(len(operator.sources) == 3, "3 inputs", len(operator.sources))
+    condition = operator.sources[0]
+    require(condition.dtype == "bool", "a condition of bool", condition.dtype)
+    return condition.shape
+
+
+def _select_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    """Return the shape of two operands that have to be alike; conditions may be of rows."""
+    condition, (first, second) = _condition(operator), (x.shape for x in operator.sources[1:])
+    require(first == second, "operands of one shape", f"{first} and {second}")
+    good = condition in (first, (), first[:1])
+    require(good, f"a condition of shape {first}, {first[:1]} or ()", condition)
+    return [first]
+
+
+def _run_select(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    condition, first, second = arrays
+    return [
+        np.where(
+            condition.reshape(*condition.shape, *[1] * (first.ndim - condition.ndim)), first, second
+        )
+    ]
+
+
+def _select_v2_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    shapes = _condition(operator), *(operand.shape for operand in operator.sources[1:])
+    try:
+        return [np.broadcast_shapes(*shapes)]
+    except ValueError:
+        raise Mismatch(f"inputs that broadcast, got {' and '.join(map(str, shapes))}") from None
+
+
+def _run_select_v2(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [np.where(*arrays)]
+
+
+def _read_where(node: Node) -> dict[str, Any]:
+    """Read WHERE, whose result has as many rows as its condition has true elements."""
+    node.require_inputs(1)
+    types = (np.bool_, np.int8, np.uint8, np.int32, np.int64, np.float32)
+    condition = node.constant(0, types, "condition")
+    return {"rows": int(np.count_nonzero(condition))}
+
+
+def _where_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    return [(said.whole("rows", 0, 1 << 31), len(operator.sources[0].shape))]
+
+
+def _run_where(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [np.argwhere(arrays[0]).astype(operator.results[0].dtype)]
+
+
+def _read_top(node: Node) -> dict[str, Any]:
+    node.require_inputs(2, results=2)
+    kinds = (np.int16, np.int32)
+    (count,) = node.constant(1, kinds, "k").reshape(-1).tolist()[:1] or [0]
+    if count < 1:
+        raise ModelError(f"wanted a k of at least 1, got {count}")
+    return {"k": count}
+
+
+def _top_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    (source,), (values, indices) = operator.sources, operator.results
+    require(bool(source.shape), "at least one dimension", source.shape)
+    ends = [(each.dtype, each.scale, each.zero_point) for each in (source, values)]
+    require(ends[0] == ends[1], "values of the type, scale and zero point of the input")
+    require(indices.dtype in ("int16", "int32"), "int16 or int32 indices", indices.dtype)
+    return [(*source.shape[:-1], said.whole("k", 1, source.shape[-1]))] * 2
+
+
+def _run_top(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the greatest of each row, the first of equals first, and their indices."""
+    (array,), count = arrays, operator.attributes["k"]
+    # Sorted from the end, so that of equals the last one of that order comes first.
+    order = array.shape[-1] - 1 - np.argsort(array[..., ::-1], axis=-1, kind="stable")
+    best = order[..., ::-1][..., :count]
+    return [np.take_along_axis(array, best, -1), best.astype(operator.results[1].dtype)]
+
+
+_SELECTS: dict[str, Any] = {"types": ANY, "moves": True, "aside": (0,), "whole": True}
+
+OPERATORS = (
+    Operator(
+        kind="SELECT",
+        shapes=_select_shapes,
+        kernel=each_unit(_run_select),
+        host="a condition of one shape with the operands, of rows, or one",
+        **_SELECTS,
+    ),
+    Operator(
+        kind="SELECT_V2",
+        shapes=_select_v2_shapes,
+        kernel=each_unit(_run_select_v2),
+        host="whatever broadcasts",
+        **_SELECTS,
+    ),
+    Operator(
+        kind="WHERE",
+        read=_read_where,
+        shapes=_where_shapes,
+        types=(ANY[0], WHOLE[1]),
+        plain=True,
+        kernel=each_unit(_run_where),
+        whole=True,
+        host="a constant condition",
+    ),
+    Operator(
+        kind="TOPK_V2",
+        read=_read_top,
+        shapes=_top_shapes,
+        operands=(0,),
+        types=(_NUMBERS, _NUMBERS),
+        plain=True,
+        kernel=_run_top,
+        host="a constant k",
+    ),
+)

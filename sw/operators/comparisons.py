@@ -1,0 +1,87 @@
+"""Comparisons and logic, whose results are true or false."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from celosia.sw.compiler.multiplier import quantize_multiplier
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.operators.elementwise import two
+from celosia.sw.operators.fixed_point import centred, times
+from celosia.sw.operators.functions import same_shape
+from celosia.sw.operators.plain import of_two
+from celosia.sw.operators.record import NUMBERS, Kernel, Operator, Shape, by_type
+
+__all__ = ["OPERATORS"]
+
+_KINDS = {
+    "EQUAL": np.equal,
+    "NOT_EQUAL": np.not_equal,
+    "GREATER": np.greater,
+    "GREATER_EQUAL": np.greater_equal,
+    "LESS": np.less,
+    "LESS_EQUAL": np.less_equal,
+}
+_BYTES, _BOOL = ("int8", "uint8"), ("bool",)
+_ORDERED = (*_BYTES, *NUMBERS)
+
+#: Bits by which bytes are shifted before they are brought to one scale.
+_SHIFT = 8
+
+
+def _shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    if operator.sources[0].dtype in _BYTES:
+        for operand in operator.sources:
+            require(operand.scale < 1, "scales below 1", f"{operand.scale:.6g}")
+    return two(operator, said)
+
+
+def _scaled(compare: np.ufunc) -> Kernel:
+    """Return the kernel of a comparison of bytes that have scales."""
+
+    def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        terms = [
+            times(x << _SHIFT, *quantize_multiplier(operand.scale))
+            for operand, x in zip(operator.sources, centred(operator, arrays), strict=True)
+        ]
+        return [compare(*terms)]
+
+    return run
+
+
+def _run_not(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [~arrays[0]]
+
+
+OPERATORS = (
+    *(
+        Operator(
+            kind=kind,
+            shapes=_shapes,
+            types=(_ORDERED + (_BOOL if kind in ("EQUAL", "NOT_EQUAL") else ()), _BOOL),
+            broadcasts=True,
+            kernel=by_type(**dict.fromkeys(_BYTES, _scaled(compare)), plain=of_two(compare)),
+            host="whatever broadcasts, of one type; bytes with scales below 1",
+        )
+        for kind, compare in _KINDS.items()
+    ),
+    *(
+        Operator(
+            kind=kind,
+            shapes=two,
+            types=(_BOOL, _BOOL),
+            broadcasts=True,
+            kernel=of_two(combine),
+            host="whatever broadcasts",
+        )
+        for kind, combine in (("LOGICAL_AND", np.logical_and), ("LOGICAL_OR", np.logical_or))
+    ),
+    Operator(
+        kind="LOGICAL_NOT",
+        shapes=same_shape,
+        types=(_BOOL, _BOOL),
+        kernel=_run_not,
+        host="any",
+    ),
+)

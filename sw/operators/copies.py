@@ -1,0 +1,246 @@
+"""Operators that repeat elements: larger shapes, margins that mirror, constants, reversed order."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tflite
+
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators.attributes import EXTENT, Attributes, require
+from celosia.sw.operators.node import ModelError, Node
+from celosia.sw.operators.record import ANY, Operator, Shape
+
+__all__ = ["OPERATORS"]
+
+#: Extents that attributes name, at most.
+_MOST = 1 << 31
+
+_MODES = {tflite.MirrorPadMode.REFLECT: "reflect", tflite.MirrorPadMode.SYMMETRIC: "symmetric"}
+
+_NUMBERS = ("int8", "uint8", "int16", "int32", "int64", "float32")
+
+
+def _extents(node: Node, place: int, role: str, least: int = 1) -> tuple[int, ...]:
+    """Return the numbers of a constant input, each of at least ``least``."""
+    found = tuple(node.indices(place, role))
+    if min(found, default=1) < least:
+        raise ModelError(f"wanted {role} of at least {least}, got {found}")
+    return found
+
+
+def _read_broadcast(node: Node) -> dict[str, Any]:
+    node.require_inputs(2)
+    return {"shape": _extents(node, 1, "shape")}
+
+
+def _shape(said: Attributes, rank: int) -> Shape:
+    return tuple(said.wholes("shape", rank, 1, _MOST))
+
+
+def _broadcast_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    source = operator.sources[0].shape
+    shape = _shape(said, len(operator.results[0].shape))
+    longer = len(shape) >= len(source)
+    pairs = zip(reversed(source), reversed(shape), strict=False)
+    fits = longer and all(extent in (1, wanted) for extent, wanted in pairs)
+    require(fits, f"a shape that broadcasts to {shape}", source)
+    return [shape]
+
+
+def _run_broadcast(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    (array,), shape = arrays, operator.results[0].shape
+    missing = (1,) * (len(shape) - len(operator.sources[0].shape))
+    aligned = array.reshape(len(array), *missing, *operator.sources[0].shape)
+    return [np.broadcast_to(aligned, (len(array), *shape))]
+
+
+def _read_tile(node: Node) -> dict[str, Any]:
+    node.require_inputs(2)
+    times = _extents(node, 1, "multiples")
+    if len(times) != node.rank:
+        raise ModelError(f"wanted multiples of {node.rank} dimensions, got {times}")
+    return {"multiples": times}
+
+
+def _tile_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    shape = operator.sources[0].shape
+    times = said.wholes("multiples", len(shape), 1, _MOST)
+    return [tuple(extent * count for extent, count in zip(shape, times, strict=True))]
+
+
+def _run_tile(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [np.tile(arrays[0], (1, *operator.attributes["multiples"]))]
+
+
+def _read_fill(node: Node) -> dict[str, Any]:
+    node.require_inputs(2)
+    return {"shape": _extents(node, 0, "dims")}
+
+
+def _fill_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    source = operator.sources[0].shape
+    require(math.prod(source) == 1, "one value", source)
+    return [_shape(said, len(operator.results[0].shape))]
+
+
+def _run_fill(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    (array,), shape = arrays, operator.results[0].shape
+    return [np.broadcast_to(array.reshape(len(array), *(1 for _ in shape)), (len(array), *shape))]
+
+
+def _read_range(node: Node) -> dict[str, Any]:
+    """Read RANGE, whose length follows from its constants."""
+    node.require_inputs(3)
+    kinds = (np.int32, np.int64, np.float32)
+    roles = ((0, "start"), (1, "limit"), (2, "delta"))
+    found = [node.constant(place, kinds, role).reshape(-1) for place, role in roles]
+    if {len(each) for each in found} != {1} or len({each.dtype for each in found}) != 1:
+        raise ModelError("wanted one start, limit and delta of one type")
+    start, limit, delta = (each[0].item() for each in found)
+    if not all(map(math.isfinite, (start, limit, delta))) or not delta:
+        raise ModelError(f"wanted numbers, and a delta other than 0, got {start, limit, delta}")
+    span = (limit - start) / delta
+    if isinstance(start, int):
+        count = -((start - limit) // delta)
+    else:
+        count = math.ceil(abs(np.float32(np.float32(limit - start) / delta))) if span > 0 else 0
+    if not 1 <= count <= _MOST:
+        raise ModelError(f"wanted at least one number, got {count}")
+    return {"start": start, "delta": delta, "length": count}
+
+
+def _range_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    return [(said.whole("length", 1, _MOST),)]
+
+
+def _run_range(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return numbers, each the one before plus delta."""
+    said, kind = operator.attributes, np.dtype(operator.results[0].dtype)
+    steps = np.full(said["length"], said["delta"], kind)
+    steps[0] = said["start"]
+    return [np.add.accumulate(steps, dtype=kind)[None]]
+
+
+def _zeros_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    return [operator.sources[0].shape]
+
+
+def _run_zeros(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    (result,) = operator.results
+    return [np.zeros((1, *result.shape), result.dtype)]
+
+
+def _read_mirror(node: Node) -> dict[str, Any]:
+    node.require_inputs(2)
+    margins = node.constant(1, (np.int32, np.int64), "paddings")
+    if margins.shape != (node.rank, 2) or margins.min(initial=0) < 0:
+        got = margins.tolist()
+        raise ModelError(f"wanted paddings of shape ({node.rank}, 2) of at least 0, got {got}")
+    mode = node.require_options(tflite.MirrorPadOptions).Mode()
+    if mode not in _MODES:
+        raise ModelError(f"wanted mode REFLECT or SYMMETRIC, got {mode}")
+    before, after = (tuple(margins[:, side].tolist()) for side in (0, 1))
+    return {"before": before, "after": after, "mode": _MODES[mode]}
+
+
+def _mirror_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    shape = operator.sources[0].shape
+    before, after = (said.wholes(name, len(shape), 0, EXTENT) for name in ("before", "after"))
+    less = int(said.name("mode", tuple(_MODES.values())) == "reflect")
+    for margins in (before, after):
+        good = all(n <= extent - less for n, extent in zip(margins, shape, strict=True))
+        require(good, f"margins that {shape} can mirror", margins)
+    return [tuple(a + n + b for a, n, b in zip(before, shape, after, strict=True))]
+
+
+def _run_mirror(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    said = operator.attributes
+    margins = [(0, 0), *zip(said["before"], said["after"], strict=True)]
+    return [np.pad(arrays[0], margins, mode=said["mode"])]
+
+
+def _read_reverse(node: Node) -> dict[str, Any]:
+    node.require_inputs(2)
+    return {"axes": node.axes(1)}
+
+
+def _reverse_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    said.axes("axes", len(operator.sources[0].shape))
+    return [operator.sources[0].shape]
+
+
+def _run_reverse(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [np.flip(arrays[0], [axis + 1 for axis in operator.attributes["axes"]])]
+
+
+_FIRST: dict[str, Any] = {"operands": (0,), "types": ANY, "moves": True}
+
+OPERATORS = (
+    Operator(
+        kind="BROADCAST_TO",
+        read=_read_broadcast,
+        infer=lambda node: [_read_broadcast(node)["shape"]],
+        shapes=_broadcast_shapes,
+        kernel=_run_broadcast,
+        whole=True,
+        host="a constant shape",
+        **_FIRST,
+    ),
+    Operator(
+        kind="TILE",
+        read=_read_tile,
+        shapes=_tile_shapes,
+        kernel=_run_tile,
+        host="constant multiples",
+        **_FIRST,
+    ),
+    Operator(
+        kind="FILL",
+        read=_read_fill,
+        infer=lambda node: [_read_fill(node)["shape"]],
+        shapes=_fill_shapes,
+        operands=(1,),
+        types=ANY,
+        moves=True,
+        kernel=_run_fill,
+        whole=True,
+        host="a constant shape",
+    ),
+    Operator(
+        kind="RANGE",
+        read=_read_range,
+        shapes=_range_shapes,
+        types=(_NUMBERS[3:], _NUMBERS[3:]),
+        moves=True,
+        kernel=_run_range,
+        static=True,
+        host="constant numbers",
+    ),
+    Operator(
+        kind="ZEROS_LIKE",
+        shapes=_zeros_shapes,
+        types=(_NUMBERS[3:], _NUMBERS[3:]),
+        moves=True,
+        kernel=_run_zeros,
+        static=True,
+        host="a constant",
+    ),
+    Operator(
+        kind="MIRROR_PAD",
+        read=_read_mirror,
+        shapes=_mirror_shapes,
+        kernel=_run_mirror,
+        host="constant margins, REFLECT and SYMMETRIC",
+        **_FIRST | {"types": (_NUMBERS, _NUMBERS)},
+    ),
+    Operator(
+        kind="REVERSE_V2",
+        read=_read_reverse,
+        shapes=_reverse_shapes,
+        kernel=_run_reverse,
+        host="any axes",
+        **_FIRST,
+    ),
+)

@@ -1,0 +1,157 @@
+"""Operators that look elements up by indices, constant or computed, or put them there."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tflite
+
+from celosia.sw.ir.parts import HostOperator, Operand
+from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.operators.node import ModelError, Node
+from celosia.sw.operators.record import ANY, Operator, Shape, each_unit
+
+__all__ = ["OPERATORS"]
+
+_INDICES = ("int16", "int32", "int64")
+
+
+def _indices(operand: Operand, types: Sequence[str] = _INDICES) -> Shape:
+    """Return the shape of indices, of some types."""
+    got = f"{operand.dtype} {operand.name!r}"
+    require(operand.dtype in types, f"{' or '.join(types)} indices", got)
+    return operand.shape
+
+
+def _require_inside(indices: np.ndarray, extents: np.ndarray | int) -> None:
+    """Refuse indices that are not from 0 to below ``extents``."""
+    good = (indices >= 0) & (indices < extents)
+    if not good.all():
+        most = np.broadcast_to(extents, indices.shape)[~good][0] - 1
+        require(False, f"indices from 0 to {most}", indices[~good][0])
+
+
+def _read_gather(node: Node) -> dict[str, Any]:
+    node.require_inputs(2)
+    options = node.options(tflite.GatherOptions)
+    axis, batch = (options.Axis(), options.BatchDims()) if options else (0, 0)
+    indices = len(node.tensor(1).shape)
+    if not -indices <= batch <= indices:
+        raise ModelError(f"wanted {-indices} to {indices} batch dimensions, got {batch}")
+    return {"axis": node.axis(axis), "batch_dims": batch + indices * (batch < 0)}
+
+
+def _gather_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    shape, indices = operator.sources[0].shape, _indices(operator.sources[1])
+    axis = said.whole("axis", 0, len(shape) - 1)
+    batch = said.whole("batch_dims", 0, min(axis, len(indices)))
+    same = shape[:batch] == indices[:batch]
+    require(same, f"indices of {shape[:batch]} batches", indices)
+    return [(*shape[:axis], *indices[batch:], *shape[axis + 1 :])]
+
+
+def _run_gather(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    (array, indices), said = arrays, operator.attributes
+    axis, batch, shape = said["axis"], said["batch_dims"], array.shape
+    _require_inside(indices, shape[axis])
+    batches = math.prod(shape[:batch])
+    outer, inner = math.prod(shape[batch:axis]), math.prod(shape[axis + 1 :])
+    rows = indices.reshape(batches, -1)
+    found = array.reshape(batches, outer, shape[axis], inner)[np.arange(batches)[:, None], :, rows]
+    return [found.transpose(0, 2, 1, 3).reshape(operator.results[0].shape)]
+
+
+def _gather_nd_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    shape, indices = operator.sources[0].shape, _indices(operator.sources[1])
+    good = bool(indices) and indices[-1] <= len(shape)
+    require(good, f"indices of up to {len(shape)} dimensions", indices)
+    return [(*indices[:-1], *shape[indices[-1] :])]
+
+
+def _run_gather_nd(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    array, indices = arrays
+    depth = indices.shape[-1]
+    _require_inside(indices, np.array(array.shape[:depth]))
+    return [array[tuple(np.moveaxis(indices, -1, 0))]]
+
+
+def _read_scatter(node: Node) -> dict[str, Any]:
+    node.require_inputs(3)
+    return {"shape": tuple(node.indices(2, "shape"))}
+
+
+def _scatter_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    indices, updates = _indices(operator.sources[0], ("int32",)), operator.sources[1].shape
+    shape = tuple(said.wholes("shape", len(operator.results[0].shape), 1, 1 << 31))
+    good = bool(indices) and 1 <= indices[-1] <= len(shape)
+    require(good, f"indices of up to {len(shape)} dimensions", indices)
+    wanted = (*indices[:-1], *shape[indices[-1] :])
+    require(updates == wanted, f"updates of shape {wanted}", updates)
+    return [shape]
+
+
+def _run_scatter(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return zeros to which updates are added."""
+    indices, updates = arrays
+    result = np.zeros(operator.results[0].shape, operator.results[0].dtype)
+    depth = indices.shape[-1]
+    _require_inside(indices, np.array(result.shape[:depth]))
+    np.add.at(result, tuple(np.moveaxis(indices, -1, 0)), updates)
+    return [result]
+
+
+def _lookup_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    indices, shape = _indices(operator.sources[0], ("int32",)), operator.sources[1].shape
+    require(len(indices) == 1, "a row of indices", indices)
+    require(len(shape) >= 2, "a table of rows", shape)
+    return [(*indices, *shape[1:])]
+
+
+def _run_lookup(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    indices, table = arrays
+    _require_inside(indices, len(table))
+    return [table[indices]]
+
+
+_LOOKS: dict[str, Any] = {"types": ANY, "moves": True, "whole": True}
+_RANGE = "constant or computed indices"
+
+OPERATORS = (
+    Operator(
+        kind="GATHER",
+        read=_read_gather,
+        shapes=_gather_shapes,
+        aside=(1,),
+        kernel=each_unit(_run_gather),
+        host=f"any axis and batch dimensions, {_RANGE}",
+        **_LOOKS,
+    ),
+    Operator(
+        kind="GATHER_ND",
+        shapes=_gather_nd_shapes,
+        aside=(1,),
+        kernel=each_unit(_run_gather_nd),
+        host=_RANGE,
+        **_LOOKS,
+    ),
+    Operator(
+        kind="SCATTER_ND",
+        read=_read_scatter,
+        infer=lambda node: [_read_scatter(node)["shape"]],
+        shapes=_scatter_shapes,
+        operands=(0, 1),
+        aside=(0,),
+        kernel=each_unit(_run_scatter),
+        host=f"{_RANGE}, a constant shape",
+        **_LOOKS,
+    ),
+    Operator(
+        kind="EMBEDDING_LOOKUP",
+        shapes=_lookup_shapes,
+        aside=(0,),
+        kernel=each_unit(_run_lookup),
+        host=f"{_RANGE}, a table of the result's type",
+        **_LOOKS,
+    ),
+)

@@ -1,0 +1,310 @@
+"""Operators with ONNX Runtime's arithmetic, under the names they have there.
+
+They do what operators of TensorFlow Lite do, with other roundings: see ``compiler.onnxruntime``.
+Models hold them after the front end: images with channels last, int8 for uint8.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from celosia.hw.arch.isa import Window
+from celosia.sw.compiler.lowering import Lowering, add_sum, lookup
+from celosia.sw.compiler.onnxruntime import (
+    added,
+    averaged,
+    factors,
+    multiplied,
+    quantized,
+    requantized,
+    softmax,
+)
+from celosia.sw.compiler.quantize import ends
+from celosia.sw.compiler.single_scaling import (
+    addition_scalings,
+    average_scaling,
+    mean_scaling,
+    product_scaling,
+)
+from celosia.sw.compiler.windows import Axis, rectangles
+from celosia.sw.ir.graph import Graph, Operation, Quantization
+from celosia.sw.ir.parts import HostOperator, Operand
+from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.operators.elementwise import addends, two
+from celosia.sw.operators.fixed_point import meaning
+from celosia.sw.operators.functions import same_shape
+from celosia.sw.operators.matrix import (
+    convolution_shapes,
+    convolution_sums,
+    dense_shapes,
+    dense_sums,
+    lower_convolution,
+    lower_dense,
+)
+from celosia.sw.operators.pooling import pool_shapes, spans
+from celosia.sw.operators.record import Operator, Shape
+from celosia.sw.operators.windows import image
+
+__all__ = ["OPERATORS"]
+
+_Arrays = Sequence[np.ndarray]
+_Meanings = tuple[Quantization, Quantization, Quantization]
+
+
+def _scales(operand: Operand) -> np.ndarray:
+    return np.array(operand.scales or [operand.scale], np.float32)
+
+
+def _requantized(operator: HostOperator, sums: np.ndarray) -> list[np.ndarray]:
+    """Return the results of sums of products, which wrap at 32 bits."""
+    (source, weights), (output,) = operator.sources[:2], operator.results
+    factor = factors(meaning(source), _scales(weights), meaning(output))
+    result = requantized(sums.astype(np.int32).astype(np.int64), factor, output.zero_point)
+    return [result.reshape(len(result), *output.shape)]
+
+
+def _run_convolution(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
+    sums = convolution_sums(operator, arrays)
+    return _requantized(operator, sums.reshape(len(arrays[0]), -1, sums.shape[-1]))
+
+
+def _run_dense(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
+    return _requantized(operator, dense_sums(operator, arrays))
+
+
+def _meanings(operator: HostOperator) -> _Meanings:
+    first, second = operator.sources
+    return meaning(first), meaning(second), meaning(operator.results[0])
+
+
+def _pair_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    said.flag("unsigned")
+    return two(operator, said)
+
+
+def _aligned(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
+    """Return operands with as many dimensions as the result."""
+    rank, result = len(operator.results[0].shape), []
+    for operand, array in zip(operator.sources, arrays, strict=True):
+        if operand.data is None:
+            missing = (1,) * (rank - len(operand.shape))
+            array = array.reshape(len(array), *missing, *operand.shape)
+        result.append(array)
+    return result
+
+
+def _run_sum(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
+    first, second = _aligned(operator, arrays)
+    unsigned = operator.attributes["unsigned"]
+    return [added(first, second, _meanings(operator), unsigned=unsigned)]
+
+
+def _run_product(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
+    first, second = _aligned(operator, arrays)
+    unsigned = operator.attributes["unsigned"]
+    return [multiplied(first, second, _meanings(operator), unsigned=unsigned)]
+
+
+def _sum_scalings(graph: Graph, operation: Operation):
+    first, second, output = (
+        graph.tensors[number].quantization for number in (*operation.inputs[:2], *operation.outputs)
+    )
+    assert first and second and output
+    return addition_scalings(first, second, output, unsigned=operation.attributes["unsigned"])
+
+
+def _lower_sum(lowering: Lowering, operation: Operation) -> None:
+    """Lower the sum of two values of one shape."""
+    sources = addends(lowering, operation)
+    add_sum(lowering, operation, sources, _sum_scalings(lowering.graph, operation))
+
+
+def _mean_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    require(len(operator.sources) == 1, "1 input", len(operator.sources))
+    batch, _, _, channels = image(operator.sources[0].shape)
+    return [(batch, 1, 1, channels)]
+
+
+def _run_mean(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
+    (source,), (output,) = operator.sources, operator.results
+    count = source.shape[1] * source.shape[2]
+    sums = arrays[0].sum(axis=(2, 3), keepdims=True, dtype=np.int64) - source.zero_point * count
+    factor = np.float32(source.scale) / (np.float32(output.scale) * np.float32(count))
+    return [requantized(sums, factor, output.zero_point)]
+
+
+def _lower_mean(lowering: Lowering, operation: Operation) -> None:
+    """Lower the mean of all pixels."""
+    view = lowering.view(operation)
+    scaling = mean_scaling(*ends(lowering.graph, operation), view.height * view.width)
+    axes = [Axis(0, 1, 1, extent, extent) for extent in (view.height, view.width)]
+    lowering.vector(
+        operation,
+        operation.outputs[0],
+        operation.kind,
+        view,
+        rectangles(axes, view.top, view.left),
+        [scaling],
+        (1, 1, lowering.values[view.value].channels),
+        combine=Window.SUM,
+    )
+
+
+def _average_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    said.flag("unsigned")
+    return pool_shapes(operator, said)
+
+
+def _run_average(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
+    """Return means of windows, whose elements are added row by row."""
+    (source,), (output,), x = operator.sources, operator.results, arrays[0]
+    (high, wide), (down, right) = (operator.attributes[name] for name in ("window", "stride"))
+    rows, columns = spans(operator, 0), spans(operator, 1)
+    top, left = high - (rows[0][1] - rows[0][0]), wide - (columns[0][1] - columns[0][0])
+    bottom = max(0, (len(rows) - 1) * down + high - top - x.shape[2])
+    after = max(0, (len(columns) - 1) * right + wide - left - x.shape[3])
+    around = [(0, 0), (0, 0), (top, bottom), (left, after), (0, 0)]
+    padded = np.pad(x, around, constant_values=source.zero_point)
+    taps = [
+        padded[
+            :,
+            :,
+            row : row + (len(rows) - 1) * down + 1 : down,
+            column : column + (len(columns) - 1) * right + 1 : right,
+        ]
+        for row in range(high)
+        for column in range(wide)
+    ]
+    high_each, wide_each = ([end - first for first, end in each] for each in (rows, columns))
+    counts = np.outer(high_each, wide_each)
+    unsigned, both = operator.attributes["unsigned"], (meaning(source), meaning(output))
+    return [averaged(np.stack(taps), counts[..., None], *both, unsigned=unsigned)]
+
+
+def _lower_average(lowering: Lowering, operation: Operation) -> None:
+    """Lower means of windows whose sums stay apart from halves."""
+    view, number = lowering.view(operation), operation.outputs[0]
+    axes = lowering.windows(operation, (view.height, view.width))
+    windows = rectangles(axes, view.top, view.left)
+    counts = sorted({w.size[0] * w.size[1] for w in windows})
+    both = ends(lowering.graph, operation)
+    lowering.vector(
+        operation,
+        number,
+        operation.kind,
+        view,
+        tuple(replace(w, parameters=counts.index(w.size[0] * w.size[1])) for w in windows),
+        [average_scaling(*both, count) for count in counts],
+        lowering.shapes[number],
+        stride=operation.attributes["stride"],
+        combine=Window.SUM,
+    )
+
+
+def _softmax_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    require(bool(operator.sources[0].shape), "at least 1 dimension")
+    return same_shape(operator, said)
+
+
+def _run_softmax(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
+    (source,), (output,) = operator.sources, operator.results
+    return [softmax(arrays[0], meaning(source), meaning(output))]
+
+
+def _run_quantize(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
+    return [quantized(arrays[0], meaning(operator.results[0]))]
+
+
+def _table_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    said.wholes("entries", 256, -128, 127)
+    return same_shape(operator, said)
+
+
+def _entries(source: Quantization, output: Quantization, attributes: dict) -> np.ndarray:
+    return np.array(attributes["entries"], np.int64)
+
+
+def _run_table(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
+    entries = np.array(operator.attributes["entries"], np.int8)
+    return [entries[arrays[0].view(np.uint8)]]
+
+
+_KERNELS = "constant int8 weights, a scale for each channel or one"
+_FACTORS = "factors that 31 bits round half to even for all sums but one in 250,000"
+
+OPERATORS = (
+    Operator(
+        kind="LookupTable",
+        shapes=_table_shapes,
+        kernel=_run_table,
+        lower=lookup,
+        table=_entries,
+        core="any function of one element, part of the layer before it where nothing else reads "
+        "that",
+        host="int8",
+    ),
+    Operator(
+        kind="QLinearAdd",
+        shapes=_pair_shapes,
+        broadcasts=True,
+        kernel=_run_sum,
+        lower=_lower_sum,
+        core="two values of one shape, where 32 bits give all 65,536 sums",
+        host="whatever broadcasts",
+    ),
+    Operator(
+        kind="QLinearAveragePool",
+        shapes=_average_shapes,
+        kernel=_run_average,
+        lower=_lower_average,
+        core="windows up to 255 × 255 whose sums stay apart from halves",
+        host="any window",
+    ),
+    Operator(
+        kind="QLinearConv",
+        shapes=convolution_shapes,
+        weighted=True,
+        kernel=_run_convolution,
+        lower=lower_convolution(product_scaling),
+        core=f"{_KERNELS}; {_FACTORS}",
+        host="the same, any factors",
+    ),
+    Operator(
+        kind="QLinearGlobalAveragePool",
+        shapes=_mean_shapes,
+        kernel=_run_mean,
+        lower=_lower_mean,
+        core=_FACTORS,
+        host="any factor",
+    ),
+    Operator(
+        kind="QLinearMatMul",
+        shapes=dense_shapes,
+        weighted=True,
+        kernel=_run_dense,
+        lower=lower_dense(product_scaling),
+        core=f"{_KERNELS}; {_FACTORS}",
+        host="the same, any factors",
+    ),
+    Operator(
+        kind="QLinearMul",
+        shapes=_pair_shapes,
+        broadcasts=True,
+        kernel=_run_product,
+        host="whatever broadcasts",
+    ),
+    Operator(
+        kind="QLinearSoftmax",
+        shapes=_softmax_shapes,
+        kernel=_run_softmax,
+        host="over the last dimension",
+    ),
+    Operator(
+        kind="QuantizeLinear",
+        shapes=same_shape,
+        types=(("float32",), ("int8",)),
+        kernel=_run_quantize,
+        host="float32 to int8",
+    ),
+)

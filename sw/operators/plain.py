@@ -1,0 +1,134 @@
+"""Arithmetic on two operands without scales, which broadcast: whole numbers and float32."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from celosia.sw.compiler.quantize import BOUNDS
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators.attributes import require
+from celosia.sw.operators.fixed_point import aligned
+from celosia.sw.operators.real import power
+from celosia.sw.operators.record import Kernel, each_unit
+
+__all__ = [
+    "clamped",
+    "floor_quotient",
+    "floor_rest",
+    "greater",
+    "of_two",
+    "powers",
+    "quotient",
+    "smaller",
+    "squared_difference",
+]
+
+_Binary = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+#: How far an exponent of POW may be from a whole one that is multiplied out.
+_NEARLY = np.float32(1e-5)
+
+
+def of_two(function: _Binary) -> Kernel:
+    """Return the kernel of a function of two elements, without fused activation."""
+
+    def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        with np.errstate(all="ignore"):
+            return [function(*aligned(operator, arrays)).astype(operator.results[0].dtype)]
+
+    return run
+
+
+def clamped(function: _Binary) -> Kernel:
+    """Return the kernel of a function of two elements that has a fused activation.
+
+    Without one, results are clamped to what is finite.
+    """
+
+    def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        kind = np.dtype(operator.results[0].dtype)
+        limits = np.finfo(kind) if kind == np.float32 else np.iinfo(kind)
+        low, high = BOUNDS[operator.attributes["activation"]]
+        low, high = limits.min if low is None else low, limits.max if high is None else high
+        with np.errstate(all="ignore"):
+            values = function(*aligned(operator, arrays))
+        return [np.clip(values, kind.type(low), kind.type(high)).astype(kind)]
+
+    return run
+
+
+def _require_divisors(divisors: np.ndarray) -> None:
+    require(bool(divisors.all()), "numbers other than 0 to divide by", 0)
+
+
+def quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return quotients; those of whole numbers are rounded towards zero."""
+    if a.dtype == np.float32:
+        return a / b
+    _require_divisors(b)
+    whole = np.abs(a.astype(np.int64)) // np.abs(b.astype(np.int64))
+    return np.where((a < 0) != (b < 0), -whole, whole)
+
+
+def floor_quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return quotients rounded down, of float64 for whole numbers, too."""
+    _require_divisors(b)
+    return np.floor(a.astype(np.float64) / b.astype(np.float64))
+
+
+def floor_rest(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return remainders that have the sign of the divisor."""
+    if a.dtype != np.float32:
+        _require_divisors(b)
+    rest = np.fmod(a, b)
+    return np.where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest)
+
+
+def greater(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the greater of two elements, the second where they do not compare."""
+    return np.where(a > b, a, b)
+
+
+def smaller(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the smaller of two elements, the second where they do not compare."""
+    return np.where(a < b, a, b)
+
+
+def squared_difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return squares of differences."""
+    return np.square(a - b)
+
+
+def _multiplied_out(base: np.ndarray, exponent: int) -> np.ndarray:
+    """Return a power by repeated squaring, from the first bit of the exponent on."""
+    result = base
+    for bit in f"{exponent:b}"[1:]:
+        result = result * result
+        result = result * base if bit == "1" else result
+    return result
+
+
+def _whole_power(base: np.ndarray, exponent: np.ndarray) -> np.ndarray:
+    """Return powers of float64 as int32; the least stands for what does not fit."""
+    values = np.power(base.astype(np.float64), exponent.astype(np.float64))
+    limits = np.iinfo(np.int32)
+    return np.where(np.abs(values) <= limits.max, values, limits.min)
+
+
+def _powers(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return powers; the only exponent, of another shape, whole and above zero, multiplies out."""
+    base, exponent = arrays
+    kind = operator.results[0].dtype
+    require(kind == "float32" or bool((exponent >= 0).all()), "exponents of at least 0")
+    with np.errstate(all="ignore"):
+        if exponent.size == 1 and operator.sources[0].shape != operator.sources[1].shape:
+            given = exponent.reshape(-1)[0]
+            whole = np.rint(given)
+            if abs(given - whole) < _NEARLY and 1 <= whole < 1 << 31:
+                result = _multiplied_out(base, int(whole))
+                return [result.reshape(operator.results[0].shape)]
+        values = (power if kind == "float32" else _whole_power)(base, exponent)
+    return [values.astype(kind)]
+
+
+powers = each_unit(_powers)

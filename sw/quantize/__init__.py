@@ -1,0 +1,1 @@
+"""Float networks of several frameworks, quantised to int8 by the tools made for them."""

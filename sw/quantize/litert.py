@@ -1,0 +1,144 @@
+"""Float ``.tflite`` files: read, run, and quantised by ai-edge-quantizer."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tflite
+
+from celosia.sw.files import read_file
+from celosia.sw.ir.program import Port
+from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample, port
+from celosia.sw.runtime.arrays import quantized
+
+__all__ = ["open_content", "open_model", "ports_of", "run"]
+
+_SIGNATURE = "serving_default"
+
+
+def open_model(path: Path) -> FloatModel:
+    """Return the network of a ``.tflite`` file."""
+    content = read_file(path)
+    if content[4:8] != b"TFL3":
+        raise QuantizeError(f"{path}: not a .tflite file")
+    return open_content(content)
+
+
+def open_content(content: bytes) -> FloatModel:
+    """Return the network of the contents of a ``.tflite`` file.
+
+    Raises
+    ------
+    QuantizeError
+        If it is not a float network, or its inputs are of no fixed shape.
+    """
+    content = _with_signature(content)
+    ports = ports_of(content)
+    kinds = {each.dtype for each in ports}
+    if "float32" not in kinds:
+        raise QuantizeError(f"wanted a float network, got inputs of {', '.join(sorted(kinds))}")
+
+    def quantize(samples: Iterable[Sample]) -> bytes:
+        tool: Any = import_module("ai_edge_quantizer.quantizer")
+        recipe: Any = import_module("ai_edge_quantizer.recipe")
+        worker = tool.Quantizer(bytearray(content), recipe.static_wi8_ai8())
+        ranges = worker.calibrate({_key(content): list(map(dict, samples))})
+        return bytes(worker.quantize(ranges).quantized_model)
+
+    return FloatModel(ports, content, quantize)
+
+
+def ports_of(content: bytes) -> list[Port]:
+    """Return the inputs of a float ``.tflite`` file with a signature."""
+    details = _runner(content, "BUILTIN").get_input_details()
+    return [
+        port(name, [int(n) for n in found["shape"]], np.dtype(found["dtype"]).name)
+        for name, found in details.items()
+    ]
+
+
+def run(content: bytes, arrays: Mapping[str, np.ndarray], steps: Iterable[int]) -> np.ndarray:
+    """Return the outputs of a file in float or int8, item by item.
+
+    Parameters
+    ----------
+    content : bytes
+        A ``.tflite`` file with one output.
+    arrays : mapping of str to numpy.ndarray
+        Inputs as ``FloatModel.ports`` describes them, with the items first.
+    steps : iterable of int
+        Numbers of the items.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape ``(N, elements)``, of the output's type.
+
+    Raises
+    ------
+    QuantizeError
+        If there are several outputs.
+    """
+    # The kernels that XNNPACK replaces are those that int8 results are defined by.
+    runner = _runner(content, "BUILTIN_WITHOUT_DEFAULT_DELEGATES")
+    given = {name: _typed(arrays[name], d) for name, d in runner.get_input_details().items()}
+    results = []
+    for step in steps:
+        outputs = runner(**{name: array[step : step + 1] for name, array in given.items()})
+        if len(outputs) != 1:
+            raise QuantizeError(f"wanted one output to compare with labels, got {len(outputs)}")
+        results.append(next(iter(outputs.values())).reshape(-1))
+    return np.array(results)
+
+
+def _typed(array: np.ndarray, detail: Mapping[str, Any]) -> np.ndarray:
+    """Return an input in the type of the file."""
+    name = np.dtype(detail["dtype"]).name
+    if name not in ("int8", "uint8", "int16"):
+        return array.astype(detail["dtype"])
+    scale, zero = detail["quantization"]
+    return quantized(array, Port("", array.shape[1:], 1, float(scale), int(zero), -1, dtype=name))
+
+
+def _runner(content: bytes, kernels: str) -> Any:
+    """Return the function that a file holds."""
+    litert: Any = import_module("ai_edge_litert.interpreter")
+    interpreter = litert.Interpreter(
+        model_content=content,
+        experimental_op_resolver_type=getattr(litert.OpResolverType, kernels),
+    )
+    return interpreter.get_signature_runner(_key(content))
+
+
+def _key(content: bytes) -> str:
+    """Return the name of the first signature."""
+    model: Any = tflite.Model.GetRootAs(content, 0)
+    return model.SignatureDefs(0).SignatureKey().decode()
+
+
+def _with_signature(content: bytes) -> bytes:
+    """Return the file with names of inputs and outputs, which old converters left out."""
+    if tflite.Model.GetRootAs(content, 0).SignatureDefsLength():
+        return content
+    schema: Any = import_module("ai_edge_litert.schema_py_generated")
+    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(content, 0))
+    graph = model.subgraphs[0]
+
+    def named(numbers: Sequence[int], kind: str) -> list[Any]:
+        maps = []
+        for place, number in enumerate(numbers):
+            one = schema.TensorMapT()
+            one.name, one.tensorIndex = f"{kind}_{place}", int(number)
+            maps.append(one)
+        return maps
+
+    signature = schema.SignatureDefT()
+    signature.inputs = named(graph.inputs, "input")
+    signature.outputs = named(graph.outputs, "output")
+    signature.signatureKey, signature.subgraphIndex = _SIGNATURE, 0
+    model.signatureDefs = [signature]
+    builder: Any = import_module("flatbuffers").Builder(len(content))
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())

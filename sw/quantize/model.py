@@ -1,0 +1,63 @@
+"""A float network as the quantisers here take it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from celosia.sw.ir.program import Port
+
+__all__ = ["FloatModel", "QuantizeError", "Sample", "port"]
+
+#: Arrays by the network's names of its inputs, each with a batch axis of extent 1.
+Sample = Mapping[str, np.ndarray]
+
+
+class QuantizeError(ValueError):
+    """A network cannot be quantised; the message is one line."""
+
+
+@dataclass(frozen=True)
+class FloatModel:
+    """A float network in one file, and its quantiser.
+
+    Parameters
+    ----------
+    ports : list of Port
+        Inputs: names, shapes of one item, and types. Scale and zero point mean nothing.
+    content : bytes
+        The network in float, as a ``.tflite`` or ``.onnx`` file.
+    quantize : callable
+        Takes samples that ranges are measured on, and goes through them once or several times;
+        returns the int8 file of the same kind.
+    """
+
+    ports: list[Port]
+    content: bytes
+    quantize: Callable[[Iterable[Sample]], bytes]
+
+
+def port(name: str, shape: Iterable[int], dtype: str) -> Port:
+    """Return an input of a float network.
+
+    Parameters
+    ----------
+    name : str
+        As the network names it.
+    shape : iterable of int
+        With the batch first; an extent that is not known is below 1.
+    dtype : str
+        Type of its numbers.
+
+    Raises
+    ------
+    QuantizeError
+        If the batch is fixed to more than one, or another extent is not known.
+    """
+    first, *item = (*shape, 0)[:1] + tuple(shape)[1:]
+    wanted = f"input {name!r}: wanted shape [1, ...] or a free first axis"
+    if first > 1:
+        raise QuantizeError(f"{wanted}, got {list(shape)}; export it again with a batch of 1")
+    if any(extent < 1 for extent in item):
+        raise QuantizeError(f"{wanted} alone, got {list(shape)}; export it with fixed extents")
+    return Port(name, tuple(item), 1, 0.0, 0, -1, dtype=dtype)

@@ -1,0 +1,111 @@
+"""Formats of float networks: one record each."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from celosia.sw.quantize.model import FloatModel, QuantizeError
+
+__all__ = ["SOURCES", "Source", "source_of"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A format of float networks.
+
+    Attributes
+    ----------
+    kind : str
+        Name of the format, for people.
+    endings : tuple of str
+        Endings of its files; none of a folder.
+    extra : str
+        Extra of the package ``celosia`` that brings its tools.
+    modules : tuple of str
+        Modules of those tools.
+    opener : str
+        Module of this package and function in it that opens a file.
+    result : str
+        Ending of the quantised file.
+    """
+
+    kind: str
+    endings: tuple[str, ...]
+    extra: str
+    modules: tuple[str, ...]
+    opener: str
+    result: str = ".tflite"
+
+    @property
+    def missing(self) -> list[str]:
+        """Modules that are not installed."""
+        return [name for name in self.modules if find_spec(name) is None]
+
+    def open(self, path: Path) -> FloatModel:
+        """Return the network of a file."""
+        module, function = self.opener.split(".")
+        return getattr(import_module(f"celosia.sw.quantize.{module}"), function)(path)
+
+
+_LITERT = ("ai_edge_litert", "ai_edge_quantizer")
+
+#: The formats; the folder of a SavedModel has no ending.
+SOURCES = (
+    Source(
+        kind="Keras model",
+        endings=(".keras", ".h5", ".hdf5"),
+        extra="keras",
+        modules=("ai_edge_litert", "keras", "tensorflow"),
+        opener="tensorflow.open_keras",
+    ),
+    Source(
+        kind="TensorFlow SavedModel",
+        endings=(),
+        extra="keras",
+        modules=("ai_edge_litert", "tensorflow"),
+        opener="tensorflow.open_saved",
+    ),
+    Source(
+        kind="float .tflite file",
+        endings=(".tflite",),
+        extra="litert",
+        modules=_LITERT,
+        opener="litert.open_model",
+    ),
+    Source(
+        kind="float .onnx file",
+        endings=(".onnx",),
+        extra="onnx",
+        modules=("onnx", "onnxruntime"),
+        opener="onnx.open_model",
+        result=".onnx",
+    ),
+    Source(
+        kind="program of torch.export",
+        endings=(".pt2",),
+        extra="torch",
+        modules=(*_LITERT, "litert_torch", "torch"),
+        opener="torch.open_model",
+    ),
+)
+
+
+def source_of(path: Path) -> Source:
+    """Return the format of a file, by its name.
+
+    Raises
+    ------
+    QuantizeError
+        If there is no such file, or it is of no format that is known.
+    """
+    if not path.exists():
+        raise QuantizeError(f"{path}: no such file")
+    ending = path.suffix.lower()
+    for source in SOURCES:
+        if path.is_dir() and not source.endings and (path / "saved_model.pb").is_file():
+            return source
+        if path.is_file() and ending in source.endings:
+            return source
+    endings = ", ".join(ending for source in SOURCES for ending in source.endings)
+    raise QuantizeError(f"{path}: wanted a folder with a saved_model.pb, or one of {endings}")

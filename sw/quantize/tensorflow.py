@@ -1,0 +1,69 @@
+"""Keras models and SavedModels, quantised by TensorFlow's converter."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from celosia.sw.ir.program import Port
+from celosia.sw.quantize.litert import ports_of
+from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample
+
+__all__ = ["of_keras", "open_keras", "open_saved"]
+
+#: Parts of the converter's messages, and what to do.
+_HINTS = {
+    "tensor list ops": "recurrent layers want unroll=True",
+    "Select TF ops": "a layer has no operator in TensorFlow Lite",
+}
+
+
+def open_keras(path: Path) -> FloatModel:
+    """Return the network of a ``.keras`` or ``.h5`` file."""
+    return of_keras(import_module("keras").models.load_model(path, compile=False))
+
+
+def of_keras(model: Any) -> FloatModel:
+    """Return the network of a ``keras.Model``."""
+    return _opened(lambda tf: tf.lite.TFLiteConverter.from_keras_model(model))
+
+
+def open_saved(path: Path) -> FloatModel:
+    """Return the network of a folder with a SavedModel."""
+    return _opened(lambda tf: tf.lite.TFLiteConverter.from_saved_model(str(path)))
+
+
+def _opened(converter: Callable[[Any], Any]) -> FloatModel:
+    tf = import_module("tensorflow")
+    content = _converted(converter(tf))
+    ports = ports_of(content)
+    return FloatModel(ports, content, lambda samples: _to_int8(converter(tf), ports, samples))
+
+
+def _to_int8(converter: Any, ports: Sequence[Port], samples: Iterable[Sample]) -> bytes:
+    """Return the int8 file of a converter's network; ends are int8, words stay int32."""
+    tf: Any = import_module("tensorflow")
+
+    def representative() -> Iterator[dict[str, np.ndarray]]:
+        return map(dict, samples)
+
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    converter.representative_dataset = representative
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+    if all(port.dtype == "float32" for port in ports):
+        converter.inference_input_type = tf.int8
+    converter.inference_output_type = tf.int8
+    return _converted(converter)
+
+
+def _converted(converter: Any) -> bytes:
+    try:
+        return converter.convert()
+    except Exception as error:
+        # MLIR's errors are pages long.
+        for part, hint in _HINTS.items():
+            if part in str(error):
+                raise QuantizeError(f"TensorFlow's converter refuses it: {hint}") from None
+        raise

@@ -1,0 +1,35 @@
+"""Programs of ``torch.export`` (``.pt2``): converted by litert-torch, then quantised as .tflite."""
+
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from celosia.sw.quantize.litert import open_content
+from celosia.sw.quantize.model import FloatModel, QuantizeError, port
+
+__all__ = ["open_model"]
+
+
+def open_model(path: Path) -> FloatModel:
+    """Return the network of a ``.pt2`` file.
+
+    Raises
+    ------
+    QuantizeError
+        If the file has no example inputs, or one of them has a batch of more than 1.
+    """
+    torch: Any = import_module("torch")
+    litert_torch: Any = import_module("litert_torch")
+    program = torch.export.load(path)
+    if program.example_inputs is None or program.example_inputs[1]:
+        raise QuantizeError("wanted a program exported with positional example inputs")
+    example = program.example_inputs[0]
+    for place, array in enumerate(example):
+        if not torch.is_tensor(array):
+            raise QuantizeError(f"input {place}: wanted a tensor, got {type(array).__name__}")
+        port(f"args_{place}", array.shape, str(array.dtype).removeprefix("torch."))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "float.tflite"
+        litert_torch.convert(program.module(), example).export(str(file))
+        return open_content(file.read_bytes())

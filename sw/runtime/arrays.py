@@ -1,0 +1,119 @@
+"""Arrays as a model takes them: layout and type are checked, real numbers quantised."""
+
+import numpy as np
+
+from celosia.sw.ir.graph import short_name
+from celosia.sw.ir.program import Port
+
+__all__ = ["OWN_RANGE", "InputError", "Pixels", "label", "quantized"]
+
+#: Pixels 0 to 255 span the range of the input's quantisation.
+OWN_RANGE = "own"
+
+#: Range of real numbers that pixels 0 to 255 stand for: low and high, or ``OWN_RANGE``.
+Pixels = tuple[float, float] | str
+
+
+class InputError(ValueError):
+    """Inputs of a wrong shape, type or content; the message is one line.
+
+    Parameters
+    ----------
+    message : str
+        The message.
+    hint : str, optional
+        Option of the command line, and argument of ``quantized``, that takes such an input.
+    """
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def label(port: Port) -> str:
+    """Return how messages name an input."""
+    return f"input {short_name(port.name)!r}"
+
+
+def quantized(
+    array: np.ndarray, port: Port, *, flat: bool = False, pixels: Pixels | None = None
+) -> np.ndarray:
+    """Return inputs as the model takes them.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+        Shape ``(N, *port.shape)``. Of the port's type, taken as they are, or float, quantised with
+        the input's scale, half away from zero.
+    port : Port
+        The input.
+    flat : bool
+        Also take rows of numbers for items of any shape, and items of any shape for rows of
+        numbers; in row-major order.
+    pixels : Pixels, optional
+        Also take uint8 for an input of another type, as pixels of this range; pixels of one channel
+        may leave out its axis.
+
+    Returns
+    -------
+    numpy.ndarray
+        Of the port's type, shape ``(N, *port.shape)``.
+
+    Raises
+    ------
+    InputError
+        If it is of another type or shape, empty, or not a number somewhere.
+    """
+    are_pixels = array.dtype == np.uint8 and port.dtype != "uint8"
+    if array.dtype != port.dtype and array.dtype.kind != "f" and not (are_pixels and pixels):
+        either = f"{port.dtype} or float" if port.dtype != "float32" else "float"
+        hint = "--pixels" + "=LOW:HIGH" * (port.dtype != "int8") if are_pixels else ""
+        raise InputError(f"{label(port)}: wanted {either}, got {array.dtype}", hint)
+    array = _laid_out(array, port, flat, bool(are_pixels and pixels))
+    if array.dtype == port.dtype:
+        return array
+    if are_pixels and pixels:
+        if pixels == OWN_RANGE:
+            return _own_range(array, port)
+        low, high = map(np.float32, pixels)
+        array = array * ((high - low) / np.float32(255)) + low
+    return _rounded(array, port)
+
+
+def _laid_out(array: np.ndarray, port: Port, flat: bool, pixels: bool) -> np.ndarray:
+    """Return the array with the axes of the port, refused where it has others."""
+    shape = array.shape[1:]
+    plain = (port.elements,)
+    same = shape == port.shape
+    row = np.prod(shape, dtype=np.int64) == port.elements and plain in (shape, port.shape)
+    gray = pixels and port.shape == (*shape, 1)
+    if array.ndim >= 1 and len(array) and (same or gray or (flat and row)):
+        return array.reshape(len(array), *port.shape)
+    wanted = f"[{', '.join(['N', *map(str, port.shape)])}]"
+    reason = ""
+    if sorted(shape) == sorted(port.shape) and not same:
+        reason = ", the same axes in another order (numpy.transpose)"
+    text = f"{label(port)}: wanted shape {wanted}, got {list(array.shape)}{reason}"
+    raise InputError(text, "--flat" if row and len(array) and not same else "")
+
+
+def _own_range(array: np.ndarray, port: Port) -> np.ndarray:
+    """Return pixels with 0 at the least value of the input, and 255 at the greatest."""
+    if port.dtype != "int8":
+        text = f"{label(port)}: wanted a range of pixels, as {port.dtype} has none of its own"
+        raise InputError(text, "--pixels=LOW:HIGH")
+    return (array ^ np.uint8(0x80)).view(np.int8)
+
+
+def _rounded(array: np.ndarray, port: Port) -> np.ndarray:
+    """Return real numbers in the type of the port."""
+    if port.dtype == "float32":
+        return array.astype(np.float32)
+    if np.isnan(array).any():
+        raise InputError(f"{label(port)}: wanted numbers, got NaN")
+    # TensorFlow Lite divides in single precision.
+    with np.errstate(over="ignore"):
+        ratio = (array.astype(np.float32) / np.float32(port.scale)).astype(np.float64)
+    rounded = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio)
+    limits = np.iinfo(port.dtype)
+    return np.clip(rounded + port.zero_point, limits.min, limits.max).astype(port.dtype)

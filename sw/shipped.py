@@ -1,0 +1,62 @@
+"""Models of the package, by name."""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["Shipped", "model_path", "shipped"]
+
+#: Data sets of the models, by the first part of their names.
+_DATASETS = {"fashion": "fashion-mnist", "mnist": "mnist"}
+
+
+class Shipped(NamedTuple):
+    """A model of the package.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        Its file.
+    dataset : str
+        Data set that it was trained on, one of ``celosia.sw.data.DATASETS``.
+    about : dict
+        Its record: network, accuracy and settings of the training.
+    """
+
+    path: Path
+    dataset: str
+    about: dict[str, Any]
+
+
+@cache
+def shipped() -> Mapping[str, Shipped]:
+    """Return the models of the package by name."""
+    folder = Path(__file__).with_name("models")
+    return {
+        path.stem: Shipped(
+            path,
+            _DATASETS[path.stem.partition("_")[0]],
+            json.loads(path.with_suffix(".json").read_text()),
+        )
+        for path in sorted(folder.glob("*.tflite"))
+    }
+
+
+def model_path(name: str | Path) -> Path:
+    """Return the file of a model: the path itself, or the package's file of this name.
+
+    Raises
+    ------
+    ValueError
+        If a name without a folder and an ending is neither.
+    """
+    path = Path(name)
+    if path.exists() or path.suffix or len(path.parts) != 1:
+        return path
+    if path.name not in shipped():
+        raise ValueError(
+            f"{name}: no such file, and no model of the package ({', '.join(shipped())})"
+        )
+    return shipped()[path.name].path

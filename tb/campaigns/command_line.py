@@ -1,0 +1,47 @@
+"""The command line of all campaigns: one clear line for everything that is wrong."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from celosia.sw.cli.messages import BAD_INPUT, Failure, line_of
+from celosia.sw.runtime.device import DeviceError
+
+__all__ = ["CAMPAIGNS", "main"]
+
+#: Packages with a module ``command``, which has ``add_arguments`` and ``run``.
+CAMPAIGNS = ("coverage", "flips", "malformed", "mutation")
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints take one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a campaign; return 0, 1 where something fails or is missing, or 2 for bad input."""
+    parser = _Parser(prog="campaigns")
+    parser.add_argument("campaign", choices=CAMPAIGNS)
+    name = parser.parse_args(arguments[:1]).campaign
+    command = importlib.import_module(f"{name}.command")
+    parser = _Parser(prog=name, description=command.__doc__)
+    command.add_arguments(parser)
+    options = parser.parse_args(arguments[1:])
+    try:
+        command.run(options)
+    except BAD_INPUT as error:
+        return _complain(name, error, 2)
+    except (DeviceError, Failure) as error:
+        return _complain(name, error, 1)
+    except KeyboardInterrupt:
+        return _complain(name, "interrupted", 130)
+    return 0
+
+
+def _complain(name: str, what: object, code: int) -> int:
+    print(f"{name}: {line_of(what)}", file=sys.stderr)
+    return code

@@ -1,0 +1,166 @@
+"""Runs the cores, and reports the lines and bits of their sources that were met."""
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+from tqdm import tqdm
+
+from celosia.sw.cli.arguments import seeds, whole
+from celosia.sw.cli.messages import Failure, Missing
+from celosia.sw.files import write_atomically
+from celosia.sw.runtime.session import InputError
+from coverage.explained import TABLE, TableError, explanations
+from coverage.page import page, table
+from coverage.runs import Plan, Result, jobs, run_all
+from coverage.summary import Summary, summary
+
+__all__ = ["LINES", "TOGGLES", "add_arguments", "run", "shortfall"]
+
+#: Wanted shares in percent of lines in branches, and of bits that changed both ways.
+LINES = 98.0
+TOGGLES = 90.0
+
+_LEGAL, _FAULTED = 40, 40
+
+
+def add_arguments(made: argparse.ArgumentParser) -> None:
+    """Add the arguments of the campaign."""
+    made.add_argument(
+        "--programs", type=whole, default=_LEGAL, metavar="N", help=f"legal, a core ({_LEGAL})"
+    )
+    made.add_argument(
+        "--faulted", type=whole, default=_FAULTED, metavar="N", help=f"likewise ({_FAULTED})"
+    )
+    made.add_argument("--seed", type=seeds, default=0, metavar="S", help="of everything (0)")
+    made.add_argument(
+        "--configurations",
+        metavar="A,B",
+        help="cores of the table, see docs/verification.md; without directed programs and networks",
+    )
+    made.add_argument(
+        "--workers",
+        type=whole,
+        default=os.cpu_count() or 1,
+        metavar="W",
+        help="processes (as many as processors)",
+    )
+    made.add_argument(
+        "--explained", type=Path, default=TABLE, metavar="FILE", help="table of reasons"
+    )
+    made.add_argument("--files", action="store_true", help="also list each file")
+    made.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        default=Path("build/coverage"),
+        metavar="DIR",
+        help="of index.html (build/coverage)",
+    )
+
+
+def shortfall(found: Summary, lines: float = LINES, toggles: float = TOGGLES) -> str | None:
+    """Return what is below the targets, in one line; None where nothing is."""
+    counts = found.counts
+    wrong = []
+    for name, met, least in (("lines", counts.lines, lines), ("bits", counts.bits, toggles)):
+        if met.percent < least:
+            wrong.append(f"{met.percent:.1f} % of {name}, wanted {least:g} %")
+        if met.missing:
+            wrong.append(f"{met.missing} {name} neither met nor explained")
+    if found.stale:
+        wrong.append(f"{len(found.stale)} explanations of nothing")
+    return "; ".join(wrong) or None
+
+
+def _plan(arguments: argparse.Namespace) -> Plan:
+    from celosia.sim.fuzz.configurations import CONFIGURATIONS, configurations
+
+    cores = tuple(CONFIGURATIONS)
+    if arguments.configurations:
+        try:
+            chosen = configurations(arguments.configurations, 0, 0)
+        except ValueError as error:
+            raise InputError(str(error)) from None
+        cores = tuple(config.name for config in chosen)
+    more = not arguments.configurations
+    return Plan(cores, arguments.programs, arguments.faulted, arguments.seed, more)
+
+
+def _sources(places: set[str]) -> dict[str, str]:
+    """Return the texts of the files of some places."""
+    import celosia.hw
+
+    top = Path(celosia.hw.__file__).parent.parent
+    files = {place.rpartition(":")[0] for place in places}
+    return {file: (top / file).read_text() for file in files}
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run everything, print the overview, write the page.
+
+    Raises
+    ------
+    InputError
+        If arguments or the table are wrong.
+    Missing
+        If there is no simulator.
+    Failure
+        If a core did not do what it must, or coverage is below its targets.
+    """
+    from celosia.sim.counting import Tally
+    from celosia.sim.simulators import SimulatorNotFound
+    from celosia.sim.verilate import RtlError
+
+    plan = _plan(arguments)
+    if arguments.output.exists() and not arguments.output.is_dir():
+        raise InputError(f"{arguments.output}: wanted a directory, got a file")
+    try:
+        keys = explanations(arguments.explained.read_text())
+    except OSError as error:
+        raise InputError(f"{arguments.explained}: {error.strerror}") from None
+    except TableError as error:
+        raise InputError(f"{arguments.explained}: {error}") from None
+    start, met, results = time.monotonic(), Tally(), []
+    wanted = jobs(plan)
+    try:
+        with tqdm(total=len(wanted), unit="run", disable=None) as progress:
+            for result in run_all(wanted, arguments.workers):
+                met.add(result.tally)
+                results.append(result)
+                progress.update()
+                progress.set_postfix_str(str(result.job))
+    except (SimulatorNotFound, RtlError) as error:
+        raise Missing(str(error)) from error
+    places = {*met.lines, *(place for place, _ in met.signals)}
+    found = summary(met.lines, met.signals, _sources(places), keys)
+    remarks = _remarks(results, time.monotonic() - start)
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    target = arguments.output / "index.html"
+    costs = ", ".join(f"{result.job} {result.seconds:.0f} s" for result in results)
+    write_atomically({target: page(found, [*remarks, costs]).encode()})
+    print("\n".join([*remarks, "", table(found, files=arguments.files), "", str(target)]))
+    for key in found.stale:
+        print(f"explains nothing: {key.text}")
+    problems = [f"{result.job}: {text}" for result in results for text in result.problems]
+    if problems:
+        raise Failure(f"{len(problems)} differences, first {problems[0]}")
+    below = shortfall(found)
+    if below and plan.more:
+        raise Failure(f"coverage: {below}")
+
+
+def _remarks(results: list[Result], seconds: float) -> list[str]:
+    kinds: dict[str, list[Result]] = {}
+    for result in results:
+        kinds.setdefault(result.job.kind, []).append(result)
+    told = [
+        f"{len(held)} × {kind} in {sum(result.seconds for result in held):.0f} s"
+        for kind, held in kinds.items()
+    ]
+    slowest = max(results, key=lambda result: result.seconds)
+    return [
+        f"{', '.join(told)}; {seconds:.0f} s in all",
+        f"longest: {slowest.job}, {slowest.seconds:.0f} s",
+    ]

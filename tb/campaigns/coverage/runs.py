@@ -1,0 +1,164 @@
+"""Programs of the coverage: random programs, directed ones, networks; each core in one process."""
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from celosia.hw.arch.config import Config
+
+__all__ = ["Job", "Plan", "Result", "jobs", "run_all"]
+
+#: Models that run through the runtime, on the greatest core.
+NETWORKS = ("mnist_mlp", "fashion_b")
+#: Cores whose bits count, too, so that all are done in minutes: greatest memories, sizes that are no
+#: powers of two, widest array and bus.
+TOGGLED = ("vast", "odd", "square16")
+_MODELS = Path(__file__).parents[3] / "sw" / "models"
+
+
+class Plan(NamedTuple):
+    """Names of cores, counts of legal and faulted programs on each, seed; ``more`` adds the rest."""
+
+    cores: tuple[str, ...]
+    legal: int
+    faulted: int
+    seed: int
+    more: bool = True
+
+
+class Job(NamedTuple):
+    """Something to run on one core: ``kind`` is ``build``, ``legal``, ``faulted``, ``directed`` or ``network``."""
+
+    core: str
+    kind: str
+    what: str
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.core, self.kind, self.what)))
+
+
+class Result(NamedTuple):
+    """Result of a job: seconds, counts, and a line for each difference."""
+
+    job: Job
+    seconds: float
+    tally: Any
+    problems: tuple[str, ...]
+
+
+def _config(name: str) -> Config:
+    from celosia.sim.directed import VAST
+    from celosia.sim.fuzz.configurations import CONFIGURATIONS
+
+    return VAST if name == VAST.name else CONFIGURATIONS[name]
+
+
+def jobs(plan: Plan) -> list[Job]:
+    """Return all jobs of a plan, builds first, those that take long before the others."""
+    from celosia.sim.directed import RUNS, VAST
+
+    found = [Job(name, "build", "") for name in plan.cores]
+    if plan.more:
+        found.insert(0, Job(VAST.name, "build", ""))
+        found += [Job(VAST.name, "directed", name, plan.seed) for name in RUNS]
+        found += [Job(VAST.name, "network", name, plan.seed) for name in NETWORKS]
+    for name in plan.cores:
+        if plan.faulted:
+            found.append(Job(name, "faulted", str(plan.faulted), plan.seed))
+        if plan.legal:
+            found.append(Job(name, "legal", str(plan.legal), plan.seed))
+    return found
+
+
+def _fuzz(job: Job) -> tuple[str, ...]:
+    from celosia.sim.fuzz import campaign
+
+    plan = campaign.Plan((_config(job.core),), job.seed, job.kind == "faulted")
+    batch = campaign.run_batch(plan, range(int(job.what)))
+    return tuple(f"program {one.number}: {one.problems[0]}" for one in batch.found)
+
+
+def _directed(job: Job) -> tuple[str, ...]:
+    from celosia.sim.directed import RUNS, Wrong
+
+    try:
+        RUNS[job.what](random.Random(f"{job.what} {job.seed}"))
+    except Wrong as wrong:
+        return (str(wrong),)
+    return ()
+
+
+def _network(job: Job) -> tuple[str, ...]:
+    """Run a shipped model; the machine model must give the same bytes."""
+    from celosia.sw.compiler.compile import compile_graph
+    from celosia.sw.frontend.tflite import load
+    from celosia.sw.runtime.interpreter import open_session
+
+    content = (_MODELS / f"{job.what}.tflite").read_bytes()
+    program = compile_graph(load(content), _config(job.core), 2)
+    shape = (2, *program.inputs[0].shape)
+    inputs = np.random.default_rng(job.seed).integers(-128, 128, shape).astype(np.int8)
+    outputs = []
+    for device in ("machine", "rtl"):
+        with open_session(program, device=device) as session:
+            outputs.append(session.run([inputs])[0])
+    same = np.array_equal(*outputs)
+    return () if same else (f"{job.what}: other bytes than the machine model's",)
+
+
+def _build(job: Job) -> tuple[str, ...]:
+    from celosia.sim import rtl
+
+    rtl.model(_config(job.core))
+    return ()
+
+
+_KINDS = {
+    "build": _build,
+    "legal": _fuzz,
+    "faulted": _fuzz,
+    "directed": _directed,
+    "network": _network,
+}
+
+
+def run_job(job: Job) -> Result:
+    """Run a job in this process.
+
+    Raises
+    ------
+    SimulatorNotFound, RtlError
+        If there is no simulator, or a model cannot be built, or does not answer.
+    """
+    from celosia.sim.counting import counting
+
+    start = time.monotonic()
+    with counting(toggles=job.core in TOGGLED) as counted:
+        problems = _KINDS[job.kind](job)
+        tally = counted.take()
+    return Result(job, time.monotonic() - start, tally, problems)
+
+
+def run_all(wanted: Sequence[Job], workers: int) -> Iterator[Result]:
+    """Give what comes of jobs as they finish; those of a core run when its model is built."""
+    built: set[str] = set()
+    waiting = list(wanted)
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        running: set[Future[Result]] = set()
+        while waiting or running:
+            ready = [job for job in waiting if job.kind == "build" or job.core in built]
+            running |= {pool.submit(run_job, job) for job in ready}
+            waiting = [job for job in waiting if job not in ready]
+            finished, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
+                result = future.result()
+                if result.job.kind == "build":
+                    built.add(result.job.core)
+                yield result

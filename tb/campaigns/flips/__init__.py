@@ -1,0 +1,1 @@
+"""Bits that flip in the memories of a simulated core."""

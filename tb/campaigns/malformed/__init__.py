@@ -1,0 +1,1 @@
+"""Malformed files: models and programs changed at random, and what must become of them."""

@@ -1,0 +1,75 @@
+"""Bounds check: external memory that a program wrote and nothing in it names."""
+
+from typing import Any
+
+import numpy as np
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.isa import Opcode
+from celosia.sw.ir.program import Program
+
+__all__ = ["Damage", "check_bounds"]
+
+#: Bytes of external memory up to which it is looked through.
+_MOST = 1 << 26
+
+
+class Damage(Exception):
+    """A byte was written that nobody names; the message says where."""
+
+
+def check_bounds(program: Program, memory: np.ndarray) -> None:
+    """Look for bytes that are not zero, and that neither host nor program may have written.
+
+    Parameters
+    ----------
+    program : Program
+        What has run, well or not.
+    memory : numpy.ndarray
+        uint8, all of external memory, which was zero before.
+
+    Raises
+    ------
+    Damage
+        If there is one.
+    """
+    stores = _stores(program)
+    code = [section for _, section in program.sections]
+    itself = any(
+        block.base < section.address + len(section.code) and block.last >= section.address
+        for block in stores
+        for section in code
+    )
+    # Who writes to instructions may say anything with them.
+    if memory.size > _MOST or itself:
+        return
+    left = memory != 0
+    spans = [(segment.address, len(segment.data)) for segment in program.segments]
+    spans += [(section.address, len(section.code)) for section in code]
+    for part in program.parts:
+        spans += [(p.address, program.batch * p.bytes_per_item) for p in part.inputs]
+    for address, count in spans:
+        left[address : address + count] = False
+    for block in stores:
+        # Where it names more than there is, it must write nothing.
+        if block.last < left.size:
+            block.mark(left, False)
+    if left.any():
+        raise Damage(f"byte {int(np.argmax(left)):#x} was written, which nobody names")
+
+
+def _stores(program: Program) -> list[Any]:
+    """Return what the stores of a program name."""
+    from celosia.sim.footprint import external_block
+
+    found = []
+    for _, section in program.sections:
+        for index in range(section.count):
+            try:
+                instruction = section.instruction(index)
+            except isa.Illegal:
+                continue
+            # One without rows or bytes, which no core runs, names nothing.
+            if instruction.opcode is Opcode.STORE and instruction.rows and instruction.length:
+                found.append(external_block(instruction))
+    return found

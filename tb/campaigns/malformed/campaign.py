@@ -1,0 +1,100 @@
+"""Many changed files, each from its number: drawn, run, counted; the same wherever they run."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from malformed import models, programs, seeds
+from malformed.programs import summed
+from malformed.trial import is_program
+from malformed.verdict import Problem, verdict
+
+__all__ = ["KINDS", "Batch", "Found", "Plan", "case_of", "run_batch", "shrunk"]
+
+#: Kinds of files: what draws one, and the ending of its name.
+KINDS: dict[str, tuple[Callable[[random.Random], bytes], str]] = {
+    "models": (models.changed, "tflite"),
+    "programs": (programs.changed, "celosia"),
+}
+
+#: Files tried at most when one is made small.
+_BUDGET = 300
+
+
+class Plan(NamedTuple):
+    """Plan of a campaign: one of ``KINDS``, and the seed."""
+
+    kind: str
+    seed: int
+
+
+class Found(NamedTuple):
+    """A file that did not end as it must."""
+
+    number: int
+    content: bytes
+    problem: Problem
+
+
+class Batch(NamedTuple):
+    """Results of some files; ``peak`` in bytes, ``slowest`` in seconds."""
+
+    files: int
+    ends: Counter[str]
+    found: tuple[Found, ...]
+    peak: int
+    slowest: float
+
+
+def case_of(plan: Plan, number: int) -> bytes:
+    """Return the file that has a number."""
+    return KINDS[plan.kind][0](random.Random(f"{plan.seed} {plan.kind} {number}"))
+
+
+def run_batch(plan: Plan, numbers: Sequence[int]) -> Batch:
+    """Run the files of these numbers."""
+    ends, found, peak, slowest = Counter[str](), [], 0, 0.0
+    for number in numbers:
+        content = case_of(plan, number)
+        came = verdict(content)
+        ends[came.end] += 1
+        peak, slowest = max(peak, came.peak), max(slowest, came.seconds)
+        if came.problem:
+            found.append(Found(number, content, came.problem))
+    return Batch(len(numbers), ends, tuple(found), peak, slowest)
+
+
+def shrunk(content: bytes, kind: str) -> bytes:
+    """Return a file with fewer changes that fails in the same way.
+
+    Bytes that differ from the file it was made of are put back, many at once, then fewer. Where
+    their lengths differ it stays as it is.
+    """
+    program = is_program(content)
+    whole = seeds.programs() if program else seeds.models()
+    like = [seed for seed in whole if len(seed) == len(content)]
+    if not like:
+        return content
+    differing = {seed: [n for n, b in enumerate(content) if seed[n] != b] for seed in like}
+    origin = min(like, key=lambda seed: len(differing[seed]))
+    places, best, left = differing[origin], bytearray(content), _BUDGET
+    size = max(1, len(places) // 2)
+    while left > 0:
+        start = 0
+        while start < len(places) and left > 0:
+            tried = bytearray(best)
+            for place in places[start : start + size]:
+                tried[place] = origin[place]
+            tried = bytearray(summed(bytes(tried[:-4]))) if program else tried
+            left -= 1
+            problem = verdict(bytes(tried)).problem
+            if problem and problem.kind == kind:
+                best = tried
+                del places[start : start + size]
+            else:
+                start += size
+        if size == 1:
+            break
+        size //= 2
+    return bytes(best)

@@ -1,0 +1,122 @@
+"""Runs files changed at random: each must give the right answer or one clear line."""
+
+import argparse
+import os
+import time
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+from tqdm import tqdm
+
+from celosia.sim.fuzz import workers
+from celosia.sw.cli.arguments import seeds, whole
+from celosia.sw.cli.messages import Failure
+from celosia.sw.files import write_atomically
+from celosia.sw.runtime.session import InputError
+from malformed.campaign import KINDS, Batch, Found, Plan, run_batch, shrunk
+from malformed.verdict import verdict
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the campaign."""
+    parser.add_argument(
+        "kind", nargs="?", choices=KINDS, default="models", help="of files (models)"
+    )
+    parser.add_argument("--files", type=whole, default=200, metavar="N", help="how many (200)")
+    parser.add_argument("--seed", type=seeds, default=0, metavar="S", help="of everything (0)")
+    parser.add_argument(
+        "--workers",
+        type=whole,
+        default=os.cpu_count() or 1,
+        metavar="W",
+        help="processes; 1 does without Dask (as many as processors)",
+    )
+    parser.add_argument("--scheduler", metavar="tcp://...", help="of a Dask cluster, instead")
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        default=Path("build/malformed"),
+        metavar="D",
+        help="for files that fail (build/malformed)",
+    )
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="run such a file again")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run many changed files, or one that failed before.
+
+    Raises
+    ------
+    Failure
+        If one did not end as it must.
+    InputError
+        If a path is wrong.
+    """
+    if options.directory.exists() and not options.directory.is_dir():
+        raise InputError(f"{options.directory}: wanted a directory, got a file")
+    if options.replay:
+        _replay(options.replay)
+    else:
+        _campaign(options)
+
+
+def _replay(path: Path) -> None:
+    try:
+        came = verdict(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    if came.problem:
+        raise Failure(f"{path}: {came.problem}")
+    print(f"{path}: {came.end}" + (f" ({came.text})" if came.text else ""))
+
+
+def _campaign(options: argparse.Namespace) -> None:
+    plan = Plan(options.kind, options.seed)
+    batches: list[Batch] = []
+    start, count = time.monotonic(), options.files
+    with tqdm(total=count, unit="file", disable=None) as progress:
+        for batch in workers.run(
+            partial(run_batch, plan), count, workers=options.workers, scheduler=options.scheduler
+        ):
+            batches.append(batch)
+            progress.update(batch.files)
+            progress.set_postfix(wrong=sum(len(batch.found) for batch in batches))
+    found = [one for batch in batches for one in batch.found]
+    print(_summary(plan, batches, time.monotonic() - start))
+    if found:
+        paths = _save(options.directory, plan, found)
+        first = min(found, key=lambda one: one.number)
+        raise Failure(
+            f"{len(found)} of {count} {plan.kind}: {first.problem} "
+            f"(python tb/campaigns malformed --replay {paths[0]})"
+        )
+
+
+def _summary(plan: Plan, batches: list[Batch], seconds: float) -> str:
+    ends: Counter[str] = sum((batch.ends for batch in batches), Counter[str]())
+    wrong = sum(len(batch.found) for batch in batches)
+    peak = max(batch.peak for batch in batches) >> 20
+    slowest = max(batch.slowest for batch in batches)
+    lines = [
+        f"{ends.total()} {plan.kind}, seed {plan.seed}: {wrong} wrong, {seconds:.1f} s; "
+        f"at most {peak} MiB and {slowest:.1f} s for one",
+        "",
+        *(f"{count:8} {end}" for end, count in sorted(ends.items(), key=lambda one: -one[1])),
+    ]
+    return "\n".join(lines)
+
+
+def _save(directory: Path, plan: Plan, found: list[Found]) -> list[Path]:
+    """Make the first failing file of each kind of failure small and write it; return the files."""
+    directory.mkdir(parents=True, exist_ok=True)
+    paths: dict[str, Path] = {}
+    for one in sorted(found, key=lambda one: one.number):
+        kind = one.problem.kind
+        if kind not in paths:
+            ending = KINDS[plan.kind][1]
+            paths[kind] = directory / f"{plan.seed}-{one.number}-{kind}.{ending}"
+            write_atomically({paths[kind]: shrunk(one.content, kind)})
+    return list(paths.values())

@@ -1,0 +1,186 @@
+"""Program files changed at random: any bytes, the header, or instructions, checksums made good."""
+
+import binascii
+import copy
+import json
+import random
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
+from celosia.sw.ir.program import MAGIC, VERSION
+from malformed.seeds import programs
+from malformed.values import anywhere, integer, real
+
+__all__ = ["changed", "summed"]
+
+_START = len(MAGIC) + 8
+
+
+def _opened(content: bytes) -> tuple[dict[str, Any], list[bytearray]]:
+    """Return header and blobs of a sound program file."""
+    (length,) = struct.unpack_from("<I", content, _START - 4)
+    header = json.loads(content[_START : _START + length])
+    blobs, place = [], _START + length
+    for count in _counts(header):
+        blobs.append(bytearray(content[place : place + count]))
+        place += count
+    return header, blobs
+
+
+def _counts(header: dict[str, Any]) -> Iterator[int]:
+    """Give the bytes of each blob in turn."""
+    for step in header["steps"]:
+        if "core" in step:
+            yield from (step["core"][name]["bytes"] for name in ("setup", "main"))
+        else:
+            sources = step["host"]["sources"]
+            yield from (o["data"] for o in sources if o["data"] is not None)
+    yield from (segment["bytes"] for segment in header["segments"])
+
+
+def _closed(header: Any, blobs: Sequence[bytearray]) -> bytes:
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    return summed(b"".join([MAGIC, struct.pack("<II", VERSION, len(text)), text, *blobs]))
+
+
+def summed(content: bytes) -> bytes:
+    """Return contents with their checksum behind them."""
+    return content + struct.pack("<I", binascii.crc32(content))
+
+
+def _in_bytes(content: bytes, rng: random.Random) -> bytes:
+    """Change any bytes; most often with a right checksum."""
+    whole = rng.random() < 0.1
+    result = bytearray(content if whole else content[:-4])
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        anywhere(result, rng, rng.choice(programs()))
+    return bytes(result) if whole else summed(bytes(result))
+
+
+def _in_front(content: bytes, rng: random.Random) -> bytes:
+    """Change version or length of the header."""
+    result = bytearray(content[:-4])
+    place = rng.choice((_START - 8, _START - 4, _START - 4))
+    (old,) = struct.unpack_from("<I", result, place)
+    struct.pack_into("<I", result, place, integer(rng, 32, old))
+    return summed(bytes(result))
+
+
+def _leaves(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Give (container, key) of everything in a header."""
+    keys = value if isinstance(value, dict) else range(len(value))
+    for key in list(keys):
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from _leaves(value[key])
+
+
+def _drawn(value: Any, rng: random.Random) -> Any:
+    """Return something else for a value, most often of its type."""
+    if rng.random() < 0.15:
+        return rng.choice((None, True, -1, 0.5, 1e300, "", "x", [], {}, [0], 10**30, "\ud800"))
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        number = integer(rng, rng.choice((8, 16, 32, 64)), value)
+        return number if rng.random() < 0.8 else -number
+    if isinstance(value, float):
+        return real(rng, value)
+    if isinstance(value, str):
+        return rng.choice(("", "int8", "uint8", "float32", "object", "V9", "SAME", value * 50))
+    return value
+
+
+def _in_header(content: bytes, rng: random.Random) -> bytes:
+    header, blobs = _opened(content)
+    for _ in range(rng.choice((1, 1, 1, 2, 4))):
+        known = list(_leaves(header))
+        container, key = rng.choice(known)
+        other, place = rng.choice(known)
+        match rng.choices(("draw", "copy", "delete", "add"), (6, 2, 1, 1))[0]:
+            case "draw":
+                container[key] = _drawn(container[key], rng)
+            case "copy":
+                container[key] = copy.deepcopy(other[place])
+            case "delete":
+                del container[key]
+            case "add" if isinstance(container, list):
+                container.insert(key, copy.deepcopy(other[place]))
+            case "add":
+                container[rng.choice(("x", "name", "data", "host"))] = copy.deepcopy(other[place])
+    if rng.random() < 0.7:
+        try:
+            header["fingerprint"] = Config(**header["config"]).fingerprint
+        except (TypeError, ValueError, KeyError, OverflowError):
+            pass
+    return _closed(header, blobs)
+
+
+def _word(blob: bytearray, rng: random.Random) -> slice:
+    start = rng.randrange(len(blob) // INSTRUCTION_BYTES) * INSTRUCTION_BYTES
+    return slice(start, start + INSTRUCTION_BYTES)
+
+
+def _field(blob: bytearray, rng: random.Random) -> None:
+    """Give a field of an instruction another value that fits its bits."""
+    where = _word(blob, rng)
+    try:
+        found = isa.decode(bytes(blob[where]))
+    except ValueError:
+        return
+    if not found.fields:
+        return
+    name = rng.choice(list(found.fields))
+    value = found.fields[name]
+    for bits in (8, 16, 32) if rng.random() < 0.5 else (32, 16, 8, 4, 2, 1):
+        number = integer(rng, bits, value)
+        try:
+            changed = isa.Instruction(found.opcode, **(found.fields | {name: number}))
+            blob[where] = isa.encode(changed)
+            return
+        except ValueError:
+            continue
+
+
+def _bits(blob: bytearray, rng: random.Random) -> None:
+    where = _word(blob, rng)
+    for _ in range(rng.choice((1, 1, 2, 8))):
+        blob[where.start + rng.randrange(INSTRUCTION_BYTES)] ^= 1 << rng.randrange(8)
+
+
+def _swapped(blob: bytearray, rng: random.Random) -> None:
+    first, second = _word(blob, rng), _word(blob, rng)
+    blob[first], blob[second] = blob[second], blob[first]
+
+
+def _copied(blob: bytearray, rng: random.Random) -> None:
+    blob[_word(blob, rng)] = blob[_word(blob, rng)]
+
+
+_WORDS: Sequence[Callable[[bytearray, random.Random], None]] = (_field, _bits, _swapped, _copied)
+
+
+def _in_code(content: bytes, rng: random.Random) -> bytes:
+    """Change instructions, which keep their number; or constants."""
+    header, blobs = _opened(content)
+    cores = [step["core"] for step in header["steps"] if "core" in step]
+    sizes = {core[name]["bytes"] for core in cores for name in ("setup", "main")}
+    code = [blob for blob in blobs if len(blob) in sizes and len(blob) >= INSTRUCTION_BYTES]
+    for _ in range(rng.choice((1, 1, 1, 2, 4))):
+        if code and rng.random() < 0.9:
+            rng.choices(_WORDS, (5, 2, 1, 1))[0](rng.choice(code), rng)
+        else:
+            blob = rng.choice(blobs) if blobs else bytearray()
+            if blob:
+                blob[rng.randrange(len(blob))] = rng.randrange(256)
+    return _closed(header, blobs)
+
+
+def changed(rng: random.Random) -> bytes:
+    """Return a program file with something changed."""
+    content = rng.choice(programs())
+    ways = (_in_bytes, _in_front, _in_header, _in_code)
+    return rng.choices(ways, (15, 3, 40, 42))[0](content, rng)

@@ -1,0 +1,114 @@
+"""Outcome of a malformed file: an answer, a clear error, or a failure."""
+
+import binascii
+import resource
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from celosia.sw.cli.messages import line_of
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.compiler.errors import CompileError
+from celosia.sw.frontend.tflite import ModelError, load
+from celosia.sw.ir.program import MAGIC, Program, ProgramError
+from celosia.sw.runtime.device import DeviceError
+from celosia.sw.runtime.machine import MachineDevice
+from celosia.sw.runtime.session import InputError, Session
+from malformed.bounds import Damage, check_bounds
+from malformed.seeds import core_of
+
+__all__ = ["CLEAR", "Outcome", "attempt", "is_program"]
+
+#: What the command line turns into one line.
+CLEAR = (ModelError, CompileError, ProgramError, InputError, DeviceError)
+
+#: Numbers that all inputs together have at most.
+_INPUTS = 1 << 22
+
+
+class Outcome(NamedTuple):
+    """Outcome of a file.
+
+    Parameters
+    ----------
+    end : str
+        ``answer``, ``unfed`` where the inputs would be too large, the name of a clear error, or
+        what is wrong: ``traceback``, ``damage``, or ``message`` where a clear error has none.
+    text : str
+        The message.
+    inputs, outputs : tuple of numpy.ndarray
+        Of the model as a whole, where there is an answer.
+    peak : int
+        Most memory that the process ever had, in bytes.
+    """
+
+    end: str
+    text: str = ""
+    inputs: tuple[np.ndarray, ...] = ()
+    outputs: tuple[np.ndarray, ...] = ()
+    peak: int = 0
+
+
+def is_program(content: bytes) -> bool:
+    """Return whether a file is to be a program; others are to be models."""
+    return content.startswith(MAGIC)
+
+
+def _drawn(program: Program, items: int, seed: int) -> list[np.ndarray] | None:
+    """Return inputs, or None where they would be too large."""
+    rng = np.random.default_rng(seed)
+    if sum(items * port.elements for port in program.inputs) > _INPUTS:
+        return None
+    arrays = []
+    for port in program.inputs:
+        shape = (items, *port.shape)
+        if port.dtype == "float32":
+            arrays.append(rng.normal(0, 10, shape).astype(np.float32))
+        else:
+            limits = np.iinfo(port.dtype)
+            arrays.append(rng.integers(limits.min, limits.max, shape, port.dtype, endpoint=True))
+    return arrays
+
+
+def _ran(program: Program, items: int, seed: int) -> Outcome:
+    inputs = _drawn(program, items, seed)
+    if inputs is None:
+        return Outcome("unfed")
+    device = MachineDevice(program.config, program.memory_bytes)
+    try:
+        outputs = Session(program, device).run(inputs)
+    finally:
+        check_bounds(program, device.machine.memory)
+    return Outcome("answer", "", tuple(inputs), tuple(outputs))
+
+
+def _model(content: bytes, seed: int) -> Outcome:
+    program = compile_graph(load(content), core_of(seed))
+    return _ran(program, program.inputs[0].items, seed)
+
+
+def _program(content: bytes, seed: int) -> Outcome:
+    return _ran(Program.from_bytes(content), 2, seed)
+
+
+def attempt(content: bytes) -> Outcome:
+    """Read a file and run what is in it; whatever happens is an outcome."""
+    run: Callable[[bytes, int], Outcome] = _program if is_program(content) else _model
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            outcome = run(content, binascii.crc32(content))
+    except CLEAR as error:
+        text = line_of(error)
+        outcome = Outcome(type(error).__name__ if text else "message", text)
+    except Damage as error:
+        outcome = Outcome("damage", str(error))
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(frame.filename).name}:{frame.lineno}"
+        outcome = Outcome("traceback", f"{type(error).__name__}: {error} ({where})")
+    return outcome._replace(peak=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10)

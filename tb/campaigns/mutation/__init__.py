@@ -1,0 +1,1 @@
+"""Changes of the gateware that tests have to notice."""

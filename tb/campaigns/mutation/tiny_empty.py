@@ -1,0 +1,11 @@
+"""A test of ``tiny`` that sees nothing."""
+
+from celosia.sim import pysim
+from mutation.tiny import Tally
+
+
+def test_nothing() -> None:
+    async def bench(ctx) -> None:
+        await ctx.tick()
+
+    pysim.run(Tally(), bench)

@@ -1,0 +1,251 @@
+"""Networks with random weights, quantised by ONNX Runtime, and ONNX Runtime as their judge."""
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.quantization import (
+    CalibrationDataReader,
+    QuantFormat,
+    QuantType,
+    quantize_static,
+)
+
+#: Samples that the quantiser sees.
+_SAMPLES = 16
+
+
+class Net:
+    """A float model under construction; each method adds an operator and returns its result."""
+
+    def __init__(self, shape: tuple[int, ...], *, opset: int, batch: str | int = 1) -> None:
+        self._random = np.random.RandomState(22)
+        self.shape = shape
+        self._opset, self._batch = opset, batch
+        self._nodes: list[onnx.NodeProto] = []
+        self._constants: list[onnx.TensorProto] = []
+
+    def add(self, kind: str, *inputs: str, results: int = 1, **said: Any) -> str:
+        """Add a node; of several results the others are named after the first."""
+        name = f"{kind.lower()}_{len(self._nodes)}"
+        names = [name, *(f"{name}_{number}" for number in range(1, results))]
+        self._nodes.append(helper.make_node(kind, inputs, names, name, **said))
+        return name
+
+    def constant(self, data: Any) -> str:
+        """Add a constant."""
+        name = f"constant_{len(self._constants)}"
+        self._constants.append(numpy_helper.from_array(np.asarray(data), name))
+        return name
+
+    def weights(self, *shape: int, taps: int | None = None) -> str:
+        """Add random weights that leave the spread of numbers as it is."""
+        scale = np.sqrt(1.5 / (taps or np.prod(shape[1:])))
+        return self.constant((self._random.normal(size=shape) * scale).astype(np.float32))
+
+    def conv(self, x: str, inputs: int, outputs: int, size: int = 3, **said: Any) -> str:
+        """Add a convolution, padded so that it keeps the extents unless told otherwise."""
+        weights = self.weights(outputs, inputs // said.get("group", 1), size, size)
+        bias = self.constant((self._random.normal(size=outputs) * 0.2).astype(np.float32))
+        said = {"pads": [size // 2] * 4, **said} if "auto_pad" not in said else said
+        return self.add("Conv", x, weights, bias, **said)
+
+    def gemm(self, x: str, inputs: int, outputs: int) -> str:
+        """Add a matrix product as PyTorch exports it."""
+        bias = self.constant((self._random.normal(size=outputs) * 0.2).astype(np.float32))
+        return self.add("Gemm", x, self.weights(outputs, inputs), bias, transB=1)
+
+    def relu(self, x: str) -> str:
+        return self.add("Relu", x)
+
+    def model(self, *results: str) -> onnx.ModelProto:
+        """Return the model, checked."""
+        ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in results]
+        first = helper.make_tensor_value_info("x", TensorProto.FLOAT, (self._batch, *self.shape))
+        graph = helper.make_graph(self._nodes, "net", [first], ends, self._constants)
+        opsets = [helper.make_opsetid("", self._opset)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+        model = onnx.shape_inference.infer_shapes(model)
+        onnx.checker.check_model(model)
+        return model
+
+
+def _cnn(opset: int) -> onnx.ModelProto:
+    net = Net((1, 14, 14), opset=opset)
+    x = net.relu(net.conv("x", 1, 8, 5))
+    x = net.add("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
+    x = net.relu(net.conv(x, 8, 12, strides=[2, 2]))
+    return net.model(net.gemm(net.add("Flatten", x), 12 * 16, 10))
+
+
+def _resnet(opset: int) -> onnx.ModelProto:
+    net = Net((3, 12, 12), opset=opset)
+    x = net.relu(net.conv("x", 3, 16))
+    y = net.relu(net.conv(x, 16, 24, strides=[2, 2]))
+    y = net.conv(y, 24, 24)
+    x = net.relu(net.add("Add", net.conv(x, 16, 24, 1, strides=[2, 2]), y))
+    y = net.conv(net.relu(net.conv(x, 24, 24)), 24, 24)
+    x = net.relu(net.add("Add", x, y))
+    return net.model(net.gemm(net.add("Flatten", net.add("GlobalAveragePool", x)), 24, 10))
+
+
+def _depthwise(opset: int) -> onnx.ModelProto:
+    net = Net((3, 16, 16), opset=opset)
+    bounds = net.constant(np.float32(0)), net.constant(np.float32(6))
+    x = net.add("Clip", net.conv("x", 3, 16, auto_pad="SAME_UPPER", strides=[2, 2]), *bounds)
+    for stride in (1, 2):
+        x = net.conv(x, 16, 16, group=16, strides=[stride, stride])
+        x = net.conv(net.add("Clip", x, *bounds), 16, 16, 1)
+    x = net.conv(x, 16, 32, group=16)
+    x = net.conv(x, 32, 16, group=4)
+    x = net.add("AveragePool", x, kernel_shape=[2, 2], strides=[2, 2])
+    return net.model(net.gemm(net.add("Flatten", x), 64, 6))
+
+
+def _mlp(opset: int) -> onnx.ModelProto:
+    net = Net((1, 8, 8), opset=opset)
+    x = net.relu(net.gemm(net.add("Flatten", "x"), 64, 48))
+    x = net.add("MatMul", x, net.weights(48, 32, taps=48))
+    x = net.relu(net.add("Add", x, net.constant(np.linspace(-1, 1, 32, dtype=np.float32))))
+    x = net.add("Softmax", net.gemm(x, 32, 10), axis=-1)
+    return net.model(x)
+
+
+def _concat(opset: int) -> onnx.ModelProto:
+    net = Net((3, 10, 10), opset=opset)
+    x = net.relu(net.conv("x", 3, 8))
+    y = net.relu(net.conv(x, 8, 8, 1))
+    z = net.relu(net.conv(x, 8, 12, 3))
+    w = net.add("MaxPool", x, kernel_shape=[3, 3], strides=[1, 1], pads=[1, 1, 1, 1])
+    x = net.relu(net.conv(net.add("Concat", y, z, w, axis=1), 28, 16))
+    return net.model(net.gemm(net.add("Flatten", net.add("GlobalAveragePool", x)), 16, 7))
+
+
+def _resize(opset: int) -> onnx.ModelProto:
+    net = Net((3, 16, 16), opset=opset)
+    skip = net.relu(net.conv("x", 3, 8))
+    x = net.relu(net.conv(skip, 8, 12, strides=[2, 2]))
+    scales = net.constant(np.array([1, 1, 2, 2], np.float32))
+    x = net.add("Resize", x, "", scales, mode="nearest")
+    x = net.relu(net.conv(net.add("Concat", x, skip, axis=1), 20, 8))
+    return net.model(net.conv(x, 8, 4, 1))
+
+
+def _dynamic(opset: int) -> onnx.ModelProto:
+    """A first axis without extent, Flatten as PyTorch exports it, SiLU and squeeze-and-excite."""
+    net = Net((3, 12, 12), opset=opset, batch="N")
+    x = net.conv("x", 3, 8, strides=[2, 2])
+    x = net.add("Mul", x, net.add("Sigmoid", x))
+    gate = net.add("GlobalAveragePool", x)
+    gate = net.add("Sigmoid", net.conv(net.relu(net.conv(gate, 8, 4, 1)), 4, 8, 1))
+    x = net.add("LeakyRelu", net.conv(net.add("Mul", x, gate), 8, 8), alpha=0.1)
+    extents = net.add("Shape", x)
+    first = net.add("Gather", extents, net.constant(np.int64(0)))
+    first = net.add("Unsqueeze", first, net.constant(np.array([0])))
+    shape = net.add("Concat", first, net.constant(np.array([-1])), axis=0)
+    return net.model(net.gemm(net.add("Reshape", x, shape), 8 * 36, 5))
+
+
+class Network(NamedTuple):
+    """A network and the way it is quantised."""
+
+    make: Callable[[int], onnx.ModelProto]
+    opset: int
+    form: QuantFormat
+    activations: QuantType
+    weights: QuantType
+    per_channel: bool = False
+
+    @property
+    def signed(self) -> bool:
+        return self.activations == QuantType.QInt8
+
+
+_QDQ, _QOPERATOR = QuantFormat.QDQ, QuantFormat.QOperator
+_S8, _U8 = QuantType.QInt8, QuantType.QUInt8
+
+NETWORKS = {
+    "cnn-qdq": Network(_cnn, 13, _QDQ, _S8, _S8, True),
+    "cnn-qdq-u8s8": Network(_cnn, 15, _QDQ, _U8, _S8),
+    "cnn-qoperator": Network(_cnn, 13, _QOPERATOR, _U8, _U8),
+    "resnet-qdq": Network(_resnet, 21, _QDQ, _S8, _S8, True),
+    "resnet-qoperator": Network(_resnet, 17, _QOPERATOR, _S8, _S8),
+    "depthwise-qdq": Network(_depthwise, 17, _QDQ, _U8, _U8),
+    "depthwise-qoperator": Network(_depthwise, 17, _QOPERATOR, _U8, _S8, True),
+    "mlp-qdq": Network(_mlp, 18, _QDQ, _S8, _S8),
+    "mlp-qoperator": Network(_mlp, 14, _QOPERATOR, _U8, _S8, True),
+    "concat-qdq": Network(_concat, 16, _QDQ, _U8, _S8, True),
+    "concat-qoperator": Network(_concat, 17, _QOPERATOR, _S8, _S8, True),
+    "resize-qdq": Network(_resize, 19, _QDQ, _S8, _S8, True),
+    "resize-qoperator": Network(_resize, 18, _QOPERATOR, _U8, _U8),
+    "dynamic-qdq": Network(_dynamic, 20, _QDQ, _S8, _S8, True),
+    "dynamic-qoperator": Network(_dynamic, 17, _QOPERATOR, _U8, _S8),
+}
+
+
+class _Calibration(CalibrationDataReader):
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        random = np.random.RandomState(23)
+        samples = random.normal(size=(_SAMPLES, 1, *shape)).astype(np.float32)
+        self._samples: Iterator[dict[str, np.ndarray]] = iter([{"x": x} for x in samples])
+
+    def get_next(self) -> dict[str, np.ndarray] | None:  # pyright: ignore
+        return next(self._samples, None)
+
+
+@cache
+def quantised(name: str) -> bytes:
+    """Return a network as ONNX Runtime's quantiser makes it.
+
+    Weights of int8 on activations of uint8 have 7 bits: the kernels of processors without VNNI
+    saturate sums of 16 bits.
+    """
+    network = NETWORKS[name]
+    model = network.make(network.opset)
+    extents = [each.dim_value for each in model.graph.input[0].type.tensor_type.shape.dim[1:]]
+    logging.disable(logging.WARNING)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            source, target = (os.path.join(folder, end) for end in ("f.onnx", "q.onnx"))
+            onnx.save(model, source)
+            quantize_static(
+                source,
+                target,
+                _Calibration(tuple(extents)),
+                quant_format=network.form,
+                activation_type=network.activations,
+                weight_type=network.weights,
+                per_channel=network.per_channel,
+                reduce_range=network.activations == _U8 and network.weights == _S8,
+            )
+            return Path(target).read_bytes()
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def judge(content: bytes, *, signed: bool) -> onnxruntime.InferenceSession:
+    """Return ONNX Runtime's CPU provider with its default optimisations.
+
+    With ``signed`` it fuses int8 as it does uint8, which is its default on Arm alone.
+    """
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = 1
+    if signed:
+        options.add_session_config_entry("session.qdqisint8allowed", "1")
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+
+def inputs(shape: tuple[int, ...], count: int, seed: int) -> np.ndarray:
+    """Return samples like those of the calibration, some of them far outside."""
+    random = np.random.default_rng(seed)
+    spread = random.choice([0.5, 1, 1, 2], size=(count, *[1] * len(shape)))
+    return (random.normal(size=(count, *shape)) * spread).astype(np.float32)

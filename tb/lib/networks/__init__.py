@@ -1,0 +1,141 @@
+"""Writes ``.tflite`` files: small networks with known numbers, to compare executors with."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from networks.chain import Chain, Constant, Operand, quantized, window_count
+from networks.graph import RESOURCE, Graph, Operation, Quantization, Tensor
+from networks.layers import (
+    Activation,
+    Add,
+    ArgMax,
+    Back,
+    Binary,
+    Dequantize,
+    Function,
+    Layer,
+    Mean,
+    Operator,
+    Pad,
+    Pool,
+    Prelu,
+    Quantize,
+    Softmax,
+)
+from networks.moves import (
+    BatchToSpace,
+    Concatenate,
+    DepthToSpace,
+    ExpandDims,
+    Pack,
+    Reshape,
+    Resize,
+    SpaceToBatch,
+    SpaceToDepth,
+    Split,
+    SplitSizes,
+    Squeeze,
+    StridedSlice,
+    Transpose,
+    Unpack,
+)
+from networks.serialize import serialize
+from networks.weights import Convolution, Depthwise, FullyConnected, TransposedConvolution
+
+__all__ = [
+    "RESOURCE",
+    "Activation",
+    "Add",
+    "ArgMax",
+    "Back",
+    "BatchToSpace",
+    "Binary",
+    "Chain",
+    "Concatenate",
+    "Constant",
+    "Convolution",
+    "DepthToSpace",
+    "Depthwise",
+    "Dequantize",
+    "ExpandDims",
+    "FullyConnected",
+    "Function",
+    "Graph",
+    "Layer",
+    "Mean",
+    "Operand",
+    "Operation",
+    "Operator",
+    "Pack",
+    "Pad",
+    "Pool",
+    "Prelu",
+    "Quantization",
+    "Quantize",
+    "Reshape",
+    "Resize",
+    "Softmax",
+    "SpaceToBatch",
+    "SpaceToDepth",
+    "Split",
+    "SplitSizes",
+    "Squeeze",
+    "StridedSlice",
+    "Tensor",
+    "Transpose",
+    "TransposedConvolution",
+    "Unpack",
+    "quantized",
+    "sequential",
+    "serialize",
+    "window_count",
+    "write_fully_connected",
+    "write_sequential",
+]
+
+
+def sequential(
+    layers: Sequence[Layer],
+    *,
+    input_shape: Sequence[int],
+    input_scale: float,
+    input_zero_point: int = 0,
+    input_type: str = "int8",
+) -> Graph:
+    """Return the graph of operators that follow one another, or an earlier one after ``Back``.
+
+    The graph's outputs are the results that no operator reads. Names of tensors are those of
+    ``Chain``.
+
+    Raises
+    ------
+    ValueError
+        If there is no layer, or one that cannot take the result before it.
+    """
+    if not layers:
+        raise ValueError("layers: wanted at least one, got none")
+    chain = Chain(input_shape, input_scale, input_zero_point, input_type)
+    for number, layer in enumerate(layers):
+        try:
+            layer.add(chain)
+        except ValueError as error:
+            raise ValueError(f"layer {number}: {error}") from None
+    return chain.graph()
+
+
+def write_sequential(layers: Sequence[Layer], **ends: Any) -> bytes:
+    """Return the ``.tflite`` file of operators that follow one another: see ``sequential``."""
+    return serialize(sequential(layers, **ends))
+
+
+def write_fully_connected(
+    layers: Sequence[FullyConnected],
+    *,
+    input_scale: float,
+    input_zero_point: int = 0,
+    batch: int = 1,
+) -> bytes:
+    """Return the ``.tflite`` file of FULLY_CONNECTED operators that follow one another."""
+    shape = (batch, layers[0].weights.shape[1] if layers else 0)
+    given = {"input_scale": input_scale, "input_zero_point": input_zero_point}
+    return write_sequential(layers, input_shape=shape, **given)

@@ -1,0 +1,198 @@
+"""Writes graphs as ``.tflite`` files."""
+
+from typing import Any
+
+import flatbuffers
+import numpy as np
+import tflite
+
+from networks.graph import Graph, Operation, Tensor
+
+__all__ = ["serialize"]
+
+_TYPES = {name: kind for name, kind in vars(tflite.TensorType).items() if name.isupper()}
+_OPERATORS = {name: code for name, code in vars(tflite.BuiltinOperator).items() if name[0] != "_"}
+
+#: Versions of the first int8 kernels; 1 of all others.
+_VERSIONS = {
+    4: "FULLY_CONNECTED",
+    3: "CONV_2D DEPTHWISE_CONV_2D RESIZE_BILINEAR RESIZE_NEAREST_NEIGHBOR TRANSPOSE_CONV",
+    2: "ABS ADD ARG_MAX AVERAGE_POOL_2D BATCH_TO_SPACE_ND CONCATENATION DEQUANTIZE EXP GELU "
+    "LEAKY_RELU LOG LOGISTIC MAXIMUM MAX_POOL_2D MEAN MINIMUM MUL PACK PAD PADV2 QUANTIZE RELU "
+    "RELU6 RSQRT SLICE SOFTMAX SPACE_TO_BATCH_ND SPACE_TO_DEPTH SPLIT SPLIT_V SQRT STRIDED_SLICE "
+    "SUB TANH TRANSPOSE UNPACK",
+}
+_VERSION = {kind: version for version, kinds in _VERSIONS.items() for kind in kinds.split()}
+
+#: Tables of options by their names in small letters; operators whose tables have other names.
+_TABLES = {name.lower(): name for name in vars(tflite.BuiltinOptions) if name.endswith("Options")}
+_SHARED = {
+    "Pool2DOptions": "AVERAGE_POOL_2D MAX_POOL_2D L2_POOL_2D",
+    "ReducerOptions": "MEAN SUM REDUCE_ALL REDUCE_ANY REDUCE_MAX REDUCE_MIN REDUCE_PROD",
+    "MaximumMinimumOptions": "MAXIMUM MINIMUM",
+    "L2NormOptions": "L2_NORMALIZATION",
+    "LocalResponseNormalizationOptions": "LOCAL_RESPONSE_NORMALIZATION",
+    "SequenceRNNOptions": "UNIDIRECTIONAL_SEQUENCE_RNN",
+}
+_TABLE = {kind: table for table, kinds in _SHARED.items() for kind in kinds.split()}
+
+#: Enumerations of fields of options.
+_ENUMERATIONS = {
+    "FusedActivationFunction": tflite.ActivationFunctionType,
+    "Padding": tflite.Padding,
+    "Mode": tflite.MirrorPadMode,
+    **dict.fromkeys(("OutputType", "OutType", "InDataType", "OutDataType"), tflite.TensorType),
+}
+
+
+def serialize(*graphs: Graph) -> bytes:
+    """Return the ``.tflite`` file of some subgraphs, the first of them the main one.
+
+    Raises
+    ------
+    ValueError
+        If there is a type or option that cannot be written.
+    """
+    return _Writer(graphs).content
+
+
+class _Writer:
+    """A file under construction. Methods return the offset of the table they finish."""
+
+    def __init__(self, graphs: tuple[Graph, ...]) -> None:
+        self.builder = flatbuffers.Builder(1 << 16)
+        # Buffer 0 is the empty one, of all tensors that are computed.
+        self.buffers = [self.table("Buffer")]
+        self.kinds = sorted({operation.kind for graph in graphs for operation in graph.operations})
+        subgraphs = [self.graph(graph) for graph in graphs]
+        model = self.table(
+            "Model",
+            Version=3,
+            OperatorCodes=[self.code(kind) for kind in self.kinds],
+            Subgraphs=subgraphs,
+            Buffers=self.buffers,
+            SignatureDefs=[self.signature(n, g) for n, g in enumerate(graphs) if g.signature],
+        )
+        self.builder.Finish(model, file_identifier=b"TFL3")
+        self.content = bytes(self.builder.Output())
+
+    def table(self, name: str, **fields: Any) -> int:
+        """Write a table of the schema. Lists are of offsets, tuples of int32; None is left out."""
+        values = {key: self.value(value) for key, value in fields.items() if value is not None}
+        getattr(tflite, f"{name}Start")(self.builder)
+        for key, value in values.items():
+            getattr(tflite, f"{name}Add{key}")(self.builder, value)
+        return getattr(tflite, f"{name}End")(self.builder)
+
+    def value(self, value: Any) -> Any:
+        """Write a field that lies outside its table; return its offset, or the value itself."""
+        if isinstance(value, str):
+            return self.builder.CreateString(value)
+        if isinstance(value, list):
+            self.builder.StartVector(4, len(value), 4)
+            for offset in reversed(value):
+                self.builder.PrependUOffsetTRelative(offset)
+            return self.builder.EndVector()
+        if isinstance(value, bytes):
+            # The schema requires an alignment of 16 bytes, which CreateByteVector has not.
+            self.builder.StartVector(1, len(value), 16)
+            start = self.builder.head = self.builder.Head() - len(value)
+            self.builder.Bytes[start : start + len(value)] = value
+            return self.builder.EndVector()
+        if isinstance(value, tuple):
+            value = np.array(value, np.int32)
+        return self.builder.CreateNumpyVector(value) if isinstance(value, np.ndarray) else value
+
+    def tensor(self, tensor: Tensor) -> int:
+        """Write a tensor, and its contents where it has any."""
+        kind = "RESOURCE" if tensor.dtype.hasobject else tensor.dtype.name.upper()
+        if kind not in _TYPES:
+            raise ValueError(f"{tensor.name!r}: {tensor.dtype.name} cannot be written")
+        if tensor.data is not None:
+            self.buffers.append(self.table("Buffer", Data=tensor.data.tobytes()))
+        given = tensor.quantization
+        return self.table(
+            "Tensor",
+            Shape=tensor.shape,
+            Type=_TYPES[kind],
+            Buffer=0 if tensor.data is None else len(self.buffers) - 1,
+            Name=tensor.name,
+            Quantization=given
+            and self.table(
+                "QuantizationParameters",
+                Scale=given.scales.astype(np.float32),
+                ZeroPoint=given.zero_points.astype(np.int64),
+                QuantizedDimension=given.axis,
+            ),
+            IsVariable=tensor.variable,
+            ShapeSignature=tensor.signature,
+        )
+
+    def code(self, kind: str) -> int:
+        """Write an operator code."""
+        code = _OPERATORS.get(kind, tflite.BuiltinOperator.CUSTOM)
+        return self.table(
+            "OperatorCode",
+            # The old field is a signed byte; 127 there says that the wider one counts.
+            DeprecatedBuiltinCode=min(code, 127),
+            BuiltinCode=code,
+            CustomCode=None if kind in _OPERATORS else kind,
+            Version=_VERSION.get(kind, 1),
+        )
+
+    def operation(self, operation: Operation) -> int:
+        """Write an operator with its options."""
+        kind, options = operation.kind, dict(operation.options)
+        custom = options.pop("customOptions", None)
+        table = _TABLE.get(kind) or _TABLES.get(kind.replace("_", "").lower() + "options")
+        if options and not table:
+            raise ValueError(f"wanted no options, got {', '.join(options)}")
+        fields = {name[:1].upper() + name[1:]: value for name, value in options.items()}
+        for name, value in fields.items():
+            if not hasattr(tflite, f"{table}Add{name}"):
+                raise ValueError(f"{table} has no {name!r}")
+            if name in _ENUMERATIONS and isinstance(value, str):
+                fields[name] = getattr(_ENUMERATIONS[name], value.upper(), None)
+                if fields[name] is None:
+                    raise ValueError(f"{name} cannot be {value!r}")
+        return self.table(
+            "Operator",
+            OpcodeIndex=self.kinds.index(kind),
+            Inputs=operation.inputs,
+            Outputs=operation.outputs,
+            BuiltinOptionsType=table and getattr(tflite.BuiltinOptions, table),
+            BuiltinOptions=table and self.table(table, **fields),
+            CustomOptions=custom,
+        )
+
+    def graph(self, graph: Graph) -> int:
+        """Write a subgraph."""
+        operators = []
+        for operation in graph.operations:
+            try:
+                operators.append(self.operation(operation))
+            except ValueError as error:
+                raise ValueError(f"{graph.label(operation)}: {error}") from None
+        return self.table(
+            "SubGraph",
+            Tensors=[self.tensor(tensor) for tensor in graph.tensors],
+            Inputs=graph.inputs,
+            Outputs=graph.outputs,
+            Operators=operators,
+            Name=graph.name,
+        )
+
+    def signature(self, number: int, graph: Graph) -> int:
+        """Write the signature of a subgraph, with the names of its tensors."""
+
+        def ends(numbers: tuple[int, ...]) -> list[int]:
+            names = [(n, graph.tensors[n].name) for n in numbers]
+            return [self.table("TensorMap", Name=name, TensorIndex=n) for n, name in names]
+
+        return self.table(
+            "SignatureDef",
+            Inputs=ends(graph.inputs),
+            Outputs=ends(graph.outputs),
+            SignatureKey=graph.signature,
+            SubgraphIndex=number,
+        )

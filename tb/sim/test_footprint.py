@@ -1,0 +1,94 @@
+"""Footprints: instructions that differ in their bases alone share what was worked out once."""
+
+import numpy as np
+import pytest
+
+from celosia.hw.arch.config import preset
+from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.sim.footprint import Memory, OutOfRange, touches
+
+MICRO = preset("micro")
+
+
+def places(i: Instruction) -> set[tuple[Memory, bool, int]]:
+    """Return every place that an instruction touches."""
+    return {
+        (memory, write, int(address))
+        for memory, write, pattern in touches(i, MICRO)
+        for address in np.unique(pattern.addresses())
+    }
+
+
+@pytest.mark.parametrize(
+    ("i", "moves"),
+    [
+        (
+            Instruction(Opcode.LOAD, rows=3, length=5, unified_pitch=8, external_pitch=20),
+            {"external": (Memory.EXTERNAL, 1), "unified": (Memory.UNIFIED, 1)},
+        ),
+        (
+            Instruction(Opcode.LOAD_WEIGHTS, tiles=2),
+            {"external": (Memory.EXTERNAL, 1), "tile": (Memory.WEIGHTS, 1)},
+        ),
+        (
+            Instruction(Opcode.MATMUL, x_count=3, x_stride=8, taps=12, accumulate=1),
+            {
+                "unified": (Memory.UNIFIED, 1),
+                "tile": (Memory.WEIGHTS, 1),
+                "accumulator": (Memory.ACCUMULATORS, MICRO.columns),
+            },
+        ),
+        (
+            Instruction(Opcode.VECTOR, source=1, channels=6, x_count=2, source_x_stride=1),
+            {
+                "source_base": (Memory.ACCUMULATORS, MICRO.columns),
+                "params": (Memory.PARAMETERS, 1),
+                "destination_base": (Memory.UNIFIED, 1),
+            },
+        ),
+        (
+            Instruction(Opcode.FILL, channels=5, y_count=2, destination_y_stride=9),
+            {"destination_base": (Memory.UNIFIED, 1)},
+        ),
+    ],
+    ids=lambda value: value.opcode.name if isinstance(value, Instruction) else "",
+)
+def test_bases_move_what_they_are_the_base_of(
+    i: Instruction, moves: dict[str, tuple[Memory, int]]
+) -> None:
+    still = places(i)
+    assert {memory for memory, _, _ in still} == {memory for memory, _ in moves.values()}
+    for field, (memory, unit) in moves.items():
+        by = 8
+        moved = {
+            (where, write, address + by * unit * (where is memory))
+            for where, write, address in still
+        }
+        assert places(i.but(**{field: by})) == moved
+    # What was worked out for others does not depend on where they were.
+    assert places(i) == still
+
+
+def test_a_footprint_depends_on_all_that_is_no_base() -> None:
+    i = Instruction(Opcode.VECTOR, channels=4, use_table=1)
+    assert Memory.TABLES in {touch.memory for touch in touches(i, MICRO)}
+    assert Memory.TABLES not in {touch.memory for touch in touches(i.but(use_table=0), MICRO)}
+    wide = [touch.pattern.last for touch in touches(i.but(channels=9), MICRO)]
+    assert wide != [touch.pattern.last for touch in touches(i, MICRO)]
+    other = preset("nano")
+    half = Instruction(Opcode.MATMUL, x_count=2, accumulator=1)
+    sums = {config.name: touches(half, config)[-1].pattern.base for config in (MICRO, other)}
+    assert sums == {"micro": MICRO.columns, "nano": other.columns}
+
+
+def test_places_that_are_not_there() -> None:
+    last = MICRO.unified_bytes - 4
+    i = Instruction(Opcode.FILL, channels=4, destination_base=last)
+    assert touches(i, MICRO)[0].pattern.last == MICRO.unified_bytes - 1
+    with pytest.raises(OutOfRange, match=f"up to byte .* {MICRO.unified_bytes - 1}, got"):
+        touches(i.but(destination_base=last + 1), MICRO)
+    depth = MICRO.accumulator_depth
+    sums = Instruction(Opcode.MATMUL, x_count=2, accumulator=depth - 2)
+    touches(sums, MICRO)
+    with pytest.raises(OutOfRange, match="accumulator: wanted rows 0 to"):
+        touches(sums.but(accumulator=depth - 1), MICRO)
