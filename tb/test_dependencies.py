@@ -57,6 +57,7 @@ RULES = (
         ("PIL", "celosia.hw", "celosia.sim", "matplotlib", "mlxtend"),
     ),
     Rule("celosia.sw.compiler", COMPILER),
+    Rule("celosia.sw.compiler.pace", (*COMPILER, "celosia.sim.costs")),
     Rule("celosia.sw.compiler.provenance", COMPILER, ("celosia.sim.footprint",)),
     Rule("celosia.sw.compiler.verify", COMPILER, ("celosia.sim.footprint", "celosia.sim.hazards")),
     Rule("celosia.sw.frontend", FRONTEND),

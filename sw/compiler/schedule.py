@@ -90,6 +90,8 @@ class _Scheduler(Cutting):
         for part, (first, items) in enumerate(self.placement.parts):
             for item in range(first, first + items) if head else ():
                 yield from self.layers(range(head), part, (item, item + 1))
+                # The next input may take the place of what is still to be written and stored.
+                yield from self.order.flush()
             yield from self.layers(range(head, count), part, (first, first + items))
         yield from self.order.flush()
 
