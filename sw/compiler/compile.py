@@ -7,11 +7,6 @@ from typing import NamedTuple
 
 from celosia.hw.arch.config import ADDRESS_BITS, INSTRUCTION_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Opcode
-from celosia.sw.compiler.access import Step
-from celosia.sw.compiler.actions import FillMargins
-from celosia.sw.compiler.allocate import ALIGNMENT, Placement, allocate
-from celosia.sw.compiler.bands import Band
-from celosia.sw.compiler.choose import choose
 from celosia.sw.compiler.compiled import (
     Compiled,
     CompiledPart,
@@ -21,17 +16,22 @@ from celosia.sw.compiler.compiled import (
     limited,
     section,
 )
-from celosia.sw.compiler.emit import emit_main, emit_setup
+from celosia.sw.compiler.emit.access import Step
+from celosia.sw.compiler.emit.program import emit_main, emit_setup
 from celosia.sw.compiler.errors import CompileError, UndefinedError
-from celosia.sw.compiler.layout import lay_out, least_steps
-from celosia.sw.compiler.pace import overlap_gains
+from celosia.sw.compiler.layout.allocate import ALIGNMENT, Placement, allocate
+from celosia.sw.compiler.layout.bands import Band
+from celosia.sw.compiler.layout.choose import choose
+from celosia.sw.compiler.layout.pitches import lay_out, least_steps
+from celosia.sw.compiler.layout.resident import together
+from celosia.sw.compiler.layout.tile import Tiling, pack_parameters, pack_weights, tile
 from celosia.sw.compiler.partition import Plan, partition
 from celosia.sw.compiler.provenance import follow
-from celosia.sw.compiler.resident import together
-from celosia.sw.compiler.schedule import schedule
+from celosia.sw.compiler.schedule.actions import FillMargins
+from celosia.sw.compiler.schedule.pace import overlap_gains
+from celosia.sw.compiler.schedule.scheduler import schedule
+from celosia.sw.compiler.schedule.stream import stream
 from celosia.sw.compiler.spec import Network, Product
-from celosia.sw.compiler.stream import stream
-from celosia.sw.compiler.tile import Tiling, pack_parameters, pack_weights, tile
 from celosia.sw.compiler.verify import verify
 from celosia.sw.ir.graph import Graph, Tensor
 from celosia.sw.ir.parts import MOST_BATCH

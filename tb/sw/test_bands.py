@@ -9,15 +9,15 @@ from networks import Convolution, Depthwise, Layer, Pad, write_sequential
 
 from celosia.hw.arch.config import Config, preset
 from celosia.hw.arch.isa import Instruction, Opcode, Rounding
-from celosia.sw.compiler.bands import Band, band_matrix, parameters_of_tile, spans, vectors
-from celosia.sw.compiler.blocks import band_blocks
-from celosia.sw.compiler.choose import choose
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import bounds
-from celosia.sw.compiler.layout import Layout, band_segments, lay_out
+from celosia.sw.compiler.layout.bands import Band, band_matrix, parameters_of_tile, spans, vectors
+from celosia.sw.compiler.layout.choose import choose
+from celosia.sw.compiler.layout.pitches import Layout, band_segments, lay_out
+from celosia.sw.compiler.layout.tile import pack_parameters, tile
 from celosia.sw.compiler.lower import lower
+from celosia.sw.compiler.schedule.blocks import band_blocks
 from celosia.sw.compiler.spec import Network, Pool, Product
-from celosia.sw.compiler.tile import pack_parameters, tile
 from celosia.sw.compiler.values import Scaling
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph

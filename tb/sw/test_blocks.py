@@ -7,11 +7,11 @@ import pytest
 
 from celosia.hw.arch.config import preset
 from celosia.hw.arch.isa import Rounding
-from celosia.sw.compiler.blocks import blocks, sums, wanted_sums
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.pace import drain_latency, sum_latency
+from celosia.sw.compiler.layout.strips import source_rows
+from celosia.sw.compiler.schedule.blocks import blocks, sums, wanted_sums
+from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
 from celosia.sw.compiler.spec import Pool, Product
-from celosia.sw.compiler.strips import source_rows
 from celosia.sw.compiler.values import Scaling
 from celosia.sw.compiler.windows import Axis, padding, rectangles
 

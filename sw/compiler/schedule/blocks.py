@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.actions import Block, Range
-from celosia.sw.compiler.bands import Band, vectors
 from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.layout.bands import Band, vectors
+from celosia.sw.compiler.schedule.actions import Block, Range
 from celosia.sw.compiler.spec import Network, Pool, Product, Sum
 
 __all__ = ["Sizes", "attached", "band_blocks", "blocks", "drains_slowly", "sums", "wanted_sums"]

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from celosia.hw.arch.isa import Instruction, Mode, Opcode, Space
-from celosia.sw.compiler.access import Access, Step, span
-from celosia.sw.compiler.actions import AddRegion, Block, Drain, PoolRegion, Region, Strip
-from celosia.sw.compiler.addressing import Addressing, loops
-from celosia.sw.compiler.bands import vectors
-from celosia.sw.compiler.blocks import sums
+from celosia.sw.compiler.emit.access import Access, Step, span
+from celosia.sw.compiler.emit.addressing import Addressing, loops
+from celosia.sw.compiler.layout.bands import vectors
+from celosia.sw.compiler.schedule.actions import AddRegion, Block, Drain, PoolRegion, Region, Strip
+from celosia.sw.compiler.schedule.blocks import sums
 from celosia.sw.compiler.spec import Pooling, Product, Sum
 from celosia.sw.compiler.values import Scaling
 

@@ -12,7 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.actions import (
+from celosia.sw.compiler.layout.allocate import Placement
+from celosia.sw.compiler.layout.strips import source_rows
+from celosia.sw.compiler.layout.tile import Ring, Tiling, parameters_of
+from celosia.sw.compiler.schedule.actions import (
     Action,
     AddRegion,
     Drain,
@@ -23,11 +26,8 @@ from celosia.sw.compiler.actions import (
     Region,
     StoreRegion,
 )
-from celosia.sw.compiler.allocate import Placement
-from celosia.sw.compiler.pace import Pace
+from celosia.sw.compiler.schedule.pace import Pace
 from celosia.sw.compiler.spec import Network, Pooling, Product
-from celosia.sw.compiler.strips import source_rows
-from celosia.sw.compiler.tile import Ring, Tiling, parameters_of
 
 __all__ = ["Bound", "FetchParameters", "FetchTables", "FetchWeights", "Work", "stream"]
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from celosia.hw.arch.config import INSTRUCTION_BYTES, PARAMETER_BYTES, Config
-from celosia.sw.compiler.bands import Band, band_matrix, parameters_of_tile, spans
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.layout import Layout, Segment, band_segments, pixel_bytes, segments
+from celosia.sw.compiler.layout.bands import Band, band_matrix, parameters_of_tile, spans
+from celosia.sw.compiler.layout.pitches import Layout, Segment, band_segments, pixel_bytes, segments
 from celosia.sw.compiler.spec import Layer, Network, Product
 
 __all__ = [

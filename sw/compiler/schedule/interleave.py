@@ -10,7 +10,10 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.actions import (
+from celosia.sw.compiler.layout.allocate import Placement
+from celosia.sw.compiler.layout.strips import source_rows
+from celosia.sw.compiler.layout.tile import Tiling
+from celosia.sw.compiler.schedule.actions import (
     Action,
     AddRegion,
     Drain,
@@ -21,11 +24,8 @@ from celosia.sw.compiler.actions import (
     Range,
     StoreRegion,
 )
-from celosia.sw.compiler.allocate import Placement
-from celosia.sw.compiler.pace import Pace, drain_latency, sum_latency
+from celosia.sw.compiler.schedule.pace import Pace, drain_latency, sum_latency
 from celosia.sw.compiler.spec import Network, Pooling, Product, Sum
-from celosia.sw.compiler.strips import source_rows
-from celosia.sw.compiler.tile import Tiling
 
 __all__ = ["Interleaver", "Job"]
 

@@ -13,12 +13,12 @@ from functools import cache
 from itertools import pairwise
 
 from celosia.hw.arch.config import ADDRESS_BITS, Config
-from celosia.sw.compiler.blocks import attached
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.layout import Layout
-from celosia.sw.compiler.spans import Span, bytes_needed, first_fit
+from celosia.sw.compiler.layout.pitches import Layout
+from celosia.sw.compiler.layout.spans import Span, bytes_needed, first_fit
+from celosia.sw.compiler.layout.strips import result_rows, strip_bytes, widest
+from celosia.sw.compiler.schedule.blocks import attached
 from celosia.sw.compiler.spec import Network, Product
-from celosia.sw.compiler.strips import result_rows, strip_bytes, widest
 
 #: Strips, at least, of a value that passes from one layer to the next.
 _PIPELINED = 8

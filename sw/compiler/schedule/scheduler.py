@@ -11,7 +11,10 @@ from dataclasses import replace
 from itertools import chain
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.actions import (
+from celosia.sw.compiler.layout.allocate import Placement
+from celosia.sw.compiler.layout.strips import source_rows
+from celosia.sw.compiler.layout.tile import Tiling
+from celosia.sw.compiler.schedule.actions import (
     Action,
     AddRegion,
     Block,
@@ -23,14 +26,11 @@ from celosia.sw.compiler.actions import (
     StoreRegion,
     Strip,
 )
-from celosia.sw.compiler.allocate import Placement
-from celosia.sw.compiler.blocks import Sizes, attached, blocks
-from celosia.sw.compiler.cutting import GROUP, WHOLE, Cutting, Piece, Stages
-from celosia.sw.compiler.interleave import Interleaver, Job
-from celosia.sw.compiler.pace import drain_latency, sum_latency
+from celosia.sw.compiler.schedule.blocks import Sizes, attached, blocks
+from celosia.sw.compiler.schedule.cutting import GROUP, WHOLE, Cutting, Piece, Stages
+from celosia.sw.compiler.schedule.interleave import Interleaver, Job
+from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
 from celosia.sw.compiler.spec import Network, Pooling, Product, Sum
-from celosia.sw.compiler.strips import source_rows
-from celosia.sw.compiler.tile import Tiling
 
 __all__ = ["schedule"]
 

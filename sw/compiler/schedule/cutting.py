@@ -5,12 +5,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.actions import Action, Block, LoadRegion, Region
-from celosia.sw.compiler.bands import vectors
-from celosia.sw.compiler.blocks import Sizes, band_blocks, blocks, drains_slowly, sums, wanted_sums
-from celosia.sw.compiler.movement import Movement
+from celosia.sw.compiler.layout.bands import vectors
+from celosia.sw.compiler.layout.strips import source_rows
+from celosia.sw.compiler.schedule.actions import Action, Block, LoadRegion, Region
+from celosia.sw.compiler.schedule.blocks import (
+    Sizes,
+    band_blocks,
+    blocks,
+    drains_slowly,
+    sums,
+    wanted_sums,
+)
+from celosia.sw.compiler.schedule.movement import Movement
 from celosia.sw.compiler.spec import Product
-from celosia.sw.compiler.strips import source_rows
 
 __all__ = ["GROUP", "WHOLE", "Cutting", "Piece", "Stages"]
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
 from celosia.hw.arch.isa import Instruction, Kind, Opcode
-from celosia.sw.compiler.access import Access, Step, span
-from celosia.sw.compiler.actions import Region
-from celosia.sw.compiler.addressing import Addressing
+from celosia.sw.compiler.emit.access import Access, Step, span
+from celosia.sw.compiler.emit.addressing import Addressing
+from celosia.sw.compiler.schedule.actions import Region
 
 __all__ = ["fill", "move", "parameters", "store_channels", "tables", "weights"]
 

@@ -9,12 +9,12 @@ from collections import deque
 
 from celosia.hw.arch.config import INSTRUCTION_BYTES, PARAMETER_BYTES, TABLE_BYTES, Config
 from celosia.sim.costs import COSTS
-from celosia.sw.compiler.actions import AddRegion, Drain, LoadRegion, Multiply, PoolRegion
-from celosia.sw.compiler.bands import vectors
-from celosia.sw.compiler.blocks import sums
-from celosia.sw.compiler.layout import Layout
+from celosia.sw.compiler.layout.bands import vectors
+from celosia.sw.compiler.layout.pitches import Layout
+from celosia.sw.compiler.layout.tile import TiledLayer, Tiling
+from celosia.sw.compiler.schedule.actions import AddRegion, Drain, LoadRegion, Multiply, PoolRegion
+from celosia.sw.compiler.schedule.blocks import sums
 from celosia.sw.compiler.spec import Layer, Network, Pooling, Product, Sum
-from celosia.sw.compiler.tile import TiledLayer, Tiling
 
 __all__ = ["Pace", "Work", "drain_latency", "layer_cycles", "overlap_gains", "sum_latency"]
 

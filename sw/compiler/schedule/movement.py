@@ -5,7 +5,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.actions import (
+from celosia.sw.compiler.layout.allocate import Placement
+from celosia.sw.compiler.layout.strips import source_rows
+from celosia.sw.compiler.layout.tile import Tiling
+from celosia.sw.compiler.schedule.actions import (
     Action,
     FillMargins,
     LoadRegion,
@@ -13,10 +16,7 @@ from celosia.sw.compiler.actions import (
     StoreRegion,
     Strip,
 )
-from celosia.sw.compiler.allocate import Placement
 from celosia.sw.compiler.spec import Network
-from celosia.sw.compiler.strips import source_rows
-from celosia.sw.compiler.tile import Tiling
 
 __all__ = ["Movement"]
 

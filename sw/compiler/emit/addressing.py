@@ -1,12 +1,12 @@
 """Where values and regions of them lie in the unified buffer."""
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.access import Access, span
-from celosia.sw.compiler.actions import Region
-from celosia.sw.compiler.allocate import Placement
-from celosia.sw.compiler.layout import pixel_bytes
+from celosia.sw.compiler.emit.access import Access, span
+from celosia.sw.compiler.layout.allocate import Placement
+from celosia.sw.compiler.layout.pitches import pixel_bytes
+from celosia.sw.compiler.layout.tile import Tiling
+from celosia.sw.compiler.schedule.actions import Region
 from celosia.sw.compiler.spec import Network, Pooling, Product
-from celosia.sw.compiler.tile import Tiling
 
 __all__ = ["Addressing", "loops"]
 
