@@ -19,12 +19,14 @@ from celosia.sw.compiler.compiled import (
 from celosia.sw.compiler.emit.access import Step
 from celosia.sw.compiler.emit.program import emit_main, emit_setup
 from celosia.sw.compiler.errors import CompileError, UndefinedError
-from celosia.sw.compiler.layout.allocate import ALIGNMENT, Placement, allocate
+from celosia.sw.compiler.layout.allocate import ALIGNMENT, allocate
 from celosia.sw.compiler.layout.bands import Band
 from celosia.sw.compiler.layout.choose import choose
+from celosia.sw.compiler.layout.pack import pack_parameters, pack_weights
 from celosia.sw.compiler.layout.pitches import lay_out, least_steps
+from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.resident import together
-from celosia.sw.compiler.layout.tile import Tiling, pack_parameters, pack_weights, tile
+from celosia.sw.compiler.layout.tile import Tiling, tile
 from celosia.sw.compiler.partition import Plan, partition
 from celosia.sw.compiler.provenance import follow
 from celosia.sw.compiler.schedule.actions import FillMargins

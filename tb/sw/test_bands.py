@@ -13,8 +13,9 @@ from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import bounds
 from celosia.sw.compiler.layout.bands import Band, band_matrix, parameters_of_tile, spans, vectors
 from celosia.sw.compiler.layout.choose import choose
+from celosia.sw.compiler.layout.pack import pack_parameters
 from celosia.sw.compiler.layout.pitches import Layout, band_segments, lay_out
-from celosia.sw.compiler.layout.tile import pack_parameters, tile
+from celosia.sw.compiler.layout.tile import tile
 from celosia.sw.compiler.lower import lower
 from celosia.sw.compiler.schedule.blocks import band_blocks
 from celosia.sw.compiler.spec import Network, Pool, Product

@@ -2,8 +2,8 @@
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.emit.access import Access, span
-from celosia.sw.compiler.layout.allocate import Placement
 from celosia.sw.compiler.layout.pitches import pixel_bytes
+from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.compiler.schedule.actions import Region
 from celosia.sw.compiler.spec import Network, Pooling, Product

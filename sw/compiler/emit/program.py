@@ -10,7 +10,7 @@ from celosia.sw.compiler.emit.addressing import Addressing
 from celosia.sw.compiler.emit.matrix import multiply
 from celosia.sw.compiler.emit.moves import fill, move, parameters, store_channels, tables, weights
 from celosia.sw.compiler.emit.vector import add, drain, pool
-from celosia.sw.compiler.layout.allocate import Placement
+from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.tile import Tiling, parameters_of
 from celosia.sw.compiler.schedule.actions import (
     AddRegion,

@@ -4,16 +4,14 @@ A tile is R taps by C channels. What fits of tiles, channel parameters and table
 loaded once; the rest streams through a part of the memory kept free for that, in the order of use.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from celosia.hw.arch.config import INSTRUCTION_BYTES, PARAMETER_BYTES, Config
+from celosia.hw.arch.config import Config
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.layout.bands import Band, band_matrix, parameters_of_tile, spans
+from celosia.sw.compiler.layout.bands import Band, parameters_of_tile
 from celosia.sw.compiler.layout.pitches import Layout, Segment, band_segments, pixel_bytes, segments
+from celosia.sw.compiler.layout.residence import Parts, demand_of, reside, steps_of
 from celosia.sw.compiler.spec import Layer, Network, Product
 
 __all__ = [
@@ -21,8 +19,6 @@ __all__ = [
     "Tables",
     "TiledLayer",
     "Tiling",
-    "pack_parameters",
-    "pack_weights",
     "parameters_of",
     "tile",
 ]
@@ -31,8 +27,6 @@ __all__ = [
 _STREAMING = 4
 #: Fetches of parameters that there is room for where some stream.
 _FETCHES = 8
-#: Steps of the search for what stays.
-_HALVINGS = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +166,7 @@ def tile(
             layer=layer,
         )
     cut = [_segments(network, n, layouts, bands, config, None) for n in range(len(network.layers))]
-    sizes = [_steps(parts, config) * len(parts) for parts in cut]
+    sizes = [steps_of(parts, config) * len(parts) for parts in cut]
     keep = 0
     if sum(sizes) > config.weight_tiles:
         keep = max(config.weight_tiles // _STREAMING, min(config.weight_tiles, 2))
@@ -186,16 +180,18 @@ def tile(
             for number, parts in enumerate(cut)
         ]
     demands = [
-        _demand(layer, parts, network.values[layer.source].is_input, keep, max(1, keep // 8), config)
+        demand_of(
+            layer, parts, network.values[layer.source].is_input, keep, max(1, keep // 8), config
+        )
         if isinstance(layer, Product)
         else None
         for layer, parts in zip(network.layers, cut, strict=True)
     ]
-    places, used = _reside(demands, config.weight_tiles - keep)
+    places, used = reside(demands, config.weight_tiles - keep)
     layers = [
         TiledLayer(
             segments=parts,
-            steps=_steps(parts, config),
+            steps=steps_of(parts, config),
             tiles=len(parts),
             channels=_channels(layer, bands.get(number), config),
             parameters=parameters_of_tile(_channels(layer, bands.get(number), config), config),
@@ -217,9 +213,6 @@ def tile(
     return Tiling(tuple(layers), weights, parameters, _tables(network, config))
 
 
-_Parts = tuple[tuple[Segment, ...], ...]
-
-
 def _channels(layer: Layer, band: Band | None, config: Config) -> int:
     """Return the output channels of a tile."""
     if band is None or not isinstance(layer, Product):
@@ -234,7 +227,7 @@ def _segments(
     bands: Mapping[int, Band],
     config: Config,
     most: int | None,
-) -> _Parts:
+) -> Parts:
     """Return the segments of each output tile of a layer."""
     layer = network.layers[number]
     if not isinstance(layer, Product):
@@ -269,108 +262,6 @@ def _second(
             yield replace(part, taps=count + part.taps)
 
 
-def _steps(parts: _Parts, config: Config) -> int:
-    """Return the steps of the output tile that has most."""
-    return max((sum(part.steps(config) for part in tile) for tile in parts), default=0)
-
-
-@dataclass(frozen=True)
-class _Demand:
-    """The bus cycles that a layer takes while it runs, and the cycles that it runs.
-
-    Parameters
-    ----------
-    tiles, period : int
-        Tiles of weights; tiles that stay or stream together.
-    cycles : int
-        For which the array or the vector unit works.
-    fixed, each : float
-        Cycles of the bus for instructions, and for each tile that streams.
-    first : bool
-        Whether it reads an input, which the first cycles of the bus are for, and has few tiles.
-    turns : bool
-        Whether blocks take turns on a tile, which streams once.
-    """
-
-    tiles: int
-    period: int
-    cycles: int
-    fixed: float
-    each: float
-    first: bool
-    turns: bool
-
-    def staying(self, level: float) -> int:
-        """Return the periods that have to stay if the bus is to be busy for a share of the time."""
-        if self.first:
-            return -(-self.tiles // self.period)
-        streamed = max(0.0, level * self.cycles - self.fixed) / self.each
-        return max(0, math.ceil((self.tiles - streamed) / self.period))
-
-    def places(self, periods: int) -> int:
-        """Return the tiles that so many periods take."""
-        return min(periods * self.period, self.tiles)
-
-
-def _demand(
-    layer: Product, parts: _Parts, first: bool, ring: int, period: int, config: Config
-) -> _Demand:
-    """Return the demand of a layer, for one sample."""
-    steps = _steps(parts, config)
-    first = first and steps * len(parts) <= period
-    if not all(part.side_by_side for tile in parts for part in tile):
-        period = steps
-    sums = layer.pixels
-    array = steps * max(sums, config.rows // config.weight_rows)
-    vector = sums * -(-min(layer.channels, config.columns) // config.lanes)
-    blocks = -(-sums // config.accumulator_depth)
-    instruction = INSTRUCTION_BYTES / config.bus_bytes
-    beats = config.tile_bytes / config.bus_bytes + instruction / min(period, steps)
-    fixed = 2 * instruction * blocks * len(parts)
-    cycles, tiles = len(parts) * max(array, vector), steps * len(parts)
-    turns = takes_turns(steps, tiles, ring) and blocks * tiles * beats > cycles
-    once = turns or 3 * tiles <= ring
-    return _Demand(tiles, period, cycles, fixed, beats if once else blocks * beats, first, turns)
-
-
-def takes_turns(steps: int, tiles: int, ring: int) -> bool:
-    """Return whether blocks can take turns on the steps of an output tile that stream once.
-
-    There is no need to where all tiles stay in the ring from one block to the next.
-    """
-    return 3 * steps <= ring < 3 * tiles
-
-
-def _reside(demands: Sequence[_Demand | None], room: int) -> tuple[list[tuple[int, int, int]], int]:
-    """Return first place, period and periods of the tiles of each layer that stay; places taken.
-
-    What stays is chosen so that the bus is never much busier in one layer than in the others: the
-    array does not wait for tiles where it uses them fast.
-    """
-    layers = [demand for demand in demands if demand]
-
-    def taken(level: float) -> int:
-        return sum(demand.places(demand.staying(level)) for demand in layers)
-
-    low, high = 0.0, max([1.0, *((d.fixed + d.tiles * d.each) / d.cycles for d in layers)])
-    if taken(low) <= room:
-        high = low
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if taken(middle) <= room else (middle, high)
-    places: list[tuple[int, int, int]] = []
-    used = 0
-    for demand in demands:
-        if demand is None:
-            places.append((used, 1, 0))
-            continue
-        periods = demand.staying(high)
-        whole = periods * demand.period >= demand.tiles
-        places.append((used, demand.tiles, 1) if whole else (used, demand.period, periods))
-        used += demand.places(periods)
-    return places, used
-
-
 def _stay(sizes: Sequence[int], capacity: int, unit: int) -> tuple[list[int | None], Ring]:
     """Place constants, small ones first, and keep part of the memory to stream what is left.
 
@@ -401,63 +292,6 @@ def _tables(network: Network, config: Config) -> Tables:
     return Tables(contents, of, tuple(places), ring)
 
 
-def pack_weights(layer: Layer, tiled: TiledLayer, source: Layout, config: Config) -> bytes:
-    """Return a layer's tiles as external memory holds them, output tile by output tile.
-
-    Taps and channels past the end of a segment or of the layer are zero. ``source`` is how what it
-    reads lies.
-    """
-    if not isinstance(layer, Product):
-        return b""
-    rows, columns = config.rows, config.columns
-    image = np.zeros((tiled.tiles, tiled.steps, rows, config.tile_row_bytes), np.int8)
-    for number, tile in enumerate(tiled.segments):
-        first = number * tiled.channels
-        if tiled.band:
-            stretches = spans(layer, tiled.band, source.row, config)
-            matrix = band_matrix(layer, tiled.band, first // layer.each, stretches, source.row)
-        else:
-            matrix = layer.matrix(first, min(first + columns, layer.channels))
-        step = 0
-        for part in tile:
-            steps = part.steps(config)
-            padded = np.zeros((steps * rows, columns), np.int8)
-            padded[: len(part.taps), : len(matrix)] = matrix[:, part.taps].T
-            image[number, step : step + steps, :, :columns] = padded.reshape(steps, rows, columns)
-            step += steps
-    return image.tobytes()
-
-
-_CHANNEL = np.dtype(
-    {
-        "names": ["bias", "multiplier", "left", "right"],
-        "formats": ["<i4", "<u4", "u1", "u1"],
-        "offsets": [0, 4, 8, 9],
-        "itemsize": PARAMETER_BYTES,
-    }
-)
-
-
 def parameters_of(layer: Layer, tiled: TiledLayer) -> int:
     """Return the channels of parameters that a layer takes, whole tiles."""
     return tiled.parameters * (tiled.tiles if isinstance(layer, Product) else len(layer.scalings))
-
-
-def pack_parameters(layer: Layer, tiled: TiledLayer, config: Config) -> bytes:
-    """Return a layer's channel parameters as external memory holds them, padded to whole tiles.
-
-    Those of a band stand once for each of its results; those of a layer without weights once for
-    each lane, for each of its scalings.
-    """
-    image = np.zeros(parameters_of(layer, tiled), _CHANNEL)
-    each = np.arange(tiled.parameters)
-    for name in ("bias", "multiplier", "left", "right"):
-        if not isinstance(layer, Product):
-            values = [getattr(scaling, name)[0] for scaling in layer.scalings]
-            image[name] = np.repeat(values, tiled.parameters)
-        elif tiled.band:
-            values = getattr(layer.scaling, name).reshape(tiled.tiles, tiled.channels)
-            image[name] = values[:, each % tiled.channels].reshape(-1)
-        else:
-            image[name][: layer.channels] = getattr(layer.scaling, name)
-    return image.tobytes()

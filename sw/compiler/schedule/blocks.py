@@ -44,7 +44,6 @@ class Sizes:
     overlap: bool = True
 
 
-
 def _grid(count: int, size: int, stride: int) -> int:
     """Return the sums along one axis that ``count`` windows read, gaps included."""
     return (count - 1) * stride + size

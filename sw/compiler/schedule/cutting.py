@@ -17,6 +17,7 @@ from celosia.sw.compiler.schedule.blocks import (
     wanted_sums,
 )
 from celosia.sw.compiler.schedule.movement import Movement
+from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
 from celosia.sw.compiler.spec import Product
 
 __all__ = ["GROUP", "WHOLE", "Cutting", "Piece", "Stages"]
@@ -43,11 +44,25 @@ Stages = Sequence[Piece | None]
 WHOLE: Stages = (None,)
 
 
-class Cutting(Movement):
-    """Blocks and stages of products."""
+class Cutting:
+    """Blocks and stages of products.
 
-    sizes: Sizes
-    latency: int
+    Parameters
+    ----------
+    moves : Movement
+        Loads of the program.
+    sizes : Sizes
+        How large jobs are.
+    """
+
+    def __init__(self, moves: Movement, sizes: Sizes) -> None:
+        self.moves = moves
+        self.network = moves.network
+        self.tiling = moves.tiling
+        self.placement = moves.placement
+        self.config = moves.config
+        self.sizes = sizes
+        self.latency = sum_latency(self.config) + drain_latency(self.config)
 
     def overlaps(self, number: int) -> bool:
         """Return whether work of the next layer may come between that of a layer."""
@@ -140,7 +155,7 @@ class Cutting(Movement):
         layer = self.network.layers[number]
         about = self.network.values[layer.source]
         if len(stages) == 1:
-            region = self.everything(layer.source, part, block.items)
+            region = self.moves.everything(layer.source, part, block.items)
             return [LoadRegion(region=region, layer=number)]
         ends = [stage.last * self.config.rows for stage in stages if stage]
         ends[-1] = about.width * about.channels

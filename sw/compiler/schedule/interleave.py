@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.layout.allocate import Placement
+from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.strips import source_rows
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.compiler.schedule.actions import (
@@ -204,10 +204,7 @@ class Interleaver:
                 yield from self._drain()
         yield from self.flush()
         self.late = [
-            [
-                replace(a, half=self.half) if isinstance(a, (Drain, AddRegion)) else a
-                for a in drains
-            ]
+            [replace(a, half=self.half) if isinstance(a, (Drain, AddRegion)) else a for a in drains]
             for drains in job.drains
         ]
         if not job.put_off:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.layout.allocate import Placement
+from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.strips import source_rows
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.compiler.schedule.actions import (
@@ -63,7 +63,10 @@ class Movement:
         rows = source_rows(layer, cut[place])
         for value in dict.fromkeys(layer.sources):
             strip = self.buffer(value, number, place, rows[0])
-            if strip is None or (number - 1 in self.placement.direct and value == self.network.layers[number - 1].result):
+            if strip is None or (
+                number - 1 in self.placement.direct
+                and value == self.network.layers[number - 1].result
+            ):
                 continue
             region = replace(self.everything(value, part, items), rows=rows, strip=strip)
             if self.placement.layouts[value].margins:

@@ -5,16 +5,15 @@ its place is free, at most a few ahead, so that it runs while earlier work is un
 used again soon is not fetched again.
 """
 
-import itertools
 from collections import deque
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.layout.allocate import Placement
+from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.strips import source_rows
-from celosia.sw.compiler.layout.tile import Ring, Tiling, parameters_of
+from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.compiler.schedule.actions import (
     Action,
     AddRegion,
@@ -26,13 +25,12 @@ from celosia.sw.compiler.schedule.actions import (
     Region,
     StoreRegion,
 )
+from celosia.sw.compiler.schedule.constants import READERS, Constants
 from celosia.sw.compiler.schedule.pace import Pace
+from celosia.sw.compiler.schedule.rings import Queue
 from celosia.sw.compiler.spec import Network, Pooling, Product
 
 __all__ = ["Bound", "FetchParameters", "FetchTables", "FetchWeights", "Work", "stream"]
-
-#: Pieces that the ring of tiles holds.
-_PIECES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,209 +72,8 @@ class Bound:
     table: int | None = None
 
 
-#: Work that reads constants.
-_READERS = (Multiply, Drain, PoolRegion, AddRegion)
-
 Fetch = FetchWeights | FetchParameters | FetchTables
 Work = LoadRegion | StoreRegion | FillMargins | Fetch | Bound
-
-
-class _Ring:
-    """Places in a ring for constants, in the order of their use.
-
-    Parameters
-    ----------
-    ring : Ring
-        The places.
-    uses : sequence of (int, key, count)
-        Positions of the work that reads constants, which, and how many places these take.
-    """
-
-    def __init__(self, ring: Ring, uses: Sequence[tuple[int, Hashable, int]]) -> None:
-        self.ring = ring
-        self.counts: list[int] = []
-        self.keys: list[Hashable] = []
-        #: Position of the first work that reads each piece.
-        self.positions: list[int] = []
-        self.piece_of = [self._piece(*use) for use in uses]
-        #: For each use, the first piece that it or a later one needs.
-        self.needed = list(self.piece_of)
-        for use in range(len(uses) - 2, -1, -1):
-            self.needed[use] = min(self.needed[use], self.needed[use + 1])
-        self.use = 0
-        self.next = 0
-        self.end = 0
-        self.live: deque[tuple[int, int]] = deque()
-        #: When each piece that is there or on its way is there, and when each place is free again.
-        self.ready: dict[int, int] = {}
-        self.free: dict[int, int] = {}
-
-    def _piece(self, position: int, key: Hashable, count: int) -> int:
-        """Return a piece fetched not long ago, or a new one.
-
-        A third of the ring may be held for what is used again: the rest always has room for a
-        piece of a third of the ring. What was used last stays in any case.
-        """
-        held = 0
-        latest = len(self.keys) - 1
-        for piece in range(latest, -1, -1):
-            held += self.counts[piece]
-            if piece != latest and 3 * held > self.ring.count:
-                break
-            if self.keys[piece] == key:
-                return piece
-        self.keys.append(key)
-        self.counts.append(count)
-        self.positions.append(position)
-        return len(self.keys) - 1
-
-    @property
-    def position(self) -> int | None:
-        """Position of the work that reads what is to be fetched next, if there is a place for it."""
-        if self.next == len(self.keys):
-            return None
-        return None if self._place() is None else self.positions[self.next]
-
-    @property
-    def missing(self) -> bool:
-        """Whether what is used next has not been fetched."""
-        return self.use < len(self.piece_of) and self.piece_of[self.use] >= self.next
-
-    def fetch(self) -> tuple[Any, int, int]:
-        """Return key, place and count of what is to be fetched next, and go on to the one after."""
-        place, piece = self._place(), self.next
-        assert place is not None
-        self.live.append((piece, place))
-        self.end = place + self.counts[piece]
-        self.next += 1
-        return self.keys[piece], self.ring.first + place, self.counts[piece]
-
-    def freed(self, place: int, count: int) -> int:
-        """Return when the last work is done that reads some places."""
-        first = place - self.ring.first
-        return max(self.free.get(n, 0) for n in range(first, first + count))
-
-    def take(self, until: int) -> int:
-        """Return where what is used next lies, which is read ``until`` then, and go on."""
-        piece = self.piece_of[self.use]
-        self.use += 1
-        place = next(place for number, place in self.live if number == piece)
-        for n in range(place, place + self.counts[piece]):
-            self.free[n] = until
-        return self.ring.first + place
-
-    def _place(self) -> int | None:
-        count = self.counts[self.next]
-        if self.use < len(self.needed):
-            while self.live and self.live[0][0] < self.needed[self.use]:
-                self.live.popleft()
-        spans = [(place, place + self.counts[piece]) for piece, place in self.live]
-        for start in (self.end, 0):
-            end = start + count
-            if end <= self.ring.count and all(end <= a or b <= start for a, b in spans):
-                return start
-        return None
-
-
-class _Streaming:
-    def __init__(self, network: Network, tiling: Tiling, config: Config) -> None:
-        self.network = network
-        self.tiling = tiling
-        self.config = config
-
-    def tiles(self, action: Multiply) -> tuple[int, int]:
-        """Return the first of a layer's tiles that matrix work reads, and how many it does."""
-        layer = self.tiling.layers[action.layer]
-        first = action.tile * layer.steps + layer.first_step(
-            action.tile, action.segment, self.config
-        )
-        return first + action.first_step, action.last_step - action.first_step
-
-    def piece(self, action: Multiply) -> tuple[int, int, int]:
-        """Return first and number of the tiles that are fetched together for matrix work.
-
-        The third is the number of those that come before what it reads.
-        """
-        first, count = self.tiles(action)
-        layer = self.tiling.layers[action.layer]
-        alone = len(layer.segments[action.tile]) == 1 or layer.period % layer.steps
-        if alone or _PIECES * layer.steps > self.tiling.weights.count:
-            return first, count, 0
-        start = action.tile * layer.steps
-        steps = sum(part.steps(self.config) for part in layer.segments[action.tile])
-        return start, steps, first - start
-
-    def channel(self, action: Drain | PoolRegion | AddRegion) -> int:
-        """Return the first of a layer's channels that vector work reads."""
-        if isinstance(action, AddRegion):
-            return action.step * self.config.columns
-        if isinstance(action, Drain):
-            return action.tile * self.tiling.layers[action.layer].parameters
-        layer = self.network.layers[action.layer]
-        assert isinstance(layer, Pooling)
-        return layer.windows[action.windows].parameters * self.config.columns
-
-    def portion(self, action: Drain | PoolRegion | AddRegion) -> tuple[int, int, int]:
-        """Return first and number of the channels that are fetched together for vector work.
-
-        The third is the number of those that come before what it reads.
-        """
-        channel, tiled = self.channel(action), self.tiling.layers[action.layer]
-        total = parameters_of(self.network.layers[action.layer], tiled)
-        most = self.tiling.parameters.count // _PIECES // tiled.parameters
-        count = max(1, most) * tiled.parameters
-        first = channel // count * count
-        return first, min(count, total - first), channel - first
-
-    def stays(self, action: Multiply | Drain | PoolRegion | AddRegion) -> bool:
-        """Whether the constants that work reads are resident."""
-        layer = self.tiling.layers[action.layer]
-        if isinstance(action, Multiply):
-            return layer.place(self.tiles(action)[0]) is not None
-        return layer.first_channel is not None
-
-    def place(self, action: Multiply | Drain | PoolRegion | AddRegion) -> int:
-        """Return where resident constants lie."""
-        layer = self.tiling.layers[action.layer]
-        if isinstance(action, Multiply):
-            place = layer.place(self.tiles(action)[0])
-            assert place is not None
-            return place
-        assert layer.first_channel is not None
-        return layer.first_channel + self.channel(action)
-
-    def table(self, action: Multiply | Drain | PoolRegion | AddRegion) -> int | None:
-        """Return the number of the table that work looks up in, if it does."""
-        if isinstance(action, Multiply) or (isinstance(action, AddRegion) and action.step < 2):
-            return None
-        return self.tiling.tables.of.get(action.layer)
-
-    def split(self, actions: Sequence[Action]) -> Iterator[Action]:
-        """Cut matrix work where its weights cease to be resident, and to pieces for the ring."""
-        most = max(1, self.tiling.weights.count // _PIECES)
-        for action in actions:
-            if not isinstance(action, Multiply):
-                yield action
-                continue
-            layer = self.tiling.layers[action.layer]
-            if not layer.segments[action.tile][action.segment].side_by_side:
-                yield action
-                continue
-            start, count = self.tiles(action)
-            ends = [0]
-            while ends[-1] < count:
-                at = start + ends[-1]
-                last = start + count
-                if layer.place(at) is None:
-                    last = min(last, at + most)
-                ends.append(layer.stretch(at, last) - start)
-            for first, last in itertools.pairwise(ends):
-                yield replace(
-                    action,
-                    first_step=action.first_step + first,
-                    last_step=action.first_step + last,
-                    accumulate=action.accumulate or first > 0,
-                )
 
 
 def stream(
@@ -316,13 +113,13 @@ class _Streamer:
         placement: Placement,
         config: Config,
     ) -> None:
-        self.about = about = _Streaming(network, tiling, config)
+        self.about = about = Constants(network, tiling, config)
         self.tables_at = tiling.tables.places
         self.pace = Pace(network, tiling, placement.layouts, config)
         split = list(about.split(actions))
         self.pieces = [a for a in split if not isinstance(a, LoadRegion)]
         self.loads = _Loads(_uses(split, network, config))
-        reads = [(n, a) for n, a in enumerate(self.pieces) if isinstance(a, _READERS)]
+        reads = [(n, a) for n, a in enumerate(self.pieces) if isinstance(a, READERS)]
         lookups = [(n, a.layer, about.table(a)) for n, a in reads]
         streamed = [(n, a) for n, a in reads if not about.stays(a)]
         users = {number: layer for _, layer, number in reversed(lookups)}
@@ -330,15 +127,15 @@ class _Streamer:
         vector = [
             (n, a.layer, *about.portion(a)[:2]) for n, a in streamed if not isinstance(a, Multiply)
         ]
-        self.tiles = _Ring(
+        self.tiles = Queue(
             tiling.weights,
             [(n, (a.layer, *about.piece(a)[:2]), about.piece(a)[1]) for n, a in matrix],
         )
-        self.channels = _Ring(
+        self.channels = Queue(
             tiling.parameters,
             [(n, (layer, first, count), count) for n, layer, first, count in vector],
         )
-        self.tables = _Ring(
+        self.tables = Queue(
             tiling.tables.ring,
             [
                 (n, (users[t], t, 1), 1)
@@ -388,7 +185,7 @@ class _Streamer:
             return False
         return True
 
-    def _rings(self) -> tuple[tuple[Any, _Ring], ...]:
+    def _rings(self) -> tuple[tuple[Any, Queue], ...]:
         return (
             (FetchWeights, self.tiles),
             (FetchParameters, self.channels),
@@ -397,13 +194,13 @@ class _Streamer:
 
     def _streams(self, kind: Any, action: Action) -> bool:
         """Return whether work reads constants of a kind that pass through a ring."""
-        assert isinstance(action, _READERS)
+        assert isinstance(action, READERS)
         if kind is FetchTables:
             table = self.about.table(action)
             return table is not None and self.tables_at[table] is None
-        return isinstance(action, Multiply) == (
-            kind is FetchWeights
-        ) and not self.about.stays(action)
+        return isinstance(action, Multiply) == (kind is FetchWeights) and not self.about.stays(
+            action
+        )
 
     def _load(self) -> None:
         position, _, action = self.loads.waiting.popleft()
@@ -411,7 +208,7 @@ class _Streamer:
         self.arrived[position] = max(ready, self.arrived.get(position, 0))
         self.work.append(action)
 
-    def _fetch(self, kind: Any, ring: _Ring) -> None:
+    def _fetch(self, kind: Any, ring: Queue) -> None:
         piece = ring.next
         (layer, first, count), place, places = ring.fetch()
         unit = {FetchWeights: "tiles", FetchParameters: "channels", FetchTables: "tables"}[kind]
@@ -437,7 +234,9 @@ class _Streamer:
         self.work.append(Bound(action=action, place=place, table=table))
 
 
-def _uses(actions: Sequence[Action], network: Network, config: Config) -> list[tuple[int, int, LoadRegion]]:
+def _uses(
+    actions: Sequence[Action], network: Network, config: Config
+) -> list[tuple[int, int, LoadRegion]]:
     """Return each load with the positions, loads left out, of its first reader and of itself."""
     found: list[tuple[int, int, LoadRegion]] = []
     waiting: list[tuple[int, LoadRegion]] = []
