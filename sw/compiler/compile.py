@@ -344,7 +344,12 @@ def _layers(
         if number in placement.strip_rows:
             rows = placement.strip_rows[number]
             unit = "row" if rows == 1 else "rows"
-            notes.append(f"through external memory, {rows} {unit} of results at a time")
+            way = (
+                "from the layer before"
+                if number - 1 in placement.direct
+                else "through external memory"
+            )
+            notes.append(f"{way}, {rows} {unit} of results at a time")
         scalings = (layer.scaling,) if isinstance(layer, Product) else layer.scalings
         notes += [scaling.note for scaling in scalings if scaling.note]
         layers.append(

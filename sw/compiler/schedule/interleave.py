@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from celosia.hw.arch.config import Config
+from celosia.sw.compiler.layout.bands import Band
+from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.strips import source_rows
 from celosia.sw.compiler.layout.tile import Tiling
@@ -281,6 +283,8 @@ class Interleaver:
         layout = self.placement.layouts[layer.source]
         if layer.each:
             tiled = self.tiling.layers[action.layer]
+            if tiled.band and _runs_over(layer, tiled.band, layout):
+                some = some[0], some[1] + 1
             start = action.tile * tiled.channels
             start, count = layer.inputs(start, min(start + tiled.channels, layer.channels))
             channels = start, start + count
@@ -293,6 +297,14 @@ class Interleaver:
         elif layer.kernel == (1, 1) and value.height > 1:
             channels = first, last
         return [_Area(layer.source, items, some, channels)]
+
+
+def _runs_over(layer: Product, band: Band, layout: Layout) -> bool:
+    """Return whether the last vector of a row reads pixels of the next one."""
+    width = layer.output[1]
+    made = width + band.count - 1 if band.joined else -(-width // band.count) * band.count
+    reach = (made - 1) * layer.stride[1] + (layer.kernel[1] - 1) * layer.dilation[1]
+    return layer.origin[1] + reach >= layout.row - layout.left
 
 
 def _computing(job: Job) -> list[Action]:
