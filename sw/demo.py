@@ -9,7 +9,7 @@ import numpy as np
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.compiler.synchronise import SEMAPHORE
+from celosia.sw.compiler.emit.synchronise import SEMAPHORE
 from celosia.sw.data import find
 from celosia.sw.evaluate import inputs_of
 from celosia.sw.files import write_atomically

@@ -7,11 +7,6 @@ from typing import NamedTuple
 
 from celosia.hw.arch.config import ADDRESS_BITS, INSTRUCTION_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Opcode
-from celosia.sw.compiler.access import Step
-from celosia.sw.compiler.actions import FillMargins
-from celosia.sw.compiler.allocate import ALIGNMENT, Placement, allocate
-from celosia.sw.compiler.bands import Band
-from celosia.sw.compiler.choose import choose
 from celosia.sw.compiler.compiled import (
     Compiled,
     CompiledPart,
@@ -21,16 +16,24 @@ from celosia.sw.compiler.compiled import (
     limited,
     section,
 )
-from celosia.sw.compiler.emit import emit_main, emit_setup
+from celosia.sw.compiler.emit.access import Step
+from celosia.sw.compiler.emit.program import emit_main, emit_setup
 from celosia.sw.compiler.errors import CompileError, UndefinedError
-from celosia.sw.compiler.layout import lay_out, least_steps
+from celosia.sw.compiler.layout.allocate import ALIGNMENT, allocate
+from celosia.sw.compiler.layout.bands import Band
+from celosia.sw.compiler.layout.choose import choose
+from celosia.sw.compiler.layout.pack import pack_parameters, pack_weights
+from celosia.sw.compiler.layout.pitches import lay_out, least_steps
+from celosia.sw.compiler.layout.placement import Placement
+from celosia.sw.compiler.layout.resident import together
+from celosia.sw.compiler.layout.tile import Tiling, tile
 from celosia.sw.compiler.partition import Plan, partition
 from celosia.sw.compiler.provenance import follow
-from celosia.sw.compiler.resident import together
-from celosia.sw.compiler.schedule import schedule
+from celosia.sw.compiler.schedule.actions import FillMargins
+from celosia.sw.compiler.schedule.pace import overlap_gains
+from celosia.sw.compiler.schedule.scheduler import schedule
+from celosia.sw.compiler.schedule.stream import stream
 from celosia.sw.compiler.spec import Network, Product
-from celosia.sw.compiler.stream import stream
-from celosia.sw.compiler.tile import Tiling, pack_parameters, pack_weights, tile
 from celosia.sw.compiler.verify import verify
 from celosia.sw.ir.graph import Graph, Tensor
 from celosia.sw.ir.parts import MOST_BATCH
@@ -172,7 +175,7 @@ class _Compiler:
         placement = _moved(placement, self._free())
         actions = schedule(network, tiling, placement, config)
         check_count(sum(not isinstance(action, FillMargins) for action in actions))
-        work = stream(actions, network, tiling, config)
+        work = stream(actions, network, tiling, placement, config)
         loads = limited(emit_setup(network, tiling, placement, config))
         if not alone:
             stay = [step for step in loads if step.instruction.opcode is not Opcode.FILL]
@@ -216,16 +219,19 @@ def _placed(
 ) -> tuple[Tiling, Placement, list[tuple[bytes, bytes]]]:
     """Return the tiles of all layers, where everything lies, and weights and parameters by layer.
 
-    Bands are for values that the unified buffer holds.
+    Bands are for layers whose values the unified buffer holds.
     """
     bands = choose(network, config)
-    if bands:
+    while bands:
         try:
             found = _place(network, bands, config, batch)
-            if not found[1].strip_rows:
-                return found
         except CompileError:
-            pass
+            break
+        placement = found[1]
+        outside = placement.strip_rows.keys() | placement.direct
+        if not outside & bands.keys():
+            return found
+        bands = {number: band for number, band in bands.items() if number not in outside}
     return _place(network, {}, config, batch)
 
 
@@ -243,7 +249,9 @@ def _place(
     ]
     sizes = [(len(weights), len(parameters)) for weights, parameters in constants]
     tables = sum(map(len, tiling.tables.contents))
-    return tiling, allocate(network, layouts, config, batch, sizes, tables), constants
+    gains = overlap_gains(network, tiling, layouts, config)
+    placement = allocate(network, layouts, config, batch, sizes, tables, gains)
+    return tiling, placement, constants
 
 
 def _moved(placement: Placement, by: int) -> Placement:
@@ -343,7 +351,12 @@ def _layers(
         if number in placement.strip_rows:
             rows = placement.strip_rows[number]
             unit = "row" if rows == 1 else "rows"
-            notes.append(f"through external memory, {rows} {unit} of results at a time")
+            way = (
+                "from the layer before"
+                if number - 1 in placement.direct
+                else "through external memory"
+            )
+            notes.append(f"{way}, {rows} {unit} of results at a time")
         scalings = (layer.scaling,) if isinstance(layer, Product) else layer.scalings
         notes += [scaling.note for scaling in scalings if scaling.note]
         layers.append(

@@ -7,12 +7,12 @@ from itertools import islice
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode, Unit, encode_program
-from celosia.sw.compiler.access import Step
+from celosia.sw.compiler.emit.access import Step
+from celosia.sw.compiler.emit.synchronise import synchronise
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.layout import least_steps
+from celosia.sw.compiler.layout.pitches import least_steps
+from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.compiler.spec import Network, Product
-from celosia.sw.compiler.synchronise import synchronise
-from celosia.sw.compiler.tile import Tiling
 from celosia.sw.ir.program import Program, Section
 
 __all__ = [

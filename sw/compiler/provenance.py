@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.access import Owner, Step
+from celosia.sw.compiler.emit.access import Owner, Step
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.spec import Network
 

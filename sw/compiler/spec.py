@@ -61,6 +61,8 @@ class Product:
         -256 to 254 where some do not fit: these are multiplied in two parts.
     each : int
         Output channels that each source channel leads to by itself, 0 if all lead to all.
+    first : int
+        Channel of ``result`` that the first output channel becomes; others are made elsewhere.
     scaling : Scaling
         By channel. The source's zero point is folded into the bias, modulo 2³².
     macs : int
@@ -84,6 +86,7 @@ class Product:
     scaling: Scaling
     macs: int
     each: int = 0
+    first: int = 0
     table: np.ndarray | None = None
 
     def inputs(self, first: int, last: int) -> tuple[int, int]:
@@ -208,6 +211,8 @@ class Pooling:
         For one channel each, the same for all.
     seen : (int, int, int), optional
         Rows, columns and channels that a source of one row is read as.
+    first : int
+        As in ``Product``.
     table : numpy.ndarray, optional
         As in ``Product``.
     """
@@ -222,6 +227,7 @@ class Pooling:
     windows: tuple[Windows, ...]
     scalings: tuple[Scaling, ...]
     seen: tuple[int, int, int] | None = None
+    first: int = 0
     table: np.ndarray | None = None
 
     macs = 0
@@ -321,19 +327,29 @@ class Network:
     def __post_init__(self) -> None:
         """Check that layers read what is there and fill what they say they do."""
         known = {number for number, value in enumerate(self.values) if value.is_input}
+        made: dict[int, int] = {}
         for layer in self.layers:
             there = known.issuperset(layer.sources)
             want(there, layer.name, "sources computed before", layer.sources)
             source, result = self.values[layer.source], self.values[layer.result]
             if isinstance(layer, Product):
-                wanted = (*layer.output, layer.channels)
+                wanted, first = (*layer.output, layer.channels), layer.first
             elif isinstance(layer, Sum):
-                wanted = layer.extents
+                wanted, first = layer.extents, 0
             else:
                 covered = sum(w.count[0] * w.count[1] for w in layer.windows)
                 want(covered == result.height * result.width, layer.name, "all results", covered)
                 channels = layer.seen[2] if layer.seen else source.channels
-                wanted = (result.height, result.width, channels)
+                wanted, first = (result.height, result.width, channels), layer.first
             got = (result.height, result.width, result.channels)
-            want(got == wanted, layer.name, f"a result of {wanted}", got)
+            inside = got[:2] == wanted[:2] and first + wanted[2] <= got[2]
+            want(inside, layer.name, f"a result of {wanted}", got)
+            made[layer.result] = made.get(layer.result, 0) + wanted[2]
             known.add(layer.result)
+        for number, channels in made.items():
+            value = self.values[number]
+            want(channels == value.channels, value.name, "all channels once", channels)
+
+    def makers(self, value: int) -> list[int]:
+        """Return the layers that make a value, each some of its channels."""
+        return [number for number, layer in enumerate(self.layers) if layer.result == value]

@@ -1,6 +1,7 @@
 """Operators that join tensors, or take them apart, along one dimension."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,8 @@ import tflite
 
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View, add_sum
-from celosia.sw.compiler.products import MOST_MOVED, add_product
-from celosia.sw.compiler.quantize import exact_scaling
+from celosia.sw.compiler.quantize import exact_scaling, identity_scaling
+from celosia.sw.compiler.spec import Sum
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, require
@@ -89,9 +90,10 @@ def _run_unpack(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np
 
 
 def _lower(lowering: Lowering, operation: Operation) -> None:
-    """Lower CONCATENATION of images: each is put into a frame of zeros, and these are added.
+    """Lower CONCATENATION of images.
 
-    Rows and columns are put there by copies, channels by a product with ones.
+    Channels are written side by side by what makes them. Rows and columns are put into frames of
+    zeros by copies, and these are added.
     """
     graph, number = lowering.graph, operation.outputs[0]
     extents, wanted = graph.tensors[number].shape, lowering.shapes[number]
@@ -115,21 +117,21 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
             raise CompileError(f"wanted inputs laid out alike, got {shape} for {wanted}")
         if lowering.values[view.value].fill != output.zero_point:
             raise CompileError("wanted zero points around its inputs")
-    if sum(sizes) != wanted[place] or (place == 2 and max(sizes) * wanted[2] > MOST_MOVED):
-        raise CompileError(f"wanted at most {MOST_MOVED} ones to move channels")
+    if sum(sizes) != wanted[place]:
+        raise CompileError(f"wanted inputs of {wanted[place]} together, got {sizes}")
+    if place == 2:
+        _side_by_side(lowering, operation, wanted)
+        return
     centred = exact_scaling(-output.zero_point, 0)
     scalings = centred, centred, exact_scaling(0, output.zero_point)
     before, total = 0, -1
     for source, size in zip(operation.inputs, sizes, strict=True):
         view = lowering.views[source]
-        if place == 2:
-            framed = _channels(lowering, operation, view, before, wanted)
-        else:
-            top, left = (before, 0) if place == 0 else (0, before)
-            frame = View(view.value, view.top - top, view.left - left, *wanted[:2])
-            kept = lowering.views[source]
-            framed = lowering.copy(operation, number, frame)
-            lowering.views[source] = kept
+        top, left = (before, 0) if place == 0 else (0, before)
+        frame = View(view.value, view.top - top, view.left - left, *wanted[:2])
+        kept = lowering.views[source]
+        framed = lowering.copy(operation, number, frame)
+        lowering.views[source] = kept
         before += size
         if total < 0:
             total = framed
@@ -138,29 +140,40 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
             total = add_sum(lowering, operation, [total, framed], scalings, tail=last)
 
 
-def _channels(
-    lowering: Lowering,
-    operation: Operation,
-    view: View,
-    before: int,
-    wanted: tuple[int, int, int],
-) -> int:
-    """Return a new value with the channels of a view behind ``before`` others, and zeros."""
-    count, number = lowering.values[view.value].channels, operation.outputs[0]
-    weights = np.zeros((wanted[2], 1, 1, count), np.int8)
-    weights[before : before + count, 0, 0] = np.eye(count, dtype=np.int8)
-    zero_point = lowering.values[view.value].fill
-    own = weights.sum(axis=(1, 2, 3), dtype=np.int64)
-    scaling = exact_scaling(-zero_point * own, zero_point)
-    return add_product(
-        lowering,
-        operation,
-        view,
-        weights,
-        scaling,
-        result=lowering.add(number, wanted),
-        grid=wanted[:2],
-    )
+def _side_by_side(
+    lowering: Lowering, operation: Operation, wanted: tuple[int, int, int]
+) -> None:
+    """Let what makes the inputs write its channels into the result; others are copied there."""
+    number, before = operation.outputs[0], 0
+    views = [lowering.views[source] for source in operation.inputs]
+    result = lowering.add(number, wanted)
+    for source, view in zip(operation.inputs, views, strict=True):
+        maker = _maker(lowering, operation, source)
+        if maker is None:
+            lowering.views.pop(number)
+            scalings = [identity_scaling()]
+            shape = (view.height, view.width, lowering.values[view.value].channels)
+            windows = lowering.each(view)
+            lowering.vector(operation, number, operation.kind, view, windows, scalings, shape)
+            lowering.views[number] = View(result, 0, 0, *wanted[:2])
+            maker = len(lowering.layers) - 1
+        layer = lowering.layers[maker]
+        assert not isinstance(layer, Sum)
+        lowering.layers[maker] = replace(layer, result=result, first=before)
+        before += lowering.values[view.value].channels
+
+
+def _maker(lowering: Lowering, operation: Operation, source: int) -> int | None:
+    """Return the layer that makes a tensor, if it can write it into the result of its one reader."""
+    view = lowering.views[source]
+    shown = [number for number, other in lowering.views.items() if other.value == view.value]
+    alone = lowering.follower(source) is operation and shown == [source]
+    if not alone or operation.inputs.count(source) > 1 or not lowering.covers(view):
+        return None
+    makers = [n for n, layer in enumerate(lowering.layers) if layer.result == view.value]
+    if len(makers) != 1 or isinstance(lowering.layers[makers[0]], Sum):
+        return None
+    return makers[0]
 
 
 _JOINS: dict[str, Any] = {"types": ANY, "moves": True}
@@ -172,7 +185,7 @@ OPERATORS = (
         shapes=_concatenation_shapes,
         kernel=_run_concatenation,
         lower=_lower,
-        core="two or more along rows, columns or channels, of these up to 16,384 pairs in and out",
+        core="two or more along rows, columns or channels",
         host="any axis, constants",
         **_JOINS,
     ),

@@ -7,10 +7,11 @@ import pytest
 
 from celosia.hw.arch.config import preset
 from celosia.hw.arch.isa import Rounding
-from celosia.sw.compiler.blocks import blocks, sums, wanted_sums
 from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.layout.strips import source_rows
+from celosia.sw.compiler.schedule.blocks import blocks, sums, wanted_sums
+from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
 from celosia.sw.compiler.spec import Pool, Product
-from celosia.sw.compiler.strips import source_rows
 from celosia.sw.compiler.values import Scaling
 from celosia.sw.compiler.windows import Axis, padding, rectangles
 
@@ -66,7 +67,8 @@ def test_blocks_cover_results_once_and_fit(rng: np.random.Generator) -> None:
 
 def heights(layer: Product, steps: int, streams: bool = False, sizes: str = "edge") -> list[int]:
     config = preset(sizes)
-    cut = blocks(layer, (0, 1), config, wanted=wanted_sums(layer, steps, streams, config))
+    latency = sum_latency(config) + drain_latency(config)
+    cut = blocks(layer, (0, 1), config, wanted=wanted_sums(layer, steps, streams, latency, config))
     assert all(block.columns == (0, layer.output[1]) for block in cut)
     return [last - first for first, last in (block.rows for block in cut)]
 

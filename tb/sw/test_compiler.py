@@ -114,7 +114,7 @@ def test_schedule_keeps_the_array_busy(mnist_model, batch: int, most: float) -> 
 
 def test_little_is_loaded_before_the_array_starts(mnist_model) -> None:
     program = compile_graph(load(mnist_model), preset("edge"), 1)
-    first, second, multiply = program.main.instructions[:3]
+    first, multiply, second = program.main.instructions[:3]
     assert (first.opcode, first.length, second.opcode, second.length) == (
         Opcode.LOAD,
         64,
@@ -147,20 +147,16 @@ def test_the_last_block_of_few_steps_is_small() -> None:
     graph = load(write_sequential(layers, input_shape=shape, input_scale=0.1, input_zero_point=3))
     program = compile_graph(graph, preset("edge"), 1)
     drains = [i for i in program.main.instructions if i.opcode is Opcode.VECTOR]
-    assert [i.y_count for i in drains] == ([16] * 4 + [9] * 4) * 2
+    assert [i.y_count for i in drains] == ([15] * 4 + [10] * 4) * 2
 
 
-@pytest.mark.parametrize(
-    ("name", "sizes", "waits"), [("mnist_a", "edge", False), ("mnist_mlp", "nano", True)]
-)
-def test_an_input_comes_before_tiles_of_later_layers(
-    mnist_model, name: str, sizes: str, waits: bool
-) -> None:
-    # A first layer whose own tiles stream has the first of them in front of what it reads.
+@pytest.mark.parametrize(("name", "sizes"), [("mnist_a", "edge"), ("mnist_mlp", "nano")])
+def test_an_input_comes_before_tiles_that_stream(mnist_model, name: str, sizes: str) -> None:
+    # The first tiles of a layer stay, so that the array has something to do meanwhile.
     program = compile_graph(load(mnist_model.with_stem(name)), preset(sizes), 1)
     opcodes = [i.opcode for i in program.main.instructions]
     fetched, loaded = opcodes.index(Opcode.LOAD_WEIGHTS), opcodes.index(Opcode.LOAD)
-    assert (fetched < loaded) == waits
+    assert loaded < fetched
 
 
 def test_resident_weights_load_once(mnist_model) -> None:
@@ -175,7 +171,7 @@ def test_resident_weights_load_once(mnist_model) -> None:
 def test_weights_that_do_not_fit_stream(mnist_model) -> None:
     program = compile_graph(load(mnist_model), preset("nano"), 4)
     resident = [layer.resident for layer in program.layers]
-    assert resident == [False, True]
+    assert resident == [False, False]
     assert any(i.opcode is Opcode.LOAD_WEIGHTS for i in program.main.instructions)
 
 

@@ -8,7 +8,7 @@ from matplotlib.image import imread
 from celosia.hw.arch.config import preset
 from celosia.hw.arch.isa import Unit
 from celosia.sw import demo
-from celosia.sw.compiler.synchronise import SEMAPHORE
+from celosia.sw.compiler.emit.synchronise import SEMAPHORE
 from celosia.sw.data import Found
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.device import RunResult

@@ -7,7 +7,7 @@ import pytest
 
 from celosia.hw.arch.config import preset
 from celosia.hw.arch.isa import Rounding
-from celosia.sw.compiler.layout import Segment, lay_out, least_steps, segments
+from celosia.sw.compiler.layout.pitches import Segment, lay_out, least_steps, segments
 from celosia.sw.compiler.spec import Network, Pool, Product
 from celosia.sw.compiler.values import Scaling, Value
 

@@ -12,11 +12,11 @@ from networks import Depthwise, write_sequential
 from celosia.hw.arch.config import PRESETS, preset
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sw.compiler import compile as passes
-from celosia.sw.compiler.access import Owner, Step
-from celosia.sw.compiler.actions import Action, Drain, LoadRegion, StoreRegion
-from celosia.sw.compiler.allocate import Placement
+from celosia.sw.compiler.emit.access import Owner, Step
 from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.provenance import Displaced, follow
+from celosia.sw.compiler.schedule.actions import Action, Drain, LoadRegion, StoreRegion
 from celosia.sw.frontend.tflite import load
 
 NANO = PRESETS["nano"]

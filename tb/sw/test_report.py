@@ -30,9 +30,9 @@ from celosia.sim.cycles import estimate
 from celosia.sim.hazards import judge
 from celosia.sw import measure
 from celosia.sw.compiler import report
-from celosia.sw.compiler.access import Step
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import Compiled, bounds, layer_sections
+from celosia.sw.compiler.emit.access import Step
 from celosia.sw.compiler.report import Alone, Measured
 from celosia.sw.evaluate import Evaluation
 from celosia.sw.frontend.tflite import load

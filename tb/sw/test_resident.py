@@ -13,7 +13,7 @@ from celosia.hw.arch.isa import Opcode
 from celosia.sw.compiler import compile as passes
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.tile import Tiling
+from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import Program, ProgramError

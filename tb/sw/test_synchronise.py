@@ -6,9 +6,9 @@ import pytest
 from celosia.hw.arch.config import PRESETS
 from celosia.hw.arch.isa import Instruction, Opcode, Unit
 from celosia.sim.hazards import Fault, Hazard, judge
-from celosia.sw.compiler.access import Access, Step
+from celosia.sw.compiler.emit.access import Access, Step
+from celosia.sw.compiler.emit.synchronise import MOST_COUNT, SEMAPHORE, synchronise
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.synchronise import MOST_COUNT, SEMAPHORE, synchronise
 
 NANO = PRESETS["nano"]
 

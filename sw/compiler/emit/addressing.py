@@ -1,12 +1,12 @@
 """Where values and regions of them lie in the unified buffer."""
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.access import Access, span
-from celosia.sw.compiler.actions import Region
-from celosia.sw.compiler.allocate import Placement
-from celosia.sw.compiler.layout import pixel_bytes
+from celosia.sw.compiler.emit.access import Access, span
+from celosia.sw.compiler.layout.pitches import pixel_bytes
+from celosia.sw.compiler.layout.placement import Placement
+from celosia.sw.compiler.layout.tile import Tiling
+from celosia.sw.compiler.schedule.actions import Region
 from celosia.sw.compiler.spec import Network, Pooling, Product
-from celosia.sw.compiler.tile import Tiling
 
 __all__ = ["Addressing", "loops"]
 
@@ -84,7 +84,8 @@ class Addressing:
             )
         if count == 1:
             rows = (row, row + region.rows[1] - region.rows[0])
-            return Access("unified", writes, base, layout.pitch, *rows, *columns)
+            pixel, channels = layout.pixel, region.channels
+            return Access("unified", writes, base, layout.pitch, *rows, *columns, pixel, channels)
         return span("unified", writes, base, count * layout.item_pitch)
 
     def channels(self, number: int, tile: int) -> tuple[int, int]:

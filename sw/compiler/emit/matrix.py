@@ -1,12 +1,12 @@
 """Instructions of the matrix unit."""
 
 from celosia.hw.arch.isa import Instruction, Opcode
-from celosia.sw.compiler.access import Step, span
-from celosia.sw.compiler.actions import Multiply, Region
-from celosia.sw.compiler.addressing import Addressing, loops
-from celosia.sw.compiler.bands import vectors
-from celosia.sw.compiler.blocks import sums
-from celosia.sw.compiler.layout import Segment
+from celosia.sw.compiler.emit.access import Step, span
+from celosia.sw.compiler.emit.addressing import Addressing, loops
+from celosia.sw.compiler.layout.bands import vectors
+from celosia.sw.compiler.layout.pitches import Segment
+from celosia.sw.compiler.schedule.actions import Multiply, Region
+from celosia.sw.compiler.schedule.blocks import sums
 from celosia.sw.compiler.spec import Product
 
 __all__ = ["multiply"]
@@ -91,7 +91,10 @@ def _reads(
         columns = (-layout.left * layout.pixel, pitch - layout.left * layout.pixel)
         end = start[0] + (high - 1) * layer.stride[0] + last // pitch + 1
         ends = (start[0] + first // pitch, end)
-        if layer.kernel == (1, 1):
+        if layer.each:
+            count = layer.inputs(*about.channels(action.layer, action.tile))[1]
+            channels = (channel, channel + count)
+        elif layer.kernel == (1, 1):
             channels = (channel + first, channel + last + 1)
     return Region(
         value=layer.source,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.tile import Tiling
+from celosia.sw.compiler.layout.tile import Tiling
 
 __all__ = ["together"]
 

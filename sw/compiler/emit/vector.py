@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from celosia.hw.arch.isa import Instruction, Mode, Opcode, Space
-from celosia.sw.compiler.access import Access, Step, span
-from celosia.sw.compiler.actions import AddRegion, Block, Drain, PoolRegion, Region, Strip
-from celosia.sw.compiler.addressing import Addressing, loops
-from celosia.sw.compiler.bands import vectors
-from celosia.sw.compiler.blocks import sums
+from celosia.sw.compiler.emit.access import Access, Step, span
+from celosia.sw.compiler.emit.addressing import Addressing, loops
+from celosia.sw.compiler.layout.bands import vectors
+from celosia.sw.compiler.schedule.actions import AddRegion, Block, Drain, PoolRegion, Region, Strip
+from celosia.sw.compiler.schedule.blocks import sums
 from celosia.sw.compiler.spec import Pooling, Product, Sum
 from celosia.sw.compiler.values import Scaling
 
@@ -21,7 +21,8 @@ def drain(about: Addressing, action: Drain, place: int, table: int | None) -> St
     if about.tiling.layers[action.layer].band:
         return _drain_band(about, action, place, table)
     first, last = about.channels(action.layer, action.tile)
-    region = _writes(about, layer.result, block, action.part, (first, last), action.result)
+    written = (layer.first + first, layer.first + last)
+    region = _writes(about, layer.result, block, action.part, written, action.result)
     _, high, wide = sums(layer.pool, block)
     (window_y, window_x), (down, right) = layer.pool.window, layer.pool.stride
     instruction = Instruction(
@@ -160,7 +161,10 @@ def pool(about: Addressing, action: PoolRegion, place: int, table: int | None) -
         part=action.part,
         items=action.items,
         rows=block.rows,
-        columns=(left * result.pixel, (left + columns) * result.pixel),
+        columns=(
+            left * result.pixel + layer.first,
+            (left + columns - 1) * result.pixel + layer.first + depth,
+        ),
         strip=action.result,
     )
     scaling = layer.scalings[windows.parameters]

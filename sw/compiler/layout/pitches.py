@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.bands import Band, overrun, pixel_pitch, spans
 from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.layout.bands import Band, overrun, pixel_pitch, spans
 from celosia.sw.compiler.spec import Network, Pooling, Product, Windows
 from celosia.sw.compiler.values import Value
 

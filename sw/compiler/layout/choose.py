@@ -10,17 +10,16 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from celosia.hw.arch.config import PARAMETER_BYTES, Config
-from celosia.sw.compiler.allocate import head_layers
-from celosia.sw.compiler.bands import (
+from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.layout.allocate import head_layers
+from celosia.sw.compiler.layout.bands import (
     Band,
     overrun,
     parameters_of_tile,
     pixel_pitch,
     vectors,
 )
-from celosia.sw.compiler.blocks import attached
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.layout import (
+from celosia.sw.compiler.layout.pitches import (
     Layout,
     band_segments,
     cycles,
@@ -28,6 +27,7 @@ from celosia.sw.compiler.layout import (
     layout_of,
     margins_of,
 )
+from celosia.sw.compiler.schedule.blocks import attached
 from celosia.sw.compiler.spec import Network, Pool, Product
 
 __all__ = ["choose"]
@@ -116,7 +116,7 @@ class _Choice:
     def candidates(self, layer: Product) -> Iterator[Band]:
         """Yield the bands that a layer could have if there is room for what they read."""
         ends = [self.network.values[value] for value in (layer.source, layer.result)]
-        if min(value.height for value in ends) == 1:
+        if min(value.height for value in ends) == 1 or ends[1].channels != layer.channels:
             return
         padded = any(margins_of(self.network, layer.result))
         for channels in range(1, ends[0].channels + 1):

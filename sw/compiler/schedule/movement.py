@@ -5,7 +5,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.actions import (
+from celosia.sw.compiler.layout.placement import Placement
+from celosia.sw.compiler.layout.strips import source_rows
+from celosia.sw.compiler.layout.tile import Tiling
+from celosia.sw.compiler.schedule.actions import (
     Action,
     FillMargins,
     LoadRegion,
@@ -13,10 +16,7 @@ from celosia.sw.compiler.actions import (
     StoreRegion,
     Strip,
 )
-from celosia.sw.compiler.allocate import Placement
 from celosia.sw.compiler.spec import Network
-from celosia.sw.compiler.strips import source_rows
-from celosia.sw.compiler.tile import Tiling
 
 __all__ = ["Movement"]
 
@@ -63,7 +63,10 @@ class Movement:
         rows = source_rows(layer, cut[place])
         for value in dict.fromkeys(layer.sources):
             strip = self.buffer(value, number, place, rows[0])
-            if strip is None:
+            if strip is None or (
+                number - 1 in self.placement.direct
+                and value == self.network.layers[number - 1].result
+            ):
                 continue
             region = replace(self.everything(value, part, items), rows=rows, strip=strip)
             if self.placement.layouts[value].margins:
@@ -108,6 +111,8 @@ class Movement:
         """Yield the writing of margins, where memory has been used for something else."""
         layout = self.placement.layouts[value]
         if not layout.margins or self.placement.places[value].permanent:
+            return
+        if number > min([number, *self.network.makers(value)]):
             return
         rows = (-layout.top, self.network.values[value].height + layout.bottom)
         for item in range(*items):

@@ -7,12 +7,11 @@ loaded once; the rest streams through a part of the memory kept free for that, i
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from celosia.hw.arch.config import PARAMETER_BYTES, Config
-from celosia.sw.compiler.bands import Band, band_matrix, parameters_of_tile, spans
+from celosia.hw.arch.config import Config
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.layout import Layout, Segment, band_segments, pixel_bytes, segments
+from celosia.sw.compiler.layout.bands import Band, parameters_of_tile
+from celosia.sw.compiler.layout.pitches import Layout, Segment, band_segments, pixel_bytes, segments
+from celosia.sw.compiler.layout.residence import Parts, demand_of, reside, steps_of
 from celosia.sw.compiler.spec import Layer, Network, Product
 from celosia.sw.compiler.split import second_parts
 
@@ -21,8 +20,6 @@ __all__ = [
     "Tables",
     "TiledLayer",
     "Tiling",
-    "pack_parameters",
-    "pack_weights",
     "parameters_of",
     "tile",
 ]
@@ -58,6 +55,8 @@ class TiledLayer:
         Channel of the parameter memory where its parameters stay; None if they stream.
     band : Band, optional
         How tiles lie over pixels, if not one pixel each.
+    turns : bool
+        Whether blocks take turns on a tile that streams, and not tiles on a block.
     """
 
     segments: tuple[tuple[Segment, ...], ...]
@@ -70,6 +69,7 @@ class TiledLayer:
     first_tile: int
     first_channel: int | None
     band: Band | None = None
+    turns: bool = False
 
     @property
     def weight_tiles(self) -> int:
@@ -89,8 +89,9 @@ class TiledLayer:
     def place(self, tile: int) -> int | None:
         """Return where a tile of the layer stays in the weight buffer; None if it streams."""
         number, offset = divmod(tile, self.period)
-        before = number * self.resident // self.periods
-        if (number + 1) * self.resident // self.periods == before:
+        # The first period stays: the array starts on it while others are on their way.
+        before = -(-number * self.resident // self.periods)
+        if -(-(number + 1) * self.resident // self.periods) == before:
             return None
         return self.first_tile + before * self.period + offset
 
@@ -166,7 +167,7 @@ def tile(
             layer=layer,
         )
     cut = [_segments(network, n, layouts, bands, config, None) for n in range(len(network.layers))]
-    sizes = [_steps(parts, config) * len(parts) for parts in cut]
+    sizes = [steps_of(parts, config) * len(parts) for parts in cut]
     keep = 0
     if sum(sizes) > config.weight_tiles:
         keep = max(config.weight_tiles // _STREAMING, min(config.weight_tiles, 2))
@@ -179,11 +180,19 @@ def tile(
             else _segments(network, number, layouts, bands, config, most)
             for number, parts in enumerate(cut)
         ]
-    places, used = _reside(network, cut, config, config.weight_tiles - keep, max(1, keep // 8))
+    demands = [
+        demand_of(
+            layer, parts, network.values[layer.source].is_input, keep, max(1, keep // 8), config
+        )
+        if isinstance(layer, Product)
+        else None
+        for layer, parts in zip(network.layers, cut, strict=True)
+    ]
+    places, used = reside(demands, config.weight_tiles - keep)
     layers = [
         TiledLayer(
             segments=parts,
-            steps=_steps(parts, config),
+            steps=steps_of(parts, config),
             tiles=len(parts),
             channels=_channels(layer, bands.get(number), config),
             parameters=parameters_of_tile(_channels(layer, bands.get(number), config), config),
@@ -192,6 +201,7 @@ def tile(
             resident=places[number][2],
             first_tile=places[number][0],
             first_channel=None,
+            turns=bool((demand := demands[number]) and demand.turns),
         )
         for number, (layer, parts) in enumerate(zip(network.layers, cut, strict=True))
     ]
@@ -202,9 +212,6 @@ def tile(
         replace(tiled, first_channel=first) for tiled, first in zip(layers, channels, strict=True)
     ]
     return Tiling(tuple(layers), weights, parameters, _tables(network, config))
-
-
-_Parts = tuple[tuple[Segment, ...], ...]
 
 
 def _channels(layer: Layer, band: Band | None, config: Config) -> int:
@@ -221,7 +228,7 @@ def _segments(
     bands: Mapping[int, Band],
     config: Config,
     most: int | None,
-) -> _Parts:
+) -> Parts:
     """Return the segments of each output tile of a layer."""
     layer = network.layers[number]
     if not isinstance(layer, Product):
@@ -243,40 +250,17 @@ def _segments(
     return tuple(result)
 
 
-def _steps(parts: _Parts, config: Config) -> int:
-    """Return the steps of the output tile that has most."""
-    return max((sum(part.steps(config) for part in tile) for tile in parts), default=0)
-
-
-def _reside(
-    network: Network, cut: Sequence[_Parts], config: Config, room: int, period: int
-) -> tuple[list[tuple[int, int, int]], int]:
-    """Return first place, period and periods of the tiles of each layer that stay; places taken.
-
-    Layers that reuse their weights most come first; of the one that no longer fits whole, as much
-    as does.
-    """
-    sizes = [_steps(parts, config) * len(parts) for parts in cut]
-
-    def worth(number: int) -> tuple[int, int]:
-        layer = network.layers[number]
-        return (-layer.pixels if isinstance(layer, Product) else 0, sizes[number])
-
-    places = [(0, 1, 0)] * len(sizes)
-    used = 0
-    for number in sorted(range(len(sizes)), key=worth):
-        size = sizes[number]
-        if size <= room - used:
-            places[number] = used, max(size, 1), 1
-            used += size
-            continue
-        each = period
-        if not all(part.side_by_side for tile in cut[number] for part in tile):
-            each = _steps(cut[number], config)
-        count = (room - used) // each
-        places[number] = used, each, count
-        used += count * each
-    return places, used
+def _second(
+    layer: Product, channels: tuple[int, int], parts: tuple[Segment, ...]
+) -> Iterator[Segment]:
+    """Yield the reads for the second parts of weights, those that are not zero."""
+    if not layer.split:
+        return
+    matrix = layer.matrix(*channels)
+    count = matrix.shape[1] // 2
+    for part in parts:
+        if matrix[:, count + part.taps].any():
+            yield replace(part, taps=count + part.taps)
 
 
 def _stay(sizes: Sequence[int], capacity: int, unit: int) -> tuple[list[int | None], Ring]:
@@ -309,63 +293,6 @@ def _tables(network: Network, config: Config) -> Tables:
     return Tables(contents, of, tuple(places), ring)
 
 
-def pack_weights(layer: Layer, tiled: TiledLayer, source: Layout, config: Config) -> bytes:
-    """Return a layer's tiles as external memory holds them, output tile by output tile.
-
-    Taps and channels past the end of a segment or of the layer are zero. ``source`` is how what it
-    reads lies.
-    """
-    if not isinstance(layer, Product):
-        return b""
-    rows, columns = config.rows, config.columns
-    image = np.zeros((tiled.tiles, tiled.steps, rows, config.tile_row_bytes), np.int8)
-    for number, tile in enumerate(tiled.segments):
-        first = number * tiled.channels
-        if tiled.band:
-            stretches = spans(layer, tiled.band, source.row, config)
-            matrix = band_matrix(layer, tiled.band, first // layer.each, stretches, source.row)
-        else:
-            matrix = layer.matrix(first, min(first + columns, layer.channels))
-        step = 0
-        for part in tile:
-            steps = part.steps(config)
-            padded = np.zeros((steps * rows, columns), np.int8)
-            padded[: len(part.taps), : len(matrix)] = matrix[:, part.taps].T
-            image[number, step : step + steps, :, :columns] = padded.reshape(steps, rows, columns)
-            step += steps
-    return image.tobytes()
-
-
-_CHANNEL = np.dtype(
-    {
-        "names": ["bias", "multiplier", "left", "right"],
-        "formats": ["<i4", "<u4", "u1", "u1"],
-        "offsets": [0, 4, 8, 9],
-        "itemsize": PARAMETER_BYTES,
-    }
-)
-
-
 def parameters_of(layer: Layer, tiled: TiledLayer) -> int:
     """Return the channels of parameters that a layer takes, whole tiles."""
     return tiled.parameters * (tiled.tiles if isinstance(layer, Product) else len(layer.scalings))
-
-
-def pack_parameters(layer: Layer, tiled: TiledLayer, config: Config) -> bytes:
-    """Return a layer's channel parameters as external memory holds them, padded to whole tiles.
-
-    Those of a band stand once for each of its results; those of a layer without weights once for
-    each lane, for each of its scalings.
-    """
-    image = np.zeros(parameters_of(layer, tiled), _CHANNEL)
-    each = np.arange(tiled.parameters)
-    for name in ("bias", "multiplier", "left", "right"):
-        if not isinstance(layer, Product):
-            values = [getattr(scaling, name)[0] for scaling in layer.scalings]
-            image[name] = np.repeat(values, tiled.parameters)
-        elif tiled.band:
-            values = getattr(layer.scaling, name).reshape(tiled.tiles, tiled.channels)
-            image[name] = values[:, each % tiled.channels].reshape(-1)
-        else:
-            image[name][: layer.channels] = getattr(layer.scaling, name)
-    return image.tobytes()

@@ -7,94 +7,27 @@ fit runs in parts. While one item, or part, is computed, the input of the next i
 there is room for both.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 
 from celosia.hw.arch.config import ADDRESS_BITS, Config
-from celosia.sw.compiler.blocks import attached
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.layout import Layout
-from celosia.sw.compiler.spans import Span, bytes_needed, first_fit
+from celosia.sw.compiler.layout.pitches import Layout
+from celosia.sw.compiler.layout.placement import Place, Placement
+from celosia.sw.compiler.layout.spans import Span, bytes_needed, first_fit
+from celosia.sw.compiler.layout.strips import result_rows, strip_bytes, widest
+from celosia.sw.compiler.schedule.blocks import attached
 from celosia.sw.compiler.spec import Network, Product
-from celosia.sw.compiler.strips import result_rows, strip_bytes, widest
+
+#: Strips, at least, of a value that passes from one layer to the next.
+_PIPELINED = 8
 
 __all__ = ["ALIGNMENT", "Place", "Placement", "allocate", "head_layers"]
 
 #: External addresses of tables start at multiples of this: no burst crosses a 4 KiB page early.
 ALIGNMENT = 4096
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a value lies in the unified buffer.
-
-    Parameters
-    ----------
-    addresses : tuple of int
-        Byte addresses of its copies, used in turn by items or parts that follow one another.
-    whole : bool
-        Whether it holds all items of a part, else one.
-    permanent : bool
-        Whether nothing else ever lies there.
-    """
-
-    addresses: tuple[int, ...]
-    whole: bool
-    permanent: bool
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Where everything lies.
-
-    Parameters
-    ----------
-    head : int
-        Number of layers that run item by item.
-    parts : tuple of (int, int)
-        First item and number of items of each part of the batch.
-    places : dict of int to Place
-        By value.
-    layouts : tuple of Layout
-        By value.
-    external : dict
-        Value to byte address of the batch in external memory, of inputs and outputs.
-    weights, parameters : tuple of int
-        External address of each layer's tiles and channel parameters.
-    tables, code : int
-        External address of the tables, and that from which on code may lie.
-    strips : dict of (int, int) to tuple of int
-        By value and layer, addresses of the buffers through which the layer passes a value that
-        lies in external memory.
-    strip_rows : dict of int to int
-        By layer, the rows of its result that it makes at a time, if not all.
-    """
-
-    head: int
-    parts: tuple[tuple[int, int], ...]
-    places: Mapping[int, Place]
-    layouts: tuple[Layout, ...]
-    external: Mapping[int, int]
-    weights: tuple[int, ...]
-    parameters: tuple[int, ...]
-    tables: int
-    code: int
-    strips: Mapping[tuple[int, int], tuple[int, ...]]
-    strip_rows: Mapping[int, int]
-
-    def address(self, value: int, part: int, item: int) -> int:
-        """Return where an item of the batch, in a part of it, begins in the unified buffer."""
-        place = self.places[value]
-        turns = place.addresses
-        if not place.whole:
-            return turns[item % len(turns)]
-        index = item - self.parts[part][0]
-        return turns[part % len(turns)] + index * self.layouts[value].item_pitch
-
-    def outside(self, value: int) -> bool:
-        """Whether a value lies in external memory, and only passes through buffers."""
-        return value not in self.places
 
 
 def head_layers(network: Network, config: Config) -> int:
@@ -115,6 +48,7 @@ def allocate(
     batch: int,
     constants: Sequence[tuple[int, int]],
     table_bytes: int,
+    gains: Sequence[int],
 ) -> Placement:
     """Place values and constants.
 
@@ -128,6 +62,8 @@ def allocate(
         Bytes of the weights and of the parameters of each layer.
     table_bytes : int
         Bytes of all tables.
+    gains : sequence of int
+        By layer, the cycles that are saved if the one after it begins before its end.
 
     Raises
     ------
@@ -135,7 +71,7 @@ def allocate(
         If one item alone does not fit, naming the layer.
     """
     head = head_layers(network, config)
-    chosen = _Allocator(network, layouts, config, head).choose(batch)
+    chosen = _Allocator(network, layouts, config, head, gains).choose(batch)
     address = 0
 
     def take(count: int) -> int:
@@ -172,6 +108,8 @@ def allocate(
         code=address,
         strips=chosen.strips,
         strip_rows=chosen.strip_rows,
+        overlap=chosen.overlap,
+        direct=chosen.direct,
     )
 
 
@@ -184,16 +122,25 @@ class _Choice:
     places: dict[int, Place]
     strips: dict[tuple[int, int], tuple[int, ...]]
     strip_rows: dict[int, int]
+    overlap: frozenset[int]
+    direct: frozenset[int]
 
 
 class _Allocator:
     def __init__(
-        self, network: Network, layouts: tuple[Layout, ...], config: Config, head: int
+        self,
+        network: Network,
+        layouts: tuple[Layout, ...],
+        config: Config,
+        head: int,
+        gains: Sequence[int],
     ) -> None:
         self.network = network
         self.layouts = layouts
         self.config = config
         self.head = head
+        self.gains = gains
+        self.overlap = self.direct = frozenset[int]()
         self.stuck: CompileError | None = None
         layers = list(enumerate(network.layers))
         values = range(len(network.values))
@@ -211,19 +158,83 @@ class _Allocator:
         CompileError
             If that is not enough.
         """
-        for permanent in (True, False):
-            found = self.best(batch, permanent, frozenset())
-            if found is not None:
-                return found
+        found = self.best_order(batch, (True, False), frozenset())
+        if found is not None:
+            return found
         large = [n for n in range(len(self.network.values)) if not self.whole(n)]
         large.sort(key=lambda n: -self.layouts[n].item_pitch)
         for count in range(1, len(large) + 1):
-            found = self.best(batch, False, frozenset(large[:count]))
+            found = self.best_order(batch, (False,), frozenset(large[:count]))
             if found is not None:
                 return found
         if large and self.stuck:
             raise self.stuck
         raise self.why()
+
+    def best_order(
+        self, batch: int, permanent: Sequence[bool], spilled: frozenset[int]
+    ) -> _Choice | None:
+        """Return the best use of the buffer, with as many layers that overlap as there is room for."""
+
+        def fits(ends: frozenset[int]) -> _Choice | None:
+            self.overlap = ends | self.direct
+            choices = (self.best(batch, way, spilled) for way in permanent)
+            return next((choice for choice in choices if choice is not None), None)
+
+        self.direct = self.passed_on(spilled)
+        alone = fits(frozenset())
+        if alone is None and self.direct:
+            self.direct = frozenset()
+            alone = fits(frozenset())
+        if alone is None:
+            return None
+        network = self.network
+        outside = [not spilled.isdisjoint((*x.sources, x.result)) for x in network.layers]
+        ends = [
+            n
+            for n in range(len(network.layers) - 1)
+            if not (attached(network, n + 1) or outside[n] or outside[n + 1])
+        ]
+        everything = fits(frozenset(ends))
+        if everything is not None and everything.items >= alone.items:
+            return everything
+        best, taken = alone, frozenset[int]()
+        for end in sorted(ends, key=lambda n: -self.gains[n]):
+            found = fits(taken | {end})
+            if found is not None and found.items >= alone.items:
+                best, taken = found, taken | {end}
+        return best
+
+    def passed_on(self, spilled: frozenset[int]) -> frozenset[int]:
+        """Return the layers whose results the next one reads from buffers, some rows at a time."""
+        network, found = self.network, set[int]()
+        for number, (layer, after) in enumerate(pairwise(network.layers)):
+            value = network.values[layer.result]
+            readers = [x for x in network.layers if layer.result in x.sources]
+            alone = readers == [after] and network.makers(layer.result) == [number]
+            if (
+                layer.result in spilled
+                and alone
+                and not value.is_output
+                and isinstance(layer, Product)
+                and isinstance(after, Product)
+                and layer.source not in spilled
+                and after.result not in spilled
+                and number + 1 != self.head
+            ):
+                found.add(number)
+        return frozenset(found)
+
+    def until(self, number: int) -> int:
+        """Return the last layer that may begin before a layer has ended."""
+        last = self.end_of_run(number)
+        return self.end_of_run(last + 1) if last in self.overlap else number
+
+    def end_of_run(self, number: int) -> int:
+        """Return the last layer that is done along with one."""
+        while number + 1 < len(self.network.layers) and attached(self.network, number + 1):
+            number += 1
+        return number
 
     def best(self, batch: int, permanent: bool, spilled: frozenset[int]) -> _Choice | None:
         """Return the largest part of the batch that fits, with inputs loaded ahead if possible."""
@@ -254,14 +265,14 @@ class _Allocator:
             birth = births[0] if births else uses[0]
             if births and attached(self.network, birth):
                 birth -= 1
-            death = end if value.is_output else max([birth, *uses])
+            death = end if value.is_output else self.until(max([birth, *uses]))
             count = layout.item_pitch * (items if self.whole(number) else 1)
             # An input that head and tail read comes item by item, and stays.
             both = self.whole(number) and birth < self.head
             turns = 2 if ahead and value.is_input and not both else 1
             if turns == 2 or (permanent and layout.margins):
                 birth, death = 0, end
-            elif both:
+            elif both and items > 1:
                 # The head goes on with other items after this one was written.
                 birth = 0
             spans += [Span((number, -1, turn), count, birth, death) for turn in range(turns)]
@@ -280,7 +291,10 @@ class _Allocator:
         for number, layer in enumerate(self.network.layers):
             if not spilled & {*layer.sources, layer.result}:
                 continue
-            taken = needed[number]
+            if number in self.direct:
+                continue
+            first = number - 1 if number - 1 in self.direct else number
+            taken = max(needed[first : number + 1])
             room = self.config.unified_bytes - taken
             most, turns = self.widest(
                 number, spilled.intersection((*layer.sources, layer.result)), room
@@ -293,10 +307,15 @@ class _Allocator:
                 )
                 return None
             height = result_rows(self.network, layer)
+            if first < number:
+                # The second begins once the first has made a strip.
+                most = min(most, -(-height // _PIPELINED))
+                if turns < 2:
+                    return None
             rows[number] = -(-height // -(-height // most))
             sizes = strip_bytes(self.network, self.layouts, number, rows[number], spilled)
             for value, size in sizes.items():
-                result += [Span((value, number, t), size, number, number) for t in range(turns)]
+                result += [Span((value, number, t), size, first, number) for t in range(turns)]
         return result, rows
 
     def whole(self, number: int) -> bool:
@@ -341,7 +360,7 @@ class _Allocator:
             if layer < 0
         }
         strips = {key: turns for key, turns in copies.items() if key[1] >= 0}
-        return _Choice(items, spilled, places, strips, rows)
+        return _Choice(items, spilled, places, strips, rows, self.overlap, self.direct)
 
     def why(self) -> CompileError:
         """Return the error of a network of which one item does not fit: its largest layer."""

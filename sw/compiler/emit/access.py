@@ -12,7 +12,8 @@ class Access:
     """Part of one of the core's memories that an instruction reads or writes.
 
     Rows of ``pitch`` from ``base``; of rows ``first_row`` to ``last_row`` (exclusive) the columns
-    ``first_column`` to ``last_column`` (exclusive). Units are bytes, tiles, channels, or halves.
+    ``first_column`` to ``last_column`` (exclusive), of pixels of ``pixel`` bytes in these columns
+    the ``channels``, if not all. Units are bytes, tiles, channels, or halves.
     """
 
     memory: str
@@ -23,6 +24,8 @@ class Access:
     last_row: int
     first_column: int
     last_column: int
+    pixel: int = 0
+    channels: tuple[int, int] | None = None
 
     @property
     def start(self) -> int:
@@ -40,8 +43,11 @@ class Access:
             return False
         if self.end <= other.start or other.end <= self.start:
             return False
-        if (self.base, self.pitch) != (other.base, other.pitch):
+        if (self.base, self.pitch, self.pixel) != (other.base, other.pitch, other.pixel):
             return True
+        one, two = self.channels, other.channels
+        if one and two and (one[1] <= two[0] or two[1] <= one[0]):
+            return False
         return (
             self.first_row < other.last_row
             and other.first_row < self.last_row

@@ -1,14 +1,15 @@
 """Cuts the results of a product into blocks whose sums one half of the accumulators holds."""
 
 import math
+from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.actions import Block, Range
-from celosia.sw.compiler.bands import Band, vectors
 from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.layout.bands import Band, vectors
+from celosia.sw.compiler.schedule.actions import Block, Range
 from celosia.sw.compiler.spec import Network, Pool, Product, Sum
 
-__all__ = ["attached", "band_blocks", "blocks", "drains_slowly", "sums", "wanted_sums"]
+__all__ = ["Sizes", "attached", "band_blocks", "blocks", "drains_slowly", "sums", "wanted_sums"]
 
 #: Rows of a tile that a block without pooling has pixels for. Small blocks let the next layer start
 #: early, and leave little to drain at the end. Pooling drains quickly enough by itself.
@@ -17,9 +18,30 @@ _TILES = 4
 #: Cycles of the array in which the sums of a small block drain, additions included.
 _CYCLES = 450
 
-#: Cycles from the last read of a tile's pixels to the drain, and from there to the last result, but for
-#: those in which sums are read.
-_LATE = 90
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the jobs of layers are whose work may come between that of others.
+
+    Parameters
+    ----------
+    band : int
+        Cycles of the array that a tile of a band takes for a block, at least; 0 for few blocks.
+    group : int
+        Cycles of the array after which no more tiles of a band share a half of the accumulators.
+    slow : int
+        Sums of a block that drain no faster than they are made, at most.
+    eager : bool
+        Whether work that drains slowly comes first while the vector unit has nothing to do.
+    overlap : bool
+        Whether layers overlap at all.
+    """
+
+    band: int = 0
+    group: int = 1 << 30
+    slow: int = 1 << 30
+    eager: bool = False
+    overlap: bool = True
 
 
 def _grid(count: int, size: int, stride: int) -> int:
@@ -56,7 +78,9 @@ def _groups(layer: Product, config: Config) -> int:
     return -(-min(layer.channels, config.columns) // config.lanes)
 
 
-def wanted_sums(layer: Product, steps: int, streams: bool, config: Config) -> tuple[int, int]:
+def wanted_sums(
+    layer: Product, steps: int, streams: bool, latency: int, config: Config
+) -> tuple[int, int]:
     """Return the sums of a block, and of the last one, of a layer that does not pool.
 
     Where sums drain no faster than they are made, the start and end of each block's drain count,
@@ -73,7 +97,7 @@ def wanted_sums(layer: Product, steps: int, streams: bool, config: Config) -> tu
     if end > usual:
         # Of few steps: as many as drain while the next tile is made, which shares their half with the
         # one behind it.
-        end = -(-_LATE // max(1, steps - _groups(layer, config)))
+        end = -(-latency // max(1, steps - _groups(layer, config)))
     return usual, min(usual, max(config.rows, end))
 
 
@@ -163,7 +187,9 @@ def blocks(
     ]
 
 
-def band_blocks(layer: Product, band: Band, row: int, items: Range, config: Config) -> list[Block]:
+def band_blocks(
+    layer: Product, band: Band, row: int, items: Range, config: Config, least: int = 0
+) -> list[Block]:
     """Return blocks of whole rows that cover the results of a layer with a band, in order.
 
     ``row`` are the pixels of its source from row to row. What is made in several blocks itself is
@@ -174,6 +200,9 @@ def band_blocks(layer: Product, band: Band, row: int, items: Range, config: Conf
     most = -(-rows // 2) if several else rows
     while math.prod(vectors(band, most, width, row)) > config.accumulator_depth:
         most -= 1
+    if least and several:
+        while most > 1 and math.prod(vectors(band, most - 1, width, row)) >= least:
+            most -= 1
     return [
         Block(items=(item, item + 1), rows=part, columns=(0, width))
         for item in range(*items)
@@ -195,6 +224,7 @@ def attached(network: Network, number: int) -> bool:
         and isinstance(before, Product)
         and before.result in layer.sources
         and before.output == layer.output
+        and before.channels == layer.channels
         and not any(
             network.values[source].is_input
             and all(source not in earlier.sources for earlier in network.layers[:number])

@@ -5,8 +5,14 @@ from dataclasses import replace
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Opcode
-from celosia.sw.compiler.access import Owner, Step
-from celosia.sw.compiler.actions import (
+from celosia.sw.compiler.emit.access import Owner, Step
+from celosia.sw.compiler.emit.addressing import Addressing
+from celosia.sw.compiler.emit.matrix import multiply
+from celosia.sw.compiler.emit.moves import fill, move, parameters, store_channels, tables, weights
+from celosia.sw.compiler.emit.vector import add, drain, pool
+from celosia.sw.compiler.layout.placement import Placement
+from celosia.sw.compiler.layout.tile import Tiling, parameters_of
+from celosia.sw.compiler.schedule.actions import (
     AddRegion,
     Drain,
     FillMargins,
@@ -16,14 +22,8 @@ from celosia.sw.compiler.actions import (
     Region,
     StoreRegion,
 )
-from celosia.sw.compiler.addressing import Addressing
-from celosia.sw.compiler.allocate import Placement
-from celosia.sw.compiler.emit_matrix import multiply
-from celosia.sw.compiler.emit_moves import fill, move, parameters, tables, weights
-from celosia.sw.compiler.emit_vector import add, drain, pool
+from celosia.sw.compiler.schedule.stream import FetchParameters, FetchTables, FetchWeights, Work
 from celosia.sw.compiler.spec import Network, Sum
-from celosia.sw.compiler.stream import FetchParameters, FetchTables, FetchWeights, Work
-from celosia.sw.compiler.tile import Tiling, parameters_of
 
 __all__ = ["emit_main", "emit_setup"]
 
@@ -67,6 +67,8 @@ def _steps(about: Addressing, work: Work) -> Iterator[Step]:
             yield tables(about, work.layer, work.first, work.count, work.place)
         case LoadRegion():
             yield move(about, Opcode.LOAD, work.region, work.layer)
+        case StoreRegion(region=Region(channels=(_, _))):
+            yield from store_channels(about, work.region, work.layer)
         case StoreRegion():
             yield move(about, Opcode.STORE, work.region, work.layer)
         case FillMargins():

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
 from celosia.hw.arch.isa import Instruction, Kind, Opcode
-from celosia.sw.compiler.access import Access, Step, span
-from celosia.sw.compiler.actions import Region
-from celosia.sw.compiler.addressing import Addressing
+from celosia.sw.compiler.emit.access import Access, Step, span
+from celosia.sw.compiler.emit.addressing import Addressing
+from celosia.sw.compiler.schedule.actions import Region
 
-__all__ = ["fill", "move", "parameters", "tables", "weights"]
+__all__ = ["fill", "move", "parameters", "store_channels", "tables", "weights"]
 
 #: Bytes that one pixel of FILL may have.
 _MOST_CHANNELS = (1 << 16) - 1
@@ -48,6 +48,33 @@ def tables(about: Addressing, layer: int, first: int, count: int, place: int) ->
         count=count,
     )
     return Step(instruction, (span("tables", True, place, count),), layer)
+
+
+def store_channels(about: Addressing, region: Region, layer: int) -> Iterator[Step]:
+    """Yield stores of some channels of each pixel of whole rows."""
+    value = about.network.values[region.value]
+    layout = about.placement.layouts[region.value]
+    assert region.channels
+    first, last = region.channels
+    rows = region.rows[1] - region.rows[0]
+    together = rows if layout.pitch == value.width * layout.pixel else 1
+    for row in range(region.rows[0], region.rows[1], together):
+        some = replace(region, rows=(row, row + together))
+        external = about.placement.external[region.value] + row * value.width * value.channels
+        if value.is_output:
+            external += region.items[0] * value.bytes_per_item
+        instruction = Instruction(
+            Opcode.STORE,
+            external=external + first,
+            unified=about.address(some) + first,
+            external_pitch=value.channels,
+            unified_pitch=layout.pixel,
+            rows=together * value.width,
+            length=last - first,
+        )
+        count = together * value.width * value.channels
+        accesses = (about.access(some, writes=False), span("external", True, external, count))
+        yield Step(instruction, accesses, layer)
 
 
 def move(about: Addressing, opcode: Opcode, region: Region, layer: int) -> Step:
@@ -89,12 +116,13 @@ def fill(about: Addressing, region: Region, layer: int) -> Iterator[Step]:
     address = about.address(replace(region, columns=(-left, 0)))
     middle = address + above * layout.pitch
     rows = inside[1] - inside[0]
+    ends = region.rows[1] == value.height + layout.bottom
     rectangles = (
         (address, above, layout.pitch),
         (middle, rows, left),
         (middle + left + row_bytes, rows, right),
         (middle + rows * layout.pitch, below, layout.pitch),
-        (middle + (rows + below) * layout.pitch, 1, layout.after * layout.pixel),
+        (middle + (rows + below) * layout.pitch, int(ends), layout.after * layout.pixel),
     )
     for start, rows, length in rectangles:
         for first in range(0, length if rows else 0, _MOST_CHANNELS):

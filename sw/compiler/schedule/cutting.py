@@ -5,12 +5,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.actions import Action, Block, LoadRegion, Region
-from celosia.sw.compiler.bands import vectors
-from celosia.sw.compiler.blocks import band_blocks, blocks, drains_slowly, sums, wanted_sums
-from celosia.sw.compiler.movement import Movement
+from celosia.sw.compiler.layout.bands import vectors
+from celosia.sw.compiler.layout.strips import source_rows
+from celosia.sw.compiler.schedule.actions import Action, Block, LoadRegion, Region
+from celosia.sw.compiler.schedule.blocks import (
+    Sizes,
+    band_blocks,
+    blocks,
+    drains_slowly,
+    sums,
+    wanted_sums,
+)
+from celosia.sw.compiler.schedule.movement import Movement
+from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
 from celosia.sw.compiler.spec import Product
-from celosia.sw.compiler.strips import source_rows
 
 __all__ = ["GROUP", "WHOLE", "Cutting", "Piece", "Stages"]
 
@@ -36,8 +44,30 @@ Stages = Sequence[Piece | None]
 WHOLE: Stages = (None,)
 
 
-class Cutting(Movement):
-    """Blocks and stages of products."""
+class Cutting:
+    """Blocks and stages of products.
+
+    Parameters
+    ----------
+    moves : Movement
+        Loads of the program.
+    sizes : Sizes
+        How large jobs are.
+    """
+
+    def __init__(self, moves: Movement, sizes: Sizes) -> None:
+        self.moves = moves
+        self.network = moves.network
+        self.tiling = moves.tiling
+        self.placement = moves.placement
+        self.config = moves.config
+        self.sizes = sizes
+        self.latency = sum_latency(self.config) + drain_latency(self.config)
+
+    def overlaps(self, number: int) -> bool:
+        """Return whether work of the next layer may come between that of a layer."""
+        direct = number in self.placement.direct
+        return direct or (self.sizes.overlap and number in self.placement.overlap)
 
     def blocks(self, number: int, items: tuple[int, int]) -> list[Block]:
         """Return the blocks of a product, for some items."""
@@ -45,14 +75,23 @@ class Cutting(Movement):
         assert isinstance(layer, Product)
         if tiled.band:
             row = self.placement.layouts[layer.source].row
-            return band_blocks(layer, tiled.band, row, items, self.config)
+            least = -(-self.sizes.band // tiled.steps)
+            return band_blocks(layer, tiled.band, row, items, self.config, least)
         # A band can start on channels that are there before others, if one block makes all pixels.
         readers = [n for n, x in enumerate(self.network.layers) if layer.result in x.sources]
         large = layer.pixels <= self.config.accumulator_depth and any(
             self.tiling.layers[reader].band for reader in readers
         )
-        wanted = wanted_sums(layer, tiled.steps, tiled.streams, self.config)
-        return blocks(layer, items, self.config, wanted=wanted, large=large)
+        return blocks(layer, items, self.config, wanted=self.wanted(number), large=large)
+
+    def wanted(self, number: int) -> tuple[int, int]:
+        """Return the sums of a block of a product, and of its last one."""
+        layer, tiled = self.network.layers[number], self.tiling.layers[number]
+        assert isinstance(layer, Product)
+        usual, last = wanted_sums(layer, tiled.steps, tiled.streams, self.latency, self.config)
+        if drains_slowly(layer, tiled.steps, self.config) and self.overlaps(number):
+            return min(usual, self.sizes.slow), min(last, self.sizes.slow)
+        return usual, last
 
     def together(self, number: int, block: Block) -> int:
         """Return how many output tiles share a half of the accumulators.
@@ -64,7 +103,12 @@ class Cutting(Movement):
         assert isinstance(layer, Product)
         most = self.config.accumulator_depth // self.rows(number, block)
         if tiled.band:
-            return max(1, min(self.config.rows // tiled.channels, most))
+            load = self.config.rows // self.config.weight_rows
+            cycles = tiled.steps * max(self.rows(number, block), load)
+            wanted = min(self.config.rows // tiled.channels, -(-self.sizes.group // cycles))
+            return max(1, min(wanted, most))
+        if self.overlaps(number):
+            most = min(most, self.sizes.slow // self.rows(number, block))
         return max(1, most) if drains_slowly(layer, tiled.steps, self.config) else 1
 
     def rows(self, number: int, block: Block) -> int:
@@ -111,7 +155,7 @@ class Cutting(Movement):
         layer = self.network.layers[number]
         about = self.network.values[layer.source]
         if len(stages) == 1:
-            region = self.everything(layer.source, part, block.items)
+            region = self.moves.everything(layer.source, part, block.items)
             return [LoadRegion(region=region, layer=number)]
         ends = [stage.last * self.config.rows for stage in stages if stage]
         ends[-1] = about.width * about.channels

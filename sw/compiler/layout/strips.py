@@ -8,8 +8,8 @@ and the one before is stored.
 from collections.abc import Sequence
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.actions import Range
-from celosia.sw.compiler.layout import Layout
+from celosia.sw.compiler.layout.pitches import Layout
+from celosia.sw.compiler.schedule.actions import Range
 from celosia.sw.compiler.spec import Layer, Network, Pooling, Product, Sum
 
 __all__ = ["result_rows", "source_rows", "strip_bytes", "widest"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.isa import Instruction, Unit
-from celosia.sw.compiler.access import Access, Step
+from celosia.sw.compiler.emit.access import Access, Step
 from celosia.sw.compiler.errors import CompileError
 
 __all__ = ["MOST_COUNT", "SEMAPHORE", "synchronise"]

@@ -1,0 +1,1 @@
+"""Passes that make instructions of the work."""

@@ -1,0 +1,1 @@
+"""Passes that choose tiles, and where everything lies."""

@@ -1,0 +1,68 @@
+"""Weights and parameters as external memory holds them."""
+
+
+import numpy as np
+
+from celosia.hw.arch.config import PARAMETER_BYTES, Config
+from celosia.sw.compiler.layout.bands import band_matrix, spans
+from celosia.sw.compiler.layout.pitches import Layout
+from celosia.sw.compiler.layout.tile import TiledLayer, parameters_of
+from celosia.sw.compiler.spec import Layer, Product
+
+__all__ = ["pack_parameters", "pack_weights"]
+
+_CHANNEL = np.dtype(
+    {
+        "names": ["bias", "multiplier", "left", "right"],
+        "formats": ["<i4", "<u4", "u1", "u1"],
+        "offsets": [0, 4, 8, 9],
+        "itemsize": PARAMETER_BYTES,
+    }
+)
+
+
+def pack_weights(layer: Layer, tiled: TiledLayer, source: Layout, config: Config) -> bytes:
+    """Return a layer's tiles as external memory holds them, output tile by output tile.
+
+    Taps and channels past the end of a segment or of the layer are zero. ``source`` is how what it
+    reads lies.
+    """
+    if not isinstance(layer, Product):
+        return b""
+    rows, columns = config.rows, config.columns
+    image = np.zeros((tiled.tiles, tiled.steps, rows, config.tile_row_bytes), np.int8)
+    for number, tile in enumerate(tiled.segments):
+        first = number * tiled.channels
+        if tiled.band:
+            stretches = spans(layer, tiled.band, source.row, config)
+            matrix = band_matrix(layer, tiled.band, first // layer.each, stretches, source.row)
+        else:
+            matrix = layer.matrix(first, min(first + columns, layer.channels))
+        step = 0
+        for part in tile:
+            steps = part.steps(config)
+            padded = np.zeros((steps * rows, columns), np.int8)
+            padded[: len(part.taps), : len(matrix)] = matrix[:, part.taps].T
+            image[number, step : step + steps, :, :columns] = padded.reshape(steps, rows, columns)
+            step += steps
+    return image.tobytes()
+
+
+def pack_parameters(layer: Layer, tiled: TiledLayer, config: Config) -> bytes:
+    """Return a layer's channel parameters as external memory holds them, padded to whole tiles.
+
+    Those of a band stand once for each of its results; those of a layer without weights once for
+    each lane, for each of its scalings.
+    """
+    image = np.zeros(parameters_of(layer, tiled), _CHANNEL)
+    each = np.arange(tiled.parameters)
+    for name in ("bias", "multiplier", "left", "right"):
+        if not isinstance(layer, Product):
+            values = [getattr(scaling, name)[0] for scaling in layer.scalings]
+            image[name] = np.repeat(values, tiled.parameters)
+        elif tiled.band:
+            values = getattr(layer.scaling, name).reshape(tiled.tiles, tiled.channels)
+            image[name] = values[:, each % tiled.channels].reshape(-1)
+        else:
+            image[name][: layer.channels] = getattr(layer.scaling, name)
+    return image.tobytes()

@@ -1,0 +1,133 @@
+"""Constants that work reads: which stay, which stream, and in what pieces."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from celosia.hw.arch.config import Config
+from celosia.sw.compiler.layout.tile import Tiling, parameters_of
+from celosia.sw.compiler.schedule.actions import (
+    Action,
+    AddRegion,
+    Drain,
+    Multiply,
+    PoolRegion,
+)
+from celosia.sw.compiler.spec import Network, Pooling
+
+__all__ = ["READERS", "Constants"]
+
+#: Pieces that the ring of tiles holds.
+_PIECES = 8
+
+#: Work that reads constants.
+READERS = (Multiply, Drain, PoolRegion, AddRegion)
+
+
+class Constants:
+    """What work reads of weights, parameters and tables.
+
+    Parameters
+    ----------
+    network, tiling, config
+        Results of the passes before, and the core.
+    """
+
+    def __init__(self, network: Network, tiling: Tiling, config: Config) -> None:
+        self.network = network
+        self.tiling = tiling
+        self.config = config
+
+    def tiles(self, action: Multiply) -> tuple[int, int]:
+        """Return the first of a layer's tiles that matrix work reads, and how many it does."""
+        layer = self.tiling.layers[action.layer]
+        first = action.tile * layer.steps + layer.first_step(
+            action.tile, action.segment, self.config
+        )
+        return first + action.first_step, action.last_step - action.first_step
+
+    def piece(self, action: Multiply) -> tuple[int, int, int]:
+        """Return first and number of the tiles that are fetched together for matrix work.
+
+        The third is the number of those that come before what it reads.
+        """
+        first, count = self.tiles(action)
+        layer = self.tiling.layers[action.layer]
+        alone = len(layer.segments[action.tile]) == 1 or layer.period % layer.steps
+        if alone or _PIECES * layer.steps > self.tiling.weights.count:
+            return first, count, 0
+        start = action.tile * layer.steps
+        steps = sum(part.steps(self.config) for part in layer.segments[action.tile])
+        return start, steps, first - start
+
+    def channel(self, action: Drain | PoolRegion | AddRegion) -> int:
+        """Return the first of a layer's channels that vector work reads."""
+        if isinstance(action, AddRegion):
+            return action.step * self.config.columns
+        if isinstance(action, Drain):
+            return action.tile * self.tiling.layers[action.layer].parameters
+        layer = self.network.layers[action.layer]
+        assert isinstance(layer, Pooling)
+        return layer.windows[action.windows].parameters * self.config.columns
+
+    def portion(self, action: Drain | PoolRegion | AddRegion) -> tuple[int, int, int]:
+        """Return first and number of the channels that are fetched together for vector work.
+
+        The third is the number of those that come before what it reads.
+        """
+        channel, tiled = self.channel(action), self.tiling.layers[action.layer]
+        total = parameters_of(self.network.layers[action.layer], tiled)
+        most = self.tiling.parameters.count // _PIECES // tiled.parameters
+        count = max(1, most) * tiled.parameters
+        first = channel // count * count
+        return first, min(count, total - first), channel - first
+
+    def stays(self, action: Multiply | Drain | PoolRegion | AddRegion) -> bool:
+        """Whether the constants that work reads are resident."""
+        layer = self.tiling.layers[action.layer]
+        if isinstance(action, Multiply):
+            return layer.place(self.tiles(action)[0]) is not None
+        return layer.first_channel is not None
+
+    def place(self, action: Multiply | Drain | PoolRegion | AddRegion) -> int:
+        """Return where resident constants lie."""
+        layer = self.tiling.layers[action.layer]
+        if isinstance(action, Multiply):
+            place = layer.place(self.tiles(action)[0])
+            assert place is not None
+            return place
+        assert layer.first_channel is not None
+        return layer.first_channel + self.channel(action)
+
+    def table(self, action: Multiply | Drain | PoolRegion | AddRegion) -> int | None:
+        """Return the number of the table that work looks up in, if it does."""
+        if isinstance(action, Multiply) or (isinstance(action, AddRegion) and action.step < 2):
+            return None
+        return self.tiling.tables.of.get(action.layer)
+
+    def split(self, actions: Sequence[Action]) -> Iterator[Action]:
+        """Cut matrix work where its weights cease to be resident, and to pieces for the ring."""
+        most = max(1, self.tiling.weights.count // _PIECES)
+        for action in actions:
+            if not isinstance(action, Multiply):
+                yield action
+                continue
+            layer = self.tiling.layers[action.layer]
+            if not layer.segments[action.tile][action.segment].side_by_side:
+                yield action
+                continue
+            start, count = self.tiles(action)
+            ends = [0]
+            while ends[-1] < count:
+                at = start + ends[-1]
+                last = start + count
+                if layer.place(at) is None:
+                    last = min(last, at + most)
+                ends.append(layer.stretch(at, last) - start)
+            for first, last in itertools.pairwise(ends):
+                yield replace(
+                    action,
+                    first_step=action.first_step + first,
+                    last_step=action.first_step + last,
+                    accumulate=action.accumulate or first > 0,
+                )

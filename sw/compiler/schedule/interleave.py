@@ -1,0 +1,312 @@
+"""Jobs of layers that follow one another, put in one order.
+
+A job fills a half of the accumulators and drains it. Jobs of a layer keep their order; those of the
+next layer may come between them as soon as what they read is made. The next job is the one that can
+start first by the clocks of the units: the array works for one layer while sums of the other drain.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+from celosia.hw.arch.config import Config
+from celosia.sw.compiler.layout.bands import Band
+from celosia.sw.compiler.layout.pitches import Layout
+from celosia.sw.compiler.layout.placement import Placement
+from celosia.sw.compiler.layout.strips import source_rows
+from celosia.sw.compiler.layout.tile import Tiling
+from celosia.sw.compiler.schedule.actions import (
+    Action,
+    AddRegion,
+    Drain,
+    FillMargins,
+    LoadRegion,
+    Multiply,
+    PoolRegion,
+    Range,
+    StoreRegion,
+)
+from celosia.sw.compiler.schedule.pace import Pace, drain_latency, sum_latency
+from celosia.sw.compiler.spec import Network, Pooling, Product, Sum
+
+__all__ = ["Interleaver", "Job"]
+
+_EVERYTHING = (-(1 << 62), 1 << 62)
+
+
+@dataclass(eq=False)
+class Job:
+    """Work on one half of the accumulators, or work of the vector unit alone.
+
+    Parameters
+    ----------
+    before : list of Action
+        Loads and margins that come first.
+    tiles : list of list of Action
+        Matrix work, by output tile.
+    drains : list of list of Action
+        What empties the half and stores what is complete, by output tile.
+    put_off : bool
+        Whether drains stand between the tiles of the next job, so that they do not fill the queue
+        of the vector unit.
+    waits : int
+        Jobs of the next layer that come first: they read what this one writes over.
+    """
+
+    before: list[Action] = field(default_factory=list)
+    tiles: list[list[Multiply]] = field(default_factory=list)
+    drains: list[list[Action]] = field(default_factory=list)
+    put_off: bool = False
+    waits: int = 0
+
+
+@dataclass(frozen=True)
+class _Area:
+    """Part of a value, in items, rows and channels."""
+
+    value: int
+    items: Range
+    rows: Range
+    channels: Range
+
+    def meets(self, other: "_Area") -> bool:
+        """Return whether two areas have a byte in common."""
+        pairs = (
+            (self.items, other.items),
+            (self.rows, other.rows),
+            (self.channels, other.channels),
+        )
+        same = self.value == other.value
+        return same and all(a[0] < b[1] and b[0] < a[1] for a, b in pairs)
+
+
+class Interleaver:
+    """Puts jobs in order.
+
+    Parameters
+    ----------
+    network, tiling, placement, config
+        Results of the passes before, and the core.
+    eager : bool
+        As of ``Sizes``.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        tiling: Tiling,
+        placement: Placement,
+        config: Config,
+        eager: bool,
+    ) -> None:
+        self.network = network
+        self.tiling = tiling
+        self.placement = placement
+        self.config = config
+        self.pace = Pace(network, tiling, placement.layouts, config)
+        self.eager = eager
+        self.half = 0
+        # Drains that have been put off, and what they write.
+        self.late: list[list[Action]] = []
+        #: When drains that have been emitted are over, with what they write.
+        self.made: list[tuple[_Area, int]] = []
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of all work so far."""
+        return max(self.pace.matrix, self.pace.vector)
+
+    def order(self, layers: Sequence[list[Job]]) -> Iterator[Action]:
+        """Yield the work of layers; of two that follow one another, jobs take turns."""
+        current: list[Job] = []
+        for following in layers:
+            needs = self._needs(current, following)
+            done = start = 0
+            while done < len(current):
+                first = self._next(current, done, following, start, needs)
+                if first:
+                    yield from self._emit(following[start])
+                    start += 1
+                else:
+                    yield from self._emit(current[done])
+                    done += 1
+            current = following[start:]
+            self.made = self.made[-64:]
+        for job in current:
+            yield from self._emit(job)
+
+    def flush(self) -> Iterator[Action]:
+        """Yield drains that have been put off."""
+        while self.late:
+            yield from self._drain()
+
+    def _next(
+        self, current: list[Job], done: int, following: list[Job], start: int, needs: list[int]
+    ) -> bool:
+        """Return whether a job of the following layer is to come next."""
+        if current[done].waits > start:
+            return True
+        if start == len(following) or needs[start] > done:
+            return False
+        first, second = current[done], following[start]
+        begin, other = self._start(first), self._start(second)
+        if other < begin:
+            return True
+        if other > begin + drain_latency(self.config):
+            return False
+        array, vector = self._cycles(first)
+        more, less = self._cycles(second)
+        if self.pace.vector > begin + array + sum_latency(self.config):
+            # The vector unit lags behind: what gives it less to do comes first.
+            return more * vector > array * less
+        idle = self.pace.vector <= self.pace.matrix
+        return self.eager and idle and less > more and array > vector
+
+    def _cycles(self, job: Job) -> tuple[int, int]:
+        """Return the cycles of the array and of the vector unit that a job takes."""
+        array = sum(self.pace.cycles(action) for action in chain(*job.tiles))
+        drains = (a for a in chain(*job.drains) if isinstance(a, (Drain, PoolRegion, AddRegion)))
+        return array, sum(self.pace.cycles(action) for action in drains)
+
+    def _start(self, job: Job) -> int:
+        """Return when a job can start."""
+        reads = [area for action in _computing(job) for area in self._reads(action)]
+        ready = max([0, *(end for area, end in self.made if any(area.meets(x) for x in reads))])
+        if not job.tiles:
+            return max(self.pace.vector, ready)
+        return max(self.pace.matrix, self.pace.drained[self.half], ready)
+
+    def _needs(self, current: list[Job], following: list[Job]) -> list[int]:
+        """Return for each job of a layer how many jobs of the layer before it come first."""
+        writes = [
+            [self._writes(action) for action in (*job.before, *chain(*job.drains))]
+            for job in current
+        ]
+        needs, most = [], 0
+        for job in following:
+            actions = [*job.before, *chain(*job.tiles), *chain(*job.drains)]
+            reads = [area for action in actions for area in self._reads(action)]
+            for number in range(len(current) - 1, most - 1, -1):
+                if any(w and w.meets(r) for w in writes[number] for r in reads):
+                    most = number + 1
+                    break
+            needs.append(most)
+        return needs
+
+    def _emit(self, job: Job) -> Iterator[Action]:
+        """Yield a job, but for drains that are put off."""
+        yield from job.before
+        for tile in job.tiles:
+            for action in tile:
+                while self.late and not self._independent([action]):
+                    yield from self._drain()
+                self._clock(action)
+                yield replace(action, half=self.half)
+            if self.late:
+                yield from self._drain()
+        yield from self.flush()
+        self.late = [
+            [replace(a, half=self.half) if isinstance(a, (Drain, AddRegion)) else a for a in drains]
+            for drains in job.drains
+        ]
+        if not job.put_off:
+            yield from self.flush()
+        self.half ^= 1
+
+    def _independent(self, actions: Sequence[Action]) -> bool:
+        """Return whether work reads nothing that drains write which have been put off."""
+        writes = [self._writes(a) for a in chain(*self.late)]
+        reads = [area for action in actions for area in self._reads(action)]
+        return not any(w and w.meets(r) for w in writes for r in reads)
+
+    def _drain(self) -> Iterator[Action]:
+        """Yield the drain of one tile that has been put off."""
+        for action in self.late.pop(0):
+            self._clock(action)
+            yield action
+
+    def _clock(self, action: Action) -> None:
+        """Move the clocks on by some work."""
+        if not isinstance(action, (Multiply, Drain, PoolRegion, AddRegion)):
+            self.pace.dispatch("vector")
+            return
+        if isinstance(action, Multiply):
+            action = replace(action, half=self.half)
+        reads = self._reads(action)
+        ready = max([0, *(end for area, end in self.made if any(area.meets(x) for x in reads))])
+        self.pace.work(action, ready)
+        area = self._writes(action)
+        if area:
+            self.made.append((area, self.pace.vector + drain_latency(self.config)))
+
+    def _writes(self, action: Action) -> _Area | None:
+        """Return what work writes of a value."""
+        if isinstance(action, (StoreRegion, FillMargins, LoadRegion)):
+            region = action.region
+            return _Area(region.value, region.items, region.rows, _EVERYTHING)
+        if isinstance(action, PoolRegion):
+            layer = self.network.layers[action.layer]
+            return _Area(layer.result, action.items, action.rows, _EVERYTHING)
+        if isinstance(action, AddRegion) and action.step < 2:
+            return None
+        if not isinstance(action, (Drain, AddRegion)):
+            return None
+        layer, tiled = self.network.layers[action.layer], self.tiling.layers[action.layer]
+        assert not isinstance(layer, Pooling)
+        start = action.tile * tiled.channels + (layer.first if isinstance(layer, Product) else 0)
+        channels = start, start + tiled.channels
+        return _Area(layer.result, action.block.items, action.block.rows, channels)
+
+    def _reads(self, action: Action) -> list[_Area]:
+        """Return what work reads of values."""
+        if isinstance(action, LoadRegion) and action.region.strip:
+            region = action.region
+            return [_Area(region.value, region.items, region.rows, _EVERYTHING)]
+        if not isinstance(action, (Multiply, PoolRegion, AddRegion)):
+            return []
+        layer = self.network.layers[action.layer]
+        if isinstance(action, PoolRegion):
+            assert isinstance(layer, Pooling)
+            rows = _EVERYTHING if layer.seen else source_rows(layer, action.rows)
+            return [_Area(layer.source, action.items, rows, _EVERYTHING)]
+        items, rows = action.block.items, action.block.rows
+        if isinstance(action, AddRegion):
+            assert isinstance(layer, Sum)
+            first = action.tile * self.config.columns
+            channels = first, first + self.config.columns
+            value = layer.second if action.step == 1 else layer.source
+            return [] if action.step == 2 else [_Area(value, items, rows, channels)]
+        assert isinstance(layer, Product)
+        channels, some = _EVERYTHING, source_rows(layer, rows)
+        value, first = self.network.values[layer.source], action.first_step * self.config.rows
+        last = action.last_step * self.config.rows
+        layout = self.placement.layouts[layer.source]
+        if layer.each:
+            tiled = self.tiling.layers[action.layer]
+            if tiled.band and _runs_over(layer, tiled.band, layout):
+                some = some[0], some[1] + 1
+            start = action.tile * tiled.channels
+            start, count = layer.inputs(start, min(start + tiled.channels, layer.channels))
+            channels = start, start + count
+        elif action.segment:
+            pass
+        elif value.bytes_per_item == layer.taps and value.height == 1:
+            channels = (first, last) if value.width == 1 else _EVERYTHING
+        elif value.bytes_per_item == layer.taps and not layout.row:
+            some = first // layout.pitch, -(-last // layout.pitch)
+        elif layer.kernel == (1, 1) and value.height > 1:
+            channels = first, last
+        return [_Area(layer.source, items, some, channels)]
+
+
+def _runs_over(layer: Product, band: Band, layout: Layout) -> bool:
+    """Return whether the last vector of a row reads pixels of the next one."""
+    width = layer.output[1]
+    made = width + band.count - 1 if band.joined else -(-width // band.count) * band.count
+    reach = (made - 1) * layer.stride[1] + (layer.kernel[1] - 1) * layer.dilation[1]
+    return layer.origin[1] + reach >= layout.row - layout.left
+
+
+def _computing(job: Job) -> list[Action]:
+    """Return the work that a job starts with."""
+    return list(job.tiles[0][:1]) if job.tiles else list(chain(*job.drains))

@@ -1,0 +1,192 @@
+"""When the work of a schedule runs, roughly: the clocks of the units while a program is put together.
+
+The latencies are those of the estimate (``celosia.sim.costs``).
+"""
+
+import itertools
+import math
+from collections import deque
+
+from celosia.hw.arch.config import INSTRUCTION_BYTES, PARAMETER_BYTES, TABLE_BYTES, Config
+from celosia.sim.costs import COSTS
+from celosia.sw.compiler.layout.bands import vectors
+from celosia.sw.compiler.layout.pitches import Layout
+from celosia.sw.compiler.layout.tile import TiledLayer, Tiling
+from celosia.sw.compiler.schedule.actions import AddRegion, Drain, LoadRegion, Multiply, PoolRegion
+from celosia.sw.compiler.schedule.blocks import sums
+from celosia.sw.compiler.spec import Layer, Network, Pooling, Product, Sum
+
+__all__ = ["Pace", "Work", "drain_latency", "layer_cycles", "overlap_gains", "sum_latency"]
+
+#: Work that keeps the array or the vector unit busy.
+Work = Multiply | Drain | PoolRegion | AddRegion
+
+
+def sum_latency(config: Config) -> int:
+    """Return the cycles from the last pixel that enters the array until a drain of its sums starts."""
+    return config.rows + config.columns + COSTS.matrix + COSTS.post + 1
+
+
+def drain_latency(config: Config) -> int:
+    """Return the cycles from the end of a drain until matrix work that waited for it starts.
+
+    The end of a drain is its start and the cycles for which it keeps the vector unit.
+    """
+    own = COSTS.prepare + (config.lanes - 1).bit_length() + COSTS.walk
+    after = COSTS.post + 1 + COSTS.prepare + (config.rows - 1).bit_length() + 1
+    return own + COSTS.sums + COSTS.to_bytes + after + config.group_cycles - 1
+
+
+class Pace:
+    """Clocks of the units, moved on by one piece of work after the other.
+
+    Parameters
+    ----------
+    network, tiling, layouts, config
+        Results of the passes before, and the core.
+    """
+
+    def __init__(
+        self, network: Network, tiling: Tiling, layouts: tuple[Layout, ...], config: Config
+    ) -> None:
+        self.network = network
+        self.tiling = tiling
+        self.layouts = layouts
+        self.config = config
+        self.dispatched = self.matrix = self.vector = self.bus = 0
+        # By half of the accumulators: when its sums are complete, and when they have been drained.
+        self.sums = [0, 0]
+        self.drained = [0, 0]
+        # Starts of the last work of the array and of the vector unit, and of loads.
+        self.queues = {
+            name: deque[int](maxlen=config.queue_depth) for name in ("matrix", "vector", "load")
+        }
+        self.load_start = 0
+
+    def pixels(self, action: Multiply | Drain) -> int:
+        """Return the rows of accumulators that work of a product fills or drains."""
+        layer = self.network.layers[action.layer]
+        assert isinstance(layer, Product)
+        counts = sums(layer.pool, action.block)
+        band = self.tiling.layers[action.layer].band
+        if band:
+            row = self.layouts[layer.source].row
+            counts = (counts[0], *vectors(band, *counts[1:], row))
+        return math.prod(counts)
+
+    def cycles(self, action: Work) -> int:
+        """Return for how many cycles work keeps its unit."""
+        config, layer = self.config, self.network.layers[action.layer]
+        if isinstance(action, Multiply):
+            each = max(self.pixels(action), config.rows // config.weight_rows)
+            return each * (action.last_step - action.first_step)
+        if isinstance(action, PoolRegion):
+            assert isinstance(layer, Pooling)
+            windows = layer.windows[action.windows]
+            items = action.items[1] - action.items[0]
+            pixels = items * (action.rows[1] - action.rows[0]) * windows.count[1]
+            channels = self.network.values[layer.result].channels
+            groups = -(-channels // config.lanes)
+            reads = -(-groups // config.read_groups)
+            return pixels * max(groups * config.group_cycles, reads * math.prod(windows.size))
+        assert not isinstance(layer, Pooling)
+        groups = -(-min(layer.channels, config.columns) // config.lanes) * config.group_cycles
+        if isinstance(action, AddRegion):
+            return math.prod(action.block.extents) * groups
+        band = self.tiling.layers[action.layer].band
+        if band:
+            assert isinstance(layer, Product)
+            groups = -(-band.count * band.channels * layer.each // config.lanes)
+            return self.pixels(action) * groups * config.group_cycles
+        assert isinstance(layer, Product)
+        return math.prod(action.block.extents) * max(groups, math.prod(layer.pool.window))
+
+    def start(self, action: Work) -> int:
+        """Return when the unit of some work can begin with it, as far as sums go."""
+        if isinstance(action, Multiply):
+            return max(self.matrix, self.drained[action.half])
+        return max(self.vector, self.sums[action.half] if isinstance(action, Drain) else 0)
+
+    def work(self, action: Work, ready: int = 0) -> int:
+        """Move the clocks on by some work, whose data are there at ``ready``; return its start."""
+        cycles = self.cycles(action)
+        unit = "matrix" if isinstance(action, Multiply) else "vector"
+        self.dispatch(unit)
+        start = max(self.start(action), self.dispatched, ready)
+        self.queues[unit].append(start)
+        if isinstance(action, Multiply):
+            self.matrix = start + cycles
+            self.sums[action.half] = self.matrix + sum_latency(self.config)
+            return start
+        self.vector = start + cycles
+        if not isinstance(action, PoolRegion):
+            self.drained[action.half] = self.vector + drain_latency(self.config)
+        return start
+
+    def dispatch(self, queue: str) -> None:
+        """Let the sequencer hand on an instruction, once there is room in the queue of its unit."""
+        self.dispatched += INSTRUCTION_BYTES // self.config.bus_bytes + COSTS.check
+        starts = self.queues[queue]
+        if len(starts) == starts.maxlen:
+            self.dispatched = max(self.dispatched, starts[0])
+
+    def load_waits(self) -> bool:
+        """Return whether the load unit has not begun with a load when the next one is dispatched."""
+        return self.load_start > self.dispatched
+
+    def load(self, beats: int, free: int = 0) -> int:
+        """Move the clocks on by a load whose place is free at ``free``; return when it is there."""
+        self.dispatch("load")
+        start = max(self.bus, self.dispatched, free)
+        self.queues["load"].append(start)
+        self.load_start = start
+        self.bus = start + beats
+        return self.bus + COSTS.memory + COSTS.arrival + COSTS.request
+
+    def beats(self, action: LoadRegion) -> int:
+        """Return the beats of the bus that a load of a region takes."""
+        region = action.region
+        rows = math.prod(last - first for first, last in (region.items, region.rows))
+        return rows * -(-(region.columns[1] - region.columns[0]) // self.config.bus_bytes)
+
+    def fetch_beats(self, tiles: int = 0, channels: int = 0, tables: int = 0) -> int:
+        """Return the beats of the bus that constants take."""
+        count = tiles * self.config.tile_bytes + channels * PARAMETER_BYTES + tables * TABLE_BYTES
+        return -(-count // self.config.bus_bytes)
+
+
+def layer_cycles(
+    layer: Layer, tiled: TiledLayer, source: Layout, config: Config
+) -> tuple[int, int]:
+    """Return the cycles of the array and of the vector unit that a layer takes, for one sample."""
+    load = config.rows // config.weight_rows
+    if isinstance(layer, Pooling):
+        pixels = sum(math.prod(w.count) * math.prod(w.size) for w in layer.windows)
+        return 0, pixels * config.group_cycles
+    tiles = -(-layer.channels // tiled.channels)
+    made = min(layer.channels, config.columns)
+    groups = -(-made // config.lanes) * config.group_cycles
+    if isinstance(layer, Sum):
+        return 0, 3 * tiles * math.prod(layer.output) * groups
+    if tiled.band:
+        pixels = math.prod(vectors(tiled.band, *layer.output, source.row))
+        groups = -(-tiled.band.count * tiled.channels // config.lanes) * config.group_cycles
+        return tiles * tiled.steps * max(pixels, load), tiles * pixels * groups
+    drained = math.prod(layer.output) * max(groups, math.prod(layer.pool.window))
+    return tiles * tiled.steps * max(layer.pixels, load), tiles * drained
+
+
+def overlap_gains(
+    network: Network, tiling: Tiling, layouts: tuple[Layout, ...], config: Config
+) -> list[int]:
+    """Return for each layer the cycles that are saved if the one after it begins before its end.
+
+    That is what one of them has to drain beyond its own matrix work, as far as the other has matrix
+    work beyond its drains.
+    """
+    spare = []
+    for layer, tiled in zip(network.layers, tiling.layers, strict=True):
+        array, vector = layer_cycles(layer, tiled, layouts[layer.source], config)
+        spare.append(array - vector)
+    pairs = itertools.pairwise(spare)
+    return [max(0, min(one, -other), min(-one, other)) for one, other in pairs] + [0]

@@ -1,0 +1,156 @@
+"""The order of work.
+
+Order is all that matters for speed, since the units run side by side: blocks of a layer alternate
+between the halves of the accumulators, so that one drains while the other fills; a layer starts on
+what is there already; the next input loads while this one is computed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+
+from celosia.hw.arch.config import Config
+from celosia.sw.compiler.layout.placement import Placement
+from celosia.sw.compiler.layout.tile import Tiling
+from celosia.sw.compiler.schedule.actions import (
+    Action,
+    FillMargins,
+    LoadRegion,
+)
+from celosia.sw.compiler.schedule.blocks import Sizes
+from celosia.sw.compiler.schedule.cutting import Cutting
+from celosia.sw.compiler.schedule.interleave import Interleaver, Job
+from celosia.sw.compiler.schedule.jobs import Jobs
+from celosia.sw.compiler.schedule.movement import Movement
+from celosia.sw.compiler.schedule.stripes import Stripes
+from celosia.sw.compiler.spec import Network, Product
+
+__all__ = ["schedule"]
+
+
+#: Parts of the margins of a value that are written while inputs come.
+_MARGINS = 6
+
+#: Sizes of jobs that are tried.
+_SIZES = (
+    Sizes(overlap=False),
+    Sizes(),
+    Sizes(group=450, slow=256),
+    Sizes(band=300, group=450, slow=256),
+    Sizes(band=300, group=450, slow=256, eager=True),
+)
+
+
+def schedule(
+    network: Network, tiling: Tiling, placement: Placement, config: Config
+) -> list[Action]:
+    """Return all work of one run of the program, in program order: the fastest that is found."""
+    best: list[Action] = []
+    least = 0
+    for sizes in _SIZES if placement.overlap else _SIZES[:1]:
+        scheduler = _Scheduler(network, tiling, placement, config, sizes)
+        actions = list(scheduler.batch())
+        if not best or scheduler.order.cycles < least:
+            best, least = actions, scheduler.order.cycles
+    return best
+
+
+class _Scheduler:
+    """The order of work, for jobs of some sizes."""
+
+    def __init__(
+        self,
+        network: Network,
+        tiling: Tiling,
+        placement: Placement,
+        config: Config,
+        sizes: Sizes,
+    ) -> None:
+        self.network = network
+        self.tiling = tiling
+        self.placement = placement
+        self.config = config
+        self.moves = Movement(network, tiling, placement, config)
+        self.cuts = Cutting(self.moves, sizes)
+        self.jobs = Jobs(self.moves, self.cuts)
+        self.stripes = Stripes(self.moves, self.jobs)
+        self.order = Interleaver(network, tiling, placement, config, sizes.eager)
+
+    def batch(self) -> Iterator[Action]:
+        """Yield the work of all parts: the head item by item, the tail for all of them."""
+        head, count = self.placement.head, len(self.network.layers)
+        for part, (first, items) in enumerate(self.placement.parts):
+            for item in range(first, first + items) if head else ():
+                yield from self.layers(range(head), part, (item, item + 1))
+                # The next input may take the place of what is still to be written and stored.
+                yield from self.order.flush()
+            yield from self.layers(range(head, count), part, (first, first + items))
+        yield from self.order.flush()
+
+    def layers(self, numbers: range, part: int, items: tuple[int, int]) -> Iterator[Action]:
+        """Yield the work of some layers; jobs of those that lie in the unified buffer take turns."""
+        waiting: list[list[Job]] = []
+        for number in numbers:
+            strips = number in self.placement.strip_rows
+            if number in self.placement.direct:
+                jobs = self.stripes.passed_on(number, part, items)
+            else:
+                jobs = (self.stripes.in_strips if strips else self.layer)(number, part, items)
+            waiting += [jobs] if jobs else []
+            last = number + 1 == len(self.network.layers) or not self.jobs.joins(number + 1)
+            if last and not self.cuts.overlaps(number):
+                yield from self.order.order(waiting)
+                waiting = []
+                if strips or number + 1 in self.placement.strip_rows:
+                    yield from self.order.flush()
+        yield from self.order.order(waiting)
+
+    def layer(self, number: int, part: int, items: tuple[int, int]) -> list[Job]:
+        """Return the jobs of one layer."""
+        layer = self.network.layers[number]
+        if self.jobs.joins(number):
+            return []
+        before: list[Action] = []
+        margins = list(self.moves.margins(layer.result, part, items, number))
+        if number + 1 < len(self.network.layers) and self.jobs.joins(number + 1):
+            margins += self.moves.margins(
+                self.network.layers[number + 1].result, part, items, number
+            )
+        staged = False
+        for value in dict.fromkeys(layer.sources):
+            if not self.moves.is_fresh(number, value, part, items):
+                continue
+            staged = isinstance(layer, Product) and self.moves.is_vector(value)
+            if not staged:
+                before += self.moves.load(number, value, part, items)
+                if isinstance(layer, Product):
+                    self.jobs.arriving = self.moves.first_rows(value)
+        before += self.moves.prefetch(number, part, items)
+        if isinstance(layer, Product):
+            jobs = list(self.jobs.product(number, part, items, staged))
+        else:
+            height = self.network.values[layer.result].height
+            jobs = list(self.jobs.vector_jobs(number, part, items, (0, height)))
+            if number == self.network.makers(layer.result)[-1]:
+                jobs[-1].drains[-1] += self.moves.store(
+                    number, self.moves.everything(layer.result, part, items)
+                )
+        jobs[0].before[:0] = before
+        if not any(isinstance(action, LoadRegion) for action in before):
+            # The vector unit has time for it while the first sums are made.
+            jobs[0].drains[0][:0] = margins
+            return jobs
+        # Inputs come meanwhile, which are not held up by a part of the margins after each job.
+        pieces = list(chain(*(self.cut_margins(a) for a in margins)))
+        for place, piece in enumerate(pieces):
+            jobs[min(2 + place, len(jobs) - 1)].drains[0].insert(0, piece)
+        return jobs
+
+    def cut_margins(self, action: Action) -> Iterator[FillMargins]:
+        """Yield the writing of margins some rows at a time."""
+        assert isinstance(action, FillMargins)
+        first, last = action.region.rows
+        step = -(-(last - first) // _MARGINS)
+        for row in range(first, last, step):
+            rows = row, min(row + step, last)
+            yield replace(action, region=replace(action.region, rows=rows))

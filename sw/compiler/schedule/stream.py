@@ -1,0 +1,285 @@
+"""Constants that do not stay are fetched in time.
+
+Tiles, parameters and tables that stream pass through a ring of places. A fetch is put as early as
+its place is free, at most a few ahead, so that it runs while earlier work is under way. What is
+used again soon is not fetched again.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from celosia.hw.arch.config import Config
+from celosia.sw.compiler.layout.placement import Placement
+from celosia.sw.compiler.layout.strips import source_rows
+from celosia.sw.compiler.layout.tile import Tiling
+from celosia.sw.compiler.schedule.actions import (
+    Action,
+    AddRegion,
+    Drain,
+    FillMargins,
+    LoadRegion,
+    Multiply,
+    PoolRegion,
+    Region,
+    StoreRegion,
+)
+from celosia.sw.compiler.schedule.constants import READERS, Constants
+from celosia.sw.compiler.schedule.pace import Pace
+from celosia.sw.compiler.schedule.rings import Queue
+from celosia.sw.compiler.spec import Network, Pooling, Product
+
+__all__ = ["Bound", "FetchParameters", "FetchTables", "FetchWeights", "Work", "stream"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchWeights:
+    """Load ``count`` tiles of a layer, from its ``first`` on, to ``place`` of the weight buffer."""
+
+    layer: int
+    first: int
+    count: int
+    place: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchParameters:
+    """Load ``count`` channels of a layer, from ``first`` on, to ``place`` of parameter memory."""
+
+    layer: int
+    first: int
+    count: int
+    place: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchTables:
+    """Load ``count`` tables, from number ``first`` on, to ``place``, for a layer."""
+
+    layer: int
+    first: int
+    count: int
+    place: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """Work that reads constants, and the places of its first tile or channel and of its table."""
+
+    action: Multiply | Drain | PoolRegion | AddRegion
+    place: int
+    table: int | None = None
+
+
+Fetch = FetchWeights | FetchParameters | FetchTables
+Work = LoadRegion | StoreRegion | FillMargins | Fetch | Bound
+
+
+def stream(
+    actions: Sequence[Action],
+    network: Network,
+    tiling: Tiling,
+    placement: Placement,
+    config: Config,
+) -> list[Work]:
+    """Return the work with fetches put in, and matrix work cut to pieces that the ring holds."""
+    return _Streamer(actions, network, tiling, placement, config).run()
+
+
+class _Loads:
+    """Loads of regions in the order of their use, from where the schedule allows them on."""
+
+    def __init__(self, found: Sequence[tuple[int, int, LoadRegion]]) -> None:
+        self.waiting = deque(sorted(found, key=lambda item: (item[0], item[1])))
+        self.now = -1
+
+    @property
+    def position(self) -> int | None:
+        """Position of the work that reads what is to be loaded next, if it may be by now."""
+        if not self.waiting or self.waiting[0][1] > self.now:
+            return None
+        return self.waiting[0][0]
+
+
+class _Streamer:
+    """Puts loads between the work: those needed next first, as early as the bus is free for them."""
+
+    def __init__(
+        self,
+        actions: Sequence[Action],
+        network: Network,
+        tiling: Tiling,
+        placement: Placement,
+        config: Config,
+    ) -> None:
+        self.about = about = Constants(network, tiling, config)
+        self.tables_at = tiling.tables.places
+        self.pace = Pace(network, tiling, placement.layouts, config)
+        split = list(about.split(actions))
+        self.pieces = [a for a in split if not isinstance(a, LoadRegion)]
+        self.loads = _Loads(_uses(split, network, config))
+        reads = [(n, a) for n, a in enumerate(self.pieces) if isinstance(a, READERS)]
+        lookups = [(n, a.layer, about.table(a)) for n, a in reads]
+        streamed = [(n, a) for n, a in reads if not about.stays(a)]
+        users = {number: layer for _, layer, number in reversed(lookups)}
+        matrix = [(n, a) for n, a in streamed if isinstance(a, Multiply)]
+        vector = [
+            (n, a.layer, *about.portion(a)[:2]) for n, a in streamed if not isinstance(a, Multiply)
+        ]
+        self.tiles = Queue(
+            tiling.weights,
+            [(n, (a.layer, *about.piece(a)[:2]), about.piece(a)[1]) for n, a in matrix],
+        )
+        self.channels = Queue(
+            tiling.parameters,
+            [(n, (layer, first, count), count) for n, layer, first, count in vector],
+        )
+        self.tables = Queue(
+            tiling.tables.ring,
+            [
+                (n, (users[t], t, 1), 1)
+                for n, _, t in lookups
+                if t is not None and self.tables_at[t] is None
+            ],
+        )
+        self.work: list[Work] = []
+        #: When what has been loaded for work that is still to come is there, by its position.
+        self.arrived: dict[int, int] = {}
+
+    def run(self) -> list[Work]:
+        """Return all work."""
+        for number, action in enumerate(self.pieces):
+            self.loads.now = number
+            if isinstance(action, (StoreRegion, FillMargins)):
+                self.work.append(action)
+                self.pace.dispatch("vector")
+                continue
+            self._need(number)
+            self._append(number, action)
+            while not self.pace.load_waits() and self._ahead():
+                pass
+        return self.work
+
+    def _need(self, number: int) -> None:
+        """Load what work reads and is not there."""
+        while self.loads.position is not None and self.loads.position <= number:
+            self._load()
+        action = self.pieces[number]
+        for kind, ring in self._rings():
+            if self._streams(kind, action):
+                while ring.missing:
+                    self._fetch(kind, ring)
+
+    def _ahead(self) -> bool:
+        """Load what is needed next and has a place; return whether there is anything."""
+        queues = ((ring.position, kind, ring) for kind, ring in self._rings())
+        soon = [(at, kind, ring) for at, kind, ring in queues if at is not None]
+        first = min(soon, key=lambda item: item[0], default=None)
+        position = self.loads.position
+        if position is not None and (first is None or position <= first[0]):
+            self._load()
+        elif first is not None:
+            self._fetch(first[1], first[2])
+        else:
+            return False
+        return True
+
+    def _rings(self) -> tuple[tuple[Any, Queue], ...]:
+        return (
+            (FetchWeights, self.tiles),
+            (FetchParameters, self.channels),
+            (FetchTables, self.tables),
+        )
+
+    def _streams(self, kind: Any, action: Action) -> bool:
+        """Return whether work reads constants of a kind that pass through a ring."""
+        assert isinstance(action, READERS)
+        if kind is FetchTables:
+            table = self.about.table(action)
+            return table is not None and self.tables_at[table] is None
+        return isinstance(action, Multiply) == (kind is FetchWeights) and not self.about.stays(
+            action
+        )
+
+    def _load(self) -> None:
+        position, _, action = self.loads.waiting.popleft()
+        ready = self.pace.load(self.pace.beats(action))
+        self.arrived[position] = max(ready, self.arrived.get(position, 0))
+        self.work.append(action)
+
+    def _fetch(self, kind: Any, ring: Queue) -> None:
+        piece = ring.next
+        (layer, first, count), place, places = ring.fetch()
+        unit = {FetchWeights: "tiles", FetchParameters: "channels", FetchTables: "tables"}[kind]
+        beats = self.pace.fetch_beats(**{unit: count})
+        ring.ready[piece] = self.pace.load(beats, ring.freed(place, places))
+        self.work.append(kind(layer=layer, first=first, count=count, place=place))
+
+    def _append(self, number: int, action: Any) -> None:
+        """Append work that computes, with the places of the constants it reads."""
+        streamed = [ring for kind, ring in self._rings() if self._streams(kind, action)]
+        ready = [ring.ready[ring.piece_of[ring.use]] for ring in streamed]
+        start = self.pace.work(action, max([0, self.arrived.pop(number, 0), *ready]))
+        end = start + self.pace.cycles(action)
+        ring = self.tiles if isinstance(action, Multiply) else self.channels
+        place = self.about.place(action) if self.about.stays(action) else ring.take(end)
+        if not self.about.stays(action):
+            matrix = isinstance(action, Multiply)
+            place += (self.about.piece(action) if matrix else self.about.portion(action))[2]
+        table = self.about.table(action)
+        if table is not None:
+            known = self.tables_at[table]
+            table = self.tables.take(end) if known is None else known
+        self.work.append(Bound(action=action, place=place, table=table))
+
+
+def _uses(
+    actions: Sequence[Action], network: Network, config: Config
+) -> list[tuple[int, int, LoadRegion]]:
+    """Return each load with the positions, loads left out, of its first reader and of itself."""
+    found: list[tuple[int, int, LoadRegion]] = []
+    waiting: list[tuple[int, LoadRegion]] = []
+    position = 0
+    for action in actions:
+        if isinstance(action, LoadRegion):
+            waiting.append((position, action))
+            continue
+        for item in list(waiting):
+            if _reads(action, item[1].region, network, config):
+                waiting.remove(item)
+                found.append((position, *item))
+        position += 1
+    return found + [(position, *item) for item in waiting]
+
+
+def _reads(action: Action, region: Region, network: Network, config: Config) -> bool:
+    """Return whether work may read part of a region."""
+    if not isinstance(action, (Multiply, PoolRegion, AddRegion)):
+        return False
+    layer = network.layers[action.layer]
+    if region.value not in layer.sources or action.part != region.part:
+        return False
+    pooled = isinstance(action, PoolRegion)
+    items = action.items if pooled else action.block.items
+    if items[0] >= region.items[1] or region.items[0] >= items[1]:
+        return False
+    if isinstance(layer, Pooling) and layer.seen:
+        return True
+    if network.values[region.value].height == 1:
+        return not isinstance(action, Multiply) or _taps(action, region, network, config)
+    strips = action.sources if isinstance(action, AddRegion) else (action.source,)
+    if region.strip and region.strip not in strips:
+        return False
+    first, last = source_rows(layer, action.rows if pooled else action.block.rows)
+    return first < region.rows[1] and region.rows[0] < last
+
+
+def _taps(action: Multiply, region: Region, network: Network, config: Config) -> bool:
+    """Return whether matrix work may read some bytes of a vector."""
+    layer = network.layers[action.layer]
+    assert isinstance(layer, Product)
+    if layer.taps != network.values[region.value].bytes_per_item or action.segment:
+        return True
+    first, last = action.first_step * config.rows, action.last_step * config.rows
+    return first < region.columns[1] and region.columns[0] < last

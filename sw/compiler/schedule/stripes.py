@@ -1,0 +1,170 @@
+"""Jobs of layers that work on row stripes: values that the unified buffer does not hold whole."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+
+from celosia.sw.compiler.layout.strips import source_rows
+from celosia.sw.compiler.schedule.actions import (
+    Action,
+    AddRegion,
+    Drain,
+    FillMargins,
+    Multiply,
+    PoolRegion,
+    StoreRegion,
+    Strip,
+)
+from celosia.sw.compiler.schedule.interleave import Job
+from celosia.sw.compiler.schedule.jobs import Jobs
+from celosia.sw.compiler.schedule.movement import Movement
+
+__all__ = ["Stripes"]
+
+
+class Stripes:
+    """Jobs of layers whose values pass through buffers, some rows at a time.
+
+    Parameters
+    ----------
+    moves, jobs
+        Loads of the program, and jobs of layers.
+    """
+
+    def __init__(self, moves: Movement, jobs: Jobs) -> None:
+        self.network = moves.network
+        self.placement = moves.placement
+        self.moves = moves
+        self.jobs = jobs
+
+    def cut(self, number: int) -> list[tuple[int, int]]:
+        """Return the rows of its result that a layer makes at a time."""
+        height = self.network.values[self.network.layers[number].result].height
+        step = self.placement.strip_rows[number]
+        return [(first, min(first + step, height)) for first in range(0, height, step)]
+
+    def passed_on(self, number: int, part: int, items: tuple[int, int]) -> list[Job]:
+        """Return the jobs of a layer whose result the next one reads from buffers, two in turn.
+
+        Rows that two strips of the next layer read are drained into the buffers of both.
+        """
+        layer, after = self.network.layers[number], self.network.layers[number + 1]
+        height = self.network.values[layer.result].height
+        cut = self.cut(number + 1)
+        readers = [len(list(self.jobs.strip(number + 1, part, items, rows))) for rows in cut]
+        reads = [source_rows(after, rows) for rows in cut]
+        buffers = [
+            Strip(layer=number + 1, turn=turn % 2, first=first)
+            for turn, (first, _) in enumerate(reads)
+        ]
+        found: list[Job] = []
+        before: list[Action] = []
+        for value in dict.fromkeys(layer.sources):
+            if self.moves.is_fresh(number, value, part, items):
+                before += self.moves.load(number, value, part, items)
+        before += self.moves.prefetch(number, part, items)
+        before += self.fill(number, part, items, reads[0], buffers[0])
+        done = max(reads[0][0], 0)
+        for turn, (_, last) in enumerate(reads):
+            last = min(last, height)
+            more = buffers[turn + 1 : turn + 2]
+            shared = max(done, min(reads[turn + 1][0], last)) if more else last
+            for rows, strips in (((done, shared), 1), ((shared, last), 2)):
+                jobs = self.jobs.strip(number, part, items, rows) if rows[0] < rows[1] else ()
+                for job in jobs:
+                    if strips == 2 and rows[0] == shared and more:
+                        before += self.fill(number, part, items, reads[turn + 1], more[0])
+                        more = []
+                    job.before = before + job.before
+                    before = []
+                    job.waits = sum(readers[: max(0, turn + strips - 2)])
+                    job.drains = [
+                        [
+                            replace(action, result=strip) if isinstance(action, Drain) else action
+                            for strip in buffers[turn : turn + strips]
+                            for action in drains
+                        ]
+                        for drains in job.drains
+                    ]
+                    found.append(job)
+            if more:
+                before += self.fill(number, part, items, reads[turn + 1], more[0])
+            done = max(done, last)
+        return found
+
+    def fill(
+        self,
+        number: int,
+        part: int,
+        items: tuple[int, int],
+        rows: tuple[int, int],
+        strip: Strip,
+    ) -> Iterator[Action]:
+        """Yield the writing of the margins of a buffer."""
+        value = self.network.layers[number].result
+        if self.placement.layouts[value].margins:
+            region = replace(self.moves.everything(value, part, items), rows=rows, strip=strip)
+            yield FillMargins(region=region, layer=number)
+
+    def in_strips(self, number: int, part: int, items: tuple[int, int]) -> list[Job]:
+        """Return the jobs of a layer that works on some rows at a time, with loads one strip ahead."""
+        layer = self.network.layers[number]
+        cut = self.cut(number)
+        before: list[Action] = []
+        if not self.placement.outside(layer.result):
+            before += self.moves.margins(layer.result, part, items, number)
+        for value in dict.fromkeys(layer.sources):
+            if self.moves.is_fresh(number, value, part, items):
+                before += self.moves.load(number, value, part, items)
+        turns = [self.placement.strips.get((source, number), (0,)) for source in layer.sources]
+        ahead = max(len(addresses) for addresses in turns) - 1
+        if ahead:
+            before += self.moves.load_strips(number, part, items, cut, 0)
+        found: list[Job] = []
+        for turn, rows in enumerate(cut):
+            jobs = [
+                self.passed(job, turn, rows) for job in self.jobs.strip(number, part, items, rows)
+            ]
+            jobs[0].before += before
+            jobs[0].before += self.moves.load_strips(number, part, items, cut, turn + ahead)
+            before = []
+            result = self.moves.buffer(layer.result, number, turn, rows[0])
+            if result or self.network.values[layer.result].is_output:
+                region = replace(self.moves.everything(layer.result, part, items), rows=rows)
+                region = replace(region, strip=result, channels=self.jobs.made(number))
+                jobs[-1].drains[-1].append(StoreRegion(region=region, layer=number))
+            found += jobs
+        found[-1].drains[-1] += self.moves.prefetch(number, part, items)
+        return found
+
+    def passed(self, job: Job, turn: int, rows: tuple[int, int]) -> Job:
+        """Return a job on some rows of a result whose values pass through buffers."""
+        first = next(action for action in chain(*job.tiles, *job.drains))
+        assert isinstance(first, (Multiply, PoolRegion, AddRegion))
+        number = first.layer
+        layer = self.network.layers[number]
+        start = source_rows(layer, rows)[0]
+        sources = [self.moves.buffer(value, number, turn, start) for value in layer.sources]
+        result = self.moves.buffer(layer.result, number, turn, rows[0])
+
+        def changed(action: Action) -> Action:
+            match action:
+                case Multiply():
+                    return replace(action, source=sources[0])
+                case Drain():
+                    return replace(action, result=result)
+                case PoolRegion():
+                    return replace(action, source=sources[0], result=result)
+                case AddRegion():
+                    return replace(action, sources=(sources[0], sources[1]), result=result)
+                case _:
+                    raise TypeError(action)
+
+        return Job(
+            before=job.before,
+            tiles=[[replace(a, source=sources[0]) for a in tile] for tile in job.tiles],
+            drains=[
+                [changed(a) for a in drains if not isinstance(a, StoreRegion)]
+                for drains in job.drains
+            ],
+        )

@@ -1,0 +1,133 @@
+"""The order of work: layers that overlap, rows that pass from one to the next, what stays."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from networks import Back, Concatenate, Convolution, Depthwise, write_sequential
+
+from celosia.hw.arch.config import Config, preset
+from celosia.hw.arch.isa import Opcode
+from celosia.sw.compiler.compile import compile_graph, compile_steps
+from celosia.sw.compiler.emit.access import Access
+from celosia.sw.compiler.layout.residence import Demand, reside
+from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
+from celosia.sw.compiler.spec import Product
+from celosia.sw.frontend.tflite import load
+from celosia.sw.runtime.interpreter import open_session
+
+RANDOM = np.random.RandomState(7)
+
+
+def convolution(channels: int, depth: int, size: int = 1, **changes: object) -> Convolution:
+    weights = RANDOM.randint(-9, 10, (channels, size, size, depth)).astype(np.int8)
+    bias = RANDOM.randint(-99, 99, channels).astype(np.int32)
+    values = {"weights": weights, "weight_scale": 0.02, "bias": bias, "output_scale": 0.5}
+    return Convolution(**(values | changes))  # pyright: ignore[reportArgumentType]
+
+
+def depthwise(channels: int, stride: int) -> Depthwise:
+    weights = RANDOM.randint(-99, 100, (1, 3, 3, channels)).astype(np.int8)
+    bias = np.zeros(channels, np.int32)
+    return Depthwise(
+        weights=weights,
+        weight_scale=0.01,
+        bias=bias,
+        output_scale=0.3,
+        padding="SAME",
+        stride=(stride, stride),
+    )
+
+
+def outputs(content: bytes, config: Config, batch: int = 1) -> np.ndarray:
+    program = compile_graph(load(content), config, batch)
+    shape = (batch, *program.inputs[0].shape)
+    values = np.random.RandomState(3).randint(-128, 128, shape).astype(np.int8)
+    with open_session(program, device="machine") as session:
+        return session.run([values])[0]
+
+
+#: What is made in the middle is larger than the unified buffer.
+EXPANDED = {
+    stride: write_sequential(
+        [convolution(48, 8), depthwise(48, stride), convolution(8, 48)],
+        input_shape=(1, 23, 24, 8),
+        input_scale=0.5,
+    )
+    for stride in (1, 2)
+}
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_rows_pass_to_the_next_layer_without_external_memory(stride: int, batch: int) -> None:
+    small = preset(f"edge,unified_bytes={40960 if stride == 1 else 24576}")
+    program = compile_graph(load(EXPANDED[stride]), small, batch)
+    stored = sum(i.rows * i.length for i in program.main.instructions if i.opcode is Opcode.STORE)
+    assert stored == batch * int(np.prod(program.outputs[0].shape))
+    assert any("from the layer before, " in layer.note for layer in program.layers)
+    whole = outputs(EXPANDED[stride], preset("edge"), batch)
+    np.testing.assert_array_equal(outputs(EXPANDED[stride], small, batch), whole)
+
+
+def test_channels_are_concatenated_where_they_are_made() -> None:
+    layers = [
+        convolution(16, 8),
+        convolution(24, 16),
+        Back(to="output_0"),
+        convolution(8, 16, 3),
+        Concatenate(others=("output_1",), axis=3),
+        convolution(16, 32),
+    ]
+    content = write_sequential(layers, input_shape=(1, 6, 7, 8), input_scale=0.5)
+    compiled = compile_steps(load(content), preset("edge"))
+    (part,) = compiled.parts
+    assert [type(layer) for layer in part.network.layers] == [Product] * 4
+    parts = {(x.first, x.channels) for x in part.network.layers if isinstance(x, Product)}
+    assert parts == {(0, 16), (8, 24), (0, 8)}
+    small = outputs(content, preset("edge,unified_bytes=2048"))
+    np.testing.assert_array_equal(small, outputs(content, preset("edge")))
+
+
+def test_channels_apart_do_not_conflict() -> None:
+    one = Access("unified", True, 0, 96, 0, 4, 0, 96, 16, (0, 8))
+    other = replace(one, writes=False, channels=(8, 16))
+    assert not one.conflicts(other)
+    assert one.conflicts(replace(other, channels=(7, 9)))
+    assert one.conflicts(replace(other, channels=None))
+    # Of other pixels nothing is known.
+    assert one.conflicts(replace(other, pixel=24))
+
+
+def demand(tiles: int, cycles: int, **changes: object) -> Demand:
+    values = {
+        "tiles": tiles,
+        "period": 1,
+        "cycles": cycles,
+        "fixed": 0.0,
+        "each": 16.0,
+        "first": False,
+        "turns": False,
+    }
+    return Demand(**(values | changes))  # pyright: ignore[reportArgumentType]
+
+
+def test_the_bus_is_equally_busy_in_all_layers() -> None:
+    """One layer uses a tile in 16 cycles, the other in 64."""
+    places, used = reside([demand(100, 1600), None, demand(100, 6400)], 80)
+    assert used <= 80
+    assert places[1][2] == 0
+    # The second streams nearly all of its tiles in a quarter of its time, and the first no more.
+    assert (places[0][2], places[2][2]) == (76, 4)
+    places, used = reside([demand(100, 1600), demand(100, 1600)], 80)
+    assert [place[2] for place in places] == [40, 40]
+
+
+def test_few_tiles_of_the_first_layer_stay() -> None:
+    places, _ = reside([demand(4, 6400, first=True), demand(100, 1600)], 50)
+    assert places[0] == (0, 4, 1)
+
+
+def test_latencies_are_those_of_the_estimate() -> None:
+    config = preset("edge")
+    assert (sum_latency(config), drain_latency(config)) == (44, 47)
