@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from celosia.sw.compiler.layout import Segment
+from celosia.sw.compiler.layout.pitches import Segment
 from celosia.sw.compiler.spec import Product
 
 __all__ = ["second_parts"]
