@@ -215,7 +215,7 @@ FOUR = np.ones(4)
         (
             "bias_0",
             contents(np.zeros(4, np.int64)),
-            "wanted a constant bias of 4 int32, got int64 (4,) ('bias_0')",
+            "wanted a constant bias of 4",
         ),
         (
             "output_0",
