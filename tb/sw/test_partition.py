@@ -143,7 +143,7 @@ def test_differences_and_products_are_for_the_core() -> None:
     [
         (1, "CONV_2D COPY COPY CONCATENATION"),
         (2, "CONV_2D COPY COPY CONCATENATION"),
-        (3, "CONV_2D CONCATENATION CONCATENATION CONCATENATION"),
+        (3, "CONV_2D CONCATENATION CONCATENATION"),
     ],
 )
 def test_concatenations_of_images_are_for_the_core(axis: int, layers: str) -> None:
