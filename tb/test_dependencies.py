@@ -63,7 +63,7 @@ RULES = (
     Rule("celosia.sw.frontend", FRONTEND),
     Rule("celosia.sw.frontend.onnx", (*FRONTEND, "celosia.sw.compiler", "onnx")),
     Rule("celosia.sw.quantize", ("celosia.sw", "flatbuffers", "numpy", "tflite", "tqdm")),
-    Rule("celosia.sw.operators", (*COMPILER, "tflite")),
+    Rule("celosia.sw.operators", (*COMPILER, "flatbuffers", "tflite")),
     Rule("celosia.sw.ir", (ARCH, "celosia.sw.files", "celosia.sw.ir", "numpy")),
     Rule("celosia.sw.ir.graph", ("numpy",)),
     Rule(

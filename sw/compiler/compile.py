@@ -310,7 +310,14 @@ def _ends(
     """Return the model's inputs or outputs, where the core has them with their addresses."""
     parts = [step for step in steps if isinstance(step, Part)]
     core = {port.tensor: port for part in parts for port in (*part.inputs, *part.outputs)}
-    return tuple(_port(graph, n, plan.items, core[n].address if n in core else -1) for n in numbers)
+    ports = []
+    for number in numbers:
+        address = core[number].address if number in core else -1
+        port = _port(graph, number, plan.items, address)
+        if number in graph.unsigned:
+            port = replace(port, dtype="uint8", zero_point=port.zero_point + 128)
+        ports.append(port)
+    return tuple(ports)
 
 
 def _item_shape(tensor: Tensor, items: int) -> tuple[int, ...]:

@@ -134,14 +134,14 @@ class Lowering:
         """Return a new value for a tensor, which from now on is all of it."""
         tensor = self.graph.tensors[number]
         height, width, channels = shape
-        assert tensor.quantization
         self.values.append(
             Value(
                 name=tensor.name,
                 height=height,
                 width=width,
                 channels=channels,
-                fill=tensor.quantization.zero_point,
+                # What has no scale is only moved: what lies around it never matters.
+                fill=tensor.quantization.zero_point if tensor.quantization else 0,
                 is_input=is_input,
             )
         )

@@ -28,6 +28,7 @@ _MIXES = {
     "after": lambda margins: margins[0] != 0,
     "begin": lambda begin: begin[0] != 0,
     "dropped": lambda axes: 0 in axes,
+    "added": lambda axes: 0 in axes,
 }
 
 
@@ -122,9 +123,18 @@ def _idle(graph: Graph, levels: Mapping[int, float]) -> list[int]:
     return [
         operation.place
         for level, operations in parts.items()
-        if level == int(level) and all(operation.kind in RESHAPES for operation in operations)
+        if level == int(level) and all(_moves_nothing(graph, o) for o in operations)
         for operation in operations
     ]
+
+
+def _moves_nothing(graph: Graph, operation: Operation) -> bool:
+    """Return whether an operator's result is its input, byte by byte."""
+    if operation.kind != "QUANTIZE":
+        return operation.kind in RESHAPES
+    source, output = (graph.tensors[n] for n in (operation.inputs[0], operation.outputs[0]))
+    same = source.quantization is not None and source.quantization.equals(output.quantization)
+    return same and source.dtype == output.dtype
 
 
 def _plan(graph: Graph, levels: Mapping[int, float], notes: Mapping[int, str]) -> Plan:
@@ -180,12 +190,16 @@ def _mixes(graph: Graph, operation: Operation) -> bool:
 
 def _part(graph: Graph, operations: Sequence[Operation]) -> Graph:
     """Return operators as a graph of their own."""
-    if len(operations) == len(graph.operations):
-        return graph
     made = [number for operation in operations for number in operation.outputs]
     places = {operation.place for operation in operations}
     elsewhere = {n for o in graph.operations if o.place not in places for n in o.inputs}
     read = dict.fromkeys(n for o in operations for n in o.inputs if n != -1)
+    if len(operations) == len(graph.operations):
+        # In the model's own order, without what the core has nothing to do with.
+        inputs = tuple(n for n in dict.fromkeys(graph.inputs) if n in read)
+        outputs = tuple(n for n in dict.fromkeys(graph.outputs) if n in made)
+        same = (inputs, outputs) == (graph.inputs, graph.outputs)
+        return graph if same else replace(graph, inputs=inputs, outputs=outputs)
     return replace(
         graph,
         operations=tuple(operations),

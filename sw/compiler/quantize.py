@@ -15,7 +15,7 @@ from celosia.hw.arch.isa import Rounding
 from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.multiplier import quantize_multiplier, single_multiplier
 from celosia.sw.compiler.values import Scaling
-from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
+from celosia.sw.ir.graph import Graph, Operation, Quantization
 
 __all__ = [
     "BOUNDS",
@@ -132,7 +132,7 @@ def dense_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> Sc
     ranges = sum_ranges(weights, bias, tensor.zero_point)
     low, high = activation_range(operation.attributes["activation"], output)
     zero_point = output.zero_point
-    reals = _factors(tensor, graph.tensors[operation.inputs[1]], output, len(weights))
+    reals = _factors(graph, operation, output, len(weights))
     multipliers, shifts = _exact(reals, ranges, zero_point=zero_point, low=low, high=high)
     return _scaling(
         _folded(bias, weights, tensor.zero_point),
@@ -159,7 +159,7 @@ def convolution_scaling(graph: Graph, operation: Operation, weights: np.ndarray)
         If a factor is past what the kernel can do.
     """
     tensor, output = ends(graph, operation)
-    reals = _factors(tensor, graph.tensors[operation.inputs[1]], output, len(weights))
+    reals = _factors(graph, operation, output, len(weights))
     if max(reals) >= 1 << 30:
         raise CompileError(f"wanted factors below 2^30, got {max(reals):.9g}")
     multipliers, shifts = np.array([quantize_multiplier(real) for real in reals], np.int64).T
@@ -217,20 +217,23 @@ def multiplication_scaling(
     return _scaling(bias, multiplier, shift, Rounding.DOUBLE, ends)
 
 
-def average_scaling(count: int, low: int, high: int) -> Scaling:
+def average_scaling(count: int, low: int, high: int, *, unsigned: bool = False) -> Scaling:
     """Return the parameters that divide a sum of int8 by ``count``, halves away from zero.
+
+    Halves of what stands for uint8 are rounded up.
 
     Raises
     ------
     CompileError
         If no multiplier does so for all sums.
     """
-    sums = (-128 * count, 127 * count)
-    pair = single_multiplier(1 / count, zero_point=0, low=low, high=high, sums=sums)
+    zero = -128 if unsigned else 0
+    sums = (-(128 + zero) * count, (127 - zero) * count)
+    pair = single_multiplier(1 / count, zero_point=zero, low=low, high=high, sums=sums)
     if pair is None:
         got = f"wanted a window that 31 bits divide by, got {count} elements"
         raise CompileError(got)
-    return _uniform(0, pair, Rounding.SINGLE, (0, low, high))
+    return _uniform(-zero * count, pair, Rounding.SINGLE, (zero, low, high))
 
 
 def rescaling(source: Quantization, output: Quantization, activation: str = "NONE") -> Scaling:
@@ -389,9 +392,16 @@ def _exact(
 
 
 def _factors(
-    source: Quantization, kernel: Tensor, output: Quantization, channels: int
+    graph: Graph, operation: Operation, output: Quantization, channels: int
 ) -> list[float]:
-    """Return the real factor of each channel; products and quotients of scales are float64."""
-    assert kernel.quantization
-    scales = np.broadcast_to(kernel.quantization.scales, (channels,)).astype(np.float64)
-    return (source.scale * scales / output.scale).tolist()
+    """Return the real factor of each channel.
+
+    Products and quotients of scales are float64; products for convolutions of uint8 are float32.
+    """
+    source, kernel = (graph.tensors[number].quantization for number in operation.inputs[:2])
+    assert source and kernel
+    scales = np.broadcast_to(kernel.scales, (channels,)).astype(np.float64)
+    products = source.scale * scales
+    if operation.attributes.get("unsigned"):
+        products = products.astype(np.float32).astype(np.float64)
+    return (products / output.scale).tolist()

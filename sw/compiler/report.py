@@ -131,7 +131,8 @@ def rows(
         )
         for layer, numbers in zip(program.layers, figures, strict=True)
     ]
-    total = _row(program, "total", program.macs, *map(sum, zip(*figures, strict=True)))
+    sums = [sum(each[n] for each in figures) for n in range(4)]
+    total = _row(program, "total", program.macs, *sums)
     if measured:
         table = [_with(row, alone) for row, alone in zip(table, measured.layers, strict=True)]
         total = _with(total, Alone(*map(sum, zip(*measured.layers, strict=True))))

@@ -58,9 +58,13 @@ def shapes_of(graph: Graph, items: int) -> dict[int, tuple[int, int, int]]:
     for number in graph.inputs:
         vector = 1, 1, graph.tensors[number].elements // items
         readers = [o for o in graph.operations if number in o.inputs]
-        reshaped = {image(o.outputs[0]) for o in readers if o.kind in RESHAPES}
-        alone = len(reshaped) == 1 and all(o.kind in RESHAPES for o in readers)
-        shapes[number] = image(number) or (reshaped.pop() if alone else None) or vector
+        try:
+            reshaped = {image(o.outputs[0]) for o in readers if o.kind in RESHAPES}
+            alone = len(reshaped) == 1 and all(o.kind in RESHAPES for o in readers)
+            shapes[number] = image(number) or (reshaped.pop() if alone else None) or vector
+        except CompileError as error:
+            error.place = readers[0].place if readers else None
+            raise
     for operation in graph.operations:
         for number in operation.outputs:
             tensor = graph.tensors[number]

@@ -204,10 +204,7 @@ def multipliers(
     (1690499072, 6, 0)
     """
     each, inverse = np.unique(factors.astype(np.float32), return_inverse=True)
-    least, most = (np.array(bounds, np.int64) for bounds in zip(*ranges, strict=True))
-    bottom, top = np.full(len(each), _MOST), np.full(len(each), -_MOST - 1)
-    np.minimum.at(bottom, inverse, least)
-    np.maximum.at(top, inverse, most)
+    bottom, top = _united(inverse, ranges)
     results = np.arange(low, high + 2, dtype=np.int64) - zero_point
     reached = least_sums(each[:, None], results, bottom[:, None], top[:, None])
     inside = np.maximum(reached[:, -1] - reached[:, 0], 1)
@@ -224,6 +221,15 @@ def multipliers(
     differing, multiplier, left, right = rows[inverse].T
     rounding = Rounding.DOUBLE if found[0][2].double else Rounding.SINGLE
     return Multipliers(multiplier, left, right, rounding, differing, inside[inverse])
+
+
+def _united(groups: np.ndarray, ranges: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least and the greatest sum of the channels of each group."""
+    least, most = (np.array(bounds, np.int64) for bounds in zip(*ranges, strict=True))
+    bottom, top = (np.full(groups.max() + 1, end) for end in (_MOST, -_MOST - 1))
+    np.minimum.at(bottom, groups, least)
+    np.maximum.at(top, groups, most)
+    return bottom, top
 
 
 def _search(wanted: Sequence[_Wanted], *, double: bool) -> list[_Found]:

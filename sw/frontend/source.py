@@ -53,12 +53,9 @@ def load(source: str | Path | bytes) -> Graph:
     _want_other_kind(path)
     if path.suffix.lower() == ".onnx" and path.is_file():
         return _load_onnx(_read(path), path.name)
-    try:
-        return load_tflite(path)
-    except ModelError:
-        if _is_float_tflite(path):
-            raise ModelError(_quantize(path, "float model")) from None
-        raise
+    if _is_float_tflite(path):
+        raise ModelError(_quantize(path, "float model"))
+    return load_tflite(path)
 
 
 def _load_onnx(content: bytes, name: str = "model") -> Graph:

@@ -11,6 +11,7 @@ import numpy as np
 import tflite
 
 from celosia.sw.files import FileError, read_file
+from celosia.sw.frontend.unsigned import centred, rescaling, signed
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
 from celosia.sw.operators.host import check_operation, evaluate, infer
 from celosia.sw.operators.node import ModelError, Node, constant_name, require_per_tensor
@@ -86,6 +87,12 @@ class _Reader:
         self.model: Any = tflite.Model.GetRootAs(content, 0)
         # Tensors whose recorded shapes are not relied on.
         self.open: set[int] = set()
+        # Tensors that are uint8 in the file, and weights of these less their zero points.
+        self.unsigned: set[int] = set()
+        self.centred: dict[int, int] = {}
+        # Operations that the file has not, before the one being read.
+        self.added: list[Operation] = []
+        self.count = 0
 
     def graph(self) -> Graph:
         """Return the model's only subgraph."""
@@ -97,24 +104,29 @@ class _Reader:
         tensors = list(self._each(subgraph.TensorsLength(), subgraph.Tensors, self._tensor))
         self.open = {n for n in range(len(tensors)) if _is_dynamic(subgraph.Tensors(n))}
         count = self._count(subgraph.OperatorsLength(), 4)
-        if not count:
-            raise ModelError("wanted at least one operator, got none")
-        operations = self._operations([subgraph.Operators(n) for n in range(count)], tensors)
+        given = [subgraph.Operators(n) for n in range(count)]
+        self._sign(given, tensors)
+        self.count = count
+        operations = self._operations(given, tensors)
         inputs = self._numbers(subgraph.InputsLength(), subgraph.Inputs)
         outputs = self._numbers(subgraph.OutputsLength(), subgraph.Outputs)
         if not inputs or not outputs:
             raise ModelError("wanted inputs and outputs, got none")
         for number in (*inputs, *outputs):
             tensor = tensors[_index(number, tensors)]
-            if tensor.data is not None:
-                raise ModelError(f"tensor {tensor.name!r}: wanted no constant as input or output")
+            if tensor.data is not None and number in inputs:
+                raise ModelError(f"tensor {tensor.name!r}: wanted no constant as input")
             if tensor.dtype.name not in _ENDS:
                 wanted = f"{', '.join(_ENDS)} as input or output"
                 raise ModelError(f"tensor {tensor.name!r}: wanted {wanted}, got {tensor.dtype}")
             if tensor.quantization is not None:
                 require_per_tensor(tensor)
+        outputs = tuple(
+            self._given_out(number, inputs[0], tensors, operations) for number in outputs
+        )
         try:
-            return Graph(self.name, tuple(tensors), tuple(operations), inputs, outputs)
+            unsigned = frozenset(self.unsigned.intersection((*inputs, *outputs)))
+            return Graph(self.name, tuple(tensors), tuple(operations), inputs, outputs, unsigned)
         except ValueError as error:
             raise ModelError(str(error)) from None
 
@@ -186,6 +198,19 @@ class _Reader:
             raise ModelError(f"tensor {name!r}: wanted scales greater than 0, got {scales.min()}")
         return Quantization(scales, zero_points, int(details.QuantizedDimension()))
 
+    def _sign(self, operators: Sequence[Any], tensors: list[Tensor]) -> None:
+        """Make quantised tensors of uint8 int8, but for those that are numbers without scale."""
+        plain: set[int] = set()
+        for operator in operators:
+            kind = self._kind(operator.OpcodeIndex())
+            if kind in OPERATORS and OPERATORS[kind].plain:
+                plain.update(self._numbers(operator.InputsLength(), operator.Inputs))
+                plain.update(self._numbers(operator.OutputsLength(), operator.Outputs))
+        for number, tensor in enumerate(tensors):
+            if tensor.dtype == np.uint8 and tensor.quantization and number not in plain:
+                self.unsigned.add(number)
+                tensors[number] = signed(tensor)
+
     def _operations(self, given: Sequence[Any], tensors: list[Tensor]) -> list[Operation]:
         """Return the operations; results of constants alone become constants in ``tensors``.
 
@@ -203,6 +228,8 @@ class _Reader:
             except ModelError as error:
                 refused.append((f"{place} {kind}", error))
                 continue
+            operations += self.added
+            self.added = []
             if results is None:
                 operations.append(operation)
                 continue
@@ -221,21 +248,72 @@ class _Reader:
         results = tuple(tensors[_index(number, tensors)] for number in outputs)
         if results:
             label += f" ({results[0].name!r})"
-        given = tuple(None if n == -1 else tensors[_index(n, tensors)] for n in inputs)
         if kind not in OPERATORS:
             raise ModelError(f"{label}: operator is not supported, model refused")
-        record, node = OPERATORS[kind], Node(operator, given, results)
+        record = OPERATORS[kind]
+        if record.weighted:
+            inputs = tuple(self._weights(n, tensors) if k == 1 else n for k, n in enumerate(inputs))
+        elif kind == "CONCATENATION" and self.unsigned.issuperset(outputs):
+            inputs = tuple(self._rescaled(number, results[0], tensors) for number in inputs)
+        given = tuple(None if n == -1 else tensors[_index(n, tensors)] for n in inputs)
+        node = Node(operator, given, results)
         try:
             node.require_inputs(1, max(1, len(inputs)), results=None)
             operation = Operation(kind, place, inputs, outputs)
             unknown = any(not tensor.shape for tensor in results)
             if unknown or self.open.intersection((*inputs, *outputs)):
                 node = self._inferred(operation, node, tensors)
-            operation = replace(operation, attributes=record.read(node))
+            said = record.read(node)
+            if record.unsigned and self.unsigned.intersection(record.inputs(operation)[:1]):
+                said["unsigned"] = True
+            operation = replace(operation, attributes=said)
             check_operation(tensors, operation)
         except ModelError as error:
             raise ModelError(f"{label}: {error}") from None
         return operation
+
+    def _weights(self, number: int, tensors: list[Tensor]) -> int:
+        """Return the tensor of weights of uint8 less their zero point."""
+        if number not in self.unsigned or tensors[number].data is None:
+            return number
+        tensor = tensors[number]
+        if number not in self.centred:
+            require_per_tensor(tensor)
+            self.centred[number] = len(tensors)
+            tensors.append(centred(tensor))
+        return self.centred[number]
+
+    def _rescaled(self, number: int, result: Tensor, tensors: list[Tensor]) -> int:
+        """Return a tensor of uint8 brought to the scale of the result, as CONCATENATION does."""
+        if number not in self.unsigned:
+            return number
+        tensor = tensors[number]
+        source, output = tensor.quantization, result.quantization
+        if source is None or output is None or source.equals(output):
+            return number
+        entries = rescaling(source, output)
+        data = None if tensor.data is None else entries[tensor.data.view(np.uint8)]
+        tensors.append(replace(tensor, quantization=output, data=data))
+        made = len(tensors) - 1
+        self.unsigned.add(made)
+        if data is None:
+            said = {"entries": tuple(entries.tolist())}
+            self.added.append(Operation("LookupTable", self.count + made, (number,), (made,), said))
+        return made
+
+    def _given_out(
+        self, number: int, source: int, tensors: list[Tensor], operations: list[Operation]
+    ) -> int:
+        """Return an output; a constant becomes the result of an operation, once for each input."""
+        if tensors[number].data is None:
+            return number
+        place = max((operation.place for operation in operations), default=-1) + 1
+        tensors.append(replace(tensors[number], data=None))
+        made = len(tensors) - 1
+        if number in self.unsigned:
+            self.unsigned.add(made)
+        operations.append(Operation("CONSTANT", place, (source, number), (made,)))
+        return made
 
     def _inferred(self, operation: Operation, node: Node, tensors: list[Tensor]) -> Node:
         """Return the operator with results of the shapes that follow from its inputs.
@@ -267,7 +345,8 @@ class _Reader:
         value = max(wide, code.DeprecatedBuiltinCode())
         if value == tflite.BuiltinOperator.CUSTOM:
             custom = (code.CustomCode() or b"").decode("utf-8", "replace")
-            return f"CUSTOM {custom!r}"
+            builtin = custom.isupper() or custom not in OPERATORS
+            return f"CUSTOM {custom!r}" if builtin else custom
         return constant_name(tflite.BuiltinOperator, value)
 
 

@@ -113,6 +113,9 @@ class Operation:
 class Graph:
     """A model: tensors, operations in an order that can be run, inputs and outputs.
 
+    ``unsigned`` are inputs and outputs that are uint8 in the model: theirs are 128 more than the
+    int8 of the graph.
+
     Raises
     ------
     ValueError
@@ -124,6 +127,7 @@ class Graph:
     operations: tuple[Operation, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    unsigned: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         """Check what every pass relies on."""

@@ -16,7 +16,7 @@ from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
 from celosia.sw.files import FileError, read_file, write_atomically
 from celosia.sw.ir.parts import HostOperator, Layer, Operand, Part, Port, Section, Segment
 from celosia.sw.ir.records import listed, record, value
-from celosia.sw.ir.validate import validate
+from celosia.sw.ir.validate import shifted, validate
 
 __all__ = [
     "HostOperator",
@@ -145,6 +145,11 @@ class Program:
         if len(self.parts) != 1:
             raise ValueError(f"{self.name}: wanted a program of one part, got {len(self.parts)}")
         return self.parts[0]
+
+    @property
+    def shifted(self) -> frozenset[int]:
+        """Tensors that are uint8 as inputs or outputs of the model, and 128 less inside."""
+        return shifted(self)
 
     @property
     def macs(self) -> int:

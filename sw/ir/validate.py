@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -19,7 +20,7 @@ from celosia.sw.ir.parts import (
     Segment,
 )
 
-__all__ = ["validate"]
+__all__ = ["shifted", "validate"]
 
 #: Instructions of a section, and numbers of a tensor: at most.
 _INSTRUCTIONS = (1 << 16) - 1
@@ -185,10 +186,31 @@ def _disjoint(ranges: Sequence[_Range], *, views: bool) -> list[_Range]:
     return ordered
 
 
+def shifted(program: _Program) -> frozenset[int]:
+    """Return the tensors of uint8 ports of a program that its steps read or make as int8."""
+    inside = {
+        each.tensor
+        for step in program.steps
+        for each in (
+            (*step.inputs, *step.outputs)
+            if isinstance(step, Part)
+            else (*step.sources, *step.results)
+        )
+        if each.dtype == "int8"
+    }
+    ends = (*program.inputs, *program.outputs)
+    return frozenset(port.tensor for port in ends if port.dtype == "uint8") & inside
+
+
 def _want_flow(program: _Program) -> None:
     """Refuse a step that reads what no input or step before it makes, of this type and size."""
     values: _Values = {}
-    for port in program.inputs:
+    inside = shifted(program)
+    inputs, outputs = (
+        [replace(port, dtype="int8") if port.tensor in inside else port for port in ports]
+        for ports in (program.inputs, program.outputs)
+    )
+    for port in inputs:
         _make(values, port, port.elements)
     for step in program.steps:
         if isinstance(step, Part):
@@ -204,7 +226,7 @@ def _want_flow(program: _Program) -> None:
                     _read(values, operand, _elements(operand.shape))
             for operand in step.results:
                 _make(values, operand, _elements(operand.shape))
-    for port in program.outputs:
+    for port in outputs:
         _read(values, port, port.elements)
 
 
@@ -213,7 +235,9 @@ def _want_operator(operator: HostOperator) -> None:
     for operand in (*operator.sources, *operator.results):
         _want_tensor(operand)
         elements = _elements(operand.shape)
-        _want(elements <= MOST_ELEMENTS, operand.name, f"at most {MOST_ELEMENTS} elements", elements)
+        _want(
+            elements <= MOST_ELEMENTS, operand.name, f"at most {MOST_ELEMENTS} elements", elements
+        )
         for scale in operand.scales:
             _want(_SCALES[0] <= scale <= _SCALES[1], operand.name, "scales above 0", scale)
         if operand.data is not None:

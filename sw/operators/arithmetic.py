@@ -9,7 +9,7 @@ import tflite
 from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, require
-from celosia.sw.operators.elementwise import two
+from celosia.sw.operators.elementwise import activated, two
 from celosia.sw.operators.fixed_point import (
     centred,
     finished,
@@ -35,6 +35,9 @@ __all__ = ["OPERATORS"]
 #: Bits by which SQUARED_DIFFERENCE shifts its inputs.
 _SHIFT = 7
 
+#: Factors of quotients that the kernel's shifts are defined for.
+_MOST_QUOTIENT = 1 << 23
+
 
 def _read_quotient(node: Node) -> dict[str, Any]:
     node.require_inputs(2)
@@ -44,7 +47,16 @@ def _read_quotient(node: Node) -> dict[str, Any]:
 
 def _quotient_factor(operator: HostOperator) -> float:
     first, second, output = (single(x) for x in (*operator.sources, operator.results[0]))
-    return float(first / (second * output))
+    with np.errstate(all="ignore"):
+        return float(first / (second * output))
+
+
+def _quotient_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    shapes = activated(operator, said)
+    if operator.sources[0].dtype == "int8":
+        factor = _quotient_factor(operator)
+        require(factor < _MOST_QUOTIENT, "a factor below 2^23", f"{factor:.6g}")
+    return shapes
 
 
 def _run_quotient(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -58,7 +70,10 @@ def _run_quotient(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[
     room = np.where(a < 0, 32 - digits(-2 * a - 1), 31 - digits(a))
     multiplier, shift = quantize_multiplier(_quotient_factor(operator))
     right = room + bits - 1 - shift
-    values = halved(high_product(high_product(a << room, inverse), multiplier), right)
+    x = high_product(high_product(a << room, inverse), multiplier)
+    # Past 31 bits, for small quotients, the kernel shifts as processors of the x86 family do.
+    far = (x >> np.maximum(right - 32, 0)) + (x >= 0)
+    values = np.where(right < 32, halved(x, np.minimum(right, 31)), far)
     return finished(values, operator.results[0], operator.attributes["activation"])
 
 
@@ -90,7 +105,7 @@ OPERATORS = (
     Operator(
         kind="DIV",
         read=_read_quotient,
-        shapes=two,
+        shapes=_quotient_shapes,
         types=(("int8", "int32", "float32"), SAME),
         broadcasts=True,
         kernel=by_type(int8=_run_quotient, plain=clamped(quotient)),

@@ -61,9 +61,8 @@ def _run_real(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.n
     """Return products whose terms are added in order."""
     first, second = _turned(operator, aligned(operator, arrays))
     sums = np.float32(0)
-    with np.errstate(all="ignore"):
-        for k in range(first.shape[-1]):
-            sums = sums + first[..., k : k + 1] * second[..., k : k + 1, :]
+    for k in range(first.shape[-1]):
+        sums = sums + first[..., k : k + 1] * second[..., k : k + 1, :]
     return [np.asarray(sums, np.float32)]
 
 

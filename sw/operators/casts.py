@@ -10,27 +10,15 @@ from celosia.sw.operators.record import ANY, Operator
 
 __all__ = ["OPERATORS"]
 
-#: Types that float32 saturates at; int64 has no numbers there that it could, int8 wraps.
-_SATURATE = ("uint8", "int16", "int32")
-
 
 def _from_float(x: np.ndarray, kind: np.dtype) -> np.ndarray:
-    """Return float32 as integers, towards zero; what is no number as the processor does it.
-
-    The kernel's C++ leaves some of these open. Processors of the x86 family give the least number
-    of 32 or 64 bits for what does not fit, and int8 its lowest byte.
-    """
-    wide = "int64" if kind == "int64" else "int32"
-    limits = np.iinfo(kind if kind.name in _SATURATE else wide)
-    known = np.isfinite(x)
-    whole = np.trunc(np.where(known, x, 0).astype(np.float64))
-    least, most = float(limits.min), float(limits.max)
-    if kind.name in _SATURATE:
-        values = np.clip(np.where(known, whole, np.sign(x) * np.inf), least, most)
-        values = np.where(np.isnan(x), most if kind == "int32" else 0, values)
-        return values.astype(kind)
-    fits = known & (whole >= least) & (whole < -least)
-    return np.where(fits, whole, least).astype(wide).astype(kind)
+    """Return float32 as integers, towards zero and saturated; the greatest for what is no number."""
+    limits = np.iinfo(kind)
+    wide = x.astype(np.float64)
+    # The least integer is a power of two; the greatest of 64 bits is no float64.
+    low, high = wide <= float(limits.min), ~(wide < float(limits.max))
+    whole = np.where(low | high, 0, wide).astype(np.int64)
+    return np.where(high, limits.max, np.where(low, limits.min, whole)).astype(kind)
 
 
 def _run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

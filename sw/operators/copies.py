@@ -175,9 +175,32 @@ def _run_reverse(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[n
     return [np.flip(arrays[0], [axis + 1 for axis in operator.attributes["axes"]])]
 
 
+def _constant_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    _, constant = operator.sources
+    require(constant.data is not None, "a constant as second input")
+    return [constant.shape]
+
+
+def _run_constant(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the constant for each unit of the first input."""
+    units, constant = len(arrays[0]), arrays[1]
+    return [np.broadcast_to(constant, (units, *constant.shape))]
+
+
 _FIRST: dict[str, Any] = {"operands": (0,), "types": ANY, "moves": True}
 
 OPERATORS = (
+    # Of no file: an output that is constant.
+    Operator(
+        kind="CONSTANT",
+        shapes=_constant_shapes,
+        types=ANY,
+        moves=True,
+        aside=(0,),
+        kernel=_run_constant,
+        whole=True,
+        host="an output that is constant",
+    ),
     Operator(
         kind="BROADCAST_TO",
         read=_read_broadcast,

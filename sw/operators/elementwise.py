@@ -37,7 +37,7 @@ from celosia.sw.operators.plain import clamped, greater, of_two, smaller
 from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape, Table, by_type
 from celosia.sw.operators.windows import ACTIVATIONS
 
-__all__ = ["OPERATORS", "addends", "broadcast", "single_constant", "two"]
+__all__ = ["OPERATORS", "activated", "addends", "broadcast", "single_constant", "two"]
 
 #: Bits by which ADD and SUB shift their inputs.
 _SHIFT = 20
@@ -61,6 +61,12 @@ def two(operator: HostOperator, said: Attributes) -> list[Shape]:
     """Return the shape that two operands broadcast to: shape rule."""
     require(len(operator.sources) == 2, "2 inputs", len(operator.sources))
     return broadcast(operator, said)
+
+
+def activated(operator: HostOperator, said: Attributes) -> list[Shape]:
+    """Return the shape that two operands broadcast to, with a fused activation: shape rule."""
+    said.name("activation", ACTIVATIONS)
+    return two(operator, said)
 
 
 def single_constant(first: Tensor, second: Tensor) -> dict[str, Any]:
@@ -245,7 +251,7 @@ def _lower_product(lowering: Lowering, operation: Operation) -> None:
 
 
 _ARITHMETIC: dict[str, Any] = {
-    "shapes": two,
+    "shapes": activated,
     "types": (("int8", *NUMBERS), SAME),
     "single": "constant",
     "broadcasts": True,

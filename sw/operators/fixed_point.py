@@ -46,7 +46,11 @@ def factors(operator: HostOperator) -> np.ndarray:
     """
     (source, weights), (output,) = operator.sources[:2], operator.results
     scales = np.array(weights.scales or [weights.scale], np.float64)
-    return source.scale * scales / output.scale
+    each = source.scale * scales
+    if operator.attributes.get("unsigned"):
+        # Convolutions of uint8 multiply scales in single precision.
+        each = each.astype(np.float32).astype(np.float64)
+    return each / output.scale
 
 
 def times(x: np.ndarray, multiplier: np.ndarray | int, shift: np.ndarray | int) -> np.ndarray:

@@ -199,6 +199,16 @@ def _read_gelu(node: Node) -> dict[str, Any]:
     return {"approximate": bool(options.Approximate()) if options else False}
 
 
+def _gelu_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    said.flag("approximate")
+    return same_shape(operator, said)
+
+
+def _leaky_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    said.real("alpha")
+    return same_shape(operator, said)
+
+
 def _read_leaky_relu(node: Node) -> dict[str, Any]:
     alpha = float(node.require_options(tflite.LeakyReluOptions).Alpha())
     if not math.isfinite(alpha):
@@ -269,7 +279,7 @@ def by_table(fill: Table) -> Kernel:
     return run
 
 
-def _run_gelu(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _run_gelu(operator: HostOperator, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
     function = real.gelu_by_tanh if operator.attributes["approximate"] else real.gelu
     return of_each(function)(operator, arrays)
 
@@ -314,9 +324,16 @@ OPERATORS = (
     _function("ABS", _absolute, _REAL, "int32", real=np.abs),
     _function("ELU", _populated(real.elu), _REAL, real=real.elu),
     _function("EXP", _populated(real.exponential), _REAL, real=real.exponential),
-    _function("GELU", _either_gelu, _REAL, kernel=_run_gelu, read=_read_gelu),
+    _function("GELU", _either_gelu, _REAL, kernel=_run_gelu, read=_read_gelu, shapes=_gelu_shapes),
     _function("HARD_SWISH", _hard_swish, _REAL, real=real.hard_swish, shapes=_hard_swish_shapes),
-    _function("LEAKY_RELU", _leaky_relu, _REAL, kernel=_run_leaky, read=_read_leaky_relu),
+    _function(
+        "LEAKY_RELU",
+        _leaky_relu,
+        _REAL,
+        kernel=_run_leaky,
+        read=_read_leaky_relu,
+        shapes=_leaky_shapes,
+    ),
     _function("LOG", _populated(_logarithm), _REAL, real=real.logarithm),
     _function(
         "LOGISTIC", _populated(_logistic), _REAL, real=real.logistic, shapes=_logistic_shapes

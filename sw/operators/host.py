@@ -195,13 +195,15 @@ def evaluate(tensors: Sequence[Tensor], operation: Operation) -> list[np.ndarray
         np.empty(0) if data is None else data[None] if number in computed else data
         for number, data in zip(numbers, found, strict=True)
     ]
-    used = {n: _computed(tensors[n]) if n in computed else tensors[n] for n in {*numbers, *computed}}
+    used = {
+        n: _computed(tensors[n]) if n in computed else tensors[n] for n in {*numbers, *computed}
+    }
     plain = host_operator(used, operation)
     if any(math.prod(result.shape) > MOST_ELEMENTS for result in plain.results):
         got = [result.shape for result in plain.results]
         raise ModelError(f"wanted constants of at most {MOST_ELEMENTS} elements, got {got}")
     try:
-        return [array[0] for array in record.kernel(plain, arrays)]
+        return [array[0] for array in record.compute(plain, arrays)]
     except Mismatch as mismatch:
         raise ModelError(str(mismatch)) from None
 
@@ -235,10 +237,8 @@ def run(operator: HostOperator, values: Mapping[int, np.ndarray]) -> dict[int, n
         If the operator refuses what it reads, an index past the end for instance.
     """
     arrays = [_array(operand, values) for operand in operator.sources]
-    kernel = OPERATORS[operator.kind].kernel
-    assert kernel
     try:
-        made = kernel(operator, arrays)
+        made = OPERATORS[operator.kind].compute(operator, arrays)
     except Mismatch as mismatch:
         label = f"operator {operator.place} {operator.kind} ({operator.name!r})"
         raise OperandError(f"{label}: {mismatch}") from None

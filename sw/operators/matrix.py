@@ -43,6 +43,9 @@ __all__ = [
 #: Returns the parameters of the requantiser for an operation and its weights by channel.
 Scale = Callable[[Graph, Operation, np.ndarray], Scaling]
 
+#: Greatest sum of two int8.
+_MOST_WEIGHT = 254
+
 _ANY = "any kernel, stride, dilation and padding; constant weights, a scale for each channel or one"
 
 
@@ -67,9 +70,9 @@ def _read_depthwise(node: Node) -> dict[str, Any]:
 def _require_constants(operator: HostOperator, channels: int) -> None:
     """Refuse weights and a bias that are no constants, or not of so many channels."""
     _, weights, *bias = operator.sources
-    types = ("int8", "int16") if operator.kind.startswith("QLinear") else ("int8",)
-    good = weights.data is not None and weights.dtype in types
-    require(good, f"constant {types[0]} weights", weights.dtype)
+    # Less their zero points, weights may be of nine bits.
+    good = weights.data is not None and weights.dtype in ("int8", "int16")
+    require(good, "constant int8 weights", weights.dtype)
     require(len(weights.scales) in (0, channels), f"1 or {channels} scales of weights")
     for operand in bias:
         good = operand.data is not None and operand.dtype == "int32"
@@ -108,14 +111,28 @@ def _ungrouped(weights: np.ndarray, inputs: int) -> np.ndarray:
     return whole
 
 
+def _weights(lowering: Lowering, operation: Operation) -> np.ndarray:
+    """Return the weights of an operation for the core.
+
+    Raises
+    ------
+    CompileError
+        If one is past what two int8 add up to.
+    """
+    data = lowering.graph.tensors[operation.inputs[1]].data
+    assert data is not None
+    if data.max() > _MOST_WEIGHT:
+        wanted = f"wanted weights of at most {_MOST_WEIGHT} less their zero point"
+        raise CompileError(f"{wanted}, got {data.max()}")
+    return data
+
+
 def lower_convolution(scale: Scale) -> Lower:
     """Return the lowering of convolutions, depthwise ones too, whose channels keep to themselves."""
 
     def lower(lowering: Lowering, operation: Operation) -> None:
         view = lowering.view(operation)
-        data = lowering.graph.tensors[operation.inputs[1]].data
-        assert data is not None
-        weights, each = data, 0
+        weights, each = _weights(lowering, operation), 0
         if "depth_multiplier" in operation.attributes:
             each = weights.shape[3] // lowering.values[view.value].channels
             weights = weights.transpose(3, 1, 2, 0)
@@ -201,9 +218,7 @@ def lower_dense(scale: Scale) -> Lower:
 
     def lower(lowering: Lowering, operation: Operation) -> None:
         view = lowering.view(operation)
-        data = lowering.graph.tensors[operation.inputs[1]].data
-        assert data is not None
-        weights = data
+        weights = _weights(lowering, operation)
         channels, taps = weights.shape
         scaling = scale(lowering.graph, operation, weights)
         value = lowering.values[view.value]
@@ -383,6 +398,7 @@ OPERATORS = (
         lower=lower_convolution(convolution_scaling),
         kernel=_run_convolution,
         weighted=True,
+        unsigned=True,
         factors=weighted(0, 1),
         core=f"{_ANY}; groups as weights of zero",
         host="the same",
@@ -394,6 +410,7 @@ OPERATORS = (
         lower=lower_convolution(convolution_scaling),
         kernel=_run_convolution,
         weighted=True,
+        unsigned=True,
         factors=weighted(0, 1),
         core=f"{_ANY}; any depth multiplier",
         host="the same",
@@ -419,6 +436,7 @@ OPERATORS = (
         operands=(2, 1, 3),
         kernel=_run_transposed,
         weighted=True,
+        unsigned=True,
         factors=weighted(2, 1),
         host="any kernel, stride and padding",
     ),

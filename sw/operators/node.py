@@ -245,6 +245,13 @@ def read_activation(value: int) -> str:
     return _ACTIVATIONS[value]
 
 
+def _of_nine_bits(weights: Tensor) -> bool:
+    """Return whether weights are int8 or uint8 less a zero point."""
+    if weights.dtype != np.int16 or weights.data is None:
+        return False
+    return bool((np.abs(weights.data.astype(np.int64)) < 256).all())
+
+
 def require_weights(weights: Tensor, axis: int = 0) -> None:
     """Refuse weights that are not constant int8 with one scale, or one for each output channel.
 
@@ -260,7 +267,7 @@ def require_weights(weights: Tensor, axis: int = 0) -> None:
     ModelError
         If they are otherwise.
     """
-    if weights.dtype != np.int8:
+    if weights.dtype != np.int8 and not _of_nine_bits(weights):
         raise ModelError(f"wanted int8 weights, got {described(weights)}")
     if weights.data is None:
         raise ModelError(f"wanted constant weights, got computed ones ({weights.name!r})")

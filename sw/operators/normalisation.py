@@ -92,10 +92,9 @@ def _run_log_softmax(operator: HostOperator, arrays: Sequence[np.ndarray]) -> li
 
 
 def _run_real_log_softmax(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    with np.errstate(all="ignore"):
-        below = arrays[0] - arrays[0].max(axis=-1, keepdims=True)
-        sums = np.add.accumulate(exponential(below), axis=-1)[..., -1:]
-        return [below - logarithm(sums)]
+    below = arrays[0] - arrays[0].max(axis=-1, keepdims=True)
+    sums = np.add.accumulate(exponential(below), axis=-1)[..., -1:]
+    return [below - logarithm(sums)]
 
 
 def _read_norm(node: Node) -> dict[str, Any]:
@@ -126,9 +125,8 @@ def _run_norm(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.n
 
 
 def _run_real_norm(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    with np.errstate(all="ignore"):
-        sums = np.add.accumulate(np.square(arrays[0]), axis=-1)[..., -1:]
-        return [arrays[0] / np.maximum(np.sqrt(sums), _EPSILON)]
+    sums = np.add.accumulate(np.square(arrays[0]), axis=-1)[..., -1:]
+    return [arrays[0] / np.maximum(np.sqrt(sums), _EPSILON)]
 
 
 def _read_near(node: Node) -> dict[str, Any]:
@@ -151,27 +149,27 @@ def _near_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
 def _run_near(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return elements times a power of the sum of squares of channels around them."""
     (x,), said = arrays, operator.attributes
-    squares = np.square(x)
     channels, reach = x.shape[-1], said["radius"]
     sums = np.zeros_like(x)
     with np.errstate(all="ignore"):
+        squares = np.square(x)
         for channel in range(channels):
             near = squares[..., max(0, channel - reach) : min(channels, channel + reach)]
             if near.shape[-1]:
                 sums[..., channel] = np.add.accumulate(near, axis=-1)[..., -1]
         base = np.float32(said["bias"]) + np.float32(said["alpha"]) * sums
-        return [x * power(base, np.float32(-said["beta"]))]
+        return [x * power(base, np.array(-said["beta"], np.float32))]
 
 
 @each_unit
 def _run_pool(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return the root of the mean square of each window."""
-    (squares,), output = (np.square(arrays[0]),), operator.results[0]
+    (array,), (output,) = arrays, operator.results
     low, high = BOUNDS[operator.attributes["activation"]]
     result = np.empty(output.shape, np.float32)
     for y, (top, bottom) in enumerate(spans(operator, 0)):
         for x, (left, right) in enumerate(spans(operator, 1)):
-            window = squares[:, top:bottom, left:right]
+            window = np.square(array[:, top:bottom, left:right])
             flat = window.reshape(len(window), -1, window.shape[-1])
             sums = np.add.accumulate(flat, axis=1)[:, -1]
             result[:, y, x] = np.sqrt(sums / np.float32(flat.shape[1]))

@@ -10,6 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from celosia.hw.arch.isa import Window
+from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.lines import lines
 from celosia.sw.compiler.lowering import Lowering, add_sum, lookup
 from celosia.sw.compiler.onnxruntime import (
     added,
@@ -20,6 +22,7 @@ from celosia.sw.compiler.onnxruntime import (
     requantized,
     softmax,
 )
+from celosia.sw.compiler.products import product
 from celosia.sw.compiler.quantize import ends
 from celosia.sw.compiler.single_scaling import (
     addition_scalings,
@@ -106,6 +109,50 @@ def _run_product(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
     return [multiplied(first, second, _meanings(operator), unsigned=unsigned)]
 
 
+def _lower_line(lowering: Lowering, operation: Operation) -> None:
+    """Lower the sum or product of a value and a constant for each channel."""
+    graph, output = lowering.graph, lowering.graph.tensors[operation.outputs[0]]
+    tensors = [graph.tensors[number] for number in operation.inputs]
+    place = 0 if tensors[0].data is None else 1
+    source, constant = tensors[place], tensors[1 - place]
+    if constant.data is None or operation.inputs[place] not in lowering.views:
+        raise CompileError("wanted a value that the core computes, and a constant")
+    view = lowering.views[operation.inputs[place]]
+    channels = lowering.values[view.value].channels
+    shapes = source.shape, constant.shape[-1:], constant.elements
+    if shapes != (output.shape, (channels,), channels):
+        raise CompileError(f"wanted a constant for each of {channels} channels")
+    assert source.quantization and constant.quantization and output.quantization
+    meanings = source.quantization, constant.quantization, output.quantization
+    x, numbers = np.arange(-128, 128)[None], constant.data.reshape(-1, 1)
+    centred = numbers[:, 0].astype(np.int64) - meanings[1].zero_point
+    first, second, step = (one.scale for one in meanings)
+    if operation.kind == "QLinearAdd":
+        compute, slopes = added, np.full(channels, first / step)
+        offsets = (centred * second - first * meanings[0].zero_point) / step
+    else:
+        compute, slopes = multiplied, first * second / step * centred
+        offsets = -slopes * meanings[0].zero_point
+    operands, ordered = (x, numbers), meanings
+    if place:
+        operands, ordered = (numbers, x), (meanings[1], meanings[0], meanings[2])
+    tables = compute(*operands, ordered, unsigned=operation.attributes["unsigned"])
+    weights, scaling = lines(tables, slopes, offsets, meanings[2].zero_point)
+    product(
+        lowering,
+        operation,
+        view,
+        weights.reshape(channels, 1, 1, 1),
+        scaling,
+        each=1,
+        origin=(view.top, view.left),
+        kernel=(1, 1),
+        stride=(1, 1),
+        dilation=(1, 1),
+        grid=(view.height, view.width),
+    )
+
+
 def _sum_scalings(graph: Graph, operation: Operation):
     first, second, output = (
         graph.tensors[number].quantization for number in (*operation.inputs[:2], *operation.outputs)
@@ -115,7 +162,10 @@ def _sum_scalings(graph: Graph, operation: Operation):
 
 
 def _lower_sum(lowering: Lowering, operation: Operation) -> None:
-    """Lower the sum of two values of one shape."""
+    """Lower the sum of two values of one shape, or of one and a constant for each channel."""
+    if any(lowering.graph.tensors[number].data is not None for number in operation.inputs):
+        _lower_line(lowering, operation)
+        return
     sources = addends(lowering, operation)
     add_sum(lowering, operation, sources, _sum_scalings(lowering.graph, operation))
 
@@ -250,7 +300,8 @@ OPERATORS = (
         broadcasts=True,
         kernel=_run_sum,
         lower=_lower_sum,
-        core="two values of one shape, where 32 bits give all 65,536 sums",
+        core="two values of one shape, where 32 bits give all 65,536 sums; a value and a constant "
+        "for each channel",
         host="whatever broadcasts",
     ),
     Operator(
@@ -292,6 +343,8 @@ OPERATORS = (
         shapes=_pair_shapes,
         broadcasts=True,
         kernel=_run_product,
+        lower=_lower_line,
+        core="a value and a constant for each channel",
         host="whatever broadcasts",
     ),
     Operator(

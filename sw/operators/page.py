@@ -11,11 +11,20 @@ _HEAD = """# Operators
 Written by `celosia report --operators`. `celosia report MODEL` shows where each operator of a
 model runs.
 
-Every byte is that of LiteRT's reference kernel (`BUILTIN_REF`). LookupTable and the operators of
-quantised ONNX models (QLinear…, QuantizeLinear) are the exception: see [onnx.md](onnx.md). An operator runs on the core where
-it meets the limits of the third column, else on the host where it meets those of the fourth. The
-program then has several parts: the core stops between them, and tensors go through external
-memory. An operator that meets neither is refused, with its number, kind and result.
+Every byte is that of LiteRT's reference kernel (`BUILTIN_REF`), with three exceptions:
+
+- CEIL, ELU and ROUND have no reference kernel, and that of SUM takes int8 for uint8: theirs are the
+  bytes of the built-in kernels.
+- In float32 the last bits of EXP, LOG, SIN, COS, TANH, LOGISTIC, ELU, GELU, POW, SOFTMAX, LOG_SOFTMAX
+  and LOCAL_RESPONSE_NORMALIZATION depend on the C library that LiteRT runs with. Here they are
+  rounded correctly.
+- LookupTable and the operators of quantised ONNX models (QLinear…, QuantizeLinear): see
+  [onnx.md](onnx.md).
+
+An operator runs on the core where it meets the limits of the third column, else on the host where
+it meets those of the fourth. The program then has several parts: the core stops between them, and
+tensors go through external memory. An operator that meets neither is refused, with its number, kind
+and result.
 
 - *table*: a table of 256 entries after a layer's clamp.
 - *view*: no bytes move.

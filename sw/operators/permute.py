@@ -79,51 +79,63 @@ def _read_blocks(role: str):
         node.require_inputs(3)
         blocks = node.indices(1, "blocks")
         margins = node.constant(2, (np.int32, np.int64), role)
-        if len(blocks) != 2 or min(blocks) < 1 or margins.shape != (2, 2) or margins.min() < 0:
-            raise ModelError(f"wanted blocks and {role} of 2 dimensions, got {blocks}")
+        good = margins.shape == (len(blocks), 2) and min((*blocks, 1)) == 1
+        if not good or not 1 <= len(blocks) < node.rank or margins.min() < 0:
+            raise ModelError(f"wanted blocks and {role} of 1 to {node.rank - 1}, got {blocks}")
         return {"blocks": tuple(blocks), "margins": tuple(map(tuple, margins.tolist()))}
 
     return read
 
 
+def _blocks(operator: HostOperator, said: Attributes) -> tuple[list[int], list[list[int]]]:
+    """Return blocks and margins: of the dimensions after the batch, at least one of them."""
+    blocks, rank = operator.attributes.get("blocks"), len(operator.sources[0].shape)
+    count = len(blocks) if isinstance(blocks, list | tuple) else 0
+    require(1 <= count < rank, f"blocks of 1 to {rank - 1} dimensions", blocks)
+    return said.wholes("blocks", count, 1, EXTENT), said.pairs("margins", count)
+
+
 def _space_to_batch_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    batch, *extents, channels = image(operator.sources[0].shape)
-    blocks, margins = said.wholes("blocks", 2, 1, EXTENT), said.pairs("margins")
-    whole = [n + sum(margin) for n, margin in zip(extents, margins, strict=True)]
-    got = f"{whole[0]} x {whole[1]} for {blocks[0]} x {blocks[1]}"
-    require(all(n % b == 0 for n, b in zip(whole, blocks, strict=True)), "whole blocks", got)
+    batch, *extents = operator.sources[0].shape
+    blocks, margins = _blocks(operator, said)
+    whole = [n + sum(margin) for n, margin in zip(extents, margins, strict=False)]
+    good = all(n % b == 0 for n, b in zip(whole, blocks, strict=True))
+    require(good, "whole blocks", f"{whole} for {blocks}")
     counts = (n // b for n, b in zip(whole, blocks, strict=True))
-    return [(batch * math.prod(blocks), *counts, channels)]
+    return [(batch * math.prod(blocks), *counts, *extents[len(blocks) :])]
 
 
 def _batch_to_space_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    batch, *extents, channels = image(operator.sources[0].shape)
-    blocks, margins = said.wholes("blocks", 2, 1, EXTENT), said.pairs("margins")
-    got = f"{batch} for {blocks[0]} x {blocks[1]}"
-    require(batch % math.prod(blocks) == 0, "whole blocks of images", got)
-    ways = zip(extents, blocks, margins, strict=True)
+    batch, *extents = operator.sources[0].shape
+    blocks, margins = _blocks(operator, said)
+    require(batch % math.prod(blocks) == 0, "whole blocks of images", f"{batch} for {blocks}")
+    ways = list(zip(extents, blocks, margins, strict=False))
     counts = [n * block - sum(margin) for n, block, margin in ways]
-    return [(batch // math.prod(blocks), *counts, channels)]
+    return [(batch // math.prod(blocks), *counts, *extents[len(blocks) :])]
 
 
 def _run_space_to_batch(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    (down, right), margins = operator.attributes["blocks"], operator.attributes["margins"]
-    zero_point = operator.sources[0].zero_point
-    x = np.pad(arrays[0], [(0, 0), (0, 0), *margins, (0, 0)], constant_values=zero_point)
-    units, batch, high, wide, channels = x.shape
-    parts = x.reshape(units, batch, high // down, down, wide // right, right, channels)
-    return [parts.transpose(0, 3, 5, 1, 2, 4, 6).reshape(units, *operator.results[0].shape)]
+    blocks, margins = operator.attributes["blocks"], operator.attributes["margins"]
+    zero_point, rest = operator.sources[0].zero_point, arrays[0].ndim - 2 - len(blocks)
+    around = [(0, 0), (0, 0), *margins, *[(0, 0)] * rest]
+    x = np.pad(arrays[0], around, constant_values=zero_point)
+    split = [n for e, b in zip(x.shape[2:], blocks, strict=False) for n in (e // b, b)]
+    parts = x.reshape(*x.shape[:2], *split, *x.shape[2 + len(blocks) :])
+    counts, within = ([2 + 2 * n + side for n in range(len(blocks))] for side in (0, 1))
+    order = (0, *within, 1, *counts, *range(2 + 2 * len(blocks), parts.ndim))
+    return [parts.transpose(order).reshape(len(x), *operator.results[0].shape)]
 
 
 def _run_batch_to_space(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    (down, right), margins = operator.attributes["blocks"], operator.attributes["margins"]
-    units, batch, high, wide, channels = arrays[0].shape
-    parts = arrays[0].reshape(units, down, right, -1, high, wide, channels)
-    whole = parts.transpose(0, 3, 4, 1, 5, 2, 6)
-    whole = whole.reshape(units, -1, high * down, wide * right, channels)
-    (top, _), (left, _) = margins
-    _, rows, columns, _ = operator.results[0].shape
-    return [whole[:, :, top : top + rows, left : left + columns]]
+    blocks, margins = operator.attributes["blocks"], operator.attributes["margins"]
+    (x,), shape, count = arrays, operator.results[0].shape, len(blocks)
+    parts = x.reshape(len(x), *blocks, -1, *x.shape[2:])
+    pairs = [axis for n in range(count) for axis in (2 + count + n, 1 + n)]
+    whole = parts.transpose(0, 1 + count, *pairs, *range(2 + 2 * count, parts.ndim))
+    extents = [n * block for n, block in zip(x.shape[2:], blocks, strict=False)]
+    whole = whole.reshape(len(x), shape[0], *extents, *x.shape[2 + count :])
+    starts = [slice(m[0], m[0] + n) for m, n in zip(margins, shape[1:], strict=False)]
+    return [whole[(slice(None), slice(None), *starts)]]
 
 
 _MOVES: dict[str, Any] = {"operands": (0,), "types": ANY, "moves": True}
@@ -158,7 +170,7 @@ OPERATORS = (
         read=_read_blocks("paddings"),
         shapes=_space_to_batch_shapes,
         kernel=_run_space_to_batch,
-        host="of images",
+        host="any dimensions after the batch",
         **_MOVES,
     ),
     Operator(
@@ -166,7 +178,7 @@ OPERATORS = (
         read=_read_blocks("crops"),
         shapes=_batch_to_space_shapes,
         kernel=_run_batch_to_space,
-        host="of images",
+        host="any dimensions after the batch",
         **_MOVES,
     ),
 )

@@ -33,8 +33,7 @@ def of_two(function: _Binary) -> Kernel:
     """Return the kernel of a function of two elements, without fused activation."""
 
     def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        with np.errstate(all="ignore"):
-            return [function(*aligned(operator, arrays)).astype(operator.results[0].dtype)]
+        return [function(*aligned(operator, arrays)).astype(operator.results[0].dtype)]
 
     return run
 
@@ -50,8 +49,7 @@ def clamped(function: _Binary) -> Kernel:
         limits = np.finfo(kind) if kind == np.float32 else np.iinfo(kind)
         low, high = BOUNDS[operator.attributes["activation"]]
         low, high = limits.min if low is None else low, limits.max if high is None else high
-        with np.errstate(all="ignore"):
-            values = function(*aligned(operator, arrays))
+        values = function(*aligned(operator, arrays))
         return [np.clip(values, kind.type(low), kind.type(high)).astype(kind)]
 
     return run
@@ -120,14 +118,13 @@ def _powers(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.nda
     base, exponent = arrays
     kind = operator.results[0].dtype
     require(kind == "float32" or bool((exponent >= 0).all()), "exponents of at least 0")
-    with np.errstate(all="ignore"):
-        if exponent.size == 1 and operator.sources[0].shape != operator.sources[1].shape:
-            given = exponent.reshape(-1)[0]
-            whole = np.rint(given)
-            if abs(given - whole) < _NEARLY and 1 <= whole < 1 << 31:
-                result = _multiplied_out(base, int(whole))
-                return [result.reshape(operator.results[0].shape)]
-        values = (power if kind == "float32" else _whole_power)(base, exponent)
+    if exponent.size == 1 and operator.sources[0].shape != operator.sources[1].shape:
+        given = exponent.reshape(-1)[0]
+        whole = np.rint(given)
+        if abs(given - whole) < _NEARLY and 1 <= whole < 1 << 31:
+            result = _multiplied_out(base, int(whole))
+            return [result.reshape(operator.results[0].shape)]
+    values = (power if kind == "float32" else _whole_power)(base, exponent)
     return [values.astype(kind)]
 
 

@@ -20,6 +20,11 @@ _RELUS = ("RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1")
 def _lower(lowering: Lowering, operation: Operation) -> None:
     """Lower RELU and its kind, and QUANTIZE."""
     view = lowering.view(operation)
+    if operation.kind == "QUANTIZE" and lowering.same_scale(
+        operation.inputs[0], operation.outputs[0]
+    ):
+        lowering.views[operation.outputs[0]] = view
+        return
     activation = operation.kind if operation.kind in _RELUS else "NONE"
     scaling = rescaling(*ends(lowering.graph, operation), activation)
     shape = view.height, view.width, lowering.values[view.value].channels
@@ -47,8 +52,7 @@ def _run_quantize(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[
         centred = array.astype(np.int64) - source.zero_point
         values = rescaled(centred, source.scale / output.scale) + output.zero_point
         return [np.clip(values, limits.min, limits.max).astype(output.dtype)]
-    with np.errstate(over="ignore", invalid="ignore"):
-        ratio = (array / single(output)).astype(np.float64)
+    ratio = (array / single(output)).astype(np.float64)
     # Past this they saturate whatever the zero point; what is no number counts as nothing.
     most = 4 * limits.max + 8
     ratio = np.clip(np.nan_to_num(ratio, nan=0.0), -most, most)

@@ -49,7 +49,8 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
     scalings, combine = [identity_scaling(low, high)], Window.MAX
     if operation.kind == "AVERAGE_POOL_2D":
         counts = sorted({w.size[0] * w.size[1] for w in windows})
-        scalings = [average_scaling(count, low, high) for count in counts]
+        unsigned = bool(operation.attributes.get("unsigned"))
+        scalings = [average_scaling(count, low, high, unsigned=unsigned) for count in counts]
         windows = tuple(replace(w, parameters=counts.index(w.size[0] * w.size[1])) for w in windows)
         combine = Window.SUM
     lowering.vector(
@@ -91,6 +92,16 @@ def _average(part: np.ndarray, count: int) -> np.ndarray:
     return np.sign(total) * ((np.abs(total) + count // 2) // count)
 
 
+def _average_up(part: np.ndarray, count: int) -> np.ndarray:
+    """Return the mean of a window of what stands for uint8, halves rounded up."""
+    return (part.sum(axis=(2, 3)) + count // 2) // count
+
+
+def _run_average(operator: HostOperator, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+    mean = _average_up if operator.attributes.get("unsigned") else _average
+    return _run(mean)(operator, arrays)
+
+
 def _run(reduce: _Reduce) -> Kernel:
     def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         output = operator.results[0]
@@ -108,7 +119,8 @@ OPERATORS = (
         read=read_pool,
         shapes=pool_shapes,
         keeps_scale=True,
-        kernel=_run(_average),
+        unsigned=True,
+        kernel=_run_average,
         lower=_lower,
         core=f"{_POOL}; counts that 31 bits divide by",
         host="any window",

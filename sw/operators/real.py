@@ -45,11 +45,10 @@ _LOGISTIC_ENDS = (np.float32(16.619047164916992188), np.float32(-9))
 
 
 def of_each(function: Function) -> Kernel:
-    """Return the kernel of a function of one element; what it cannot compute is no number."""
+    """Return the kernel of a function of one element."""
 
     def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        with np.errstate(all="ignore"):
-            return [function(arrays[0])]
+        return [function(arrays[0])]
 
     return run
 

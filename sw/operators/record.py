@@ -112,6 +112,9 @@ class Operator:
         shape rule checks their types.
     plain : bool
         Whether integers are taken as they are, whatever their scale.
+    unsigned : bool
+        Whether the kernel of uint8 computes otherwise than that of int8: the attribute ``unsigned``
+        of an operator on what was uint8.
     whole : bool
         Whether it takes the model's own batch as a whole.
     kernel : callable, optional
@@ -144,6 +147,7 @@ class Operator:
     moves: bool = False
     aside: tuple[int, ...] = ()
     plain: bool = False
+    unsigned: bool = False
     whole: bool = False
     kernel: Kernel | None = None
     lower: Lower | None = None
@@ -176,6 +180,7 @@ class Operator:
         require(bool(operator.sources and operator.results), "inputs and results")
         sources = operator.sources[:1] if self.weighted else operator.sources
         sources = [each for place, each in enumerate(sources) if place not in self.aside]
+        require(bool(sources), "other inputs")
         self._check_types(sources[:1], self.types[0])
         alike = (sources[0].dtype,)
         self._check_types(sources, alike)
@@ -191,6 +196,15 @@ class Operator:
         if wanted != found:
             shown = (", ".join(map(str, shapes)) for shapes in (wanted, found))
             raise Mismatch("a result of shape {}, got {}".format(*shown))
+
+    def compute(self, operator: HostOperator, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        """Return the results on the host, as the kernel does.
+
+        What float32 cannot hold becomes infinite or no number, without a warning.
+        """
+        assert self.kernel
+        with np.errstate(all="ignore"):
+            return self.kernel(operator, arrays)
 
     def _check_types(self, operands: Sequence[Operand], types: tuple[str, ...]) -> None:
         for operand in operands:

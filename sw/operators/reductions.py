@@ -11,23 +11,28 @@ from celosia.hw.arch.isa import Window
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.quantize import ends, mean_scaling
+from celosia.sw.compiler.quantize import ends, mean_scaling, single_factor
 from celosia.sw.compiler.windows import Axis, rectangles
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.fixed_point import (
+    MOST_FACTOR,
     finished,
     meaning,
     quotients,
-    rescaled,
+    single,
     times,
     times_wide,
 )
+from celosia.sw.operators.functions import same_shape
 from celosia.sw.operators.node import Node
 from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape, by_type
 
 __all__ = ["OPERATORS", "read_axes", "reduced"]
+
+#: Past this sums saturate whatever the zero point.
+_FAR = np.float32(1 << 20)
 
 
 def read_axes(node: Node) -> dict[str, Any]:
@@ -39,6 +44,7 @@ def read_axes(node: Node) -> dict[str, Any]:
 
 def reduced(operator: HostOperator, said: Attributes) -> list[Shape]:
     """Return the shape of a result without the dimensions ``axes``: shape rule."""
+    require(len(operator.sources) == 1, "1 input", len(operator.sources))
     shape = operator.sources[0].shape
     axes = said.axes("axes", len(shape))
     if said.flag("keep_dims"):
@@ -76,8 +82,7 @@ def _by_steps(combine: np.ufunc) -> Kernel:
 
     def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         rows, output = _rows(operator, arrays[0]), operator.results[0]
-        with np.errstate(all="ignore"):
-            last = combine.accumulate(rows, axis=-1, dtype=rows.dtype)[..., -1]
+        last = combine.accumulate(rows, axis=-1, dtype=rows.dtype)[..., -1]
         return [last.reshape(len(last), *output.shape)]
 
     return run
@@ -88,18 +93,37 @@ def _run_plain_mean(operator: HostOperator, arrays: Sequence[np.ndarray]) -> lis
     rows, output = _rows(operator, arrays[0]), operator.results[0]
     count = rows.shape[-1]
     if output.dtype == "float32":
-        with np.errstate(all="ignore"):
-            means = np.add.accumulate(rows, axis=-1)[..., -1] / np.float32(count)
+        means = np.add.accumulate(rows, axis=-1)[..., -1] / np.float32(count)
     else:
         sums = rows.sum(axis=-1, dtype=np.int64)
         means = np.sign(sums) * (np.abs(sums) // count)
     return [means.astype(output.dtype).reshape(len(rows), *output.shape)]
 
 
+def _sum_factor(operator: HostOperator) -> float:
+    return single_factor(single(operator.sources[0]), over=single(operator.results[0]))
+
+
+def _sum_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    shapes, factor = reduced(operator, said), _sum_factor(operator)
+    good = operator.sources[0].dtype != "int8" or factor < MOST_FACTOR
+    require(good, "a factor below 2^30", f"{factor:.6g}")
+    return shapes
+
+
 def _run_sum(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return sums of int8, as LiteRT's built-in kernel computes them.
+
+    Its reference kernel takes int8 for uint8.
+    """
     (source,), (output,) = operator.sources, operator.results
-    rows = _rows(operator, arrays[0]).astype(np.int64) - source.zero_point
-    (result,) = finished(rescaled(rows.sum(axis=-1), source.scale / output.scale), output)
+    rows = _rows(operator, arrays[0])
+    scale = np.float32(_sum_factor(operator))
+    bias = np.float32(-source.zero_point) * scale * np.float32(rows.shape[-1])
+    sums = rows.sum(axis=-1, dtype=np.int64).astype(np.float32) * scale + bias
+    sums = np.clip(sums, -_FAR, _FAR).astype(np.float64)
+    values = np.copysign(np.floor(np.abs(sums) + 0.5), sums).astype(np.int64)
+    (result,) = finished(values, output)
     return [result.reshape(len(result), *output.shape)]
 
 
@@ -118,7 +142,7 @@ def _run_product(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[n
 def _product_factor(operator: HostOperator) -> float:
     """Return the factor of each step of REDUCE_PROD of int8."""
     (source,), (output,) = operator.sources, operator.results
-    count = math.prod(source.shape) // math.prod(output.shape)
+    count = math.prod(source.shape[axis] for axis in operator.attributes["axes"])
     return source.scale / output.scale ** (1 / count)
 
 
@@ -147,6 +171,7 @@ def _read_axis(node: Node) -> dict[str, Any]:
 
 
 def _place_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    require(len(operator.sources) == 1, "1 input", len(operator.sources))
     shape = operator.sources[0].shape
     axis = said.whole("axis", 0, len(shape) - 1)
     return [shape[:axis] + shape[axis + 1 :]]
@@ -170,9 +195,10 @@ def _read_running(node: Node) -> dict[str, Any]:
 
 
 def _running_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    said.flag("exclusive"), said.flag("reverse")
+    for name in ("exclusive", "reverse"):
+        said.flag(name)
     said.whole("axis", 0, len(operator.sources[0].shape) - 1)
-    return [operator.sources[0].shape]
+    return same_shape(operator, said)
 
 
 def _run_running(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -180,8 +206,7 @@ def _run_running(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[n
     said = operator.attributes
     x = np.moveaxis(arrays[0], said["axis"] + 1, -1)
     x = x[..., ::-1] if said["reverse"] else x
-    with np.errstate(all="ignore"):
-        sums = np.add.accumulate(x, axis=-1, dtype=x.dtype)
+    sums = np.add.accumulate(x, axis=-1, dtype=x.dtype)
     if said["exclusive"]:
         sums = np.concatenate([np.zeros_like(sums[..., :1]), sums[..., :-1]], axis=-1)
     sums = sums[..., ::-1] if said["reverse"] else sums
@@ -217,7 +242,7 @@ OPERATORS = (
     ),
     Operator(
         kind="SUM",
-        shapes=reduced,
+        shapes=_sum_shapes,
         types=(("int8", *NUMBERS), SAME),
         kernel=by_type(int8=_run_sum, plain=_by_steps(np.add)),
         factors=quotients,

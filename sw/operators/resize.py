@@ -88,8 +88,45 @@ def _between(source: int, result: int, align: bool, half: bool) -> tuple[np.ndar
     return below, above, places - _ONE * below
 
 
+def _really_between(source: int, result: int, align: bool, half: bool) -> tuple[np.ndarray, ...]:
+    """Return the two rows or columns around each of the result's, and the share of the second.
+
+    In single precision.
+    """
+    scale = np.float32(source) / np.float32(result)
+    if align and result > 1:
+        scale = np.float32(source - 1) / np.float32(result - 1)
+    places = np.arange(result, dtype=np.float32)
+    if half:
+        places = (places + np.float32(0.5)) * scale - np.float32(0.5)
+    else:
+        places = places * scale
+    below = np.maximum(np.floor(places).astype(np.int64), 0)
+    above = np.minimum(np.ceil(places).astype(np.int64), source - 1)
+    return below, above, places - below.astype(np.float32)
+
+
+def _run_real_bilinear(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return an image of another size, of what stands for uint8, by float32."""
+    said = operator.attributes["align_corners"], operator.attributes["half_pixel_centers"]
+    _, high, wide, _ = operator.sources[0].shape
+    _, rows, columns, _ = operator.results[0].shape
+    top, bottom, down = _really_between(high, rows, *said)
+    left, right, over = _really_between(wide, columns, *said)
+    x = (arrays[0].astype(np.int64) + 128).astype(np.float32)
+    down, over, one = down[:, None, None], over[:, None], np.float32(1)
+    upper, lower = x[:, :, top], x[:, :, bottom]
+    total = upper[:, :, :, left] * (one - down) * (one - over)
+    total = total + lower[:, :, :, left] * down * (one - over)
+    total = total + upper[:, :, :, right] * (one - down) * over
+    total = total + lower[:, :, :, right] * down * over + np.float32(0.5)
+    return [(total.astype(np.int64) - 128).astype(np.int8)]
+
+
 def _run_bilinear(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return an image of another size, each pixel a mean of four of the input's."""
+    if operator.attributes.get("unsigned"):
+        return _run_real_bilinear(operator, arrays)
     said = operator.attributes["align_corners"], operator.attributes["half_pixel_centers"]
     _, high, wide, _ = operator.sources[0].shape
     _, rows, columns, _ = operator.results[0].shape
@@ -116,6 +153,7 @@ OPERATORS = (
         shapes=_shapes,
         operands=(0,),
         keeps_scale=True,
+        unsigned=True,
         kernel=_run_bilinear,
         host=_LIMITS,
     ),

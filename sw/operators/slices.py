@@ -1,7 +1,7 @@
 """Operators that take parts of a tensor: slices and splits."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tflite
@@ -66,19 +66,83 @@ def _sliced(
     }
 
 
+class _Masks(NamedTuple):
+    """Bits of a STRIDED_SLICE, one for each number of its begin."""
+
+    begin: int
+    end: int
+    shrink: int
+    ellipsis: int
+    new_axis: int
+
+    def has(self, mask: str, place: int) -> bool:
+        return bool(getattr(self, mask) >> place & 1)
+
+
+def _spelt_out(
+    rank: int, numbers: Sequence[Sequence[int]], masks: _Masks
+) -> tuple[list[list[int]], list[int], tuple[int, ...]]:
+    """Return begin, end and strides for dimensions of the input, without ellipsis and new axes.
+
+    Returns
+    -------
+    numbers : list of lists of int
+        Begin, end and strides of the first dimensions.
+    masks : list of int
+        Bits for these: begin left out, end left out, dimension dropped.
+    added : tuple of int
+        Positions of the new dimensions in the result.
+    """
+    count = len(numbers[0])
+    dots = [n for n in range(count) if masks.has("ellipsis", n)]
+    new = [n for n in range(count) if masks.has("new_axis", n) and n not in dots]
+    covered = rank - (count - len(new) - len(dots))
+    if len(dots) > 1 or covered < len(dots):
+        raise ModelError(f"wanted begin, end and strides of {rank} dimensions, got {numbers}")
+    spelt: list[list[int]] = [[], [], []]
+    bits, added, result = [0, 0, 0], list[int](), 0
+    for place in range(count):
+        if place in new:
+            added.append(result)
+            result += 1
+            continue
+        whole = place in dots
+        for _ in range(covered if whole else 1):
+            axis = len(spelt[0])
+            for side, each in enumerate(spelt):
+                each.append((0, 0, 1)[side] if whole else numbers[side][place])
+            names = ("begin", "end", "shrink")
+            taken = [name != "shrink" if whole else masks.has(name, place) for name in names]
+            bits = [mask | one << axis for mask, one in zip(bits, taken, strict=True)]
+            result += not taken[2]
+    return spelt, bits, tuple(added)
+
+
 def _read_strided_slice(node: Node) -> dict[str, Any]:
     node.require_inputs(4)
     roles = ((1, "begin"), (2, "end"), (3, "strides"))
     numbers = [node.indices(place, role) for place, role in roles]
     options = node.require_options(tflite.StridedSliceOptions)
-    if options.EllipsisMask() or options.NewAxisMask() or options.Offset():
-        raise ModelError("ellipsis, new axes and offsets are not supported")
-    if len({len(given) for given in numbers}) != 1 or len(numbers[0]) > node.rank:
+    if len({len(given) for given in numbers}) != 1:
         raise ModelError(f"wanted begin, end and strides of {node.rank} dimensions, got {numbers}")
     if 0 in numbers[2]:
         raise ModelError(f"wanted strides other than 0, got {numbers[2]}")
-    masks = [options.BeginMask(), options.EndMask(), options.ShrinkAxisMask()]
-    return _sliced(node.tensor(0).shape, numbers, masks)
+    masks = _Masks(
+        options.BeginMask(),
+        options.EndMask(),
+        options.ShrinkAxisMask(),
+        options.EllipsisMask(),
+        options.NewAxisMask(),
+    )
+    shape = node.tensor(0).shape
+    spelt, bits, added = _spelt_out(node.rank, numbers, masks)
+    if options.Offset():
+        # Ends are counted from the begin. LiteRT's kernel knows neither open ones nor new axes then.
+        if masks.end or masks.ellipsis or added or len(spelt[0]) < node.rank:
+            raise ModelError("wanted ends of all dimensions, as offsets from begin")
+        begins = [n + extent * (n < 0) for n, extent in zip(spelt[0], shape, strict=False)]
+        spelt[1] = [a + b for a, b in zip(begins, spelt[1], strict=True)]
+    return {**_sliced(shape, spelt, bits), "added": added}
 
 
 def _read_slice(node: Node) -> dict[str, Any]:
@@ -93,7 +157,7 @@ def _read_slice(node: Node) -> dict[str, Any]:
     ends = [start + n for start, n in zip(first, taken, strict=True)]
     if any(n < 1 or end > e for n, end, e in zip(taken, ends, shape, strict=True)):
         raise ModelError(f"wanted a slice inside {shape}, got {first} and {count}")
-    return _sliced(shape, (first, ends, [1] * rank), [0, 0, 0])
+    return {**_sliced(shape, (first, ends, [1] * rank), [0, 0, 0]), "added": ()}
 
 
 def _slice_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
@@ -108,7 +172,11 @@ def _slice_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
         require(good, f"a slice of at least one of {extent} elements", f"{count} from {begin}")
     dropped = said.axes("dropped", len(shape))
     require(all(ways[1][axis] == 1 for axis in dropped), "single elements in dropped dimensions")
-    return [tuple(n for axis, n in enumerate(ways[1]) if axis not in dropped)]
+    result = [n for axis, n in enumerate(ways[1]) if axis not in dropped]
+    for place in sorted(said.axes("added", 2 * len(shape) + 1)):
+        require(place <= len(result), f"new dimensions from 0 to {len(result)}", place)
+        result.insert(place, 1)
+    return [tuple(result)]
 
 
 def _run_slice(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -174,7 +242,7 @@ def _lower_slice(lowering: Lowering, operation: Operation) -> None:
     said = operation.attributes
     ways = list(zip(said["begin"], said["count"], said["stride"], strict=True))
     extent = lowering.graph.tensors[operation.inputs[0]].shape[0]
-    if ways[0] != (0, extent, 1) or said["dropped"] or min(said["stride"]) < 1:
+    if ways[0] != (0, extent, 1) or said["dropped"] or said["added"] or min(said["stride"]) < 1:
         raise CompileError("wanted all items, forwards, and all dimensions to stay")
     _take(lowering, operation, operation.outputs[0], _three(ways[1:]))
 
@@ -274,7 +342,7 @@ OPERATORS = (
         kernel=_run_slice,
         lower=_lower_slice,
         core=f"{_PARTS}; any strides forwards",
-        host="constant numbers; no ellipsis, no new axes",
+        host="constant numbers",
         **_TAKES,
     ),
     Operator(

@@ -159,9 +159,8 @@ def _run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarra
 
 def _run_real(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     x, beta = arrays[0], np.float32(operator.attributes["beta"])
-    with np.errstate(all="ignore"):
-        powers = exponential((x - x.max(axis=-1, keepdims=True)) * beta)
-        return [powers / np.add.accumulate(powers, axis=-1)[..., -1:]]
+    powers = exponential((x - x.max(axis=-1, keepdims=True)) * beta)
+    return [powers / np.add.accumulate(powers, axis=-1)[..., -1:]]
 
 
 OPERATORS = (

@@ -54,7 +54,7 @@ def ports_of(content: bytes) -> list[Port]:
     """Return the inputs of a float ``.tflite`` file with a signature."""
     details = _runner(content, "BUILTIN").get_input_details()
     return [
-        port(name, [int(n) for n in found["shape"]], np.dtype(found["dtype"]).name)
+        port(name, found["shape_signature"].tolist(), np.dtype(found["dtype"]).name)
         for name, found in details.items()
     ]
 

@@ -4,10 +4,10 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -42,18 +42,27 @@ class Converter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _start)
+        context = multiprocessing.get_context("spawn")
+        self._pipe, other = context.Pipe()
+        self._process = context.Process(target=_serve, args=(other,), daemon=True)
+        self._process.start()
+        other.close()
         try:
             self.ports: list[Port] = self._call("open", _open, path)
         except BaseException:
-            self._pool.shutdown(cancel_futures=True)
+            self._end()
             raise
 
     def __enter__(self) -> "Converter":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(cancel_futures=True)
+        self._end()
+
+    def _end(self) -> None:
+        self._pipe.close()
+        self._process.kill()
+        self._process.join()
 
     def quantized(self, arrays: Sequence[np.ndarray]) -> bytes:
         """Return the int8 file.
@@ -74,23 +83,34 @@ class Converter:
 
     def _call(self, verb: str, function: Any, *arguments: Any) -> Any:
         try:
-            return self._pool.submit(_plainly, verb, function, *arguments).result()
-        except BrokenExecutor:
-            raise QuantizeError(f"{self.path}: cannot {verb} it: the converter crashed") from None
-        except QuantizeError as error:
-            raise QuantizeError(f"{self.path}: {error}") from None
+            self._pipe.send((verb, function, arguments))
+            result = self._pipe.recv()
+        except (BrokenPipeError, ConnectionResetError, EOFError):
+            self._process.join()
+            raise QuantizeError(
+                f"{self.path}: cannot {verb} it: the converter crashed "
+                f"(exit code {self._process.exitcode})"
+            ) from None
+        if isinstance(result, QuantizeError):
+            raise QuantizeError(f"{self.path}: {result}")
+        return result
 
 
-def _start() -> None:
-    """Give the terminal to progress alone, and end with the parent."""
+def _serve(pipe: Connection) -> None:
+    """Carry out calls until the parent ends; the terminal is for progress alone."""
     global _progress
     _progress = os.fdopen(os.dup(2), "w")
     sink = os.open(os.devnull, os.O_WRONLY)
+    # tqdm's own lock outlives a crash, and multiprocessing complains of it.
+    tqdm.set_lock(threading.RLock())
     os.dup2(sink, 1)
     os.dup2(sink, 2)
     parent = multiprocessing.parent_process()
     assert parent is not None
     threading.Thread(target=_end_after, args=(parent.sentinel,), daemon=True).start()
+    with suppress(EOFError):
+        while True:
+            pipe.send(_plainly(*pipe.recv()))
 
 
 def _end_after(sentinel: int) -> None:
@@ -98,15 +118,15 @@ def _end_after(sentinel: int) -> None:
     os._exit(1)
 
 
-def _plainly(verb: str, function: Any, *arguments: Any) -> Any:
+def _plainly(verb: str, function: Any, arguments: tuple[Any, ...]) -> Any:
     """Call a function; its errors become one that needs no framework to be read."""
     try:
         return function(*arguments)
     except (QuantizeError, InputError) as error:
-        raise QuantizeError(str(error)) from None
+        return QuantizeError(str(error))
     except Exception as error:
         text = next((line for line in str(error).splitlines() if line.strip()), repr(error))
-        raise QuantizeError(f"cannot {verb} it: {text.strip()}") from None
+        return QuantizeError(f"cannot {verb} it: {text.strip()}")
 
 
 def _open(path: Path) -> list[Port]:

@@ -25,11 +25,20 @@ def open_model(path: Path) -> FloatModel:
     if program.example_inputs is None or program.example_inputs[1]:
         raise QuantizeError("wanted a program exported with positional example inputs")
     example = program.example_inputs[0]
-    for place, array in enumerate(example):
+    for array, node in zip(example, _inputs(program), strict=True):
         if not torch.is_tensor(array):
-            raise QuantizeError(f"input {place}: wanted a tensor, got {type(array).__name__}")
-        port(f"args_{place}", array.shape, str(array.dtype).removeprefix("torch."))
+            raise QuantizeError(f"input {node.name}: wanted a tensor, got {type(array).__name__}")
+        # An extent that is not fixed is a symbol.
+        shape = [n if isinstance(n, int) else -1 for n in node.meta["val"].shape]
+        port(node.name, shape, str(array.dtype).removeprefix("torch."))
+    example = tuple(array[:1] for array in example)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "float.tflite"
         litert_torch.convert(program.module(), example).export(str(file))
         return open_content(file.read_bytes())
+
+
+def _inputs(program: Any) -> list[Any]:
+    """Return the nodes of the inputs in the program's graph."""
+    names = program.graph_signature.user_inputs
+    return [node for node in program.graph.nodes if node.name in names]

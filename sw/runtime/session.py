@@ -120,6 +120,11 @@ def _assembly(section: Section, index: int) -> str:
         return str(error)
 
 
+def _shifted(array: np.ndarray) -> np.ndarray:
+    """Return uint8 less 128 as int8, or int8 and 128 as uint8."""
+    return (array.view(np.uint8) ^ np.uint8(0x80)).view("i1" if array.dtype == np.uint8 else "u1")
+
+
 class Session:
     """A program loaded into a device.
 
@@ -146,6 +151,7 @@ class Session:
         # The part whose constants and margins are in the core, and whether those of all parts are.
         self._loaded: Part | None = None
         self._kept = False
+        self._unsigned = program.shifted
         try:
             program.want(device.config)
             for operator in program.host:
@@ -212,6 +218,7 @@ class Session:
         """Run core and host in turn on some units; return the outputs."""
         units = len(inputs[0])
         values = {port.tensor: x for port, x in zip(self.program.inputs, inputs, strict=True)}
+        values |= {n: _shifted(values[n]) for n in self._unsigned.intersection(values)}
         for step in self.program.steps:
             if isinstance(step, Part):
                 values |= self._on_core(step, values, units, bar)
@@ -223,6 +230,7 @@ class Session:
                     raise InputError(str(error)) from None
                 self.statistics.seconds += time.perf_counter() - start
         self.statistics.inputs += units
+        values |= {n: _shifted(values[n]) for n in self._unsigned.intersection(values)}
         return [values[port.tensor].reshape(units, *port.shape) for port in self.program.outputs]
 
     def _on_core(

@@ -6,15 +6,18 @@ below 20,000 have DEPTHWISE_CONV_2D or ADD, those below 30,000 are graphs of 3 t
 branches meet in sums, those below 40,000 have operators of the host, those below 50,000 are graphs
 of 3 to 12 of these and of the core's, some with floating point at their ends, those below 60,000 have
 DEPTHWISE_CONV_2D between other layers, those below 70,000 are what is left of earlier ones when some
-of their inner tensors are inputs of the model. A change here gives other cases to the same seeds, those
+of their inner tensors are inputs of the model. From there on are single operators of the host, of
+every type, ten thousand for each file of makers. A change here gives other cases to the same seeds, those
 that stand for past bugs included.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from draw import Draw
 from graphs import FAMILIES
+from makers_arith import arithmetic
 from networks import Graph, Operation, serialize
 
 __all__ = ["FAMILY", "Case", "case"]
@@ -25,6 +28,9 @@ FAMILY = 10_000
 #: Families of which some tensors become inputs, and the family that this makes.
 _CUT = (1, 2, 4, 5)
 _INPUTS = 6
+
+#: Makers of graphs of one operator, by the number of the family.
+_SINGLE: dict[int, Callable[[Draw], None]] = {7: arithmetic}
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +64,13 @@ class Case:
 
 
 def case(seed: int) -> Case:
-    """Return the case of a seed: 0 to 69,999."""
+    """Return the case of a seed: 0 to 79,999."""
     if seed // FAMILY == _INPUTS:
         return _with_inputs(seed)
+    if seed // FAMILY in _SINGLE:
+        draw = Draw(seed)
+        _SINGLE[seed // FAMILY](draw)
+        return _drawn(seed, draw, draw.chain.graph())
     # The last family draws as it did when its seeds were smaller.
     draw = Draw(seed if seed < 5 * FAMILY else seed - 2 * FAMILY)
     family = FAMILIES[seed // FAMILY]
@@ -71,11 +81,15 @@ def case(seed: int) -> Case:
     between = [number for number in results if number not in graph.outputs]
     if between and draw.chance(0.15):
         graph = replace(graph, outputs=(int(draw.rng.choice(between)), *graph.outputs))
+    return _drawn(seed, draw, graph)
+
+
+def _drawn(seed: int, draw: Draw, graph: Graph) -> Case:
     return Case(
         seed=seed,
         name=" ".join(operation.kind for operation in graph.operations),
         graph=graph,
-        inputs=(draw.inputs,),
+        inputs=(draw.inputs, *draw.more),
         batch=draw.integer(1, 4),
     )
 

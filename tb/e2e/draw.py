@@ -17,6 +17,8 @@ class Draw:
         The graph.
     inputs : array of shape (invocations, ...)
         What the graph is run on.
+    more : list of arrays
+        The same of further inputs.
     mean, spread : float
         About the mean and the deviation of the last results, from their zero point. Who makes a
         layer sets them to those of its results.
@@ -27,6 +29,7 @@ class Draw:
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.few_bits = self.chance(0.25)
+        self.more: list[np.ndarray] = []
         self.begin((1,))
 
     def chance(self, share: float) -> bool:

@@ -40,7 +40,7 @@ def _values(draw: Draw, dtype: str, shape: Sequence[int]) -> np.ndarray:
     if dtype == "float32":
         reach = float(draw.rng.choice([0.5, 3.0, 3.0, 30.0]))
         values = np.asarray(draw.rng.normal(0, reach, tuple(shape)), np.float32)
-        return np.round(values * 2) / np.float32(2) if draw.chance(0.2) else values
+        return np.asarray(np.round(values * 2) / np.float32(2)) if draw.chance(0.2) else values
     reach = draw.integer(2, 1000) if draw.chance(0.9) else 1 << 30
     return np.asarray(draw.rng.integers(-reach, reach, tuple(shape)), dtype)
 
@@ -72,6 +72,11 @@ def _small(x: np.ndarray, zero: int) -> np.ndarray:
     return np.minimum(x, np.float32(4))
 
 
+def _above(x: np.ndarray, zero: int) -> np.ndarray:
+    """Return numbers whose logarithms int8 can hold."""
+    return np.maximum(np.abs(x), np.float32(0.01))
+
+
 def _given(x: np.ndarray, zero: int) -> np.ndarray:
     return x
 
@@ -87,7 +92,7 @@ def _begin(
     draw.chain = Chain(shape, dtype=dtype, **meaning)
     zero = meaning.get("zero_point", 0)
     count = draw.integer(1, 3)
-    draw.inputs = (np.stack([change(_values(draw, dtype, shape), zero) for _ in range(count)]),)
+    draw.inputs = np.stack([change(_values(draw, dtype, shape), zero) for _ in range(count)])
 
 
 def _other(
@@ -98,12 +103,12 @@ def _other(
     zero = meaning.get("zero_point", 0)
     if not draw.chance(0.5):
         return Constant(change(_values(draw, dtype, shape), zero), **meaning)
-    values = [change(_values(draw, dtype, shape), zero) for _ in draw.inputs[0]]
-    draw.inputs = (*draw.inputs, np.stack(values))
+    values = [change(_values(draw, dtype, shape), zero) for _ in draw.inputs]
+    draw.more.append(np.stack(values))
     return draw.chain.input("second", shape, dtype=dtype, **meaning)
 
 
-def _fused(draw: Draw) -> dict[str, str]:
+def _fused(draw: Draw) -> dict[str, Any]:
     name = draw.one_of(*ACTIVATIONS) if draw.chance(0.3) else "NONE"
     return {"fusedActivationFunction": name}
 
@@ -223,7 +228,7 @@ def _running(draw: Draw, kind: str) -> None:
     shape = _shape(draw)
     _begin(draw, draw.one_of(*_NUMBERS), shape)
     axis = Constant(draw.integer(-len(shape), len(shape) - 1))
-    flags = {"exclusive": draw.chance(0.5), "reverse": draw.chance(0.5)}
+    flags: dict[str, Any] = {"exclusive": draw.chance(0.5), "reverse": draw.chance(0.5)}
     draw.chain.operator(kind, None, [axis], **flags)
 
 
@@ -268,7 +273,7 @@ def _pool(draw: Draw, kind: str) -> None:
         padding = "SAME"
     counts = draw.chain.places(window, stride, (1, 1), padding)
     names = ("filterHeight", "filterWidth", "strideH", "strideW")
-    options = dict(zip(names, (*window, *stride), strict=True))
+    options: dict[str, Any] = dict(zip(names, (*window, *stride), strict=True))
     shape = (batch, *counts, channels)
     draw.chain.operator(kind, shape, padding=padding, **options, **_fused(draw))
 
@@ -307,12 +312,12 @@ KINDS: dict[str, _Maker] = {
     "ABS": _unary("int8", "int32", "float32"),
     "NEG": _unary(*_NUMBERS),
     "SIGN": _unary("int32", "float32"),
-    **dict.fromkeys(("FLOOR", "SQUARE", "RELU", "RELU6"), _unary(*_REAL)),
+    **dict.fromkeys(("CEIL", "FLOOR", "ROUND", "SQUARE", "RELU", "RELU6"), _unary(*_REAL)),
     **dict.fromkeys(("RELU_0_TO_1", "RELU_N1_TO_1", "HARD_SWISH"), _unary(*_REAL)),
     **dict.fromkeys(("SQRT", "RSQRT"), _unary(*_REAL, change=_positive)),
-    **dict.fromkeys(("COS", "SIN", "TANH", "LOGISTIC"), _unary(*_REAL, library=True)),
+    **dict.fromkeys(("COS", "SIN", "TANH", "LOGISTIC", "ELU"), _unary(*_REAL, library=True)),
     "EXP": _unary(*_REAL, change=_small, library=True),
-    "LOG": _unary(*_REAL, change=_positive, library=True),
+    "LOG": _unary(*_REAL, change=_above, library=True),
     "GELU": _unary(*_REAL, library=True, options=lambda draw: {"approximate": draw.chance(0.5)}),
     "LEAKY_RELU": _unary(*_REAL, options=_alpha),
     "PRELU": _slope,

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import onnx
-import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
-from onnxruntime.quantization import (
-    CalibrationDataReader,
-    QuantFormat,
-    QuantType,
-    quantize_static,
-)
+import prerequisites
+
+onnx = prerequisites.package("onnx")
+onnxruntime = prerequisites.package("onnxruntime")
+quantization = prerequisites.package("onnxruntime.quantization")
+
+helper, numpy_helper = onnx.helper, onnx.numpy_helper
+_QDQ, _QOPERATOR = quantization.QuantFormat.QDQ, quantization.QuantFormat.QOperator
+_S8, _U8 = quantization.QuantType.QInt8, quantization.QuantType.QUInt8
 
 #: Samples that the quantiser sees.
 _SAMPLES = 16
@@ -30,8 +30,8 @@ class Net:
         self._random = np.random.RandomState(22)
         self.shape = shape
         self._opset, self._batch = opset, batch
-        self._nodes: list[onnx.NodeProto] = []
-        self._constants: list[onnx.TensorProto] = []
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
 
     def add(self, kind: str, *inputs: str, results: int = 1, **said: Any) -> str:
         """Add a node; of several results the others are named after the first."""
@@ -66,10 +66,14 @@ class Net:
     def relu(self, x: str) -> str:
         return self.add("Relu", x)
 
-    def model(self, *results: str) -> onnx.ModelProto:
+    def model(self, *results: str) -> Any:
         """Return the model, checked."""
-        ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in results]
-        first = helper.make_tensor_value_info("x", TensorProto.FLOAT, (self._batch, *self.shape))
+        ends = [
+            helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in results
+        ]
+        first = helper.make_tensor_value_info(
+            "x", onnx.TensorProto.FLOAT, (self._batch, *self.shape)
+        )
         graph = helper.make_graph(self._nodes, "net", [first], ends, self._constants)
         opsets = [helper.make_opsetid("", self._opset)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
@@ -78,7 +82,7 @@ class Net:
         return model
 
 
-def _cnn(opset: int) -> onnx.ModelProto:
+def _cnn(opset: int) -> Any:
     net = Net((1, 14, 14), opset=opset)
     x = net.relu(net.conv("x", 1, 8, 5))
     x = net.add("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
@@ -86,7 +90,7 @@ def _cnn(opset: int) -> onnx.ModelProto:
     return net.model(net.gemm(net.add("Flatten", x), 12 * 16, 10))
 
 
-def _resnet(opset: int) -> onnx.ModelProto:
+def _resnet(opset: int) -> Any:
     net = Net((3, 12, 12), opset=opset)
     x = net.relu(net.conv("x", 3, 16))
     y = net.relu(net.conv(x, 16, 24, strides=[2, 2]))
@@ -97,7 +101,7 @@ def _resnet(opset: int) -> onnx.ModelProto:
     return net.model(net.gemm(net.add("Flatten", net.add("GlobalAveragePool", x)), 24, 10))
 
 
-def _depthwise(opset: int) -> onnx.ModelProto:
+def _depthwise(opset: int) -> Any:
     net = Net((3, 16, 16), opset=opset)
     bounds = net.constant(np.float32(0)), net.constant(np.float32(6))
     x = net.add("Clip", net.conv("x", 3, 16, auto_pad="SAME_UPPER", strides=[2, 2]), *bounds)
@@ -110,7 +114,7 @@ def _depthwise(opset: int) -> onnx.ModelProto:
     return net.model(net.gemm(net.add("Flatten", x), 64, 6))
 
 
-def _mlp(opset: int) -> onnx.ModelProto:
+def _mlp(opset: int) -> Any:
     net = Net((1, 8, 8), opset=opset)
     x = net.relu(net.gemm(net.add("Flatten", "x"), 64, 48))
     x = net.add("MatMul", x, net.weights(48, 32, taps=48))
@@ -119,7 +123,7 @@ def _mlp(opset: int) -> onnx.ModelProto:
     return net.model(x)
 
 
-def _concat(opset: int) -> onnx.ModelProto:
+def _concat(opset: int) -> Any:
     net = Net((3, 10, 10), opset=opset)
     x = net.relu(net.conv("x", 3, 8))
     y = net.relu(net.conv(x, 8, 8, 1))
@@ -129,7 +133,7 @@ def _concat(opset: int) -> onnx.ModelProto:
     return net.model(net.gemm(net.add("Flatten", net.add("GlobalAveragePool", x)), 16, 7))
 
 
-def _resize(opset: int) -> onnx.ModelProto:
+def _resize(opset: int) -> Any:
     net = Net((3, 16, 16), opset=opset)
     skip = net.relu(net.conv("x", 3, 8))
     x = net.relu(net.conv(skip, 8, 12, strides=[2, 2]))
@@ -139,7 +143,7 @@ def _resize(opset: int) -> onnx.ModelProto:
     return net.model(net.conv(x, 8, 4, 1))
 
 
-def _dynamic(opset: int) -> onnx.ModelProto:
+def _dynamic(opset: int) -> Any:
     """A first axis without extent, Flatten as PyTorch exports it, SiLU and squeeze-and-excite."""
     net = Net((3, 12, 12), opset=opset, batch="N")
     x = net.conv("x", 3, 8, strides=[2, 2])
@@ -157,20 +161,17 @@ def _dynamic(opset: int) -> onnx.ModelProto:
 class Network(NamedTuple):
     """A network and the way it is quantised."""
 
-    make: Callable[[int], onnx.ModelProto]
+    make: Callable[[int], Any]
     opset: int
-    form: QuantFormat
-    activations: QuantType
-    weights: QuantType
+    form: Any
+    activations: Any
+    weights: Any
     per_channel: bool = False
 
     @property
     def signed(self) -> bool:
-        return self.activations == QuantType.QInt8
+        return self.activations == _S8
 
-
-_QDQ, _QOPERATOR = QuantFormat.QDQ, QuantFormat.QOperator
-_S8, _U8 = QuantType.QInt8, QuantType.QUInt8
 
 NETWORKS = {
     "cnn-qdq": Network(_cnn, 13, _QDQ, _S8, _S8, True),
@@ -191,7 +192,7 @@ NETWORKS = {
 }
 
 
-class _Calibration(CalibrationDataReader):
+class _Calibration(quantization.CalibrationDataReader):
     def __init__(self, shape: tuple[int, ...]) -> None:
         random = np.random.RandomState(23)
         samples = random.normal(size=(_SAMPLES, 1, *shape)).astype(np.float32)
@@ -202,11 +203,11 @@ class _Calibration(CalibrationDataReader):
 
 
 @cache
-def quantised(name: str) -> bytes:
+def quantised(name: str, *, narrow: bool = False) -> bytes:
     """Return a network as ONNX Runtime's quantiser makes it.
 
-    Weights of int8 on activations of uint8 have 7 bits: the kernels of processors without VNNI
-    saturate sums of 16 bits.
+    Weights of int8 have 7 bits on activations of uint8, or where ``narrow``: the kernels of
+    processors without VNNI saturate sums of 16 bits.
     """
     network = NETWORKS[name]
     model = network.make(network.opset)
@@ -216,7 +217,7 @@ def quantised(name: str) -> bytes:
         with tempfile.TemporaryDirectory() as folder:
             source, target = (os.path.join(folder, end) for end in ("f.onnx", "q.onnx"))
             onnx.save(model, source)
-            quantize_static(
+            quantization.quantize_static(
                 source,
                 target,
                 _Calibration(tuple(extents)),
@@ -224,14 +225,14 @@ def quantised(name: str) -> bytes:
                 activation_type=network.activations,
                 weight_type=network.weights,
                 per_channel=network.per_channel,
-                reduce_range=network.activations == _U8 and network.weights == _S8,
+                reduce_range=narrow or (network.activations == _U8 and network.weights == _S8),
             )
             return Path(target).read_bytes()
     finally:
         logging.disable(logging.NOTSET)
 
 
-def judge(content: bytes, *, signed: bool) -> onnxruntime.InferenceSession:
+def judge(content: bytes, *, signed: bool) -> Any:
     """Return ONNX Runtime's CPU provider with its default optimisations.
 
     With ``signed`` it fuses int8 as it does uint8, which is its default on Arm alone.

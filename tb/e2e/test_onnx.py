@@ -1,6 +1,7 @@
 """Networks quantised by ONNX Runtime, against ONNX Runtime."""
 
 import numpy as np
+import prerequisites
 import pytest
 from onnx_networks import NETWORKS, inputs, judge, quantised
 
@@ -41,6 +42,34 @@ def test_equals_onnx_runtime(name, seed, record_property):
     steps = differing(content, program, signed=NETWORKS[name].signed, count=COUNT, seed=seed)
     record_property("figure", f"{name}: {int((steps != 0).sum())} of {steps.size} values differ")
     assert not steps.any()
+
+
+def test_rtl():
+    """Weights of nine bits in two parts, maxima, a matrix product: on the RTL of the least core."""
+    prerequisites.verilator()
+    program = compile_graph(load(quantised("cnn-qoperator")), preset("nano"))
+    x = inputs(program.inputs[0].shape, 2, 1)
+    results = []
+    for device in ("machine", "rtl"):
+        with open_session(program, device=device) as session:
+            results.append(session.run([x])[0])
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.slow
+def test_default_session(record_property):
+    """The table of docs/onnx.md: pairs of int8 that stay float in part."""
+    count = total = 0
+    for name, network in NETWORKS.items():
+        if name.endswith("qdq") and network.signed:
+            content = quantised(name, narrow=True)
+            program = compile_graph(load(content), preset("edge"), 32)
+            steps = differing(content, program, signed=False, count=300, seed=99)
+            assert np.abs(steps).max() <= 1, name
+            count += int((steps != 0).sum())
+            total += steps.size
+    record_property("figure", f"{count} of {total} values differ from a default session")
+    assert 0 < count * 4_000 <= total
 
 
 @pytest.mark.slow

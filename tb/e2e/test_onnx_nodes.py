@@ -5,14 +5,15 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import onnx
+import prerequisites
 import pytest
-from onnx import numpy_helper
 
 from celosia.hw.arch.config import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
 from celosia.sw.runtime.interpreter import open_session
+
+onnx = prerequisites.package("onnx")
 
 #: By test, the number of inputs that are computed; scales, zero points and weights are constants.
 TESTS = {
@@ -38,13 +39,13 @@ def cases() -> dict[str, Any]:
         return {case.name: case for case in load_model_tests(kind="node")}
 
 
-def closed(model: onnx.ModelProto, arrays: list[np.ndarray], computed: int) -> onnx.ModelProto:
+def closed(model: Any, arrays: list[np.ndarray], computed: int) -> Any:
     """Return a model whose inputs after the first ``computed`` are constants."""
     result = onnx.ModelProto()
     result.CopyFrom(model)
     names = [end.name for end in result.graph.input]
     for name, array in list(zip(names, arrays, strict=True))[computed:]:
-        result.graph.initializer.append(numpy_helper.from_array(array, name))
+        result.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
     del result.graph.input[computed:]
     for opset in result.opset_import:
         opset.version = min(max(opset.version, 13), 21)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import prerequisites
 import pytest
 
 from celosia.hw.arch.config import preset
@@ -11,8 +12,8 @@ from celosia.sw.frontend.source import load
 from celosia.sw.operators.node import ModelError
 from celosia.sw.runtime.interpreter import open_session
 
-onnx = pytest.importorskip("onnx")
-ort = pytest.importorskip("onnxruntime")
+onnx = prerequisites.package("onnx")
+ort = prerequisites.package("onnxruntime")
 
 TensorProto, helper, numpy_helper = onnx.TensorProto, onnx.helper, onnx.numpy_helper
 
@@ -73,11 +74,11 @@ class Model:
         return self.proto(*results).SerializeToString()
 
 
-def check(model: Model, count: int = 30) -> list[str]:
+def check(model: Model, count: int = 30, core: str = "edge") -> list[str]:
     """Compare a model with ONNX Runtime; return the kinds of its operations."""
     content = model.content()
     graph = load(content)
-    program = compile_graph(graph, preset("edge"), 4)
+    program = compile_graph(graph, preset(core), 4)
     options = ort.SessionOptions()
     options.log_severity_level = 3
     judge = ort.InferenceSession(content, options)
@@ -141,12 +142,32 @@ def test_rows_of_one_dimension():
 
 
 def test_weights_of_nine_bits_are_multiplied_on_the_core():
-    model = Model(1, 3, 6, 6, dtype=np.uint8)
-    weights = model.random.integers(0, 256, (8, 3, 3, 3)).astype(np.uint8)
-    ends = ["x", *model.scale(), model.constant(weights), *model.scale(0.0417, 90)]
-    check(model.add("QLinearConv", *ends, *model.scale(0.4)))
-    program = compile_graph(load(model.content()), preset("nano"))
-    assert [layer.kind for layer in program.layers] == ["QLinearConv"]
+    for inputs, outputs, size in ((3, 8, 3), (24, 40, 3), (1, 6, 5), (16, 20, 1)):
+        model = Model(1, inputs, 6, 6, dtype=np.uint8)
+        shape = outputs, inputs, size, size
+        weights = np.clip(model.random.normal(120, 60, shape), 0, 255).astype(np.uint8)
+        assert weights.max() > 230, shape
+        ends = ["x", *model.scale(), model.constant(weights), *model.scale(0.0417, 100)]
+        model.add("QLinearConv", *ends, *model.scale(0.47))
+        for core in ("edge", "nano"):
+            check(model, 8, core)
+            program = compile_graph(load(model.content()), preset(core))
+            assert "QLinearConv" in [layer.kind for layer in program.layers]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("kind", ["QLinearAdd", "QLinearMul"])
+@pytest.mark.parametrize("first", [False, True])
+def test_constants_of_channels(dtype, kind, first):
+    model = Model(1, 4, 5, 5, dtype=dtype).conv(4, 12)
+    limits = np.iinfo(dtype)
+    data = model.random.integers(limits.min, limits.max + 1, (1, 12, 1, 1)).astype(dtype)
+    operands = [model.last, *model.scale(0.4)], [model.constant(data), *model.scale(0.3119, 9)]
+    given = [*operands[first], *operands[not first]]
+    result = model.scale(0.5137 if kind == "QLinearAdd" else 14.37, 5)
+    check(model.add(kind, *given, *result, domain="com.microsoft"))
+    program = compile_graph(load(model.content()), preset("edge"))
+    assert kind in [layer.kind for layer in program.layers]
 
 
 def test_moves():
@@ -234,3 +255,19 @@ def test_outputs_of_several_types():
     assert [graph.tensors[n].dtype.name for n in graph.outputs] == ["int8", "float32"]
     assert [graph.tensors[n].name for n in graph.outputs] == [convolved, model.last]
     assert {graph.tensors[n].shape for n in graph.outputs} == {(1, 8, 6, 6)}
+
+
+def test_damaged_files_are_refused(rng):
+    """Other bytes here and there: a graph, or one line."""
+    model = Model(1, 4, 6, 6).conv(4, 8).move("Flatten").move("Reshape", np.array([-1, 4]))
+    content, graphs = model.content(), 0
+    for _ in range(400):
+        damaged = bytearray(content)
+        for place in rng.integers(1, len(damaged), rng.integers(1, 4)).tolist():
+            damaged[place] = rng.integers(256)
+        try:
+            load(bytes(damaged))
+            graphs += 1
+        except ModelError as error:
+            assert "\n" not in str(error)
+    assert 0 < graphs < 300

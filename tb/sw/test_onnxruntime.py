@@ -1,13 +1,14 @@
 """NumPy's account of ONNX Runtime's kernels against ONNX Runtime."""
 
 import numpy as np
+import prerequisites
 import pytest
 
 from celosia.sw.compiler import onnxruntime as kernels
 from celosia.sw.ir.graph import Quantization
 
-onnx = pytest.importorskip("onnx")
-ort = pytest.importorskip("onnxruntime")
+onnx = prerequisites.package("onnx")
+ort = prerequisites.package("onnxruntime")
 
 TYPES = (np.uint8, np.int8)
 SINGLE = np.float32

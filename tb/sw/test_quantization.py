@@ -187,7 +187,7 @@ def test_an_int8_file_is_refused(here: Path, plain: Path, mnist_model: Path) -> 
 def test_a_converter_that_crashes_is_one_line(here: Path, plain: Path) -> None:
     with Converter(plain) as converter, pytest.raises(QuantizeError) as caught:
         converter._call("quantise", os._exit, 3)
-    assert str(caught.value) == f"{plain}: cannot quantise it: the converter crashed"
+    assert str(caught.value) == f"{plain}: cannot quantise it: the converter crashed (exit code 3)"
 
 
 def test_children_end_with_their_parent(here: Path, plain: Path) -> None:

@@ -4,7 +4,7 @@ A tile is R taps by C channels. What fits of tiles, channel parameters and table
 loaded once; the rest streams through a part of the memory kept free for that, in the order of use.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from celosia.hw.arch.config import Config
@@ -13,6 +13,7 @@ from celosia.sw.compiler.layout.bands import Band, parameters_of_tile
 from celosia.sw.compiler.layout.pitches import Layout, Segment, band_segments, pixel_bytes, segments
 from celosia.sw.compiler.layout.residence import Parts, demand_of, reside, steps_of
 from celosia.sw.compiler.spec import Layer, Network, Product
+from celosia.sw.compiler.split import second_parts
 
 __all__ = [
     "Ring",
@@ -245,21 +246,9 @@ def _segments(
         depth = layer.inputs(*channels)[1]
         if depth not in found:
             found[depth] = segments(layer, source.pitch, pixel, channels, config, most)
-        result.append((*found[depth], *_second(layer, channels, found[depth])))
+        result.append((*found[depth], *second_parts(layer, channels, found[depth], config.rows)))
     return tuple(result)
 
-
-def _second(
-    layer: Product, channels: tuple[int, int], parts: tuple[Segment, ...]
-) -> Iterator[Segment]:
-    """Yield the reads for the second parts of weights, those that are not zero."""
-    if not layer.split:
-        return
-    matrix = layer.matrix(*channels)
-    count = matrix.shape[1] // 2
-    for part in parts:
-        if matrix[:, count + part.taps].any():
-            yield replace(part, taps=count + part.taps)
 
 
 def _stay(sizes: Sequence[int], capacity: int, unit: int) -> tuple[list[int | None], Ring]:

@@ -29,8 +29,10 @@ def function(builder: Builder, unit: Unit) -> None:
 
 
 def quantize(builder: Builder, unit: Unit) -> None:
-    """Read QuantizeLinear of a float input."""
+    """Read QuantizeLinear of a float input; an image is brought into its order before."""
     value, (of,) = builder.value(unit.inputs[0]), unit.outputs
+    if len(value.shape) == 4:
+        value = builder.image(value)
     number = builder.operate("QuantizeLinear", [value.number], value.stored, of)
     builder.alike(of, number, value)
 

@@ -22,6 +22,9 @@ READERS = {
     "MaxPool": max_pool,
 }
 
+#: Raised on files whose numbers make no sense.
+_BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
+
 #: Operators by which a quantised model is known.
 _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinear", "QGemm")
 
@@ -48,6 +51,8 @@ def load(content: bytes, name: str = "model") -> Graph:
         return _graph(read(content), name)
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from None
+    except _BROKEN:
+        raise ModelError(f"{name}: damaged .onnx file") from None
 
 
 def _graph(source: Source, name: str) -> Graph:
@@ -68,7 +73,7 @@ def _graph(source: Source, name: str) -> Graph:
         raise ModelError(_told(blockers))
     for end in source.outputs:
         operand = units.integers.get(end.name) or units.floats.get(end.name)
-        if operand is None:
+        if operand is None or operand.name not in builder.values:
             raise ModelError(f"output {end.name!r}: wanted a result of a quantised operator")
         builder.output(end, operand)
     try:

@@ -226,6 +226,7 @@ def _cut(builder: Builder, value: Value, ways: list[tuple[int, int, int]], unit:
         count=count,
         stride=stride,
         dropped=(),
+        added=(),
     )
     builder.define(of, number, shape, shape, value.order)
 

@@ -107,8 +107,11 @@ def read(content: bytes) -> Source:
     try:
         onnx.checker.check_model(model)
         inferred = shape_inference.infer_shapes(_plain(model), data_prop=True).graph.value_info
+    except UnicodeError:
+        raise ModelError("damaged .onnx file") from None
     except (onnx.checker.ValidationError, shape_inference.InferenceError) as error:
-        raise ModelError(f"not a valid model ({str(error).strip().splitlines()[0]})") from None
+        lines = str(error).strip().splitlines() or [""]
+        raise ModelError(f"not a valid model ({lines[0]})") from None
     graph = model.graph
     inputs = tuple(_end(each) for each in graph.input if each.name not in constants)
     known = {each.name: each.shape for each in (*_ends(inferred), *inputs)}

@@ -1,0 +1,93 @@
+"""Tables of channels as products: a weight and a bias whose rounded multiples are the entries.
+
+A sum or product with a constant for each channel takes each int8 to a rounded point on a line. The
+core computes ``weight * x + bias`` and multiplies that. The larger the weight, the finer the line's
+offset; weights of one size put it elsewhere than those of another, so that nearly every line has
+some that round to all of its 256 points.
+"""
+
+import numpy as np
+
+from celosia.hw.arch.isa import Rounding
+from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.multiplier import quantize_multiplier
+from celosia.sw.compiler.values import Scaling
+
+__all__ = ["lines"]
+
+#: Weights that are tried, the finest first.
+_WEIGHTS = range(127, 15, -1)
+
+_X = np.arange(-128, 128, dtype=np.int64)
+
+
+def lines(
+    tables: np.ndarray, slopes: np.ndarray, offsets: np.ndarray, zero_point: int
+) -> tuple[np.ndarray, Scaling]:
+    """Return weights by channel and the parameters that take every int8 to its entry.
+
+    Parameters
+    ----------
+    tables : numpy.ndarray
+        int8, shape ``(channels, 256)``: entries for -128 to 127.
+    slopes, offsets : numpy.ndarray
+        float64, shape ``(channels,)``: entries are about ``slope * x + offset + zero_point``.
+    zero_point : int
+        Of the results.
+
+    Returns
+    -------
+    weights : numpy.ndarray
+        int8, shape ``(channels,)``.
+    scaling : Scaling
+        By channel.
+
+    Raises
+    ------
+    CompileError
+        If a channel has no such line.
+    """
+    found = []
+    for channel, (entries, slope, offset) in enumerate(zip(tables, slopes, offsets, strict=True)):
+        line = _line(entries.astype(np.int64), float(slope), float(offset), zero_point)
+        if line is None:
+            raise CompileError(f"wanted results that lie on a line, channel {channel} has none")
+        found.append(line)
+    weights, bias, multiplier, left, right = np.array(found, np.int64).T
+    return weights.astype(np.int8), _scaling(bias, multiplier, left, right, zero_point)
+
+
+def _scaling(
+    bias: np.ndarray, multiplier: np.ndarray, left: np.ndarray, right: np.ndarray, zero_point: int
+) -> Scaling:
+    return Scaling(
+        bias=bias,
+        multiplier=multiplier,
+        left=left,
+        right=right,
+        rounding=Rounding.SINGLE,
+        zero_point=zero_point,
+        low=-128,
+        high=127,
+    )
+
+
+def _line(
+    entries: np.ndarray, slope: float, offset: float, zero_point: int
+) -> tuple[int, int, int, int, int] | None:
+    """Return weight, bias, multiplier and shifts of one channel."""
+    for weight in _WEIGHTS:
+        multiplier, shift = quantize_multiplier(abs(slope) / weight)
+        left, right = max(shift, 0), max(-shift, 0)
+        signed = -weight if slope < 0 else weight
+        start = offset * weight / abs(slope) if slope else 0.0
+        if abs(start) > 1 << 24 or left > 6:
+            continue
+        biases = np.floor(start).astype(np.int64) + np.arange(2)
+        sums = (signed * _X + biases[:, None]) << left
+        high = (sums * multiplier + (1 << 30 if right == 0 else 0)) >> 31
+        results = ((high + ((1 << right) >> 1)) >> right) + zero_point
+        good = (np.clip(results, -128, 127) == entries).all(axis=1)
+        if good.any():
+            return signed, int(biases[np.argmax(good)]), multiplier, left, right
+    return None

@@ -1,0 +1,190 @@
+"""TFLite_Detection_PostProcess: boxes and scores of a detector to the best detections.
+
+In single precision as LiteRT's kernel does it. That leaves what follows the last detection as it
+was in memory; here it is zero.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from flatbuffers import flexbuffers
+
+from celosia.sw.ir.parts import HostOperator, Operand
+from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.operators.node import ModelError, Node
+from celosia.sw.operators.record import FLOAT, Operator, Shape, each_unit
+
+__all__ = ["OPERATORS"]
+
+#: Whole numbers of the options, and what they are where the options leave them out.
+_WHOLES = {
+    "max_detections": 0,
+    "max_classes_per_detection": 0,
+    "detections_per_class": 100,
+    "num_classes": 0,
+}
+_SCALES = ("y_scale", "x_scale", "h_scale", "w_scale")
+_REALS = ("nms_score_threshold", "nms_iou_threshold", *_SCALES)
+
+#: Options of whole numbers, and boxes, at most.
+_MOST = 1 << 20
+
+_TYPES = ("float32", "uint8", "int8")
+
+
+def _read(node: Node) -> dict[str, Any]:
+    """Read the options, a map that the file has as a flexbuffer."""
+    node.require_inputs(3, results=4)
+    raw = node.operator.CustomOptionsAsNumpy()
+    if isinstance(raw, int) or not len(raw):
+        raise ModelError("wanted options, got none")
+    found = flexbuffers.GetRoot(bytes(raw)).AsMap
+
+    def option(name: str, read: Callable[[Any], Any], default: Any) -> Any:
+        try:
+            return read(found[name])
+        except KeyError:
+            return default
+
+    wholes = {name: option(name, lambda x: int(x.AsInt), n) for name, n in _WHOLES.items()}
+    # The kernel reads single precision.
+    reals = {name: option(name, lambda x: float(np.float32(x.AsFloat)), 0.0) for name in _REALS}
+    regular = option("use_regular_nms", lambda x: bool(x.AsBool), False)
+    return {**wholes, **reals, "use_regular_nms": regular}
+
+
+def _shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    boxes, scores, anchors = operator.sources
+    for operand in operator.sources:
+        require(operand.dtype in _TYPES, " or ".join(_TYPES), operand.dtype)
+    kinds = (boxes.dtype == "float32") == (anchors.dtype == "float32")
+    require(kinds, "boxes and anchors of one type", f"{boxes.dtype} and {anchors.dtype}")
+    most, classes_each, each, classes = (said.whole(name, 1, _MOST) for name in _WHOLES)
+    said.flag("use_regular_nms")
+    overlap, *scales = (said.real(name) for name in _REALS[1:])
+    said.real("nms_score_threshold")
+    require(0 < overlap <= 1, "nms_iou_threshold above 0, up to 1", overlap)
+    require(all(scales), "scales other than 0", scales)
+    one, count, fields = boxes.shape if len(boxes.shape) == 3 else (0, 0, 0)
+    good = one == 1 and fields >= 4 and anchors.shape == (count, 4)
+    require(good, "boxes (1, N, 4) and anchors (N, 4)", f"{boxes.shape} and {anchors.shape}")
+    wanted = [(1, count, n) for n in (classes, classes + 1)]
+    require(scores.shape in wanted, f"scores {wanted[0]} or {wanted[1]}", scores.shape)
+    require(most * classes_each <= _MOST, f"at most {_MOST} detections", most * classes_each)
+    rows = (1, most * classes_each)
+    return [(*rows, 4), rows, rows, (1,)]
+
+
+def _real(operand: Operand, array: np.ndarray) -> np.ndarray:
+    """Return what an operand's numbers mean, in single precision."""
+    if operand.dtype == "float32":
+        return array
+    centred = array.astype(np.int32) - operand.zero_point
+    return centred.astype(np.float32) * np.float32(operand.scale)
+
+
+def _decoded(boxes: np.ndarray, anchors: np.ndarray, scales: Sequence[float]) -> np.ndarray:
+    """Return top, left, bottom and right of boxes given relative to anchors."""
+    wide, anchor = boxes[:, :4].astype(np.float64), anchors.astype(np.float64)
+    centre = (wide[:, :2] / scales[:2] * anchor[:, 2:] + anchor[:, :2]).astype(np.float32)
+    ratios = wide[:, 2:] / scales[2:]
+    # The C library's own, whose last bit numpy's may not have.
+    powers = np.array([[_exponential(x) for x in row] for row in ratios.tolist()])
+    half = (0.5 * powers * anchor[:, 2:]).astype(np.float32)
+    return np.concatenate([centre - half, centre + half], axis=1)
+
+
+def _exponential(x: float) -> float:
+    return math.exp(x) if x < 709 else math.inf
+
+
+def _overlaps(box: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return intersection over union of a box and each of some others."""
+    area = (box[2] - box[0]) * (box[3] - box[1])
+    areas = (others[:, 2] - others[:, 0]) * (others[:, 3] - others[:, 1])
+    zero = np.float32(0)
+    high = np.maximum(np.minimum(box[2], others[:, 2]) - np.maximum(box[0], others[:, 0]), zero)
+    wide = np.maximum(np.minimum(box[3], others[:, 3]) - np.maximum(box[1], others[:, 1]), zero)
+    common = high * wide
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = common / (area + areas - common)
+    return np.where((area <= 0) | (areas <= 0), zero, found)
+
+
+def _suppressed(
+    boxes: np.ndarray, scores: np.ndarray, said: dict[str, Any], most: int
+) -> list[int]:
+    """Return the boxes of the greatest scores, without those that overlap better ones."""
+    (kept,) = np.nonzero(scores >= np.float32(said["nms_score_threshold"]))
+    order = kept[np.argsort(-scores[kept], kind="stable")]
+    active, selected = np.ones(len(order), bool), []
+    for place, box in enumerate(order.tolist()):
+        if len(selected) >= most:
+            break
+        if active[place]:
+            selected.append(box)
+            overlaps = _overlaps(boxes[box], boxes[order])
+            active &= ~(overlaps > np.float32(said["nms_iou_threshold"]))
+    return selected
+
+
+#: Detections: box, class and score of each.
+_Found = list[tuple[int, int, np.float32]]
+
+
+def _fast(boxes: np.ndarray, scores: np.ndarray, said: dict[str, Any]) -> tuple[_Found, int]:
+    """Return detections whose boxes are chosen once, by their best class, and how many boxes."""
+    count = min(said["max_classes_per_detection"], said["num_classes"])
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :count]
+    selected = _suppressed(boxes, scores.max(axis=1), said, said["max_detections"])
+    found = [(box, int(kind), scores[box, kind]) for box in selected for kind in best[box]]
+    return found, len(selected)
+
+
+def _regular(boxes: np.ndarray, scores: np.ndarray, said: dict[str, Any]) -> tuple[_Found, int]:
+    """Return detections whose boxes are chosen for each class by itself."""
+    found: _Found = []
+    for kind in range(said["num_classes"]):
+        selected = _suppressed(boxes, scores[:, kind], said, said["detections_per_class"])
+        found += [(box, kind, scores[box, kind]) for box in selected]
+        found = sorted(found, key=lambda each: -each[2])[: said["max_detections"]]
+    return found, len(found)
+
+
+def _run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    said = operator.attributes
+    real = [_real(operand, array) for operand, array in zip(operator.sources, arrays, strict=True)]
+    boxes = _decoded(real[0][0], real[2], [said[name] for name in _SCALES])
+    ordered = (boxes[:, 0] <= boxes[:, 2]) & (boxes[:, 1] <= boxes[:, 3])
+    require(bool(ordered.all()), "boxes of at least no height and width")
+    # A class more than there are is the background, the first one.
+    scores = real[1][0][:, real[1].shape[2] - said["num_classes"] :]
+    choose = _regular if said["use_regular_nms"] else _fast
+    found, count = choose(boxes, scores, said)
+    each = said["max_classes_per_detection"]
+    known = min(each, said["num_classes"])
+    results = [np.zeros(result.shape, np.float32) for result in operator.results]
+    for number, (box, kind, score) in enumerate(found):
+        place = number
+        if not said["use_regular_nms"]:
+            # Classes that there are not are left out.
+            place = number // known * each + number % known
+        results[0][0, place], results[1][0, place], results[2][0, place] = boxes[box], kind, score
+    results[3][0] = count
+    return results
+
+
+OPERATORS = (
+    Operator(
+        kind="TFLite_Detection_PostProcess",
+        read=_read,
+        shapes=_shapes,
+        aside=(0, 1, 2),
+        types=FLOAT,
+        kernel=each_unit(_run),
+        whole=True,
+        host="boxes, scores and anchors of float32 or 8 bits; fast and regular suppression",
+    ),
+)

@@ -1,0 +1,108 @@
+"""Outputs that no operator makes: inputs, constants, the same tensor twice; graphs of these alone."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from networks import Chain, Constant, FullyConnected, Graph, serialize
+
+from celosia.hw.arch.config import preset
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.tflite import load
+from celosia.sw.ir.program import Program
+from celosia.sw.runtime.interpreter import open_session
+
+NANO = preset("nano")
+
+
+@pytest.fixture(autouse=True)
+def litert_is_there() -> None:
+    pytest.importorskip("ai_edge_litert.interpreter")
+
+
+def wanted(content: bytes, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """Return the outputs by LiteRT's reference kernels, for each of several inputs."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    kernels = OpResolverType.BUILTIN_REF
+    interpreter = Interpreter(model_content=content, experimental_op_resolver_type=kernels)
+    interpreter.allocate_tensors()
+    places = [given["index"] for given in interpreter.get_input_details()]
+    results = []
+    for contents in zip(*inputs, strict=True):
+        for place, values in zip(places, contents, strict=True):
+            interpreter.set_tensor(place, values)
+        interpreter.invoke()
+        ends = [given["index"] for given in interpreter.get_output_details()]
+        results.append([interpreter.get_tensor(number) for number in ends])
+    return [np.stack(arrays) for arrays in zip(*results, strict=True)]
+
+
+def assert_equal(graph: Graph, inputs: list[np.ndarray]) -> None:
+    content = serialize(graph)
+    program = Program.from_bytes(compile_graph(load(content), NANO, 2).to_bytes())
+    given = [x.reshape(-1, *p.shape) for x, p in zip(inputs, program.inputs, strict=True)]
+    with open_session(program, device="machine") as session:
+        results = session.run(given)
+    for got, want in zip(results, wanted(content, inputs), strict=True):
+        np.testing.assert_array_equal(got.reshape(-1), want.reshape(-1))
+
+
+def _dense(chain: Chain) -> Chain:
+    weights = np.arange(-17, 18, dtype=np.int8).reshape(5, 7)
+    FullyConnected(weights=weights, weight_scale=0.1, output_scale=0.5).add(chain)
+    return chain
+
+
+def _constants(chain: Chain) -> Graph:
+    one = chain.constant("one", np.array([1.5, -2.5], np.float32))
+    two = chain.constant("two", np.array([[1, -2, 3]], np.int8), 0.5)
+    return chain.graph(two, chain.number, one)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda chain: chain.graph(chain.number),
+        _constants,
+        lambda chain: _constants(_dense(chain)),
+        lambda chain: _dense(chain).graph(chain.number, 0, chain.number),
+    ],
+    ids=["input", "input and constants", "result and constants", "result twice and input"],
+)
+@pytest.mark.parametrize("batch", [1, 2])
+def test_outputs_that_no_operator_makes(
+    make: Callable[[Chain], Graph], batch: int, rng: np.random.Generator
+) -> None:
+    graph = make(Chain((batch, 7), 0.1, 3))
+    assert_equal(graph, [rng.integers(-128, 128, (3, batch, 7)).astype(np.int8)])
+
+
+def _shifted(kind: str) -> np.ndarray:
+    return np.array([[0, 3, 0], [1, 0, 2]], kind)
+
+
+#: Operators whose results are constant: inputs, shape and type of the result.
+CONSTANT = {
+    "RANGE int32": ("RANGE", [np.int32(20), np.int32(3), np.int32(-4)], (5,), "int32"),
+    "RANGE int64": ("RANGE", [np.int64(-2), np.int64(9), np.int64(3)], (4,), "int64"),
+    "RANGE float": ("RANGE", [np.float32(0), np.float32(1), np.float32(0.1)], (10,), "float32"),
+    "ZEROS_LIKE": ("ZEROS_LIKE", [_shifted("float32")], (2, 3), "float32"),
+    "WHERE bool": ("WHERE", [_shifted("bool")], (3, 2), "int64"),
+    "WHERE int8": ("WHERE", [Constant(_shifted("int8"))], (3, 2), "int64"),
+    "WHERE float": ("WHERE", [_shifted("float32")], (3, 2), "int64"),
+    "FILL": ("FILL", [np.array([2, 3], np.int64), np.float32(2.5)], (2, 3), "float32"),
+    "CAST": ("CAST", [_shifted("int64")], (2, 3), "float32"),
+    "GATHER": ("GATHER", [_shifted("int32"), np.array([1, 1, 0], np.int32)], (3, 3), "int32"),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANT)
+def test_constant_results(name: str) -> None:
+    kind, inputs, shape, dtype = CONSTANT[name]
+    chain = Chain((1, 2), 0.1)
+    given = [np.array(x) if isinstance(x, np.generic) else x for x in inputs]
+    chain.operator(kind, shape, inputs=given, dtype=dtype, scale=0)
+    graph = chain.graph(chain.number)
+    assert not any(one.kind == kind for one in load(serialize(graph)).operations)
+    assert_equal(graph, [np.zeros((2, 1, 2), np.int8)])
