@@ -107,6 +107,7 @@ def product(
             scaling=tail.scaling,
             macs=macs,
             each=each,
+            first=0,
             table=tail.table,
             **geometry,
         )
