@@ -25,6 +25,7 @@ from celosia.sw.compiler.emit import emit_main, emit_setup
 from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.layout import lay_out, least_steps
 from celosia.sw.compiler.partition import Plan, partition
+from celosia.sw.compiler.passes import simplified
 from celosia.sw.compiler.provenance import follow
 from celosia.sw.compiler.resident import together
 from celosia.sw.compiler.schedule import schedule
@@ -71,6 +72,7 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
     """
     if not 1 <= batch <= MOST_BATCH:
         raise CompileError(f"wanted 1 to {MOST_BATCH}, got {batch}", layer="batch")
+    graph = simplified(graph)
     kinds = {operation.place: operation.kind for operation in graph.operations}
     notes: dict[int, str] = {}
     while True:
