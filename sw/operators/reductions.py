@@ -235,8 +235,8 @@ OPERATORS = (
     Operator(
         kind="MEAN",
         shapes=reduced,
-        types=((*_SCALED, *NUMBERS), SAME),
-        kernel=by_type(**dict.fromkeys(_SCALED, _run_mean), plain=_run_plain_mean),
+        types=(("int8", "int16", *NUMBERS), SAME),
+        kernel=by_type(int8=_run_mean, int16=_run_mean, plain=_run_plain_mean),
         lower=_lower_mean,
         factors=quotients,
         core="over rows and columns of an image",
@@ -246,8 +246,8 @@ OPERATORS = (
     Operator(
         kind="SUM",
         shapes=_sum_shapes,
-        types=((*_SCALED, *NUMBERS), SAME),
-        kernel=by_type(**dict.fromkeys(_SCALED, _run_sum), plain=_by_steps(np.add)),
+        types=(("int8", "int16", *NUMBERS), SAME),
+        kernel=by_type(int8=_run_sum, int16=_run_sum, plain=_by_steps(np.add)),
         factors=quotients,
         host=f"{_AXES}: int8, int16, int32, int64, float32",
         **_REDUCED,
