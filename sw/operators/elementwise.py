@@ -331,7 +331,7 @@ OPERATORS = (
             broadcasts=True,
             types=(("int8", "int16", *NUMBERS), SAME),
             kernel=of_two(choose),
-            host=f"{_BROADCAST}, of one scale and zero point; int16",
+            host=f"{_BROADCAST}, of one scale and zero point",
         )
         for kind, choose in (("MAXIMUM", greater), ("MINIMUM", smaller))
     ),

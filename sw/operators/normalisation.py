@@ -120,7 +120,9 @@ def _run_norm(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.n
     sums, places = np.unique(np.square(x).sum(axis=-1, keepdims=True), return_inverse=True)
     found = np.array([inverse_root(value) for value in sums.tolist()], np.int64)
     roots, shifts = found[places.reshape(*x.shape[:-1], 1)].transpose(-1, *range(x.ndim))
-    values = times(x, roots, shifts + 7)
+    # 7 fractional bits; uint8 has them before the multiplication.
+    unsigned = bool(operator.attributes.get("unsigned"))
+    values = times(x << 7, roots, shifts) if unsigned else times(x, roots, shifts + 7)
     return [np.clip(values, -128, 127).astype(np.int8)]
 
 
@@ -192,6 +194,7 @@ OPERATORS = (
         shapes=_norm_shapes,
         types=(("int8", "float32"), SAME),
         kernel=by_type(int8=_run_norm, plain=_run_real_norm),
+        unsigned=True,
         host=_LAST,
     ),
     Operator(

@@ -21,6 +21,7 @@ from celosia.sw.operators.fixed_point import (
     finished,
     meaning,
     quotients,
+    rescaled,
     single,
     times,
     times_wide,
@@ -117,10 +118,14 @@ def _sum_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
 def _run_sum(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return sums of int8 and int16, as LiteRT's built-in kernel computes them.
 
-    Its reference kernel takes them for uint8.
+    Its reference kernel takes them for uint8, which it computes in integers.
     """
     (source,), (output,) = operator.sources, operator.results
     rows = _rows(operator, arrays[0])
+    if operator.attributes.get("unsigned"):
+        sums = (rows.astype(np.int64) - source.zero_point).sum(axis=-1)
+        (result,) = finished(rescaled(sums, source.scale / output.scale), output)
+        return [result.reshape(len(result), *output.shape)]
     scale = np.float32(_sum_factor(operator))
     bias = np.float32(-source.zero_point) * scale * np.float32(rows.shape[-1])
     sums = rows.sum(axis=-1, dtype=np.int64).astype(np.float32) * scale + bias
@@ -235,8 +240,8 @@ OPERATORS = (
     Operator(
         kind="MEAN",
         shapes=reduced,
-        types=((*_SCALED, *NUMBERS), SAME),
-        kernel=by_type(**dict.fromkeys(_SCALED, _run_mean), plain=_run_plain_mean),
+        types=(("int8", "int16", *NUMBERS), SAME),
+        kernel=by_type(int8=_run_mean, int16=_run_mean, plain=_run_plain_mean),
         lower=_lower_mean,
         factors=quotients,
         core="over rows and columns of an image",
@@ -246,8 +251,9 @@ OPERATORS = (
     Operator(
         kind="SUM",
         shapes=_sum_shapes,
-        types=((*_SCALED, *NUMBERS), SAME),
-        kernel=by_type(**dict.fromkeys(_SCALED, _run_sum), plain=_by_steps(np.add)),
+        types=(("int8", "int16", *NUMBERS), SAME),
+        kernel=by_type(int8=_run_sum, int16=_run_sum, plain=_by_steps(np.add)),
+        unsigned=True,
         factors=quotients,
         host=f"{_AXES}: int8, int16, int32, int64, float32",
         **_REDUCED,

@@ -14,8 +14,15 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.frontend.tflite import load
 from celosia.sw.runtime.interpreter import open_session
 
-#: Operators that LiteRT has no reference kernel of, and SUM, whose one takes int8 for uint8.
-_BUILT_IN = {"CEIL", "ELU", "ROUND", "SUM"}
+#: Operators that LiteRT has no reference kernel of.
+_BUILT_IN = {"CEIL", "ELU", "ROUND"}
+
+
+def _needs_built_in(graph: Graph) -> bool:
+    """Return whether reference kernels are missing, or take int8 for uint8, as that of SUM does."""
+    kinds = {operation.kind for operation in graph.operations}
+    sums = (o.inputs[0] for o in graph.operations if o.kind == "SUM")
+    return bool(kinds & _BUILT_IN) or any(graph.tensors[n].dtype != np.uint8 for n in sums)
 
 
 def reference(case: Case) -> dict[int, np.ndarray]:
@@ -27,11 +34,12 @@ def reference(case: Case) -> dict[int, np.ndarray]:
     """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-    built_in = _BUILT_IN.intersection(operation.kind for operation in case.graph.operations)
     resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     interpreter = Interpreter(
         model_content=case.content,
-        experimental_op_resolver_type=resolver if built_in else OpResolverType.BUILTIN_REF,
+        experimental_op_resolver_type=resolver
+        if _needs_built_in(case.graph)
+        else OpResolverType.BUILTIN_REF,
         experimental_preserve_all_tensors=True,
     )
     interpreter.allocate_tensors()

@@ -181,7 +181,9 @@ def _unary(
     def make(draw: Draw, kind: str) -> None:
         dtype = draw.one_of(*types)
         _begin(draw, dtype, _shape(draw, least), change)
-        meaning = {} if dtype not in _SCALED else output or _meaning(draw, dtype)
+        meaning = {} if dtype not in _SCALED else dict(output or _meaning(draw, dtype))
+        if output and dtype == "uint8":
+            meaning["zero_point"] += 128
         draw.chain.operator(kind, **meaning, **options(draw))
         if library and dtype == "float32":
             _rounded(draw)
@@ -237,12 +239,14 @@ def _running(draw: Draw, kind: str) -> None:
 
 
 def _slope(draw: Draw, kind: str) -> None:
-    dtype = draw.one_of("int8", "float32")
+    dtype = draw.one_of(*_BYTES, "float32")
     shape = _shape(draw, 2)
     _begin(draw, dtype, shape)
     alpha = tuple(1 if draw.chance(0.5) else extent for extent in shape[1:])
     given = _values(draw, dtype, alpha)
-    meaning = {"scale": 0.01, "zero_point": draw.zero_point()} if dtype == "int8" else {}
+    meaning = _meaning(draw, dtype)
+    if meaning:
+        meaning["scale"] = 0.01
     draw.chain.operator(kind, None, [Constant(given, **meaning)], **_meaning(draw, dtype))
 
 
@@ -290,12 +294,12 @@ def _beta(draw: Draw) -> dict[str, Any]:
     return {"beta": float(draw.rng.uniform(0.2, 2))}
 
 
-_QUOTIENT = _binary("int8", "int32", "float32", change=_divisors, fused=True)
+_QUOTIENT = _binary(*_BYTES, "int32", "float32", change=_divisors, fused=True)
 _ORDER = _binary(*_SCALED, *_NUMBERS, result="bool")
 _EQUALITY = _binary(*_SCALED, *_NUMBERS, "bool", result="bool")
-_EXTREME = _binary("int8", "int16", *_NUMBERS, alike=True)
+_EXTREME = _binary(*_SCALED, *_NUMBERS, alike=True)
 _LOGIC = _binary("bool")
-_SUMS = _reduced("int8", "int16", *_NUMBERS)
+_SUMS = _reduced(*_SCALED, *_NUMBERS)
 _EXTREMES = _reduced(*_SCALED, *_NUMBERS, alike=True)
 
 #: Makers of graphs of one operator, by kind.
@@ -327,9 +331,9 @@ KINDS: dict[str, _Maker] = {
     "PRELU": _slope,
     "SOFTMAX": _unary(*_REAL, library=True, options=_beta),
     "LOG_SOFTMAX": _unary(
-        "int8", "float32", library=True, output={"scale": 1 / 16, "zero_point": 127}
+        *_BYTES, "float32", library=True, output={"scale": 1 / 16, "zero_point": 127}
     ),
-    "L2_NORMALIZATION": _unary("int8", "float32", output={"scale": 1 / 128, "zero_point": 0}),
+    "L2_NORMALIZATION": _unary(*_BYTES, "float32", output={"scale": 1 / 128, "zero_point": 0}),
     "LOCAL_RESPONSE_NORMALIZATION": _unary(*_REAL, library=True, least=4, options=_near),
     "L2_POOL_2D": _pool,
     **dict.fromkeys(("MEAN", "SUM"), _SUMS),
