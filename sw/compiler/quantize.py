@@ -53,8 +53,10 @@ def single_factor(*scales: np.float32, over: np.float32) -> float:
         return float(math.prod(scales[1:], start=scales[0]) / over)
 
 
-def activation_range(activation: str, output: Quantization) -> tuple[int, int]:
-    """Return the int8 clamp of a fused activation.
+def activation_range(
+    activation: str, output: Quantization, dtype: str = "int8"
+) -> tuple[int, int]:
+    """Return the clamp of a fused activation.
 
     Parameters
     ----------
@@ -62,6 +64,8 @@ def activation_range(activation: str, output: Quantization) -> tuple[int, int]:
         ``NONE``, ``RELU``, ``RELU6``, ``RELU_0_TO_1`` or ``RELU_N1_TO_1``.
     output : Quantization
         Of the operator's result.
+    dtype : str
+        Of the result.
 
     Raises
     ------
@@ -78,8 +82,10 @@ def activation_range(activation: str, output: Quantization) -> tuple[int, int]:
         return output.zero_point + (-rounded if ratio < 0 else rounded)
 
     low, high = BOUNDS[activation]
-    least = -128 if low is None else min(max(-128, quantized(low)), 127)
-    most = 127 if high is None else max(min(127, quantized(high)), least)
+    limits = np.iinfo(dtype)
+    first, last = int(limits.min), int(limits.max)
+    least = first if low is None else min(max(first, quantized(low)), last)
+    most = last if high is None else max(min(last, quantized(high)), least)
     return least, most
 
 

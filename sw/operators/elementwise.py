@@ -1,5 +1,6 @@
 """Arithmetic on two operands that broadcast."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,6 +26,7 @@ from celosia.sw.operators.attributes import Attributes, Mismatch, require
 from celosia.sw.operators.fixed_point import (
     centred,
     finished,
+    halved,
     multiplied,
     products,
     quotients,
@@ -41,6 +43,8 @@ __all__ = ["OPERATORS", "activated", "addends", "broadcast", "single_constant", 
 
 #: Bits by which ADD and SUB shift their inputs.
 _SHIFT = 20
+#: The same of int16.
+_WIDE_SHIFT = 15
 
 #: Each int8 to -1 - x, by its bits: what leaves room for the negative of -128.
 _COMPLEMENT = ~np.arange(256, dtype=np.uint8).view(np.int8)
@@ -91,14 +95,38 @@ def single_constant(first: Tensor, second: Tensor) -> dict[str, Any]:
     return {"constant": constant, "constant_scale": second.quantization.scale}
 
 
+def _is_power(tensor: Tensor) -> bool:
+    """Return whether a tensor is int16 of a scale that is a power of two."""
+    if tensor.dtype != np.int16 or tensor.quantization is None:
+        return False
+    exponent = math.log2(tensor.quantization.scale)
+    return abs(exponent - round(exponent)) < 1e-3
+
+
 def _read_binary(table: type) -> Callable[[Node], dict[str, Any]]:
     def read(node: Node) -> dict[str, Any]:
         node.require_inputs(2)
         options = node.options(table)
         activation = read_activation(options.FusedActivationFunction() if options else 0)
-        return {"activation": activation, **single_constant(node.tensor(0), node.tensor(1))}
+        said = {"activation": activation, **single_constant(node.tensor(0), node.tensor(1))}
+        tensors = (node.tensor(0), node.tensor(1), node.outputs[0])
+        if options and table is not tflite.MulOptions and options.PotScaleInt16():
+            said |= {"powers": True} if all(map(_is_power, tensors)) else {}
+        return said
 
     return read
+
+
+def _shifted_sum(
+    operator: HostOperator, arrays: Sequence[np.ndarray], sign: int
+) -> list[np.ndarray]:
+    """Return sums of int16 whose scales are powers of two."""
+    (output,) = operator.results
+    terms = [
+        halved(x, round(math.log2(output.scale)) - round(math.log2(operand.scale)))
+        for operand, x in zip(operator.sources, centred(operator, arrays), strict=True)
+    ]
+    return finished(terms[0] + sign * terms[1], output, operator.attributes["activation"])
 
 
 def _run_sum(sign: int) -> Kernel:
@@ -106,13 +134,16 @@ def _run_sum(sign: int) -> Kernel:
 
     def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         (first, second), (output,) = operator.sources, operator.results
+        if operator.attributes.get("powers"):
+            return _shifted_sum(operator, arrays, sign)
+        left = _SHIFT if output.dtype == "int8" else _WIDE_SHIFT
         twice = 2 * max(first.scale, second.scale)
         terms = []
         pairs = zip(operator.sources, centred(operator, arrays), (1, sign), strict=True)
         for operand, x, factor in pairs:
             multiplier, shift = quantize_multiplier(operand.scale / twice)
-            terms.append(times(x << _SHIFT, factor * multiplier, shift))
-        total = rescaled(terms[0] + terms[1], twice / ((1 << _SHIFT) * output.scale))
+            terms.append(times(x << left, factor * multiplier, shift))
+        total = rescaled(terms[0] + terms[1], twice / ((1 << left) * output.scale))
         return finished(total, output, operator.attributes["activation"])
 
     return run
@@ -252,7 +283,7 @@ def _lower_product(lowering: Lowering, operation: Operation) -> None:
 
 _ARITHMETIC: dict[str, Any] = {
     "shapes": activated,
-    "types": (("int8", *NUMBERS), SAME),
+    "types": (("int8", "int16", *NUMBERS), SAME),
     "single": "constant",
     "broadcasts": True,
 }
@@ -262,7 +293,7 @@ OPERATORS = (
     Operator(
         kind="ADD",
         read=_read_binary(tflite.AddOptions),
-        kernel=by_type(int8=_run_sum(1), plain=clamped(np.add)),
+        kernel=by_type(int8=_run_sum(1), int16=_run_sum(1), plain=clamped(np.add)),
         lower=_lower_sum,
         table=_sum_table(1),
         factors=quotients,
@@ -273,7 +304,7 @@ OPERATORS = (
     Operator(
         kind="SUB",
         read=_read_binary(tflite.SubOptions),
-        kernel=by_type(int8=_run_sum(-1), plain=clamped(np.subtract)),
+        kernel=by_type(int8=_run_sum(-1), int16=_run_sum(-1), plain=clamped(np.subtract)),
         lower=_lower_sum,
         table=_sum_table(-1),
         factors=quotients,
@@ -284,7 +315,7 @@ OPERATORS = (
     Operator(
         kind="MUL",
         read=_read_binary(tflite.MulOptions),
-        kernel=by_type(int8=_run_product, plain=clamped(np.multiply)),
+        kernel=by_type(int8=_run_product, int16=_run_product, plain=clamped(np.multiply)),
         lower=_lower_product,
         table=_product_table,
         factors=products,
@@ -298,7 +329,7 @@ OPERATORS = (
             shapes=two,
             keeps_scale=True,
             broadcasts=True,
-            types=(("int8", *NUMBERS), SAME),
+            types=(("int8", "int16", *NUMBERS), SAME),
             kernel=of_two(choose),
             host=f"{_BROADCAST}, of one scale and zero point",
         )

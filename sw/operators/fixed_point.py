@@ -69,12 +69,14 @@ def times(x: np.ndarray, multiplier: np.ndarray | int, shift: np.ndarray | int) 
     return halved(high, right)
 
 
-def times_wide(x: np.ndarray, multiplier: int, shift: int) -> np.ndarray:
+def times_wide(
+    x: np.ndarray, multiplier: np.ndarray | int, shift: np.ndarray | int
+) -> np.ndarray:
     """Return ``MultiplyByQuantizedMultiplier`` of 64-bit numbers, which rounds once.
 
     The multiplier is cut to 16 bits; results are those of 32 bits.
     """
-    short = (multiplier + (1 << 15)) >> 16 if multiplier < 0x7FFF0000 else 0x7FFF
+    short = np.minimum((np.asarray(multiplier) + (1 << 15)) >> 16, 0x7FFF)
     total = 15 - shift
     return ((x * short + (1 << (total - 1))) >> total).astype(np.int32).astype(np.int64)
 
@@ -128,8 +130,8 @@ def centred(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.nda
 
 def finished(values: np.ndarray, output: Operand, activation: str = "NONE") -> list[np.ndarray]:
     """Return results: the zero point added, and clamped."""
-    low, high = activation_range(activation, meaning(output))
-    return [np.clip(values + output.zero_point, low, high).astype(np.int8)]
+    low, high = activation_range(activation, meaning(output), output.dtype)
+    return [np.clip(values + output.zero_point, low, high).astype(output.dtype)]
 
 
 def _scales(graph: Graph, operation: Operation) -> list[Quantization | None]:

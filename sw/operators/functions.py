@@ -19,7 +19,7 @@ from celosia.sw.compiler.quantize import single_factor
 from celosia.sw.compiler.tables import BYTES, ENTRIES, table
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators import real
+from celosia.sw.operators import real, wide
 from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.fixed_point import (
     MOST_FACTOR,
@@ -228,8 +228,15 @@ def _hard_swish_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
 
 def _logistic_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
     scale = operator.results[0].scale
-    good = operator.sources[0].dtype == "float32" or scale == _LOGISTIC_SCALE
+    good = operator.sources[0].dtype != "int8" or scale == _LOGISTIC_SCALE
     require(good, "a result of scale 1/256", f"{scale:.6g}")
+    return _tanh_shapes(operator, said)
+
+
+def _tanh_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    scale = operator.results[0].scale
+    good = operator.sources[0].dtype != "int16" or scale == wide.ONE
+    require(good, "a result of scale 1/32768", f"{scale:.6g}")
     return same_shape(operator, said)
 
 
@@ -294,11 +301,13 @@ def _choose_slope(x: np.ndarray, slope: np.ndarray) -> np.ndarray:
 
 def _function(kind: str, fill: Table, *others: str, **about: Any) -> Operator:
     """Return the record of a function that a table does for int8, and ``real`` for other types."""
-    kernel = about.pop("kernel", None) or of_each(about.pop("real"))
+    kernels = {"plain": about.pop("kernel", None) or of_each(about.pop("real"))}
+    if "int16" in others:
+        kernels["int16"] = about.pop("int16")
     return Operator(
         kind=kind,
         types=(("int8", *others), SAME),
-        kernel=by_type(int8=by_table(fill), plain=kernel),
+        kernel=by_type(int8=by_table(fill), **kernels),
         table=fill,
         lower=lookup,
         core=f"int8: {_ALONE}",
@@ -329,19 +338,32 @@ OPERATORS = (
     _function(
         "LEAKY_RELU",
         _leaky_relu,
-        _REAL,
+        *("int16", _REAL),
         kernel=_run_leaky,
+        int16=wide.leaky,
         read=_read_leaky_relu,
         shapes=_leaky_shapes,
     ),
     _function("LOG", _populated(_logarithm), _REAL, real=real.logarithm),
     _function(
-        "LOGISTIC", _populated(_logistic), _REAL, real=real.logistic, shapes=_logistic_shapes
+        "LOGISTIC",
+        _populated(_logistic),
+        *("int16", _REAL),
+        real=real.logistic,
+        int16=wide.logistic,
+        shapes=_logistic_shapes,
     ),
     _function("NEG", _negative, *NUMBERS, real=np.negative, keeps_scale=True),
     _function("RSQRT", _reciprocal_root, _REAL, real=real.reciprocal_root),
     _function("SQRT", _square_root, _REAL, real=np.sqrt),
-    _function("TANH", _populated(real.tanh), _REAL, real=real.tanh),
+    _function(
+        "TANH",
+        _populated(real.tanh),
+        *("int16", _REAL),
+        real=real.tanh,
+        int16=wide.tanh,
+        shapes=_tanh_shapes,
+    ),
     _plain("CEIL", np.ceil, _REAL),
     _plain("COS", real.cosine, _REAL),
     _plain("FLOOR", np.floor, _REAL),

@@ -17,7 +17,7 @@ from celosia.sw.compiler.windows import padding
 from celosia.sw.ir.graph import Graph, Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import EXTENT, Attributes, require
-from celosia.sw.operators.fixed_point import factors, meaning, times, weighted
+from celosia.sw.operators.fixed_point import factors, finished, meaning, times, times_wide, weighted
 from celosia.sw.operators.node import (
     ModelError,
     Node,
@@ -27,7 +27,7 @@ from celosia.sw.operators.node import (
     require_bias,
     require_weights,
 )
-from celosia.sw.operators.record import Lower, Operator, Shape
+from celosia.sw.operators.record import SAME, Lower, Operator, Shape
 from celosia.sw.operators.windows import ACTIVATIONS, image, read_windows, window_counts
 
 __all__ = [
@@ -42,6 +42,9 @@ __all__ = [
 
 #: Returns the parameters of the requantiser for an operation and its weights by channel.
 Scale = Callable[[Graph, Operation, np.ndarray], Scaling]
+
+#: Types of activations: of int16 on the host alone.
+_TYPES = (("int8", "int16"), SAME)
 
 #: Greatest sum of two int8.
 _MOST_WEIGHT = 254
@@ -74,8 +77,9 @@ def _require_constants(operator: HostOperator, channels: int) -> None:
     good = weights.data is not None and weights.dtype in ("int8", "int16")
     require(good, "constant int8 weights", weights.dtype)
     require(len(weights.scales) in (0, channels), f"1 or {channels} scales of weights")
+    wide = operator.sources[0].dtype == "int16"
     for operand in bias:
-        good = operand.data is not None and operand.dtype == "int32"
+        good = operand.data is not None and operand.dtype in ("int32", "int64")[: 1 + wide]
         require(good and math.prod(operand.shape) == channels, f"a constant bias of {channels}")
 
 
@@ -248,16 +252,20 @@ def lower_dense(scale: Scale) -> Lower:
 
 
 def dense_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the sums of a matrix product, int32, shape ``(units, rows, channels)``."""
+    """Return the sums of a matrix product, int32, int64 of int16, shape ``(units, rows, channels)``."""
     matrix = arrays[1].astype(np.int64)
     rows = arrays[0].reshape(len(arrays[0]), -1, matrix.shape[1]).astype(np.int64)
     sums = (rows - operator.sources[0].zero_point) @ matrix.T
-    return (sums + arrays[2].reshape(-1) if len(arrays) > 2 else sums).astype(np.int32)
+    sums = sums + arrays[2].reshape(-1) if len(arrays) > 2 else sums
+    return sums if operator.sources[0].dtype == "int16" else sums.astype(np.int32)
 
 
 def _run_dense(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return the product of rows with a matrix, which the kernel scales in double precision."""
     (output,) = operator.results
+    if output.dtype == "int16":
+        result = scaled_sums(operator, dense_sums(operator, arrays), ())
+        return [result.reshape(len(result), *output.shape)]
     exact = dense_sums(operator, arrays) * factors(operator)
     away = np.copysign(np.floor(np.abs(exact) + 0.5), exact) + output.zero_point
     low, high = activation_range(operator.attributes["activation"], meaning(output))
@@ -342,9 +350,11 @@ def scaled_sums(operator: HostOperator, sums: np.ndarray, bias: Sequence[np.ndar
         sums = sums + bias[0].reshape(-1).astype(np.int64)
     pairs = [quantize_multiplier(float(factor)) for factor in factors(operator)]
     multipliers, shifts = np.array(pairs, np.int64).T
-    values = times(sums.astype(np.int32).astype(np.int64), multipliers, shifts)
-    low, high = activation_range(operator.attributes["activation"], meaning(output))
-    return np.clip(values + output.zero_point, low, high).astype(np.int8)
+    if operator.sources[0].dtype == "int16" and operator.sources[-1].dtype != "int32":
+        values = times_wide(sums, multipliers, shifts)
+    else:
+        values = times(sums.astype(np.int32).astype(np.int64), multipliers, shifts)
+    return finished(values, output, operator.attributes["activation"])[0]
 
 
 def convolution_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -397,6 +407,7 @@ OPERATORS = (
         shapes=convolution_shapes,
         lower=lower_convolution(convolution_scaling),
         kernel=_run_convolution,
+        types=_TYPES,
         weighted=True,
         unsigned=True,
         factors=weighted(0, 1),
@@ -409,6 +420,7 @@ OPERATORS = (
         shapes=convolution_shapes,
         lower=lower_convolution(convolution_scaling),
         kernel=_run_convolution,
+        types=_TYPES,
         weighted=True,
         unsigned=True,
         factors=weighted(0, 1),
@@ -422,6 +434,7 @@ OPERATORS = (
         shapes=dense_shapes,
         lower=lower_dense(dense_scaling),
         kernel=_run_dense,
+        types=_TYPES,
         weighted=True,
         factors=weighted(0, 1),
         core="constant weights, a scale for each channel or one; factors whose rounding 31 bits "
@@ -435,6 +448,7 @@ OPERATORS = (
         shapes=_transposed_shapes,
         operands=(2, 1, 3),
         kernel=_run_transposed,
+        types=_TYPES,
         weighted=True,
         unsigned=True,
         factors=weighted(2, 1),

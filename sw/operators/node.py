@@ -283,7 +283,9 @@ def require_weights(weights: Tensor, axis: int = 0) -> None:
 
 
 def require_bias(bias: Tensor | None, channels: int) -> None:
-    """Refuse a bias that is neither left out nor constant int32, one for each channel.
+    """Refuse a bias that is neither left out nor constant, one for each channel.
+
+    It is int32, or int64 with inputs of int16.
 
     Raises
     ------
@@ -292,5 +294,5 @@ def require_bias(bias: Tensor | None, channels: int) -> None:
     """
     if bias is None:
         return
-    if bias.dtype != np.int32 or bias.elements != channels or bias.data is None:
+    if bias.dtype not in _INDICES or bias.elements != channels or bias.data is None:
         raise ModelError(f"wanted a constant bias of {channels} int32, got {described(bias)}")

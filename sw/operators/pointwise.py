@@ -74,8 +74,8 @@ OPERATORS = (
         Operator(
             kind=kind,
             shapes=same_shape,
-            types=(("int8", "float32"), SAME),
-            kernel=by_type(int8=_run_relu, plain=_run_real_relu),
+            types=(("int8", "int16", "float32"), SAME),
+            kernel=by_type(int8=_run_relu, int16=_run_relu, plain=_run_real_relu),
             lower=_lower,
             factors=quotients,
             core=f"int8: {_CLAMP}",

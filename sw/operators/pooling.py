@@ -16,7 +16,7 @@ from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import EXTENT, Attributes, require
 from celosia.sw.operators.fixed_point import meaning
 from celosia.sw.operators.node import Node
-from celosia.sw.operators.record import Kernel, Operator, Shape
+from celosia.sw.operators.record import SAME, Kernel, Operator, Shape
 from celosia.sw.operators.windows import ACTIVATIONS, image, read_windows, window_counts
 
 __all__ = ["OPERATORS", "pool_shapes", "pooled", "read_pool", "spans"]
@@ -105,8 +105,9 @@ def _run_average(operator: HostOperator, arrays: Sequence[np.ndarray]) -> Sequen
 def _run(reduce: _Reduce) -> Kernel:
     def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         output = operator.results[0]
-        clamp = activation_range(operator.attributes["activation"], meaning(output))
-        return [np.clip(pooled(operator, arrays[0], reduce), *clamp).astype(np.int8)]
+        said = operator.attributes["activation"]
+        low, high = activation_range(said, meaning(output), output.dtype)
+        return [np.clip(pooled(operator, arrays[0], reduce), low, high).astype(output.dtype)]
 
     return run
 
@@ -118,6 +119,7 @@ OPERATORS = (
         kind="AVERAGE_POOL_2D",
         read=read_pool,
         shapes=pool_shapes,
+        types=(("int8", "int16"), SAME),
         keeps_scale=True,
         unsigned=True,
         kernel=_run_average,
@@ -129,6 +131,7 @@ OPERATORS = (
         kind="MAX_POOL_2D",
         read=read_pool,
         shapes=pool_shapes,
+        types=(("int8", "int16"), SAME),
         keeps_scale=True,
         kernel=_run(lambda part, _: part.max(axis=(2, 3))),
         lower=_lower,

@@ -232,8 +232,8 @@ OPERATORS = (
     Operator(
         kind="MEAN",
         shapes=reduced,
-        types=(("int8", *NUMBERS), SAME),
-        kernel=by_type(int8=_run_mean, plain=_run_plain_mean),
+        types=(("int8", "int16", *NUMBERS), SAME),
+        kernel=by_type(int8=_run_mean, int16=_run_mean, plain=_run_plain_mean),
         lower=_lower_mean,
         factors=quotients,
         core="over rows and columns of an image",

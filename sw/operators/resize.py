@@ -9,7 +9,7 @@ import tflite
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.node import ModelError, Node
-from celosia.sw.operators.record import Operator, Shape
+from celosia.sw.operators.record import SAME, Operator, Shape
 from celosia.sw.operators.windows import image
 
 __all__ = ["OPERATORS"]
@@ -140,7 +140,7 @@ def _run_bilinear(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[
     away = np.where(total > 0, 1 << 19, -(1 << 19))
     # Division towards zero.
     rounded = np.trunc((total + away) / (1 << 20)).astype(np.int64)
-    return [rounded.astype(np.int8)]
+    return [rounded.astype(arrays[0].dtype)]
 
 
 _LIMITS = "any size; align_corners, half_pixel_centers"
@@ -152,6 +152,7 @@ OPERATORS = (
         infer=_infer,
         shapes=_shapes,
         operands=(0,),
+        types=(("int8", "int16"), SAME),
         keeps_scale=True,
         unsigned=True,
         kernel=_run_bilinear,
@@ -163,6 +164,7 @@ OPERATORS = (
         infer=_infer,
         shapes=_shapes,
         operands=(0,),
+        types=(("int8", "int16"), SAME),
         keeps_scale=True,
         kernel=_run_nearest,
         host=_LIMITS,

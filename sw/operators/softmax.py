@@ -14,6 +14,7 @@ import tflite
 
 from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators import wide
 from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.fixed_point import halved
 from celosia.sw.operators.node import ModelError, Node
@@ -146,6 +147,9 @@ def _shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
     if source.dtype == "float32":
         return [source.shape]
     got = (result.scale, result.zero_point)
+    if source.dtype == "int16":
+        require(got == (wide.ONE, 0), "a result of scale 1/32768 and zero point 0", got)
+        return [source.shape]
     require(got == _OUTPUT, "a result of scale 1/256 and zero point -128", got)
     good = _factor(source.scale, beta) > _LEAST
     require(good, "scale * beta of more than 2^-26", f"{source.scale:.6g} * {beta:.6g}")
@@ -168,8 +172,8 @@ OPERATORS = (
         kind="SOFTMAX",
         read=_read,
         shapes=_shapes,
-        types=(("int8", "float32"), SAME),
-        kernel=by_type(int8=_run, plain=_run_real),
+        types=(("int8", "int16", "float32"), SAME),
+        kernel=by_type(int8=_run, int16=wide.softmax, plain=_run_real),
         host="over the last dimension, any beta: int8, float32",
     ),
 )
