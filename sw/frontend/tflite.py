@@ -31,6 +31,7 @@ _TYPES = {
     tflite.TensorType.BOOL: np.dtype(np.bool_),
     tflite.TensorType.INT16: np.dtype(np.int16),
     tflite.TensorType.INT8: np.dtype(np.int8),
+    tflite.TensorType.INT4: np.dtype(np.int8),
     tflite.TensorType.FLOAT64: np.dtype(np.float64),
 }
 # What the flatbuffers package raises on files whose offsets lead nowhere.
@@ -174,7 +175,12 @@ class _Reader:
         elements = _require_extents(name, shape)
         data = None
         raw = self._buffer(tensor.Buffer())
-        if raw.size:
+        if raw.size and tensor.Type() == tflite.TensorType.INT4:
+            if raw.size != (elements + 1) // 2:
+                wanted = (elements + 1) // 2
+                raise ModelError(f"tensor {name!r}: wanted {wanted} bytes, got {raw.size}")
+            data = _halves(raw)[:elements].reshape(shape)
+        elif raw.size:
             if raw.size != elements * dtype.itemsize:
                 wanted = elements * dtype.itemsize
                 raise ModelError(f"tensor {name!r}: wanted {wanted} bytes, got {raw.size}")
@@ -351,6 +357,12 @@ class _Reader:
             known = custom in OPERATORS and not custom.isupper()
             return custom if known else f"CUSTOM {custom!r}"
         return constant_name(tflite.BuiltinOperator, value)
+
+
+def _halves(raw: np.ndarray) -> np.ndarray:
+    """Return int4 as int8, the lower half of each byte before the upper one."""
+    halves = np.stack([raw & 15, raw >> 4], axis=-1).reshape(-1)
+    return (halves ^ np.uint8(8)).view(np.int8) - np.int8(8)
 
 
 def _is_dynamic(tensor: Any) -> bool:

@@ -11,13 +11,13 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View
 from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.compiler.products import product
-from celosia.sw.compiler.quantize import activation_range, convolution_scaling, dense_scaling
+from celosia.sw.compiler.quantize import convolution_scaling, dense_scaling
 from celosia.sw.compiler.values import Scaling
 from celosia.sw.compiler.windows import padding
 from celosia.sw.ir.graph import Graph, Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import EXTENT, Attributes, require
-from celosia.sw.operators.fixed_point import factors, finished, meaning, times, times_wide, weighted
+from celosia.sw.operators.fixed_point import factors, finished, times, times_wide, weighted
 from celosia.sw.operators.node import (
     ModelError,
     Node,
@@ -267,9 +267,8 @@ def _run_dense(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.
         result = scaled_sums(operator, dense_sums(operator, arrays), ())
         return [result.reshape(len(result), *output.shape)]
     exact = dense_sums(operator, arrays) * factors(operator)
-    away = np.copysign(np.floor(np.abs(exact) + 0.5), exact) + output.zero_point
-    low, high = activation_range(operator.attributes["activation"], meaning(output))
-    result = np.clip(away, low, high).astype(np.int8)
+    away = np.copysign(np.floor(np.abs(exact) + 0.5), exact)
+    (result,) = finished(away, output, operator.attributes["activation"])
     return [result.reshape(len(result), *output.shape)]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from cases import FAMILY, Case, case
 from networks import Graph, Operation, Quantization, Tensor
 
-__all__ = ["BASES", "TYPES", "of_type"]
+__all__ = ["BASES", "TYPES", "converted", "of_type"]
 
 #: First seeds of the families of int8 whose cases become those of another type.
 BASES = (0, FAMILY, 2 * FAMILY, 3 * FAMILY, 4 * FAMILY)
@@ -79,7 +79,7 @@ def _one_scale(tensors: list[Tensor], operation: Operation, dtype: str) -> None:
         tensors[number] = replace(tensors[number], quantization=meaning)
 
 
-def _converted(graph: Graph, dtype: str, rng: np.random.Generator) -> Graph:
+def converted(graph: Graph, dtype: str, rng: np.random.Generator) -> Graph:
     """Return a graph of int8 with other types."""
     weights = {o.inputs[_WEIGHTED[o.kind][0]] for o in graph.operations if o.kind in _WEIGHTED}
     tensors = [
@@ -94,14 +94,17 @@ def _converted(graph: Graph, dtype: str, rng: np.random.Generator) -> Graph:
         if operation.kind in _WEIGHTED:
             _bias(tensors, operation, dtype)
         _one_scale(tensors, operation, dtype)
-    return replace(graph, tensors=tuple(tensors))
+    # LiteRT has no kernel for int16 of the other clamps.
+    clamp = {"RELU_N1_TO_1": "RELU"} if dtype == "int16" else {}
+    operations = tuple(replace(o, kind=clamp.get(o.kind, o.kind)) for o in graph.operations)
+    return replace(graph, tensors=tuple(tensors), operations=operations)
 
 
 def of_type(dtype: str, seed: int) -> Case:
     """Return a case of a type: ``uint8`` or ``int16``."""
     rng = np.random.default_rng(seed)
     base = case(BASES[seed % len(BASES)] + seed // len(BASES))
-    graph = _converted(base.graph, dtype, rng)
+    graph = converted(base.graph, dtype, rng)
     inputs = []
     for values in base.inputs:
         if values.dtype == np.int8 and dtype == "uint8":
