@@ -205,6 +205,7 @@ def _part(graph: Graph, operations: Sequence[Operation]) -> Graph:
         operations=tuple(operations),
         inputs=tuple(n for n in read if n not in made and graph.tensors[n].data is None),
         outputs=tuple(n for n in made if n in elsewhere or n in graph.outputs),
+        states=(),
     )
 
 

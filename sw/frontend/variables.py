@@ -10,7 +10,7 @@ import numpy as np
 import tflite
 
 from celosia.sw.ir.graph import State, Tensor
-from celosia.sw.operators.node import ModelError, Node
+from celosia.sw.operators.node import ModelError, Node, described
 
 __all__ = ["KINDS", "Variables"]
 
@@ -70,10 +70,20 @@ class Variables:
             self.alias[outputs[0]] = self.values[key]
         elif key not in self.initial:
             raise ModelError("wanted a variable with initial contents")
+        elif self.initial[key].dtype != node.outputs[0].dtype:
+            raise ModelError(f"wanted {self.initial[key].dtype}, got {described(node.outputs[0])}")
         else:
             self.values[key] = self._first[key] = outputs[0]
             return self.initial[key]
         return None
+
+    def initialise(self, other: "Variables", tensors: Sequence[Tensor]) -> None:
+        """Take the contents that another subgraph, all of it constant, gives variables."""
+        for key, number in other.values.items():
+            data = tensors[number].data
+            if data is None:
+                raise ModelError("wanted variables initialised with constants, got computed ones")
+            self.initial[key] = data
 
     def renew(self, number: int, before: int, after: int, tensor: Tensor) -> None:
         """Make an operator's result the next contents of a variable tensor.
