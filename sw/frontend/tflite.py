@@ -12,9 +12,17 @@ import tflite
 
 from celosia.sw.files import FileError, read_file
 from celosia.sw.frontend.unsigned import centred, rescaling, signed
+from celosia.sw.frontend.variables import KINDS, Variables
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
 from celosia.sw.operators.host import check_operation, evaluate, infer
-from celosia.sw.operators.node import ModelError, Node, constant_name, require_per_tensor
+from celosia.sw.operators.node import (
+    ModelError,
+    Node,
+    constant_name,
+    described,
+    require_per_tensor,
+)
+from celosia.sw.operators.record import Operator as OperatorRecord
 from celosia.sw.operators.registry import OPERATORS
 
 __all__ = ["ModelError", "load"]
@@ -33,6 +41,7 @@ _TYPES = {
     tflite.TensorType.INT8: np.dtype(np.int8),
     tflite.TensorType.INT4: np.dtype(np.int8),
     tflite.TensorType.FLOAT64: np.dtype(np.float64),
+    tflite.TensorType.RESOURCE: np.dtype(object),
 }
 # What the flatbuffers package raises on files whose offsets lead nowhere.
 _BROKEN = (
@@ -82,8 +91,9 @@ def load(source: str | Path | bytes) -> Graph:
 class _Reader:
     """One file being read. Errors other than ModelError mean that the file is damaged."""
 
-    def __init__(self, content: bytes, name: str) -> None:
+    def __init__(self, content: bytes, name: str, *, initial: bool = False) -> None:
         self.content = content
+        self.initial = initial
         self.name = name
         self.model: Any = tflite.Model.GetRootAs(content, 0)
         # Tensors whose recorded shapes are not relied on.
@@ -94,29 +104,27 @@ class _Reader:
         # Operations that the file has not, before the one being read.
         self.added: list[Operation] = []
         self.count = 0
+        self.variables = Variables()
+        # Variable tensors.
+        self.kept: set[int] = set()
 
     def graph(self) -> Graph:
-        """Return the model's only subgraph."""
+        """Return the main subgraph, which is the first."""
         self._check_buffers()
-        count = self._count(self.model.SubgraphsLength(), 4)
-        if count != 1:
-            raise ModelError(f"wanted one subgraph, got {count}")
+        if not self._count(self.model.SubgraphsLength(), 4):
+            raise ModelError("wanted a subgraph, got none")
         subgraph = self.model.Subgraphs(0)
-        tensors = list(self._each(subgraph.TensorsLength(), subgraph.Tensors, self._tensor))
-        self.open = {n for n in range(len(tensors)) if _is_dynamic(subgraph.Tensors(n))}
-        count = self._count(subgraph.OperatorsLength(), 4)
-        given = [subgraph.Operators(n) for n in range(count)]
-        self._sign(given, tensors)
-        self.count = count
-        operations = self._operations(given, tensors)
+        tensors, operations = self._subgraph(subgraph)
         inputs = self._numbers(subgraph.InputsLength(), subgraph.Inputs)
         outputs = self._numbers(subgraph.OutputsLength(), subgraph.Outputs)
+        outputs = tuple(self.variables.alias.get(number, number) for number in outputs)
         if not inputs or not outputs:
             raise ModelError("wanted inputs and outputs, got none")
         for number in (*inputs, *outputs):
             tensor = tensors[_index(number, tensors)]
             if tensor.data is not None and number in inputs:
                 raise ModelError(f"tensor {tensor.name!r}: wanted no constant as input")
+            _require_extents(tensor.name, tensor.shape)
             if tensor.dtype.name not in _ENDS:
                 wanted = f"{', '.join(_ENDS)} as input or output"
                 raise ModelError(f"tensor {tensor.name!r}: wanted {wanted}, got {tensor.dtype}")
@@ -126,10 +134,65 @@ class _Reader:
             self._given_out(number, inputs[0], tensors, operations) for number in outputs
         )
         try:
+            states = self.variables.states(tensors)
             unsigned = frozenset(self.unsigned.intersection((*inputs, *outputs)))
-            return Graph(self.name, tuple(tensors), tuple(operations), inputs, outputs, unsigned)
+            return Graph(
+                self.name, tuple(tensors), tuple(operations), inputs, outputs, unsigned, states
+            )
         except ValueError as error:
             raise ModelError(str(error)) from None
+
+    def _subgraph(self, subgraph: Any) -> tuple[list[Tensor], list[Operation]]:
+        """Return tensors and operations of a subgraph."""
+        tensors = list(self._each(subgraph.TensorsLength(), subgraph.Tensors, self._tensor))
+        for number in range(len(tensors)):
+            tensor = subgraph.Tensors(number)
+            if _is_dynamic(tensor):
+                self.open.add(number)
+            if tensor.IsVariable():
+                self.kept.add(number)
+        count = self._count(subgraph.OperatorsLength(), 4)
+        given = [subgraph.Operators(n) for n in range(count)]
+        self._sign(given, tensors)
+        self.count = count
+        return tensors, self._operations(given, tensors)
+
+    def _initialised(self, operator: Any) -> None:
+        """Read the subgraph that gives variables their initial contents."""
+        options = Node(operator, (), ()).require_options(tflite.CallOnceOptions)
+        number = options.InitSubgraphIndex()
+        if not 0 < number < self.model.SubgraphsLength():
+            raise ModelError(f"wanted a subgraph after the main one, got {number}")
+        reader = _Reader(self.content, self.name, initial=True)
+        tensors, operations = reader._subgraph(self.model.Subgraphs(number))
+        if operations:
+            raise ModelError("wanted variables initialised with constants, got computed ones")
+        self.variables.initialise(reader.variables, tensors)
+
+    def _followed(self, kind: str, operator: Any, tensors: list[Tensor]) -> bool:
+        """Follow an operator of variables; return False of others."""
+        if kind == "CALL_ONCE" and not self.initial:
+            self._initialised(operator)
+        elif kind in KINDS:
+            inputs = self._inputs(operator, tensors)
+            outputs = self._numbers(operator.OutputsLength(), operator.Outputs)
+            given = tuple(None if n == -1 else tensors[n] for n in inputs)
+            results = tuple(tensors[_index(n, tensors)] for n in outputs)
+            contents = self.variables.follow(kind, Node(operator, given, results), inputs, outputs)
+            if contents is not None and contents.shape != results[0].shape:
+                tensors[outputs[0]] = replace(results[0], shape=contents.shape)
+                self.open.add(outputs[0])
+        else:
+            return False
+        return True
+
+    def _inputs(self, operator: Any, tensors: Sequence[Tensor]) -> tuple[int, ...]:
+        """Return the inputs of an operator; -1 of one left out, or without elements."""
+        numbers = self._numbers(operator.InputsLength(), operator.Inputs)
+        numbers = (self.variables.alias.get(number, number) for number in numbers)
+        return tuple(
+            -1 if n == -1 or not tensors[_index(n, tensors)].elements else n for n in numbers
+        )
 
     def _count(self, count: int, element_bytes: int) -> int:
         """Return a vector's length, refused where the file could not hold it."""
@@ -172,7 +235,8 @@ class _Reader:
             raise ModelError(f"tensor {name!r}: type {kind} is not supported")
         if tensor.Sparsity() is not None:
             raise ModelError(f"tensor {name!r}: sparse tensors are not supported")
-        elements = _require_extents(name, shape)
+        # Tensors without elements stand for inputs left out.
+        elements = _require_extents(name, shape) if 0 not in shape else 0
         data = None
         raw = self._buffer(tensor.Buffer())
         if raw.size and tensor.Type() == tflite.TensorType.INT4:
@@ -229,6 +293,8 @@ class _Reader:
         for place, operator in enumerate(given):
             kind = self._kind(operator.OpcodeIndex())
             try:
+                if self._followed(kind, operator, tensors):
+                    continue
                 operation, results = self._operation(place, kind, operator, tensors)
             except ModelError as error:
                 refused.append((f"{place} {kind}", error))
@@ -250,10 +316,12 @@ class _Reader:
         self, place: int, kind: str, operator: Any, tensors: list[Tensor]
     ) -> tuple[Operation, list[np.ndarray] | None]:
         """Return an operation, and its results where these are constant."""
-        inputs = self._numbers(operator.InputsLength(), operator.Inputs)
+        inputs = self._inputs(operator, tensors)
         outputs = self._numbers(operator.OutputsLength(), operator.Outputs)
         label = f"operator {place} {kind}"
         results = tuple(tensors[_index(number, tensors)] for number in outputs)
+        for tensor in results:
+            _require_extents(tensor.name, tensor.shape)
         if results:
             label += f" ({results[0].name!r})"
         if kind not in OPERATORS:
@@ -263,9 +331,11 @@ class _Reader:
             inputs = tuple(self._weights(n, tensors) if k == 1 else n for k, n in enumerate(inputs))
         elif kind == "CONCATENATION" and self.unsigned.issuperset(outputs):
             inputs = tuple(self._rescaled(number, results[0], tensors) for number in inputs)
-        given = tuple(None if n == -1 else tensors[_index(n, tensors)] for n in inputs)
-        node = Node(operator, given, results)
+        given = tuple(None if n == -1 else tensors[n] for n in inputs)
         try:
+            outputs = self._renewed(record, operator, inputs, outputs, tensors)
+            results = tuple(tensors[number] for number in outputs)
+            node = Node(operator, given, results, self._intermediates(operator, tensors))
             node.require_inputs(1, max(1, len(inputs)), results=None)
             operation = Operation(kind, place, inputs, outputs)
             unknown = any(not tensor.shape for tensor in results)
@@ -279,6 +349,30 @@ class _Reader:
             return operation, evaluate(tensors, operation)
         except ModelError as error:
             raise ModelError(f"{label}: {error}") from None
+
+    def _renewed(
+        self,
+        record: OperatorRecord,
+        operator: Any,
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
+        tensors: list[Tensor],
+    ) -> tuple[int, ...]:
+        """Return the results of an operator, and after them one for each state that it renews."""
+        for place in record.states:
+            if place >= len(inputs) or inputs[place] == -1:
+                raise ModelError(f"wanted a variable tensor as input {place}, got none")
+            number, before = int(operator.Inputs(place)), inputs[place]
+            if number not in self.kept:
+                raise ModelError(f"wanted a variable tensor, got {described(tensors[number])}")
+            tensors.append(replace(tensors[before]))
+            outputs = (*outputs, len(tensors) - 1)
+            self.variables.renew(number, before, outputs[-1], tensors[before])
+        return outputs
+
+    def _intermediates(self, operator: Any, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        numbers = self._numbers(operator.IntermediatesLength(), operator.Intermediates)
+        return tuple(tensors[_index(number, tensors)] for number in numbers)
 
     def _weights(self, number: int, tensors: list[Tensor]) -> int:
         """Return the tensor of weights of uint8 less their zero point."""

@@ -263,9 +263,6 @@ def dense_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np.ndarr
 def _run_dense(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return the product of rows with a matrix, which the kernel scales in double precision."""
     (output,) = operator.results
-    if output.dtype == "int16":
-        result = scaled_sums(operator, dense_sums(operator, arrays), ())
-        return [result.reshape(len(result), *output.shape)]
     exact = dense_sums(operator, arrays) * factors(operator)
     away = np.copysign(np.floor(np.abs(exact) + 0.5), exact)
     (result,) = finished(away, output, operator.attributes["activation"])
