@@ -123,12 +123,6 @@ def test_unknown_operator_is_named_with_its_place(model: bytes) -> None:
         load(changed)
 
 
-def test_several_subgraphs(model: bytes) -> None:
-    changed = with_element(model, tflite.Model.GetRootAs(model, 0), 2, "<I", -1, 2)
-    with pytest.raises(ModelError, match="wanted one subgraph, got 2"):
-        load(changed)
-
-
 def test_weights_with_a_zero_point(model: bytes) -> None:
     details = tensor_of(model, "weights_1").Quantization()
     changed = with_element(model, details, 3, "<q", 0, 2)
