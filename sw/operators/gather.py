@@ -114,6 +114,32 @@ def _run_lookup(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np
     return [table[indices]]
 
 
+def _read_one_hot(node: Node) -> dict[str, Any]:
+    node.require_inputs(4)
+    options, rank = node.require_options(tflite.OneHotOptions), node.rank
+    depth = node.constant(1, (np.int32,), "depth").reshape(-1).tolist()
+    if len(depth) != 1 or depth[0] < 1:
+        raise ModelError(f"wanted one depth of at least 1, got {depth}")
+    return {"axis": node.axis(options.Axis(), rank + 1), "depth": depth[0]}
+
+
+def _one_hot_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    indices, *values = operator.sources
+    shape = _indices(indices, ("int32", "int64"))
+    good = [value.shape for value in values] in ([()] * 2, [(1,)] * 2)
+    require(good, "one on and one off value", [value.shape for value in values])
+    axis = said.whole("axis", 0, len(shape))
+    return [(*shape[:axis], said.whole("depth", 1, 1 << 31), *shape[axis:])]
+
+
+def _run_one_hot(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return ``on`` where the new dimension's index is the one given, else ``off``."""
+    (indices, on, off), axis = arrays, operator.attributes["axis"]
+    numbers = np.arange(operator.attributes["depth"])
+    hot = np.expand_dims(indices, axis) == numbers.reshape(-1, *[1] * (indices.ndim - axis))
+    return [np.where(hot, on.reshape(()), off.reshape(()))]
+
+
 _LOOKS: dict[str, Any] = {"types": ANY, "moves": True, "whole": True}
 _RANGE = "constant or computed indices"
 
@@ -152,6 +178,16 @@ OPERATORS = (
         aside=(0,),
         kernel=each_unit(_run_lookup),
         host=f"{_RANGE}, a table of the result's type",
+        **_LOOKS,
+    ),
+    Operator(
+        kind="ONE_HOT",
+        read=_read_one_hot,
+        shapes=_one_hot_shapes,
+        operands=(0, 2, 3),
+        aside=(0,),
+        kernel=each_unit(_run_one_hot),
+        host="any axis, a constant depth",
         **_LOOKS,
     ),
 )
