@@ -56,7 +56,7 @@ def _read_convolution(node: Node) -> dict[str, Any]:
     node.require_inputs(2, 3)
     weights = node.tensor(1)
     require_weights(weights)
-    require_bias(node.optional(2), weights.shape[0])
+    require_bias(node.optional(2), weights.shape[0], node.tensor(0))
     return read_windows(node, tflite.Conv2DOptions, "stride", "dilation")
 
 
@@ -64,7 +64,7 @@ def _read_depthwise(node: Node) -> dict[str, Any]:
     node.require_inputs(2, 3)
     weights = node.tensor(1)
     require_weights(weights, axis=3)
-    require_bias(node.optional(2), weights.shape[3])
+    require_bias(node.optional(2), weights.shape[3], node.tensor(0))
     attributes = read_windows(node, tflite.DepthwiseConv2DOptions, "stride", "dilation")
     inputs = node.tensor(0).shape[-1]
     return attributes | {"depth_multiplier": weights.shape[3] // inputs}
@@ -179,7 +179,7 @@ def _read_dense(node: Node) -> dict[str, Any]:
     node.require_inputs(2, 3)
     weights = node.tensor(1)
     require_weights(weights)
-    require_bias(node.optional(2), weights.shape[0])
+    require_bias(node.optional(2), weights.shape[0], node.tensor(0))
     options = node.options(tflite.FullyConnectedOptions)
     if options and options.WeightsFormat() != 0:
         raise ModelError("shuffled weights are not supported")
@@ -283,7 +283,7 @@ def _read_transposed(node: Node) -> dict[str, Any]:
     node.require_inputs(3, 4)
     weights = node.tensor(1)
     require_weights(weights)
-    require_bias(node.optional(3), weights.shape[0])
+    require_bias(node.optional(3), weights.shape[0], node.tensor(2))
     options = node.require_options(tflite.TransposeConvOptions)
     said = {
         "padding": read_padding(options),

@@ -285,10 +285,10 @@ def require_weights(weights: Tensor, axis: int = 0) -> None:
         raise ModelError(f"wanted weights with zero point 0, got {got}")
 
 
-def require_bias(bias: Tensor | None, channels: int) -> None:
-    """Refuse a bias that is neither left out nor constant, one for each channel.
+def require_bias(bias: Tensor | None, channels: int, source: Tensor) -> None:
+    """Refuse a bias that is neither left out nor constant int32, one for each channel.
 
-    It is int32, or int64 with inputs of int16.
+    With inputs of int16 it may be int64.
 
     Raises
     ------
@@ -297,5 +297,6 @@ def require_bias(bias: Tensor | None, channels: int) -> None:
     """
     if bias is None:
         return
-    if bias.dtype not in _INDICES or bias.elements != channels or bias.data is None:
+    types = _INDICES[: 1 + (source.dtype == np.int16)]
+    if bias.dtype not in types or bias.elements != channels or bias.data is None:
         raise ModelError(f"wanted a constant bias of {channels} int32, got {described(bias)}")
