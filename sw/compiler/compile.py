@@ -28,6 +28,7 @@ from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.resident import together
 from celosia.sw.compiler.layout.tile import Tiling, tile
 from celosia.sw.compiler.partition import Plan, partition
+from celosia.sw.compiler.passes import simplified
 from celosia.sw.compiler.provenance import follow
 from celosia.sw.compiler.schedule.actions import FillMargins
 from celosia.sw.compiler.schedule.pace import overlap_gains
@@ -74,6 +75,7 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
     """
     if not 1 <= batch <= MOST_BATCH:
         raise CompileError(f"wanted 1 to {MOST_BATCH}, got {batch}", layer="batch")
+    graph = simplified(graph)
     kinds = {operation.place: operation.kind for operation in graph.operations}
     notes: dict[int, str] = {}
     while True:
