@@ -1,0 +1,192 @@
+"""Each rewriting: what becomes of its chain, what keeps it away, and the same bytes as before."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from networks import Chain, Convolution, Depthwise, FullyConnected, Graph, Transpose, serialize
+
+from celosia.hw.arch.config import preset
+from celosia.sw.compiler import compile as compiler
+from celosia.sw.compiler.passes import simplified
+from celosia.sw.frontend.tflite import load
+from celosia.sw.runtime.interpreter import open_session
+
+NANO = preset("nano")
+RNG = np.random.default_rng(0)
+
+
+def weights(*shape: int) -> np.ndarray:
+    return RNG.integers(-99, 100, shape).astype(np.int8)
+
+
+def blocked(
+    chain: Chain, blocks: tuple[int, ...], margins: list[list[int]], crops: list[list[int]], layer
+) -> None:
+    """Add a dilated convolution as converters spell it; of rows alone through images of one row."""
+    batch, *extents, channels = chain.last.shape
+    pairs = list(zip(extents, margins, blocks, strict=True))
+    counts = [(extent + sum(margin)) // block for extent, margin, block in pairs]
+    many = batch * int(np.prod(blocks))
+    numbers = np.array(blocks, np.int32)
+    shape = (many, *counts, channels)
+    chain.operator("SPACE_TO_BATCH_ND", shape, [numbers, np.array(margins, np.int32)])
+    if len(blocks) == 1:
+        chain.operator("EXPAND_DIMS", (many, 1, *shape[1:]), [np.array([1], np.int32)])
+    layer.add(chain)
+    many, *made, channels = chain.last.shape
+    if len(blocks) == 1:
+        made = made[1:]
+        shape = (many, *made, channels)
+        chain.operator("RESHAPE", shape, [np.array(shape, np.int32)])
+    whole = [n * b - sum(c) for n, b, c in zip(made, blocks, crops, strict=True)]
+    result = (batch, *whole, channels)
+    chain.operator("BATCH_TO_SPACE_ND", result, [numbers, np.array(crops, np.int32)])
+
+
+def convolution(height: int, width: int, channels: int, **more) -> Convolution:
+    kernel = weights(5, height, width, channels)
+    given = {"padding": "VALID", "bias": np.arange(5, dtype=np.int32) * 50} | more
+    return Convolution(weights=kernel, weight_scale=0.01, output_scale=0.2, **given)
+
+
+def depthwise(channels: int) -> Depthwise:
+    kernel = weights(1, 3, 3, channels)
+    return Depthwise(weights=kernel, weight_scale=0.01, output_scale=0.2, padding="VALID")
+
+
+def image(*shape: int) -> Chain:
+    return Chain(shape or (1, 9, 9, 4), 0.1, 5)
+
+
+def rows() -> Chain:
+    return Chain((1, 20, 4), 0.1, 5)
+
+
+def dilated(blocks, margins, crops, layer, start: Callable[[], Chain] = image) -> Graph:
+    chain = start()
+    blocked(chain, blocks, margins, crops, layer)
+    return chain.graph()
+
+
+def flattened(order: tuple[int, ...]) -> Graph:
+    chain = image(1, 3, 4, 5)
+    Transpose(permutation=order).add(chain)
+    chain.operator("RESHAPE", (1, 60), [np.array([1, 60], np.int32)])
+    FullyConnected(weights=weights(7, 60), weight_scale=0.01, output_scale=0.3).add(chain)
+    return chain.graph()
+
+
+def repeated(axis: int, times: int, extent: int = 3) -> Graph:
+    chain = image(1, extent, extent, 4)
+    wide = [1, extent, extent, 4]
+    wide.insert(axis, 1)
+    chain.operator("RESHAPE", wide, [np.array(wide, np.int32)])
+    counts = [times if n == axis else 1 for n in range(5)]
+    tiled = [a * b for a, b in zip(wide, counts, strict=True)]
+    chain.operator("TILE", tiled, [np.array(counts, np.int32)])
+    result = [e * times if n == axis - 1 else e for n, e in enumerate((1, extent, extent, 4))]
+    chain.operator("RESHAPE", result, [np.array(result, np.int32)])
+    return chain.graph()
+
+
+def chained(*steps: tuple[str, tuple[int, ...]]) -> Graph:
+    """Return reshapes and transposes of an image, one after the other, and a sum with itself."""
+    chain = image(1, 3, 1, 4)
+    for kind, given in steps:
+        shape = given if kind == "RESHAPE" else [chain.last.shape[n] for n in given]
+        chain.operator(kind, shape, [np.array(given, np.int32)])
+    chain.operator("ADD", constants=[chain.number])
+    return chain.graph()
+
+
+TWO = [[2, 3], [2, 3]]
+BACK = [[0, 0], [0, 0]]
+
+#: Graphs, and the operators that are left.
+GRAPHS: dict[str, tuple[Graph, str]] = {
+    "dilated": (dilated((2, 2), TWO, BACK, convolution(3, 3, 4)), "PAD CONV_2D"),
+    "cropped": (
+        dilated((3, 2), [[3, 3], [2, 3]], [[1, 1], [0, 1]], convolution(3, 3, 4)),
+        "PAD CONV_2D",
+    ),
+    "depthwise": (dilated((2, 2), TWO, BACK, depthwise(4)), "PAD DEPTHWISE_CONV_2D"),
+    "without margins": (
+        dilated((3, 3), BACK, BACK, convolution(2, 2, 4)),
+        "CONV_2D",
+    ),
+    "rows": (
+        dilated((2,), [[4, 0]], [[0, 0]], convolution(1, 3, 4), rows),
+        "RESHAPE PAD CONV_2D RESHAPE",
+    ),
+    "rows without margins": (
+        dilated((4,), [[0, 0]], [[0, 0]], convolution(1, 2, 4), rows),
+        "RESHAPE CONV_2D RESHAPE",
+    ),
+    "more cropped than padded": (
+        dilated((2, 2), [[0, 1], [2, 3]], [[1, 0], [0, 0]], convolution(2, 2, 4)),
+        "SPACE_TO_BATCH_ND CONV_2D BATCH_TO_SPACE_ND",
+    ),
+    "a stride": (
+        dilated((2, 2), TWO, BACK, convolution(1, 1, 4, stride=(2, 2))),
+        "SPACE_TO_BATCH_ND CONV_2D BATCH_TO_SPACE_ND",
+    ),
+    "channels first": (flattened((0, 3, 1, 2)), "RESHAPE FULLY_CONNECTED"),
+    "another order": (flattened((0, 2, 3, 1)), "RESHAPE FULLY_CONNECTED"),
+    "rows repeated": (repeated(2, 2), "RESIZE_NEAREST_NEIGHBOR"),
+    "columns repeated": (repeated(3, 7), "RESIZE_NEAREST_NEIGHBOR"),
+    "channels repeated": (repeated(4, 2), "RESHAPE TILE RESHAPE"),
+    "two reshapes": (chained(("RESHAPE", (1, 12)), ("RESHAPE", (1, 4, 3))), "RESHAPE ADD"),
+    "there and back": (chained(("RESHAPE", (1, 12)), ("RESHAPE", (1, 3, 1, 4))), "ADD"),
+    "two transposes": (
+        chained(("TRANSPOSE", (0, 3, 2, 1)), ("TRANSPOSE", (0, 2, 1, 3))),
+        "TRANSPOSE ADD",
+    ),
+    "transposed there and back": (
+        chained(("TRANSPOSE", (0, 3, 1, 2)), ("TRANSPOSE", (0, 2, 3, 1))),
+        "ADD",
+    ),
+    "only ones are moved": (chained(("TRANSPOSE", (0, 2, 1, 3))), "RESHAPE ADD"),
+}
+
+
+def outputs(graph: Graph, monkeypatch: pytest.MonkeyPatch, *, plain: bool) -> list[np.ndarray]:
+    with monkeypatch.context() as patch:
+        if plain:
+            patch.setattr(compiler, "simplified", lambda graph: graph)
+        program = compiler.compile_graph(load(serialize(graph)), NANO)
+    rng = np.random.default_rng(1)
+    with open_session(program, device="machine") as session:
+        shape = (5, *program.inputs[0].shape)
+        return session.run([rng.integers(-128, 128, shape).astype(np.int8)])
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_what_is_left(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, wanted = GRAPHS[name]
+    found = simplified(load(serialize(graph)))
+    assert " ".join(operation.kind for operation in found.operations) == wanted
+    places = [operation.place for operation in found.operations]
+    assert len(set(places)) == len(places)
+    before, after = (outputs(graph, monkeypatch, plain=plain) for plain in (True, False))
+    np.testing.assert_array_equal(before, after)
+    assert len(np.unique(after)) > 9
+
+
+def test_a_result_that_others_read_stays() -> None:
+    """The image before a transpose is an output, and that after it is read twice."""
+    chain = image(1, 3, 4, 5)
+    Transpose(permutation=(0, 3, 1, 2)).add(chain)
+    transposed = chain.number
+    chain.operator("RESHAPE", (1, 60), [np.array([1, 60], np.int32)])
+    FullyConnected(weights=weights(7, 60), weight_scale=0.01, output_scale=0.3).add(chain)
+    found = simplified(load(serialize(chain.graph(transposed, chain.number))))
+    kinds = [operation.kind for operation in found.operations]
+    assert kinds == ["TRANSPOSE", "RESHAPE", "FULLY_CONNECTED"]
+
+
+def test_a_graph_without_chains_is_the_same() -> None:
+    chain = image()
+    convolution(3, 3, 4).add(chain)
+    graph = load(serialize(chain.graph()))
+    assert simplified(graph) is graph
