@@ -99,7 +99,10 @@ class Variables:
         """
         if number not in self._first:
             self._first[number] = before
-            self.initial[number] = np.zeros(tensor.shape, tensor.dtype)
+            # TensorFlow Lite takes all others for 0 without a zero point.
+            zero = tensor.quantization.zero_point if tensor.quantization else 0
+            start = zero if tensor.dtype == np.int8 else 0
+            self.initial[number] = np.full(tensor.shape, start, tensor.dtype)
         self.values[number] = self.alias[number] = after
 
     def states(self, tensors: Sequence[Tensor]) -> tuple[State, ...]:

@@ -169,15 +169,7 @@ class _Layer:
         peephole = self.arrays.get(_PEEPHOLES.get(name, -1))
         if peephole is not None:
             factor = self.scale(_C) * self.scale(_PEEPHOLES[name]) / unit
-            products = c * peephole
-            # The kernel's rows are as long as the result, which a projection makes shorter.
-            reach = h.shape[1]
-            if reach != c.shape[1]:
-                products = np.zeros(c.size, np.int64)
-                products[: len(h) * reach] = (
-                    c.reshape(-1)[: len(h) * reach].reshape(-1, reach) * peephole[:reach]
-                ).reshape(-1)
-                products = products.reshape(c.shape)
+            products = _peeped(c, peephole, h.shape[1])
             total = accumulated(total, products, quantize_multiplier(float(factor)))
         if norm is not None:
             scale = self.scale(_NORMS + place)
@@ -209,22 +201,40 @@ class _Layer:
         return result, c
 
 
+def _peeped(cells: np.ndarray, weights: np.ndarray, reach: int) -> np.ndarray:
+    """Return products of cells and weights; the kernel takes rows to be as long as the result."""
+    products = np.zeros(cells.size, np.int64)
+    flat = cells.reshape(-1)[: len(cells) * reach]
+    products[: flat.size] = (flat.reshape(-1, reach) * weights[:reach]).reshape(-1)
+    return products.reshape(cells.shape)
+
+
+def _sequence(layer: _Layer, x: np.ndarray, h: np.ndarray, c: np.ndarray) -> list[np.ndarray]:
+    """Return outputs of all steps of time, the first dimension of ``x``, and the last states."""
+    outputs = []
+    for step in x:
+        h, c = layer.step(step, h, c)
+        outputs.append(h)
+    return [np.stack(outputs), h, c]
+
+
 def _run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Compute units one after the other; all but the first three operands are constant."""
-    layer, given = _Layer(operator, arrays), operator.attributes["given"]
-    places = dict(zip(given, arrays, strict=True))
+    layer = _Layer(operator, arrays)
+    places = dict(zip(operator.attributes["given"], arrays, strict=True))
     results = []
-    for x, h, c in zip(places[_X], places[_H], places[_C], strict=True):
-        x, h, c = (array.astype(np.int64) for array in (x, h, c))
-        steps = x if operator.attributes["time_major"] else x.swapaxes(0, 1)
-        outputs = []
-        for step in steps:
-            h, c = layer.step(step, h, c)
-            outputs.append(h)
-        y = np.stack(outputs)
-        y = y if operator.attributes["time_major"] else y.swapaxes(0, 1)
-        results.append((y.astype(np.int8), h.astype(np.int8), c.astype(np.int16)))
-    return [np.stack(made) for made in zip(*results, strict=True)]
+    for unit in zip(places[_X], places[_H], places[_C], strict=True):
+        x, h, c = (array.astype(np.int64) for array in unit)
+        if operator.attributes["time_major"]:
+            y, h, c = _sequence(layer, x, h, c)
+        else:
+            rows = [_sequence(layer, x[n, :, None], h[n, None], c[n, None]) for n in range(len(x))]
+            y, h, c = (np.stack(parts) for parts in zip(*rows, strict=True))
+        shapes = [operand.shape for operand in operator.results]
+        results.append([array.reshape(s) for array, s in zip((y, h, c), shapes, strict=True)])
+    types = [operand.dtype for operand in operator.results]
+    made = zip(*results, strict=True)
+    return [np.stack(part).astype(dtype) for part, dtype in zip(made, types, strict=True)]
 
 
 OPERATORS = (
