@@ -57,10 +57,16 @@ def test_a_number_is_always_the_same_file(kind: str) -> None:
 
 
 def test_seeds_have_all_operators() -> None:
-    from celosia.sw.operators.registry import OPERATORS as READERS
+    """Those of the core; tb/e2e/test_changed_operators.py changes the host's, seeds have some.
+
+    Operators of ONNX, in mixed case, are in no ``.tflite`` file.
+    """
+    from celosia.sw.operators.registry import OPERATORS
+
+    of_core = {kind for kind, record in OPERATORS.items() if record.lower and kind.isupper()}
 
     kinds = {o.kind for model in seeds.models() for o in load(model).operations}
-    assert set(READERS) - kinds <= {"RANK", "RELU", "SHAPE", "SQUEEZE"}
+    assert of_core - kinds <= {"RELU", "SQUEEZE"}
     steps = {o.kind for content in seeds.programs() for o in Program.from_bytes(content).host}
     assert len(steps) > 15
 
