@@ -37,7 +37,16 @@ from celosia.sw.compiler.spec import Network, Product
 from celosia.sw.compiler.verify import verify
 from celosia.sw.ir.graph import Graph, Tensor
 from celosia.sw.ir.parts import MOST_BATCH
-from celosia.sw.ir.program import HostOperator, Layer, Part, Port, Program, Section, Segment
+from celosia.sw.ir.program import (
+    HostOperator,
+    Layer,
+    Part,
+    Port,
+    Program,
+    Section,
+    Segment,
+    Variable,
+)
 from celosia.sw.operators.host import unit_shape
 from celosia.sw.operators.registry import runs_on_host
 
@@ -76,6 +85,8 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
         raise CompileError(f"wanted 1 to {MOST_BATCH}, got {batch}", layer="batch")
     kinds = {operation.place: operation.kind for operation in graph.operations}
     notes: dict[int, str] = {}
+    # Samples are invocations, one after the other.
+    batch = 1 if graph.states else batch
     while True:
         try:
             return _compiled(graph, config, batch, notes)
@@ -88,8 +99,17 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
             notes[place] = error.reason
 
 
+def _with_states(graph: Graph) -> Graph:
+    """Return a graph with its states among inputs and outputs, after the model's own."""
+    inputs = (*graph.inputs, *(state.tensor for state in graph.states))
+    kept = dict.fromkeys(state.successor for state in graph.states)
+    outputs = (*graph.outputs, *(n for n in kept if n not in (*graph.outputs, *inputs)))
+    return replace(graph, inputs=inputs, outputs=outputs)
+
+
 def _compiled(graph: Graph, config: Config, batch: int, notes: Mapping[int, str]) -> Compiled:
     """Compile a graph; what ``notes`` name by their place is left to the host."""
+    model, graph = graph, _with_states(graph)
     compiler = _Compiler(graph, config, batch)
     plan = partition(graph, notes)
     placed = [compiler.placed(*step) for step in plan.steps if not isinstance(step, HostOperator)]
@@ -99,18 +119,23 @@ def _compiled(graph: Graph, config: Config, batch: int, notes: Mapping[int, str]
     parts = (compiler.part(each, plan.items, alone=not shared) for each in placed)
     steps = tuple(step if isinstance(step, HostOperator) else next(parts) for step in plan.steps)
     constants = compiler.constants() if shared else None
+    inputs = _ends(graph, plan, graph.inputs, steps)
+    outputs = _ends(graph, plan, graph.outputs, steps)
+    first = len(model.inputs)
+    kept = zip(graph.states, inputs[first:], strict=True)
     program = Program(
         name=graph.name,
         config=config,
         batch=batch,
         steps=steps,
         segments=tuple(compiler.segments),
-        inputs=_ends(graph, plan, graph.inputs, steps),
-        outputs=_ends(graph, plan, graph.outputs, steps),
+        inputs=inputs[:first],
+        outputs=outputs[: len(model.outputs)],
         layers=tuple(compiler.layers),
         # A program of the host alone takes none, which no device can have.
         memory_bytes=compiler.address or ALIGNMENT,
         constants=constants,
+        variables=tuple(Variable(p, s.successor, s.initial.tobytes()) for s, p in kept),
     )
     verify(program, compiler.code)
     return Compiled(program, tuple(compiler.parts))

@@ -140,7 +140,7 @@ def _moves_nothing(graph: Graph, operation: Operation) -> bool:
 def _plan(graph: Graph, levels: Mapping[int, float], notes: Mapping[int, str]) -> Plan:
     """Return the steps of a graph, with the layers of each part."""
     items = items_of(graph, notes)
-    if not all(_keeps(graph, o, items) for o in graph.operations if o.place in notes):
+    if graph.states or not all(_keeps(graph, o, items) for o in graph.operations if o.place in notes):
         items = 1
     steps: list[tuple[Graph, Network] | HostOperator] = []
     for level in sorted(set(levels.values())):
@@ -205,6 +205,7 @@ def _part(graph: Graph, operations: Sequence[Operation]) -> Graph:
         operations=tuple(operations),
         inputs=tuple(n for n in read if n not in made and graph.tensors[n].data is None),
         outputs=tuple(n for n in made if n in elsewhere or n in graph.outputs),
+        states=(),
     )
 
 

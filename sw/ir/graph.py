@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Graph", "Operation", "Quantization", "Tensor", "short_name"]
+__all__ = ["Graph", "Operation", "Quantization", "State", "Tensor", "short_name"]
 
 
 def short_name(name: str) -> str:
@@ -110,8 +110,27 @@ class Operation:
 
 
 @dataclass(frozen=True, eq=False)
+class State:
+    """Contents of a tensor that are kept from one invocation to the next.
+
+    Parameters
+    ----------
+    tensor : int
+        Number of the tensor that operations read.
+    successor : int
+        Number of the tensor whose contents it has in the next invocation.
+    initial : numpy.ndarray
+        Contents in the first invocation.
+    """
+
+    tensor: int
+    successor: int
+    initial: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class Graph:
-    """A model: tensors, operations in an order that can be run, inputs and outputs.
+    """A model: tensors, operations in an order that can be run, inputs, outputs and states.
 
     ``unsigned`` are inputs and outputs that are uint8 in the model: theirs are 128 more than the
     int8 of the graph.
@@ -128,10 +147,12 @@ class Graph:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     unsigned: frozenset[int] = frozenset()
+    states: tuple[State, ...] = ()
 
     def __post_init__(self) -> None:
         """Check what every pass relies on."""
-        known = {*self.inputs} | {n for n, t in enumerate(self.tensors) if t.data is not None}
+        known = {*self.inputs, *(state.tensor for state in self.states)}
+        known |= {n for n, t in enumerate(self.tensors) if t.data is not None}
         for operation in self.operations:
             where = f"operator {operation.place} {operation.kind}"
             for number in operation.inputs:
@@ -141,7 +162,8 @@ class Graph:
                 if not 0 <= number < len(self.tensors) or number in known:
                     raise ValueError(f"{where}: wanted an output of its own, got tensor {number}")
                 known.add(number)
-        for number in (*self.inputs, *self.outputs):
+        ends = (n for state in self.states for n in (state.tensor, state.successor))
+        for number in (*self.inputs, *self.outputs, *ends):
             if not 0 <= number < len(self.tensors) or number not in known:
                 raise ValueError(f"graph: wanted inputs and outputs computed, got tensor {number}")
 

@@ -8,7 +8,18 @@ import numpy as np
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES
 
-__all__ = ["MOST_BATCH", "MOST_ELEMENTS", "HostOperator", "Layer", "Operand", "Part", "Port", "Section", "Segment"]
+__all__ = [
+    "MOST_BATCH",
+    "MOST_ELEMENTS",
+    "HostOperator",
+    "Layer",
+    "Operand",
+    "Part",
+    "Port",
+    "Section",
+    "Segment",
+    "Variable",
+]
 
 
 #: Items of one run of a program, at most.
@@ -103,6 +114,25 @@ class Port:
     def bytes_per_item(self) -> int:
         """Bytes of one item."""
         return self.elements * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A tensor that keeps its contents from one invocation to the next.
+
+    Parameters
+    ----------
+    port : Port
+        The tensor that steps read.
+    successor : int
+        Number of the tensor whose contents it has in the next invocation.
+    data : bytes
+        Contents in the first invocation.
+    """
+
+    port: Port
+    successor: int
+    data: bytes
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,16 @@ from typing import Any
 
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
 from celosia.sw.files import FileError, read_file, write_atomically
-from celosia.sw.ir.parts import HostOperator, Layer, Operand, Part, Port, Section, Segment
+from celosia.sw.ir.parts import (
+    HostOperator,
+    Layer,
+    Operand,
+    Part,
+    Port,
+    Section,
+    Segment,
+    Variable,
+)
 from celosia.sw.ir.records import listed, record, value
 from celosia.sw.ir.validate import shifted, validate
 
@@ -28,11 +37,12 @@ __all__ = [
     "ProgramError",
     "Section",
     "Segment",
+    "Variable",
     "write_atomically",
 ]
 
 MAGIC = b"CELOSIA\x1a"
-VERSION = 3
+VERSION = 4
 
 
 _HEADER = (
@@ -46,6 +56,7 @@ _HEADER = (
     "inputs",
     "outputs",
     "layers",
+    "variables",
 )
 
 #: Gives so many bytes of those behind the header; the text says what they are for.
@@ -81,6 +92,9 @@ class Program:
     constants : Section, optional
         One-time load of constants that stay for all parts. Without it, the ``setup`` of each part
         loads its own, again and again.
+    variables : tuple of Variable
+        Tensors that keep their contents from one invocation to the next; units are then computed
+        one after the other, each an invocation.
     """
 
     name: str
@@ -93,6 +107,7 @@ class Program:
     layers: tuple[Layer, ...]
     memory_bytes: int
     constants: Section | None = None
+    variables: tuple[Variable, ...] = ()
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -176,6 +191,7 @@ class Program:
         blobs = [self.constants.code] if self.constants else []
         blobs += [blob for step in self.steps for blob in _blobs(step)]
         blobs += [segment.data for segment in self.segments]
+        blobs += [variable.data for variable in self.variables]
         header = {
             "name": self.name,
             "config": asdict(self.config),
@@ -189,6 +205,10 @@ class Program:
             "inputs": [asdict(port) for port in self.inputs],
             "outputs": [asdict(port) for port in self.outputs],
             "layers": [asdict(layer) for layer in self.layers],
+            "variables": [
+                {"port": asdict(v.port), "successor": v.successor, "bytes": len(v.data)}
+                for v in self.variables
+            ],
         }
         if self.constants:
             header["constants"] = _section_said(self.constants)
@@ -265,6 +285,7 @@ def _from_header(header: Any, blobs: bytes) -> Program:
     constants = _section("constants", header["constants"], take) if shared else None
     steps = tuple(_step(said, take) for said in listed(header["steps"], "steps"))
     segments = tuple(_segment(said, take) for said in listed(header["segments"], "segments"))
+    variables = tuple(_variable(said, take) for said in listed(header["variables"], "variables"))
     if blobs:
         raise ValueError(f"{len(blobs)} bytes too many")
     program = Program(
@@ -278,6 +299,7 @@ def _from_header(header: Any, blobs: bytes) -> Program:
         layers=tuple(record(Layer, layer, "layer") for layer in listed(header["layers"], "layers")),
         memory_bytes=value(header["memory_bytes"], int, "memory_bytes"),
         constants=constants,
+        variables=variables,
     )
     validate(program)
     return program
@@ -362,6 +384,13 @@ def _segment(said: Any, take: _Take) -> Segment:
     name = value(said["name"], str, "segment name")
     data = take(said["bytes"], "segment bytes")
     return Segment(name, value(said["address"], int, "segment address"), data)
+
+
+def _variable(said: Any, take: _Take) -> Variable:
+    _want_fields(said, "variable", ("port", "successor", "bytes"))
+    port = record(Port, said["port"], "port of variable")
+    data = take(said["bytes"], "variable bytes")
+    return Variable(port, value(said["successor"], int, "variable successor"), data)
 
 
 def _operand(said: Any, take: _Take) -> Operand:

@@ -18,6 +18,7 @@ from celosia.sw.ir.parts import (
     Port,
     Section,
     Segment,
+    Variable,
 )
 
 __all__ = ["shifted", "validate"]
@@ -51,6 +52,8 @@ class _Program(Protocol):
     @property
     def outputs(self) -> tuple[Port, ...]: ...
     @property
+    def variables(self) -> tuple[Variable, ...]: ...
+    @property
     def steps(self) -> tuple[Part | HostOperator, ...]: ...
     @property
     def parts(self) -> tuple[Part, ...]: ...
@@ -76,7 +79,8 @@ def validate(program: _Program) -> None:
     _want(1 <= memory <= 1 << ADDRESS_BITS, "memory_bytes", f"1 to {1 << ADDRESS_BITS}", memory)
     for segment in program.segments:
         _want_place(segment.name, segment.address, len(segment.data), memory)
-    for port in (*program.inputs, *program.outputs):
+    variables = [variable.port for variable in program.variables]
+    for port in (*program.inputs, *program.outputs, *variables):
         _want_tensor(port)
         _want(port.items >= 1, port.name, "at least one item", port.items)
     _want(bool(program.inputs and program.outputs), "program", "inputs and outputs", "none")
@@ -210,7 +214,7 @@ def _want_flow(program: _Program) -> None:
         [replace(port, dtype="int8") if port.tensor in inside else port for port in ports]
         for ports in (program.inputs, program.outputs)
     )
-    for port in inputs:
+    for port in (*inputs, *(variable.port for variable in program.variables)):
         _make(values, port, port.elements)
     for step in program.steps:
         if isinstance(step, Part):
@@ -228,6 +232,10 @@ def _want_flow(program: _Program) -> None:
                 _make(values, operand, _elements(operand.shape))
     for port in outputs:
         _read(values, port, port.elements)
+    for variable in program.variables:
+        port, got = variable.port, len(variable.data)
+        _want(got == port.bytes_per_item, port.name, f"{port.bytes_per_item} bytes", got)
+        _read(values, replace(port, tensor=variable.successor), port.elements)
 
 
 def _want_operator(operator: HostOperator) -> None:

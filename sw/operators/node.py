@@ -57,11 +57,14 @@ class Node:
         None for an input left out.
     outputs : tuple of Tensor
         Results.
+    intermediates : tuple of Tensor
+        Tensors of no contents, whose scales it uses within.
     """
 
     operator: Any
     inputs: tuple[Tensor | None, ...]
     outputs: tuple[Tensor, ...]
+    intermediates: tuple[Tensor, ...] = ()
 
     def require_inputs(self, least: int, most: int | None = None, *, results: int | None = 1):
         """Refuse all but ``least`` to ``most`` inputs, the first ``least`` given, and one output.

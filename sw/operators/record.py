@@ -131,6 +131,8 @@ class Operator:
         Whether operands broadcast, aligned at their last dimensions.
     weighted : bool
         Whether its constants belong to channels and not to items.
+    states : tuple of int
+        Positions of variable tensors among the inputs. Its last results are what they hold next.
     static : bool
         Whether results follow from the shapes of the operands alone.
     core, host : str, optional
@@ -156,6 +158,7 @@ class Operator:
     factors: Factors | None = None
     broadcasts: bool = False
     weighted: bool = False
+    states: tuple[int, ...] = ()
     static: bool = False
     core: str | None = None
     host: str | None = None

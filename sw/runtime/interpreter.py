@@ -169,16 +169,23 @@ class Interpreter:
     def allocate_tensors(self) -> None:
         """Make inputs and outputs ready for the batch chosen; compiles the model for it."""
         batch = min(self._items, MOST_BATCH)
-        if batch != self._program.batch and not _is_program(self._source):
+        stateful = bool(self._program.variables)
+        if batch != self._program.batch and not stateful and not _is_program(self._source):
             self.close()
             self._program = open_program(self._source, config=self._config, batch=batch)
-        if self._session is None:
+        if self._session is not None:
+            self._session.reset()
+        else:
             self._session = open_session(self._program, **self._options)
         self._inputs = {
             index: np.zeros((self._items, *port.shape), port.dtype)
             for index, port in enumerate(self._program.inputs)
         }
         self._outputs = {}
+
+    def reset_all_variables(self) -> None:
+        """Give all variables of the model their initial contents."""
+        self._opened().reset()
 
     def close(self) -> None:
         """Give back the device; ``allocate_tensors`` takes one again."""
@@ -302,6 +309,10 @@ class InferenceSession:
     ) -> None:
         program = open_program(path_or_bytes, config=config, batch=batch)
         self._session = open_session(program, device=device, **options)
+
+    def reset(self) -> None:
+        """Give all variables of the model their initial contents."""
+        self._session.reset()
 
     def close(self) -> None:
         """Give back the device; the session cannot be used afterwards."""

@@ -148,6 +148,8 @@ class Session:
         self.program = program
         self.device = device
         self.statistics = Statistics(program)
+        self._variables: dict[int, np.ndarray] = {}
+        self.reset()
         # The part whose constants and margins are in the core, and whether those of all parts are.
         self._loaded: Part | None = None
         self._kept = False
@@ -167,8 +169,17 @@ class Session:
             device.close()
             raise
 
+    def reset(self) -> None:
+        """Give all variables their initial contents."""
+        for variable in self.program.variables:
+            port = variable.port
+            contents = np.frombuffer(variable.data, port.dtype).reshape(1, *port.shape)
+            self._variables[port.tensor] = contents
+
     def run(self, inputs: Sequence[np.ndarray], *, progress: bool = False) -> list[np.ndarray]:
         """Return the outputs for any number of inputs.
+
+        Those of a program with variables are as many invocations, in order.
 
         Parameters
         ----------
@@ -195,6 +206,7 @@ class Session:
         # What lies between parts is kept for so many at a time, whole batches.
         most = self.program.batch * max(1, _MOST_UNITS // self.program.batch)
         most = min(most, max(1, _MOST_NUMBERS // self._largest()))
+        most = 1 if self.program.variables else most
         with tqdm(
             total=count * parts,
             unit="input",
@@ -219,6 +231,7 @@ class Session:
         units = len(inputs[0])
         values = {port.tensor: x for port, x in zip(self.program.inputs, inputs, strict=True)}
         values |= {n: _shifted(values[n]) for n in self._unsigned.intersection(values)}
+        values |= self._variables
         for step in self.program.steps:
             if isinstance(step, Part):
                 values |= self._on_core(step, values, units, bar)
@@ -229,6 +242,7 @@ class Session:
                 except host.OperandError as error:
                     raise InputError(str(error)) from None
                 self.statistics.seconds += time.perf_counter() - start
+        self._variables = {v.port.tensor: values[v.successor] for v in self.program.variables}
         self.statistics.inputs += units
         values |= {n: _shifted(values[n]) for n in self._unsigned.intersection(values)}
         return [values[port.tensor].reshape(units, *port.shape) for port in self.program.outputs]

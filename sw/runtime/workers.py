@@ -65,7 +65,9 @@ def run_on_workers(
         total = Statistics(program)
         total.setup_cycles = one.statistics.setup_cycles
         total.setup_counters = one.statistics.setup_counters
-    shares = list(_shares(inputs, count, program.batch, workers))
+    # Invocations of a program with variables follow each other.
+    batch = count if program.variables else program.batch
+    shares = list(_shares(inputs, count, batch, workers))
     context = multiprocessing.get_context("spawn")
     results = []
     try:

@@ -24,12 +24,7 @@ KEPT = sorted(path.stem for path in FIXTURES.glob("*.tflite") if not path.stem.e
 
 #: Refused so far: the first of the operators or types that are missing.
 WAITING = {
-    "fused_lstm": "UNIDIRECTIONAL_SEQUENCE_LSTM",
     "gru.int16": "int16 activations",
-    "streaming_convolution": "variables",
-    "streaming_gru": "variables",
-    "streaming_lstm.variables": "variables",
-    "streaming_two.variables": "variables",
 }
 
 _INVOCATIONS = 6

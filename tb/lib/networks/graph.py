@@ -43,7 +43,8 @@ class Operation:
     ``kind`` is a name of ``tflite.BuiltinOperator``, or else the code of a custom operator.
     ``inputs`` and ``outputs`` are numbers of tensors; -1 is an input left out. ``options`` are the
     fields of the operator's table of options in the schema, for instance ``strideW``; values of
-    enumerations may be names. ``customOptions`` are the bytes of a custom operator.
+    enumerations may be names. ``customOptions`` are the bytes of a custom operator,
+    ``intermediates`` the numbers of tensors that it uses within.
     """
 
     kind: str

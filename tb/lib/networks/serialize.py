@@ -144,6 +144,7 @@ class _Writer:
         """Write an operator with its options."""
         kind, options = operation.kind, dict(operation.options)
         custom = options.pop("customOptions", None)
+        intermediates = options.pop("intermediates", None)
         table = _TABLE.get(kind) or _TABLES.get(kind.replace("_", "").lower() + "options")
         if options and not table:
             raise ValueError(f"wanted no options, got {', '.join(options)}")
@@ -163,6 +164,7 @@ class _Writer:
             BuiltinOptionsType=table and getattr(tflite.BuiltinOptions, table),
             BuiltinOptions=table and self.table(table, **fields),
             CustomOptions=custom,
+            Intermediates=intermediates,
         )
 
     def graph(self, graph: Graph) -> int:

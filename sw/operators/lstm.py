@@ -1,0 +1,252 @@
+"""UNIDIRECTIONAL_SEQUENCE_LSTM in the integer arithmetic of LiteRT's reference kernel.
+
+Activations and weights are int8, the cell state is int16.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tflite
+
+from celosia.sw.compiler.multiplier import quantize_multiplier
+from celosia.sw.ir.graph import Tensor
+from celosia.sw.ir.parts import HostOperator, Operand
+from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.operators.fixed_point import halved, times
+from celosia.sw.operators.gates import accumulated, normalised, sigmoid, squashed, word
+from celosia.sw.operators.node import ModelError, Node, described
+from celosia.sw.operators.record import Operator, Shape
+
+__all__ = ["OPERATORS"]
+
+#: Gates in the order of the inputs, and the inputs that they share.
+_GATES = ("input", "forget", "cell", "output")
+_X, _H, _C = 0, 18, 19
+_WEIGHTS, _RECURRENT, _BIAS = 1, 5, 12
+_PEEPHOLES = {"input": 9, "forget": 10, "output": 11}
+_PROJECTION, _PROJECTION_BIAS, _NORMS = 16, 17, 20
+_INPUTS = 24
+
+#: Scale of the gates' sums without layer normalisation: three integer bits.
+_PLAIN = 2.0**-12
+
+#: Integer bits that hyperbolic tangents may have.
+_BITS = 6
+
+
+def _read(node: Node) -> dict[str, Any]:
+    options = node.require_options(tflite.UnidirectionalSequenceLSTMOptions)
+    if options.FusedActivationFunction() != tflite.ActivationFunctionType.TANH:
+        raise ModelError("wanted the activation TANH")
+    node.require_inputs(1, _INPUTS, results=None)
+    given = tuple(n for n, tensor in enumerate(node.inputs) if tensor is not None)
+    for number in given:
+        tensor = node.tensor(number)
+        if number not in (_X, _H, _C):
+            if tensor.data is None:
+                raise ModelError(f"wanted constants, got {described(tensor)}")
+            scales = tensor.quantization
+            plain = scales is not None and len(scales.scales) == 1 and not scales.zero_point
+            if tensor.dtype != np.int32 and not plain:
+                raise ModelError(f"wanted one scale, zero point 0, got {described(tensor)}")
+    if len(node.intermediates) != 5:
+        raise ModelError(f"wanted 5 intermediate tensors, got {len(node.intermediates)}")
+    return {
+        "given": given,
+        "time_major": bool(options.TimeMajor()),
+        "cell_clip": float(options.CellClip()),
+        "projection_clip": float(options.ProjClip()),
+        "scales": tuple(_scale(tensor)[0] for tensor in node.intermediates),
+        "hidden_zero_point": _scale(node.intermediates[4])[1],
+    }
+
+
+def _scale(tensor: Tensor) -> tuple[float, int]:
+    """Return scale and zero point of an intermediate tensor; 1 and 0 of one that has none."""
+    found = tensor.quantization
+    return (found.scale, found.zero_point) if found else (1.0, 0)
+
+
+def _operands(operator: HostOperator, attributes: Attributes) -> dict[int, Operand]:
+    """Return operands by their positions in the model."""
+    given = attributes.wholes("given", len(operator.sources), 0, _INPUTS - 1)
+    require(sorted(set(given)) == given, "positions in order", given)
+    return dict(zip(given, operator.sources, strict=True))
+
+
+def _shapes(operator: HostOperator, attributes: Attributes) -> Sequence[Shape]:
+    found = _operands(operator, attributes)
+    for name in ("time_major",):
+        attributes.flag(name)
+    for name in ("cell_clip", "projection_clip"):
+        attributes.real(name)
+    attributes.whole("hidden_zero_point", -128, 127)
+    scales = operator.attributes.get("scales")
+    good = isinstance(scales, list | tuple) and len(scales) == 5
+    good = good and all(isinstance(s, int | float) and 1e-30 < s < 1e30 for s in scales)
+    require(good, "five scales")
+    wanted = {_X, _H, _C, *range(2, 5), *range(6, 9), *range(13, 16)}
+    require(
+        wanted <= found.keys(), "all weights and biases, but for those of an input gate left out"
+    )
+    state, cell, source = found[_H], found[_C], found[_X]
+    require(len(source.shape) == 3, "an input of three dimensions", source.shape)
+    require(len(cell.shape) == len(state.shape) == 2, "states of two dimensions")
+    require(cell.dtype == "int16" and state.dtype == "int8", "states of int16 and int8")
+    outputs, cells = state.shape[1], cell.shape[1]
+    batch = source.shape[1 if attributes.flag("time_major") else 0]
+    require(state.shape[0] == cell.shape[0] == batch, f"states of batch {batch}")
+    require(math.frexp(cell.scale)[0] == 0.5, "a power of two as scale of cells", cell.scale)
+    bits = 15 + math.frexp(cell.scale)[1] - 1
+    require(0 <= bits <= _BITS, f"cells of 0 to {_BITS} integer bits", bits)
+    gates = [name for name in _GATES if name != "input" or _WEIGHTS in found]
+    require(_PROJECTION in found or outputs == cells, "a projection")
+    sizes: dict[int, tuple[str, Shape]] = {_PROJECTION: ("int8", (outputs, cells))}
+    sizes[_PROJECTION_BIAS] = ("int32", (outputs,))
+    for gate in gates:
+        place = _GATES.index(gate)
+        sizes[_WEIGHTS + place] = ("int8", (cells, source.shape[2]))
+        sizes[_RECURRENT + place] = ("int8", (cells, outputs))
+        sizes[_BIAS + place] = ("int32", (cells,))
+        sizes[_NORMS + place] = ("int16", (cells,))
+        if gate in _PEEPHOLES:
+            sizes[_PEEPHOLES[gate]] = ("int16", (cells,))
+    for place, operand in found.items():
+        if place not in (_X, _H, _C):
+            require(place in sizes, "no constants of an input gate left out")
+            got = (operand.dtype, operand.shape)
+            require(got == sizes[place] and operand.data is not None, f"{sizes[place]}", got)
+    if "input" in gates:
+        require({_RECURRENT, _BIAS} <= found.keys(), "all constants of the input gate")
+    for family in (_PEEPHOLES.values(), range(_NORMS, _INPUTS)):
+        places = {place for place in family if place in sizes}
+        require(not places & found.keys() or places <= found.keys(), "such constants of all gates")
+    return [(*source.shape[:2], outputs), state.shape, cell.shape]
+
+
+class _Layer:
+    """Constants of a layer, and its arithmetic for one step of time."""
+
+    def __init__(self, operator: HostOperator, arrays: Sequence[np.ndarray]) -> None:
+        said = operator.attributes
+        self.operands = dict(zip(said["given"], operator.sources, strict=True))
+        self.arrays = {
+            place: array.astype(np.int64)
+            for place, array in zip(said["given"], arrays, strict=True)
+            if self.operands[place].data is not None
+        }
+        self.scales = [np.float32(scale) for scale in said["scales"]]
+        self.hidden_zero = said["hidden_zero_point"]
+        self.cell_exponent = math.frexp(self.operands[_C].scale)[1] - 1
+        self.clips = (
+            self._clip(said["cell_clip"], _C, 32767),
+            self._clip(said["projection_clip"], _H, 127),
+        )
+
+    def _clip(self, limit: float, place: int, most: int) -> int:
+        if limit <= 0:
+            return 0
+        ratio = np.float32(limit) / np.float32(self.operands[place].scale)
+        return int(min(max(ratio, np.float32(-most - 1)), np.float32(most)))
+
+    def scale(self, place: int) -> np.float32:
+        return np.float32(self.operands[place].scale)
+
+    def gate(self, name: str, x: np.ndarray, h: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """Return a gate for one step: int64, shape ``(batch, cells)``."""
+        place = _GATES.index(name)
+        norm = self.arrays.get(_NORMS + place)
+        unit = np.float32(_PLAIN) if norm is None else self.scales[place]
+        total = np.zeros(c.shape, np.int64)
+        for first, source, values in ((_WEIGHTS, _X, x), (_RECURRENT, _H, h)):
+            sums = (values - self.operands[source].zero_point) @ self.arrays[first + place].T
+            if first == _WEIGHTS and norm is None:
+                sums = sums + self.arrays[_BIAS + place]
+            factor = self.scale(first + place) * self.scale(source) / unit
+            total = accumulated(total, sums, quantize_multiplier(float(factor)))
+        peephole = self.arrays.get(_PEEPHOLES.get(name, -1))
+        if peephole is not None:
+            factor = self.scale(_C) * self.scale(_PEEPHOLES[name]) / unit
+            products = _peeped(c, peephole, h.shape[1])
+            total = accumulated(total, products, quantize_multiplier(float(factor)))
+        if norm is not None:
+            scale = self.scale(_NORMS + place)
+            least = max(1, int(np.float32(10000) * scale))
+            factors = quantize_multiplier(float(scale))
+            total = normalised(total, norm, self.arrays[_BIAS + place], factors, least)
+        return squashed(total, 3) if name == "cell" else sigmoid(total)
+
+    def step(self, x: np.ndarray, h: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return output and cell states after one step of time."""
+        forget, fresh = self.gate("forget", x, h, c), self.gate("cell", x, h, c)
+        chosen = self.gate("input", x, h, c) if _WEIGHTS in self.arrays else 32767 - forget
+        c = word(halved(forget * c, 15) + halved(chosen * fresh, 30 + self.cell_exponent))
+        if self.clips[0]:
+            c = np.clip(c, -self.clips[0], self.clips[0])
+        gate = self.gate("output", x, h, c) * squashed(c, 15 + self.cell_exponent)
+        hidden = np.float32(2.0**-30) / self.scales[4]
+        value = times(gate, *quantize_multiplier(float(hidden))) + self.hidden_zero
+        value = np.clip(value, -128, 127)
+        if _PROJECTION not in self.arrays:
+            return value, c
+        sums = (value - self.hidden_zero) @ self.arrays[_PROJECTION].T
+        sums = sums + self.arrays.get(_PROJECTION_BIAS, 0)
+        factor = self.scale(_PROJECTION) * self.scales[4] / self.scale(_H)
+        result = times(sums, *quantize_multiplier(float(factor))) + self.operands[_H].zero_point
+        result = np.clip(result, -128, 127)
+        if self.clips[1]:
+            result = np.clip(result, -self.clips[1], self.clips[1])
+        return result, c
+
+
+def _peeped(cells: np.ndarray, weights: np.ndarray, reach: int) -> np.ndarray:
+    """Return products of cells and weights; the kernel takes rows to be as long as the result."""
+    products = np.zeros(cells.size, np.int64)
+    flat = cells.reshape(-1)[: len(cells) * reach]
+    products[: flat.size] = (flat.reshape(-1, reach) * weights[:reach]).reshape(-1)
+    return products.reshape(cells.shape)
+
+
+def _sequence(layer: _Layer, x: np.ndarray, h: np.ndarray, c: np.ndarray) -> list[np.ndarray]:
+    """Return outputs of all steps of time, the first dimension of ``x``, and the last states."""
+    outputs = []
+    for step in x:
+        h, c = layer.step(step, h, c)
+        outputs.append(h)
+    return [np.stack(outputs), h, c]
+
+
+def _run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Compute units one after the other; all but the first three operands are constant."""
+    layer = _Layer(operator, arrays)
+    places = dict(zip(operator.attributes["given"], arrays, strict=True))
+    results = []
+    for unit in zip(places[_X], places[_H], places[_C], strict=True):
+        x, h, c = (array.astype(np.int64) for array in unit)
+        if operator.attributes["time_major"]:
+            y, h, c = _sequence(layer, x, h, c)
+        else:
+            rows = [_sequence(layer, x[n, :, None], h[n, None], c[n, None]) for n in range(len(x))]
+            y, h, c = (np.stack(parts) for parts in zip(*rows, strict=True))
+        shapes = [operand.shape for operand in operator.results]
+        results.append([array.reshape(s) for array, s in zip((y, h, c), shapes, strict=True)])
+    types = [operand.dtype for operand in operator.results]
+    made = zip(*results, strict=True)
+    return [np.stack(part).astype(dtype) for part, dtype in zip(made, types, strict=True)]
+
+
+OPERATORS = (
+    Operator(
+        kind="UNIDIRECTIONAL_SEQUENCE_LSTM",
+        shapes=_shapes,
+        read=_read,
+        types=(("int8",), ("int8", "int16")),
+        weighted=True,
+        whole=True,
+        states=(_H, _C),
+        kernel=_run,
+        host="int8, weights constant and int8, cell state int16; its states are kept",
+    ),
+)

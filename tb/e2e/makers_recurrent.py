@@ -1,0 +1,101 @@
+"""Random recurrent layers and models with variables."""
+
+import numpy as np
+from networks import Chain, serialize
+from networks.chain import Constant, quantized
+from networks.graph import Graph
+
+__all__ = ["lstm", "shift_register"]
+
+
+def shift_register(rng: np.random.Generator) -> bytes:
+    """Return a model that joins its input with those of earlier invocations, kept in a variable."""
+    columns, rows = int(rng.integers(1, 6)), int(rng.integers(1, 4))
+    scale, zero = float(np.float32(rng.uniform(0.01, 0.1))), int(rng.integers(-20, 20))
+    contents = rng.integers(-128, 128, (1, rows, columns)).astype(np.int8)
+    chain = Chain((1, 1, columns), scale, zero)
+    source = chain.number
+    chain.operator("CALL_ONCE", inputs=(), shapes=(), initSubgraphIndex=1)
+    chain.operator("VAR_HANDLE", (), inputs=(), dtype="resource", sharedName="kept")
+    handle = chain.number
+    shape = (1, rows, columns)
+    chain.operator(
+        "READ_VARIABLE", shape, inputs=(handle,), dtype="int8", scale=scale, zero_point=zero
+    )
+    longer = (1, rows + 1, columns)
+    chain.operator(
+        "CONCATENATION", longer, inputs=(chain.number, source), scale=scale, zero_point=zero, axis=1
+    )
+    joined = chain.number
+    bounds = [np.array(each, np.int32) for each in ((0, 1, 0), (1, rows + 1, columns), (1, 1, 1))]
+    chain.operator("STRIDED_SLICE", shape, bounds)
+    chain.operator("ASSIGN_VARIABLE", inputs=(handle, chain.number), shapes=())
+    first = Chain(None)
+    first.operator("VAR_HANDLE", (), inputs=(), dtype="resource", sharedName="kept")
+    kept = first.constant("contents", contents, scale, zero)
+    first.operator("ASSIGN_VARIABLE", inputs=(first.number, kept), shapes=())
+    initial = first.graph()
+    return serialize(
+        chain.graph(joined), Graph(initial.tensors, initial.operations, (), (), "initial")
+    )
+
+
+def lstm(rng: np.random.Generator) -> bytes:
+    """Return a model of one layer: with or without peepholes, normalisation and so on."""
+    batch, steps, width = (int(rng.integers(1, most + 1)) for most in (3, 4, 6))
+    cells = int(rng.integers(1, 9))
+    coupled, peephole, norm, project, major = rng.random(5) < 0.4
+    outputs = int(rng.integers(1, cells + 1)) if project else cells
+
+    def scale(low: float = 0.002, high: float = 0.03) -> float:
+        return float(np.float32(rng.uniform(low, high)))
+
+    shape = (steps, batch, width) if major else (batch, steps, width)
+    chain = Chain(shape, scale(0.005, 0.05), int(rng.integers(-128, 128)))
+    inputs: list = [-1] * 24
+    inputs[0] = chain.number
+
+    def constant(place: int, extents: tuple[int, ...], dtype: str, size: float) -> None:
+        limit = {"int8": 127, "int16": 32767, "int32": 3000}[dtype]
+        data = rng.integers(-limit, limit + 1, extents).astype(dtype)
+        inputs[place] = chain.constant(f"operand{place}", data, size)
+
+    for gate in range(4):
+        if gate == 0 and coupled:
+            continue
+        constant(1 + gate, (cells, width), "int8", scale())
+        constant(5 + gate, (cells, outputs), "int8", scale())
+        constant(12 + gate, (cells,), "int32", 1e-5)
+        if norm:
+            constant(20 + gate, (cells,), "int16", scale(2e-5, 2e-4))
+        if peephole and gate != 2:
+            constant((9, 10, -1, 11)[gate], (cells,), "int16", scale(1e-5, 1e-4))
+    if project:
+        constant(16, (outputs, cells), "int8", scale())
+        if rng.random() < 0.5:
+            constant(17, (outputs,), "int32", 1e-5)
+    meaning = (scale(0.004, 0.02), int(rng.integers(-30, 30)))
+    state = quantized(*meaning)
+    inputs[18] = chain.tensor_of("state", (batch, outputs), "int8", state, variable=True)
+    cell = quantized(2.0 ** -int(rng.integers(9, 16)))
+    inputs[19] = chain.tensor_of("cell", (batch, cells), "int16", cell, variable=True)
+    within = [quantized(scale(2e-4, 2e-3)) if norm else None for _ in range(4)]
+    hidden = quantized(scale(0.004, 0.02), int(rng.integers(-30, 30)) if project else meaning[1])
+    if not project:
+        hidden = state
+    intermediates = tuple(
+        chain.tensor_of(f"within{n}", (0,), "int16", each) for n, each in enumerate(within)
+    ) + (chain.tensor_of("hidden", (0,), "int8", hidden),)
+    chain.operator(
+        "UNIDIRECTIONAL_SEQUENCE_LSTM",
+        (*shape[:2], outputs),
+        inputs=inputs,
+        scale=meaning[0],
+        zero_point=meaning[1],
+        fusedActivationFunction="TANH",
+        timeMajor=bool(major),
+        cellClip=float(rng.choice([0.0, 0.5])),
+        projClip=float(rng.choice([0.0, 0.4])),
+        intermediates=intermediates,
+    )
+    return serialize(chain.graph())
