@@ -1,0 +1,123 @@
+"""Models that keep states: bytes of many invocations in a row, and the ways to begin anew."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import prerequisites
+import pytest
+from makers_recurrent import lstm, shift_register
+from networks import Chain, serialize
+
+from celosia.hw.arch.config import preset
+from celosia.sw.cli import main
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.tflite import ModelError, load
+from celosia.sw.ir.program import Program
+from celosia.sw.runtime.interpreter import InferenceSession, Interpreter, open_session
+
+MAKERS = {"lstm": lstm, "shift register": shift_register}
+INVOCATIONS = 20
+
+
+def stimuli(content: bytes, rng: np.random.Generator) -> np.ndarray:
+    """Return int8 inputs of several invocations, shape ``(N, *port.shape)``."""
+    (port,) = compile_graph(load(content), preset("edge")).inputs
+    return rng.integers(-128, 128, (INVOCATIONS, *port.shape)).astype(np.int8)
+
+
+def expected(content: bytes, inputs: np.ndarray) -> np.ndarray:
+    """Return the outputs of as many invocations by LiteRT's reference kernels."""
+    litert: Any = prerequisites.package("ai_edge_litert.interpreter")
+    interpreter = litert.Interpreter(
+        model_content=content,
+        experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF,
+    )
+    interpreter.allocate_tensors()
+    (source,), (result,) = interpreter.get_input_details(), interpreter.get_output_details()
+    outputs = []
+    for contents in inputs:
+        interpreter.set_tensor(source["index"], contents.reshape(source["shape"]))
+        interpreter.invoke()
+        outputs.append(interpreter.get_tensor(result["index"]).ravel())
+    return np.array(outputs)
+
+
+def check(maker: Callable[[np.random.Generator], bytes], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    content = maker(rng)
+    inputs = stimuli(content, rng)
+    program = Program.from_bytes(compile_graph(load(content), preset("edge"), 8).to_bytes())
+    with open_session(program) as session:
+        (got,) = session.run([inputs])
+    wanted = expected(content, inputs)
+    np.testing.assert_array_equal(got.reshape(wanted.shape), wanted, f"seed {seed}")
+
+
+@pytest.mark.parametrize(("maker", "seeds"), [("lstm", 30), ("shift register", 10)])
+def test_some_models(maker: str, seeds: int) -> None:
+    for seed in range(seeds):
+        check(MAKERS[maker], seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("maker", MAKERS)
+def test_many_models(maker: str) -> None:
+    for seed in range(1000, 1500):
+        check(MAKERS[maker], seed)
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_states_begin_anew(maker: str) -> None:
+    rng = np.random.default_rng(3)
+    content = MAKERS[maker](rng)
+    inputs = stimuli(content, rng)[:4]
+    interpreter = Interpreter(model_content=content)
+    interpreter.allocate_tensors()
+    shape = interpreter.get_input_details()[0]["shape"]
+
+    def outputs() -> np.ndarray:
+        found = []
+        for contents in inputs:
+            interpreter.set_tensor(0, contents.reshape(shape))
+            interpreter.invoke()
+            found.append(interpreter.get_tensor(1))
+        return np.concatenate(found)
+
+    first = outputs()
+    assert not np.array_equal(outputs(), first)
+    interpreter.reset_all_variables()
+    np.testing.assert_array_equal(outputs(), first)
+    with InferenceSession(content, batch=4) as session:
+        feed = {session.get_inputs()[0].name: inputs}
+        (together,) = session.run(None, feed)
+        np.testing.assert_array_equal(together, first)
+        assert not np.array_equal(session.run(None, feed)[0], first)
+        session.reset()
+        np.testing.assert_array_equal(session.run(None, feed)[0], first)
+
+
+def test_samples_on_the_command_line_are_invocations_in_order(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    content = shift_register(rng)
+    inputs = stimuli(content, rng)
+    model, given, made = (tmp_path / name for name in ("net.tflite", "x.npy", "y.npy"))
+    model.write_bytes(content)
+    np.save(given, inputs)
+    main(["run", str(model), "--input", str(given), "--output", str(made)])
+    got = np.load(made)
+    wanted = expected(content, inputs)
+    np.testing.assert_array_equal(got.reshape(wanted.shape), wanted)
+
+
+def test_variables_without_contents_are_refused() -> None:
+    chain = Chain((1, 3), 0.1)
+    source = chain.number
+    chain.operator("VAR_HANDLE", (), inputs=(), dtype="resource", sharedName="kept")
+    chain.operator("READ_VARIABLE", (1, 3), inputs=(chain.number,), dtype="int8", scale=0.1)
+    chain.operator(
+        "CONCATENATION", (1, 6), inputs=(source, chain.number), dtype="int8", scale=0.1, axis=1
+    )
+    with pytest.raises(ModelError, match="1 READ_VARIABLE.*: wanted a variable with initial"):
+        load(serialize(chain.graph()))
