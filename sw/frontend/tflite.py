@@ -1,8 +1,7 @@
 """Reads ``.tflite`` files into the compiler's graph."""
 
-import math
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,14 @@ import numpy as np
 import tflite
 
 from celosia.sw.files import FileError, read_file
+from celosia.sw.frontend.tables import File, index_in, require_extents
 from celosia.sw.frontend.unsigned import centred, rescaling, signed
 from celosia.sw.frontend.variables import KINDS, Variables
-from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
+from celosia.sw.ir.graph import Graph, Operation, Tensor
 from celosia.sw.operators.host import check_operation, evaluate, infer
 from celosia.sw.operators.node import (
     ModelError,
     Node,
-    constant_name,
     described,
     require_per_tensor,
 )
@@ -30,19 +29,6 @@ __all__ = ["ModelError", "load"]
 _IDENTIFIER = b"TFL3"
 #: Types of inputs and outputs.
 _ENDS = ("int8", "uint8", "int16", "int32", "int64", "float32", "bool")
-_TYPES = {
-    tflite.TensorType.FLOAT32: np.dtype(np.float32),
-    tflite.TensorType.FLOAT16: np.dtype(np.float16),
-    tflite.TensorType.INT32: np.dtype(np.int32),
-    tflite.TensorType.UINT8: np.dtype(np.uint8),
-    tflite.TensorType.INT64: np.dtype(np.int64),
-    tflite.TensorType.BOOL: np.dtype(np.bool_),
-    tflite.TensorType.INT16: np.dtype(np.int16),
-    tflite.TensorType.INT8: np.dtype(np.int8),
-    tflite.TensorType.INT4: np.dtype(np.int8),
-    tflite.TensorType.FLOAT64: np.dtype(np.float64),
-    tflite.TensorType.RESOURCE: np.dtype(object),
-}
 # What the flatbuffers package raises on files whose offsets lead nowhere.
 _BROKEN = (
     struct.error,
@@ -92,10 +78,9 @@ class _Reader:
     """One file being read. Errors other than ModelError mean that the file is damaged."""
 
     def __init__(self, content: bytes, name: str, *, initial: bool = False) -> None:
-        self.content = content
+        self.file = File(content)
         self.initial = initial
         self.name = name
-        self.model: Any = tflite.Model.GetRootAs(content, 0)
         # Tensors whose recorded shapes are not relied on.
         self.open: set[int] = set()
         # Tensors that are uint8 in the file, and weights of these less their zero points.
@@ -110,21 +95,21 @@ class _Reader:
 
     def graph(self) -> Graph:
         """Return the main subgraph, which is the first."""
-        self._check_buffers()
-        if not self._count(self.model.SubgraphsLength(), 4):
+        self.file.check_buffers()
+        if not self.file.count(self.file.model.SubgraphsLength(), 4):
             raise ModelError("wanted a subgraph, got none")
-        subgraph = self.model.Subgraphs(0)
+        subgraph = self.file.model.Subgraphs(0)
         tensors, operations = self._subgraph(subgraph)
-        inputs = self._numbers(subgraph.InputsLength(), subgraph.Inputs)
-        outputs = self._numbers(subgraph.OutputsLength(), subgraph.Outputs)
+        inputs = self.file.numbers(subgraph.InputsLength(), subgraph.Inputs)
+        outputs = self.file.numbers(subgraph.OutputsLength(), subgraph.Outputs)
         outputs = tuple(self.variables.alias.get(number, number) for number in outputs)
         if not inputs or not outputs:
             raise ModelError("wanted inputs and outputs, got none")
         for number in (*inputs, *outputs):
-            tensor = tensors[_index(number, tensors)]
+            tensor = tensors[index_in(number, tensors)]
             if tensor.data is not None and number in inputs:
                 raise ModelError(f"tensor {tensor.name!r}: wanted no constant as input")
-            _require_extents(tensor.name, tensor.shape)
+            require_extents(tensor.name, tensor.shape)
             if tensor.dtype.name not in _ENDS:
                 wanted = f"{', '.join(_ENDS)} as input or output"
                 raise ModelError(f"tensor {tensor.name!r}: wanted {wanted}, got {tensor.dtype}")
@@ -144,14 +129,14 @@ class _Reader:
 
     def _subgraph(self, subgraph: Any) -> tuple[list[Tensor], list[Operation]]:
         """Return tensors and operations of a subgraph."""
-        tensors = list(self._each(subgraph.TensorsLength(), subgraph.Tensors, self._tensor))
+        tensors = list(self.file.each(subgraph.TensorsLength(), subgraph.Tensors, self.file.tensor))
         for number in range(len(tensors)):
             tensor = subgraph.Tensors(number)
             if _is_dynamic(tensor):
                 self.open.add(number)
             if tensor.IsVariable():
                 self.kept.add(number)
-        count = self._count(subgraph.OperatorsLength(), 4)
+        count = self.file.count(subgraph.OperatorsLength(), 4)
         given = [subgraph.Operators(n) for n in range(count)]
         self._sign(given, tensors)
         self.count = count
@@ -161,121 +146,55 @@ class _Reader:
         """Read the subgraph that gives variables their initial contents."""
         options = Node(operator, (), ()).require_options(tflite.CallOnceOptions)
         number = options.InitSubgraphIndex()
-        if not 0 < number < self.model.SubgraphsLength():
+        if not 0 < number < self.file.model.SubgraphsLength():
             raise ModelError(f"wanted a subgraph after the main one, got {number}")
-        reader = _Reader(self.content, self.name, initial=True)
-        tensors, operations = reader._subgraph(self.model.Subgraphs(number))
+        reader = _Reader(self.file.content, self.name, initial=True)
+        tensors, operations = reader._subgraph(self.file.model.Subgraphs(number))
         if operations:
             raise ModelError("wanted variables initialised with constants, got computed ones")
         self.variables.initialise(reader.variables, tensors)
 
-    def _followed(self, kind: str, operator: Any, tensors: list[Tensor]) -> bool:
+    def _followed(self, place: int, kind: str, operator: Any, tensors: list[Tensor]) -> bool:
         """Follow an operator of variables; return False of others."""
-        if kind == "CALL_ONCE" and not self.initial:
-            self._initialised(operator)
-        elif kind in KINDS:
-            inputs = self._inputs(operator, tensors)
-            outputs = self._numbers(operator.OutputsLength(), operator.Outputs)
-            given = tuple(None if n == -1 else tensors[n] for n in inputs)
-            results = tuple(tensors[_index(n, tensors)] for n in outputs)
-            contents = self.variables.follow(kind, Node(operator, given, results), inputs, outputs)
-            if contents is not None and contents.shape != results[0].shape:
-                tensors[outputs[0]] = replace(results[0], shape=contents.shape)
-                self.open.add(outputs[0])
-        else:
-            return False
+        try:
+            if kind == "CALL_ONCE" and not self.initial:
+                self._initialised(operator)
+            elif kind in KINDS:
+                self._variable(kind, operator, tensors)
+            else:
+                return False
+        except ModelError as error:
+            raise ModelError(f"operator {place} {kind}: {error}") from None
         return True
+
+    def _variable(self, kind: str, operator: Any, tensors: list[Tensor]) -> None:
+        """Follow an operator that names, reads or assigns a variable."""
+        inputs = self._inputs(operator, tensors)
+        outputs = self.file.numbers(operator.OutputsLength(), operator.Outputs)
+        given = tuple(None if n == -1 else tensors[n] for n in inputs)
+        results = tuple(tensors[index_in(n, tensors)] for n in outputs)
+        node = Node(operator, given, results)
+        contents = self.variables.follow(kind, node, inputs, outputs)
+        if contents is not None and contents.shape != results[0].shape:
+            tensors[outputs[0]] = replace(results[0], shape=contents.shape)
+            self.open.add(outputs[0])
 
     def _inputs(self, operator: Any, tensors: Sequence[Tensor]) -> tuple[int, ...]:
         """Return the inputs of an operator; -1 of one left out, or without elements."""
-        numbers = self._numbers(operator.InputsLength(), operator.Inputs)
+        numbers = self.file.numbers(operator.InputsLength(), operator.Inputs)
         numbers = (self.variables.alias.get(number, number) for number in numbers)
         return tuple(
-            -1 if n == -1 or not tensors[_index(n, tensors)].elements else n for n in numbers
+            -1 if n == -1 or not tensors[index_in(n, tensors)].elements else n for n in numbers
         )
-
-    def _count(self, count: int, element_bytes: int) -> int:
-        """Return a vector's length, refused where the file could not hold it."""
-        if count * element_bytes > len(self.content):
-            raise IndexError
-        return count
-
-    def _each(
-        self, count: int, get: Callable[[int], Any], read: Callable[[Any], Any]
-    ) -> Iterator[Any]:
-        for number in range(self._count(count, 4)):
-            yield read(get(number))
-
-    def _numbers(self, count: int, get: Callable[[int], int]) -> tuple[int, ...]:
-        return tuple(int(get(number)) for number in range(self._count(count, 4)))
-
-    def _check_buffers(self) -> None:
-        """Touch every buffer, also of what is not used, so that no truncated file passes."""
-        for number in range(self._count(self.model.BuffersLength(), 4)):
-            self._buffer(number)
-
-    def _buffer(self, number: int) -> np.ndarray:
-        """Return the bytes of a buffer; empty for one without contents."""
-        if number >= self.model.BuffersLength():
-            raise IndexError
-        buffer = self.model.Buffers(number)
-        if buffer.Offset() > 1:
-            start, size = buffer.Offset(), buffer.Size()
-            if start + size > len(self.content):
-                raise IndexError
-            return np.frombuffer(self.content, np.uint8, size, start)
-        return buffer.DataAsNumpy() if buffer.DataLength() else np.empty(0, np.uint8)
-
-    def _tensor(self, tensor: Any) -> Tensor:
-        name = (tensor.Name() or b"").decode("utf-8", "replace")
-        shape = self._numbers(tensor.ShapeLength(), tensor.Shape)
-        dtype = _TYPES.get(tensor.Type())
-        if dtype is None:
-            kind = constant_name(tflite.TensorType, tensor.Type()).lower()
-            raise ModelError(f"tensor {name!r}: type {kind} is not supported")
-        if tensor.Sparsity() is not None:
-            raise ModelError(f"tensor {name!r}: sparse tensors are not supported")
-        # Tensors without elements stand for inputs left out.
-        elements = _require_extents(name, shape) if 0 not in shape else 0
-        data = None
-        raw = self._buffer(tensor.Buffer())
-        if raw.size and tensor.Type() == tflite.TensorType.INT4:
-            if raw.size != (elements + 1) // 2:
-                wanted = (elements + 1) // 2
-                raise ModelError(f"tensor {name!r}: wanted {wanted} bytes, got {raw.size}")
-            data = _halves(raw)[:elements].reshape(shape)
-        elif raw.size:
-            if raw.size != elements * dtype.itemsize:
-                wanted = elements * dtype.itemsize
-                raise ModelError(f"tensor {name!r}: wanted {wanted} bytes, got {raw.size}")
-            data = np.frombuffer(raw.tobytes(), dtype.newbyteorder("<")).reshape(shape)
-        return Tensor(name, shape, dtype, self._quantization(name, tensor), data)
-
-    def _quantization(self, name: str, tensor: Any) -> Quantization | None:
-        details = tensor.Quantization()
-        if details is None or not details.ScaleLength():
-            return None
-        scales = np.array(details.ScaleAsNumpy(), np.float32)
-        zero_points = np.zeros(len(scales), np.int64)
-        if details.ZeroPointLength():
-            given = np.array(details.ZeroPointAsNumpy(), np.int64)
-            if len(given) not in (1, len(scales)):
-                raise ModelError(
-                    f"tensor {name!r}: wanted {len(scales)} zero points, got {len(given)}"
-                )
-            zero_points[:] = given
-        if not (np.isfinite(scales) & (scales > 0)).all():
-            raise ModelError(f"tensor {name!r}: wanted scales greater than 0, got {scales.min()}")
-        return Quantization(scales, zero_points, int(details.QuantizedDimension()))
 
     def _sign(self, operators: Sequence[Any], tensors: list[Tensor]) -> None:
         """Make quantised tensors of uint8 int8, but for those that are numbers without scale."""
         plain: set[int] = set()
         for operator in operators:
-            kind = self._kind(operator.OpcodeIndex())
+            kind = self.file.kind(operator.OpcodeIndex())
             if kind in OPERATORS and OPERATORS[kind].plain:
-                plain.update(self._numbers(operator.InputsLength(), operator.Inputs))
-                plain.update(self._numbers(operator.OutputsLength(), operator.Outputs))
+                plain.update(self.file.numbers(operator.InputsLength(), operator.Inputs))
+                plain.update(self.file.numbers(operator.OutputsLength(), operator.Outputs))
         for number, tensor in enumerate(tensors):
             if tensor.dtype == np.uint8 and tensor.quantization and number not in plain:
                 self.unsigned.add(number)
@@ -291,9 +210,9 @@ class _Reader:
         """
         operations, refused = [], list[tuple[str, ModelError]]()
         for place, operator in enumerate(given):
-            kind = self._kind(operator.OpcodeIndex())
+            kind = self.file.kind(operator.OpcodeIndex())
             try:
-                if self._followed(kind, operator, tensors):
+                if self._followed(place, kind, operator, tensors):
                     continue
                 operation, results = self._operation(place, kind, operator, tensors)
             except ModelError as error:
@@ -317,11 +236,11 @@ class _Reader:
     ) -> tuple[Operation, list[np.ndarray] | None]:
         """Return an operation, and its results where these are constant."""
         inputs = self._inputs(operator, tensors)
-        outputs = self._numbers(operator.OutputsLength(), operator.Outputs)
+        outputs = self.file.numbers(operator.OutputsLength(), operator.Outputs)
         label = f"operator {place} {kind}"
-        results = tuple(tensors[_index(number, tensors)] for number in outputs)
+        results = tuple(tensors[index_in(number, tensors)] for number in outputs)
         for tensor in results:
-            _require_extents(tensor.name, tensor.shape)
+            require_extents(tensor.name, tensor.shape)
         if results:
             label += f" ({results[0].name!r})"
         if kind not in OPERATORS:
@@ -371,8 +290,8 @@ class _Reader:
         return outputs
 
     def _intermediates(self, operator: Any, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        numbers = self._numbers(operator.IntermediatesLength(), operator.Intermediates)
-        return tuple(tensors[_index(number, tensors)] for number in numbers)
+        numbers = self.file.numbers(operator.IntermediatesLength(), operator.Intermediates)
+        return tuple(tensors[index_in(number, tensors)] for number in numbers)
 
     def _weights(self, number: int, tensors: list[Tensor]) -> int:
         """Return the tensor of weights of uint8 less their zero point."""
@@ -427,54 +346,13 @@ class _Reader:
             raise ModelError(f"wanted {len(shapes)} results, got {len(node.outputs)}")
         for number, shape in zip(operation.outputs, shapes, strict=True):
             tensor = tensors[number]
-            _require_extents(tensor.name, shape)
+            require_extents(tensor.name, shape)
             if shape != tensor.shape:
                 tensors[number] = replace(tensor, shape=shape)
                 self.open.add(number)
         return replace(node, outputs=tuple(tensors[number] for number in operation.outputs))
 
-    def _kind(self, number: int) -> str:
-        """Return the operator's name.
-
-        Small codes lie in a field of one byte, in old files in that alone; the greater of both
-        counts. The package's own ``BuiltinCode`` never looks at small codes of the wider field.
-        """
-        if number >= self.model.OperatorCodesLength():
-            raise IndexError
-        code = self.model.OperatorCodes(number)
-        place = code._tab.Offset(10)
-        (wide,) = struct.unpack_from("<i", self.content, code._tab.Pos + place) if place else (0,)
-        value = max(wide, code.DeprecatedBuiltinCode())
-        if value == tflite.BuiltinOperator.CUSTOM:
-            custom = (code.CustomCode() or b"").decode("utf-8", "replace")
-            # Builtin operators are in capitals.
-            known = custom in OPERATORS and not custom.isupper()
-            return custom if known else f"CUSTOM {custom!r}"
-        return constant_name(tflite.BuiltinOperator, value)
-
-
-def _halves(raw: np.ndarray) -> np.ndarray:
-    """Return int4 as int8, the lower half of each byte before the upper one."""
-    halves = np.stack([raw & 15, raw >> 4], axis=-1).reshape(-1)
-    return (halves ^ np.uint8(8)).view(np.int8) - np.int8(8)
-
 
 def _is_dynamic(tensor: Any) -> bool:
     """Return whether an extent of a tensor is dynamic."""
     return -1 in [tensor.ShapeSignature(n) for n in range(tensor.ShapeSignatureLength())]
-
-
-def _require_extents(name: str, shape: tuple[int, ...]) -> int:
-    """Return the elements of a shape, refused where it has none or too many."""
-    if any(extent < 1 for extent in shape):
-        raise ModelError(f"tensor {name!r}: wanted extents of at least 1, got shape {shape}")
-    elements = math.prod(shape)
-    if elements > 1 << 31:
-        raise ModelError(f"tensor {name!r}: wanted at most 2^31 elements, got shape {shape}")
-    return elements
-
-
-def _index(number: int, tensors: Sequence[Tensor]) -> int:
-    if not 0 <= number < len(tensors):
-        raise IndexError
-    return number

@@ -2,7 +2,7 @@
 
 import numpy as np
 from networks import Chain, serialize
-from networks.chain import Constant, quantized
+from networks.chain import quantized
 from networks.graph import Graph
 
 __all__ = ["lstm", "shift_register"]

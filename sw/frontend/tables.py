@@ -1,0 +1,157 @@
+"""Tables of ``.tflite`` files: tensors, and names of operators."""
+
+import math
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tflite
+
+from celosia.sw.ir.graph import Quantization, Tensor
+from celosia.sw.operators.node import ModelError, constant_name
+from celosia.sw.operators.registry import OPERATORS
+
+__all__ = ["File", "index_in", "require_extents"]
+
+_TYPES = {
+    tflite.TensorType.FLOAT32: np.dtype(np.float32),
+    tflite.TensorType.FLOAT16: np.dtype(np.float16),
+    tflite.TensorType.INT32: np.dtype(np.int32),
+    tflite.TensorType.UINT8: np.dtype(np.uint8),
+    tflite.TensorType.INT64: np.dtype(np.int64),
+    tflite.TensorType.BOOL: np.dtype(np.bool_),
+    tflite.TensorType.INT16: np.dtype(np.int16),
+    tflite.TensorType.INT8: np.dtype(np.int8),
+    tflite.TensorType.INT4: np.dtype(np.int8),
+    tflite.TensorType.FLOAT64: np.dtype(np.float64),
+    tflite.TensorType.RESOURCE: np.dtype(object),
+}
+
+
+class File:
+    """One file. Errors other than ModelError mean that it is damaged."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.model: Any = tflite.Model.GetRootAs(content, 0)
+
+    def count(self, count: int, element_bytes: int) -> int:
+        """Return a vector's length, refused where the file could not hold it."""
+        if count * element_bytes > len(self.content):
+            raise IndexError
+        return count
+
+    def each(
+        self, count: int, get: Callable[[int], Any], read: Callable[[Any], Any]
+    ) -> Iterator[Any]:
+        """Yield what ``read`` makes of the elements of a vector."""
+        for number in range(self.count(count, 4)):
+            yield read(get(number))
+
+    def numbers(self, count: int, get: Callable[[int], int]) -> tuple[int, ...]:
+        """Return the elements of a vector of numbers."""
+        return tuple(int(get(number)) for number in range(self.count(count, 4)))
+
+    def check_buffers(self) -> None:
+        """Touch every buffer, also of what is not used, so that no truncated file passes."""
+        for number in range(self.count(self.model.BuffersLength(), 4)):
+            self.buffer(number)
+
+    def buffer(self, number: int) -> np.ndarray:
+        """Return the bytes of a buffer; empty for one without contents."""
+        if number >= self.model.BuffersLength():
+            raise IndexError
+        buffer = self.model.Buffers(number)
+        if buffer.Offset() > 1:
+            start, size = buffer.Offset(), buffer.Size()
+            if start + size > len(self.content):
+                raise IndexError
+            return np.frombuffer(self.content, np.uint8, size, start)
+        return buffer.DataAsNumpy() if buffer.DataLength() else np.empty(0, np.uint8)
+
+    def tensor(self, tensor: Any) -> Tensor:
+        """Return a tensor with its contents, if it is constant."""
+        name = (tensor.Name() or b"").decode("utf-8", "replace")
+        shape = self.numbers(tensor.ShapeLength(), tensor.Shape)
+        dtype = _TYPES.get(tensor.Type())
+        if dtype is None:
+            kind = constant_name(tflite.TensorType, tensor.Type()).lower()
+            raise ModelError(f"tensor {name!r}: type {kind} is not supported")
+        if tensor.Sparsity() is not None:
+            raise ModelError(f"tensor {name!r}: sparse tensors are not supported")
+        # Tensors without elements stand for inputs left out.
+        elements = require_extents(name, shape) if 0 not in shape else 0
+        data = None
+        raw = self.buffer(tensor.Buffer())
+        if raw.size and tensor.Type() == tflite.TensorType.INT4:
+            if raw.size != (elements + 1) // 2:
+                wanted = (elements + 1) // 2
+                raise ModelError(f"tensor {name!r}: wanted {wanted} bytes, got {raw.size}")
+            data = _halves(raw)[:elements].reshape(shape)
+        elif raw.size:
+            if raw.size != elements * dtype.itemsize:
+                wanted = elements * dtype.itemsize
+                raise ModelError(f"tensor {name!r}: wanted {wanted} bytes, got {raw.size}")
+            data = np.frombuffer(raw.tobytes(), dtype.newbyteorder("<")).reshape(shape)
+        return Tensor(name, shape, dtype, self.quantization(name, tensor), data)
+
+    def quantization(self, name: str, tensor: Any) -> Quantization | None:
+        """Return the meaning of a tensor's integers; None of one without scales."""
+        details = tensor.Quantization()
+        if details is None or not details.ScaleLength():
+            return None
+        scales = np.array(details.ScaleAsNumpy(), np.float32)
+        zero_points = np.zeros(len(scales), np.int64)
+        if details.ZeroPointLength():
+            given = np.array(details.ZeroPointAsNumpy(), np.int64)
+            if len(given) not in (1, len(scales)):
+                raise ModelError(
+                    f"tensor {name!r}: wanted {len(scales)} zero points, got {len(given)}"
+                )
+            zero_points[:] = given
+        if not (np.isfinite(scales) & (scales > 0)).all():
+            raise ModelError(f"tensor {name!r}: wanted scales greater than 0, got {scales.min()}")
+        return Quantization(scales, zero_points, int(details.QuantizedDimension()))
+
+    def kind(self, number: int) -> str:
+        """Return the operator's name.
+
+        Small codes lie in a field of one byte, in old files in that alone; the greater of both
+        counts. The package's own ``BuiltinCode`` never looks at small codes of the wider field.
+        """
+        if number >= self.model.OperatorCodesLength():
+            raise IndexError
+        code = self.model.OperatorCodes(number)
+        place = code._tab.Offset(10)
+        (wide,) = struct.unpack_from("<i", self.content, code._tab.Pos + place) if place else (0,)
+        value = max(wide, code.DeprecatedBuiltinCode())
+        if value == tflite.BuiltinOperator.CUSTOM:
+            custom = (code.CustomCode() or b"").decode("utf-8", "replace")
+            # Builtin operators are in capitals.
+            known = custom in OPERATORS and not custom.isupper()
+            return custom if known else f"CUSTOM {custom!r}"
+        return constant_name(tflite.BuiltinOperator, value)
+
+
+def _halves(raw: np.ndarray) -> np.ndarray:
+    """Return int4 as int8, the lower half of each byte before the upper one."""
+    halves = np.stack([raw & 15, raw >> 4], axis=-1).reshape(-1)
+    return (halves ^ np.uint8(8)).view(np.int8) - np.int8(8)
+
+
+def require_extents(name: str, shape: tuple[int, ...]) -> int:
+    """Return the elements of a shape, refused where it has none or too many."""
+    if any(extent < 1 for extent in shape):
+        raise ModelError(f"tensor {name!r}: wanted extents of at least 1, got shape {shape}")
+    elements = math.prod(shape)
+    if elements > 1 << 31:
+        raise ModelError(f"tensor {name!r}: wanted at most 2^31 elements, got shape {shape}")
+    return elements
+
+
+def index_in(number: int, tensors: Sequence[Tensor]) -> int:
+    """Return the number of a tensor, refused where there is none."""
+    if not 0 <= number < len(tensors):
+        raise IndexError
+    return number
