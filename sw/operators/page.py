@@ -26,6 +26,9 @@ it meets those of the fourth. The program then has several parts: the core stops
 tensors go through external memory. An operator that meets neither is refused, with its number, kind
 and result.
 
+VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE and CALL_ONCE are no work of either: operators read and
+make tensors that are kept between invocations.
+
 - *table*: a table of 256 entries after a layer's clamp.
 - *view*: no bytes move.
 - *constant*: computed when the model is read.

@@ -5,7 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 import tflite
-from networks import FullyConnected, Pool, write_fully_connected, write_sequential
+from networks import (
+    Chain,
+    FullyConnected,
+    Pool,
+    serialize,
+    write_fully_connected,
+    write_sequential,
+)
 
 from celosia.sw.frontend.tflite import ModelError, load
 
@@ -121,6 +128,37 @@ def test_unknown_operator_is_named_with_its_place(model: bytes) -> None:
     wanted = r"operator 0 HASHTABLE_LOOKUP \('output_0'\): operator is not supported"
     with pytest.raises(ModelError, match=wanted):
         load(changed)
+
+
+def test_the_first_of_several_subgraphs_is_the_model() -> None:
+    main, other = Chain((1, 4), 0.5), Chain((1, 6), 0.5)
+    main.operator("RELU")
+    other.operator("TANH", scale=1 / 128)
+    graph = load(serialize(main.graph(), other.graph()))
+    assert [operation.kind for operation in graph.operations] == ["RELU"]
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_variables_of_another_subgraph(number: int) -> None:
+    chain = Chain((1, 4), 0.5)
+    chain.operator("CALL_ONCE", inputs=(), shapes=(), initSubgraphIndex=number)
+    chain.operator("RELU")
+    other = Chain((1, 6), 0.5)
+    other.operator("RELU")
+    wanted = f"operator 0 CALL_ONCE: wanted a subgraph after the main one, got {number}"
+    with pytest.raises(ModelError, match=wanted):
+        load(serialize(chain.graph(), other.graph()))
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_tensors_without_elements(number: int) -> None:
+    """They stand for inputs left out, but for the first; results have elements."""
+    chain = Chain((1, 4), 0.5)
+    empty = chain.tensor_of("empty", (0,), "int8")
+    inputs = [chain.number, empty] if number else [empty]
+    chain.operator("RELU", inputs=inputs)
+    with pytest.raises(ModelError, match="operator 0 RELU .*: wanted (1 input|an? |inputs)"):
+        load(serialize(chain.graph()))
 
 
 def test_weights_with_a_zero_point(model: bytes) -> None:
