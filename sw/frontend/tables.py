@@ -134,6 +134,12 @@ class File:
         return constant_name(tflite.BuiltinOperator, value)
 
 
+def _halves(raw: np.ndarray) -> np.ndarray:
+    """Return int4 as int8, the lower half of each byte before the upper one."""
+    halves = np.stack([raw & 15, raw >> 4], axis=-1).reshape(-1)
+    return (halves ^ np.uint8(8)).view(np.int8) - np.int8(8)
+
+
 def require_extents(name: str, shape: tuple[int, ...]) -> int:
     """Return the elements of a shape, refused where it has none or too many."""
     if any(extent < 1 for extent in shape):
@@ -149,9 +155,3 @@ def index_in(number: int, tensors: Sequence[Tensor]) -> int:
     if not 0 <= number < len(tensors):
         raise IndexError
     return number
-
-
-def _halves(raw: np.ndarray) -> np.ndarray:
-    """Return int4 as int8, the lower half of each byte before the upper one."""
-    halves = np.stack([raw & 15, raw >> 4], axis=-1).reshape(-1)
-    return (halves ^ np.uint8(8)).view(np.int8) - np.int8(8)

@@ -78,15 +78,15 @@ def _operands(operator: HostOperator, attributes: Attributes) -> dict[int, Opera
 
 def _shapes(operator: HostOperator, attributes: Attributes) -> Sequence[Shape]:
     found = _operands(operator, attributes)
-    for name in ("time_major",):
-        attributes.flag(name)
     for name in ("cell_clip", "projection_clip"):
         attributes.real(name)
     attributes.whole("hidden_zero_point", -128, 127)
     scales = operator.attributes.get("scales")
     good = isinstance(scales, list | tuple) and len(scales) == 5
-    good = good and all(isinstance(s, int | float) and 1e-30 < s < 1e30 for s in scales)
     require(good, "five scales")
+    assert scales is not None
+    for scale in scales:
+        require(type(scale) is float and 1e-30 < scale < 1e30, "scales above 0", scale)
     wanted = {_X, _H, _C, *range(2, 5), *range(6, 9), *range(13, 16)}
     require(
         wanted <= found.keys(), "all weights and biases, but for those of an input gate left out"
