@@ -26,6 +26,8 @@ it meets those of the fourth. The program then has several parts: the core stops
 tensors go through external memory. An operator that meets neither is refused, with its number, kind
 and result.
 
+uint8 counts as int8: it is that, 128 less, once a model is read.
+
 - *table*: a table of 256 entries after a layer's clamp.
 - *view*: no bytes move.
 - *constant*: computed when the model is read.

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import prerequisites
@@ -183,7 +184,7 @@ def test_concatenation_rescales() -> None:
 
 @pytest.mark.parametrize("said", [{}, {"alignCorners": True}, {"halfPixelCenters": True}])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_resize(dtype: str, said: dict[str, bool]) -> None:
+def test_resize(dtype: str, said: dict[str, Any]) -> None:
     """Bilinear interpolation of uint8 is single precision."""
     rng = np.random.default_rng(5)
     zero = 9 * (dtype == "uint8")
@@ -246,7 +247,7 @@ def test_biases_of_int16(kind: str, bias: str) -> None:
 def halved(content: bytes, name: str) -> bytes:
     """Return a file whose constant of that name is int4: two elements in each byte."""
     packed = bytearray(content)
-    model = tflite.Model.GetRootAs(packed, 0)
+    model: Any = tflite.Model.GetRootAs(packed, 0)
     tensors = [model.Subgraphs(0).Tensors(n) for n in range(model.Subgraphs(0).TensorsLength())]
     (tensor,) = (one for one in tensors if one.Name().decode() == name)
     table = model.Buffers(tensor.Buffer())._tab
