@@ -244,6 +244,26 @@ def test_biases_of_int16(kind: str, bias: str) -> None:
     assert_equal(graph, numbers(rng, "int16", 5, *graph.tensors[0].shape))
 
 
+@pytest.mark.parametrize(
+    ("kind", "shape", "operands", "options"),
+    [
+        ("CONCATENATION", (1, 4, 4, 16), ["input"], {"axis": 3}),
+        ("CONCATENATION", (1, 8, 4, 8), ["input"], {"axis": 1}),
+        ("SLICE", (1, 2, 4, 8), [np.int32([0, 1, 0, 0]), np.int32([1, 2, 4, 8])], {}),
+        ("PAD", (1, 6, 6, 8), [np.int32([[0, 0], [1, 1], [1, 1], [0, 0]])], {}),
+        ("RESHAPE", (1, 128), [np.int32([1, 128])], {}),
+    ],
+)
+def test_moves_without_scale(kind: str, shape: Any, operands: Any, options: Any) -> None:
+    """What only moves int8 does so on the core, whatever they mean."""
+    chain = Chain((1, 4, 4, 8), dtype="int8")
+    chain.operator(kind, shape, operands, **options)
+    graph = chain.graph()
+    if kind != "RESHAPE":
+        assert not compile_graph(load(serialize(graph)), EDGE).host
+    assert_equal(graph, numbers(np.random.default_rng(9), "int8", 3, 1, 4, 4, 8))
+
+
 def halved(content: bytes, name: str) -> bytes:
     """Return a file whose constant of that name is int4: two elements in each byte."""
     packed = bytearray(content)
