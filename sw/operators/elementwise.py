@@ -34,7 +34,7 @@ from celosia.sw.operators.fixed_point import (
     single,
     times,
 )
-from celosia.sw.operators.node import Node, read_activation
+from celosia.sw.operators.node import ModelError, Node, read_activation
 from celosia.sw.operators.plain import clamped, greater, of_two, smaller
 from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape, Table, by_type
 from celosia.sw.operators.windows import ACTIVATIONS
@@ -103,6 +103,13 @@ def _is_power(tensor: Tensor) -> bool:
     return abs(exponent - round(exponent)) < 1e-3
 
 
+def _require_shifts(tensors: Sequence[Tensor]) -> None:
+    """Refuse a result of a smaller scale than those before it."""
+    *given, most = (tensor.quantization.scale for tensor in tensors if tensor.quantization)
+    if max(given) > most * 1.01:
+        raise ModelError(f"wanted a scale of at least the inputs', got {most:.6g}")
+
+
 def _read_binary(table: type) -> Callable[[Node], dict[str, Any]]:
     def read(node: Node) -> dict[str, Any]:
         node.require_inputs(2)
@@ -111,7 +118,9 @@ def _read_binary(table: type) -> Callable[[Node], dict[str, Any]]:
         said = {"activation": activation, **single_constant(node.tensor(0), node.tensor(1))}
         tensors = (node.tensor(0), node.tensor(1), node.outputs[0])
         if options and table is not tflite.MulOptions and options.PotScaleInt16():
-            said |= {"powers": True} if all(map(_is_power, tensors)) else {}
+            if all(map(_is_power, tensors)):
+                _require_shifts(tensors)
+                said["powers"] = True
         return said
 
     return read
@@ -287,7 +296,7 @@ _ARITHMETIC: dict[str, Any] = {
     "single": "constant",
     "broadcasts": True,
 }
-_BROADCAST = "whatever broadcasts: int8, int32, int64, float32"
+_BROADCAST = "whatever broadcasts: int8, int16, int32, int64, float32"
 
 OPERATORS = (
     Operator(

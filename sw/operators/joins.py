@@ -100,7 +100,7 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
     along = len(extents), operation.attributes["axis"]
     place = {(4, 1): 0, (4, 2): 1, (4, 3): 2, (2, 1): 2}.get(along)
     output = graph.tensors[number].quantization
-    assert output
+    fill = output.zero_point if output else 0
     if place is None or len(operation.inputs) < 2:
         raise CompileError("wanted two or more along rows, columns or channels")
     if extents[0] != lowering.items:
@@ -115,15 +115,15 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
         others = [n for axis, n in enumerate(shape) if axis != place]
         if others != [n for axis, n in enumerate(wanted) if axis != place]:
             raise CompileError(f"wanted inputs laid out alike, got {shape} for {wanted}")
-        if lowering.values[view.value].fill != output.zero_point:
+        if lowering.values[view.value].fill != fill:
             raise CompileError("wanted zero points around its inputs")
     if sum(sizes) != wanted[place]:
         raise CompileError(f"wanted inputs of {wanted[place]} together, got {sizes}")
     if place == 2:
         _side_by_side(lowering, operation, wanted)
         return
-    centred = exact_scaling(-output.zero_point, 0)
-    scalings = centred, centred, exact_scaling(0, output.zero_point)
+    centred = exact_scaling(-fill, 0)
+    scalings = centred, centred, exact_scaling(0, fill)
     before, total = 0, -1
     for source, size in zip(operation.inputs, sizes, strict=True):
         view = lowering.views[source]

@@ -408,7 +408,7 @@ OPERATORS = (
         unsigned=True,
         factors=weighted(0, 1),
         core=f"{_ANY}; groups as weights of zero",
-        host="the same",
+        host="the same, of int8 and int16 by int8",
     ),
     Operator(
         kind="DEPTHWISE_CONV_2D",
@@ -421,7 +421,7 @@ OPERATORS = (
         unsigned=True,
         factors=weighted(0, 1),
         core=f"{_ANY}; any depth multiplier",
-        host="the same",
+        host="the same, of int8 and int16 by int8",
     ),
     Operator(
         kind="FULLY_CONNECTED",
@@ -435,7 +435,7 @@ OPERATORS = (
         factors=weighted(0, 1),
         core="constant weights, a scale for each channel or one; factors whose rounding 31 bits "
         "can reproduce",
-        host="any factor, with results within 32 bits before the clamp",
+        host="any factor, with results within 32 bits before the clamp; int16 by int8",
     ),
     Operator(
         kind="TRANSPOSE_CONV",
@@ -448,6 +448,6 @@ OPERATORS = (
         weighted=True,
         unsigned=True,
         factors=weighted(2, 1),
-        host="any kernel, stride and padding",
+        host="any kernel, stride and padding; int8, int16 by int8",
     ),
 )

@@ -29,6 +29,8 @@ and result.
 VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE and CALL_ONCE are no work of either: operators read and
 make tensors that are kept between invocations.
 
+uint8 counts as int8: it is that, 128 less, once a model is read.
+
 - *table*: a table of 256 entries after a layer's clamp.
 - *view*: no bytes move.
 - *constant*: computed when the model is read.

@@ -79,7 +79,7 @@ OPERATORS = (
             lower=_lower,
             factors=quotients,
             core=f"int8: {_CLAMP}",
-            host="int8, float32",
+            host="int8, int16, float32",
         )
         for kind in _RELUS
     ),

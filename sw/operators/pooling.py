@@ -125,7 +125,7 @@ OPERATORS = (
         kernel=_run_average,
         lower=_lower,
         core=f"{_POOL}; counts that 31 bits divide by",
-        host="any window",
+        host="any window: int8, int16",
     ),
     Operator(
         kind="MAX_POOL_2D",
@@ -136,6 +136,6 @@ OPERATORS = (
         kernel=_run(lambda part, _: part.max(axis=(2, 3))),
         lower=_lower,
         core=f"{_POOL}; part of the matrix layer before it where windows do not overlap",
-        host="any window",
+        host="any window: int8, int16",
     ),
 )

@@ -143,7 +143,7 @@ def _run_bilinear(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[
     return [rounded.astype(arrays[0].dtype)]
 
 
-_LIMITS = "any size; align_corners, half_pixel_centers"
+_LIMITS = "any size; align_corners, half_pixel_centers; int8, int16"
 
 OPERATORS = (
     Operator(

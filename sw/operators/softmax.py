@@ -174,6 +174,6 @@ OPERATORS = (
         shapes=_shapes,
         types=(("int8", "int16", "float32"), SAME),
         kernel=by_type(int8=_run, int16=wide.softmax, plain=_run_real),
-        host="over the last dimension, any beta: int8, float32",
+        host="over the last dimension, any beta: int8, int16, float32",
     ),
 )

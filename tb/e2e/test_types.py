@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import prerequisites
@@ -183,7 +184,7 @@ def test_concatenation_rescales() -> None:
 
 @pytest.mark.parametrize("said", [{}, {"alignCorners": True}, {"halfPixelCenters": True}])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_resize(dtype: str, said: dict[str, bool]) -> None:
+def test_resize(dtype: str, said: dict[str, Any]) -> None:
     """Bilinear interpolation of uint8 is single precision."""
     rng = np.random.default_rng(5)
     zero = 9 * (dtype == "uint8")
@@ -243,10 +244,30 @@ def test_biases_of_int16(kind: str, bias: str) -> None:
     assert_equal(graph, numbers(rng, "int16", 5, *graph.tensors[0].shape))
 
 
+@pytest.mark.parametrize(
+    ("kind", "shape", "operands", "options"),
+    [
+        ("CONCATENATION", (1, 4, 4, 16), ["input"], {"axis": 3}),
+        ("CONCATENATION", (1, 8, 4, 8), ["input"], {"axis": 1}),
+        ("SLICE", (1, 2, 4, 8), [np.int32([0, 1, 0, 0]), np.int32([1, 2, 4, 8])], {}),
+        ("PAD", (1, 6, 6, 8), [np.int32([[0, 0], [1, 1], [1, 1], [0, 0]])], {}),
+        ("RESHAPE", (1, 128), [np.int32([1, 128])], {}),
+    ],
+)
+def test_moves_without_scale(kind: str, shape: Any, operands: Any, options: Any) -> None:
+    """What only moves int8 does so on the core, whatever they mean."""
+    chain = Chain((1, 4, 4, 8), dtype="int8")
+    chain.operator(kind, shape, operands, **options)
+    graph = chain.graph()
+    if kind != "RESHAPE":
+        assert not compile_graph(load(serialize(graph)), EDGE).host
+    assert_equal(graph, numbers(np.random.default_rng(9), "int8", 3, 1, 4, 4, 8))
+
+
 def halved(content: bytes, name: str) -> bytes:
     """Return a file whose constant of that name is int4: two elements in each byte."""
     packed = bytearray(content)
-    model = tflite.Model.GetRootAs(packed, 0)
+    model: Any = tflite.Model.GetRootAs(packed, 0)
     tensors = [model.Subgraphs(0).Tensors(n) for n in range(model.Subgraphs(0).TensorsLength())]
     (tensor,) = (one for one in tensors if one.Name().decode() == name)
     table = model.Buffers(tensor.Buffer())._tab
