@@ -14,7 +14,7 @@ from flatbuffers import flexbuffers
 from celosia.sw.ir.parts import HostOperator, Operand
 from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.node import ModelError, Node
-from celosia.sw.operators.record import FLOAT, Operator, Shape, each_unit
+from celosia.sw.operators.record import Operator, Shape, each_unit
 
 __all__ = ["OPERATORS"]
 
@@ -57,8 +57,6 @@ def _read(node: Node) -> dict[str, Any]:
 
 def _shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
     boxes, scores, anchors = operator.sources
-    for operand in operator.sources:
-        require(operand.dtype in _TYPES, " or ".join(_TYPES), operand.dtype)
     kinds = (boxes.dtype == "float32") == (anchors.dtype == "float32")
     require(kinds, "boxes and anchors of one type", f"{boxes.dtype} and {anchors.dtype}")
     most, classes_each, each, classes = (said.whole(name, 1, _MOST) for name in _WHOLES)
@@ -219,8 +217,8 @@ OPERATORS = (
         kind="TFLite_Detection_PostProcess",
         read=_read,
         shapes=_shapes,
-        aside=(0, 1, 2),
-        types=FLOAT,
+        types=(_TYPES, ("float32",)),
+        plain=True,
         kernel=each_unit(_run),
         whole=True,
         host="boxes, scores and anchors of float32 or 8 bits; fast and regular suppression",

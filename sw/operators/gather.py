@@ -82,7 +82,7 @@ def _read_scatter(node: Node) -> dict[str, Any]:
 
 
 def _scatter_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    indices, updates = _indices(operator.sources[0], ("int32",)), operator.sources[1].shape
+    updates, indices = operator.sources[0].shape, _indices(operator.sources[1], ("int32",))
     shape = tuple(said.wholes("shape", len(operator.results[0].shape), 1, 1 << 31))
     good = bool(indices) and 1 <= indices[-1] <= len(shape)
     require(good, f"indices of up to {len(shape)} dimensions", indices)
@@ -92,13 +92,15 @@ def _scatter_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
 
 
 def _run_scatter(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return zeros to which updates are added."""
-    indices, updates = arrays
+    """Return zeros to which updates are added; of uint8, these are 128 more than its int8 here."""
+    updates, indices = arrays
+    unsigned = operator.attributes.get("unsigned")
+    updates = updates ^ np.int8(-128) if unsigned else updates
     result = np.zeros(operator.results[0].shape, operator.results[0].dtype)
     depth = indices.shape[-1]
     _require_inside(indices, np.array(result.shape[:depth]))
     np.add.at(result, tuple(np.moveaxis(indices, -1, 0)), updates)
-    return [result]
+    return [result ^ np.int8(-128) if unsigned else result]
 
 
 def _lookup_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
@@ -166,8 +168,9 @@ OPERATORS = (
         read=_read_scatter,
         infer=lambda node: [_read_scatter(node)["shape"]],
         shapes=_scatter_shapes,
-        operands=(0, 1),
-        aside=(0,),
+        operands=(1, 0),
+        aside=(1,),
+        unsigned=True,
         kernel=each_unit(_run_scatter),
         host=f"{_RANGE}, a constant shape",
         **_LOOKS,
