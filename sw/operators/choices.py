@@ -128,7 +128,6 @@ OPERATORS = (
         shapes=_top_shapes,
         operands=(0,),
         types=(_NUMBERS, _NUMBERS),
-        plain=True,
         kernel=_run_top,
         host="a constant k",
     ),

@@ -218,7 +218,6 @@ OPERATORS = (
         read=_read,
         shapes=_shapes,
         types=(_TYPES, ("float32",)),
-        plain=True,
         kernel=each_unit(_run),
         whole=True,
         host="boxes, scores and anchors of float32 or 8 bits; fast and regular suppression",
