@@ -76,6 +76,31 @@ def _operands(operator: HostOperator, attributes: Attributes) -> dict[int, Opera
     return dict(zip(given, operator.sources, strict=True))
 
 
+def _check_constants(found: dict[int, Operand], width: int, cells: int, outputs: int) -> None:
+    """Refuse constants of other types and shapes, or not of all gates."""
+    gates = [name for name in _GATES if name != "input" or _WEIGHTS in found]
+    sizes: dict[int, tuple[str, Shape]] = {_PROJECTION: ("int8", (outputs, cells))}
+    sizes[_PROJECTION_BIAS] = ("int32", (outputs,))
+    for gate in gates:
+        place = _GATES.index(gate)
+        sizes[_WEIGHTS + place] = ("int8", (cells, width))
+        sizes[_RECURRENT + place] = ("int8", (cells, outputs))
+        sizes[_BIAS + place] = ("int32", (cells,))
+        sizes[_NORMS + place] = ("int16", (cells,))
+        if gate in _PEEPHOLES:
+            sizes[_PEEPHOLES[gate]] = ("int16", (cells,))
+    for place, operand in found.items():
+        if place not in (_X, _H, _C):
+            require(place in sizes, "no constants of an input gate left out")
+            got = (operand.dtype, operand.shape)
+            require(got == sizes[place] and operand.data is not None, f"{sizes[place]}", got)
+    if "input" in gates:
+        require({_RECURRENT, _BIAS} <= found.keys(), "all constants of the input gate")
+    for family in (_PEEPHOLES.values(), range(_NORMS, _INPUTS)):
+        places = {place for place in family if place in sizes}
+        require(not places & found.keys() or places <= found.keys(), "such constants of all gates")
+
+
 def _shapes(operator: HostOperator, attributes: Attributes) -> Sequence[Shape]:
     found = _operands(operator, attributes)
     for name in ("cell_clip", "projection_clip"):
@@ -101,28 +126,10 @@ def _shapes(operator: HostOperator, attributes: Attributes) -> Sequence[Shape]:
     require(math.frexp(cell.scale)[0] == 0.5, "a power of two as scale of cells", cell.scale)
     bits = 15 + math.frexp(cell.scale)[1] - 1
     require(0 <= bits <= _BITS, f"cells of 0 to {_BITS} integer bits", bits)
-    gates = [name for name in _GATES if name != "input" or _WEIGHTS in found]
+    for place in (_X, _H, _C):
+        require(found[place].data is None, "computed input and states")
     require(_PROJECTION in found or outputs == cells, "a projection")
-    sizes: dict[int, tuple[str, Shape]] = {_PROJECTION: ("int8", (outputs, cells))}
-    sizes[_PROJECTION_BIAS] = ("int32", (outputs,))
-    for gate in gates:
-        place = _GATES.index(gate)
-        sizes[_WEIGHTS + place] = ("int8", (cells, source.shape[2]))
-        sizes[_RECURRENT + place] = ("int8", (cells, outputs))
-        sizes[_BIAS + place] = ("int32", (cells,))
-        sizes[_NORMS + place] = ("int16", (cells,))
-        if gate in _PEEPHOLES:
-            sizes[_PEEPHOLES[gate]] = ("int16", (cells,))
-    for place, operand in found.items():
-        if place not in (_X, _H, _C):
-            require(place in sizes, "no constants of an input gate left out")
-            got = (operand.dtype, operand.shape)
-            require(got == sizes[place] and operand.data is not None, f"{sizes[place]}", got)
-    if "input" in gates:
-        require({_RECURRENT, _BIAS} <= found.keys(), "all constants of the input gate")
-    for family in (_PEEPHOLES.values(), range(_NORMS, _INPUTS)):
-        places = {place for place in family if place in sizes}
-        require(not places & found.keys() or places <= found.keys(), "such constants of all gates")
+    _check_constants(found, source.shape[2], cells, outputs)
     return [(*source.shape[:2], outputs), state.shape, cell.shape]
 
 
