@@ -187,18 +187,6 @@ def _run_constant(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[
     return [np.broadcast_to(constant, (units, *constant.shape))]
 
 
-def _constant_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    _, constant = operator.sources
-    require(constant.data is not None, "a constant as second input")
-    return [constant.shape]
-
-
-def _run_constant(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return the constant for each unit of the first input."""
-    units, constant = len(arrays[0]), arrays[1]
-    return [np.broadcast_to(constant, (units, *constant.shape))]
-
-
 _FIRST: dict[str, Any] = {"operands": (0,), "types": ANY, "moves": True}
 
 OPERATORS = (
