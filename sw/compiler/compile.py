@@ -160,8 +160,7 @@ def _blaming(network: Network) -> Iterator[None]:
         yield
     except CompileError as error:
         named = [x for x in network.layers if x.name == error.layer]
-        # The host is no place for products that are too large for the core.
-        if len(named) == 1 and not isinstance(named[0], Product):
+        if len(named) == 1:
             error.place = named[0].place
         raise
 

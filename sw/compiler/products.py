@@ -8,7 +8,10 @@ from celosia.sw.compiler.spec import Pool, Product
 from celosia.sw.compiler.values import Scaling
 from celosia.sw.ir.graph import Operation
 
-__all__ = ["MOST_MOVED", "add_product", "product"]
+__all__ = ["MOST_MOVED", "MOST_WEIGHT", "add_product", "product"]
+
+#: Greatest weight: the sum of two int8.
+MOST_WEIGHT = 254
 
 #: Most bytes of weights that only move channels.
 MOST_MOVED = 1 << 14
@@ -25,6 +28,7 @@ def add_product(
     *,
     result: int,
     grid: tuple[int, int],
+    each: int = 0,
 ) -> int:
     """Add a product over single pixels for which the model asks no multiplications.
 
@@ -49,6 +53,7 @@ def add_product(
             weights=weights,
             scaling=scaling,
             macs=0,
+            each=each,
         )
     )
     return result

@@ -204,7 +204,7 @@ def multiplication_scaling(
     first, second, output : Quantization
         Of the input, the constant and the result.
     weights : numpy.ndarray
-        int8, shape ``(channels, 1)``: the constant less its zero point.
+        int8 or int16, shape ``(channels, 1)``: the constant less its zero point.
     activation : str
         Fused activation.
 

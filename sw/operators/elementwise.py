@@ -11,10 +11,11 @@ import tflite
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, add_sum, lookup
 from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.products import product
+from celosia.sw.compiler.products import MOST_WEIGHT, add_product, product
 from celosia.sw.compiler.quantize import (
     activation_range,
     addition_scalings,
+    exact_scaling,
     identity_scaling,
     multiplication_scaling,
     single_factor,
@@ -184,6 +185,27 @@ def _product_table(
     return _activated(multiplied(x, float(factor)), output, attributes)
 
 
+def _read_extreme(node: Node) -> dict[str, Any]:
+    node.require_inputs(2)
+    return single_constant(node.tensor(0), node.tensor(1))
+
+
+def _extreme_table(choose: Callable[..., np.ndarray]) -> Table:
+    """Return the table of MAXIMUM or MINIMUM with a constant."""
+
+    def fill(source: Quantization, output: Quantization, attributes: dict[str, Any]) -> np.ndarray:
+        return choose(BYTES, np.int64(attributes["constant"] + source.zero_point))
+
+    return fill
+
+
+def _lower_extreme(lowering: Lowering, operation: Operation) -> None:
+    """Lower MAXIMUM and MINIMUM of a value and one number."""
+    if "constant" not in operation.attributes:
+        raise CompileError("wanted one number as the second input")
+    lookup(lowering, operation)
+
+
 def addends(lowering: Lowering, operation: Operation, whole: int = 2) -> list[int]:
     """Return the values of two inputs of one shape; the first ``whole`` are no views of others.
 
@@ -205,14 +227,68 @@ def addends(lowering: Lowering, operation: Operation, whole: int = 2) -> list[in
     return [lowering.views[number].value for number in numbers]
 
 
+def _by_channel(lowering: Lowering, operation: Operation) -> tuple[int, int, np.ndarray] | None:
+    """Return the computed and the constant input of two, and the constant of each channel.
+
+    Returns
+    -------
+    tuple or None
+        int8, shape ``(channels,)``; None if both inputs are computed.
+
+    Raises
+    ------
+    CompileError
+        If the constant differs between pixels, or makes the result larger than the other input.
+    """
+    graph = lowering.graph
+    numbers = sorted(operation.inputs[:2], key=lambda n: graph.tensors[n].data is not None)
+    source, constant = (graph.tensors[n] for n in numbers)
+    if constant.data is None:
+        return None
+    if numbers[0] not in lowering.views:
+        raise CompileError("wanted an input that is computed, and a constant")
+    if source.shape != graph.tensors[operation.outputs[0]].shape:
+        raise CompileError("wanted a constant that is no larger than the other input")
+    channels = lowering.extents(numbers[0])[2]
+    pixels = np.broadcast_to(constant.data, source.shape).reshape(-1, channels)
+    if (pixels != pixels[0]).any():
+        got = f"{constant.shape} on {channels} channels"
+        raise CompileError(f"wanted a constant for each channel, got {got}")
+    return *numbers, pixels[0]
+
+
+def _spread(lowering: Lowering, operation: Operation) -> int | None:
+    """Make the constant of each channel a value as large as the other input; return its tensor.
+
+    A product by zeros makes it of its biases.
+    """
+    found = _by_channel(lowering, operation)
+    if found is None:
+        return None
+    number, constant, numbers = found
+    view, shape = lowering.views[number], lowering.extents(number)
+    add_product(
+        lowering,
+        operation,
+        view,
+        np.zeros((len(numbers), 1, 1, 1), np.int8),
+        exact_scaling(numbers.astype(np.int64), 0),
+        result=lowering.add(constant, shape),
+        grid=shape[:2],
+        each=1,
+    )
+    return constant
+
+
 def _lower_sum(lowering: Lowering, operation: Operation) -> None:
-    """Lower ADD and SUB of two values of one shape, or of a value and a number.
+    """Lower ADD and SUB of two values of one shape, or of a value and a constant.
 
     SUB adds the complement, which is less than the negative by one.
     """
     if "constant" in operation.attributes:
         lookup(lowering, operation)
         return
+    constant = _spread(lowering, operation)
     sources = addends(lowering, operation, 1 if operation.kind == "SUB" else 2)
     first, second, output = (
         lowering.graph.tensors[n].quantization
@@ -225,6 +301,9 @@ def _lower_sum(lowering: Lowering, operation: Operation) -> None:
         bias = np.array([1 + second.zero_point], np.int64)
         scalings = scalings[0], replace(scalings[1], bias=bias), scalings[2]
     add_sum(lowering, operation, sources, scalings)
+    if constant is not None:
+        # Others may want it of another size.
+        del lowering.views[constant]
 
 
 def _complement(lowering: Lowering, operation: Operation) -> int:
@@ -245,23 +324,21 @@ def _lower_product(lowering: Lowering, operation: Operation) -> None:
     if "constant" in operation.attributes:
         lookup(lowering, operation)
         return
-    graph, output = lowering.graph, lowering.graph.tensors[operation.outputs[0]]
-    known = sorted(operation.inputs[:2], key=lambda n: graph.tensors[n].data is not None)
-    (number, source), (_, constant) = ((n, graph.tensors[n]) for n in known)
-    if constant.data is None or number not in lowering.views or source.shape != output.shape:
+    found = _by_channel(lowering, operation)
+    if found is None:
         raise CompileError("wanted an input that is computed, and a constant")
-    view = lowering.views[number]
-    channels = lowering.values[view.value].channels
-    if (constant.shape or (1,))[-1] != channels or constant.elements != channels:
-        got = f"{constant.shape} on {channels} channels"
-        raise CompileError(f"wanted a constant for each channel, got {got}")
-    assert source.quantization and constant.quantization and output.quantization
-    wide = constant.data.astype(np.int64).reshape(-1, 1) - constant.quantization.zero_point
+    number, constant, numbers = found
+    view, channels = lowering.views[number], len(numbers)
+    ends = (number, constant, operation.outputs[0])
+    source, factor, output = (lowering.graph.tensors[n].quantization for n in ends)
+    assert source and factor and output
+    wide = numbers.astype(np.int16).reshape(-1, 1) - np.int16(factor.zero_point)
+    if wide.max() > MOST_WEIGHT:
+        got = f"wanted constants of at most {MOST_WEIGHT} less their zero point, got {wide.max()}"
+        raise CompileError(got)
     weights = wide.astype(np.int8)
-    if (weights != wide).any():
-        got = f"{wide.min()} to {wide.max()}"
-        raise CompileError(f"wanted constants less their zero point in int8, got {got}")
-    scales = source.quantization, constant.quantization, output.quantization
+    weights = weights if (weights == wide).all() else wide
+    scales = source, factor, output
     try:
         scaling = multiplication_scaling(*scales, weights, operation.attributes["activation"])
     except CompileError as error:
@@ -297,7 +374,7 @@ OPERATORS = (
         lower=_lower_sum,
         table=_sum_table(1),
         factors=quotients,
-        core="two values of one shape, or a value and one number",
+        core="two values of one shape, or a value and a constant: one number or one a channel",
         host=_BROADCAST,
         **_ARITHMETIC,
     ),
@@ -308,7 +385,7 @@ OPERATORS = (
         lower=_lower_sum,
         table=_sum_table(-1),
         factors=quotients,
-        core="two values of one shape, or a value less one number",
+        core="two values of one shape, or a value and a constant: one number or one a channel",
         host=_BROADCAST,
         **_ARITHMETIC,
     ),
@@ -319,18 +396,23 @@ OPERATORS = (
         lower=_lower_product,
         table=_product_table,
         factors=products,
-        core="a value and one number, or one for each channel that is in int8 less its zero point",
+        core=f"a value and one number, or one a channel, up to {MOST_WEIGHT} less its zero point",
         host=_BROADCAST,
         **_ARITHMETIC,
     ),
     *(
         Operator(
             kind=kind,
+            read=_read_extreme,
             shapes=two,
             keeps_scale=True,
             broadcasts=True,
             types=(("int8", "int16", *NUMBERS), SAME),
             kernel=of_two(choose),
+            lower=_lower_extreme,
+            table=_extreme_table(choose),
+            single="constant",
+            core="a value and one number",
             host=f"{_BROADCAST}, of one scale and zero point",
         )
         for kind, choose in (("MAXIMUM", greater), ("MINIMUM", smaller))

@@ -10,7 +10,7 @@ import tflite
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View
 from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.products import product
+from celosia.sw.compiler.products import MOST_WEIGHT, product
 from celosia.sw.compiler.quantize import convolution_scaling, dense_scaling
 from celosia.sw.compiler.values import Scaling
 from celosia.sw.compiler.windows import padding
@@ -45,9 +45,6 @@ Scale = Callable[[Graph, Operation, np.ndarray], Scaling]
 
 #: Types of activations: of int16 on the host alone.
 _TYPES = (("int8", "int16"), SAME)
-
-#: Greatest sum of two int8.
-_MOST_WEIGHT = 254
 
 _ANY = "any kernel, stride, dilation and padding; constant weights, a scale for each channel or one"
 
@@ -125,8 +122,8 @@ def _weights(lowering: Lowering, operation: Operation) -> np.ndarray:
     """
     data = lowering.graph.tensors[operation.inputs[1]].data
     assert data is not None
-    if data.max() > _MOST_WEIGHT:
-        wanted = f"wanted weights of at most {_MOST_WEIGHT} less their zero point"
+    if data.max() > MOST_WEIGHT:
+        wanted = f"wanted weights of at most {MOST_WEIGHT} less their zero point"
         raise CompileError(f"{wanted}, got {data.max()}")
     return data
 

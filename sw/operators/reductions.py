@@ -9,9 +9,11 @@ import tflite
 
 from celosia.hw.arch.isa import Window
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.lowering import Lowering
+from celosia.sw.compiler.lowering import Lowering, View
 from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.quantize import ends, mean_scaling, single_factor
+from celosia.sw.compiler.products import add_product
+from celosia.sw.compiler.quantize import ends, identity_scaling, mean_scaling, single_factor
+from celosia.sw.compiler.values import Scaling
 from celosia.sw.compiler.windows import Axis, rectangles
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
@@ -56,21 +58,99 @@ def reduced(operator: HostOperator, said: Attributes) -> list[Shape]:
     return [tuple(extent for axis, extent in enumerate(shape) if axis not in axes)]
 
 
-def _lower_mean(lowering: Lowering, operation: Operation) -> None:
-    """Lower MEAN over rows and columns."""
-    graph, number = lowering.graph, operation.outputs[0]
-    rank = len(graph.tensors[operation.inputs[0]].shape)
-    if rank != 4 or operation.attributes["axes"] != (1, 2):
-        got = f"{operation.attributes['axes']} of {rank} dimensions"
-        raise CompileError(f"wanted the mean over axes (1, 2) of 4, got axes {got}")
-    view = lowering.view(operation)
-    scaling = mean_scaling(*ends(graph, operation), view.height * view.width)
-    axes = [Axis(0, 1, 1, extent, extent) for extent in (view.height, view.width)]
+def _laid_out(lowering: Lowering, operation: Operation) -> View:
+    """Return the input as an image whose channels are its last dimension.
+
+    A vector that stands for rows of elements is copied to pixels.
+
+    Raises
+    ------
+    CompileError
+        If it is laid out otherwise.
+    """
+    number = operation.inputs[0]
+    view, shape = lowering.view(operation), lowering.graph.tensors[number].shape
+    height, width, channels = lowering.extents(number)
+    if len(shape) > 1 and channels == shape[-1]:
+        return view
+    rows = height * width * channels // max(shape[-1] if shape else 1, 1)
+    if len(shape) != 3 or (height, width) != (1, 1) or not lowering.covers(view):
+        got = f"{shape} as {(height, width, channels)}"
+        raise CompileError(f"wanted an input whose channels are its last dimension, got {got}")
+    wanted = rows, 1, shape[-1]
+    seen = View(view.value, 0, 0, rows, 1)
+    windows, scalings = lowering.each(seen), [identity_scaling()]
+    lowering.vector(operation, number, "RESHAPE", seen, windows, scalings, wanted, seen=wanted)
+    lowering.views[number], view = view, lowering.views[number]
+    return view
+
+
+def _windows(lowering: Lowering, operation: Operation, view: View) -> tuple[int, int]:
+    """Return rows and columns of the windows that a reduction of pixels takes.
+
+    Raises
+    ------
+    CompileError
+        If it reduces other dimensions.
+    """
+    axes = operation.attributes["axes"]
+    rank = len(lowering.graph.tensors[operation.inputs[0]].shape)
+    if rank == 3 and axes == (1,):
+        return view.height, view.width
+    if rank != 4 or not axes or not set(axes) <= {1, 2}:
+        got = f"{axes} of {rank} dimensions"
+        raise CompileError(f"wanted axes of rows and columns, got {got}")
+    return (view.height if 1 in axes else 1, view.width if 2 in axes else 1)
+
+
+def _lower_windows(
+    lowering: Lowering, operation: Operation, view: View, scaling: Scaling, combine: Window
+) -> None:
+    """Lower a reduction of rows or columns or both to windows."""
+    size = _windows(lowering, operation, view)
+    extents = view.height, view.width
+    ways = zip(size, extents, strict=True)
+    axes = [Axis(0, 1, extent // length, length, extent) for length, extent in ways]
     windows = rectangles(axes, view.top, view.left)
-    shape = 1, 1, lowering.values[view.value].channels
+    shape = (*(axis.count for axis in axes), lowering.values[view.value].channels)
     lowering.vector(
-        operation, number, operation.kind, view, windows, [scaling], shape, combine=Window.SUM
+        operation,
+        operation.outputs[0],
+        operation.kind,
+        view,
+        windows,
+        [scaling],
+        shape,
+        combine=combine,
     )
+
+
+def _lower_mean(lowering: Lowering, operation: Operation) -> None:
+    """Lower MEAN over rows, columns or both to windows, and over channels to a product by ones."""
+    graph = lowering.graph
+    shape, axes = graph.tensors[operation.inputs[0]].shape, operation.attributes["axes"]
+    count = math.prod(shape[axis] for axis in axes)
+    scaling = mean_scaling(*ends(graph, operation), count)
+    view = _laid_out(lowering, operation)
+    if axes != (len(shape) - 1,):
+        _lower_windows(lowering, operation, view, scaling, Window.SUM)
+        return
+    grid = view.height, view.width
+    add_product(
+        lowering,
+        operation,
+        view,
+        np.ones((1, 1, 1, count), np.int8),
+        scaling,
+        result=lowering.add(operation.outputs[0], (*grid, 1)),
+        grid=grid,
+    )
+
+
+def _lower_extreme(lowering: Lowering, operation: Operation) -> None:
+    """Lower REDUCE_MAX over rows, columns or both."""
+    view = _laid_out(lowering, operation)
+    _lower_windows(lowering, operation, view, identity_scaling(), Window.MAX)
 
 
 def _rows(operator: HostOperator, array: np.ndarray) -> np.ndarray:
@@ -223,6 +303,7 @@ def _run_running(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[n
 
 _REDUCED: dict[str, Any] = {"read": read_axes, "operands": (0,)}
 _AXES = "any axes"
+_PIXELS = "over rows, columns or both of an image, over rows of 3 dimensions"
 
 OPERATORS = (
     *(
@@ -244,7 +325,7 @@ OPERATORS = (
         kernel=by_type(int8=_run_mean, int16=_run_mean, plain=_run_plain_mean),
         lower=_lower_mean,
         factors=quotients,
-        core="over rows and columns of an image",
+        core=f"{_PIXELS}, over channels",
         host=f"{_AXES}: int8, int16, int32, int64, float32",
         **_REDUCED,
     ),
@@ -273,6 +354,8 @@ OPERATORS = (
             types=(("int8", "uint8", "int16", *NUMBERS), SAME),
             keeps_scale=True,
             kernel=_by_steps(choose),
+            lower=_lower_extreme if kind == "REDUCE_MAX" else None,
+            core=_PIXELS if kind == "REDUCE_MAX" else None,
             host=f"{_AXES}, of one scale and zero point",
             **_REDUCED,
         )
