@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 from networks import (
     Binary,
     Chain,
+    Constant,
     Function,
     Graph,
     Layer,
@@ -53,7 +54,20 @@ def made(kind: str, scale: float, zero_point: int, out: float, out_zero_point: i
     return table(TABLES[kind], *ends, attributes)
 
 
-def drawn(kind: str, rng: np.random.Generator) -> tuple[Quantization, Layer]:
+@dataclass(frozen=True)
+class Extreme:
+    """MAXIMUM or MINIMUM of int8 and one number of the same meaning."""
+
+    kind: str
+    number: int
+
+    def add(self, chain: Chain) -> None:
+        constant = np.full((1, 1), self.number, np.int8)
+        inputs = [Constant(constant, chain.scale, chain.zero_point)]
+        chain.operator(self.kind, (1, 256), inputs)
+
+
+def drawn(kind: str, rng: np.random.Generator) -> tuple[Quantization, Layer | Extreme]:
     """Return a random input and operator; some scales are nothing that anybody would use."""
 
     def scale(low: float, high: float) -> float:
@@ -72,6 +86,8 @@ def drawn(kind: str, rng: np.random.Generator) -> tuple[Quantization, Layer]:
         ends["output_scale"] = max(ends["output_scale"], source / 127)
     if kind == "NEG":
         ends = {}
+    if kind in ("MAXIMUM", "MINIMUM"):
+        return quantization(source, zero_point), Extreme(kind, int(rng.integers(-128, 128)))
     if kind in Binary.KINDS:
         constant, center = (int(n) for n in rng.integers(-128, 128, 2))
         other = scale(1e-3, 1)
@@ -100,7 +116,7 @@ def drawn(kind: str, rng: np.random.Generator) -> tuple[Quantization, Layer]:
     return quantization(source, zero_point), layer
 
 
-def beside(cases: list[tuple[Quantization, Layer]]) -> Graph:
+def beside(cases: list[tuple[Quantization, Layer | Extreme]]) -> Graph:
     """Return one graph of operators side by side, each with an input of its own."""
     tensors: list[Tensor] = []
     operations: list[Operation] = []
