@@ -43,7 +43,7 @@ _TYPES = {
     tflite.TensorType.FLOAT64: np.dtype(np.float64),
     tflite.TensorType.RESOURCE: np.dtype(object),
 }
-# What the flatbuffers package raises on files whose offsets lead nowhere.
+# Raised by the flatbuffers package on files whose offsets lead nowhere.
 _BROKEN = (
     struct.error,
     TypeError,
@@ -67,8 +67,8 @@ def load(source: str | Path | bytes) -> Graph:
     Raises
     ------
     ModelError
-        If there is no such file, it is damaged, not quantised to int8 throughout, or uses what is
-        not supported. One line that names the file and the tensor or operator.
+        If there is no such file, it is damaged, not quantised to int8 throughout, or uses
+        something unsupported. One line that names the file and the tensor or operator.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
         name, content = "model", bytes(source)
@@ -101,7 +101,7 @@ class _Reader:
         # Tensors that are uint8 in the file, and weights of these less their zero points.
         self.unsigned: set[int] = set()
         self.centred: dict[int, int] = {}
-        # Operations that the file has not, before the one being read.
+        # Operations that are not in the file, before the one being read.
         self.added: list[Operation] = []
         self.count = 0
         self.variables = Variables()
@@ -210,7 +210,7 @@ class _Reader:
         return tuple(int(get(number)) for number in range(self._count(count, 4)))
 
     def _check_buffers(self) -> None:
-        """Touch every buffer, also of what is not used, so that no truncated file passes."""
+        """Touch every buffer, used or not, so that no truncated file passes."""
         for number in range(self._count(self.model.BuffersLength(), 4)):
             self._buffer(number)
 
