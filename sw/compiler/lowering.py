@@ -1,4 +1,4 @@
-"""What lowering a graph has made so far: values, layers, and which tensor is what of them."""
+"""State of the lowering of a graph: values, layers, and the view that each tensor is."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """What follows a tensor and can be part of the layer that makes it.
+    """Operators that follow a tensor and can be part of the layer that makes it.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class Lowering:
     shapes : dict of int to (int, int, int)
         Rows, columns and channels of tensors.
     fused : set of int
-        Places of operators that have become part of others.
+        Positions of operators that have become part of other layers.
 
     Raises
     ------
@@ -114,14 +114,14 @@ class Lowering:
             self.add(number, self.shapes[number], is_input=True)
 
     def finish(self) -> dict[int, int]:
-        """Return the values of the outputs; those that are but views are copied."""
+        """Return the values of the outputs; those that are views are copied."""
         outputs = {number: self.whole(number) for number in self.graph.outputs}
         for value in outputs.values():
             self.values[value] = replace(self.values[value], is_output=True)
         return outputs
 
     def network(self, layers: tuple[Layer, ...], outputs: dict[int, int]) -> Network:
-        """Return what has been made, with layers in an order of one's own."""
+        """Return the network of some layers."""
         return Network(
             values=tuple(self.values),
             layers=layers,
@@ -140,7 +140,7 @@ class Lowering:
                 height=height,
                 width=width,
                 channels=channels,
-                # What has no scale is only moved: what lies around it never matters.
+                # Values without scale are only moved: the bytes around them never matter.
                 fill=tensor.quantization.zero_point if tensor.quantization else 0,
                 is_input=is_input,
             )
@@ -192,7 +192,7 @@ class Lowering:
         return self.copy(operation, number, view)
 
     def copy(self, operation: Operation, number: int, view: View) -> int:
-        """Return a new value with what a view shows; the tensor becomes all of it."""
+        """Return a new value with the contents of a view; the tensor becomes all of it."""
         shape = view.height, view.width, self.values[view.value].channels
         scalings = [identity_scaling()]
         self.vector(operation, number, "COPY", view, self.each(view), scalings, shape)
@@ -247,7 +247,7 @@ class Lowering:
         )
 
     def tail(self, last: int, scaling: Scaling) -> Tail:
-        """Take in activations that follow a tensor, and what a table does behind them."""
+        """Take in activations that follow a tensor, and operators by table after these."""
         kinds: list[str] = []
         while (after := self.follower(last)) is not None and after.kind in ACTIVATIONS:
             if not self.same_scale(last, after.outputs[0]):
@@ -264,14 +264,14 @@ class Lowering:
     def looked_up(
         self, last: int, entries: np.ndarray | None = None
     ) -> tuple[int, list[str], np.ndarray | None]:
-        """Take in operators on a tensor that a table does, behind ``entries`` if given.
+        """Take in operators by table that follow a tensor, after ``entries`` if given.
 
         Returns
         -------
         last : int
             The tensor that they end in.
         kinds : list of str
-            What they are.
+            Their names.
         entries : numpy.ndarray or None
             One table for all of them, as of ``Product``.
         """
@@ -284,7 +284,7 @@ class Lowering:
         return last, kinds, entries
 
     def table(self, operation: Operation, before: np.ndarray | None = None) -> np.ndarray:
-        """Return the table of an operator, behind another table if there is one.
+        """Return the table of an operator, after another table if there is one.
 
         Raises
         ------
@@ -332,7 +332,7 @@ def add_sum(
     *,
     tail: bool = True,
 ) -> int:
-    """Add the sum of two values, together with what follows it if ``tail``; return its value."""
+    """Add the sum of two values, with the operators after it if ``tail``; return its value."""
     number, place = operation.outputs[0], operation.place
     value = lowering.values[sources[0]]
     shape = value.height, value.width, value.channels

@@ -1,7 +1,7 @@
-"""Which operators run on the core, which on the host, and in what order.
+"""Operators of the core and of the host, and their order.
 
-What the core runs between two operators of the host is a part: a graph of its own, whose inputs and
-outputs lie in external memory. There are as few parts as the order of the operators allows.
+The operators that the core runs between two operators of the host are a part: a separate graph,
+whose inputs and outputs are in external memory. There are as few parts as the order allows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from celosia.sw.operators.registry import OPERATORS, runs_on_host
 
 __all__ = ["Plan", "partition"]
 
-#: Attributes by which an operator can mix items, and when it does.
+#: Attributes by which an operator can mix samples, each with the condition.
 _MIXES = {
     "axis": lambda axis: axis == 0,
     "axes": lambda axes: 0 in axes,
@@ -34,7 +34,7 @@ _MIXES = {
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What runs where.
+    """Operators of the core and of the host, in order.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Plan:
 
 
 def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
-    """Return what runs where: on the core what can, else on the host.
+    """Return the plan of a graph: operators run on the core if they can, else on the host.
 
     Parameters
     ----------
@@ -97,13 +97,13 @@ def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
 
 
 def _types(graph: Graph, operation: Operation) -> set[str]:
-    """Return the types of what an operator computes from and to."""
+    """Return the types of the operands and results of an operator."""
     ends = [graph.tensors[number] for number in (*operation.inputs[:1], *operation.outputs)]
     return {tensor.dtype.name for tensor in ends if tensor.data is None}
 
 
 def _levels(graph: Graph, notes: Mapping[int, str]) -> dict[int, int]:
-    """Return by place which part an operator belongs to, or which part it follows on the host."""
+    """Return by position the part of each operator, or the part it follows on the host."""
     made: dict[int, tuple[int, bool]] = {}
     levels = {}
     for operation in graph.operations:
@@ -154,7 +154,7 @@ def _plan(graph: Graph, levels: Mapping[int, float], notes: Mapping[int, str]) -
 
 
 def _keeps(graph: Graph, operation: Operation, items: int) -> bool:
-    """Whether an operator of the host keeps items apart."""
+    """Return whether an operator of the host keeps samples apart."""
     if items == 1:
         return True
     rank, record = len(graph.tensors[operation.outputs[0]].shape), OPERATORS[operation.kind]
@@ -174,13 +174,13 @@ def _keeps(graph: Graph, operation: Operation, items: int) -> bool:
 
 
 def _says_so(operation: Operation) -> bool:
-    """Whether an operator's attributes say that it mixes items."""
+    """Return whether an operator mixes samples by its attributes."""
     said = operation.attributes.items()
     return any(_MIXES[name](value) for name, value in said if name in _MIXES and value != ())
 
 
 def _mixes(graph: Graph, operation: Operation) -> bool:
-    """Whether an operator makes other items than it reads."""
+    """Return whether an operator makes another number of samples than it reads."""
     if operation.kind in (*RESHAPES, *DENSE):
         return False
     ends = [graph.tensors[number] for number in (*_operands(operation), *operation.outputs)]
@@ -189,7 +189,7 @@ def _mixes(graph: Graph, operation: Operation) -> bool:
 
 
 def _part(graph: Graph, operations: Sequence[Operation]) -> Graph:
-    """Return operators as a graph of their own."""
+    """Return operators as a separate graph."""
     made = [number for operation in operations for number in operation.outputs]
     places = {operation.place for operation in operations}
     elsewhere = {n for o in graph.operations if o.place not in places for n in o.inputs}

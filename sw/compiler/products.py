@@ -30,7 +30,7 @@ def add_product(
     grid: tuple[int, int],
     each: int = 0,
 ) -> int:
-    """Add a product over single pixels for which the model asks no multiplications.
+    """Add a matrix layer over single pixels for an operator without multiplications.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def product(
     each: int = 0,
     **geometry: tuple[int, int],
 ) -> None:
-    """Add a product, together with what follows it and can be part of it."""
+    """Add a matrix layer, together with the operators after it that can be part of it."""
     last, kinds = operation.outputs[0], [operation.kind]
     name = lowering.graph.tensors[last].name or f"{operation.kind.lower()}_{operation.place}"
     macs = geometry["grid"][0] * geometry["grid"][1] * weights.size

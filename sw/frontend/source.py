@@ -1,4 +1,4 @@
-"""Model files of any kind: quantised ones are loaded, others answered with what to do."""
+"""Model files of any kind: quantised ones are loaded, others refused with what to do."""
 
 import shlex
 import struct
@@ -14,7 +14,7 @@ from celosia.sw.operators.node import ModelError
 
 __all__ = ["load"]
 
-#: Endings of files that hold float models, and what they are.
+#: Endings of files that hold float models, with their formats.
 _FLOAT = {
     ".h5": "Keras model",
     ".hdf5": "Keras model",

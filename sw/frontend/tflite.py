@@ -29,7 +29,7 @@ __all__ = ["ModelError", "load"]
 _IDENTIFIER = b"TFL3"
 #: Types of inputs and outputs.
 _ENDS = ("int8", "uint8", "int16", "int32", "int64", "float32", "bool")
-# What the flatbuffers package raises on files whose offsets lead nowhere.
+# Raised by the flatbuffers package on files whose offsets lead nowhere.
 _BROKEN = (
     struct.error,
     TypeError,
@@ -53,8 +53,8 @@ def load(source: str | Path | bytes) -> Graph:
     Raises
     ------
     ModelError
-        If there is no such file, it is damaged, not quantised to int8 throughout, or uses what is
-        not supported. One line that names the file and the tensor or operator.
+        If there is no such file, it is damaged, not quantised to int8 throughout, or uses
+        something unsupported. One line that names the file and the tensor or operator.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
         name, content = "model", bytes(source)
@@ -86,7 +86,7 @@ class _Reader:
         # Tensors that are uint8 in the file, and weights of these less their zero points.
         self.unsigned: set[int] = set()
         self.centred: dict[int, int] = {}
-        # Operations that the file has not, before the one being read.
+        # Operations that are not in the file, before the one being read.
         self.added: list[Operation] = []
         self.count = 0
         self.variables = Variables()

@@ -33,7 +33,7 @@ def centred(weights: Tensor) -> Tensor:
 
 
 def rescaling(source: Quantization, output: Quantization) -> np.ndarray:
-    """Return for every int8 what CONCATENATION of uint8 makes of it, in single precision.
+    """Return for every int8 the result of CONCATENATION of uint8, in single precision.
 
     Zero points are those of int8. Entries lie in the order of the bits of their int8.
     """

@@ -1,4 +1,4 @@
-"""Attributes of operators, each checked to be of the kind that a shape rule asks for."""
+"""Attributes of operators, each checked to be of the kind that a shape rule requires."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,14 +17,14 @@ _GREATEST = float(np.finfo(np.float32).max)
 
 
 class Mismatch(ValueError):
-    """An operator that makes no sense; the message says what was wanted."""
+    """An operator that is not valid; the message names what was wanted."""
 
     def __init__(self, wanted: str) -> None:
         super().__init__(f"wanted {wanted}")
 
 
 def require(holds: bool, wanted: str, got: object = None) -> None:
-    """Refuse what does not hold.
+    """Refuse a condition that does not hold.
 
     Raises
     ------

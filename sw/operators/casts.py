@@ -12,7 +12,7 @@ __all__ = ["OPERATORS"]
 
 
 def _from_float(x: np.ndarray, kind: np.dtype) -> np.ndarray:
-    """Return float32 as integers, towards zero and saturated; the greatest for what is no number."""
+    """Return float32 as integers, towards zero and saturated; the greatest for no number."""
     limits = np.iinfo(kind)
     wide = x.astype(np.float64)
     # The least integer is a power of two; the greatest of 64 bits is no float64.

@@ -18,7 +18,7 @@ from celosia.sw.operators.record import Operator, Shape, each_unit
 
 __all__ = ["OPERATORS"]
 
-#: Whole numbers of the options, and what they are where the options leave them out.
+#: Whole numbers of the options, and their values where the options leave them out.
 _WHOLES = {
     "max_detections": 0,
     "max_classes_per_detection": 0,
@@ -76,7 +76,7 @@ def _shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
 
 
 def _real(operand: Operand, array: np.ndarray) -> np.ndarray:
-    """Return what an operand's numbers mean, in single precision."""
+    """Return the real values of an operand, in single precision."""
     if operand.dtype == "float32":
         return array
     centred = array.astype(np.int32) - operand.zero_point

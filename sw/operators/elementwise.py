@@ -47,7 +47,7 @@ _SHIFT = 20
 #: The same of int16.
 _WIDE_SHIFT = 15
 
-#: Each int8 to -1 - x, by its bits: what leaves room for the negative of -128.
+#: Each int8 to -1 - x, by its bits: defined for -128, too.
 _COMPLEMENT = ~np.arange(256, dtype=np.uint8).view(np.int8)
 
 

@@ -32,7 +32,7 @@ MOST_FACTOR = 1 << 30
 
 
 def meaning(operand: Operand) -> Quantization:
-    """Return what an operand's integers mean."""
+    """Return the real values of an operand's integers."""
     return Quantization(np.array([operand.scale], np.float32), np.array([operand.zero_point]))
 
 
@@ -93,7 +93,7 @@ def multiplied(x: np.ndarray, factor: float) -> np.ndarray:
     Raises
     ------
     ValueError
-        If the factor is past what the kernels can do.
+        If the factor is past the range of the kernels.
     """
     if not abs(factor) < MOST_FACTOR:
         raise ValueError(f"wanted factors below 2^30, got {factor:.9g}")

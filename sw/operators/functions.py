@@ -104,12 +104,12 @@ def _absolute(source: Quantization, output: Quantization, _: dict[str, Any]) -> 
 
 
 def _negative(source: Quantization, output: Quantization, _: dict[str, Any]) -> np.ndarray:
-    """Return the negated integers; the least one stays."""
+    """Return the negated integers; the least one is its own negative."""
     return np.where(BYTES == -128, BYTES, -BYTES)
 
 
 def _square_root(source: Quantization, output: Quantization, _: dict[str, Any]) -> np.ndarray:
-    """Return square roots, rounded down; those of what is below zero are zero."""
+    """Return square roots, rounded down; those of numbers below zero are zero."""
     x = np.maximum(BYTES - source.zero_point, 0).astype(np.float32)
     return np.trunc(np.sqrt(source.scales[0] * x) / output.scales[0]) + output.zero_point
 
@@ -141,7 +141,7 @@ def inverse_root(x: int) -> tuple[int, int]:
 
 
 def _reciprocal_root(source: Quantization, output: Quantization, _: dict[str, Any]) -> np.ndarray:
-    """Return 1 / √x; the greatest result stands for what is not above zero."""
+    """Return 1 / √x; the greatest result stands for numbers not above zero."""
     factor = 1 / float(np.sqrt(source.scales[0]) * output.scales[0])
     multiplier, shift = quantize_multiplier(factor)
     if not -12 < shift <= 30 or factor >= MOST_FACTOR:

@@ -94,14 +94,14 @@ def _plain(value: Any) -> Any:
 
 
 def infer(tensors: Sequence[Tensor], operation: Operation, node: Node) -> list[tuple[int, ...]]:
-    """Return the shapes of an operation's results, whatever the model records of them.
+    """Return the shapes of an operation's results, independent of those that the model records.
 
     Parameters
     ----------
     tensors : sequence of Tensor
         Of the model.
     operation : Operation
-        With its inputs and outputs; its attributes are not looked at.
+        With its inputs and outputs; its attributes are not read.
     node : Node
         The same operator as readers see it.
 
@@ -122,7 +122,7 @@ def infer(tensors: Sequence[Tensor], operation: Operation, node: Node) -> list[t
 
 
 def check_operation(tensors: Sequence[Tensor], operation: Operation) -> None:
-    """Refuse an operation of a model whose types, quantisation or shapes do not fit together.
+    """Refuse an operation of a model whose types, quantisation or shapes do not go together.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def _same_meaning(source: Tensor, result: Tensor) -> bool:
 
 
 def check(operator: HostOperator) -> None:
-    """Refuse an operator of a program file that no kernel could run as it is.
+    """Refuse an operator of a program file that no kernel can run.
 
     Raises
     ------
@@ -182,7 +182,7 @@ def evaluate(tensors: Sequence[Tensor], operation: Operation) -> list[np.ndarray
     Raises
     ------
     ModelError
-        If there are too many elements, or the operation refuses what it reads.
+        If there are too many elements, or the operation refuses its inputs.
     """
     record = OPERATORS[operation.kind]
     numbers = [number for number in record.inputs(operation) if number != -1]
@@ -234,7 +234,7 @@ def run(operator: HostOperator, values: Mapping[int, np.ndarray]) -> dict[int, n
     Raises
     ------
     OperandError
-        If the operator refuses what it reads, an index past the end for instance.
+        If the operator refuses its inputs, an index past the end for instance.
     """
     arrays = [_array(operand, values) for operand in operator.sources]
     try:

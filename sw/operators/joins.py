@@ -69,7 +69,7 @@ def _unpack_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
 
 
 def _whole(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return the inputs with the units in front, constants repeated for each unit."""
+    """Return the inputs with the units as first dimension, constants repeated for each unit."""
     units = max([1, *(len(a) for a, x in zip(arrays, operator.sources, strict=True) if not x.data)])
     return [
         array if operand.data is None else np.broadcast_to(array, (units, *operand.shape))
@@ -143,7 +143,7 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
 def _side_by_side(
     lowering: Lowering, operation: Operation, wanted: tuple[int, int, int]
 ) -> None:
-    """Let what makes the inputs write its channels into the result; others are copied there."""
+    """Let the layers of the inputs write their channels into the result; copy others there."""
     number, before = operation.outputs[0], 0
     views = [lowering.views[source] for source in operation.inputs]
     result = lowering.add(number, wanted)

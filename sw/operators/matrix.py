@@ -118,7 +118,7 @@ def _weights(lowering: Lowering, operation: Operation) -> np.ndarray:
     Raises
     ------
     CompileError
-        If one is past what two int8 add up to.
+        If one is not a sum of two int8.
     """
     data = lowering.graph.tensors[operation.inputs[1]].data
     assert data is not None

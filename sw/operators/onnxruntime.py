@@ -233,7 +233,7 @@ def _run_average(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
 
 
 def _lower_average(lowering: Lowering, operation: Operation) -> None:
-    """Lower means of windows whose sums stay apart from halves."""
+    """Lower means of windows whose quotients are never near a half."""
     view, number = lowering.view(operation), operation.outputs[0]
     axes = lowering.windows(operation, (view.height, view.width))
     windows = rectangles(axes, view.top, view.left)

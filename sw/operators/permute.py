@@ -1,4 +1,4 @@
-"""Operators that move elements to other places: transposes, and blocks of pixels."""
+"""Operators that put elements in another order: transposes, and blocks of pixels."""
 
 import math
 from collections.abc import Sequence

@@ -41,7 +41,7 @@ def of_two(function: _Binary) -> Kernel:
 def clamped(function: _Binary) -> Kernel:
     """Return the kernel of a function of two elements that has a fused activation.
 
-    Without one, results are clamped to what is finite.
+    Without one, results are clamped to finite numbers.
     """
 
     def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -107,7 +107,7 @@ def _multiplied_out(base: np.ndarray, exponent: int) -> np.ndarray:
 
 
 def _whole_power(base: np.ndarray, exponent: np.ndarray) -> np.ndarray:
-    """Return powers of float64 as int32; the least stands for what does not fit."""
+    """Return powers of float64 as int32; the least stands for results outside int32."""
     values = np.power(base.astype(np.float64), exponent.astype(np.float64))
     limits = np.iinfo(np.int32)
     return np.where(np.abs(values) <= limits.max, values, limits.min)

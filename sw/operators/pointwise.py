@@ -53,7 +53,7 @@ def _run_quantize(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[
         values = rescaled(centred, source.scale / output.scale) + output.zero_point
         return [np.clip(values, limits.min, limits.max).astype(output.dtype)]
     ratio = (array / single(output)).astype(np.float64)
-    # Past this they saturate whatever the zero point; what is no number counts as nothing.
+    # Past this they saturate whatever the zero point; no number counts as nothing.
     most = 4 * limits.max + 8
     ratio = np.clip(np.nan_to_num(ratio, nan=0.0), -most, most)
     rounded = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio) + output.zero_point

@@ -40,7 +40,7 @@ def pool_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
 
 
 def _lower(lowering: Lowering, operation: Operation) -> None:
-    """Lower a pooling that stands alone."""
+    """Lower a pooling that is a layer by itself."""
     view, number = lowering.view(operation), operation.outputs[0]
     _, output = ends(lowering.graph, operation)
     low, high = activation_range(operation.attributes["activation"], output)
@@ -93,7 +93,7 @@ def _average(part: np.ndarray, count: int) -> np.ndarray:
 
 
 def _average_up(part: np.ndarray, count: int) -> np.ndarray:
-    """Return the mean of a window of what stands for uint8, halves rounded up."""
+    """Return the mean of a window of int8 that stand for uint8, halves rounded up."""
     return (part.sum(axis=(2, 3)) + count // 2) // count
 
 

@@ -1,4 +1,4 @@
-"""The record of an operator: everything the project knows about it, in one place.
+"""The record of an operator: everything the project knows about it.
 
 An operator appears four times in the life of a model: a front end reads it, the compiler lowers it
 to work of the core or leaves it to the host, and the host runs it. The record holds the function
@@ -49,7 +49,7 @@ Infer = Callable[[Node], Sequence[Shape]]
 #: Checks attributes and shapes; returns the shapes of the results.
 Shapes = Callable[[HostOperator, Attributes], Sequence[Shape]]
 #: Returns the results of an operator on the host. Arrays have one dimension more than the operands,
-#: in front: the units that are computed together. Constants have not, and broadcast.
+#: the first one: the units that are computed together. Constants have not, and broadcast.
 Kernel = Callable[[HostOperator, Sequence[np.ndarray]], Sequence[np.ndarray]]
 #: Adds the work of the core for an operator.
 Lower = Callable[["Lowering", Operation], None]
@@ -111,14 +111,14 @@ class Operator:
         Positions among the operands of those that are no such elements: indices, conditions. The
         shape rule checks their types.
     plain : bool
-        Whether integers are taken as they are, whatever their scale.
+        Whether integers are numbers, whatever their scale.
     unsigned : bool
         Whether the kernel of uint8 computes otherwise than that of int8: the attribute ``unsigned``
-        of an operator on what was uint8.
+        of an operator on tensors that were uint8.
     whole : bool
         Whether it takes the model's own batch as a whole.
     kernel : callable, optional
-        Runs it on the host. It may refuse what it reads with Mismatch.
+        Runs it on the host. It may refuse its inputs with Mismatch.
     lower : callable, optional
         Lowers it to work of the core. Raises CompileError with the reason where it cannot.
     table : callable, optional
@@ -130,7 +130,7 @@ class Operator:
     broadcasts : bool
         Whether operands broadcast, aligned at their last dimensions.
     weighted : bool
-        Whether its constants belong to channels and not to items.
+        Whether its constants belong to channels and not to samples.
     states : tuple of int
         Positions of variable tensors among the inputs. Its last results are what they hold next.
     static : bool
@@ -203,7 +203,7 @@ class Operator:
     def compute(self, operator: HostOperator, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
         """Return the results on the host, as the kernel does.
 
-        What float32 cannot hold becomes infinite or no number, without a warning.
+        Results outside float32 become infinite or no number, without a warning.
         """
         assert self.kernel
         with np.errstate(all="ignore"):

@@ -42,7 +42,7 @@ _FAR = np.float32(1 << 20)
 
 
 def read_axes(node: Node) -> dict[str, Any]:
-    """Return axes, sorted and counted from the first, and whether they stay as 1."""
+    """Return axes, sorted and counted from the first, and whether they are kept as 1."""
     node.require_inputs(2)
     options = node.options(tflite.ReducerOptions)
     return {"axes": node.axes(1), "keep_dims": bool(options.KeepDims()) if options else False}
@@ -154,7 +154,7 @@ def _lower_extreme(lowering: Lowering, operation: Operation) -> None:
 
 
 def _rows(operator: HostOperator, array: np.ndarray) -> np.ndarray:
-    """Return what is reduced to one element as the last dimension, in the order of the array."""
+    """Return an array with the reduced dimensions as one last dimension, in their order."""
     axes = [axis + 1 for axis in operator.attributes["axes"]]
     moved = np.moveaxis(array, axes, range(-len(axes), 0)) if axes else array[..., None]
     kept = moved.shape[: moved.ndim - max(1, len(axes))]

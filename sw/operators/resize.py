@@ -58,7 +58,7 @@ def _nearest(source: int, result: int, align: bool, half: bool) -> np.ndarray:
         scale = np.float32(source - 1) / np.float32(result - 1)
     offset = np.float32(0.5 if half else 0)
     places = (np.arange(result, dtype=np.float32) + offset) * scale
-    # None is below zero: halves up is what the kernel does.
+    # None is below zero: the kernel rounds halves up.
     whole = np.floor(places.astype(np.float64) + 0.5) if align else np.floor(places)
     return np.clip(whole.astype(np.int64), 0, source - 1)
 
@@ -107,7 +107,7 @@ def _really_between(source: int, result: int, align: bool, half: bool) -> tuple[
 
 
 def _run_real_bilinear(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return an image of another size, of what stands for uint8, by float32."""
+    """Return an image of another size, of int8 that stand for uint8, by float32."""
     said = operator.attributes["align_corners"], operator.attributes["half_pixel_centers"]
     _, high, wide, _ = operator.sources[0].shape
     _, rows, columns, _ = operator.results[0].shape

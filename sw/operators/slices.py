@@ -1,4 +1,4 @@
-"""Operators that take parts of a tensor: slices and splits."""
+"""Operators that cut tensors: slices and splits."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -269,7 +269,7 @@ def _three(ways: list[_Way]) -> list[_Way]:
 
 
 def _take(lowering: Lowering, operation: Operation, number: int, ways: list[_Way]) -> None:
-    """Make a tensor of some of an operator's operand."""
+    """Make a tensor of a slice of an operator's operand."""
     place = 1 if operation.kind == "SPLIT" else 0
     source = operation.inputs[place]
     if source not in lowering.views:

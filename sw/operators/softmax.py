@@ -32,7 +32,7 @@ _ONE = (1 << 31) - 1
 _DIFFERENCE_BITS = 5
 _SUM_BITS = 12
 
-#: What a scale times a factor has to be more than.
+#: Lower bound of a scale times a factor, excluded.
 _LEAST = 2.0 ** (_DIFFERENCE_BITS - 31)
 
 #: exp(-1/8), and 1/3, without integer bits.
@@ -82,7 +82,7 @@ def reciprocal(a: np.ndarray) -> np.ndarray:
 
 
 def _factor(scale: float, beta: float) -> float:
-    """Return what differences are multiplied by, of two numbers as float32 can say them."""
+    """Return the factor of differences, from two numbers as float32 holds them."""
     return float(np.float32(scale)) * float(np.float32(beta))
 
 
@@ -94,14 +94,14 @@ def softmax(values: np.ndarray, scale: float, beta: float = 1.0) -> np.ndarray:
     values : int8 array of shape (N, ...)
         Of any zero point.
     scale : float
-        Of ``values``, as float32 can say it.
+        Of ``values``, as float32 holds it.
     beta : float
-        Factor on the values, as float32 can say it.
+        Factor on the values, as float32 holds it.
 
     Returns
     -------
     int8 array of the same shape
-        What LiteRT's reference kernel gives. Where that aborts, because a row's exponentials sum to
+        That of LiteRT's reference kernel. Where that aborts, because a row's exponentials sum to
         512 times the greatest or more, all -128.
 
     Raises

@@ -20,7 +20,7 @@ from celosia.sw.operators.record import ANY, Operator, Shape
 
 __all__ = ["OPERATORS"]
 
-#: Operators that read all bytes in a row, whatever the shape of what they read.
+#: Operators that read all bytes in a row, whatever the shape of their input.
 _OF_BYTES = {*DENSE, *RESHAPES}
 
 
@@ -142,7 +142,7 @@ _INFER = {
 
 
 def _read_same_extents(node: Node) -> dict[str, Any]:
-    """Read SQUEEZE or EXPAND_DIMS; the shapes tell where the dimensions of 1 are."""
+    """Read SQUEEZE or EXPAND_DIMS; the shapes show where the dimensions of 1 are."""
     node.require_inputs(1, 2)
     shapes = node.tensor(0).shape, node.outputs[0].shape
     extents = [[extent for extent in shape if extent != 1] for shape in shapes]

@@ -1,4 +1,4 @@
-"""Functions of int16 by tables that are interpolated, as LiteRT's reference kernels have them."""
+"""Functions of int16 by tables that are interpolated, as in LiteRT's reference kernels."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Windows that slide over images: how many there are, and what each operator says of them."""
+"""Windows that slide over images: their number and their options."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The graph under construction: images lie with their channels last, and nothing moves for it.
+"""The graph under construction: images have their channels last, without moving bytes.
 
 ONNX keeps channels before rows. A value knows in which order its axes are stored, so a transpose or
 reshape in the model costs nothing until an operator needs its operand as the model has it; what

@@ -29,7 +29,7 @@ def function(builder: Builder, unit: Unit) -> None:
 
 
 def quantize(builder: Builder, unit: Unit) -> None:
-    """Read QuantizeLinear of a float input; an image is brought into its order before."""
+    """Read QuantizeLinear of a float input; an image is put in its stored order before."""
     value, (of,) = builder.value(unit.inputs[0]), unit.outputs
     if len(value.shape) == 4:
         value = builder.image(value)
