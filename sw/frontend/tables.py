@@ -54,7 +54,7 @@ class File:
         return tuple(int(get(number)) for number in range(self.count(count, 4)))
 
     def check_buffers(self) -> None:
-        """Touch every buffer, also of what is not used, so that no truncated file passes."""
+        """Touch every buffer, used or not, so that no truncated file passes."""
         for number in range(self.count(self.model.BuffersLength(), 4)):
             self.buffer(number)
 

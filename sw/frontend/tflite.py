@@ -29,7 +29,7 @@ __all__ = ["ModelError", "load"]
 _IDENTIFIER = b"TFL3"
 #: Types of inputs and outputs.
 _ENDS = ("int8", "uint8", "int16", "int32", "int64", "float32", "bool")
-# What the flatbuffers package raises on files whose offsets lead nowhere.
+# Raised by the flatbuffers package on files whose offsets lead nowhere.
 _BROKEN = (
     struct.error,
     TypeError,
