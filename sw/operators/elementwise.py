@@ -263,7 +263,7 @@ def _by_channel(lowering: Lowering, operation: Operation) -> tuple[int, int, np.
     if (pixels != pixels[0]).any():
         got = f"{constant.shape} on {channels} channels"
         raise CompileError(f"wanted a constant for each channel, got {got}")
-    return *numbers, pixels[0]
+    return numbers[0], numbers[1], pixels[0]
 
 
 def _spread(lowering: Lowering, operation: Operation) -> int | None:

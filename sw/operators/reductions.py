@@ -112,7 +112,7 @@ def _lower_windows(
     ways = zip(size, extents, strict=True)
     axes = [Axis(0, 1, extent // length, length, extent) for length, extent in ways]
     windows = rectangles(axes, view.top, view.left)
-    shape = (*(axis.count for axis in axes), lowering.values[view.value].channels)
+    shape = axes[0].count, axes[1].count, lowering.values[view.value].channels
     lowering.vector(
         operation,
         operation.outputs[0],
