@@ -46,7 +46,11 @@ def litert_is_there() -> None:
 
 def judged(dtype: str, seeds: range, device: str = "machine") -> str:
     """Return what became of some cases; fails if a byte differs or too few are run."""
-    refused, wrong, configs = Counter[str](), list[str](), CONFIGS if device == "machine" else [EDGE]
+    refused, wrong, configs = (
+        Counter[str](),
+        list[str](),
+        CONFIGS if device == "machine" else [EDGE],
+    )
     for seed in seeds:
         one, config = of_type(dtype, seed), configs[seed % len(configs)]
         try:
@@ -249,9 +253,14 @@ def test_biases_of_int16(kind: str, bias: str) -> None:
     [
         ("CONCATENATION", (1, 4, 4, 16), ["input"], {"axis": 3}),
         ("CONCATENATION", (1, 8, 4, 8), ["input"], {"axis": 1}),
-        ("SLICE", (1, 2, 4, 8), [np.int32([0, 1, 0, 0]), np.int32([1, 2, 4, 8])], {}),
-        ("PAD", (1, 6, 6, 8), [np.int32([[0, 0], [1, 1], [1, 1], [0, 0]])], {}),
-        ("RESHAPE", (1, 128), [np.int32([1, 128])], {}),
+        (
+            "SLICE",
+            (1, 2, 4, 8),
+            [np.array([0, 1, 0, 0], np.int32), np.array([1, 2, 4, 8], np.int32)],
+            {},
+        ),
+        ("PAD", (1, 6, 6, 8), [np.array([[0, 0], [1, 1], [1, 1], [0, 0]], np.int32)], {}),
+        ("RESHAPE", (1, 128), [np.array([1, 128], np.int32)], {}),
     ],
 )
 def test_moves_without_scale(kind: str, shape: Any, operands: Any, options: Any) -> None:
