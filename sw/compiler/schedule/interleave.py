@@ -186,8 +186,10 @@ class Interleaver:
         for job in following:
             actions = [*job.before, *chain(*job.tiles), *chain(*job.drains)]
             reads = [area for action in actions for area in self._reads(action)]
+            # Stores wait for channels that the layer before it writes into the same value.
+            reads += [self._writes(a) for a in actions if isinstance(a, StoreRegion)]
             for number in range(len(current) - 1, most - 1, -1):
-                if any(w and w.meets(r) for w in writes[number] for r in reads):
+                if any(w and r and w.meets(r) for w in writes[number] for r in reads):
                     most = number + 1
                     break
             needs.append(most)

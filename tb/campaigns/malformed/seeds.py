@@ -137,6 +137,7 @@ _note(
     w.Pool(window=(3, 3), stride=(1, 2), padding="SAME"),
     w.Activation(kind="RELU_N1_TO_1", output_scale=0.05),
     w.Activation(kind="RELU6"),
+    w.Mean(kind="REDUCE_MAX", axes=(2,), keep_dims=True),
     w.Mean(axes=(-1,), keep_dims=True, output_scale=0.03),
     w.Quantize(output_scale=0.1, output_zero_point=100, output_type="uint8"),
 )
