@@ -1,7 +1,6 @@
 """Cuts the results of a product into blocks whose sums one half of the accumulators holds."""
 
 import math
-from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.errors import CompileError
@@ -9,7 +8,7 @@ from celosia.sw.compiler.layout.bands import Band, vectors
 from celosia.sw.compiler.schedule.actions import Block, Range
 from celosia.sw.compiler.spec import Network, Pool, Product, Sum
 
-__all__ = ["Sizes", "attached", "band_blocks", "blocks", "drains_slowly", "sums", "wanted_sums"]
+__all__ = ["attached", "band_blocks", "blocks", "drains_slowly", "sums", "wanted_sums"]
 
 #: Rows of a tile that a block without pooling has pixels for. Small blocks let the next layer start
 #: early, and leave little to drain at the end. Pooling drains quickly enough by itself.
@@ -17,31 +16,6 @@ _TILES = 4
 
 #: Cycles of the array in which the sums of a small block drain, additions included.
 _CYCLES = 450
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """How large the jobs of layers are whose work may come between that of others.
-
-    Parameters
-    ----------
-    band : int
-        Cycles of the array that a tile of a band takes for a block, at least; 0 for few blocks.
-    group : int
-        Cycles of the array after which no more tiles of a band share a half of the accumulators.
-    slow : int
-        Sums of a block that drain no faster than they are made, at most.
-    eager : bool
-        Whether work that drains slowly comes first while the vector unit has nothing to do.
-    overlap : bool
-        Whether layers overlap at all.
-    """
-
-    band: int = 0
-    group: int = 1 << 30
-    slow: int = 1 << 30
-    eager: bool = False
-    overlap: bool = True
 
 
 def _grid(count: int, size: int, stride: int) -> int:

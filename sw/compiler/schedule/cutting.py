@@ -9,7 +9,6 @@ from celosia.sw.compiler.layout.bands import vectors
 from celosia.sw.compiler.layout.strips import source_rows
 from celosia.sw.compiler.schedule.actions import Action, Block, LoadRegion, Region
 from celosia.sw.compiler.schedule.blocks import (
-    Sizes,
     band_blocks,
     blocks,
     drains_slowly,
@@ -28,6 +27,14 @@ GROUP = 4
 _LATENCY = 64
 #: Steps of one vector that are loaded before the rest of it: few, so that the array starts soon.
 _FIRST_STEPS = 4
+
+# How small jobs are where those of the next layer may come between them.
+#: Cycles of the array that a tile of a band takes for a block, at least.
+_BAND = 300
+#: Cycles of the array after which no more tiles of a band share a half of the accumulators.
+_BAND_TILES = 450
+#: Sums of a block that drain no faster than they are made, at most.
+_SLOW_SUMS = 256
 
 
 @dataclass(frozen=True)
@@ -51,23 +58,23 @@ class Cutting:
     ----------
     moves : Movement
         Loads of the program.
-    sizes : Sizes
-        How large jobs are.
+    overlap : bool
+        Whether jobs are small, and those of the next layer come between them.
     """
 
-    def __init__(self, moves: Movement, sizes: Sizes) -> None:
+    def __init__(self, moves: Movement, overlap: bool) -> None:
         self.moves = moves
         self.network = moves.network
         self.tiling = moves.tiling
         self.placement = moves.placement
         self.config = moves.config
-        self.sizes = sizes
+        self.overlap = overlap
         self.latency = sum_latency(self.config) + drain_latency(self.config)
 
     def overlaps(self, number: int) -> bool:
         """Return whether work of the next layer may come between that of a layer."""
         direct = number in self.placement.direct
-        return direct or (self.sizes.overlap and number in self.placement.overlap)
+        return direct or (self.overlap and number in self.placement.overlap)
 
     def blocks(self, number: int, items: tuple[int, int]) -> list[Block]:
         """Return the blocks of a product, for some items."""
@@ -75,7 +82,7 @@ class Cutting:
         assert isinstance(layer, Product)
         if tiled.band:
             row = self.placement.layouts[layer.source].row
-            least = -(-self.sizes.band // tiled.steps)
+            least = -(-_BAND // tiled.steps) if self.overlap else 0
             return band_blocks(layer, tiled.band, row, items, self.config, least)
         # A band can start on channels that are there before others, if one block makes all pixels.
         readers = [n for n, x in enumerate(self.network.layers) if layer.result in x.sources]
@@ -89,8 +96,9 @@ class Cutting:
         layer, tiled = self.network.layers[number], self.tiling.layers[number]
         assert isinstance(layer, Product)
         usual, last = wanted_sums(layer, tiled.steps, tiled.streams, self.latency, self.config)
-        if drains_slowly(layer, tiled.steps, self.config) and self.overlaps(number):
-            return min(usual, self.sizes.slow), min(last, self.sizes.slow)
+        slow = drains_slowly(layer, tiled.steps, self.config)
+        if slow and self.overlap and self.overlaps(number):
+            return min(usual, _SLOW_SUMS), min(last, _SLOW_SUMS)
         return usual, last
 
     def together(self, number: int, block: Block) -> int:
@@ -103,12 +111,14 @@ class Cutting:
         assert isinstance(layer, Product)
         most = self.config.accumulator_depth // self.rows(number, block)
         if tiled.band:
-            load = self.config.rows // self.config.weight_rows
-            cycles = tiled.steps * max(self.rows(number, block), load)
-            wanted = min(self.config.rows // tiled.channels, -(-self.sizes.group // cycles))
-            return max(1, min(wanted, most))
-        if self.overlaps(number):
-            most = min(most, self.sizes.slow // self.rows(number, block))
+            most = min(most, self.config.rows // tiled.channels)
+            if self.overlap:
+                load = self.config.rows // self.config.weight_rows
+                cycles = tiled.steps * max(self.rows(number, block), load)
+                most = min(most, -(-_BAND_TILES // cycles))
+            return max(1, most)
+        if self.overlap and self.overlaps(number):
+            most = min(most, _SLOW_SUMS // self.rows(number, block))
         return max(1, most) if drains_slowly(layer, tiled.steps, self.config) else 1
 
     def rows(self, number: int, block: Block) -> int:

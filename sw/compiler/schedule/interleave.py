@@ -7,7 +7,10 @@ start first by the clocks of the units: the array works for one layer while sums
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import accumulate, chain
+from typing import NamedTuple
+
+import numpy as np
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.bands import Band
@@ -60,8 +63,7 @@ class Job:
     waits: int = 0
 
 
-@dataclass(frozen=True)
-class _Area:
+class _Area(NamedTuple):
     """Part of a value, in items, rows and channels."""
 
     value: int
@@ -71,13 +73,8 @@ class _Area:
 
     def meets(self, other: "_Area") -> bool:
         """Return whether two areas have a byte in common."""
-        pairs = (
-            (self.items, other.items),
-            (self.rows, other.rows),
-            (self.channels, other.channels),
-        )
-        same = self.value == other.value
-        return same and all(a[0] < b[1] and b[0] < a[1] for a, b in pairs)
+        pairs = zip(self[1:], other[1:], strict=True)
+        return self.value == other.value and all(a[0] < b[1] and b[0] < a[1] for a, b in pairs)
 
 
 class Interleaver:
@@ -87,8 +84,6 @@ class Interleaver:
     ----------
     network, tiling, placement, config
         Results of the passes before, and the core.
-    eager : bool
-        As of ``Sizes``.
     """
 
     def __init__(
@@ -97,14 +92,12 @@ class Interleaver:
         tiling: Tiling,
         placement: Placement,
         config: Config,
-        eager: bool,
     ) -> None:
         self.network = network
         self.tiling = tiling
         self.placement = placement
         self.config = config
         self.pace = Pace(network, tiling, placement.layouts, config)
-        self.eager = eager
         self.half = 0
         # Drains that have been put off, and what they write.
         self.late: list[list[Action]] = []
@@ -160,7 +153,8 @@ class Interleaver:
             # The vector unit lags behind: what gives it less to do comes first.
             return more * vector > array * less
         idle = self.pace.vector <= self.pace.matrix
-        return self.eager and idle and less > more and array > vector
+        # While the vector unit has nothing to do, work that drains slowly comes first.
+        return idle and less > more and array > vector
 
     def _cycles(self, job: Job) -> tuple[int, int]:
         """Return the cycles of the array and of the vector unit that a job takes."""
@@ -171,29 +165,37 @@ class Interleaver:
     def _start(self, job: Job) -> int:
         """Return when a job can start."""
         reads = [area for action in _computing(job) for area in self._reads(action)]
-        ready = max([0, *(end for area, end in self.made if any(area.meets(x) for x in reads))])
         if not job.tiles:
-            return max(self.pace.vector, ready)
-        return max(self.pace.matrix, self.pace.drained[self.half], ready)
+            return self._ready(reads, self.pace.vector)
+        return self._ready(reads, max(self.pace.matrix, self.pace.drained[self.half]))
+
+    def _ready(self, reads: Sequence[_Area], start: int) -> int:
+        """Return when areas are written, or when their reader can start if that is later."""
+        for area, end in reversed(self.made):
+            # What was made before is over before.
+            if end <= start:
+                break
+            if any(area.meets(x) for x in reads):
+                return end
+        return start
 
     def _needs(self, current: list[Job], following: list[Job]) -> list[int]:
         """Return for each job of a layer how many jobs of the layer before it come first."""
-        writes = [
-            [self._writes(action) for action in (*job.before, *chain(*job.drains))]
-            for job in current
-        ]
-        needs, most = [], 0
+        # The last job that writes an area.
+        writers: dict[_Area, int] = {}
+        for number, job in enumerate(current, 1):
+            areas = map(self._writes, (*job.before, *chain(*job.drains)))
+            writers |= {area: number for area in areas if area}
+        reads = []
         for job in following:
             actions = [*job.before, *chain(*job.tiles), *chain(*job.drains)]
-            reads = [area for action in actions for area in self._reads(action)]
+            areas = [area for action in actions for area in self._reads(action)]
             # Stores wait for channels that the layer before it writes into the same value.
-            reads += [self._writes(a) for a in actions if isinstance(a, StoreRegion)]
-            for number in range(len(current) - 1, most - 1, -1):
-                if any(w and r and w.meets(r) for w in writes[number] for r in reads):
-                    most = number + 1
-                    break
-            needs.append(most)
-        return needs
+            stores = (self._writes(a) for a in actions if isinstance(a, StoreRegion))
+            reads.append({*areas, *(area for area in stores if area)})
+        last = _last_writers(writers, list(set().union(*reads)))
+        most = (max((last[area] for area in areas), default=0) for areas in reads)
+        return list(accumulate(most, max))
 
     def _emit(self, job: Job) -> Iterator[Action]:
         """Yield a job, but for drains that are put off."""
@@ -202,8 +204,9 @@ class Interleaver:
             for action in tile:
                 while self.late and not self._independent([action]):
                     yield from self._drain()
+                action = replace(action, half=self.half)
                 self._clock(action)
-                yield replace(action, half=self.half)
+                yield action
             if self.late:
                 yield from self._drain()
         yield from self.flush()
@@ -232,11 +235,7 @@ class Interleaver:
         if not isinstance(action, (Multiply, Drain, PoolRegion, AddRegion)):
             self.pace.dispatch("vector")
             return
-        if isinstance(action, Multiply):
-            action = replace(action, half=self.half)
-        reads = self._reads(action)
-        ready = max([0, *(end for area, end in self.made if any(area.meets(x) for x in reads))])
-        self.pace.work(action, ready)
+        self.pace.work(action, self._ready(self._reads(action), self.pace.start(action)))
         area = self._writes(action)
         if area:
             self.made.append((area, self.pace.vector + drain_latency(self.config)))
@@ -307,6 +306,25 @@ def _runs_over(layer: Product, band: Band, layout: Layout) -> bool:
     made = width + band.count - 1 if band.joined else -(-width // band.count) * band.count
     reach = (made - 1) * layer.stride[1] + (layer.kernel[1] - 1) * layer.dilation[1]
     return layer.origin[1] + reach >= layout.row - layout.left
+
+
+def _last_writers(writers: dict[_Area, int], reads: list[_Area]) -> dict[_Area, int]:
+    """Return for each area that is read the last job that writes a byte of it, 0 if none does."""
+    if not writers or not reads:
+        return dict.fromkeys(reads, 0)
+    values, spans = _bounds(list(writers))
+    wanted, others = _bounds(reads)
+    meet = values == wanted[:, None]
+    for (low, high), (start, end) in zip(spans, others, strict=True):
+        meet &= (low < end[:, None]) & (start[:, None] < high)
+    last = (meet * np.array([*writers.values()])).max(axis=1)
+    return dict(zip(reads, last.tolist(), strict=True))
+
+
+def _bounds(areas: list[_Area]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the values of areas, and begin and end of their items, rows and channels, [3, 2, n]."""
+    spans = np.array([area[1:] for area in areas])
+    return np.array([area.value for area in areas]), spans.transpose(1, 2, 0)
 
 
 def _computing(job: Job) -> list[Action]:

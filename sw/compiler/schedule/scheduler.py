@@ -17,7 +17,6 @@ from celosia.sw.compiler.schedule.actions import (
     FillMargins,
     LoadRegion,
 )
-from celosia.sw.compiler.schedule.blocks import Sizes
 from celosia.sw.compiler.schedule.cutting import Cutting
 from celosia.sw.compiler.schedule.interleave import Interleaver, Job
 from celosia.sw.compiler.schedule.jobs import Jobs
@@ -31,32 +30,24 @@ __all__ = ["schedule"]
 #: Parts of the margins of a value that are written while inputs come.
 _MARGINS = 6
 
-#: Sizes of jobs that are tried.
-_SIZES = (
-    Sizes(overlap=False),
-    Sizes(),
-    Sizes(group=450, slow=256),
-    Sizes(band=300, group=450, slow=256),
-    Sizes(band=300, group=450, slow=256, eager=True),
-)
-
 
 def schedule(
     network: Network, tiling: Tiling, placement: Placement, config: Config
 ) -> list[Action]:
-    """Return all work of one run of the program, in program order: the fastest that is found."""
-    best: list[Action] = []
-    least = 0
-    for sizes in _SIZES if placement.overlap else _SIZES[:1]:
-        scheduler = _Scheduler(network, tiling, placement, config, sizes)
+    """Return all work of one run of the program, in program order.
+
+    Layers that can overlap do so if that is faster than few large jobs, one layer after another.
+    """
+    found: list[tuple[int, list[Action]]] = []
+    for overlap in (False, True) if placement.overlap else (False,):
+        scheduler = _Scheduler(network, tiling, placement, config, overlap)
         actions = list(scheduler.batch())
-        if not best or scheduler.order.cycles < least:
-            best, least = actions, scheduler.order.cycles
-    return best
+        found.append((scheduler.order.cycles, actions))
+    return min(found, key=lambda one: one[0])[1]
 
 
 class _Scheduler:
-    """The order of work, for jobs of some sizes."""
+    """The order of work, with layers that overlap or one after another."""
 
     def __init__(
         self,
@@ -64,17 +55,17 @@ class _Scheduler:
         tiling: Tiling,
         placement: Placement,
         config: Config,
-        sizes: Sizes,
+        overlap: bool,
     ) -> None:
         self.network = network
         self.tiling = tiling
         self.placement = placement
         self.config = config
         self.moves = Movement(network, tiling, placement, config)
-        self.cuts = Cutting(self.moves, sizes)
+        self.cuts = Cutting(self.moves, overlap)
         self.jobs = Jobs(self.moves, self.cuts)
         self.stripes = Stripes(self.moves, self.jobs)
-        self.order = Interleaver(network, tiling, placement, config, sizes.eager)
+        self.order = Interleaver(network, tiling, placement, config)
 
     def batch(self) -> Iterator[Action]:
         """Yield the work of all parts: the head item by item, the tail for all of them."""
