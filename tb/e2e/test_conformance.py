@@ -44,7 +44,7 @@ FAMILIES = {
     "segments": Family(some=56, many=700, rtl=50),
     "between": Family(some=56, many=700, rtl=100),
     "inputs": Family(some=56, many=1400, rtl=100),
-    "arithmetic": Family(some=140, many=4200, rtl=20),
+    "arithmetic": Family(some=140, many=4200, rtl=300),
 }
 
 
