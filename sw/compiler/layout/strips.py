@@ -8,11 +8,12 @@ and the one before is stored.
 from collections.abc import Sequence
 
 from celosia.hw.arch.config import Config
+from celosia.sw.compiler.layout.bands import Band
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.schedule.actions import Range
 from celosia.sw.compiler.spec import Layer, Network, Pooling, Product, Sum
 
-__all__ = ["result_rows", "source_rows", "strip_bytes", "widest"]
+__all__ = ["product_rows", "result_rows", "source_rows", "strip_bytes", "widest"]
 
 
 def result_rows(network: Network, layer: Layer) -> int:
@@ -42,6 +43,20 @@ def source_rows(layer: Layer, rows: Range) -> Range:
             starts.append(row)
             ends.append(row + (end - begin - 1) * layer.stride[0] + windows.size[0])
     return min(starts), max(ends)
+
+
+def product_rows(layer: Product, rows: Range, band: Band | None, layout: Layout) -> Range:
+    """Return the rows of its source that a product reads for some rows of its result.
+
+    The last vector of a band may end on pixels of the next row, whose weights are 0.
+    """
+    first, last = source_rows(layer, rows)
+    if band is None:
+        return first, last
+    width = layer.output[1]
+    made = width + band.count - 1 if band.joined else -(-width // band.count) * band.count
+    reach = (made - 1) * layer.stride[1] + (layer.kernel[1] - 1) * layer.dilation[1]
+    return first, last + (layer.origin[1] + reach >= layout.row - layout.left)
 
 
 def strip_bytes(

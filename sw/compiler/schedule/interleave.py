@@ -13,10 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.layout.bands import Band
-from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.placement import Placement
-from celosia.sw.compiler.layout.strips import source_rows
+from celosia.sw.compiler.layout.strips import product_rows, source_rows
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.compiler.schedule.actions import (
     Action,
@@ -278,14 +276,11 @@ class Interleaver:
             value = layer.second if action.step == 1 else layer.source
             return [] if action.step == 2 else [_Area(value, items, rows, channels)]
         assert isinstance(layer, Product)
-        channels, some = _EVERYTHING, source_rows(layer, rows)
+        tiled, layout = self.tiling.layers[action.layer], self.placement.layouts[layer.source]
+        channels, some = _EVERYTHING, product_rows(layer, rows, tiled.band, layout)
         value, first = self.network.values[layer.source], action.first_step * self.config.rows
         last = action.last_step * self.config.rows
-        layout = self.placement.layouts[layer.source]
         if layer.each:
-            tiled = self.tiling.layers[action.layer]
-            if tiled.band and _runs_over(layer, tiled.band, layout):
-                some = some[0], some[1] + 1
             start = action.tile * tiled.channels
             start, count = layer.inputs(start, min(start + tiled.channels, layer.channels))
             channels = start, start + count
@@ -298,14 +293,6 @@ class Interleaver:
         elif layer.kernel == (1, 1) and value.height > 1:
             channels = first, last
         return [_Area(layer.source, items, some, channels)]
-
-
-def _runs_over(layer: Product, band: Band, layout: Layout) -> bool:
-    """Return whether the last vector of a row reads pixels of the next one."""
-    width = layer.output[1]
-    made = width + band.count - 1 if band.joined else -(-width // band.count) * band.count
-    reach = (made - 1) * layer.stride[1] + (layer.kernel[1] - 1) * layer.dilation[1]
-    return layer.origin[1] + reach >= layout.row - layout.left
 
 
 def _last_writers(writers: dict[_Area, int], reads: list[_Area]) -> dict[_Area, int]:

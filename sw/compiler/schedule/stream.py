@@ -12,7 +12,7 @@ from typing import Any
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.placement import Placement
-from celosia.sw.compiler.layout.strips import source_rows
+from celosia.sw.compiler.layout.strips import product_rows, source_rows
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.compiler.schedule.actions import (
     Action,
@@ -113,12 +113,16 @@ class _Streamer:
         placement: Placement,
         config: Config,
     ) -> None:
+        self.network = network
+        self.tiling = tiling
+        self.layouts = placement.layouts
+        self.config = config
         self.about = about = Constants(network, tiling, config)
         self.tables_at = tiling.tables.places
         self.pace = Pace(network, tiling, placement.layouts, config)
         split = list(about.split(actions))
         self.pieces = [a for a in split if not isinstance(a, LoadRegion)]
-        self.loads = _Loads(_uses(split, network, config))
+        self.loads = _Loads(self._uses(split))
         reads = [(n, a) for n, a in enumerate(self.pieces) if isinstance(a, READERS)]
         lookups = [(n, a.layer, about.table(a)) for n, a in reads]
         streamed = [(n, a) for n, a in reads if not about.stays(a)]
@@ -233,53 +237,52 @@ class _Streamer:
             table = self.tables.take(end) if known is None else known
         self.work.append(Bound(action=action, place=place, table=table))
 
+    def _uses(self, actions: Sequence[Action]) -> list[tuple[int, int, LoadRegion]]:
+        """Return each load with the positions, loads left out, of its first reader and of itself."""
+        found: list[tuple[int, int, LoadRegion]] = []
+        waiting: list[tuple[int, LoadRegion]] = []
+        position = 0
+        for action in actions:
+            if isinstance(action, LoadRegion):
+                waiting.append((position, action))
+                continue
+            for item in list(waiting):
+                if self._reads(action, item[1].region):
+                    waiting.remove(item)
+                    found.append((position, *item))
+            position += 1
+        return found + [(position, *item) for item in waiting]
 
-def _uses(
-    actions: Sequence[Action], network: Network, config: Config
-) -> list[tuple[int, int, LoadRegion]]:
-    """Return each load with the positions, loads left out, of its first reader and of itself."""
-    found: list[tuple[int, int, LoadRegion]] = []
-    waiting: list[tuple[int, LoadRegion]] = []
-    position = 0
-    for action in actions:
-        if isinstance(action, LoadRegion):
-            waiting.append((position, action))
-            continue
-        for item in list(waiting):
-            if _reads(action, item[1].region, network, config):
-                waiting.remove(item)
-                found.append((position, *item))
-        position += 1
-    return found + [(position, *item) for item in waiting]
+    def _reads(self, action: Action, region: Region) -> bool:
+        """Return whether work may read part of a region."""
+        if not isinstance(action, (Multiply, PoolRegion, AddRegion)):
+            return False
+        layer = self.network.layers[action.layer]
+        if region.value not in layer.sources or action.part != region.part:
+            return False
+        pooled = isinstance(action, PoolRegion)
+        items = action.items if pooled else action.block.items
+        if items[0] >= region.items[1] or region.items[0] >= items[1]:
+            return False
+        if isinstance(layer, Pooling) and layer.seen:
+            return True
+        if self.network.values[region.value].height == 1:
+            return not isinstance(action, Multiply) or self._taps(action, region)
+        strips = action.sources if isinstance(action, AddRegion) else (action.source,)
+        if region.strip and region.strip not in strips:
+            return False
+        rows = action.rows if pooled else action.block.rows
+        first, last = source_rows(layer, rows)
+        if isinstance(layer, Product):
+            band, layout = self.tiling.layers[action.layer].band, self.layouts[layer.source]
+            first, last = product_rows(layer, rows, band, layout)
+        return first < region.rows[1] and region.rows[0] < last
 
-
-def _reads(action: Action, region: Region, network: Network, config: Config) -> bool:
-    """Return whether work may read part of a region."""
-    if not isinstance(action, (Multiply, PoolRegion, AddRegion)):
-        return False
-    layer = network.layers[action.layer]
-    if region.value not in layer.sources or action.part != region.part:
-        return False
-    pooled = isinstance(action, PoolRegion)
-    items = action.items if pooled else action.block.items
-    if items[0] >= region.items[1] or region.items[0] >= items[1]:
-        return False
-    if isinstance(layer, Pooling) and layer.seen:
-        return True
-    if network.values[region.value].height == 1:
-        return not isinstance(action, Multiply) or _taps(action, region, network, config)
-    strips = action.sources if isinstance(action, AddRegion) else (action.source,)
-    if region.strip and region.strip not in strips:
-        return False
-    first, last = source_rows(layer, action.rows if pooled else action.block.rows)
-    return first < region.rows[1] and region.rows[0] < last
-
-
-def _taps(action: Multiply, region: Region, network: Network, config: Config) -> bool:
-    """Return whether matrix work may read some bytes of a vector."""
-    layer = network.layers[action.layer]
-    assert isinstance(layer, Product)
-    if layer.taps != network.values[region.value].bytes_per_item or action.segment:
-        return True
-    first, last = action.first_step * config.rows, action.last_step * config.rows
-    return first < region.columns[1] and region.columns[0] < last
+    def _taps(self, action: Multiply, region: Region) -> bool:
+        """Return whether matrix work may read some bytes of a vector."""
+        layer = self.network.layers[action.layer]
+        assert isinstance(layer, Product)
+        if layer.taps != self.network.values[region.value].bytes_per_item or action.segment:
+            return True
+        first, last = action.first_step * self.config.rows, action.last_step * self.config.rows
+        return first < region.columns[1] and region.columns[0] < last
