@@ -3,8 +3,8 @@
 Places of values are chosen by when they live, the order of work by what keeps the units busy; the
 semaphores keep that order, right or wrong. So what both came to is gone over once more: which bytes of
 the unified buffer each instruction reads and writes is taken from its fields, as the machine model
-does, and not from what the passes before believe. Not told apart are rows of a value, and the items
-that one instruction writes.
+does, and not from what the passes before believe. Rows of a value are told apart
+by the strips they are in; items that one instruction writes are not.
 """
 
 from collections.abc import Iterable
@@ -48,6 +48,10 @@ class _Bytes:
         items = [_ALL if owner.margins else owner.items for owner in owners]
         self.values = np.array([-1] * _FIRST + [owner.value for owner in owners], np.int64)
         self.items = np.array([(0, 0)] * _FIRST + items, np.int64)
+        strips = dict.fromkeys(owner.strip for owner in owners)
+        self.strips = {strip: number for number, strip in enumerate(strips)}
+        numbers = [self.strips[owner.strip] for owner in owners]
+        self.strip_of = np.array([-1] * _FIRST + numbers, np.int64)
         self.carried = len(self.values)
         self.bytes = np.full(config.unified_bytes, _NOBODY, np.int32)
         self.before = self.bytes.copy()
@@ -74,6 +78,7 @@ class _Bytes:
                 self.tables.clear()
             (first, last), (low, high) = self.items.T, wanted.items
             right = (self.values == wanted.value) & (first < high) & (last > low)
+            right &= self.strip_of == self.strips.get(wanted.strip, -1)
             found = np.concatenate((right, _CARRIED * right)).astype(np.int8)
             self.tables[wanted] = found
         return found
@@ -125,7 +130,7 @@ def follow(setup: Iterable[Step], main: Iterable[Step], network: Network, config
     """Refuse a program in which something is read that is not what it should be.
 
     ``main`` is followed once, and once more only if it leaves other margins than it found: else
-    every run after the first reads what the first did. Rows of one value are not told apart.
+    every run after the first reads what the first did.
 
     Parameters
     ----------

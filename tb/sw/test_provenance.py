@@ -16,7 +16,7 @@ from celosia.sw.compiler.emit.access import Owner, Step
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.provenance import Displaced, follow
-from celosia.sw.compiler.schedule.actions import Action, Drain, LoadRegion, StoreRegion
+from celosia.sw.compiler.schedule.actions import Action, Drain, LoadRegion, StoreRegion, Strip
 from celosia.sw.frontend.tflite import load
 
 NANO = PRESETS["nano"]
@@ -84,6 +84,16 @@ def test_places_between_what_is_read_may_hold_anything() -> None:
     between = [loads(start, 2, 1) for start in (2, 6)]
     assert followed([loads(0, 12, 0), *between, rows]) == ""
     assert "reads byte 5 " in followed([loads(0, 12, 0), *between, loads(5, 1, 2), rows])
+
+
+def test_rows_of_another_strip_are_named() -> None:
+    """A buffer whose rows are moved on holds nothing of the strip before."""
+    first, second = (Strip(layer=1, turn=0, first=row) for row in (0, 4))
+    load = replace(loads(0, 8, 0), writes=Owner(0, (0, 1), strip=first))
+    reads = [replace(stores(0, 8, 0), reads=Owner(0, (0, 1), strip=x)) for x in (first, second)]
+    assert followed([load, reads[0]]) == ""
+    assert "reads byte 0 " in followed([load, reads[1]])
+    assert "reads byte 0 " in followed([loads(0, 8, 0), reads[0]])
 
 
 def test_margins_of_the_setup_are_there_in_each_run() -> None:

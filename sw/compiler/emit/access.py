@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from celosia.hw.arch.isa import Instruction
+from celosia.sw.compiler.schedule.actions import Strip
 
 __all__ = ["Access", "Owner", "Step", "span"]
 
@@ -58,14 +59,16 @@ class Access:
 
 @dataclass(frozen=True)
 class Owner:
-    """What bytes of the unified buffer belong to: a value, of some items of the batch.
+    """The value and the items of the batch that bytes of the unified buffer belong to.
 
-    Margins of a value are the same for all items.
+    Margins of a value are the same for all items. ``strip`` is the buffer of rows that they are in,
+    if not the whole value is there.
     """
 
     value: int
     items: tuple[int, int]
     margins: bool = False
+    strip: Strip | None = None
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from celosia.sw.compiler.schedule.actions import (
     StoreRegion,
 )
 from celosia.sw.compiler.schedule.stream import FetchParameters, FetchTables, FetchWeights, Work
-from celosia.sw.compiler.spec import Network, Sum
+from celosia.sw.compiler.spec import Network
 
 __all__ = ["emit_main", "emit_setup"]
 
@@ -32,28 +32,25 @@ def _owners(network: Network, work: Work) -> tuple[Owner | None, Owner | None]:
     """Return whose bytes of the unified buffer a piece of work reads, and whose it writes."""
     match work:
         case LoadRegion(region=region):
-            return None, Owner(region.value, region.items)
+            return None, Owner(region.value, region.items, strip=region.strip)
         case StoreRegion(region=region):
-            return Owner(region.value, region.items), None
+            return Owner(region.value, region.items, strip=region.strip), None
         case FillMargins(region=region):
-            return None, Owner(region.value, region.items, margins=True)
+            return None, Owner(region.value, region.items, margins=True, strip=region.strip)
         case FetchWeights() | FetchParameters() | FetchTables():
             return None, None
     action, layer = work.action, network.layers[work.action.layer]
     items = action.items if isinstance(action, PoolRegion) else action.block.items
-    source, result = Owner(layer.source, items), Owner(layer.result, items)
     match action:
-        case Multiply():
-            return source, None
-        case Drain() | AddRegion(step=2):
-            return None, result
-        case PoolRegion():
-            return source, result
-        case AddRegion(step=1):
-            assert isinstance(layer, Sum)
-            return Owner(layer.second, items), None
+        case Multiply(source=strip):
+            return Owner(layer.source, items, strip=strip), None
+        case Drain(result=strip) | AddRegion(step=2, result=strip):
+            return None, Owner(layer.result, items, strip=strip)
+        case PoolRegion(source=source, result=result):
+            made = Owner(layer.result, items, strip=result)
+            return Owner(layer.source, items, strip=source), made
         case AddRegion():
-            return source, None
+            return Owner(layer.sources[action.step], items, strip=action.sources[action.step]), None
 
 
 def _steps(about: Addressing, work: Work) -> Iterator[Step]:

@@ -17,9 +17,9 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.placement import Place, Placement
 from celosia.sw.compiler.layout.spans import Span, bytes_needed, first_fit
-from celosia.sw.compiler.layout.strips import result_rows, strip_bytes, widest
+from celosia.sw.compiler.layout.strips import result_rows, source_rows, strip_bytes, widest
 from celosia.sw.compiler.schedule.blocks import attached
-from celosia.sw.compiler.spec import Network, Product
+from celosia.sw.compiler.spec import Layer, Network, Product
 
 #: Strips, at least, of a value that passes from one layer to the next.
 _PIPELINED = 8
@@ -313,6 +313,8 @@ class _Allocator:
                 if turns < 2:
                     return None
             rows[number] = -(-height // -(-height // most))
+            if first < number and not _two_buffers_do(layer, height, rows[number]):
+                return None
             sizes = strip_bytes(self.network, self.layouts, number, rows[number], spilled)
             for value, size in sizes.items():
                 result += [Span((value, number, t), size, first, number) for t in range(turns)]
@@ -386,3 +388,12 @@ def _largest(fit: Callable[[int], _Choice | None], batch: int) -> _Choice | None
         middle = (low + high) // 2
         low, high = (middle, high) if fit(middle) is not None else (low, middle)
     return fit(-(-batch // -(-batch // low))) if low else None
+
+
+def _two_buffers_do(layer: Layer, height: int, rows: int) -> bool:
+    """Return whether no row of its source is read by three of a layer's strips of ``rows``.
+
+    A row that is passed on is written into the buffers of this strip and of the next one.
+    """
+    reads = [source_rows(layer, (n, min(n + rows, height))) for n in range(0, height, rows)]
+    return all(one[1] <= other[0] for one, other in zip(reads, reads[2:], strict=False))
