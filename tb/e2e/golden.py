@@ -16,7 +16,7 @@ import numpy as np
 # A script finds the modules of its own folder alone.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
 
-from golden_networks import NETWORKS
+from whole_networks.golden import NETWORKS
 
 from celosia.hw.arch.config import preset
 from celosia.sim.cycles import estimate
