@@ -12,7 +12,8 @@ import numpy as np
 from celosia.sw.files import MOST_BYTES, read_file
 from celosia.sw.images import is_image, pictures_of, read_image
 from celosia.sw.ir.graph import Graph, short_name
-from celosia.sw.ir.program import Port, Program
+from celosia.sw.ir.parts import Port
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime.arrays import OWN_RANGE, InputError, Pixels, quantized
 
 __all__ = [

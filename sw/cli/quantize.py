@@ -13,7 +13,7 @@ from celosia.sw.cli.arguments import Commands, add_output, whole
 from celosia.sw.cli.messages import Missing
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.frontend.source import load
-from celosia.sw.ir.program import Port
+from celosia.sw.ir.parts import Port
 from celosia.sw.quantize.process import Converter
 from celosia.sw.quantize.sources import SOURCES, Source, source_of
 from celosia.sw.runtime.arrays import InputError

@@ -37,17 +37,17 @@ from celosia.sw.compiler.schedule.stream import stream
 from celosia.sw.compiler.spec import Network, Product
 from celosia.sw.compiler.verify import verify
 from celosia.sw.ir.graph import Graph, Tensor
-from celosia.sw.ir.parts import MOST_BATCH
-from celosia.sw.ir.program import (
+from celosia.sw.ir.parts import (
+    MOST_BATCH,
     HostOperator,
     Layer,
     Part,
     Port,
-    Program,
     Section,
     Segment,
     Variable,
 )
+from celosia.sw.ir.program import Program
 from celosia.sw.operators.host import unit_shape
 from celosia.sw.operators.registry import runs_on_host
 

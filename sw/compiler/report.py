@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Unit
-from celosia.sw.ir.program import HostOperator, Program, Section
+from celosia.sw.ir.parts import HostOperator, Section
+from celosia.sw.ir.program import Program
 
 __all__ = ["Alone", "Measured", "Row", "as_csv", "as_json", "as_text", "rows"]
 

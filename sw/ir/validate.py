@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,14 +12,14 @@ from celosia.sw.ir.parts import (
     MOST_BATCH,
     MOST_ELEMENTS,
     HostOperator,
-    Layer,
     Operand,
     Part,
     Port,
     Section,
-    Segment,
-    Variable,
 )
+
+if TYPE_CHECKING:
+    from celosia.sw.ir.program import Program
 
 __all__ = ["shifted", "validate"]
 
@@ -36,37 +36,12 @@ _SCALES = (2.0**-149, (2 - 2.0**-23) * 2.0**127)
 _Values = dict[int, tuple[str, int]]
 
 
-class _Program(Protocol):
-    """What is looked at of a program."""
-
-    @property
-    def batch(self) -> int: ...
-    @property
-    def memory_bytes(self) -> int: ...
-    @property
-    def segments(self) -> tuple[Segment, ...]: ...
-    @property
-    def sections(self) -> tuple[tuple[str, Section], ...]: ...
-    @property
-    def inputs(self) -> tuple[Port, ...]: ...
-    @property
-    def outputs(self) -> tuple[Port, ...]: ...
-    @property
-    def variables(self) -> tuple[Variable, ...]: ...
-    @property
-    def steps(self) -> tuple[Part | HostOperator, ...]: ...
-    @property
-    def parts(self) -> tuple[Part, ...]: ...
-    @property
-    def layers(self) -> tuple[Layer, ...]: ...
-
-
 def _want(holds: bool, where: str, wanted: str, got: object) -> None:
     if not holds:
         raise ValueError(f"{where}: wanted {wanted}, got {got}")
 
 
-def validate(program: _Program) -> None:
+def validate(program: "Program") -> None:
     """Refuse a program that names memory which it has not got, or reads what nobody makes.
 
     Raises
@@ -114,7 +89,7 @@ def _want_tensor(tensor: Port | Operand) -> None:
     _want(good, where, f"a zero point from {low} to {high}", tensor.zero_point)
 
 
-def _want_part(part: Part, program: _Program) -> None:
+def _want_part(part: Part, program: "Program") -> None:
     _want(bool(part.inputs and part.outputs), "part", "inputs and outputs", "none")
     for port in (*part.inputs, *part.outputs):
         _want_tensor(port)
@@ -124,7 +99,7 @@ def _want_part(part: Part, program: _Program) -> None:
         )
 
 
-def _want_section(name: str, section: Section, program: _Program) -> None:
+def _want_section(name: str, section: Section, program: "Program") -> None:
     most = _INSTRUCTIONS
     _want(1 <= section.count <= most, name, f"1 to {most} instructions", section.count)
     aligned = section.address % INSTRUCTION_BYTES == 0
@@ -143,7 +118,7 @@ class _Range(NamedTuple):
     name: str
 
 
-def _want_apart(program: _Program) -> None:
+def _want_apart(program: "Program") -> None:
     """Refuse constants and instructions that overlap, and inputs and outputs that overlap them.
 
     Inputs and outputs of a part may be one and the same bytes, where one is a view of another.
@@ -190,7 +165,7 @@ def _disjoint(ranges: Sequence[_Range], *, views: bool) -> list[_Range]:
     return ordered
 
 
-def shifted(program: _Program) -> frozenset[int]:
+def shifted(program: "Program") -> frozenset[int]:
     """Return the tensors of uint8 ports of a program that its steps read or make as int8."""
     inside = {
         each.tensor
@@ -206,7 +181,7 @@ def shifted(program: _Program) -> frozenset[int]:
     return frozenset(port.tensor for port in ends if port.dtype == "uint8") & inside
 
 
-def _want_flow(program: _Program) -> None:
+def _want_flow(program: "Program") -> None:
     """Refuse a step that reads what no input or step before it makes, of this type and size."""
     values: _Values = {}
     inside = shifted(program)

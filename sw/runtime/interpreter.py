@@ -11,8 +11,8 @@ from celosia.hw.arch.config import Config, preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
 from celosia.sw.ir.graph import Graph
-from celosia.sw.ir.parts import MOST_BATCH
-from celosia.sw.ir.program import MAGIC, Port, Program
+from celosia.sw.ir.parts import MOST_BATCH, Port
+from celosia.sw.ir.program import MAGIC, Program
 from celosia.sw.runtime.arrays import label
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.session import InputError, Session, Statistics, quantized

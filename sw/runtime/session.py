@@ -12,7 +12,8 @@ from tqdm import tqdm
 
 from celosia.hw.arch import isa
 from celosia.sw.ir.graph import short_name
-from celosia.sw.ir.program import Part, Program, Section
+from celosia.sw.ir.parts import Part, Section
+from celosia.sw.ir.program import Program
 from celosia.sw.operators import host
 from celosia.sw.runtime.arrays import InputError, label, quantized
 from celosia.sw.runtime.device import Device, DeviceError, RunResult

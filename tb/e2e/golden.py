@@ -22,7 +22,8 @@ from celosia.hw.arch.config import preset
 from celosia.sim.cycles import estimate
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
-from celosia.sw.ir.program import Port, Program
+from celosia.sw.ir.parts import Port
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime.interpreter import open_session
 
 FILE = Path(__file__).with_suffix(".json")
