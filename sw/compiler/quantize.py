@@ -53,9 +53,7 @@ def single_factor(*scales: np.float32, over: np.float32) -> float:
         return float(math.prod(scales[1:], start=scales[0]) / over)
 
 
-def activation_range(
-    activation: str, output: Quantization, dtype: str = "int8"
-) -> tuple[int, int]:
+def activation_range(activation: str, output: Quantization, dtype: str = "int8") -> tuple[int, int]:
     """Return the clamp of a fused activation.
 
     Parameters
@@ -237,8 +235,7 @@ def average_scaling(count: int, low: int, high: int, *, unsigned: bool = False) 
     sums = (-(128 + zero) * count, (127 - zero) * count)
     pair = single_multiplier(1 / count, zero_point=zero, low=low, high=high, sums=sums)
     if pair is None:
-        got = f"wanted a window that 31 bits divide by, got {count} elements"
-        raise CompileError(got)
+        raise CompileError(f"wanted a window that 31 bits divide by, got {count} elements")
     return _uniform(-zero * count, pair, Rounding.SINGLE, (zero, low, high))
 
 
@@ -277,19 +274,9 @@ def addition_scalings(
     twice = 2 * max(first.scale, second.scale)
     inputs = []
     for source in (first, second):
-        multiplier, shift = quantize_multiplier(source.scale / twice)
-        inputs.append(
-            Scaling(
-                bias=np.array([-source.zero_point], np.int64),
-                multiplier=np.array([multiplier], np.int64),
-                left=np.array([20], np.int64),
-                right=np.array([-shift], np.int64),
-                rounding=Rounding.DOUBLE,
-                zero_point=0,
-                low=-128,
-                high=127,
-            )
-        )
+        pair = quantize_multiplier(source.scale / twice)
+        scaling = _uniform(-source.zero_point, pair, Rounding.DOUBLE, (0, -128, 127))
+        inputs.append(replace(scaling, left=np.array([20], np.int64)))
     pair = quantize_multiplier(twice / ((1 << 20) * output.scale))
     clamp = activation_range(activation, output)
     return (*inputs, _uniform(0, pair, Rounding.DOUBLE, (output.zero_point, *clamp)))
