@@ -59,7 +59,7 @@ def model(config: Config, netlist: Path | None = None, *, arrays: bool = False) 
         What is compiled instead of the core's own Verilog: its netlist, see
         ``celosia.hw.flow.gates``.
     arrays : bool
-        Whether bits of the core's memories can be flipped, see ``celosia.sim.flips``; such a model
+        Whether bits of the core's memories can be flipped, see tb/campaigns/flips; such a model
         is one of its own.
 
     Raises

@@ -2,13 +2,13 @@
 
 import random
 
+import pysim
 from amaranth.hdl import ResetInserter
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, preset
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
 from celosia.hw.sequencer.sequencer import Sequencer
-from celosia.sim import pysim
 
 CONFIG = preset("micro,queue_depth=3")
 UNITS = ("load", "store", "matrix", "vector")

@@ -2,6 +2,7 @@
 
 import random
 
+import pysim
 import pytest
 from sequencer_bench import CONFIG, UNITS, Bench
 
@@ -11,7 +12,6 @@ from celosia.hw.arch.isa import Opcode
 from celosia.hw.arch.registers import Activity
 from celosia.hw.sequencer.pieces import piece_count
 from celosia.hw.sequencer.semaphores import GREATEST, Semaphores
-from celosia.sim import pysim
 
 
 def legal(opcode, **fields):

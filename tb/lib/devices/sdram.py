@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from celosia.sim.sdram_sheet import Sheet
+from devices.sdram_sheet import Sheet
 
 _NANOSECONDS = 10**9
 #: No event yet: longer ago than any time that is asked for.
