@@ -21,6 +21,7 @@ from celosia.sw.ir.graph import Quantization
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators import real, wide
 from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.operators.exponentials import high_product, saturated
 from celosia.sw.operators.fixed_point import (
     MOST_FACTOR,
     centred,
@@ -125,17 +126,14 @@ def inverse_root(x: int) -> tuple[int, int]:
     while x >= 1 << 29:
         x, halvings = x // 4, halvings + 1
 
-    def product(a: int, b: int) -> int:
-        return (a * b + (1 << 30)) >> 31
-
     pairs = (31 - x.bit_length()) // 2 - 1
     fraction = x << 2 * pairs >> 1
     half = (fraction + 1) >> 1
     root = 1 << 28
     for _ in range(5):
-        cube = product(product(root, root), root) << 6
-        root = (product(3 << 27, root) - product(half, cube)) << 3
-    root = product(root, 1518500250)
+        cube = high_product(high_product(root, root), root) << 6
+        root = (high_product(3 << 27, root) - high_product(half, cube)) << 3
+    root = high_product(root, 1518500250)
     shift = pairs - 11 - halvings
     return root << max(shift, 0), min(shift, 0)
 
@@ -160,10 +158,6 @@ def _short(multiplier: int) -> int:
     return min((multiplier + (1 << 15)) >> 16, (1 << 15) - 1)
 
 
-def _saturated(x: np.ndarray) -> np.ndarray:
-    return np.clip(x, -(1 << 15), (1 << 15) - 1)
-
-
 def _shorthalved(x: np.ndarray, times: int) -> np.ndarray:
     """Return x / 2^times of 16 bits; from 16 on the kernel's mask is all ones, or -1."""
     return halved(x, times) if times < 16 else np.where(x < 0, -1, 1)
@@ -180,9 +174,9 @@ def _hard_swish(source: Quantization, output: Quantization, _: dict[str, Any]) -
     x = (BYTES - source.zero_point) << 7
     scaled = (x * _short(multiplier) + (1 << 14)) >> 15
     # 3 becomes 2^15; the last bit of a left shift comes after the multiplication.
-    gate = _saturated(x << max(up - 1, 0))
+    gate = saturated(x << max(up - 1, 0), 16)
     gate = (gate * _short(slope) + (1 << 14)) >> 15
-    gate = _saturated(gate << int(up > 0))
+    gate = saturated(gate << int(up > 0), 16)
     gate = (_shorthalved(gate, max(-up, 0)) + (1 << 15)) >> 1
     product = np.trunc(gate * scaled / (1 << 15)).astype(np.int64)
     return _shorthalved(product, -shift) + output.zero_point
