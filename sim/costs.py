@@ -1,4 +1,4 @@
-"""What instructions cost the units of a core, one by one."""
+"""Cycles that instructions cost the units of a core, one by one."""
 
 from typing import NamedTuple
 

@@ -28,7 +28,7 @@ _LEAST_DEPTH = 3
 
 
 class Fault(Enum):
-    """What can be wrong with a program."""
+    """Faults that a program can have."""
 
     RACE = "two units touch the same place, and nothing says which comes first"
     DEADLOCK = "an instruction waits for ever"

@@ -18,10 +18,10 @@ from typing import Any, Self
 import numpy as np
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.driver import Driver, want_place
+from celosia.hw.arch.driver import Driver, require_place
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Interrupt
 from celosia.sim import counting, parts, verilate
-from celosia.sim.verilate import RtlError, cache_directory, compile_library, once, want_tools
+from celosia.sim.verilate import RtlError, cache_directory, compile_library, once, require_tools
 
 _HARNESS = [
     Path(__file__).with_name(name) for name in ("harness.cpp", "bursts.h", "disturb.h", "arrays.h")
@@ -71,7 +71,7 @@ def model(config: Config, netlist: Path | None = None, *, arrays: bool = False) 
     """
     from celosia.hw.build import sources_digest
 
-    verilator = want_tools()
+    verilator = require_tools()
     counted = _counted() if netlist is None else ()
     if netlist is None:
         config = fast(config)
@@ -266,7 +266,7 @@ class RtlDevice(Driver):
         return self._memory[self._place(address, count)].tobytes()
 
     def _place(self, address: int, count: int) -> slice:
-        want_place(address, count, self.memory_bytes)
+        require_place(address, count, self.memory_bytes)
         return slice(address, address + count)
 
     def cleared(self) -> None:

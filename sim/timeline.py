@@ -1,4 +1,4 @@
-"""When each instruction of a program runs: the parts of a core, and how they wait for one another.
+"""Times of the instructions of a program: the parts of a core, and how they wait for one another.
 
 Each part is a generator. It yields the cycle in which it goes on, or the name of what it waits for,
 which another part announces. So time passes from event to event, not from cycle to cycle: an
@@ -32,7 +32,7 @@ Part = Generator[int | Event, None, None]
 
 
 class Times(NamedTuple):
-    """When a unit took an instruction, and when its last effect was there."""
+    """Cycles in which a unit took an instruction, and in which its last effect was there."""
 
     start: int
     finish: int

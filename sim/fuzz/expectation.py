@@ -1,4 +1,4 @@
-"""What the machine model can say about a program before it runs, legal or not."""
+"""Predictions of the machine model about a program before it runs, legal or not."""
 
 import math
 from typing import NamedTuple
@@ -24,7 +24,7 @@ _COUNTS = ("rows", "length", "tiles", "count", "taps", "channels")
 
 
 class Expected(NamedTuple):
-    """What must hold after a program.
+    """State that must hold after a program.
 
     Attributes
     ----------

@@ -26,7 +26,7 @@ _FOLLOWING = 4
 
 
 class Problem(NamedTuple):
-    """What is wrong: ``kind`` is one word, by which a failure is told from another."""
+    """A failure: ``kind`` is one word that distinguishes it from others."""
 
     kind: str
     text: str
@@ -36,7 +36,7 @@ class Problem(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """What came out of a case."""
+    """Result of a case."""
 
     outcome: Outcome
     expected: Expected

@@ -1,4 +1,4 @@
-"""What the passes made: a program, its parts, and its sections layer by layer."""
+"""Results of the passes: a program, its parts, and its sections layer by layer."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +35,7 @@ _MOST_INSTRUCTIONS = (1 << 16) - 1
 
 @dataclass(frozen=True, eq=False)
 class CompiledPart:
-    """What the passes found of one part of a program.
+    """Results of the passes for one part of a program.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What each layer takes: one row a layer, as text, CSV or JSON."""
+"""Cost of each layer: one row a layer, as text, CSV or JSON."""
 
 import csv
 import io

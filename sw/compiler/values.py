@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from celosia.hw.arch.isa import Rounding
-from celosia.sw.compiler.errors import want
+from celosia.sw.compiler.errors import require
 
 __all__ = ["Scaling", "Value", "scaling_of", "uniform_scaling"]
 
@@ -80,11 +80,11 @@ class Scaling:
         }
         for field, (low, high) in ranges.items():
             values = getattr(self, field)
-            want(values.shape == (channels,), where, f"{field} by channel", values.shape)
+            require(values.shape == (channels,), where, f"{field} by channel", values.shape)
             inside = ((values >= low) & (values <= high)).all()
-            want(bool(inside), where, f"{field} from {low} to {high}", values)
+            require(bool(inside), where, f"{field} from {low} to {high}", values)
         clamp = -128 <= self.low <= self.high <= 127
-        want(clamp, where, "-128 <= low <= high <= 127", (self.low, self.high))
+        require(clamp, where, "-128 <= low <= high <= 127", (self.low, self.high))
 
 
 def uniform_scaling(

@@ -33,7 +33,7 @@ class Axis:
 
     @property
     def whole(self) -> bool:
-        """Whether no window reaches past an edge."""
+        """True if no window reaches past an edge."""
         last = self.start + (self.count - 1) * self.stride
         return self.start >= 0 and last + self.size <= self.extent
 

@@ -48,7 +48,7 @@ class Quantization:
         return int(self.zero_points[0])
 
     def equals(self, other: "Quantization | None") -> bool:
-        """Whether both mean the same numbers."""
+        """Return whether both mean the same numbers."""
         return (
             other is not None
             and np.array_equal(self.scales, other.scales)

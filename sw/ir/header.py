@@ -19,17 +19,17 @@ __all__ = [
     "read_segment",
     "read_step",
     "read_variable",
+    "require_fields",
     "section_header",
     "step_blobs",
     "step_header",
-    "want_fields",
 ]
 
 #: Gives so many bytes of those after the header; the text names them in messages.
 Take = Callable[[Any, str], bytes]
 
 
-def want_fields(said: Any, where: str, names: Sequence[str]) -> None:
+def require_fields(said: Any, where: str, names: Sequence[str]) -> None:
     """Refuse an entry that has other fields than these."""
     if not isinstance(said, dict) or sorted(said) != sorted(names):
         raise ValueError(f"{where}: wanted {', '.join(names)} and nothing else")
@@ -66,11 +66,11 @@ def section_header(section: Section) -> dict[str, Any]:
 def read_step(said: Any, take: Take) -> Part | HostOperator:
     """Return the step of an entry of the header."""
     if isinstance(said, dict) and "host" in said:
-        want_fields(said, "step", ("host",))
+        require_fields(said, "step", ("host",))
         return _host_operator(said["host"], take)
-    want_fields(said, "step", ("core",))
+    require_fields(said, "step", ("core",))
     part = said["core"]
-    want_fields(part, "part", ("setup", "main", "inputs", "outputs", "items"))
+    require_fields(part, "part", ("setup", "main", "inputs", "outputs", "items"))
     setup, main = (read_section(name, part[name], take) for name in ("setup", "main"))
     inputs, outputs = (read_ports(part[name], name) for name in ("inputs", "outputs"))
     return Part(setup, main, inputs, outputs, value(part["items"], int, "items"))
@@ -90,7 +90,7 @@ def _host_operator(said: Any, take: Take) -> HostOperator:
 
 def read_section(name: str, said: Any, take: Take) -> Section:
     """Return the section of an entry; ``name`` is for messages."""
-    want_fields(said, name, ("address", "bytes", "layers"))
+    require_fields(said, name, ("address", "bytes", "layers"))
     code = take(said["bytes"], f"{name} bytes")
     layers: list[int] = []
     for run in listed(said["layers"], f"{name} layers"):
@@ -106,7 +106,7 @@ def read_section(name: str, said: Any, take: Take) -> Section:
 
 def read_segment(said: Any, take: Take) -> Segment:
     """Return the constants of an entry."""
-    want_fields(said, "segment", ("name", "address", "bytes"))
+    require_fields(said, "segment", ("name", "address", "bytes"))
     name = value(said["name"], str, "segment name")
     data = take(said["bytes"], "segment bytes")
     return Segment(name, value(said["address"], int, "segment address"), data)
@@ -114,7 +114,7 @@ def read_segment(said: Any, take: Take) -> Segment:
 
 def read_variable(said: Any, take: Take) -> Variable:
     """Return the variable of an entry."""
-    want_fields(said, "variable", ("port", "successor", "bytes"))
+    require_fields(said, "variable", ("port", "successor", "bytes"))
     port = record(Port, said["port"], "port of variable")
     data = take(said["bytes"], "variable bytes")
     return Variable(port, value(said["successor"], int, "variable successor"), data)

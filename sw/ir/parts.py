@@ -1,4 +1,4 @@
-"""What a compiled program consists of: sections of instructions, constants, ends, host operators."""
+"""Parts of a compiled program: sections of instructions, constants, ends, host operators."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -137,7 +137,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Layer:
-    """What a report says about a layer, and messages call it.
+    """A layer in reports and messages.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Operand:
-    """What an operator of the host reads or makes.
+    """Input or result of an operator of the host.
 
     Parameters
     ----------

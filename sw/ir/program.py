@@ -19,10 +19,10 @@ from celosia.sw.ir.header import (
     read_segment,
     read_step,
     read_variable,
+    require_fields,
     section_header,
     step_blobs,
     step_header,
-    want_fields,
 )
 from celosia.sw.ir.parts import HostOperator, Layer, Part, Port, Section, Segment, Variable
 from celosia.sw.ir.records import listed, record, value
@@ -88,7 +88,7 @@ class Program:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What the core does, in order; more than one part where the host has work in between."""
+        """Work of the core, in order; more than one part where the host has work in between."""
         return tuple(step for step in self.steps if isinstance(step, Part))
 
     @property
@@ -120,7 +120,7 @@ class Program:
 
     @property
     def host(self) -> tuple[HostOperator, ...]:
-        """What the host does, in order."""
+        """Work of the host, in order."""
         return tuple(step for step in self.steps if isinstance(step, HostOperator))
 
     @property
@@ -148,7 +148,7 @@ class Program:
         """Multiplications for each item."""
         return sum(layer.macs for layer in self.layers)
 
-    def want(self, config: Config) -> None:
+    def require(self, config: Config) -> None:
         """Refuse a core of another configuration.
 
         Raises
@@ -247,7 +247,7 @@ class Program:
 
 def _from_header(header: Any, blobs: bytes) -> Program:
     shared = isinstance(header, dict) and "constants" in header
-    want_fields(header, "header", (*_HEADER, "constants") if shared else _HEADER)
+    require_fields(header, "header", (*_HEADER, "constants") if shared else _HEADER)
     config = record(Config, header["config"], "config")
     if config.fingerprint != header["fingerprint"]:
         raise ValueError("fingerprint and configuration disagree")

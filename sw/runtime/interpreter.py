@@ -147,7 +147,7 @@ class Interpreter:
 
     @property
     def statistics(self) -> Statistics:
-        """What all invocations since ``allocate_tensors`` have cost."""
+        """Costs of all invocations since ``allocate_tensors``."""
         return self._opened().statistics
 
     def resize_tensor_input(self, input_index: int, tensor_size: Sequence[int]) -> None:
@@ -326,7 +326,7 @@ class InferenceSession:
 
     @property
     def statistics(self) -> Statistics:
-        """What all runs have cost."""
+        """Costs of all runs."""
         return self._session.statistics
 
     def get_inputs(self) -> list[NodeArgument]:

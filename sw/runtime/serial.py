@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.driver import Driver, want_place
+from celosia.hw.arch.driver import Driver, require_place
 from celosia.hw.arch.registers import MAGIC, OFFSETS, VERSION
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.link import HostLink, Transport
@@ -190,12 +190,12 @@ class SerialDevice(Driver):
 
     def write(self, address: int, data: bytes) -> None:
         """Write to external memory, from byte ``address`` on."""
-        want_place(address, len(data), self.memory_bytes)
+        require_place(address, len(data), self.memory_bytes)
         self.link.write(address, data)
 
     def read(self, address: int, count: int) -> bytes:
         """Return ``count`` bytes of external memory."""
-        want_place(address, count, self.memory_bytes)
+        require_place(address, count, self.memory_bytes)
         return self.link.read(address, count)
 
     def close(self) -> None:

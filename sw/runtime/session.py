@@ -27,7 +27,7 @@ _MOST_NUMBERS = 1 << 24
 
 
 class Statistics:
-    """What runs of a program have cost.
+    """Costs of the runs of a program.
 
     Attributes
     ----------
@@ -156,7 +156,7 @@ class Session:
         self._kept = False
         self._unsigned = program.shifted
         try:
-            program.want(device.config)
+            program.require(device.config)
             for operator in program.host:
                 host.check(operator)
             for segment in program.segments:

@@ -1,4 +1,4 @@
-"""What instructions read and write of the core's memories."""
+"""Reads and writes of instructions in the core's memories."""
 
 from dataclasses import dataclass
 
@@ -38,7 +38,7 @@ class Access:
         return self.base + (self.last_row - 1) * self.pitch + self.last_column
 
     def conflicts(self, other: "Access") -> bool:
-        """Whether the order of both matters."""
+        """Return whether the order of both matters."""
         if self.memory != other.memory or not (self.writes or other.writes):
             return False
         if self.end <= other.start or other.end <= self.start:
@@ -58,7 +58,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Owner:
-    """What bytes of the unified buffer belong to: a value, of some items of the batch.
+    """Owner of bytes of the unified buffer: a value, of some items of the batch.
 
     Margins of a value are the same for all items.
     """

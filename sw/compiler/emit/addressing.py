@@ -1,4 +1,4 @@
-"""Where values and regions of them lie in the unified buffer."""
+"""Addresses of values and of regions of them in the unified buffer."""
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.emit.access import Access, span

@@ -27,7 +27,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Band:
-    """How a tile of a layer, whose channels keep to themselves, is laid over pixels.
+    """Layout over pixels of a tile of a layer whose channels keep to themselves.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How values lie in the unified buffer, and how the array reads them.
+"""Layouts of values in the unified buffer, and how the array reads them.
 
 Rows of a value follow one another at a pitch, with room around the pixels for what consumers read
 past the edges. The reduction of a product reads runs of taps that lie side by side; where the
@@ -38,7 +38,7 @@ Margins = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Layout:
-    """How one item of a value lies in the unified buffer, in bytes.
+    """Layout of one item of a value in the unified buffer, in bytes.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Layout:
 
     @property
     def margins(self) -> bool:
-        """Whether there is anything around the value."""
+        """True if there is anything around the value."""
         return any((self.top, self.left, self.bottom, self.right, self.after))
 
 
@@ -93,7 +93,7 @@ class Segment:
 
     @property
     def side_by_side(self) -> bool:
-        """Whether the taps may be cut anywhere."""
+        """True if the taps may be cut anywhere."""
         return self.run >= len(self.taps)
 
     def steps(self, config: Config) -> int:
@@ -330,7 +330,7 @@ def _banded(
 
 
 def _cuts(layer: Product, value: Value) -> bool:
-    """Whether a layer reads a vector as rows of its own."""
+    """Return whether a layer reads a vector as rows of its own."""
     return not layer.each and layer.weights.shape[3] != value.channels
 
 

@@ -84,7 +84,7 @@ class Placement:
         return turns[part % len(turns)] + index * self.layouts[value].item_pitch
 
     def outside(self, value: int) -> bool:
-        """Whether a value lies in external memory, and only passes through buffers."""
+        """Return whether a value lies in external memory, and only passes through buffers."""
         return value not in self.places
 
     def moved(self, by: int) -> "Placement":

@@ -32,7 +32,7 @@ _FETCHES = 8
 
 @dataclass(frozen=True, eq=False)
 class TiledLayer:
-    """How one layer is cut, and where its constants stay.
+    """Tiling of one layer, and the place of its constants.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class TiledLayer:
 
     @property
     def streams(self) -> bool:
-        """Whether not all tiles stay."""
+        """True if not all tiles stay."""
         return self.resident < self.periods
 
     def place(self, tile: int) -> int | None:
