@@ -269,7 +269,7 @@ def _place(
     constants = [
         (
             pack_weights(layer, tiled, layouts[layer.source], config),
-            pack_parameters(layer, tiled, config),
+            pack_parameters(layer, tiled),
         )
         for layer, tiled in zip(network.layers, tiling.layers, strict=True)
     ]

@@ -1,5 +1,7 @@
 """Matrix layers, together with the operators after them that become part of them."""
 
+from typing import Any
+
 import numpy as np
 
 from celosia.sw.compiler.lowering import Lowering, View
@@ -19,7 +21,7 @@ MOST_MOVED = 1 << 14
 _ONE = Pool(window=(1, 1), stride=(1, 1))
 
 
-def _single_pixels(view: View) -> dict[str, tuple[int, int]]:
+def _single_pixels(view: View) -> dict[str, Any]:
     """Return the geometry of windows of one pixel over a view."""
     return {
         "origin": (view.top, view.left),
@@ -48,6 +50,7 @@ def add_product(
     int
         ``result``.
     """
+    geometry: dict[str, Any] = {**_single_pixels(view), "grid": grid}
     lowering.layers.append(
         Product(
             name=lowering.graph.tensors[operation.outputs[0]].name,
@@ -60,7 +63,7 @@ def add_product(
             scaling=scaling,
             macs=0,
             each=each,
-            **_single_pixels(view) | {"grid": grid},
+            **geometry,
         )
     )
     return result

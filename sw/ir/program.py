@@ -26,7 +26,7 @@ from celosia.sw.ir.header import (
 )
 from celosia.sw.ir.parts import HostOperator, Layer, Part, Port, Section, Segment, Variable
 from celosia.sw.ir.records import listed, record, value
-from celosia.sw.ir.validate import shifted, validate
+from celosia.sw.ir.validate import validate
 
 __all__ = ["Program", "ProgramError"]
 
@@ -141,7 +141,18 @@ class Program:
     @property
     def shifted(self) -> frozenset[int]:
         """Tensors that are uint8 as inputs or outputs of the model, and 128 less inside."""
-        return shifted(self)
+        inside = {
+            each.tensor
+            for step in self.steps
+            for each in (
+                (*step.inputs, *step.outputs)
+                if isinstance(step, Part)
+                else (*step.sources, *step.results)
+            )
+            if each.dtype == "int8"
+        }
+        ends = (*self.inputs, *self.outputs)
+        return frozenset(port.tensor for port in ends if port.dtype == "uint8") & inside
 
     @property
     def macs(self) -> int:
@@ -280,5 +291,6 @@ def _from_header(header: Any, blobs: bytes) -> Program:
         constants=constants,
         variables=variables,
     )
-    validate(program)
+    checked: Any = program  # pyright takes this module and the one that validate imports for two
+    validate(checked)
     return program

@@ -21,7 +21,7 @@ from celosia.sw.ir.parts import (
 if TYPE_CHECKING:
     from celosia.sw.ir.program import Program
 
-__all__ = ["shifted", "validate"]
+__all__ = ["validate"]
 
 #: Instructions of a section, and numbers of a tensor: at most.
 _INSTRUCTIONS = (1 << 16) - 1
@@ -165,26 +165,10 @@ def _disjoint(ranges: Sequence[_Range], *, views: bool) -> list[_Range]:
     return ordered
 
 
-def shifted(program: "Program") -> frozenset[int]:
-    """Return the tensors of uint8 ports of a program that its steps read or make as int8."""
-    inside = {
-        each.tensor
-        for step in program.steps
-        for each in (
-            (*step.inputs, *step.outputs)
-            if isinstance(step, Part)
-            else (*step.sources, *step.results)
-        )
-        if each.dtype == "int8"
-    }
-    ends = (*program.inputs, *program.outputs)
-    return frozenset(port.tensor for port in ends if port.dtype == "uint8") & inside
-
-
 def _require_flow(program: "Program") -> None:
     """Refuse a step that reads what no input or step before it makes, of this type and size."""
     values: _Values = {}
-    inside = shifted(program)
+    inside = program.shifted
     inputs, outputs = (
         [replace(port, dtype="int8") if port.tensor in inside else port for port in ports]
         for ports in (program.inputs, program.outputs)

@@ -21,7 +21,7 @@ from celosia.sw.ir.graph import Quantization
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators import real, wide
 from celosia.sw.operators.attributes import Attributes, require
-from celosia.sw.operators.exponentials import high_product, saturated
+from celosia.sw.operators.exponentials import saturated
 from celosia.sw.operators.fixed_point import (
     MOST_FACTOR,
     centred,
@@ -126,14 +126,17 @@ def inverse_root(x: int) -> tuple[int, int]:
     while x >= 1 << 29:
         x, halvings = x // 4, halvings + 1
 
+    def product(a: int, b: int) -> int:
+        return (a * b + (1 << 30)) >> 31
+
     pairs = (31 - x.bit_length()) // 2 - 1
     fraction = x << 2 * pairs >> 1
     half = (fraction + 1) >> 1
     root = 1 << 28
     for _ in range(5):
-        cube = high_product(high_product(root, root), root) << 6
-        root = (high_product(3 << 27, root) - high_product(half, cube)) << 3
-    root = high_product(root, 1518500250)
+        cube = product(product(root, root), root) << 6
+        root = (product(3 << 27, root) - product(half, cube)) << 3
+    root = product(root, 1518500250)
     shift = pairs - 11 - halvings
     return root << max(shift, 0), min(shift, 0)
 
