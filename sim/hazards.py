@@ -100,7 +100,7 @@ class Written:
 def judge(
     program: Program | Sequence[Program], config: Config, *, initial: Written | None = None
 ) -> Written:
-    """Refuse a program that could do other than it says.
+    """Refuse a program that could do other than its instructions mean.
 
     Parameters
     ----------

@@ -286,5 +286,5 @@ class RtlDevice(Driver):
         raise RtlError(f"run: wanted an end within {self.cycles_limit} cycles, got none")
 
     def failure(self, text: str) -> Exception:
-        """Return the error that says so."""
+        """Return that error."""
         return RtlError(f"run: {text}")

@@ -2,7 +2,7 @@
 
 Each part is a generator. It yields the cycle in which it goes on, or the name of what it waits for,
 which another part announces. So time passes from event to event, not from cycle to cycle: an
-instruction is handed on or taken, a burst is asked for or complete.
+instruction is handed on or taken, a burst is requested or complete.
 """
 
 import heapq
@@ -23,7 +23,7 @@ from celosia.sim.traffic import Blocks, Burst, Port
 __all__ = ["Timeline", "Times"]
 
 #: What parts wait for: an instruction that enters a queue, has left the sequencer, leaves its queue,
-#: is taken by its unit, finished by it; counts posted; a burst asked for, come; room in a unit for
+#: is taken by its unit, finished by it; counts posted; a burst requested, come; room in a unit for
 #: another instruction.
 Event = Literal["queued", "passed", "read", "taken", "finished", "posted", "asked", "come", "room"]
 
@@ -150,7 +150,7 @@ class Timeline:
             self._announce("passed")
 
     def _push(self, index: int, unit: Unit) -> Part:
-        """Hand an instruction to a queue: it has room for one less, and one is behind it."""
+        """Hand an instruction to a queue: it has room for one less, and one is after it."""
         queue, read = self.queues[unit], self.read[unit]
         before = len(read) + len(queue) - (self.config.queue_depth - 1)
         if before >= 0:
@@ -232,7 +232,7 @@ class Timeline:
         self._announce("asked")
 
     def _read(self) -> Part:
-        """Bring the beats of bursts, in the order they were asked for."""
+        """Bring the beats of bursts, in the order they were requested."""
         free = 0.0
         while True:
             while not self.channel:
@@ -349,7 +349,7 @@ class Timeline:
             self._finish(index, taken, last + config.rows + config.columns + costs.matrix)
 
     def _vector(self) -> Part:
-        """Run VECTORs and FILLs, each until its last element has been asked for; one waits meanwhile."""
+        """Run VECTORs and FILLs, each until its last element is requested; one waits meanwhile."""
         tasks = self.tasks[Unit.VECTOR]
         while True:
             while not tasks:
@@ -360,7 +360,7 @@ class Timeline:
             yield from self._walk(index, taken)
 
     def _walk(self, index: int, taken: int) -> Part:
-        """Run VECTOR or FILL until its last element has been asked for."""
+        """Run VECTOR or FILL until its last element has been requested."""
         i, config, costs = self.code[index], self.config, self.costs
         groups = reads(i, config)
         fill = i.opcode is Opcode.FILL

@@ -36,7 +36,7 @@ class Port:
 
 
 class Burst(NamedTuple):
-    """A burst read: from when on the memory may answer it, and who is told of its last beat."""
+    """A burst read: from when on the memory may answer it, and what is called at its last beat."""
 
     ready: int
     beats: int

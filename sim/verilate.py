@@ -59,7 +59,7 @@ _WAIVED = (
     "CMPCONST",
     "UNSIGNED",
 )
-#: For Verilator, in front of Amaranth's Verilog.
+#: For Verilator, before Amaranth's Verilog.
 WAIVERS = "`verilator_config\n" + "".join(f"lint_off -rule {rule}\n" for rule in _WAIVED)
 # Marks of branches (celosia.hw.flow.origins) are wires that nobody sets back.
 _MARKED = "lint_off -rule LATCH\n"

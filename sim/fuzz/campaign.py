@@ -17,7 +17,7 @@ __all__ = ["Batch", "Found", "Plan", "case_of", "run_batch"]
 
 
 class Plan(NamedTuple):
-    """Plan of a campaign: cores, the seed of everything, whether something is wrong in each case."""
+    """Plan of a campaign: cores, the seed of everything, whether cases have faults."""
 
     configs: tuple[Config, ...]
     seed: int

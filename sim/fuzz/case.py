@@ -101,7 +101,7 @@ class Case:
 
 @lru_cache(4096)
 def decoded(word: bytes) -> isa.Instruction | None:
-    """Return the instruction that a word says, or None."""
+    """Return the instruction of a word, or None."""
     try:
         return isa.decode(word)
     except isa.Illegal:

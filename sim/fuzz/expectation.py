@@ -138,7 +138,7 @@ def _accepted(i: Instruction, config: Config) -> bool:
 
 def named(case: Case) -> np.ndarray:
     """Return which bytes of external memory the stores that a core accepts name, bool."""
-    # One more at each start, one less behind each end.
+    # One more at each start, one less after each end.
     edges = np.zeros(case.memory_bytes + 1, np.int64)
     for word in case.words:
         i = decoded(word)

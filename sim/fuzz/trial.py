@@ -1,4 +1,4 @@
-"""Runs a case on the core and on the machine model, and says what is not as it must be."""
+"""Runs a case on the core and on the machine model, and reports what is not as it must be."""
 
 import random
 from contextlib import closing

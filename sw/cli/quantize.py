@@ -133,7 +133,7 @@ def _of_dataset(arguments: argparse.Namespace, ports: list[Port], limit: int) ->
 
 
 def _scaled(images: np.ndarray, port: Port, arguments: argparse.Namespace) -> np.ndarray:
-    """Return pixels as numbers from 0 to 1, or of the range asked for, in the network's layout."""
+    """Return pixels as numbers from 0 to 1, or of the range requested, in the network's layout."""
     low, high = arguments.pixels if isinstance(arguments.pixels, tuple) else (0.0, 1.0)
     if port.elements != images[0].size:
         raise InputError(f"input {port.name!r}: wanted 28x28 pixels, got {list(port.shape)}")

@@ -87,7 +87,7 @@ def bounds(compiled: Compiled) -> list[int]:
 
     Of a layer in bands what its passes take. Else the sum over reduction steps of R taps and output
     tiles of C channels of what a pass of the array takes: a cycle for each pixel, but not less than
-    the R / W in which its tile loads. Items of the batch share a tile in the layers behind the head.
+    the R / W in which its tile loads. Items of the batch share a tile in the layers after the head.
     0 for a layer without weights.
     """
     config, batch = compiled.program.config, compiled.program.batch
@@ -123,7 +123,7 @@ def _passes(i: Instruction, config: Config) -> int:
 def layer_sections(compiled: Compiled, number: int = 0) -> list[LayerSection]:
     """Return a part's main section cut where the layer changes, so that each piece runs on its own.
 
-    Pieces lie behind the program in external memory, one after the other. Run in order after
+    Pieces lie after the program in external memory, one after the other. Run in order after
     ``setup`` they do what ``main`` does. The array, the vector unit and the stores say whose piece
     it is; loads stay where they are, those for later layers too, unless they come right before the
     work of their layer.

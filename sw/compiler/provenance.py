@@ -3,7 +3,7 @@
 Places of values are chosen by when they live, the order of work by what keeps the units busy; the
 semaphores keep that order, right or wrong. So what both came to is gone over once more: which bytes of
 the unified buffer each instruction reads and writes is taken from its fields, as the machine model
-does, and not from what the passes before believe. Not told apart are rows of a value, and the items
+does, and not from what the passes before believe. Rows of a value are one, and so are the items
 that one instruction writes.
 """
 
@@ -125,7 +125,7 @@ def follow(setup: Iterable[Step], main: Iterable[Step], network: Network, config
     """Refuse a program in which something is read that is not what it should be.
 
     ``main`` is followed once, and once more only if it leaves other margins than it found: else
-    every run after the first reads what the first did. Rows of one value are not told apart.
+    every run after the first reads what the first did. Rows of one value are not distinguished.
 
     Parameters
     ----------

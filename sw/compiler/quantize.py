@@ -180,7 +180,7 @@ def identity_scaling(low: int = -128, high: int = 127) -> Scaling:
 
 
 def exact_scaling(bias: int | np.ndarray, zero_point: int) -> Scaling:
-    """Return the parameters that add a bias before and a zero point behind, and change no more.
+    """Return the parameters that add a bias before and a zero point after, and change no more.
 
     ``bias`` is one number, or int64 of shape ``(channels,)``.
     """

@@ -63,7 +63,7 @@ class Row:
     cycles_per_input : float
         The same divided by the batch.
     utilisation : float
-        Share of the multipliers' cycles that the model asks for. Above 1 where the core leaves out
+        Share of the multipliers' cycles that the model has. Above 1 where the core leaves out
         pixels that no window of a pooling reads.
     bytes : int
         Moved over the bus for one batch.

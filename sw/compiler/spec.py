@@ -66,9 +66,9 @@ class Product:
     scaling : Scaling
         By channel. The source's zero point is folded into the bias, modulo 2³².
     macs : int
-        Multiplications that the model asks for, for each item.
+        Multiplications of the model, for each item.
     table : numpy.ndarray, optional
-        int8, shape ``(256,)``: what becomes of results behind their clamp, by their bits.
+        int8, shape ``(256,)``: what becomes of results after their clamp, by their bits.
     """
 
     name: str
@@ -153,7 +153,7 @@ class Product:
         return (gh - wh) // sh + 1, (gw - ww) // sw + 1
 
     def __post_init__(self) -> None:
-        """Refuse what no instruction says."""
+        """Refuse what no instruction can express."""
         self.scaling.check(self.name, self.channels)
         _require_table(self.name, self.table)
         whole = self.kernel == self.weights.shape[1:3]
@@ -183,7 +183,7 @@ class Windows:
     parameters: int = 0
 
     def ends(self, stride: tuple[int, int]) -> tuple[int, int]:
-        """Return the row and the column behind the last that a window reads."""
+        """Return the row and the column after the last that a window reads."""
         bottom, right = (
             first + (count - 1) * step + size
             for first, count, step, size in zip(
@@ -238,7 +238,7 @@ class Pooling:
         return (self.source,)
 
     def __post_init__(self) -> None:
-        """Refuse what no instruction says."""
+        """Refuse what no instruction can express."""
         for scaling in self.scalings:
             scaling.check(self.name, 1)
         _require_table(self.name, self.table)
@@ -293,7 +293,7 @@ class Sum:
         return self.source, self.second
 
     def __post_init__(self) -> None:
-        """Refuse what no instruction says."""
+        """Refuse what no instruction can express."""
         for scaling in self.scalings:
             scaling.check(self.name, 1)
         _require_table(self.name, self.table)

@@ -99,7 +99,7 @@ class Operation:
     inputs, outputs : tuple of int
         Numbers of tensors; −1 is an input left out.
     attributes : dict
-        What else the operator says, by name.
+        Its attributes, by name.
     """
 
     kind: str

@@ -180,7 +180,7 @@ class Operand:
     name : str
         As the model names it.
     shape : tuple of int
-        Of one unit: what the model's batch counts, or all of it where that cannot be told apart.
+        Of one unit: what the model's batch counts, or all of it where that cannot be distinguished.
     dtype : str
         Type of the elements.
     scale, zero_point : float, int
@@ -214,7 +214,7 @@ class HostOperator:
     sources, results : tuple of Operand
         What it reads and makes.
     attributes : dict
-        What else it says, in numbers, texts and lists of them.
+        Its attributes, in numbers, texts and lists of them.
     note : str
         Why the core does not run it.
     """
@@ -237,7 +237,7 @@ class Part:
     setup, main : Section
         One-time loads of constants that stay until another part runs, and the rest.
     inputs, outputs : tuple of Port
-        What the host writes before ``main`` and reads behind it, all of it int8.
+        What the host writes before ``main`` and reads after it, all of it int8.
     items : int
         Items of these ports in one unit: see ``Operand``.
     """

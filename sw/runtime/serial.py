@@ -13,7 +13,7 @@ from celosia.sw.runtime.link import HostLink, Transport
 
 __all__ = ["BAUD", "SerialDevice", "SerialTransport", "open_serial"]
 
-#: What the boards' gateware uses, and the most that a port is asked for.
+#: What the boards' gateware uses, and the most that a port is set to.
 BAUD = 3_000_000
 _MOST_BAUD = (1 << 31) - 1
 #: Bits on the line for a byte.
@@ -185,7 +185,7 @@ class SerialDevice(Driver):
         raise self.failure("wanted the core to become idle, it does not")
 
     def failure(self, text: str) -> Exception:
-        """Return the error that says so."""
+        """Return that error."""
         return DeviceError(f"{self.name}: {text}")
 
     def write(self, address: int, data: bytes) -> None:

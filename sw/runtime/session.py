@@ -68,7 +68,7 @@ class Statistics:
 
     @property
     def macs(self) -> int:
-        """Multiplications that the model asks for, for all inputs."""
+        """Multiplications of the model, for all inputs."""
         return self.program.macs * self.inputs
 
     @property
@@ -78,7 +78,7 @@ class Statistics:
 
     @property
     def utilisation(self) -> float | None:
-        """Share of the multipliers' cycles that the model asks for, 0 to 1."""
+        """Share of the multipliers' cycles that the model's multiplications take, 0 to 1."""
         config = self.program.config
         return self.macs / (self.cycles * config.rows * config.columns) if self.cycles else None
 

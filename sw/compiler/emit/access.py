@@ -34,7 +34,7 @@ class Access:
 
     @property
     def end(self) -> int:
-        """Address behind the highest touched."""
+        """Address after the highest touched."""
         return self.base + (self.last_row - 1) * self.pitch + self.last_column
 
     def conflicts(self, other: "Access") -> bool:

@@ -95,7 +95,7 @@ def _steps(found: Sequence[tuple[int, int]], band: Band, config: Config) -> int:
 
 
 def overrun(layer: Product, band: Band) -> int:
-    """Return the results that vectors make at most behind the last of a row, or of all rows."""
+    """Return the results that vectors make at most after the last of a row, or of all rows."""
     return band.count - 1 if band.joined else -layer.output[1] % band.count
 
 

@@ -157,7 +157,7 @@ class _Choice:
         return layouts
 
     def possible(self, layer: Product, band: Band, layouts: Mapping[int, Layout]) -> bool:
-        """Return whether instructions can express a band, and the weight buffer stream its tiles."""
+        """Return whether instructions express a band, and the weight buffer streams its tiles."""
         config, source, result = self.config, layouts[layer.source], layouts[layer.result]
         _, wide = vectors(band, 1, layer.output[1], source.row)
         parts = band_segments(layer, band, source, config)

@@ -96,7 +96,7 @@ class TiledLayer:
         return self.first_tile + before * self.period + offset
 
     def stretch(self, tile: int, last: int) -> int:
-        """Return the first tile behind ``tile`` where staying ends, or streaming, or ``last``."""
+        """Return the first tile after ``tile`` where staying ends, or streaming, or ``last``."""
         streams = self.place(tile) is None
         end = tile + self.period - tile % self.period
         while end < last and (self.place(end) is None) == streams:

@@ -22,7 +22,7 @@ _Pads = tuple[_Pair, _Pair]
 
 
 def _pair(said: dict[str, Any], name: str, rank: int) -> _Pair:
-    """Return two numbers of an attribute; 1 for what it leaves out, and the first of one dimension."""
+    """Return two numbers of an attribute; 1 for what it leaves out, also as first of one."""
     found = list(said.get(name, [1] * rank))
     if len(found) != rank or min(found) < 1:
         raise ModelError(f"wanted {rank} {name} of at least 1, got {found}")
@@ -53,7 +53,7 @@ def _pads(
 
 
 class _Windows:
-    """Windows over an image: how they lie, and the padding that the graph says for it.
+    """Windows over an image: how they lie, and the padding that the graph has for it.
 
     Parameters
     ----------
