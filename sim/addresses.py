@@ -54,7 +54,7 @@ class _Cover(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """What patterns that differ in their base alone have in common.
+    """Properties that patterns share that differ in their base alone.
 
     ``span`` is from the least to the greatest address; ``blocks`` say where each element lies,
     ``covers`` which addresses there are.
@@ -188,7 +188,7 @@ class Pattern:
 
     @property
     def apart(self) -> bool:
-        """Whether surely no address is touched twice."""
+        """True if surely no address is touched twice."""
         pitch = self.run + self.jump
         loops = (*self.loops, (-(-self.elements // self.run), pitch), (self.run, 1))
         reach = 0

@@ -1,4 +1,4 @@
-"""What instructions cost the units of a core, one by one."""
+"""Cycles that instructions cost the units of a core, one by one."""
 
 from typing import NamedTuple
 
@@ -33,7 +33,7 @@ class Costs(NamedTuple):
     fetch: int = 6
     #: From the last piece of an instruction until the next is checked, besides its beats.
     check: int = 3
-    #: Instructions, not beats, that are asked for before they have left the sequencer.
+    #: Instructions, not beats, that are requested before they have left the sequencer.
     ahead: int = 5
     #: From the post of NOP, FENCE or HALT until it has left the sequencer.
     settle: int = 3
@@ -49,7 +49,7 @@ class Costs(NamedTuple):
     store: int = 2
     #: From a load or store that its unit takes to its first burst.
     request: int = 10
-    #: Rows, not cycles, that load and store unit cut ahead of those whose bursts are asked for.
+    #: Rows, not cycles, that load and store unit cut ahead of those whose bursts are requested.
     rows: int = 5
     #: Bursts, not cycles, likewise.
     bursts: int = 4
@@ -70,9 +70,9 @@ class Costs(NamedTuple):
     matrix: int = 8
     #: From the vectors of one pass to those that add to the same sums, if there are several.
     add: int = 4
-    #: From the start of VECTOR or FILL to what it asks for first, besides one.
+    #: From the start of VECTOR or FILL to what it requests first, besides one.
     walk: int = 2
-    #: From what the vector unit asks for to its element: nothing, for FILL, ...
+    #: From what the vector unit requests to its element: nothing, for FILL, ...
     nothing: int = 2
     #: ... sums ...
     sums: int = 5
@@ -113,7 +113,7 @@ def window(i: Instruction) -> int:
 
 
 def reads(i: Instruction, config: Config) -> list[int]:
-    """Return the groups of channels of each element of a pixel that VECTOR or FILL asks for.
+    """Return the groups of channels of each element of a pixel that VECTOR or FILL requests.
 
     Of the accumulators that is a row, of the unified buffer what one read gives.
     """
@@ -125,7 +125,7 @@ def reads(i: Instruction, config: Config) -> list[int]:
 
 
 def elements(i: Instruction, config: Config) -> int:
-    """Return for how many cycles VECTOR or FILL asks for elements; their groups go on one by one."""
+    """Return for how many cycles VECTOR or FILL requests elements, group after group."""
     count = window(i)
     spaces = [max(count, groups * config.group_cycles) for groups in reads(i, config)]
     return footprint.pixels(i) * sum(spaces) - spaces[-1] + count

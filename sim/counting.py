@@ -1,4 +1,4 @@
-"""What models have counted: source lines whose branches were taken, bits that have changed."""
+"""Counts of models: source lines whose branches were taken, bits that have changed."""
 
 import ctypes
 import json
@@ -24,7 +24,7 @@ class Toggles(NamedTuple):
 
 
 class Tally:
-    """What has been met of some cores' sources.
+    """Coverage of some cores' sources.
 
     A source line is met where it is in any of them, a bit likewise. Bits are those of the widest
     core; one that is constant in each of them does not count.

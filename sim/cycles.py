@@ -41,7 +41,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a program is expected to take.
+    """Estimated cycles of a program.
 
     Attributes
     ----------

@@ -303,7 +303,7 @@ def touches(i: Instruction, config: Config, only: Memory | None = None) -> list[
         If some of it lies outside its memory: what a core reports as ``Error.RANGE``.
     """
     if i.opcode is Opcode.MATMUL:
-        _want_half(i, config)
+        _require_half(i, config)
     footprints = _footprints(config)
     found = footprints.touches(i, only)
     for memory, _, pattern in found:
@@ -315,7 +315,7 @@ def touches(i: Instruction, config: Config, only: Memory | None = None) -> list[
     return found
 
 
-def _want_half(i: Instruction, config: Config) -> None:
+def _require_half(i: Instruction, config: Config) -> None:
     """Refuse a MATMUL whose sums are not all in one half of the accumulators."""
     last, depth = i.accumulator + pixels(i) - 1, config.accumulator_depth
     if last // depth != i.accumulator // depth:

@@ -28,7 +28,7 @@ _LEAST_DEPTH = 3
 
 
 class Fault(Enum):
-    """What can be wrong with a program."""
+    """Faults that a program can have."""
 
     RACE = "two units touch the same place, and nothing says which comes first"
     DEADLOCK = "an instruction waits for ever"
@@ -100,7 +100,7 @@ class Written:
 def judge(
     program: Program | Sequence[Program], config: Config, *, initial: Written | None = None
 ) -> Written:
-    """Refuse a program that could do other than it says.
+    """Refuse a program that could do other than its instructions mean.
 
     Parameters
     ----------

@@ -189,7 +189,7 @@ class Clocks:
 
 
 class _Touches:
-    """What one unit touches of one memory, in its order."""
+    """Accesses of one unit to one memory, in its order."""
 
     def __init__(self, found: Sequence[tuple[int, Touch]]) -> None:
         self.owners = np.array([k for k, _ in found], np.int64)

@@ -18,10 +18,10 @@ from typing import Any, Self
 import numpy as np
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.driver import Driver, want_place
+from celosia.hw.arch.driver import Driver, require_place
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Interrupt
 from celosia.sim import counting, parts, verilate
-from celosia.sim.verilate import RtlError, cache_directory, compile_library, once, want_tools
+from celosia.sim.verilate import RtlError, cache_directory, compile_library, once, require_tools
 
 _HARNESS = [
     Path(__file__).with_name(name) for name in ("harness.cpp", "bursts.h", "disturb.h", "arrays.h")
@@ -59,7 +59,7 @@ def model(config: Config, netlist: Path | None = None, *, arrays: bool = False) 
         What is compiled instead of the core's own Verilog: its netlist, see
         ``celosia.hw.flow.gates``.
     arrays : bool
-        Whether bits of the core's memories can be flipped, see ``celosia.sim.flips``; such a model
+        Whether bits of the core's memories can be flipped, see tb/campaigns/flips; such a model
         is one of its own.
 
     Raises
@@ -71,7 +71,7 @@ def model(config: Config, netlist: Path | None = None, *, arrays: bool = False) 
     """
     from celosia.hw.build import sources_digest
 
-    verilator = want_tools()
+    verilator = require_tools()
     counted = _counted() if netlist is None else ()
     if netlist is None:
         config = fast(config)
@@ -266,7 +266,7 @@ class RtlDevice(Driver):
         return self._memory[self._place(address, count)].tobytes()
 
     def _place(self, address: int, count: int) -> slice:
-        want_place(address, count, self.memory_bytes)
+        require_place(address, count, self.memory_bytes)
         return slice(address, address + count)
 
     def cleared(self) -> None:
@@ -286,5 +286,5 @@ class RtlDevice(Driver):
         raise RtlError(f"run: wanted an end within {self.cycles_limit} cycles, got none")
 
     def failure(self, text: str) -> Exception:
-        """Return the error that says so."""
+        """Return that error."""
         return RtlError(f"run: {text}")

@@ -56,9 +56,9 @@ class Listing:
     Attributes
     ----------
     instructions : tuple of isa.Instruction
-        In program order; ends with HALT, or before what ``failure`` says.
+        In program order; ends with HALT, or before what ``failure`` names.
     failure : MachineError or None
-        What the sequencer reports when it comes to the instruction behind the last.
+        What the sequencer reports when it comes to the instruction after the last.
     """
 
     instructions: tuple[isa.Instruction, ...]

@@ -86,7 +86,7 @@ def find_verilator(minimum: tuple[int, int] = (5, 0)) -> Path:
     Returns
     -------
     pathlib.Path
-        The program ``verilator``. Its folder can be put in front of ``PATH``.
+        The program ``verilator``. Its folder can be put before ``PATH``.
 
     Raises
     ------

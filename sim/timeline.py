@@ -1,8 +1,8 @@
-"""When each instruction of a program runs: the parts of a core, and how they wait for one another.
+"""Times of the instructions of a program: the parts of a core, and how they wait for one another.
 
 Each part is a generator. It yields the cycle in which it goes on, or the name of what it waits for,
 which another part announces. So time passes from event to event, not from cycle to cycle: an
-instruction is handed on or taken, a burst is asked for or complete.
+instruction is handed on or taken, a burst is requested or complete.
 """
 
 import heapq
@@ -10,6 +10,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
@@ -22,7 +23,7 @@ from celosia.sim.traffic import Blocks, Burst, Port
 __all__ = ["Timeline", "Times"]
 
 #: What parts wait for: an instruction that enters a queue, has left the sequencer, leaves its queue,
-#: is taken by its unit, finished by it; counts posted; a burst asked for, come; room in a unit for
+#: is taken by its unit, finished by it; counts posted; a burst requested, come; room in a unit for
 #: another instruction.
 Event = Literal["queued", "passed", "read", "taken", "finished", "posted", "asked", "come", "room"]
 
@@ -31,7 +32,7 @@ Part = Generator[int | Event, None, None]
 
 
 class Times(NamedTuple):
-    """When a unit took an instruction, and when its last effect was there."""
+    """Cycles in which a unit took an instruction, and in which its last effect was there."""
 
     start: int
     finish: int
@@ -60,6 +61,8 @@ class Timeline:
         self.config = config
         self.costs = costs
         self.beats = -(-INSTRUCTION_BYTES // config.bus_bytes)
+        # Cycles of a beat.
+        self.beat = max(1.0, 1 / costs.bandwidth)
         self.times: dict[int, Times] = {}
         self.now = 0
         self.due: list[tuple[int, int, Part]] = []
@@ -147,7 +150,7 @@ class Timeline:
             self._announce("passed")
 
     def _push(self, index: int, unit: Unit) -> Part:
-        """Hand an instruction to a queue: it has room for one less, and one is behind it."""
+        """Hand an instruction to a queue: it has room for one less, and one is after it."""
         queue, read = self.queues[unit], self.read[unit]
         before = len(read) + len(queue) - (self.config.queue_depth - 1)
         if before >= 0:
@@ -219,10 +222,8 @@ class Timeline:
             yield self.now + 1
 
     def _room(self, unit: Unit) -> bool:
-        """Whether a unit has got so far with earlier instructions that it takes another."""
-        if unit in self.blocks:
-            return self.blocks[unit].room
-        return not self.tasks[unit]
+        """Return whether a unit has got so far with earlier instructions that it takes another."""
+        return self.blocks[unit].room if unit in self.blocks else not self.tasks[unit]
 
     def _ask(self, beats: int, port: Port, complete: Callable[[int], None]) -> None:
         """Put a burst on the address channel."""
@@ -231,8 +232,7 @@ class Timeline:
         self._announce("asked")
 
     def _read(self) -> Part:
-        """Bring the beats of bursts, in the order they were asked for."""
-        each = max(1.0, 1 / self.costs.bandwidth)
+        """Bring the beats of bursts, in the order they were requested."""
         free = 0.0
         while True:
             while not self.channel:
@@ -241,15 +241,13 @@ class Timeline:
             self.read_from = start = max(burst.ready, free)
             free = 0.0
             # Who comes first may turn up while the burst is under way.
-            while (end := self._end(burst, start, each)) > free:
+            ways = (self.bus, burst.beats * self.beat), (burst.port, burst.beats)
+            while (end := max(port.end(start, count) for port, count in ways)) > free:
                 free = end
-                yield math.ceil(end - each)
+                yield math.ceil(end - self.beat)
             self.channel.popleft()
             burst.complete(self.now)
             self._announce("come")
-
-    def _end(self, burst: Burst, start: float, each: float) -> float:
-        return max(self.bus.end(start, burst.beats * each), burst.port.end(start, burst.beats))
 
     def _load(self) -> Part:
         """Ask for the bursts of loads."""
@@ -261,7 +259,7 @@ class Timeline:
             port = self.buffer_writes if self.code[index].opcode is Opcode.LOAD else self.bus
             complete = partial(self._loaded, index, taken, [sum(map(len, rows))])
             yield taken + self.costs.request
-            for beats in (beats for row in rows for beats in row):
+            for beats in chain.from_iterable(rows):
                 if blocks.under_way == most:
                     while blocks.under_way == most:
                         yield "come"
@@ -283,7 +281,6 @@ class Timeline:
     def _store(self) -> Part:
         """Gather and send the bursts of stores."""
         blocks = self.blocks[Unit.STORE]
-        each = max(1.0, 1 / self.costs.bandwidth)
         # Where there is bandwidth for one beat only, reads and writes take turns.
         share = 1 - max(self.costs.bandwidth, 1.0) / 2
         answers = deque([0] * self.costs.answers, self.costs.answers)
@@ -293,28 +290,27 @@ class Timeline:
                 yield "taken"
             index, taken, rows = blocks.jobs.popleft()
             yield taken + self.costs.request
-            for beats in (beats for row in rows for beats in row):
+            for beats in chain.from_iterable(rows):
                 yield answers[0] + 1
                 start = max(self.now + self.costs.gather, sent)
-                sent = start + beats * each
-                sent += min(beats * each, self._reads(start, sent)) * 2 * share
+                sent = start + beats * self.beat
+                sent += min(beats * self.beat, self._reads(start, sent)) * 2 * share
                 self.bus.take(start, sent, share)
                 for port in (self.store_reads, self.buffer_reads):
                     port.take(self.now + 1, self.now + 1 + beats, 1.0)
-                answers.append(math.ceil(sent - each) + self.costs.memory)
+                answers.append(math.ceil(sent - self.beat) + self.costs.memory)
                 blocks.asked += 1
                 self._announce("room")
-                yield max(self.now + beats, math.ceil(sent - self.costs.room * each))
+                yield max(self.now + beats, math.ceil(sent - self.costs.room * self.beat))
             self._finish(index, taken, answers[-1] + self.costs.written)
 
     def _reads(self, start: float, end: float) -> float:
         """Return for how many cycles from ``start`` on reads, those ready by ``end``, go on."""
-        each = max(1.0, 1 / self.costs.bandwidth)
         first = at = self.read_from
         for burst in self.channel:
             if burst.ready < end:
                 first = first if at >= burst.ready else burst.ready
-                at = max(at, burst.ready) + burst.beats * each
+                at = max(at, burst.ready) + burst.beats * self.beat
         return max(0.0, at - max(start, first))
 
     def _array(self) -> Part:
@@ -353,7 +349,7 @@ class Timeline:
             self._finish(index, taken, last + config.rows + config.columns + costs.matrix)
 
     def _vector(self) -> Part:
-        """Run VECTORs and FILLs, each until its last element has been asked for; one waits meanwhile."""
+        """Run VECTORs and FILLs, each until its last element is requested; one waits meanwhile."""
         tasks = self.tasks[Unit.VECTOR]
         while True:
             while not tasks:
@@ -364,7 +360,7 @@ class Timeline:
             yield from self._walk(index, taken)
 
     def _walk(self, index: int, taken: int) -> Part:
-        """Run VECTOR or FILL until its last element has been asked for."""
+        """Run VECTOR or FILL until its last element has been requested."""
         i, config, costs = self.code[index], self.config, self.costs
         groups = reads(i, config)
         fill = i.opcode is Opcode.FILL

@@ -1,4 +1,4 @@
-"""What waits on the ways to and from a core's memories, for the estimate of cycles."""
+"""Traffic to and from a core's memories, for the estimate of cycles."""
 
 from collections import deque
 from collections.abc import Callable
@@ -36,7 +36,7 @@ class Port:
 
 
 class Burst(NamedTuple):
-    """A burst read: from when on the memory may answer it, and who is told of its last beat."""
+    """A burst read: from when on the memory may answer it, and what is called at its last beat."""
 
     ready: int
     beats: int
@@ -45,7 +45,7 @@ class Burst(NamedTuple):
 
 
 class Blocks:
-    """What a load or store unit has inside: instructions, and rows and bursts cut ahead."""
+    """Contents of a load or store unit: instructions, and rows and bursts cut ahead."""
 
     def __init__(self, costs: Costs) -> None:
         self.costs = costs
@@ -58,7 +58,7 @@ class Blocks:
 
     @property
     def room(self) -> bool:
-        """Whether another instruction can be taken: one waits while one is cut to rows."""
+        """True if another instruction can be taken: one waits while one is cut to rows."""
         row = self.rows[-2 if len(self.rows) > 1 else -1] - self.costs.rows
         return self.asked >= self.bursts[max(row, 0)] - self.costs.bursts
 

@@ -24,7 +24,7 @@ __all__ = [
     "compile_library",
     "locked",
     "once",
-    "want_tools",
+    "require_tools",
 ]
 
 FLAGS = (
@@ -59,7 +59,7 @@ _WAIVED = (
     "CMPCONST",
     "UNSIGNED",
 )
-#: For Verilator, in front of Amaranth's Verilog.
+#: For Verilator, before Amaranth's Verilog.
 WAIVERS = "`verilator_config\n" + "".join(f"lint_off -rule {rule}\n" for rule in _WAIVED)
 # Marks of branches (celosia.hw.flow.origins) are wires that nobody sets back.
 _MARKED = "lint_off -rule LATCH\n"
@@ -121,7 +121,7 @@ def _is_whole(target: Path) -> bool:
         return False
 
 
-def want_tools() -> Path:
+def require_tools() -> Path:
     """Return Verilator.
 
     Raises
@@ -181,7 +181,7 @@ def compile_library(
     RtlError
         If one of them fails.
     """
-    verilator = str(want_tools())
+    verilator = str(require_tools())
     with tempfile.TemporaryDirectory(dir=target.parent) as name:
         directory = Path(name)
         (directory / "celosia.v").write_text(text)

@@ -56,7 +56,7 @@ def run_boards(arguments: argparse.Namespace) -> None:
 
 
 class Built(NamedTuple):
-    """What a build took, one text for each of ``COLUMNS``, and how fast its seeds are."""
+    """Results of a build, one text for each of ``COLUMNS``, and how fast its seeds are."""
 
     areas: list[str]
     spread: str

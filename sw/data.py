@@ -31,7 +31,7 @@ _INSTEAD = (
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """Where a data set is to be had.
+    """Source of a data set.
 
     Attributes
     ----------

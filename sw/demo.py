@@ -25,7 +25,7 @@ __all__ = ["CLASSES", "demo", "draw", "grouped"]
 _RED = "#c0392b"
 _INK = "#22303c"
 
-#: Classes of counters in the order in which they are drawn, with what the legend says.
+#: Classes of counters in the order in which they are drawn, with their text in the legend.
 CLASSES = {
     "busy": ("busy", "#1f6f8b"),
     "weights": ("waiting for weights", "#e67e22"),

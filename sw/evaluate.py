@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.ir.graph import short_name
-from celosia.sw.ir.program import Port, Program
+from celosia.sw.ir.parts import Port
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime.session import InputError, Statistics, quantized
 
 __all__ = [

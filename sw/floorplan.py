@@ -15,7 +15,7 @@ _COLOURS = "tab20"
 
 
 class Place(Protocol):
-    """Where a cell is, the room it belongs to, and what it counts for."""
+    """Site of a cell, the block it belongs to, and what it counts for."""
 
     @property
     def column(self) -> int:

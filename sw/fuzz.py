@@ -71,7 +71,7 @@ def run_fuzz(arguments: argparse.Namespace) -> None:
     from celosia.sim.simulators import SimulatorNotFound
 
     try:
-        _want_directory(arguments.directory)
+        _require_directory(arguments.directory)
         if arguments.replay:
             _replay(arguments.replay)
         else:
@@ -80,7 +80,7 @@ def run_fuzz(arguments: argparse.Namespace) -> None:
         raise Missing(str(error)) from error
 
 
-def _want_directory(path: Path) -> None:
+def _require_directory(path: Path) -> None:
     if path.exists() and not path.is_dir():
         raise InputError(f"{path}: wanted a directory, got a file")
 

@@ -1,4 +1,4 @@
-"""What the commands of ``celosia`` do that make hardware."""
+"""Work of the commands of ``celosia`` that make hardware."""
 
 import argparse
 import json

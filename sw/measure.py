@@ -11,7 +11,8 @@ from tqdm import tqdm
 from celosia.hw.arch.isa import disassemble
 from celosia.sw.compiler.compiled import Compiled, LayerSection, layer_sections
 from celosia.sw.compiler.report import Alone, Measured
-from celosia.sw.ir.program import Port, Program, Section
+from celosia.sw.ir.parts import Port, Section
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import Device, DeviceError
 from celosia.sw.runtime.interpreter import open_session

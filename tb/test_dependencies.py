@@ -48,8 +48,6 @@ RULES = (
     Rule(ARCH, (ARCH, "amaranth.hdl", "amaranth.lib.data", "amaranth.lib.enum")),
     Rule("celosia.sim", MODEL),
     Rule("celosia.sim.fuzz.workers", MODEL, ("dask",)),
-    Rule("celosia.sim.pysim", MODEL + GATEWARE),
-    Rule("celosia.sim.board", MODEL + GATEWARE),
     Rule("celosia.sim.rtl", MODEL + GATEWARE),
     Rule(
         "celosia.sw",

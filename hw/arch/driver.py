@@ -16,7 +16,7 @@ from celosia.hw.arch.registers import (
     activity_names,
 )
 
-__all__ = ["Driver", "RunResult", "want_place", "want_program"]
+__all__ = ["Driver", "RunResult", "require_place", "require_program"]
 
 _MOST_INSTRUCTIONS = (1 << 16) - 1
 #: In these states a core does not hear the doorbell, or its bus is not at rest.
@@ -44,7 +44,7 @@ class RunResult:
     error: tuple[isa.Error, isa.Unit, int] | None = None
 
 
-def want_place(address: int, count: int, memory_bytes: int) -> None:
+def require_place(address: int, count: int, memory_bytes: int) -> None:
     """Raise ValueError unless ``count`` bytes at ``address`` lie in so much external memory."""
     if address < 0 or count < 0 or address + count > memory_bytes:
         raise ValueError(
@@ -53,11 +53,11 @@ def want_place(address: int, count: int, memory_bytes: int) -> None:
         )
 
 
-def want_program(address: int, count: int, memory_bytes: int) -> None:
+def require_program(address: int, count: int, memory_bytes: int) -> None:
     """Raise ValueError unless 1 to 65535 instructions at ``address`` lie in external memory."""
     if not 1 <= count <= _MOST_INSTRUCTIONS:
         raise ValueError(f"program: wanted 1 to {_MOST_INSTRUCTIONS} instructions, got {count}")
-    want_place(address, count * INSTRUCTION_BYTES, memory_bytes)
+    require_place(address, count * INSTRUCTION_BYTES, memory_bytes)
 
 
 class Driver(ABC):
@@ -123,7 +123,7 @@ class Driver(ABC):
         RuntimeError
             If the core does not end, or forgets that it was started.
         """
-        want_program(address, count, self.memory_bytes)
+        require_program(address, count, self.memory_bytes)
         self.make_idle()
         assert OFFSETS["program_length"] == OFFSETS["program_address"] + 4
         self.write_registers(OFFSETS["program_address"], address, count)

@@ -36,7 +36,7 @@ def busy(unit: Unit, own: Sequence[Instruction], config: Config) -> tuple[int, i
             least = sum(work(i, config) for i in own)
             most = 2 * least + _PREPARE * len(own)
         case _:
-            # A load asks for each burst, a store for the bytes of each beat; a beat may come then.
+            # A load requests each burst, a store for the bytes of each beat; a beat may come then.
             least = sum(work(i, config) for i in own)
             requests = sum(len(row) for i in own for row in bursts(i, config))
             most = least + requests + (least if unit is Unit.STORE else 0)

@@ -17,7 +17,7 @@ __all__ = ["Batch", "Found", "Plan", "case_of", "run_batch"]
 
 
 class Plan(NamedTuple):
-    """What to run: cores, the seed of everything, and whether something is wrong in each case."""
+    """Plan of a campaign: cores, the seed of everything, whether cases have faults."""
 
     configs: tuple[Config, ...]
     seed: int
@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What came out of some cases."""
+    """Results of some cases."""
 
     programs: int
     cycles: int

@@ -40,7 +40,7 @@ class Bus(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What goes wrong around the program.
+    """Faults around the program.
 
     ``kind`` is one of ``FAULTS``; ``place`` counts beats or bursts from 1, cycles from the doorbell,
     or instructions; ``response`` is that of AXI4.
@@ -82,7 +82,7 @@ class Case:
 
     @property
     def address(self) -> int:
-        """Where the program lies in external memory."""
+        """Address of the program in external memory."""
         if self.fault and self.fault.kind == "beyond":
             return stage.SIZE - len(self.code)
         return stage.CODE if len(self.code) <= stage.SIZE - stage.CODE else stage.SIZE
@@ -101,7 +101,7 @@ class Case:
 
 @lru_cache(4096)
 def decoded(word: bytes) -> isa.Instruction | None:
-    """Return the instruction that a word says, or None."""
+    """Return the instruction of a word, or None."""
     try:
         return isa.decode(word)
     except isa.Illegal:

@@ -1,4 +1,4 @@
-"""What random programs have come across: instructions, what runs beside them, fields, errors."""
+"""Coverage of random programs: instructions, what runs beside them, fields, errors."""
 
 from collections import Counter
 from typing import Any

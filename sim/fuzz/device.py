@@ -25,7 +25,7 @@ _IDLE_POLLS = 20_000
 
 
 class Refused(NamedTuple):
-    """What the bus refused: a beat read by ``id``, or a burst written; the address of its beat."""
+    """A transfer that the bus refused: a beat read by ``id``, or a burst written; its address."""
 
     write: bool
     address: int
@@ -33,7 +33,7 @@ class Refused(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a program ended.
+    """End of a program.
 
     ``finished`` says whether the core said so itself; ``error`` is what it recorded; ``reset`` and
     ``quiet`` say whether it became idle when asked to, and stayed so. ``broken`` are bits of

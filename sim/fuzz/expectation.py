@@ -1,4 +1,4 @@
-"""What the machine model can say about a program before it runs, legal or not."""
+"""Predictions of the machine model about a program before it runs, legal or not."""
 
 import math
 from typing import NamedTuple
@@ -24,7 +24,7 @@ _COUNTS = ("rows", "length", "tiles", "count", "taps", "channels")
 
 
 class Expected(NamedTuple):
-    """What must hold after a program.
+    """State that must hold after a program.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ def _accepted(i: Instruction, config: Config) -> bool:
 
 def named(case: Case) -> np.ndarray:
     """Return which bytes of external memory the stores that a core accepts name, bool."""
-    # One more at each start, one less behind each end.
+    # One more at each start, one less after each end.
     edges = np.zeros(case.memory_bytes + 1, np.int64)
     for word in case.words:
         i = decoded(word)

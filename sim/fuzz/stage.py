@@ -1,4 +1,4 @@
-"""Where random programs play: external memory, and instructions that fill and show a whole core."""
+"""Surroundings of random programs: external memory, code that fills and shows a whole core."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Runs a case on the core and on the machine model, and says what is not as it must be."""
+"""Runs a case on the core and on the machine model, and reports what is not as it must be."""
 
 import random
 from contextlib import closing
@@ -26,7 +26,7 @@ _FOLLOWING = 4
 
 
 class Problem(NamedTuple):
-    """What is wrong: ``kind`` is one word, by which a failure is told from another."""
+    """A failure: ``kind`` is one word that distinguishes it from others."""
 
     kind: str
     text: str
@@ -36,7 +36,7 @@ class Problem(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """What came out of a case."""
+    """Result of a case."""
 
     outcome: Outcome
     expected: Expected

@@ -1,4 +1,4 @@
-"""Where batches of cases run: in this process, or in those of a Dask cluster."""
+"""Workers for batches of cases: this process, or those of a Dask cluster."""
 
 import logging
 from collections.abc import Callable, Iterator

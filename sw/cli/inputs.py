@@ -12,7 +12,8 @@ import numpy as np
 from celosia.sw.files import MOST_BYTES, read_file
 from celosia.sw.images import is_image, pictures_of, read_image
 from celosia.sw.ir.graph import Graph, short_name
-from celosia.sw.ir.program import Port, Program
+from celosia.sw.ir.parts import Port
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime.arrays import OWN_RANGE, InputError, Pixels, quantized
 
 __all__ = [
@@ -262,7 +263,7 @@ def prepare(
         pixels = arguments.pixels
         if isinstance(contents, list):
             read = [read_image(path, port.shape, resize=arguments.resize) for path in contents]
-            _want_one_size(contents, read)
+            _require_one_size(contents, read)
             contents, pixels = np.stack(read), pixels or OWN_RANGE
         try:
             arrays.append(quantized(contents, port, flat=arguments.flat, pixels=pixels))
@@ -272,7 +273,7 @@ def prepare(
     return arrays
 
 
-def _want_one_size(paths: Sequence[Path], read: Sequence[np.ndarray]) -> None:
+def _require_one_size(paths: Sequence[Path], read: Sequence[np.ndarray]) -> None:
     for path, pixels in zip(paths, read, strict=True):
         if pixels.shape != read[0].shape:
             wanted, got = (f"{array.shape[1]}x{array.shape[0]}" for array in (read[0], pixels))

@@ -13,7 +13,7 @@ from celosia.sw.cli.arguments import Commands, add_output, whole
 from celosia.sw.cli.messages import Missing
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.frontend.source import load
-from celosia.sw.ir.program import Port
+from celosia.sw.ir.parts import Port
 from celosia.sw.quantize.process import Converter
 from celosia.sw.quantize.sources import SOURCES, Source, source_of
 from celosia.sw.runtime.arrays import InputError
@@ -58,7 +58,7 @@ class _Data(NamedTuple):
 def run(arguments: argparse.Namespace) -> None:
     """Quantise a network, compare both where there are labels, and write it."""
     source = source_of(arguments.model)
-    _want_tools(arguments.model, source)
+    _require_tools(arguments.model, source)
     if arguments.output.suffix.lower() != source.result:
         raise InputError(
             f"{arguments.output}: wanted a name with {source.result}, as {source.kind}s become it"
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> None:
         print(f"converting {arguments.model}", file=sys.stderr)
     with Converter(arguments.model) as converter:
         found = _data(arguments, converter.ports)
-        _want_finite(found.items, converter.ports)
+        _require_finite(found.items, converter.ports)
         content = converter.quantized(found.items)
         lines = {"calibrated with": f"{len(found.items[0]):,} items", **found.notes}
         if found.labels is not None:
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> None:
         print(f"{name:<24} {text}")
 
 
-def _want_tools(path: Path, source: Source) -> None:
+def _require_tools(path: Path, source: Source) -> None:
     missing = source.missing
     if missing:
         raise Missing(
@@ -110,7 +110,7 @@ def _data(arguments: argparse.Namespace, ports: list[Port]) -> _Data:
     return _Data(inputs.prepare(first, ports, arguments), [], None, {})
 
 
-def _want_finite(items: list[np.ndarray], ports: list[Port]) -> None:
+def _require_finite(items: list[np.ndarray], ports: list[Port]) -> None:
     for array, port in zip(items, ports, strict=True):
         if not np.isfinite(array).all():
             raise InputError(f"--calibration: {port.name!r}: wanted finite numbers, got others")
@@ -133,7 +133,7 @@ def _of_dataset(arguments: argparse.Namespace, ports: list[Port], limit: int) ->
 
 
 def _scaled(images: np.ndarray, port: Port, arguments: argparse.Namespace) -> np.ndarray:
-    """Return pixels as numbers from 0 to 1, or of the range asked for, in the network's layout."""
+    """Return pixels as numbers from 0 to 1, or of the range requested, in the network's layout."""
     low, high = arguments.pixels if isinstance(arguments.pixels, tuple) else (0.0, 1.0)
     if port.elements != images[0].size:
         raise InputError(f"input {port.name!r}: wanted 28x28 pixels, got {list(port.shape)}")

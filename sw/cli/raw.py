@@ -83,7 +83,7 @@ def run(path: Path, arguments: argparse.Namespace) -> None:
         If the core stops with an error.
     """
     config = arguments.preset or PRESETS["edge"]
-    _want_no_model_options(path, arguments)
+    _require_no_model_options(path, arguments)
     dumps = [_dump(text) for text in arguments.dump]
     sources = [_memory(text) for text in arguments.memory]
     writable(
@@ -96,7 +96,7 @@ def run(path: Path, arguments: argparse.Namespace) -> None:
     if not 1 <= len(instructions) <= _MOST_INSTRUCTIONS:
         wanted = f"1 to {_MOST_INSTRUCTIONS} instructions"
         raise InputError(f"{path}: wanted {wanted}, got {len(instructions)}")
-    _want_apart([source for source, _ in sources])
+    _require_apart([source for source, _ in sources])
     ends = [one.address + one.length for one in (*dumps, *(source for source, _ in sources))]
     origin = -(-max([_reach(instructions, config), *ends]) // INSTRUCTION_BYTES) * INSTRUCTION_BYTES
     memory_bytes = origin + len(content)
@@ -108,7 +108,7 @@ def run(path: Path, arguments: argparse.Namespace) -> None:
             device.write(source.address, data)
         device.write(origin, content)
         result = device.run(origin, len(instructions))
-        _want_success(path, instructions, result)
+        _require_success(path, instructions, result)
         found = [device.read(dump.address, dump.length) for dump in dumps]
     finally:
         device.close()
@@ -128,7 +128,7 @@ def _summary(count: int, result: RunResult) -> str:
     return f"{count} instruction{'s' * (count > 1)}{cycles}"
 
 
-def _want_no_model_options(path: Path, arguments: argparse.Namespace) -> None:
+def _require_no_model_options(path: Path, arguments: argparse.Namespace) -> None:
     given = {**vars(arguments), "workers": arguments.workers > 1}
     for name in ("input", "output", "batch", "pixels", "flat", "resize", "workers"):
         if given[name]:
@@ -169,7 +169,7 @@ def _within(option: str, text: str, one: _Range) -> _Range:
     return one
 
 
-def _want_apart(ranges: Sequence[_Range]) -> None:
+def _require_apart(ranges: Sequence[_Range]) -> None:
     ordered = sorted(ranges)
     for one, other in zip(ordered, ordered[1:], strict=False):
         if one.address + one.length > other.address:
@@ -189,7 +189,9 @@ def _reach(instructions: Sequence[isa.Instruction], config: Config) -> int:
     return most
 
 
-def _want_success(path: Path, instructions: Sequence[isa.Instruction], result: RunResult) -> None:
+def _require_success(
+    path: Path, instructions: Sequence[isa.Instruction], result: RunResult
+) -> None:
     if result.error is None:
         return
     code, unit, index = result.error

@@ -128,7 +128,7 @@ def carried_out(
 ) -> tuple[list[np.ndarray], Statistics]:
     """Return outputs and costs of a program on the device and the processes of the arguments."""
     device, options = arguments.device, memory_options(arguments)
-    program.want(config)
+    program.require(config)
     if arguments.workers > 1:
         from celosia.sw.runtime.workers import run_on_workers
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
-from celosia.hw.arch.config import ADDRESS_BITS, INSTRUCTION_BYTES, TABLE_BYTES, Config
+from celosia.hw.arch.config import INSTRUCTION_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sw.compiler.compiled import (
     Compiled,
@@ -37,17 +37,17 @@ from celosia.sw.compiler.schedule.stream import stream
 from celosia.sw.compiler.spec import Network, Product
 from celosia.sw.compiler.verify import verify
 from celosia.sw.ir.graph import Graph, Tensor
-from celosia.sw.ir.parts import MOST_BATCH
-from celosia.sw.ir.program import (
+from celosia.sw.ir.parts import (
+    MOST_BATCH,
     HostOperator,
     Layer,
     Part,
     Port,
-    Program,
     Section,
     Segment,
     Variable,
 )
+from celosia.sw.ir.program import Program
 from celosia.sw.operators.host import unit_shape
 from celosia.sw.operators.registry import runs_on_host
 
@@ -198,7 +198,7 @@ class _Compiler:
         config, first = self.config, len(self.layers)
         # Before the passes that take long.
         check_count(least_instructions(network, tiling, placement.head, self.batch, config))
-        placement = _moved(placement, self._free())
+        placement = placement.moved(self._free())
         actions = schedule(network, tiling, placement, config)
         check_count(sum(not isinstance(action, FillMargins) for action in actions))
         work = stream(actions, network, tiling, placement, config)
@@ -269,7 +269,7 @@ def _place(
     constants = [
         (
             pack_weights(layer, tiled, layouts[layer.source], config),
-            pack_parameters(layer, tiled, config),
+            pack_parameters(layer, tiled),
         )
         for layer, tiled in zip(network.layers, tiling.layers, strict=True)
     ]
@@ -278,22 +278,6 @@ def _place(
     gains = overlap_gains(network, tiling, layouts, config)
     placement = allocate(network, layouts, config, batch, sizes, tables, gains)
     return tiling, placement, constants
-
-
-def _moved(placement: Placement, by: int) -> Placement:
-    """Return a placement with everything outside the core so many bytes further up."""
-    moved = replace(
-        placement,
-        external={value: address + by for value, address in placement.external.items()},
-        weights=tuple(address + by for address in placement.weights),
-        parameters=tuple(address + by for address in placement.parameters),
-        tables=placement.tables + by,
-        code=placement.code + by,
-    )
-    if moved.code >> ADDRESS_BITS:
-        got = f"wanted at most 4 GiB of external memory, got {moved.code} bytes"
-        raise CompileError(got, layer="network")
-    return moved
 
 
 def _segments(

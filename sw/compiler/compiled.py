@@ -1,4 +1,4 @@
-"""What the passes made: a program, its parts, and its sections layer by layer."""
+"""Results of the passes: a program, its parts, and its sections layer by layer."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,8 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.pitches import least_steps
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.compiler.spec import Network, Product
-from celosia.sw.ir.program import Program, Section
+from celosia.sw.ir.parts import Section
+from celosia.sw.ir.program import Program
 
 __all__ = [
     "Compiled",
@@ -34,7 +35,7 @@ _MOST_INSTRUCTIONS = (1 << 16) - 1
 
 @dataclass(frozen=True, eq=False)
 class CompiledPart:
-    """What the passes found of one part of a program.
+    """Results of the passes for one part of a program.
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ def bounds(compiled: Compiled) -> list[int]:
 
     Of a layer in bands what its passes take. Else the sum over reduction steps of R taps and output
     tiles of C channels of what a pass of the array takes: a cycle for each pixel, but not less than
-    the R / W in which its tile loads. Items of the batch share a tile in the layers behind the head.
+    the R / W in which its tile loads. Items of the batch share a tile in the layers after the head.
     0 for a layer without weights.
     """
     config, batch = compiled.program.config, compiled.program.batch
@@ -122,7 +123,7 @@ def _passes(i: Instruction, config: Config) -> int:
 def layer_sections(compiled: Compiled, number: int = 0) -> list[LayerSection]:
     """Return a part's main section cut where the layer changes, so that each piece runs on its own.
 
-    Pieces lie behind the program in external memory, one after the other. Run in order after
+    Pieces lie after the program in external memory, one after the other. Run in order after
     ``setup`` they do what ``main`` does. The array, the vector unit and the stores say whose piece
     it is; loads stay where they are, those for later layers too, unless they come right before the
     work of their layer.

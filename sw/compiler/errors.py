@@ -1,8 +1,8 @@
-"""How a pass refuses a model."""
+"""Errors with which a pass refuses a model."""
 
 from typing import Self
 
-__all__ = ["CompileError", "UndefinedError", "want"]
+__all__ = ["CompileError", "UndefinedError", "require"]
 
 
 class CompileError(ValueError):
@@ -44,7 +44,7 @@ class UndefinedError(CompileError):
     """An operator of which the reference kernel's own results are not defined."""
 
 
-def want(holds: bool, layer: str, wanted: str, got: object) -> None:
+def require(holds: bool, layer: str, wanted: str, got: object) -> None:
     """Refuse what does not hold, in one line.
 
     Raises

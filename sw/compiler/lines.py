@@ -11,7 +11,7 @@ import numpy as np
 from celosia.hw.arch.isa import Rounding
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.values import Scaling
+from celosia.sw.compiler.values import Scaling, scaling_of
 
 __all__ = ["lines"]
 
@@ -53,29 +53,15 @@ def lines(
         if line is None:
             raise CompileError(f"wanted results that lie on a line, channel {channel} has none")
         found.append(line)
-    weights, bias, multiplier, left, right = np.array(found, np.int64).T
-    return weights.astype(np.int8), _scaling(bias, multiplier, left, right, zero_point)
-
-
-def _scaling(
-    bias: np.ndarray, multiplier: np.ndarray, left: np.ndarray, right: np.ndarray, zero_point: int
-) -> Scaling:
-    return Scaling(
-        bias=bias,
-        multiplier=multiplier,
-        left=left,
-        right=right,
-        rounding=Rounding.SINGLE,
-        zero_point=zero_point,
-        low=-128,
-        high=127,
-    )
+    weights, bias, multiplier, shift = np.array(found, np.int64).T
+    scaling = scaling_of(bias, multiplier, shift, Rounding.SINGLE, (zero_point, -128, 127))
+    return weights.astype(np.int8), scaling
 
 
 def _line(
     entries: np.ndarray, slope: float, offset: float, zero_point: int
-) -> tuple[int, int, int, int, int] | None:
-    """Return weight, bias, multiplier and shifts of one channel."""
+) -> tuple[int, int, int, int] | None:
+    """Return weight, bias, multiplier and shift of one channel."""
     for weight in _WEIGHTS:
         multiplier, shift = quantize_multiplier(abs(slope) / weight)
         left, right = max(shift, 0), max(-shift, 0)
@@ -89,5 +75,5 @@ def _line(
         results = ((high + ((1 << right) >> 1)) >> right) + zero_point
         good = (np.clip(results, -128, 127) == entries).all(axis=1)
         if good.any():
-            return signed, int(biases[np.argmax(good)]), multiplier, left, right
+            return signed, int(biases[np.argmax(good)]), multiplier, shift
     return None

@@ -1,7 +1,7 @@
 """From a graph to the layers that the core runs.
 
 Reshapes and paddings move nothing: they are views of a value, padding becomes bytes around it.
-Maxima and activations behind a product become part of it.
+Maxima and activations after a product become part of it.
 """
 
 from collections.abc import Sequence
@@ -40,9 +40,9 @@ def lower(graph: Graph, items: int | None = None) -> Network:
 
 
 def in_order(layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    """Return layers with the longer of two products in front of the sum of both.
+    """Return layers with the longer of two products right before the sum of both.
 
-    The sum is done along with the product in front of it, and hides behind that.
+    The sum is done along with the product before it, and hides behind that.
     """
     result = list(layers)
     for place in range(2, len(result)):

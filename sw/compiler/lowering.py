@@ -169,7 +169,7 @@ class Lowering:
         return view.height, view.width, self.values[view.value].channels
 
     def covers(self, view: View) -> bool:
-        """Whether a view is all of its value."""
+        """Return whether a view is all of its value."""
         value = self.values[view.value]
         return view == View(view.value, 0, 0, value.height, value.width)
 
@@ -306,7 +306,7 @@ class Lowering:
         return readers[0] if len(readers) == 1 and number not in self.graph.outputs else None
 
     def same_scale(self, one: int, other: int) -> bool:
-        """Whether integers of two tensors mean the same."""
+        """Return whether integers of two tensors mean the same."""
         first, second = self.graph.tensors[one].quantization, self.graph.tensors[other].quantization
         return first is not None and first.equals(second)
 

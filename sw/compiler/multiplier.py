@@ -132,7 +132,7 @@ def single_multiplier(
 
 def _nearest(multiplier: int, conditions: Iterable[tuple[int, int]]) -> int | None:
     """Return the multiplier nearest to the given one that meets all conditions, or None."""
-    # With half of the greatest, what saturates in front of it is far past the clamp behind it.
+    # With half of the greatest, what saturates before it is far past the clamp after it.
     smallest, greatest = 1 << 29, _MOST
     for value, wanted in conditions:
         if value > 0:

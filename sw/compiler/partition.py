@@ -39,7 +39,7 @@ class Plan:
     Parameters
     ----------
     items : int
-        The model's own batch, 1 where items cannot be told apart.
+        The model's own batch, 1 where items cannot be distinguished.
     steps : tuple
         In order, for the core the graph of a part and its layers, for the host an operator.
     """

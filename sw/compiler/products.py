@@ -1,5 +1,7 @@
 """Matrix layers, together with the operators after them that become part of them."""
 
+from typing import Any
+
 import numpy as np
 
 from celosia.sw.compiler.lowering import Lowering, View
@@ -17,6 +19,17 @@ MOST_WEIGHT = 254
 MOST_MOVED = 1 << 14
 
 _ONE = Pool(window=(1, 1), stride=(1, 1))
+
+
+def _single_pixels(view: View) -> dict[str, Any]:
+    """Return the geometry of windows of one pixel over a view."""
+    return {
+        "origin": (view.top, view.left),
+        "kernel": (1, 1),
+        "stride": (1, 1),
+        "dilation": (1, 1),
+        "grid": (view.height, view.width),
+    }
 
 
 def add_product(
@@ -37,6 +50,7 @@ def add_product(
     int
         ``result``.
     """
+    geometry: dict[str, Any] = {**_single_pixels(view), "grid": grid}
     lowering.layers.append(
         Product(
             name=lowering.graph.tensors[operation.outputs[0]].name,
@@ -44,16 +58,12 @@ def add_product(
             place=operation.place,
             source=view.value,
             result=result,
-            origin=(view.top, view.left),
-            kernel=(1, 1),
-            stride=(1, 1),
-            dilation=(1, 1),
-            grid=grid,
             pool=_ONE,
             weights=weights,
             scaling=scaling,
             macs=0,
             each=each,
+            **geometry,
         )
     )
     return result
@@ -69,7 +79,11 @@ def product(
     each: int = 0,
     **geometry: tuple[int, int],
 ) -> None:
-    """Add a matrix layer, together with the operators after it that can be part of it."""
+    """Add a matrix layer, together with the operators after it that can be part of it.
+
+    Windows are single pixels of the view unless ``geometry`` has other fields of ``Product``.
+    """
+    geometry = _single_pixels(view) | geometry
     last, kinds = operation.outputs[0], [operation.kind]
     name = lowering.graph.tensors[last].name or f"{operation.kind.lower()}_{operation.place}"
     macs = geometry["grid"][0] * geometry["grid"][1] * weights.size

@@ -14,7 +14,7 @@ import numpy as np
 from celosia.hw.arch.isa import Rounding
 from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.multiplier import quantize_multiplier, single_multiplier
-from celosia.sw.compiler.values import Scaling
+from celosia.sw.compiler.values import Scaling, scaling_of, uniform_scaling
 from celosia.sw.ir.graph import Graph, Operation, Quantization
 
 __all__ = [
@@ -22,11 +22,13 @@ __all__ = [
     "activation_range",
     "addition_scalings",
     "average_scaling",
+    "bias_of",
     "clamped",
     "convolution_scaling",
     "dense_scaling",
     "ends",
     "exact_scaling",
+    "folded",
     "identity_scaling",
     "keeps_order",
     "mean_scaling",
@@ -53,9 +55,7 @@ def single_factor(*scales: np.float32, over: np.float32) -> float:
         return float(math.prod(scales[1:], start=scales[0]) / over)
 
 
-def activation_range(
-    activation: str, output: Quantization, dtype: str = "int8"
-) -> tuple[int, int]:
+def activation_range(activation: str, output: Quantization, dtype: str = "int8") -> tuple[int, int]:
     """Return the clamp of a fused activation.
 
     Parameters
@@ -134,14 +134,14 @@ def dense_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> Sc
         If there is a channel without multiplier.
     """
     tensor, output = ends(graph, operation)
-    bias = _bias(graph, operation, len(weights))
+    bias = bias_of(graph, operation, len(weights))
     ranges = sum_ranges(weights, bias, tensor.zero_point)
     low, high = activation_range(operation.attributes["activation"], output)
     zero_point = output.zero_point
     reals = _factors(graph, operation, output, len(weights))
     multipliers, shifts = _exact(reals, ranges, zero_point=zero_point, low=low, high=high)
-    return _scaling(
-        _folded(bias, weights, tensor.zero_point),
+    return scaling_of(
+        folded(bias, weights, tensor.zero_point),
         multipliers,
         shifts,
         Rounding.SINGLE,
@@ -170,24 +170,24 @@ def convolution_scaling(graph: Graph, operation: Operation, weights: np.ndarray)
         raise CompileError(f"wanted factors below 2^30, got {max(reals):.9g}")
     multipliers, shifts = np.array([quantize_multiplier(real) for real in reals], np.int64).T
     clamp = activation_range(operation.attributes["activation"], output)
-    bias = _folded(_bias(graph, operation, len(weights)), weights, tensor.zero_point)
-    return _scaling(bias, multipliers, shifts, Rounding.DOUBLE, (output.zero_point, *clamp))
+    bias = folded(bias_of(graph, operation, len(weights)), weights, tensor.zero_point)
+    return scaling_of(bias, multipliers, shifts, Rounding.DOUBLE, (output.zero_point, *clamp))
 
 
 def identity_scaling(low: int = -128, high: int = 127) -> Scaling:
     """Return the parameters that change nothing but clamp."""
-    return _uniform(0, (1 << 30, 1), Rounding.SINGLE, (0, low, high))
+    return uniform_scaling(0, (1 << 30, 1), Rounding.SINGLE, (0, low, high))
 
 
 def exact_scaling(bias: int | np.ndarray, zero_point: int) -> Scaling:
-    """Return the parameters that add a bias before and a zero point behind, and change no more.
+    """Return the parameters that add a bias before and a zero point after, and change no more.
 
     ``bias`` is one number, or int64 of shape ``(channels,)``.
     """
     biases = np.atleast_1d(np.asarray(bias, np.int64))
     multiplier = np.full(biases.size, 1 << 30, np.int64)
     ends = (zero_point, -128, 127)
-    return _scaling(biases, multiplier, np.ones_like(biases), Rounding.DOUBLE, ends)
+    return scaling_of(biases, multiplier, np.ones_like(biases), Rounding.DOUBLE, ends)
 
 
 def multiplication_scaling(
@@ -218,9 +218,9 @@ def multiplication_scaling(
     if factor >= 1 << 30:
         raise CompileError(f"wanted a factor below 2^30, got {factor:.9g}")
     multiplier, shift = (np.full(len(weights), n, np.int64) for n in quantize_multiplier(factor))
-    bias = _folded(np.zeros(len(weights), np.int64), weights, first.zero_point)
+    bias = folded(np.zeros(len(weights), np.int64), weights, first.zero_point)
     ends = (output.zero_point, *activation_range(activation, output))
-    return _scaling(bias, multiplier, shift, Rounding.DOUBLE, ends)
+    return scaling_of(bias, multiplier, shift, Rounding.DOUBLE, ends)
 
 
 def average_scaling(count: int, low: int, high: int, *, unsigned: bool = False) -> Scaling:
@@ -237,9 +237,8 @@ def average_scaling(count: int, low: int, high: int, *, unsigned: bool = False) 
     sums = (-(128 + zero) * count, (127 - zero) * count)
     pair = single_multiplier(1 / count, zero_point=zero, low=low, high=high, sums=sums)
     if pair is None:
-        got = f"wanted a window that 31 bits divide by, got {count} elements"
-        raise CompileError(got)
-    return _uniform(-zero * count, pair, Rounding.SINGLE, (zero, low, high))
+        raise CompileError(f"wanted a window that 31 bits divide by, got {count} elements")
+    return uniform_scaling(-zero * count, pair, Rounding.SINGLE, (zero, low, high))
 
 
 def rescaling(source: Quantization, output: Quantization, activation: str = "NONE") -> Scaling:
@@ -250,7 +249,7 @@ def rescaling(source: Quantization, output: Quantization, activation: str = "NON
     single = single_factor(source.scales[0], over=output.scales[0])
     pair = quantize_multiplier(single if activation != "NONE" else source.scale / output.scale)
     clamp = activation_range(activation, output)
-    return _uniform(-source.zero_point, pair, Rounding.DOUBLE, (output.zero_point, *clamp))
+    return uniform_scaling(-source.zero_point, pair, Rounding.DOUBLE, (output.zero_point, *clamp))
 
 
 def mean_scaling(source: Quantization, output: Quantization, count: int) -> Scaling:
@@ -263,7 +262,7 @@ def mean_scaling(source: Quantization, output: Quantization, count: int) -> Scal
     more = min(count.bit_length() - 1, 32, 31 + shift)
     pair = (multiplier << more) // count, shift - more
     bias = -source.zero_point * count
-    return _uniform(bias, pair, Rounding.DOUBLE, (output.zero_point, -128, 127))
+    return uniform_scaling(bias, pair, Rounding.DOUBLE, (output.zero_point, -128, 127))
 
 
 def addition_scalings(
@@ -277,49 +276,12 @@ def addition_scalings(
     twice = 2 * max(first.scale, second.scale)
     inputs = []
     for source in (first, second):
-        multiplier, shift = quantize_multiplier(source.scale / twice)
-        inputs.append(
-            Scaling(
-                bias=np.array([-source.zero_point], np.int64),
-                multiplier=np.array([multiplier], np.int64),
-                left=np.array([20], np.int64),
-                right=np.array([-shift], np.int64),
-                rounding=Rounding.DOUBLE,
-                zero_point=0,
-                low=-128,
-                high=127,
-            )
-        )
+        pair = quantize_multiplier(source.scale / twice)
+        scaling = uniform_scaling(-source.zero_point, pair, Rounding.DOUBLE, (0, -128, 127))
+        inputs.append(replace(scaling, left=np.array([20], np.int64)))
     pair = quantize_multiplier(twice / ((1 << 20) * output.scale))
     clamp = activation_range(activation, output)
-    return (*inputs, _uniform(0, pair, Rounding.DOUBLE, (output.zero_point, *clamp)))
-
-
-def _uniform(
-    bias: int, pair: tuple[int, int], rounding: Rounding, ends: tuple[int, int, int]
-) -> Scaling:
-    multiplier, shift = np.array([pair], np.int64).T
-    return _scaling(np.array([bias], np.int64), multiplier, shift, rounding, ends)
-
-
-def _scaling(
-    bias: np.ndarray,
-    multiplier: np.ndarray,
-    shift: np.ndarray,
-    rounding: Rounding,
-    ends: tuple[int, int, int],
-) -> Scaling:
-    zero_point, low, high = ends
-    return Scaling(
-        bias=bias,
-        multiplier=multiplier,
-        left=np.maximum(shift, 0),
-        right=np.maximum(-shift, 0),
-        rounding=rounding,
-        zero_point=zero_point,
-        low=low,
-        high=high,
-    )
+    return (*inputs, uniform_scaling(0, pair, Rounding.DOUBLE, (output.zero_point, *clamp)))
 
 
 def ends(graph: Graph, operation: Operation) -> tuple[Quantization, Quantization]:
@@ -330,7 +292,8 @@ def ends(graph: Graph, operation: Operation) -> tuple[Quantization, Quantization
     return source, output
 
 
-def _bias(graph: Graph, operation: Operation, channels: int) -> np.ndarray:
+def bias_of(graph: Graph, operation: Operation, channels: int) -> np.ndarray:
+    """Return the bias of a matrix operator, int64 of shape ``(channels,)``; zeros without one."""
     if len(operation.inputs) < 3 or operation.inputs[2] == -1:
         return np.zeros(channels, np.int64)
     given = graph.tensors[operation.inputs[2]].data
@@ -338,7 +301,7 @@ def _bias(graph: Graph, operation: Operation, channels: int) -> np.ndarray:
     return given.reshape(-1).astype(np.int64)
 
 
-def _folded(bias: np.ndarray, weights: np.ndarray, zero_point: int) -> np.ndarray:
+def folded(bias: np.ndarray, weights: np.ndarray, zero_point: int) -> np.ndarray:
     """Return the bias with the source's zero point in it, modulo 2³²."""
     bias = bias - zero_point * weights.sum(axis=1, dtype=np.int64)
     return bias.astype(np.int32).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What each layer takes: one row a layer, as text, CSV or JSON."""
+"""Cost of each layer: one row a layer, as text, CSV or JSON."""
 
 import csv
 import io
@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Unit
-from celosia.sw.ir.program import HostOperator, Program, Section
+from celosia.sw.ir.parts import HostOperator, Section
+from celosia.sw.ir.program import Program
 
 __all__ = ["Alone", "Measured", "Row", "as_csv", "as_json", "as_text", "rows"]
 
@@ -62,7 +63,7 @@ class Row:
     cycles_per_input : float
         The same divided by the batch.
     utilisation : float
-        Share of the multipliers' cycles that the model asks for. Above 1 where the core leaves out
+        Share of the multipliers' cycles that the model has. Above 1 where the core leaves out
         pixels that no window of a pooling reads.
     bytes : int
         Moved over the bus for one batch.

@@ -13,9 +13,15 @@ from celosia.hw.arch.isa import Rounding
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.compiler.onnxruntime import added, factors
-from celosia.sw.compiler.quantize import activation_range, ends, sum_ranges
+from celosia.sw.compiler.quantize import (
+    activation_range,
+    bias_of,
+    ends,
+    folded,
+    sum_ranges,
+)
 from celosia.sw.compiler.single import multipliers
-from celosia.sw.compiler.values import Scaling
+from celosia.sw.compiler.values import Scaling, uniform_scaling
 from celosia.sw.ir.graph import Graph, Operation, Quantization
 
 __all__ = ["addition_scalings", "average_scaling", "mean_scaling", "product_scaling"]
@@ -83,17 +89,12 @@ def product_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> 
     source, output = ends(graph, operation)
     kernel = graph.tensors[operation.inputs[1]].quantization
     assert kernel
-    bias = np.zeros(len(weights), np.int64)
-    if len(operation.inputs) > 2 and operation.inputs[2] != -1:
-        data = graph.tensors[operation.inputs[2]].data
-        assert data is not None
-        bias = data.reshape(-1).astype(np.int64)
+    bias = bias_of(graph, operation, len(weights))
     ranges = sum_ranges(weights, bias, source.zero_point)
     scales = np.broadcast_to(kernel.scales, (len(weights),))
-    folded = bias - source.zero_point * weights.sum(axis=1, dtype=np.int64)
     clamp = output.zero_point, *activation_range(operation.attributes["activation"], output)
-    wrapped = folded.astype(np.int32).astype(np.int64)
-    return _scaling(factors(source, scales, output), ranges, wrapped, clamp)
+    inside = folded(bias, weights, source.zero_point)
+    return _scaling(factors(source, scales, output), ranges, inside, clamp)
 
 
 def mean_scaling(source: Quantization, output: Quantization, count: int) -> Scaling:
@@ -176,27 +177,11 @@ def _fractions(
     """Return the parameters that add in units of ``2**-bits`` of the result's steps."""
     inputs = []
     for source, real in zip(sources, reals.tolist(), strict=True):
-        multiplier, shift = quantize_multiplier(math.ldexp(real, bits))
-        zero_point = -source.zero_point
-        inputs.append(_one(zero_point, multiplier, max(shift, 0), max(-shift, 0), 0))
-    total = _one(bias, 1 << 30, 0, bits - 1, output.zero_point)
+        pair = quantize_multiplier(math.ldexp(real, bits))
+        inputs.append(uniform_scaling(-source.zero_point, pair, Rounding.SINGLE, (0, -128, 127)))
+    clamp = (output.zero_point, -128, 127)
+    total = uniform_scaling(bias, (1 << 30, 1 - bits), Rounding.SINGLE, clamp)
     return inputs[0], inputs[1], total
-
-
-def _one(bias: int, multiplier: int, left: int, right: int, zero_point: int) -> Scaling:
-    """Return the parameters of one channel."""
-    numbers = (np.array([number], np.int64) for number in (bias, multiplier, left, right))
-    bias_, multiplier_, left_, right_ = numbers
-    return Scaling(
-        bias=bias_,
-        multiplier=multiplier_,
-        left=left_,
-        right=right_,
-        rounding=Rounding.SINGLE,
-        zero_point=zero_point,
-        low=-128,
-        high=127,
-    )
 
 
 def _sums(scalings: tuple[Scaling, Scaling, Scaling], values: np.ndarray) -> np.ndarray:

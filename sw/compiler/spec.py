@@ -5,16 +5,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from celosia.hw.arch.isa import Window
-from celosia.sw.compiler.errors import want
+from celosia.sw.compiler.errors import require
 from celosia.sw.compiler.values import Scaling, Value
 
 __all__ = ["Layer", "Network", "Pool", "Pooling", "Product", "Sum", "Windows"]
 
 
-def _want_table(where: str, table: np.ndarray | None) -> None:
+def _require_table(where: str, table: np.ndarray | None) -> None:
     if table is not None:
         whole = table.shape == (256,) and table.dtype == np.int8
-        want(whole, where, "a table of 256 int8", f"{table.shape} of {table.dtype}")
+        require(whole, where, "a table of 256 int8", f"{table.shape} of {table.dtype}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +66,9 @@ class Product:
     scaling : Scaling
         By channel. The source's zero point is folded into the bias, modulo 2³².
     macs : int
-        Multiplications that the model asks for, for each item.
+        Multiplications of the model, for each item.
     table : numpy.ndarray, optional
-        int8, shape ``(256,)``: what becomes of results behind their clamp, by their bits.
+        int8, shape ``(256,)``: what becomes of results after their clamp, by their bits.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Product:
 
     @property
     def split(self) -> bool:
-        """Whether weights are sums of two int8."""
+        """True if weights are sums of two int8."""
         return self.weights.dtype != np.int8
 
     def matrix(self, first: int, last: int) -> np.ndarray:
@@ -153,11 +153,11 @@ class Product:
         return (gh - wh) // sh + 1, (gw - ww) // sw + 1
 
     def __post_init__(self) -> None:
-        """Refuse what no instruction says."""
+        """Refuse what no instruction can express."""
         self.scaling.check(self.name, self.channels)
-        _want_table(self.name, self.table)
+        _require_table(self.name, self.table)
         whole = self.kernel == self.weights.shape[1:3]
-        want(whole, self.name, f"weights of kernel {self.kernel}", self.weights.shape)
+        require(whole, self.name, f"weights of kernel {self.kernel}", self.weights.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +183,7 @@ class Windows:
     parameters: int = 0
 
     def ends(self, stride: tuple[int, int]) -> tuple[int, int]:
-        """Return the row and the column behind the last that a window reads."""
+        """Return the row and the column after the last that a window reads."""
         bottom, right = (
             first + (count - 1) * step + size
             for first, count, step, size in zip(
@@ -238,12 +238,12 @@ class Pooling:
         return (self.source,)
 
     def __post_init__(self) -> None:
-        """Refuse what no instruction says."""
+        """Refuse what no instruction can express."""
         for scaling in self.scalings:
             scaling.check(self.name, 1)
-        _want_table(self.name, self.table)
+        _require_table(self.name, self.table)
         for windows in self.windows:
-            want(max(windows.size) <= 255, self.name, "windows up to 255 by 255", windows.size)
+            require(max(windows.size) <= 255, self.name, "windows up to 255 by 255", windows.size)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -293,10 +293,10 @@ class Sum:
         return self.source, self.second
 
     def __post_init__(self) -> None:
-        """Refuse what no instruction says."""
+        """Refuse what no instruction can express."""
         for scaling in self.scalings:
             scaling.check(self.name, 1)
-        _want_table(self.name, self.table)
+        _require_table(self.name, self.table)
 
 
 Layer = Product | Pooling | Sum
@@ -304,7 +304,7 @@ Layer = Product | Pooling | Sum
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Network:
-    """What is done for each item: values and the layers between them, in order.
+    """Work for each item: values and the layers between them, in order.
 
     Parameters
     ----------
@@ -330,7 +330,7 @@ class Network:
         made: dict[int, int] = {}
         for layer in self.layers:
             there = known.issuperset(layer.sources)
-            want(there, layer.name, "sources computed before", layer.sources)
+            require(there, layer.name, "sources computed before", layer.sources)
             source, result = self.values[layer.source], self.values[layer.result]
             if isinstance(layer, Product):
                 wanted, first = (*layer.output, layer.channels), layer.first
@@ -338,17 +338,17 @@ class Network:
                 wanted, first = layer.extents, 0
             else:
                 covered = sum(w.count[0] * w.count[1] for w in layer.windows)
-                want(covered == result.height * result.width, layer.name, "all results", covered)
+                require(covered == result.height * result.width, layer.name, "all results", covered)
                 channels = layer.seen[2] if layer.seen else source.channels
                 wanted, first = (result.height, result.width, channels), layer.first
             got = (result.height, result.width, result.channels)
             inside = got[:2] == wanted[:2] and first + wanted[2] <= got[2]
-            want(inside, layer.name, f"a result of {wanted}", got)
+            require(inside, layer.name, f"a result of {wanted}", got)
             made[layer.result] = made.get(layer.result, 0) + wanted[2]
             known.add(layer.result)
         for number, channels in made.items():
             value = self.values[number]
-            want(channels == value.channels, value.name, "all channels once", channels)
+            require(channels == value.channels, value.name, "all channels once", channels)
 
     def makers(self, value: int) -> list[int]:
         """Return the layers that make a value, each some of its channels."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from celosia.hw.arch.isa import Rounding
-from celosia.sw.compiler.errors import want
+from celosia.sw.compiler.errors import require
 
-__all__ = ["Scaling", "Value"]
+__all__ = ["Scaling", "Value", "scaling_of", "uniform_scaling"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +80,47 @@ class Scaling:
         }
         for field, (low, high) in ranges.items():
             values = getattr(self, field)
-            want(values.shape == (channels,), where, f"{field} by channel", values.shape)
+            require(values.shape == (channels,), where, f"{field} by channel", values.shape)
             inside = ((values >= low) & (values <= high)).all()
-            want(bool(inside), where, f"{field} from {low} to {high}", values)
+            require(bool(inside), where, f"{field} from {low} to {high}", values)
         clamp = -128 <= self.low <= self.high <= 127
-        want(clamp, where, "-128 <= low <= high <= 127", (self.low, self.high))
+        require(clamp, where, "-128 <= low <= high <= 127", (self.low, self.high))
+
+
+def uniform_scaling(
+    bias: int, pair: tuple[int, int], rounding: Rounding, ends: tuple[int, int, int]
+) -> Scaling:
+    """Return the parameters of one channel: see ``scaling_of``."""
+    multiplier, shift = np.array([pair], np.int64).T
+    return scaling_of(np.array([bias], np.int64), multiplier, shift, rounding, ends)
+
+
+def scaling_of(
+    bias: np.ndarray,
+    multiplier: np.ndarray,
+    shift: np.ndarray,
+    rounding: Rounding,
+    ends: tuple[int, int, int],
+) -> Scaling:
+    """Return parameters by channel.
+
+    Parameters
+    ----------
+    bias, multiplier, shift : numpy.ndarray
+        int64, shape ``(channels,)``; shifts to the right are negative.
+    rounding : isa.Rounding
+        Of the requantiser.
+    ends : (int, int, int)
+        Zero point, and the range results are clamped to.
+    """
+    zero_point, low, high = ends
+    return Scaling(
+        bias=bias,
+        multiplier=multiplier,
+        left=np.maximum(shift, 0),
+        right=np.maximum(-shift, 0),
+        rounding=rounding,
+        zero_point=zero_point,
+        low=low,
+        high=high,
+    )

@@ -6,7 +6,8 @@ from typing import Any
 
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.ir.program import Program, Section
+from celosia.sw.ir.parts import Section
+from celosia.sw.ir.program import Program
 
 __all__ = ["verify"]
 

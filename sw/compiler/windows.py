@@ -18,7 +18,7 @@ class Axis:
     Parameters
     ----------
     start : int
-        Where the first window begins, below zero in front of the edge.
+        Where the first window begins, below zero before the edge.
     stride, count, size : int
         From one window to the next, how many, and elements of each.
     extent : int
@@ -33,7 +33,7 @@ class Axis:
 
     @property
     def whole(self) -> bool:
-        """Whether no window reaches past an edge."""
+        """True if no window reaches past an edge."""
         last = self.start + (self.count - 1) * self.stride
         return self.start >= 0 and last + self.size <= self.extent
 
@@ -47,7 +47,7 @@ class _Run:
 
 
 def padding(kind: str, extent: int, size: int, stride: int, count: int) -> int:
-    """Return the elements in front of the edge: of ``SAME`` half of all, rounded down; else none.
+    """Return the elements before the edge: of ``SAME`` half of all, rounded down; else none.
 
     ``size`` is that of the window from its first to its last element.
     """

@@ -50,7 +50,7 @@ def load(source: str | Path | bytes) -> Graph:
         content = bytes(source)
         return _load_onnx(content) if content[:1] == _ONNX else load_tflite(content)
     path = Path(source)
-    _want_other_kind(path)
+    _require_other_kind(path)
     if path.suffix.lower() == ".onnx" and path.is_file():
         return _load_onnx(_read(path), path.name)
     if _is_float_tflite(path):
@@ -67,7 +67,7 @@ def _load_onnx(content: bytes, name: str = "model") -> Graph:
     return load_onnx(content, name)
 
 
-def _want_other_kind(path: Path) -> None:
+def _require_other_kind(path: Path) -> None:
     """Refuse files and folders of other frameworks that are float models."""
     ending = path.suffix.lower()
     if path.is_dir():

@@ -48,7 +48,7 @@ class Quantization:
         return int(self.zero_points[0])
 
     def equals(self, other: "Quantization | None") -> bool:
-        """Whether both mean the same numbers."""
+        """Return whether both mean the same numbers."""
         return (
             other is not None
             and np.array_equal(self.scales, other.scales)
@@ -99,7 +99,7 @@ class Operation:
     inputs, outputs : tuple of int
         Numbers of tensors; −1 is an input left out.
     attributes : dict
-        What else the operator says, by name.
+        Its attributes, by name.
     """
 
     kind: str

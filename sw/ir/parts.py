@@ -1,4 +1,4 @@
-"""What a compiled program consists of: sections of instructions, constants, ends, host operators."""
+"""Parts of a compiled program: sections of instructions, constants, ends, host operators."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -137,7 +137,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Layer:
-    """What a report says about a layer, and messages call it.
+    """A layer in reports and messages.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Operand:
-    """What an operator of the host reads or makes.
+    """Input or result of an operator of the host.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ class Operand:
     name : str
         As the model names it.
     shape : tuple of int
-        Of one unit: what the model's batch counts, or all of it where that cannot be told apart.
+        Of one unit: what the model's batch counts, or all of it where that cannot be distinguished.
     dtype : str
         Type of the elements.
     scale, zero_point : float, int
@@ -214,7 +214,7 @@ class HostOperator:
     sources, results : tuple of Operand
         What it reads and makes.
     attributes : dict
-        What else it says, in numbers, texts and lists of them.
+        Its attributes, in numbers, texts and lists of them.
     note : str
         Why the core does not run it.
     """
@@ -237,7 +237,7 @@ class Part:
     setup, main : Section
         One-time loads of constants that stay until another part runs, and the rest.
     inputs, outputs : tuple of Port
-        What the host writes before ``main`` and reads behind it, all of it int8.
+        What the host writes before ``main`` and reads after it, all of it int8.
     items : int
         Items of these ports in one unit: see ``Operand``.
     """

@@ -7,60 +7,37 @@ header as JSON, the blobs that it lists one after the other, and a CRC-32 of all
 import binascii
 import json
 import struct
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
+from celosia.hw.arch.config import Config
 from celosia.sw.files import FileError, read_file, write_atomically
-from celosia.sw.ir.parts import (
-    HostOperator,
-    Layer,
-    Operand,
-    Part,
-    Port,
-    Section,
-    Segment,
-    Variable,
+from celosia.sw.ir.header import (
+    read_ports,
+    read_section,
+    read_segment,
+    read_step,
+    read_variable,
+    require_fields,
+    section_header,
+    step_blobs,
+    step_header,
 )
+from celosia.sw.ir.parts import HostOperator, Layer, Part, Port, Section, Segment, Variable
 from celosia.sw.ir.records import listed, record, value
-from celosia.sw.ir.validate import shifted, validate
+from celosia.sw.ir.validate import validate
 
-__all__ = [
-    "HostOperator",
-    "Layer",
-    "Operand",
-    "Part",
-    "Port",
-    "Program",
-    "ProgramError",
-    "Section",
-    "Segment",
-    "Variable",
-    "write_atomically",
-]
+__all__ = ["Program", "ProgramError"]
 
 MAGIC = b"CELOSIA\x1a"
 VERSION = 4
 
 
 _HEADER = (
-    "name",
-    "config",
-    "fingerprint",
-    "batch",
-    "memory_bytes",
-    "steps",
-    "segments",
-    "inputs",
-    "outputs",
-    "layers",
-    "variables",
+    *("name", "config", "fingerprint", "batch", "memory_bytes", "steps", "segments"),
+    *("inputs", "outputs", "layers", "variables"),
 )
-
-#: Gives so many bytes of those behind the header; the text says what they are for.
-_Take = Callable[[Any, str], bytes]
 
 
 class ProgramError(ValueError):
@@ -111,7 +88,7 @@ class Program:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What the core does, in order; more than one part where the host has work in between."""
+        """Work of the core, in order; more than one part where the host has work in between."""
         return tuple(step for step in self.steps if isinstance(step, Part))
 
     @property
@@ -143,7 +120,7 @@ class Program:
 
     @property
     def host(self) -> tuple[HostOperator, ...]:
-        """What the host does, in order."""
+        """Work of the host, in order."""
         return tuple(step for step in self.steps if isinstance(step, HostOperator))
 
     @property
@@ -164,14 +141,25 @@ class Program:
     @property
     def shifted(self) -> frozenset[int]:
         """Tensors that are uint8 as inputs or outputs of the model, and 128 less inside."""
-        return shifted(self)
+        inside = {
+            each.tensor
+            for step in self.steps
+            for each in (
+                (*step.inputs, *step.outputs)
+                if isinstance(step, Part)
+                else (*step.sources, *step.results)
+            )
+            if each.dtype == "int8"
+        }
+        ends = (*self.inputs, *self.outputs)
+        return frozenset(port.tensor for port in ends if port.dtype == "uint8") & inside
 
     @property
     def macs(self) -> int:
         """Multiplications for each item."""
         return sum(layer.macs for layer in self.layers)
 
-    def want(self, config: Config) -> None:
+    def require(self, config: Config) -> None:
         """Refuse a core of another configuration.
 
         Raises
@@ -189,7 +177,7 @@ class Program:
     def to_bytes(self) -> bytes:
         """Return the contents of the program's file. The same program gives the same bytes."""
         blobs = [self.constants.code] if self.constants else []
-        blobs += [blob for step in self.steps for blob in _blobs(step)]
+        blobs += [blob for step in self.steps for blob in step_blobs(step)]
         blobs += [segment.data for segment in self.segments]
         blobs += [variable.data for variable in self.variables]
         header = {
@@ -198,7 +186,7 @@ class Program:
             "fingerprint": self.config.fingerprint,
             "batch": self.batch,
             "memory_bytes": self.memory_bytes,
-            "steps": [_said(step) for step in self.steps],
+            "steps": [step_header(step) for step in self.steps],
             "segments": [
                 {"name": s.name, "address": s.address, "bytes": len(s.data)} for s in self.segments
             ],
@@ -211,7 +199,7 @@ class Program:
             ],
         }
         if self.constants:
-            header["constants"] = _section_said(self.constants)
+            header["constants"] = section_header(self.constants)
         text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
         content = b"".join([MAGIC, struct.pack("<II", VERSION, len(text)), text, *blobs])
         return content + struct.pack("<I", binascii.crc32(content))
@@ -270,7 +258,7 @@ class Program:
 
 def _from_header(header: Any, blobs: bytes) -> Program:
     shared = isinstance(header, dict) and "constants" in header
-    _want_fields(header, "header", (*_HEADER, "constants") if shared else _HEADER)
+    require_fields(header, "header", (*_HEADER, "constants") if shared else _HEADER)
     config = record(Config, header["config"], "config")
     if config.fingerprint != header["fingerprint"]:
         raise ValueError("fingerprint and configuration disagree")
@@ -282,10 +270,12 @@ def _from_header(header: Any, blobs: bytes) -> Program:
         taken, blobs = blobs[:count], blobs[count:]
         return taken
 
-    constants = _section("constants", header["constants"], take) if shared else None
-    steps = tuple(_step(said, take) for said in listed(header["steps"], "steps"))
-    segments = tuple(_segment(said, take) for said in listed(header["segments"], "segments"))
-    variables = tuple(_variable(said, take) for said in listed(header["variables"], "variables"))
+    constants = read_section("constants", header["constants"], take) if shared else None
+    steps = tuple(read_step(said, take) for said in listed(header["steps"], "steps"))
+    segments = tuple(read_segment(said, take) for said in listed(header["segments"], "segments"))
+    variables = tuple(
+        read_variable(said, take) for said in listed(header["variables"], "variables")
+    )
     if blobs:
         raise ValueError(f"{len(blobs)} bytes too many")
     program = Program(
@@ -294,122 +284,13 @@ def _from_header(header: Any, blobs: bytes) -> Program:
         batch=value(header["batch"], int, "batch"),
         steps=steps,
         segments=segments,
-        inputs=_ports(header["inputs"], "inputs"),
-        outputs=_ports(header["outputs"], "outputs"),
+        inputs=read_ports(header["inputs"], "inputs"),
+        outputs=read_ports(header["outputs"], "outputs"),
         layers=tuple(record(Layer, layer, "layer") for layer in listed(header["layers"], "layers")),
         memory_bytes=value(header["memory_bytes"], int, "memory_bytes"),
         constants=constants,
         variables=variables,
     )
-    validate(program)
+    checked: Any = program  # pyright takes this module and the one that validate imports for two
+    validate(checked)
     return program
-
-
-def _want_fields(said: Any, where: str, names: Sequence[str]) -> None:
-    """Refuse what has other fields than these."""
-    if not isinstance(said, dict) or sorted(said) != sorted(names):
-        raise ValueError(f"{where}: wanted {', '.join(names)} and nothing else")
-
-
-def _blobs(step: Part | HostOperator) -> list[bytes]:
-    """Return the bytes of a step that lie behind the header."""
-    if isinstance(step, Part):
-        return [step.setup.code, step.main.code]
-    return [operand.data for operand in step.sources if operand.data is not None]
-
-
-def _said(step: Part | HostOperator) -> dict[str, Any]:
-    """Return what the header says about a step."""
-    if isinstance(step, HostOperator):
-        said = asdict(step)
-        for operand in (*said["sources"], *said["results"]):
-            operand["data"] = None if operand["data"] is None else len(operand["data"])
-        return {"host": said}
-    sections = {name: _section_said(s) for name, s in (("setup", step.setup), ("main", step.main))}
-    ports = {
-        name: [asdict(port) for port in ports]
-        for name, ports in (("inputs", step.inputs), ("outputs", step.outputs))
-    }
-    return {"core": {**sections, **ports, "items": step.items}}
-
-
-def _section_said(section: Section) -> dict[str, Any]:
-    """Return what the header says about a section."""
-    layers = _packed(section.layers)
-    return {"address": section.address, "bytes": len(section.code), "layers": layers}
-
-
-def _step(said: Any, take: _Take) -> Part | HostOperator:
-    """Return the step that the header says; ``take`` gives as many bytes from behind it."""
-    if isinstance(said, dict) and "host" in said:
-        _want_fields(said, "step", ("host",))
-        return _host_operator(said["host"], take)
-    _want_fields(said, "step", ("core",))
-    part = said["core"]
-    _want_fields(part, "part", ("setup", "main", "inputs", "outputs", "items"))
-    setup, main = (_section(name, part[name], take) for name in ("setup", "main"))
-    inputs, outputs = (_ports(part[name], name) for name in ("inputs", "outputs"))
-    return Part(setup, main, inputs, outputs, value(part["items"], int, "items"))
-
-
-def _host_operator(said: Any, take: _Take) -> HostOperator:
-    if not isinstance(said, dict) or not isinstance(said.get("attributes"), dict):
-        raise ValueError("operator of the host: wanted fields, and attributes among them")
-    given: dict[str, Any] = {"attributes": said["attributes"]}
-    for side in ("sources", "results"):
-        operands = listed(said.get(side), side)
-        given[side] = tuple(_operand(operand, take) for operand in operands)
-    if any(operand.data is not None for operand in given["results"]):
-        raise ValueError("operator of the host: wanted results to be computed")
-    return record(HostOperator, said, "operator of the host", given)
-
-
-def _section(name: str, said: Any, take: _Take) -> Section:
-    _want_fields(said, name, ("address", "bytes", "layers"))
-    code = take(said["bytes"], f"{name} bytes")
-    layers: list[int] = []
-    for run in listed(said["layers"], f"{name} layers"):
-        pair = [value(each, int, f"{name} layers") for each in listed(run, f"{name} layers")]
-        # What is too much for the code is not even spelt out.
-        if len(pair) != 2 or not 1 <= pair[1] <= len(code) // INSTRUCTION_BYTES - len(layers):
-            raise ValueError(f"{name}: wanted a layer for each instruction")
-        layers += [pair[0]] * pair[1]
-    if len(layers) * INSTRUCTION_BYTES != len(code):
-        raise ValueError(f"{name}: wanted a layer for each instruction")
-    return Section(value(said["address"], int, f"{name} address"), code, tuple(layers))
-
-
-def _segment(said: Any, take: _Take) -> Segment:
-    _want_fields(said, "segment", ("name", "address", "bytes"))
-    name = value(said["name"], str, "segment name")
-    data = take(said["bytes"], "segment bytes")
-    return Segment(name, value(said["address"], int, "segment address"), data)
-
-
-def _variable(said: Any, take: _Take) -> Variable:
-    _want_fields(said, "variable", ("port", "successor", "bytes"))
-    port = record(Port, said["port"], "port of variable")
-    data = take(said["bytes"], "variable bytes")
-    return Variable(port, value(said["successor"], int, "variable successor"), data)
-
-
-def _operand(said: Any, take: _Take) -> Operand:
-    if not isinstance(said, dict) or "data" not in said:
-        raise ValueError("operand: wanted fields, and data among them")
-    data = None if said["data"] is None else take(said["data"], "operand data")
-    return record(Operand, said, "operand", {"data": data})
-
-
-def _ports(said: Any, where: str) -> tuple[Port, ...]:
-    return tuple(record(Port, port, f"port of {where}") for port in listed(said, where))
-
-
-def _packed(layers: Sequence[int]) -> list[list[int]]:
-    """Return runs of equal numbers as (number, count)."""
-    runs: list[list[int]] = []
-    for number in layers:
-        if runs and runs[-1][0] == number:
-            runs[-1][1] += 1
-        else:
-            runs.append([number, 1])
-    return runs

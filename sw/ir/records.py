@@ -1,4 +1,4 @@
-"""Dataclasses out of what a JSON file says, every field of the type that it is declared with."""
+"""Dataclasses out of what a JSON file has, every field of the type that it is declared with."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -70,7 +70,7 @@ def record(cls: type, said: Any, where: str, given: Mapping[str, Any] | None = N
     cls : type
         The dataclass.
     said : Any
-        What the file says: a value for each field, lists for tuples.
+        Contents of the file: a value for each field, lists for tuples.
     where : str
         What messages call it.
     given : mapping, optional

@@ -1,9 +1,9 @@
-"""What must hold of a program before anything runs: places in memory, and who makes what is read."""
+"""Checks of a program before anything runs: places in memory, and who makes what is read."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,16 +12,16 @@ from celosia.sw.ir.parts import (
     MOST_BATCH,
     MOST_ELEMENTS,
     HostOperator,
-    Layer,
     Operand,
     Part,
     Port,
     Section,
-    Segment,
-    Variable,
 )
 
-__all__ = ["shifted", "validate"]
+if TYPE_CHECKING:
+    from celosia.sw.ir.program import Program
+
+__all__ = ["validate"]
 
 #: Instructions of a section, and numbers of a tensor: at most.
 _INSTRUCTIONS = (1 << 16) - 1
@@ -36,37 +36,12 @@ _SCALES = (2.0**-149, (2 - 2.0**-23) * 2.0**127)
 _Values = dict[int, tuple[str, int]]
 
 
-class _Program(Protocol):
-    """What is looked at of a program."""
-
-    @property
-    def batch(self) -> int: ...
-    @property
-    def memory_bytes(self) -> int: ...
-    @property
-    def segments(self) -> tuple[Segment, ...]: ...
-    @property
-    def sections(self) -> tuple[tuple[str, Section], ...]: ...
-    @property
-    def inputs(self) -> tuple[Port, ...]: ...
-    @property
-    def outputs(self) -> tuple[Port, ...]: ...
-    @property
-    def variables(self) -> tuple[Variable, ...]: ...
-    @property
-    def steps(self) -> tuple[Part | HostOperator, ...]: ...
-    @property
-    def parts(self) -> tuple[Part, ...]: ...
-    @property
-    def layers(self) -> tuple[Layer, ...]: ...
-
-
-def _want(holds: bool, where: str, wanted: str, got: object) -> None:
+def _require(holds: bool, where: str, wanted: str, got: object) -> None:
     if not holds:
         raise ValueError(f"{where}: wanted {wanted}, got {got}")
 
 
-def validate(program: _Program) -> None:
+def validate(program: "Program") -> None:
     """Refuse a program that names memory which it has not got, or reads what nobody makes.
 
     Raises
@@ -75,64 +50,64 @@ def validate(program: _Program) -> None:
         Naming what is wrong.
     """
     memory = program.memory_bytes
-    _want(1 <= program.batch <= MOST_BATCH, "batch", f"1 to {MOST_BATCH}", program.batch)
-    _want(1 <= memory <= 1 << ADDRESS_BITS, "memory_bytes", f"1 to {1 << ADDRESS_BITS}", memory)
+    _require(1 <= program.batch <= MOST_BATCH, "batch", f"1 to {MOST_BATCH}", program.batch)
+    _require(1 <= memory <= 1 << ADDRESS_BITS, "memory_bytes", f"1 to {1 << ADDRESS_BITS}", memory)
     for segment in program.segments:
-        _want_place(segment.name, segment.address, len(segment.data), memory)
+        _require_place(segment.name, segment.address, len(segment.data), memory)
     variables = [variable.port for variable in program.variables]
     for port in (*program.inputs, *program.outputs, *variables):
-        _want_tensor(port)
-        _want(port.items >= 1, port.name, "at least one item", port.items)
-    _want(bool(program.inputs and program.outputs), "program", "inputs and outputs", "none")
+        _require_tensor(port)
+        _require(port.items >= 1, port.name, "at least one item", port.items)
+    _require(bool(program.inputs and program.outputs), "program", "inputs and outputs", "none")
     for name, section in program.sections:
-        _want_section(name, section, program)
+        _require_section(name, section, program)
     for part in program.parts:
-        _want_part(part, program)
-    _want_apart(program)
-    _want_flow(program)
+        _require_part(part, program)
+    _require_apart(program)
+    _require_flow(program)
 
 
-def _want_place(where: str, address: int, count: int, memory: int) -> None:
+def _require_place(where: str, address: int, count: int, memory: int) -> None:
     wanted = f"{count} bytes within {memory} of external memory"
-    _want(0 <= address <= memory - count, where, wanted, f"address {address}")
+    _require(0 <= address <= memory - count, where, wanted, f"address {address}")
 
 
-def _want_tensor(tensor: Port | Operand) -> None:
+def _require_tensor(tensor: Port | Operand) -> None:
     """Refuse shapes, types and numbers that no tensor can have."""
     where, shape = tensor.name, tensor.shape
     elements = 1
     for extent in shape:
-        _want(extent >= 1, where, "extents of at least 1", shape)
+        _require(extent >= 1, where, "extents of at least 1", shape)
         elements *= extent
-        _want(elements <= _ELEMENTS, where, f"at most {_ELEMENTS} elements", shape)
-    _want(tensor.dtype in _TYPES, where, f"one of {', '.join(_TYPES)}", repr(tensor.dtype[:20]))
-    _want(_SCALES[0] <= tensor.scale <= _SCALES[1], where, "a scale above 0", tensor.scale)
+        _require(elements <= _ELEMENTS, where, f"at most {_ELEMENTS} elements", shape)
+    _require(tensor.dtype in _TYPES, where, f"one of {', '.join(_TYPES)}", repr(tensor.dtype[:20]))
+    _require(_SCALES[0] <= tensor.scale <= _SCALES[1], where, "a scale above 0", tensor.scale)
     integer = tensor.dtype in ("int8", "uint8")
     limits = np.iinfo(tensor.dtype if integer else "int32")
     low, high = int(limits.min), int(limits.max)
     good = low <= tensor.zero_point <= high
-    _want(good, where, f"a zero point from {low} to {high}", tensor.zero_point)
+    _require(good, where, f"a zero point from {low} to {high}", tensor.zero_point)
 
 
-def _want_part(part: Part, program: _Program) -> None:
-    _want(bool(part.inputs and part.outputs), "part", "inputs and outputs", "none")
+def _require_part(part: Part, program: "Program") -> None:
+    _require(bool(part.inputs and part.outputs), "part", "inputs and outputs", "none")
     for port in (*part.inputs, *part.outputs):
-        _want_tensor(port)
-        _want(port.dtype == "int8", port.name, "int8 in the core", port.dtype)
-        _want_place(
+        _require_tensor(port)
+        _require(port.dtype == "int8", port.name, "int8 in the core", port.dtype)
+        _require_place(
             port.name, port.address, program.batch * port.bytes_per_item, program.memory_bytes
         )
 
 
-def _want_section(name: str, section: Section, program: _Program) -> None:
+def _require_section(name: str, section: Section, program: "Program") -> None:
     most = _INSTRUCTIONS
-    _want(1 <= section.count <= most, name, f"1 to {most} instructions", section.count)
+    _require(1 <= section.count <= most, name, f"1 to {most} instructions", section.count)
     aligned = section.address % INSTRUCTION_BYTES == 0
-    _want(aligned, name, f"a multiple of {INSTRUCTION_BYTES} as address", section.address)
-    _want_place(name, section.address, len(section.code), program.memory_bytes)
+    _require(aligned, name, f"a multiple of {INSTRUCTION_BYTES} as address", section.address)
+    _require_place(name, section.address, len(section.code), program.memory_bytes)
     for number in set(section.layers):
         good = -1 <= number < len(program.layers)
-        _want(good, name, f"layers below {len(program.layers)}", number)
+        _require(good, name, f"layers below {len(program.layers)}", number)
 
 
 class _Range(NamedTuple):
@@ -143,7 +118,7 @@ class _Range(NamedTuple):
     name: str
 
 
-def _want_apart(program: _Program) -> None:
+def _require_apart(program: "Program") -> None:
     """Refuse constants and instructions that overlap, and inputs and outputs that overlap them.
 
     Inputs and outputs of a part may be one and the same bytes, where one is a view of another.
@@ -161,7 +136,7 @@ def _want_apart(program: _Program) -> None:
         for port in _disjoint(ports, views=True):
             after = bisect_right(starts, port.address)
             for other in fixed[max(0, after - 1) : after + 1]:
-                _want(not _overlap(port, other), port.name, *_apart(port, other))
+                _require(not _overlap(port, other), port.name, *_apart(port, other))
 
 
 def _range(name: str, address: int, count: int) -> _Range:
@@ -184,32 +159,16 @@ def _disjoint(ranges: Sequence[_Range], *, views: bool) -> list[_Range]:
     last: _Range | None = None
     for one in ordered:
         if last is not None and _overlap(last, one) and not (views and one.address == last.address):
-            _want(False, one.name, *_apart(one, last))
+            _require(False, one.name, *_apart(one, last))
         if last is None or one.end > last.end:
             last = one
     return ordered
 
 
-def shifted(program: _Program) -> frozenset[int]:
-    """Return the tensors of uint8 ports of a program that its steps read or make as int8."""
-    inside = {
-        each.tensor
-        for step in program.steps
-        for each in (
-            (*step.inputs, *step.outputs)
-            if isinstance(step, Part)
-            else (*step.sources, *step.results)
-        )
-        if each.dtype == "int8"
-    }
-    ends = (*program.inputs, *program.outputs)
-    return frozenset(port.tensor for port in ends if port.dtype == "uint8") & inside
-
-
-def _want_flow(program: _Program) -> None:
+def _require_flow(program: "Program") -> None:
     """Refuse a step that reads what no input or step before it makes, of this type and size."""
     values: _Values = {}
-    inside = shifted(program)
+    inside = program.shifted
     inputs, outputs = (
         [replace(port, dtype="int8") if port.tensor in inside else port for port in ports]
         for ports in (program.inputs, program.outputs)
@@ -218,13 +177,13 @@ def _want_flow(program: _Program) -> None:
         _make(values, port, port.elements)
     for step in program.steps:
         if isinstance(step, Part):
-            _want(step.items >= 1, "part", "at least one item", step.items)
+            _require(step.items >= 1, "part", "at least one item", step.items)
             for port in step.inputs:
                 _read(values, port, step.items * port.elements)
             for port in step.outputs:
                 _make(values, port, step.items * port.elements)
         else:
-            _want_operator(step)
+            _require_operator(step)
             for operand in step.sources:
                 if operand.data is None:
                     _read(values, operand, _elements(operand.shape))
@@ -234,24 +193,24 @@ def _want_flow(program: _Program) -> None:
         _read(values, port, port.elements)
     for variable in program.variables:
         port, got = variable.port, len(variable.data)
-        _want(got == port.bytes_per_item, port.name, f"{port.bytes_per_item} bytes", got)
+        _require(got == port.bytes_per_item, port.name, f"{port.bytes_per_item} bytes", got)
         _read(values, replace(port, tensor=variable.successor), port.elements)
 
 
-def _want_operator(operator: HostOperator) -> None:
+def _require_operator(operator: HostOperator) -> None:
     """Refuse operands of the host that are no tensors, or too large for it."""
     for operand in (*operator.sources, *operator.results):
-        _want_tensor(operand)
+        _require_tensor(operand)
         elements = _elements(operand.shape)
-        _want(
+        _require(
             elements <= MOST_ELEMENTS, operand.name, f"at most {MOST_ELEMENTS} elements", elements
         )
         for scale in operand.scales:
-            _want(_SCALES[0] <= scale <= _SCALES[1], operand.name, "scales above 0", scale)
+            _require(_SCALES[0] <= scale <= _SCALES[1], operand.name, "scales above 0", scale)
         if operand.data is not None:
             wanted = elements * np.dtype(operand.dtype).itemsize
             got = len(operand.data)
-            _want(got == wanted, operand.name, f"{wanted} bytes", got)
+            _require(got == wanted, operand.name, f"{wanted} bytes", got)
 
 
 def _elements(shape: Sequence[int]) -> int:
@@ -260,12 +219,12 @@ def _elements(shape: Sequence[int]) -> int:
 
 def _make(values: _Values, made: Port | Operand, elements: int) -> None:
     fresh = made.tensor not in values
-    _want(fresh, made.name, "a tensor made once", f"tensor {made.tensor} again")
-    _want(elements <= _ELEMENTS, made.name, f"at most {_ELEMENTS} elements", elements)
+    _require(fresh, made.name, "a tensor made once", f"tensor {made.tensor} again")
+    _require(elements <= _ELEMENTS, made.name, f"at most {_ELEMENTS} elements", elements)
     values[made.tensor] = (made.dtype, elements)
 
 
 def _read(values: _Values, wanted: Port | Operand, elements: int) -> None:
     known = values.get(wanted.tensor)
     got = f"tensor {wanted.tensor} of nobody" if known is None else f"{known[1]} of {known[0]}"
-    _want(known == (wanted.dtype, elements), wanted.name, f"{elements} of {wanted.dtype}", got)
+    _require(known == (wanted.dtype, elements), wanted.name, f"{elements} of {wanted.dtype}", got)

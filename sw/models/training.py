@@ -1,4 +1,4 @@
-"""What the scripts that train the shipped models share: training, quantising, judging, writing."""
+"""Code of the scripts that train the shipped models: training, quantising, judging, writing."""
 
 import hashlib
 import importlib

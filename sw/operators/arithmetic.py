@@ -10,6 +10,7 @@ from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.elementwise import activated, two
+from celosia.sw.operators.exponentials import digits, high_product, reciprocal
 from celosia.sw.operators.fixed_point import (
     centred,
     finished,
@@ -28,7 +29,6 @@ from celosia.sw.operators.plain import (
     squared_difference,
 )
 from celosia.sw.operators.record import SAME, Operator, Shape, by_type
-from celosia.sw.operators.softmax import digits, high_product, reciprocal
 
 __all__ = ["OPERATORS"]
 

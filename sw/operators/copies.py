@@ -22,11 +22,11 @@ _MODES = {tflite.MirrorPadMode.REFLECT: "reflect", tflite.MirrorPadMode.SYMMETRI
 _NUMBERS = ("int8", "uint8", "int16", "int32", "int64", "float32")
 
 
-def _extents(node: Node, place: int, role: str, least: int = 1) -> tuple[int, ...]:
-    """Return the numbers of a constant input, each of at least ``least``."""
+def _extents(node: Node, place: int, role: str) -> tuple[int, ...]:
+    """Return the numbers of a constant input, each of at least 1."""
     found = tuple(node.indices(place, role))
-    if min(found, default=1) < least:
-        raise ModelError(f"wanted {role} of at least {least}, got {found}")
+    if min(found, default=1) < 1:
+        raise ModelError(f"wanted {role} of at least 1, got {found}")
     return found
 
 

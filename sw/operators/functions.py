@@ -21,6 +21,7 @@ from celosia.sw.ir.graph import Quantization
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators import real, wide
 from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.operators.exponentials import saturated
 from celosia.sw.operators.fixed_point import (
     MOST_FACTOR,
     centred,
@@ -160,10 +161,6 @@ def _short(multiplier: int) -> int:
     return min((multiplier + (1 << 15)) >> 16, (1 << 15) - 1)
 
 
-def _saturated(x: np.ndarray) -> np.ndarray:
-    return np.clip(x, -(1 << 15), (1 << 15) - 1)
-
-
 def _shorthalved(x: np.ndarray, times: int) -> np.ndarray:
     """Return x / 2^times of 16 bits; from 16 on the kernel's mask is all ones, or -1."""
     return halved(x, times) if times < 16 else np.where(x < 0, -1, 1)
@@ -180,9 +177,9 @@ def _hard_swish(source: Quantization, output: Quantization, _: dict[str, Any]) -
     x = (BYTES - source.zero_point) << 7
     scaled = (x * _short(multiplier) + (1 << 14)) >> 15
     # 3 becomes 2^15; the last bit of a left shift comes after the multiplication.
-    gate = _saturated(x << max(up - 1, 0))
+    gate = saturated(x << max(up - 1, 0), 16)
     gate = (gate * _short(slope) + (1 << 14)) >> 15
-    gate = _saturated(gate << int(up > 0))
+    gate = saturated(gate << int(up > 0), 16)
     gate = (_shorthalved(gate, max(-up, 0)) + (1 << 15)) >> 1
     product = np.trunc(gate * scaled / (1 << 15)).astype(np.int64)
     return _shorthalved(product, -shift) + output.zero_point

@@ -14,13 +14,19 @@ from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.compiler.quantize import BOUNDS
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import EXTENT, Attributes, require
+from celosia.sw.operators.exponentials import (
+    decayed,
+    digits,
+    high_product,
+    reciprocal,
+    saturated,
+)
 from celosia.sw.operators.fixed_point import halved, times
 from celosia.sw.operators.functions import inverse_root, same_shape
 from celosia.sw.operators.node import ModelError, Node, read_activation
 from celosia.sw.operators.pooling import pool_shapes, read_pool, spans
 from celosia.sw.operators.real import exponential, logarithm, power
 from celosia.sw.operators.record import FLOAT, SAME, Operator, Shape, by_type, each_unit
-from celosia.sw.operators.softmax import decayed, digits, high_product, reciprocal
 from celosia.sw.operators.windows import image
 
 __all__ = ["OPERATORS"]
@@ -40,17 +46,13 @@ _CUBE, _SQUARE, _CONSTANT, _LINEAR = 117049297, 127690142, 1057819769, 638450708
 _EPSILON = np.float32(1e-6)
 
 
-def _saturated(x: np.ndarray) -> np.ndarray:
-    return np.clip(x, -(1 << 31), (1 << 31) - 1)
-
-
 def _fixed_logarithm(x: np.ndarray) -> np.ndarray:
     """Return ``log_x_for_x_greater_than_or_equal_to_1``: 12 integer bits in, 5 out."""
     quarter = 1 << (29 - _TERM_BITS)
     room = 32 - digits(x)
-    first = _saturated(high_product(x << (room - 1), _ROOT) << 1)
+    first = saturated(high_product(x << (room - 1), _ROOT) << 1)
     room_of_root = 31 - digits(high_product(x, _ROOT))
-    second = _saturated(x << room_of_root)
+    second = saturated(x << room_of_root)
     r = np.minimum(first, second)
     bits = 31 - _TERM_BITS
     whole = np.maximum(
@@ -63,7 +65,7 @@ def _fixed_logarithm(x: np.ndarray) -> np.ndarray:
     below = high_product(half, _CONSTANT + q + high_product(squared, _SQUARE))
     below = reciprocal(below + high_product(q, _LINEAR))
     terms = high_product(whole, _LOG_TWO) + high_product(halved(above, _TERM_BITS), below)
-    return _saturated(terms << 1)
+    return saturated(terms << 1)
 
 
 def _log_softmax_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:

@@ -30,12 +30,12 @@ from celosia.sw.compiler.single_scaling import (
     mean_scaling,
     product_scaling,
 )
-from celosia.sw.compiler.windows import Axis, rectangles
+from celosia.sw.compiler.windows import rectangles
 from celosia.sw.ir.graph import Graph, Operation, Quantization
 from celosia.sw.ir.parts import HostOperator, Operand
 from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.elementwise import addends, two
-from celosia.sw.operators.fixed_point import meaning
+from celosia.sw.operators.fixed_point import aligned, meaning
 from celosia.sw.operators.functions import same_shape
 from celosia.sw.operators.matrix import (
     convolution_shapes,
@@ -47,6 +47,7 @@ from celosia.sw.operators.matrix import (
 )
 from celosia.sw.operators.pooling import pool_shapes, spans
 from celosia.sw.operators.record import Operator, Shape
+from celosia.sw.operators.reductions import lower_windows
 from celosia.sw.operators.windows import image
 
 __all__ = ["OPERATORS"]
@@ -86,25 +87,14 @@ def _pair_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
     return two(operator, said)
 
 
-def _aligned(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
-    """Return operands with as many dimensions as the result."""
-    rank, result = len(operator.results[0].shape), []
-    for operand, array in zip(operator.sources, arrays, strict=True):
-        if operand.data is None:
-            missing = (1,) * (rank - len(operand.shape))
-            array = array.reshape(len(array), *missing, *operand.shape)
-        result.append(array)
-    return result
-
-
 def _run_sum(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
-    first, second = _aligned(operator, arrays)
+    first, second = aligned(operator, arrays)
     unsigned = operator.attributes["unsigned"]
     return [added(first, second, _meanings(operator), unsigned=unsigned)]
 
 
 def _run_product(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
-    first, second = _aligned(operator, arrays)
+    first, second = aligned(operator, arrays)
     unsigned = operator.attributes["unsigned"]
     return [multiplied(first, second, _meanings(operator), unsigned=unsigned)]
 
@@ -145,11 +135,6 @@ def _lower_line(lowering: Lowering, operation: Operation) -> None:
         weights.reshape(channels, 1, 1, 1),
         scaling,
         each=1,
-        origin=(view.top, view.left),
-        kernel=(1, 1),
-        stride=(1, 1),
-        dilation=(1, 1),
-        grid=(view.height, view.width),
     )
 
 
@@ -187,18 +172,9 @@ def _run_mean(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
 def _lower_mean(lowering: Lowering, operation: Operation) -> None:
     """Lower the mean of all pixels."""
     view = lowering.view(operation)
+    size = view.height, view.width
     scaling = mean_scaling(*ends(lowering.graph, operation), view.height * view.width)
-    axes = [Axis(0, 1, 1, extent, extent) for extent in (view.height, view.width)]
-    lowering.vector(
-        operation,
-        operation.outputs[0],
-        operation.kind,
-        view,
-        rectangles(axes, view.top, view.left),
-        [scaling],
-        (1, 1, lowering.values[view.value].channels),
-        combine=Window.SUM,
-    )
+    lower_windows(lowering, operation, view, size, scaling, Window.SUM)
 
 
 def _average_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:

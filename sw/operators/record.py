@@ -24,7 +24,6 @@ __all__ = [
     "FLOAT",
     "INT8",
     "NUMBERS",
-    "QUANTIZED",
     "SAME",
     "WHOLE",
     "Factors",
@@ -72,7 +71,6 @@ _ANY = (*_QUANTIZED, *_WHOLE, "float32", "bool")
 NUMBERS = (*_WHOLE, "float32")
 
 INT8: Types = (("int8",), ("int8",))
-QUANTIZED: Types = (_QUANTIZED, _QUANTIZED)
 WHOLE: Types = (_WHOLE, _WHOLE)
 FLOAT: Types = (("float32",), ("float32",))
 ANY: Types = (_ANY, _ANY)

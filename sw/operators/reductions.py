@@ -103,11 +103,15 @@ def _windows(lowering: Lowering, operation: Operation, view: View) -> tuple[int,
     return (view.height if 1 in axes else 1, view.width if 2 in axes else 1)
 
 
-def _lower_windows(
-    lowering: Lowering, operation: Operation, view: View, scaling: Scaling, combine: Window
+def lower_windows(
+    lowering: Lowering,
+    operation: Operation,
+    view: View,
+    size: tuple[int, int],
+    scaling: Scaling,
+    combine: Window,
 ) -> None:
-    """Lower a reduction of rows or columns or both to windows."""
-    size = _windows(lowering, operation, view)
+    """Lower a reduction of rows or columns or both to windows of ``size`` side by side."""
     extents = view.height, view.width
     ways = zip(size, extents, strict=True)
     axes = [Axis(0, 1, extent // length, length, extent) for length, extent in ways]
@@ -133,7 +137,8 @@ def _lower_mean(lowering: Lowering, operation: Operation) -> None:
     scaling = mean_scaling(*ends(graph, operation), count)
     view = _laid_out(lowering, operation)
     if axes != (len(shape) - 1,):
-        _lower_windows(lowering, operation, view, scaling, Window.SUM)
+        size = _windows(lowering, operation, view)
+        lower_windows(lowering, operation, view, size, scaling, Window.SUM)
         return
     grid = view.height, view.width
     add_product(
@@ -150,7 +155,8 @@ def _lower_mean(lowering: Lowering, operation: Operation) -> None:
 def _lower_extreme(lowering: Lowering, operation: Operation) -> None:
     """Lower REDUCE_MAX over rows, columns or both."""
     view = _laid_out(lowering, operation)
-    _lower_windows(lowering, operation, view, identity_scaling(), Window.MAX)
+    size = _windows(lowering, operation, view)
+    lower_windows(lowering, operation, view, size, identity_scaling(), Window.MAX)
 
 
 def _rows(operator: HostOperator, array: np.ndarray) -> np.ndarray:

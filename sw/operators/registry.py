@@ -1,68 +1,47 @@
 """All operators, by kind."""
 
-from celosia.sw.operators import (
-    arithmetic,
-    batches,
-    casts,
-    choices,
-    comparisons,
-    copies,
-    detection,
-    elementwise,
-    functions,
-    gather,
-    joins,
-    lstm,
-    matrix,
-    normalisation,
-    onnxruntime,
-    permute,
-    pointwise,
-    pooling,
-    reductions,
-    resize,
-    slices,
-    softmax,
-    static,
-    views,
-)
+from importlib import import_module
+
 from celosia.sw.operators.record import Operator
 
 __all__ = ["OPERATORS", "runs_on_host"]
 
+#: Modules with records of operators.
 _FAMILIES = (
-    arithmetic,
-    batches,
-    comparisons,
-    casts,
-    choices,
-    copies,
-    detection,
-    elementwise,
-    functions,
-    gather,
-    joins,
-    lstm,
-    matrix,
-    normalisation,
-    onnxruntime,
-    permute,
-    pointwise,
-    pooling,
-    reductions,
-    resize,
-    slices,
-    softmax,
-    static,
-    views,
+    "arithmetic",
+    "batches",
+    "casts",
+    "choices",
+    "comparisons",
+    "copies",
+    "detection",
+    "elementwise",
+    "functions",
+    "gather",
+    "joins",
+    "lstm",
+    "matrix",
+    "normalisation",
+    "onnxruntime",
+    "permute",
+    "pointwise",
+    "pooling",
+    "reductions",
+    "resize",
+    "slices",
+    "softmax",
+    "static",
+    "views",
+)
+
+_RECORDS = (
+    record
+    for family in _FAMILIES
+    for record in import_module(f"celosia.sw.operators.{family}").OPERATORS
 )
 
 OPERATORS: dict[str, Operator] = {
-    record.kind: record
-    for record in sorted(
-        (record for family in _FAMILIES for record in family.OPERATORS),
-        key=lambda record: record.kind,
-    )
+    record.kind: record for record in sorted(_RECORDS, key=lambda record: record.kind)
 }
 
 

@@ -1,8 +1,6 @@
 """SOFTMAX in the integer arithmetic of LiteRT's reference kernel, and in that of float32.
 
-Fixed-point numbers are int64 arrays that hold the raw 32-bit integers of gemmlowp's ``FixedPoint``:
-with ``n`` integer bits, raw = value · 2^(31 − n). Algorithms and constants are those of
-``gemmlowp/fixedpoint/fixedpoint.h``.
+Fixed-point numbers are those of ``exponentials``, of 32 bits.
 """
 
 import math
@@ -16,6 +14,7 @@ from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators import wide
 from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.operators.exponentials import decayed, digits, high_product, reciprocal
 from celosia.sw.operators.fixed_point import halved
 from celosia.sw.operators.node import ModelError, Node
 from celosia.sw.operators.real import exponential
@@ -34,51 +33,6 @@ _SUM_BITS = 12
 
 #: Lower bound of a scale times a factor, excluded.
 _LEAST = 2.0 ** (_DIFFERENCE_BITS - 31)
-
-#: exp(-1/8), and 1/3, without integer bits.
-_EXP_EIGHTH = 1895147668
-_THIRD = 715827883
-
-#: Raw exp(-2^n), for n from -2 on.
-_POWERS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
-
-#: 48/17 and -32/17 with two integer bits: first guess of a reciprocal.
-_GUESS = (1515870810, -1010580540)
-
-
-def digits(x: np.ndarray) -> np.ndarray:
-    """Return how many binary digits whole numbers have."""
-    return np.frexp(x.astype(np.float64))[1].astype(np.int64)
-
-
-def high_product(a: np.ndarray, b: np.ndarray | int) -> np.ndarray:
-    """Return ``SaturatingRoundingDoublingHighMul``, without its one case that saturates."""
-    return (a * b + (1 << 30)) >> 31
-
-
-def decayed(a: np.ndarray) -> np.ndarray:
-    """Return ``exp_on_negative_values``: 5 integer bits in, none out."""
-    quarter = 1 << (29 - _DIFFERENCE_BITS)
-    part = (a & (quarter - 1)) - quarter
-    # Taylor's series around -1/8, of the part in [-1/4, 0).
-    x = (part << _DIFFERENCE_BITS) + (1 << 28)
-    x2 = high_product(x, x)
-    x3, x4 = high_product(x2, x), high_product(x2, x2)
-    series = halved(high_product(halved(x4, 2) + x3, _THIRD) + x2, 1)
-    result = _EXP_EIGHTH + high_product(x + series, _EXP_EIGHTH)
-    quarters = part - a
-    for number, power in enumerate(_POWERS):
-        result = np.where(quarters & (quarter << number), high_product(result, power), result)
-    return np.where(a == 0, _ONE, result)
-
-
-def reciprocal(a: np.ndarray) -> np.ndarray:
-    """Return ``one_over_one_plus_x_for_x_in_0_1``, by three steps of Newton and Raphson."""
-    half = (a + _ONE + 1) >> 1
-    x = _GUESS[0] + high_product(half, _GUESS[1])
-    for _ in range(3):
-        x = x + (high_product(x, (1 << 29) - high_product(half, x)) << 2)
-    return np.minimum(x << 1, _ONE)
 
 
 def _factor(scale: float, beta: float) -> float:

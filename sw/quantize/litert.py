@@ -9,7 +9,7 @@ import numpy as np
 import tflite
 
 from celosia.sw.files import read_file
-from celosia.sw.ir.program import Port
+from celosia.sw.ir.parts import Port
 from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample, port
 from celosia.sw.runtime.arrays import quantized
 

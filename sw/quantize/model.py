@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from celosia.sw.ir.program import Port
+from celosia.sw.ir.parts import Port
 
 __all__ = ["FloatModel", "QuantizeError", "Sample", "port"]
 

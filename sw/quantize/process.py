@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import numpy as np
 from tqdm import tqdm
 
-from celosia.sw.ir.program import Port
+from celosia.sw.ir.parts import Port
 from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample
 from celosia.sw.quantize.sources import source_of
 from celosia.sw.runtime.arrays import InputError

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from celosia.sw.ir.program import Port
+from celosia.sw.ir.parts import Port
 from celosia.sw.quantize.litert import ports_of
 from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from celosia.sw.ir.graph import short_name
-from celosia.sw.ir.program import Port
+from celosia.sw.ir.parts import Port
 
 __all__ = ["OWN_RANGE", "InputError", "Pixels", "label", "quantized"]
 

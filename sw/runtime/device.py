@@ -1,4 +1,4 @@
-"""What every device offers."""
+"""Interface of all devices."""
 
 from typing import Protocol
 

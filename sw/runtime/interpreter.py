@@ -11,8 +11,8 @@ from celosia.hw.arch.config import Config, preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
 from celosia.sw.ir.graph import Graph
-from celosia.sw.ir.parts import MOST_BATCH
-from celosia.sw.ir.program import MAGIC, Port, Program
+from celosia.sw.ir.parts import MOST_BATCH, Port
+from celosia.sw.ir.program import MAGIC, Program
 from celosia.sw.runtime.arrays import label
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.session import InputError, Session, Statistics, quantized
@@ -147,7 +147,7 @@ class Interpreter:
 
     @property
     def statistics(self) -> Statistics:
-        """What all invocations since ``allocate_tensors`` have cost."""
+        """Costs of all invocations since ``allocate_tensors``."""
         return self._opened().statistics
 
     def resize_tensor_input(self, input_index: int, tensor_size: Sequence[int]) -> None:
@@ -326,7 +326,7 @@ class InferenceSession:
 
     @property
     def statistics(self) -> Statistics:
-        """What all runs have cost."""
+        """Costs of all runs."""
         return self._session.statistics
 
     def get_inputs(self) -> list[NodeArgument]:

@@ -84,7 +84,7 @@ class HostLink:
     Attributes
     ----------
     info : Info
-        What the far end says about itself.
+        Properties that the far end reports.
     block : int
         Bytes of one request for memory, at present.
     repeated : int

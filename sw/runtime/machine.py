@@ -3,7 +3,7 @@
 import numpy as np
 
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
-from celosia.hw.arch.driver import RunResult, want_place, want_program
+from celosia.hw.arch.driver import RunResult, require_place, require_program
 from celosia.sw.runtime.device import DeviceError
 
 __all__ = ["MachineDevice"]
@@ -43,7 +43,7 @@ class MachineDevice:
         return self.machine.memory[self._place(address, count)].tobytes()
 
     def _place(self, address: int, count: int) -> slice:
-        want_place(address, count, len(self.machine.memory))
+        require_place(address, count, len(self.machine.memory))
         return slice(address, address + count)
 
     def run(self, address: int, count: int) -> RunResult:
@@ -58,7 +58,7 @@ class MachineDevice:
         """
         from celosia.sim.machine import MachineError, TooLong
 
-        want_program(address, count, len(self.machine.memory))
+        require_program(address, count, len(self.machine.memory))
         try:
             self.machine.run(self.read(address, count * INSTRUCTION_BYTES))
         except MachineError as error:

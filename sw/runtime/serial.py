@@ -6,14 +6,14 @@ from contextlib import suppress
 from typing import Any
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.driver import Driver, want_place
+from celosia.hw.arch.driver import Driver, require_place
 from celosia.hw.arch.registers import MAGIC, OFFSETS, VERSION
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.link import HostLink, Transport
 
 __all__ = ["BAUD", "SerialDevice", "SerialTransport", "open_serial"]
 
-#: What the boards' gateware uses, and the most that a port is asked for.
+#: What the boards' gateware uses, and the most that a port is set to.
 BAUD = 3_000_000
 _MOST_BAUD = (1 << 31) - 1
 #: Bits on the line for a byte.
@@ -185,17 +185,17 @@ class SerialDevice(Driver):
         raise self.failure("wanted the core to become idle, it does not")
 
     def failure(self, text: str) -> Exception:
-        """Return the error that says so."""
+        """Return that error."""
         return DeviceError(f"{self.name}: {text}")
 
     def write(self, address: int, data: bytes) -> None:
         """Write to external memory, from byte ``address`` on."""
-        want_place(address, len(data), self.memory_bytes)
+        require_place(address, len(data), self.memory_bytes)
         self.link.write(address, data)
 
     def read(self, address: int, count: int) -> bytes:
         """Return ``count`` bytes of external memory."""
-        want_place(address, count, self.memory_bytes)
+        require_place(address, count, self.memory_bytes)
         return self.link.read(address, count)
 
     def close(self) -> None:

@@ -12,7 +12,8 @@ from tqdm import tqdm
 
 from celosia.hw.arch import isa
 from celosia.sw.ir.graph import short_name
-from celosia.sw.ir.program import Part, Program, Section
+from celosia.sw.ir.parts import Part, Section
+from celosia.sw.ir.program import Program
 from celosia.sw.operators import host
 from celosia.sw.runtime.arrays import InputError, label, quantized
 from celosia.sw.runtime.device import Device, DeviceError, RunResult
@@ -26,7 +27,7 @@ _MOST_NUMBERS = 1 << 24
 
 
 class Statistics:
-    """What runs of a program have cost.
+    """Costs of the runs of a program.
 
     Attributes
     ----------
@@ -67,7 +68,7 @@ class Statistics:
 
     @property
     def macs(self) -> int:
-        """Multiplications that the model asks for, for all inputs."""
+        """Multiplications of the model, for all inputs."""
         return self.program.macs * self.inputs
 
     @property
@@ -77,7 +78,7 @@ class Statistics:
 
     @property
     def utilisation(self) -> float | None:
-        """Share of the multipliers' cycles that the model asks for, 0 to 1."""
+        """Share of the multipliers' cycles that the model's multiplications take, 0 to 1."""
         config = self.program.config
         return self.macs / (self.cycles * config.rows * config.columns) if self.cycles else None
 
@@ -155,7 +156,7 @@ class Session:
         self._kept = False
         self._unsigned = program.shifted
         try:
-            program.want(device.config)
+            program.require(device.config)
             for operator in program.host:
                 host.check(operator)
             for segment in program.segments:

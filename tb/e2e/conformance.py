@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from cases import Case, case
 from networks import Graph, Operation
+from random_networks.cases import Case, case
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.compile import compile_graph

@@ -16,13 +16,14 @@ import numpy as np
 # A script finds the modules of its own folder alone.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
 
-from golden_networks import NETWORKS
+from whole_networks.golden import NETWORKS
 
 from celosia.hw.arch.config import preset
 from celosia.sim.cycles import estimate
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
-from celosia.sw.ir.program import Port, Program
+from celosia.sw.ir.parts import Port
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime.interpreter import open_session
 
 FILE = Path(__file__).with_suffix(".json")

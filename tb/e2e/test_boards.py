@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from devices.board import SimulatedSdramBoard
 
 from celosia.hw.boards.table import BOARDS
-from celosia.sim.board import SimulatedSdramBoard
 from celosia.sw.runtime.backends import open_device
 
 pytestmark = pytest.mark.slow
@@ -70,7 +70,7 @@ def test_all_of_the_memory(rng):
 
 
 def test_the_chip_ends_a_simulation_in_which_a_rule_is_broken(monkeypatch, capfd):
-    from celosia.sim import board as boards
+    from devices import board as boards
 
     right = boards._chip_arguments
 

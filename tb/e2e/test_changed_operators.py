@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from cases import case
+from random_networks.cases import case
 
 from celosia.hw.arch.config import preset
 from celosia.sw.compiler.compile import compile_graph

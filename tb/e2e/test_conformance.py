@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import prerequisites
 import pytest
-from cases import FAMILY, Case, case
 from conformance import Verdict, differences, judge, reference
+from random_networks.cases import FAMILY, Case, case
 
 from celosia.hw.arch.config import Config, preset
 

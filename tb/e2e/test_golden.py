@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import golden
 import pytest
-from golden_networks import MLPERF, NETWORKS
+from whole_networks.golden import MLPERF, NETWORKS
 
 FROZEN = golden.stored()
 EACH = [pytest.param(n, marks=[pytest.mark.slow] * NETWORKS[n].slow) for n in NETWORKS]

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import Case
 from conformance import differences, reference
-from makers_moving import KINDS, moving
 from networks import Chain, Constant, serialize
+from random_networks.cases import Case
+from random_networks.moving import KINDS, moving
 
 from celosia.hw.arch.config import preset
 from celosia.sw.compiler.compile import compile_graph

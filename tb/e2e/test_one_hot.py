@@ -1,9 +1,9 @@
 import numpy as np
 import prerequisites
 import pytest
-from cases import Case
 from conformance import differences
 from networks import Chain, serialize
+from random_networks.cases import Case
 
 from celosia.hw.arch.config import preset
 from celosia.sw.frontend.tflite import ModelError, load

@@ -3,7 +3,7 @@
 import numpy as np
 import prerequisites
 import pytest
-from onnx_networks import NETWORKS, inputs, judge, quantised
+from whole_networks.onnx import NETWORKS, inputs, judge, quantised
 
 from celosia.hw.arch.config import preset
 from celosia.sw.compiler.compile import compile_graph

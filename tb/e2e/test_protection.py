@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from amaranth.hdl import Const
 from flips import command as flips
+from flips.device import Array, Flip, FlipDevice, drawn
 from networks import FullyConnected, write_fully_connected
 
 from celosia.hw import build
@@ -19,7 +20,6 @@ from celosia.hw.arch.driver import RunResult
 from celosia.hw.arch.isa import Error, Instruction, Mode, Opcode, Space, Unit
 from celosia.hw.memory import parity
 from celosia.sim import footprint
-from celosia.sim.flips import Array, Flip, FlipDevice, drawn
 from celosia.sim.footprint import Memory
 from celosia.sim.fuzz import stage
 from celosia.sim.fuzz.configurations import CONFIGURATIONS

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import prerequisites
 import pytest
-from makers_recurrent import lstm, shift_register
 from networks import Chain, serialize
+from random_networks.recurrent import lstm, shift_register
 
 from celosia.hw.arch.config import preset
 from celosia.sw.cli import main
@@ -119,5 +119,7 @@ def test_variables_without_contents_are_refused() -> None:
     chain.operator(
         "CONCATENATION", (1, 6), inputs=(source, chain.number), dtype="int8", scale=0.1, axis=1
     )
-    with pytest.raises(ModelError, match="operator 1 READ_VARIABLE: wanted a variable with initial"):
+    with pytest.raises(
+        ModelError, match="operator 1 READ_VARIABLE: wanted a variable with initial"
+    ):
         load(serialize(chain.graph()))

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from devices.board import SimulatedBoard
 
 from celosia.hw.arch.config import preset
-from celosia.sim.board import SimulatedBoard
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import DeviceError
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases import FAMILY, case
 from networks import FullyConnected, Graph, sequential, serialize
+from random_networks.cases import FAMILY, case
 
 from celosia.sw.frontend.tflite import ModelError, load
 

@@ -8,10 +8,7 @@ import numpy as np
 import prerequisites
 import pytest
 import tflite
-from cases import Case
 from conformance import differences, reference
-from golden_networks import Stack
-from makers_types import TYPES, converted, of_type
 from networks import (
     Chain,
     Constant,
@@ -25,6 +22,9 @@ from networks import (
     sequential,
     serialize,
 )
+from random_networks.cases import Case
+from random_networks.other_types import TYPES, converted, of_type
+from whole_networks.golden import Stack
 
 from celosia.hw.arch.config import preset
 from celosia.sw.compiler.compile import compile_graph

@@ -5,10 +5,10 @@ from contextlib import suppress
 from functools import partial
 
 from amaranth.sim import Simulator
+from devices.axi import AxiMemory
 
 from celosia.hw.arch.registers import COUNTERS, OFFSETS, REGISTERS
 from celosia.hw.link.frames import FrameReceiver
-from celosia.sim.axi import AxiMemory
 
 #: Seconds that the driver takes a cycle for: its timeouts are those of a real line.
 SECONDS = 50e-6

@@ -3,11 +3,11 @@
 from typing import Any
 
 import numpy as np
+import pysim
 
 from celosia.hw.arch import isa
 from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.matrix.unit import MatrixUnit
-from celosia.sim import pysim
 
 READ_LATENCY = 6
 #: Fields of a MATMUL that says nothing else.

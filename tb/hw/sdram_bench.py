@@ -5,12 +5,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from devices.sdram import SdramChip
+from devices.sdram_sheet import SHEETS
+from pysim import rest, run
+
 from celosia.hw.bus.signature import DECERR, INCR, OKAY, SLVERR
 from celosia.hw.sdram.controller import SdramController
 from celosia.hw.sdram.timing import PARTS
-from celosia.sim.pysim import rest, run
-from celosia.sim.sdram import SdramChip
-from celosia.sim.sdram_sheet import SHEETS
 
 STARTUP_NS = 2_000
 CLOCK_HZ = 120_000_000

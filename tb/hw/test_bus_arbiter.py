@@ -1,11 +1,11 @@
 from functools import partial
 
 import pytest
+from devices.axi import AxiMemory
+from pysim import rest, run
 
 from celosia.hw.bus.arbiter import Arbiter
 from celosia.hw.bus.signature import INCR
-from celosia.sim.axi import AxiMemory
-from celosia.sim.pysim import rest, run
 
 BYTES = 4
 SHARE = 1 << 11

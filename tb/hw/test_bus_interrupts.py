@@ -1,7 +1,8 @@
 """Interrupts against a model of them."""
 
+import pysim
+
 from celosia.hw.bus.interrupts import EVENTS, Interrupts
-from celosia.sim import pysim
 
 
 def test_random_events(rng):

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from amaranth.hdl import Module
 from amaranth.lib import wiring
+from devices.axi import AxiMemory
+from pysim import put, rest, run
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
@@ -13,8 +15,6 @@ from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.registers import Activity
 from celosia.hw.bus.load import LoadUnit
 from celosia.hw.bus.reader import ReadMaster
-from celosia.sim.axi import AxiMemory
-from celosia.sim.pysim import put, rest, run
 
 MEMORY = 1 << 14
 VISIBLE = 3

@@ -3,9 +3,9 @@
 import pytest
 from amaranth.hdl import Module
 from amaranth.lib.fifo import SyncFIFOBuffered
+from pysim import run
 
 from celosia.hw.bus.queue import EagerFIFO
-from celosia.sim.pysim import run
 
 
 @pytest.mark.parametrize("depth", [2, 3, 4, 9])

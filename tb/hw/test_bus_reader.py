@@ -2,10 +2,10 @@ from functools import partial
 from typing import Any
 
 import pytest
+from devices.axi import AxiMemory
+from pysim import get, put, rest, run
 
 from celosia.hw.bus.reader import ReadMaster, RoundRobin
-from celosia.sim.axi import AxiMemory
-from celosia.sim.pysim import get, put, rest, run
 
 MEMORY = 1 << 13
 

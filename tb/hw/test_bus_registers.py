@@ -1,5 +1,6 @@
 import pytest
 from amaranth.back import verilog
+from pysim import rest, run
 
 from celosia.hw.arch.registers import (
     COUNTERS,
@@ -11,7 +12,6 @@ from celosia.hw.arch.registers import (
     Interrupt,
 )
 from celosia.hw.bus.registers import COUNTER_COUNT, RegisterFile
-from celosia.sim.pysim import rest, run
 
 OKAY, SLVERR, DECERR = 0, 2, 3
 

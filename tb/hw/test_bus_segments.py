@@ -1,9 +1,9 @@
 import pytest
+from pysim import get, put, put_all, rest, run
 
 from celosia.hw.bus.rows import RowLoop
 from celosia.hw.bus.segments import Blocks, Segmenter
 from celosia.hw.bus.slice import Slice
-from celosia.sim.pysim import get, put, put_all, rest, run
 
 LIMIT = 1000
 PLACE_BITS = 11

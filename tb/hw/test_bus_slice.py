@@ -3,9 +3,9 @@
 from functools import partial
 
 import pytest
+from pysim import get_all, put_all, run
 
 from celosia.hw.bus.slice import Slice, Stage
-from celosia.sim.pysim import get_all, put_all, run
 
 BLOCKS = partial(Slice, block=3)
 KINDS = (Slice, BLOCKS, Stage)

@@ -5,6 +5,8 @@ from functools import partial
 from typing import Any
 
 import pytest
+from devices.axi import AxiMemory
+from pysim import put, rest, run
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
@@ -12,8 +14,6 @@ from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.registers import Activity
 from celosia.hw.bus.gather import Gatherer
 from celosia.hw.bus.store import StoreUnit
-from celosia.sim.axi import AxiMemory
-from celosia.sim.pysim import put, rest, run
 
 MEMORY = 1 << 14
 READ_LATENCY = 6

@@ -1,10 +1,10 @@
 from functools import partial
 
 import pytest
+from devices.axi import AxiMemory
+from pysim import put, put_all, rest, run
 
 from celosia.hw.bus.writer import WriteMaster
-from celosia.sim.axi import AxiMemory
-from celosia.sim.pysim import put, put_all, rest, run
 
 MEMORY = 1 << 12
 

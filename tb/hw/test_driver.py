@@ -7,7 +7,7 @@ import pytest
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import preset
-from celosia.hw.arch.driver import Driver, want_place
+from celosia.hw.arch.driver import Driver, require_place
 from celosia.hw.arch.registers import COUNTERS, OFFSETS, Control, Interrupt, Status
 from celosia.sim.rtl import RtlDevice
 
@@ -105,10 +105,10 @@ def test_a_core_that_knows_of_no_program_is_an_error() -> None:
 )
 def test_places_in_external_memory(address: int, count: int, good: bool) -> None:
     if good:
-        want_place(address, count, 64)
+        require_place(address, count, 64)
         return
     with pytest.raises(ValueError, match=f"below 0x40, got {count} bytes at {address:#x}$"):
-        want_place(address, count, 64)
+        require_place(address, count, 64)
 
 
 def test_counters_of_units_that_did_something() -> None:

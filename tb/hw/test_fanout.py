@@ -2,12 +2,12 @@
 
 from typing import Any
 
+import pysim
 from amaranth.hdl import Module, ResetInserter, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.fanout import reset_less
-from celosia.sim import pysim
 
 PAIR = data.StructLayout({"low": 4, "high": signed(4)})
 

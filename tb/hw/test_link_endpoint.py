@@ -2,6 +2,7 @@ import link_bench
 import pytest
 from amaranth.hdl import Elaboratable, Module, Signal
 from amaranth.lib import stream
+from devices.link import Noise
 
 from celosia.hw.arch import link
 from celosia.hw.arch.link import Answer, Operation, Request, Status
@@ -10,7 +11,6 @@ from celosia.hw.link.bridge import Bridge
 from celosia.hw.link.link import Endpoint, Link
 from celosia.hw.link.slots import Slots
 from celosia.hw.link.uart import UartReceiver, UartTransmitter
-from celosia.sim.link import Noise
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.link import HostLink
 

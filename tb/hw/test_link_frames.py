@@ -1,11 +1,11 @@
 import zlib
 
 import pytest
+from devices.link import Noise
+from pysim import get, put_all, run
 
 from celosia.hw.arch import link
 from celosia.hw.link.frames import FrameReceiver, FrameTransmitter
-from celosia.sim.link import Noise
-from celosia.sim.pysim import get, put_all, run
 
 SLOT_BYTES = 64
 

@@ -1,7 +1,7 @@
 import pytest
+from pysim import put_all, run
 
 from celosia.hw.link.uart import UartReceiver, UartTransmitter, divisor_of
-from celosia.sim.pysim import put_all, run
 
 
 async def send(ctx, rx, byte, bit_cycles, *, stop=1, start=0.0):

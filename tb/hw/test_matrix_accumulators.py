@@ -1,10 +1,10 @@
 """Accumulators: operations of the matrix unit and accesses of the vector unit against NumPy."""
 
 import numpy as np
+import pysim
 import pytest
 
 from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY, Accumulators
-from celosia.sim import pysim
 
 
 def wrap(values):

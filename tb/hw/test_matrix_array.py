@@ -1,11 +1,11 @@
 """The systolic array, driven as its docstring says, against matrix products."""
 
 import numpy as np
+import pysim
 import pytest
 
 from celosia.hw.matrix.array import SystolicArray, row_cells
 from celosia.hw.matrix.cell import LogicCell, PairCell, SingleCell
-from celosia.sim import pysim
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(0, 4), (4, 0), (-1, 1)])

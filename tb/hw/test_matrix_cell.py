@@ -3,9 +3,11 @@
 from typing import Any
 
 import numpy as np
+import pysim
 import pytest
 from amaranth.hdl import Const, Module, signed
 from amaranth.sim import Simulator
+from icarus import Player
 
 from celosia.hw.arch import config
 from celosia.hw.build import convert
@@ -18,8 +20,6 @@ from celosia.hw.matrix.cell import (
     PairCell,
     SingleCell,
 )
-from celosia.sim import pysim
-from celosia.sim.icarus import Player
 
 KINDS = [SingleCell, LogicCell, PairCell]
 #: With multipliers of parts inside.

@@ -1,13 +1,13 @@
 """Control of the matrix unit: what it asks for, when, and what it does where it must stop."""
 
 import numpy as np
+import pysim
 import pytest
 from matrix_bench import MATMUL, matmul
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
 from celosia.hw.matrix.control import MatrixControl
-from celosia.sim import pysim
 
 
 class Control:

@@ -1,11 +1,11 @@
 """The tile feeder: which tiles it sends, and when."""
 
 import numpy as np
+import pysim
 import pytest
 from matrix_bench import MATMUL, matmul
 
 from celosia.hw.matrix.control import TileFeeder
-from celosia.sim import pysim
 
 
 class Feeder:

@@ -1,6 +1,7 @@
 """The matrix unit with parity: what is wrong stops the instruction that meets it, and no other."""
 
 import numpy as np
+import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
 from matrix_bench import Bench, issued
@@ -9,7 +10,6 @@ from memory_bench import flip, recorded
 from celosia.hw.arch import isa
 from celosia.hw.matrix import accumulators
 from celosia.hw.memory import weight_buffer
-from celosia.sim import pysim
 
 
 class ParityBench(Bench):

@@ -3,12 +3,12 @@
 from typing import Any
 
 import numpy as np
+import pysim
 import pytest
 from matrix_bench import READ_LATENCY, Bench, issued
 
 from celosia.hw.arch import isa
 from celosia.hw.matrix.unit import MatrixUnit
-from celosia.sim import pysim
 
 
 @pytest.mark.parametrize(

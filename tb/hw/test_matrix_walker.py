@@ -1,11 +1,11 @@
 """The pixels of a MATMUL against nested loops."""
 
 import numpy as np
+import pysim
 import pytest
 
 from celosia.hw.arch import isa
 from celosia.hw.matrix.walker import PassWalker
-from celosia.sim import pysim
 
 DEFAULTS = isa.Instruction(isa.Opcode.MATMUL).fields
 

@@ -1,11 +1,11 @@
 import numpy as np
+import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
 
 from celosia.hw.arch.isa import Kind
 from celosia.hw.memory.parameter_memory import ParameterMemory, ParameterStore
 from celosia.hw.memory.table_memory import TableMemory
-from celosia.sim import pysim
 
 
 def channels(rng, count):

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pysim
 import pytest
 from amaranth.hdl import Module, ResetInserter, Signal
 from memory_bench import flip, recorded
@@ -15,7 +16,6 @@ from celosia.hw.memory.parameter_memory import ParameterMemory, ParameterStore
 from celosia.hw.memory.table_memory import TableMemory
 from celosia.hw.memory.unified_buffer import UnifiedBuffer
 from celosia.hw.memory.weight_buffer import WeightBuffer
-from celosia.sim import pysim
 
 ROOMS = (accumulators, parameter_memory, table_memory, unified_buffer, weight_buffer)
 

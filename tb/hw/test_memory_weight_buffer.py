@@ -1,11 +1,11 @@
 """The weight buffer: tiles written by beats, sent as a wave."""
 
 import numpy as np
+import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
 
 from celosia.hw.memory.weight_buffer import WeightBuffer, weights_payload
-from celosia.sim import pysim
 
 #: rows, columns, weight_tiles, weight_rows, bus_bytes
 SIZES = [

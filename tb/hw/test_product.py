@@ -3,14 +3,14 @@
 import itertools
 
 import numpy as np
+import pysim
 import pytest
 from amaranth.hdl import Module, Signal, signed, unsigned
 from amaranth.sim import Simulator
+from icarus import Player
 
 from celosia.hw.build import convert
 from celosia.hw.product import GatedSum, Product, multiply_in_logic
-from celosia.sim import pysim
-from celosia.sim.icarus import Player
 
 
 def products(width_a, width_b, first, second):

@@ -4,12 +4,12 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from pysim import run
 from sdram_bench import Burst, build, simulate
 
 from celosia.hw.arch.config import PRESETS
 from celosia.hw.boards.board import Sdram
 from celosia.hw.boards.table import BOARDS
-from celosia.sim.pysim import run
 
 ROW = 1 << 12
 

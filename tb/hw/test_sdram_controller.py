@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
+from devices.sdram import Command
 from sdram_bench import WINDOW, Burst, Master, build, random_burst, simulate, traffic
 
 from celosia.hw.sdram.controller import SdramController
 from celosia.hw.sdram.timing import PARTS
-from celosia.sim.sdram import Command
 
 
 @pytest.mark.parametrize("data_bytes", [4, 8, 16])

@@ -5,6 +5,7 @@ from functools import partial
 from itertools import pairwise
 
 import pytest
+from pysim import get, get_all, put, put_all, run
 
 from celosia.hw.bus.signature import DECERR, INCR, OKAY, SLVERR
 from celosia.hw.sdram.buffer import Buffer
@@ -14,7 +15,6 @@ from celosia.hw.sdram.opener import Opener
 from celosia.hw.sdram.signature import BANKS, CHUNK_BYTES, Command
 from celosia.hw.sdram.startup import FIRST_REFRESHES, RefreshTimer, Startup
 from celosia.hw.sdram.timing import PARTS, Timing
-from celosia.sim.pysim import get, get_all, put, put_all, run
 
 PART = PARTS["IS42S16160G-7"]
 TIMING = Timing.derive(PART, clock_hz=120_000_000, cas_latency=3)

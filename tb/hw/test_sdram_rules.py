@@ -3,11 +3,11 @@
 from dataclasses import fields, replace
 
 import pytest
+from devices.sdram import SdramError
+from devices.sdram_sheet import SHEETS
 from sdram_bench import Burst, build, simulate
 
 from celosia.hw.sdram.timing import PARTS, Timing
-from celosia.sim.sdram import SdramError
-from celosia.sim.sdram_sheet import SHEETS
 
 
 def conflicts(count):

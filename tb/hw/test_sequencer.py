@@ -1,163 +1,17 @@
-"""The sequencer between a memory and four units made of Python."""
+"""The sequencer: order, semaphores, refusals and errors."""
 
 import random
 
+import pysim
 import pytest
-from amaranth.hdl import ResetInserter
+from sequencer_bench import CONFIG, UNITS, Bench
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import INSTRUCTION_BYTES, preset
+from celosia.hw.arch.config import INSTRUCTION_BYTES
 from celosia.hw.arch.isa import Opcode
-from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
+from celosia.hw.arch.registers import Activity
 from celosia.hw.sequencer.pieces import piece_count
 from celosia.hw.sequencer.semaphores import GREATEST, Semaphores
-from celosia.hw.sequencer.sequencer import Sequencer
-from celosia.sim import pysim
-
-CONFIG = preset("micro,queue_depth=3")
-UNITS = ("load", "store", "matrix", "vector")
-
-
-class Bench:
-    """A sequencer; each unit takes a random time for an instruction and logs when it ran it."""
-
-    def __init__(self, program, *, seed=0, watchdog=2000, latency=9, faults=()):
-        self.words = program if isinstance(program, bytes) else isa.encode_program(program)
-        self.count = len(self.words) // INSTRUCTION_BYTES
-        self.rng = random.Random(seed)
-        self.dut = Sequencer(config=CONFIG)
-        self.watchdog = watchdog
-        self.latency = latency
-        self.faults = dict(faults)
-        self.log = []
-        self.cycle = self.cycles = 0
-        self.counts, self.fetched = [], []
-
-    async def memory(self, ctx):
-        request, beats = self.dut.request, self.dut.beats
-        queue = []
-        bus = CONFIG.bus_bytes
-        while True:
-            ctx.set(request.ready, self.rng.random() < 0.8)
-            assert ctx.get(self.dut.running) or not ctx.get(request.valid), "fetches at an end"
-            if ctx.get(request.valid) and ctx.get(request.ready):
-                payload = ctx.get(request.payload)
-                for n in range(payload.beats + 1):
-                    place = payload.address + n * bus - 0x1000
-                    self.fetched.append(place)
-                    word = int.from_bytes(self.words[place : place + bus], "little")
-                    due = self.cycle + self.latency + n
-                    error = place == self.faults.get("bus")
-                    queue.append((due, {"data": word, "error": error, "last": n == payload.beats}))
-            due = bool(queue) and queue[0][0] <= self.cycle
-            ctx.set(beats.valid, due)
-            if due:
-                ctx.set(beats.payload, queue[0][1])
-                if ctx.get(beats.ready):
-                    queue.pop(0)
-            await ctx.tick()
-            self.cycle += 1
-
-    def unit(self, name):
-        async def bench(ctx):
-            port = getattr(self.dut, name)
-            ctx.set(port.idle, 1)
-            while True:
-                ctx.set(port.done, 0)
-                ctx.set(port.fault_valid, 0)
-                ctx.set(port.activity, Activity.IDLE)
-                ctx.set(port.instruction.ready, not ctx.get(port.abort))
-                payload = ctx.get(port.instruction.payload)
-                taken = ctx.get(port.instruction.valid) and ctx.get(port.instruction.ready)
-                await ctx.tick()
-                if not taken:
-                    continue
-                ctx.set(port.instruction.ready, 0)
-                ctx.set(port.idle, 0)
-                begin = self.cycle
-                ctx.set(port.activity, Activity.BUSY)
-                for _ in range(self.rng.randrange(1, 30)):
-                    await ctx.tick()
-                if self.faults.get(name) == payload.index:
-                    ctx.set(port.fault, {"code": isa.Error.RANGE, "index": payload.index})
-                    ctx.set(port.fault_valid, 1)
-                    await ctx.tick()
-                    ctx.set(port.fault_valid, 0)
-                else:
-                    self.log.append((payload.index, begin, self.cycle))
-                    ctx.set(port.done, 1)
-                    ctx.set(port.activity, Activity.DRAIN)
-                    await ctx.tick()
-                    ctx.set(port.done, 0)
-                ctx.set(port.idle, 1)
-
-        return bench
-
-    async def go(self, ctx, *, limit=6000):
-        """Ring the doorbell, wait for the end, and return the result."""
-        dut = self.dut
-        ctx.set(dut.program_address, 0x1000)
-        ctx.set(dut.program_length, self.count)
-        ctx.set(dut.watchdog, self.watchdog)
-        ctx.set(dut.clear_counters, 1)
-        await ctx.tick()
-        ctx.set(dut.clear_counters, 0)
-        await ctx.tick().repeat(COUNTERS_PER_UNIT + 2)
-        ctx.set(dut.start, 1)
-        await ctx.tick()
-        ctx.set(dut.start, 0)
-        for _ in range(limit):
-            if ctx.get(dut.done) or ctx.get(dut.error):
-                break
-            await ctx.tick()
-        else:
-            raise AssertionError("neither done nor error")
-        return await self.result(ctx)
-
-    async def result(self, ctx):
-        dut = self.dut
-        self.counts = []
-        for place in range(5 * COUNTERS_PER_UNIT):
-            ctx.set(dut.counter_address, place)
-            await ctx.tick().repeat(2)
-            self.counts.append(ctx.get(dut.counter_value))
-        self.cycles = ctx.get(dut.cycles)
-        assert [sum(self.counted(unit)) for unit in isa.Unit] == [self.cycles] * 5
-        if ctx.get(dut.error):
-            return ctx.get(dut.code), ctx.get(dut.unit), ctx.get(dut.index)
-        return None
-
-    def counted(self, unit):
-        """Return the counters of a unit by activity."""
-        return self.counts[unit.value * COUNTERS_PER_UNIT :][:COUNTERS_PER_UNIT]
-
-    def run(self, *, times=1, then=None):
-        """Run ``times`` times, with a soft reset after each; from the second on ``then``."""
-        results = []
-
-        async def main(ctx):
-            for _ in range(times):
-                results.append(await self.go(ctx))
-                if then is not None:
-                    self.words = isa.encode_program(then)
-                    self.count = len(then)
-                    self.faults = {}
-                ctx.set(self.dut.reset, 1)
-                await ctx.tick()
-                ctx.set(self.dut.reset, 0)
-                for _ in range(100):
-                    if ctx.get(self.dut.clear):
-                        break
-                    await ctx.tick()
-                else:
-                    raise AssertionError("no reset")
-                await ctx.tick()
-
-        benches = [self.unit(name) for name in UNITS]
-        # Resets cost time to simulate.
-        core = self.dut if then is None else ResetInserter(self.dut.clear)(self.dut)
-        pysim.run(core, main, background=[self.memory, *benches], cycles_limit=40_000)
-        return results[0] if times == 1 else results
 
 
 def legal(opcode, **fields):

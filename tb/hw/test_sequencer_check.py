@@ -1,5 +1,6 @@
 """The sequencer's check against ``isa.decode`` and ``isa.check``."""
 
+import pysim
 import pytest
 
 from celosia.hw.arch import isa
@@ -7,7 +8,6 @@ from celosia.hw.arch.config import INSTRUCTION_BYTES, preset
 from celosia.hw.arch.isa import Error, Opcode, Unit
 from celosia.hw.sequencer.check import Check
 from celosia.hw.sequencer.pieces import PIECE_BITS
-from celosia.sim import pysim
 
 CONFIGS = {
     name: preset(text)

@@ -1,12 +1,12 @@
 """Activity counters against a tally."""
 
 import numpy as np
+import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal, Value
 
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
 from celosia.hw.sequencer.counters import Counters, UnitCounters
-from celosia.sim import pysim
 
 
 async def totals(ctx, dut, unit):

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pysim
 import pytest
 from amaranth.hdl import Value
 
@@ -11,7 +12,6 @@ from celosia.hw.arch.isa import Opcode, Unit
 from celosia.hw.arch.registers import Activity
 from celosia.hw.sequencer.dispatch import EXECUTORS, SETTLE, Dispatch
 from celosia.hw.sequencer.pieces import PIECE_BITS
-from celosia.sim import pysim
 
 OWN = (Opcode.NOP, Opcode.FENCE, Opcode.HALT)
 

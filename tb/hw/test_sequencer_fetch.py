@@ -1,13 +1,13 @@
 """Instruction fetch from a memory of Python."""
 
 import numpy as np
+import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
 
 from celosia.hw.arch.config import INSTRUCTION_BYTES
 from celosia.hw.sequencer.fetch import Fetch
 from celosia.hw.sequencer.pieces import PIECE_BITS
-from celosia.sim import pysim
 
 
 class Memory:

@@ -1,5 +1,6 @@
 """The queue in front of a unit: order, semaphores, posts, activity."""
 
+import pysim
 import pytest
 
 from celosia.hw.arch import isa
@@ -8,7 +9,6 @@ from celosia.hw.arch.isa import Opcode
 from celosia.hw.arch.registers import Activity
 from celosia.hw.sequencer.issue import Issue
 from celosia.hw.sequencer.pieces import PIECE_BITS, piece_count
-from celosia.sim import pysim
 
 OPCODES = (Opcode.VECTOR, Opcode.FILL)
 PIECES = piece_count(*OPCODES)

@@ -1,11 +1,11 @@
 """Instructions in pieces: what was cut is joined, for every instruction."""
 
+import pysim
 import pytest
 
 from celosia.hw.arch import isa
 from celosia.hw.sequencer.dispatch import EXECUTORS
 from celosia.hw.sequencer.pieces import PIECE_BITS, Join, piece_count
-from celosia.sim import pysim
 
 
 @pytest.mark.parametrize("unit", EXECUTORS, ids=lambda unit: unit.name)

@@ -1,10 +1,10 @@
 """Semaphores against counters of Python."""
 
 import numpy as np
+import pysim
 import pytest
 
 from celosia.hw.sequencer.semaphores import GREATEST, Semaphores
-from celosia.sim import pysim
 
 
 def test_construction():

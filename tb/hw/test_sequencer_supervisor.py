@@ -1,12 +1,12 @@
 """The supervisor: start, end, errors, watchdog, soft reset."""
 
+import pysim
 import pytest
 from amaranth.hdl import Module, ResetInserter, Signal
 
 from celosia.hw import streams
 from celosia.hw.arch.isa import Error, Unit
 from celosia.hw.sequencer.supervisor import UNITS, Supervisor
-from celosia.sim import pysim
 
 STATE = ("running", "done", "error", "draining", "abort")
 

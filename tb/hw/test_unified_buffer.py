@@ -3,10 +3,10 @@
 from typing import Any
 
 import numpy as np
+import pysim
 import pytest
 
 from celosia.hw.memory.unified_buffer import Arbiter, Placer, UnifiedBuffer
-from celosia.sim import pysim
 
 
 def access(dut, rng, *, outside=False):

@@ -4,6 +4,7 @@ from collections import deque
 from typing import Any
 
 import numpy as np
+import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
 from vector_bench import sizes
@@ -13,7 +14,7 @@ from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.vector.accumulate import AccumulatorWriter
 from celosia.hw.vector.pipe import Pipe
 from celosia.hw.vector.task import VectorSizes
-from celosia.sim import pysim, quantize
+from celosia.sim import quantize
 
 ROWS = 3
 

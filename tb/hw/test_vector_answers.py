@@ -4,6 +4,7 @@ from collections import deque
 from typing import Any
 
 import numpy as np
+import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
 from vector_bench import sizes
@@ -11,7 +12,6 @@ from vector_bench import sizes
 from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.vector.answers import Answers
 from celosia.hw.vector.task import VectorSizes
-from celosia.sim import pysim
 
 FIELDS = ("first", "last", "groups_last")
 

@@ -1,11 +1,11 @@
 """What the vector unit's control promises by itself."""
 
+import pysim
 import pytest
 from vector_bench import sizes
 
 from celosia.hw.vector.control import VectorControl
 from celosia.hw.vector.task import VectorSizes
-from celosia.sim import pysim
 
 SETTLE = 9
 

@@ -1,9 +1,9 @@
 import itertools
 
+import pysim
 import pytest
 
 from celosia.hw.vector.nest import Nest
-from celosia.sim import pysim
 
 
 @pytest.mark.parametrize("levels", [1, 2, 4, 6])

@@ -4,6 +4,7 @@ from collections import deque
 from typing import Any
 
 import numpy as np
+import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
 from vector_bench import READ_LATENCY, Bench, Programs, loops, sizes, spread
@@ -12,7 +13,6 @@ from celosia.hw.arch.isa import Error, Mode, Opcode, Space
 from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.memory import parameter_memory, table_memory
 from celosia.hw.vector.unit import VectorUnit
-from celosia.sim import pysim
 
 #: Of instructions.
 SHORT = {"y_count": 1, "z_count": 1, "window_y_count": 1}

@@ -1,4 +1,5 @@
 import numpy as np
+import pysim
 import pytest
 
 from celosia.hw.arch.config import REQUANTIZERS
@@ -7,7 +8,7 @@ from celosia.hw.vector.delay import Delay
 from celosia.hw.vector.multiplier import Multiplier
 from celosia.hw.vector.requantize import Clamp, Requantizer
 from celosia.hw.vector.sequential import SequentialRequantizer
-from celosia.sim import pysim, quantize
+from celosia.sim import quantize
 
 INTS = [-(2**31), -(2**31) + 1, -(2**30), -3, -1, 0, 1, 2, 2**30, 2**31 - 2, 2**31 - 1]
 FACTORS = [0, 1, 2**30 - 1, 2**30, 2**31 - 2, 2**31 - 1]

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
 from vector_bench import Bench, Programs, run, sizes, span
@@ -11,7 +12,7 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Mode, Opcode, Space
 from celosia.hw.vector.pace import Pace
 from celosia.hw.vector.sequential import SequentialRequantizer
-from celosia.sim import costs, pysim
+from celosia.sim import costs
 
 EACH = SequentialRequantizer.INTERVAL
 SEQUENTIAL: dict[str, Any] = {"requantizer": "sequential"}

@@ -1,10 +1,11 @@
+import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
 from vector_bench import SHAPES, Bench, run, sizes, span
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Space, Window
-from celosia.sim import costs, pysim
+from celosia.sim import costs
 
 
 def from_unified(channels, **changes):

@@ -1,4 +1,5 @@
 import numpy as np
+import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
 from vector_bench import SHAPES, Bench, Programs, run, sizes, span
@@ -6,7 +7,6 @@ from vector_bench import SHAPES, Bench, Programs, run, sizes, span
 from celosia.hw.arch.isa import Error, Instruction, Mode, Opcode, Space
 from celosia.hw.arch.registers import Activity
 from celosia.hw.vector.unit import VectorUnit
-from celosia.sim import pysim
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -4,6 +4,7 @@ from collections import deque
 from typing import Any, NamedTuple
 
 import numpy as np
+import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
 from vector_bench import sizes
@@ -12,7 +13,6 @@ from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.memory.parameter_memory import ParameterMemory
 from celosia.hw.vector.task import VectorSizes
 from celosia.hw.vector.watch import Watch
-from celosia.sim import pysim
 
 
 def vector_sizes(name: str) -> VectorSizes:

@@ -3,12 +3,13 @@
 from typing import Any
 
 import numpy as np
+import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
 
 from celosia.hw.arch.isa import Window
 from celosia.hw.vector.window import WindowUnit
-from celosia.sim import pysim, quantize
+from celosia.sim import quantize
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,13 @@
 from collections import deque
 
 import numpy as np
+import pysim
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Instruction, Mode, Opcode, Rounding, Space, Window
 from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.vector.unit import VectorUnit
-from celosia.sim import pysim, quantize
+from celosia.sim import quantize
 
 VISIBLE = 3
 READ_LATENCY = 6

@@ -7,10 +7,10 @@ import pytest
 from amaranth.hdl import ClockDomain, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
+from devices.axi import AxiMemory
+from pysim import run
 
 from celosia.hw.bus.signature import axi4
-from celosia.sim.axi import AxiMemory
-from celosia.sim.pysim import run
 
 GOOD = {"araddr": 64, "arlen": 3, "arsize": 2, "arburst": 1}
 

@@ -13,7 +13,7 @@ import pytest
 from celosia.hw.build import convert
 from celosia.hw.flow.origins import convert_with_origins
 from celosia.sim.counting import Counting, Tally, Toggles, counting, current, origins_of, tally
-from celosia.sim.verilate import TOGGLES, compile_library, want_tools
+from celosia.sim.verilate import TOGGLES, compile_library, require_tools
 
 TINY = """
 from amaranth.hdl import Module, Signal, signed
@@ -123,7 +123,7 @@ def test_marks_are_in_branches_alone(tmp_path: Path) -> None:
 def met(tmp_path_factory: pytest.TempPathFactory) -> Tally:
     """What the tiny component met: choices 0, 2 and 3, all of bits 2 to 4, never 5 to 7."""
     with prerequisites.needed():
-        want_tools()
+        require_tools()
     folder = tmp_path_factory.mktemp("tiny")
     text, origins = convert_with_origins(tiny(folder), name="celosia", folder=folder / "hw")
     (folder / "drive.cpp").write_text(HARNESS)

@@ -3,11 +3,12 @@
 import random
 
 import pytest
+from coverage import directed
+from coverage.directed import VAST
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Opcode
-from celosia.sim import directed, footprint
-from celosia.sim.directed import VAST
+from celosia.sim import footprint
 
 
 @pytest.mark.parametrize("opcode", directed._MOVING)

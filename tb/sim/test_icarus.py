@@ -1,8 +1,7 @@
 """Rows of numbers played to Verilog modules."""
 
 import pytest
-
-from celosia.sim.icarus import Player
+from icarus import Player
 
 VERILOG = """
 module sums #(parameter MORE = 0) (input clk, input [3:0] a, input b0, b1, output [3:0] sum, odd);

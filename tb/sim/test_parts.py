@@ -1,8 +1,7 @@
 """Models of what parts have against plain arithmetic, in Icarus."""
 
 import pytest
-
-from celosia.sim.icarus import Player
+from icarus import Player
 
 
 @pytest.fixture(autouse=True)

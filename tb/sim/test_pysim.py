@@ -5,8 +5,7 @@ from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
-
-from celosia.sim.pysim import get, get_all, put, put_all, rest, run
+from pysim import get, get_all, put, put_all, rest, run
 
 
 class Queue(wiring.Component):

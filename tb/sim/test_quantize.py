@@ -1,5 +1,6 @@
 import math
 
+import litert_arithmetic
 import numpy as np
 import prerequisites
 import pytest
@@ -59,7 +60,7 @@ def test_double_is_tflite_double(bias: int, rng: np.random.Generator):
     x = rng.integers(*INT32, 5000, endpoint=True)
     multiplier = rng.integers(1 << 30, 1 << 31, 5000)
     shift = rng.integers(-31, 31, 5000)
-    want = quantize.multiply_by_quantized_multiplier_double(
+    want = litert_arithmetic.multiply_by_quantized_multiplier_double(
         quantize.wrap32(x + bias), multiplier, shift
     )
     left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
@@ -72,7 +73,7 @@ def test_single_is_tflite_single_where_32_bits_hold_it(rng: np.random.Generator)
     shift = rng.integers(-31, 31, 5000)
     room = np.maximum(31 - np.maximum(shift, 0), 1)
     x = rng.integers(-(1 << room), 1 << room)
-    want = quantize.multiply_by_quantized_multiplier_single(x, multiplier, shift)
+    want = litert_arithmetic.multiply_by_quantized_multiplier_single(x, multiplier, shift)
     left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
     got = quantize.requantize(x, 0, multiplier, left, right, Rounding.SINGLE)
     np.testing.assert_array_equal(got, want)
@@ -99,18 +100,20 @@ def test_rounding_divide_by_pot_is_half_away_from_zero():
     for exponent in range(6):
         exact = x / 2**exponent
         want = np.sign(exact) * np.floor(np.abs(exact) + 0.5)
-        np.testing.assert_array_equal(quantize.rounding_divide_by_pot(x, exponent), want)
+        np.testing.assert_array_equal(litert_arithmetic.rounding_divide_by_pot(x, exponent), want)
 
 
 def test_high_mul_saturates_only_at_the_corner():
     least, most = INT32
-    got = quantize.saturating_rounding_doubling_high_mul([least, least, most], [least, most, most])
+    got = litert_arithmetic.saturating_rounding_doubling_high_mul(
+        [least, least, most], [least, most, most]
+    )
     np.testing.assert_array_equal(got, [most, -most, most - 1])
 
 
 @pytest.mark.parametrize("real", [1e-3, 0.5, 0.9999999999, 1.0, 1.5, 1000.3, 2.0**-31])
 def test_quantize_multiplier_is_close(real: float):
-    multiplier, shift = quantize.quantize_multiplier(real)
+    multiplier, shift = litert_arithmetic.quantize_multiplier(real)
     assert 1 << 30 <= multiplier < 1 << 31
     assert math.isclose(multiplier * 2.0 ** (shift - 31), real, rel_tol=2**-31)
 
@@ -128,24 +131,24 @@ def test_quantize_multiplier_is_close(real: float):
     ],
 )
 def test_quantize_multiplier_at_the_ends(real: float, want: tuple[int, int]):
-    assert quantize.quantize_multiplier(real) == want
+    assert litert_arithmetic.quantize_multiplier(real) == want
 
 
 @pytest.mark.parametrize("real", [-1.0, math.inf, math.nan])
 def test_quantize_multiplier_refuses(real: float):
     with pytest.raises(ValueError, match="wanted a finite number of at least 0"):
-        quantize.quantize_multiplier(real)
+        litert_arithmetic.quantize_multiplier(real)
 
 
 def test_split_shift():
-    assert quantize.split_shift(-31) == (0, 31)
-    assert quantize.split_shift(30) == (30, 0)
+    assert litert_arithmetic.split_shift(-31) == (0, 31)
+    assert litert_arithmetic.split_shift(30) == (30, 0)
     with pytest.raises(ValueError, match="wanted -31 to 31, got 32"):
-        quantize.split_shift(32)
+        litert_arithmetic.split_shift(32)
 
 
 def test_channel_parameters_keep_the_shape():
-    multiplier, left, right = quantize.channel_parameters([[0.25, 3.0], [0.0, 1.0]])
+    multiplier, left, right = litert_arithmetic.channel_parameters([[0.25, 3.0], [0.0, 1.0]])
     np.testing.assert_array_equal(multiplier, [[1 << 30, 3 << 29], [0, 1 << 30]])
     np.testing.assert_array_equal(left, [[0, 2], [0, 1]])
     np.testing.assert_array_equal(right, [[1, 0], [0, 0]])
@@ -195,11 +198,11 @@ def test_single_rounding_is_litert_fully_connected(
         zero_point = int(rng.integers(-128, 128))
         x = rng.integers(-128, 128, (64, 20)).astype(np.int8)
         want = litert([layer], x, scale, zero_point)
-        sums = quantize.fully_connected_sums(x, layer.weights, layer.bias, zero_point)
-        reals = quantize.effective_scale(scale, layer.weight_scale, layer.output_scale)
-        exact = quantize.litert_fully_connected(sums, reals, layer.output_zero_point)
+        sums = litert_arithmetic.fully_connected_sums(x, layer.weights, layer.bias, zero_point)
+        reals = litert_arithmetic.effective_scale(scale, layer.weight_scale, layer.output_scale)
+        exact = litert_arithmetic.litert_fully_connected(sums, reals, layer.output_zero_point)
         np.testing.assert_array_equal(exact, want)
-        parameters = quantize.channel_parameters(reals)
+        parameters = litert_arithmetic.channel_parameters(reals)
         for rounding in Rounding:
             h = quantize.requantize(sums, 0, *parameters, rounding)
             got = quantize.finish(h, layer.output_zero_point, -128, 127)
@@ -215,7 +218,7 @@ def test_litert_rounds_halves_away_from_zero_in_float64():
         weights=np.zeros((19, 1), np.int8), weight_scale=0.5, bias=sums, output_scale=1.0
     )
     want = litert([layer], np.zeros((1, 1), np.int8), 1.0, 0)[0]
-    np.testing.assert_array_equal(quantize.litert_fully_connected(sums, 0.5, 0), want)
+    np.testing.assert_array_equal(litert_arithmetic.litert_fully_connected(sums, 0.5, 0), want)
     single = quantize.requantize(sums, 0, 1 << 30, 0, 0, Rounding.SINGLE)
     # The contract's SINGLE rounds halves up: it differs from the kernel on negative halves only.
     np.testing.assert_array_equal(np.flatnonzero(single != want), np.arange(0, 9, 2))
@@ -226,18 +229,18 @@ def test_litert_products_past_32_bits_become_the_least_number():
     layer = FullyConnected(weights=weights, weight_scale=2.0**30, output_scale=1.0)
     x = np.ones((1, 1), np.int8)
     want = litert([layer], x, 1.0, 0)
-    sums = quantize.fully_connected_sums(x, weights, None, 0)
-    np.testing.assert_array_equal(quantize.litert_fully_connected(sums, 2.0**30, 0), want)
+    sums = litert_arithmetic.fully_connected_sums(x, weights, None, 0)
+    np.testing.assert_array_equal(litert_arithmetic.litert_fully_connected(sums, 2.0**30, 0), want)
     np.testing.assert_array_equal(want, [[127, -128, -128, -128, -128, -128]])
 
 
 def test_litert_clamps_fused_activations(rng: np.random.Generator):
     layer, scale = random_layer(rng, 0.02, False, True)
     x = rng.integers(-128, 128, (32, 20)).astype(np.int8)
-    sums = quantize.fully_connected_sums(x, layer.weights, layer.bias, 5)
-    real = quantize.effective_scale(scale, layer.weight_scale, layer.output_scale)
+    sums = litert_arithmetic.fully_connected_sums(x, layer.weights, layer.bias, 5)
+    real = litert_arithmetic.effective_scale(scale, layer.weight_scale, layer.output_scale)
     for activation, top in (("RELU", math.inf), ("RELU6", 6.0)):
         fused = FullyConnected(**{**vars(layer), "activation": activation, "output_zero_point": -9})
         high = min(127, -9 + top / layer.output_scale)
-        want = quantize.litert_fully_connected(sums, real, -9, -9, round(high))
+        want = litert_arithmetic.litert_fully_connected(sums, real, -9, -9, round(high))
         np.testing.assert_array_equal(litert([fused], x, scale, 5), want)

@@ -4,9 +4,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-
-from celosia.sim.sdram import IDLE, Command, SdramChip, SdramError
-from celosia.sim.sdram_sheet import SHEETS
+from devices.sdram import IDLE, Command, SdramChip, SdramError
+from devices.sdram_sheet import SHEETS
 
 #: At this clock one cycle is 10 ns.
 CLOCK_HZ = 100_000_000

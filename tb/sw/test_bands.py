@@ -232,7 +232,7 @@ def test_parameters_stand_once_for_each_lane(rng: np.random.Generator) -> None:
     tiling = tile(network, lay_out(network, bands, EDGE), bands, EDGE)
     layer, tiled = product(rng, (25, 5), (3, 3), 64), tiling.layers[1]
     assert (tiled.tiles, tiled.channels, tiled.parameters) == (32, 2, 8)
-    raw = np.frombuffer(pack_parameters(layer, tiled, EDGE), "<i4").reshape(32, 8, 4)
+    raw = np.frombuffer(pack_parameters(layer, tiled), "<i4").reshape(32, 8, 4)
     wanted = np.arange(64).reshape(32, 2)
     assert np.array_equal(raw[:, :, 0], np.tile(wanted, 4))
     assert np.array_equal(raw[:, :, 1], np.tile(wanted + 1000, 4))

@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from devices.link import FarEnd, Noise
 
 from celosia.hw.arch import link
 from celosia.hw.arch.link import Answer, Operation, Request, Status
-from celosia.sim.link import FarEnd, Noise
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.link import HostLink
 

@@ -1,6 +1,7 @@
 import doctest
 import math
 
+import litert_arithmetic
 import numpy as np
 import pytest
 
@@ -15,7 +16,7 @@ INT32 = (-(1 << 31), (1 << 31) - 1)
 def on_core(
     sums: np.ndarray, scaling: tuple[int, int], zero_point: int, low: int = -128, high: int = 127
 ) -> np.ndarray:
-    left, right = quantize.split_shift(scaling[1])
+    left, right = litert_arithmetic.split_shift(scaling[1])
     h = quantize.requantize(sums, 0, scaling[0], left, right, Rounding.SINGLE)
     return quantize.finish(h, zero_point, low, high)
 
@@ -31,7 +32,7 @@ def around_halves(real: float, rng: np.random.Generator, reach: int) -> np.ndarr
 
 def factors(rng: np.random.Generator) -> list[float]:
     scales = rng.uniform(1e-3, 0.1, (30, 2)).tolist()
-    usual = [quantize.effective_scale(i, w, 0.1) for i, w in scales]
+    usual = [litert_arithmetic.effective_scale(i, w, 0.1) for i, w in scales]
     few_bits = [rng.integers(1, 400) * 2.0 ** -rng.integers(6, 20) for _ in range(30)]
     powers = [2.0**-n for n in range(1, 16)]
     return [float(real) for real in (*usual, *few_bits, *powers, 3e-9, 1.7, 40.0, 3e5)]
@@ -43,7 +44,7 @@ def test_agrees_with_float64_for_every_sum(rng: np.random.Generator):
         zero_point = int(rng.integers(-128, 128))
         reach = min(1 << 24, int(2**30 / real))
         sums = around_halves(real, rng, reach)
-        want = quantize.litert_fully_connected(sums, real, zero_point)
+        want = litert_arithmetic.litert_fully_connected(sums, real, zero_point)
         found = single_multiplier(real, zero_point=zero_point, sums=(-reach, reach))
         assert found is not None, real
         np.testing.assert_array_equal(on_core(sums, found, zero_point), want)
@@ -54,7 +55,7 @@ def test_agrees_with_float64_for_every_sum(rng: np.random.Generator):
 def same(real: float, multiplier: int, shift: int, sums: range, zero_point: int, clamp) -> bool:
     """Whether a multiplier agrees for all sums of a range, by trying each."""
     every = np.arange(sums.start, sums.stop, dtype=np.int32)
-    want = quantize.litert_fully_connected(every, real, zero_point, *clamp)
+    want = litert_arithmetic.litert_fully_connected(every, real, zero_point, *clamp)
     return np.array_equal(on_core(every, (multiplier, shift), zero_point, *clamp), want)
 
 
@@ -95,7 +96,7 @@ def test_next_to_a_power_of_two(off: float):
         real = power * (1 + off)
         found = single_multiplier(real, zero_point=-4, sums=(-600, 600))
         assert found is not None
-        want = quantize.litert_fully_connected(sums, real, -4)
+        want = litert_arithmetic.litert_fully_connected(sums, real, -4)
         np.testing.assert_array_equal(on_core(sums, found, -4), want)
 
 
@@ -109,14 +110,14 @@ def test_says_when_there_is_none():
 def test_factors_that_no_sum_brings_to_a_half(real: float):
     ends = np.array(INT32, np.int32)
     assert single_multiplier(real, zero_point=7, sums=INT32) == (0, 0)
-    np.testing.assert_array_equal(quantize.litert_fully_connected(ends, real, 7), [7, 7])
+    np.testing.assert_array_equal(litert_arithmetic.litert_fully_connected(ends, real, 7), [7, 7])
 
 
 @pytest.mark.parametrize(
     "real", [0.0, 2.0**-33, 2.0**-32, 0.3, 1.0 - 2.0**-40, 7.0, 2.0**30 - 1, 2.0**30, 2.0**40]
 )
 def test_quantize_multiplier_is_the_model_s(real: float):
-    assert quantize_multiplier(real) == quantize.quantize_multiplier(real)
+    assert quantize_multiplier(real) == litert_arithmetic.quantize_multiplier(real)
     assert math.isfinite(real)
 
 

@@ -34,7 +34,8 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.partition import Plan, partition
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph
-from celosia.sw.ir.program import HostOperator, Program
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime import session
 from celosia.sw.runtime.interpreter import InferenceSession, Interpreter, open_session
 

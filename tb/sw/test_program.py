@@ -81,9 +81,9 @@ def test_file_is_named(tmp_path: Path) -> None:
 
 
 def test_other_configuration_is_refused(program: Program) -> None:
-    program.want(preset("nano,weight_rows=2"))
+    program.require(preset("nano,weight_rows=2"))
     with pytest.raises(ProgramError, match="compiled for nano .* the core is micro"):
-        program.want(preset("micro"))
+        program.require(preset("micro"))
 
 
 def test_failed_write_leaves_nothing(tmp_path: Path) -> None:

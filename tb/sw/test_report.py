@@ -1,34 +1,25 @@
-"""Rows of a report, bounds, sections of layers, and what is measured with them."""
+"""Rows of a report, bounds and sections of layers."""
 
 import csv
 import io
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from networks import (
-    Convolution,
-    FullyConnected,
-    Layer,
     Mean,
     Pool,
     Reshape,
-    Resize,
-    Softmax,
     write_sequential,
 )
+from whole_networks.small import compiled, convolution, dense
 
-from celosia.hw.arch import isa
-from celosia.hw.arch.config import INSTRUCTION_BYTES, Config, preset
+from celosia.hw.arch.config import INSTRUCTION_BYTES, preset
 from celosia.hw.arch.isa import Instruction, Opcode, Unit
 from celosia.sim.cycles import estimate
 from celosia.sim.hazards import judge
-from celosia.sw import measure
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import Compiled, bounds, layer_sections
@@ -36,10 +27,10 @@ from celosia.sw.compiler.emit.access import Step
 from celosia.sw.compiler.report import Alone, Measured
 from celosia.sw.evaluate import Evaluation
 from celosia.sw.frontend.tflite import load
-from celosia.sw.runtime.device import DeviceError, RunResult
+from celosia.sw.runtime.device import RunResult
 from celosia.sw.runtime.interpreter import open_session
 from celosia.sw.runtime.machine import MachineDevice
-from celosia.sw.runtime.session import Session, Statistics
+from celosia.sw.runtime.session import Statistics
 
 #: Of a report as CSV since there is one; new ones follow.
 FIRST = "layer,operator,runs_on,macs,cycles,cycles_per_input,utilisation,bytes,setup_bytes,weights"
@@ -52,43 +43,6 @@ CASES = [
     ("nano,weight_tiles=16", 2),
     ("micro,unified_bytes=1024", 2),
 ]
-
-
-def convolution(channels: int, size: int, depth: int, **changes: Any) -> Convolution:
-    rng = np.random.default_rng(channels)
-    values: dict[str, Any] = {
-        "weights": rng.integers(-127, 128, (channels, size, size, depth)).astype(np.int8),
-        "weight_scale": 0.01,
-        "output_scale": 0.5,
-        "padding": "SAME",
-        "stride": (1, 1),
-    }
-    return Convolution(**values | changes)
-
-
-def dense(channels: int, taps: int) -> FullyConnected:
-    rng = np.random.default_rng(channels)
-    weights = rng.integers(-127, 128, (channels, taps)).astype(np.int8)
-    return FullyConnected(weights=weights, weight_scale=0.01, output_scale=0.5)
-
-
-#: Padded and not, pooled on its own and with sums, with something for the host to do.
-LAYERS: tuple[Layer, ...] = (
-    convolution(8, 3, 1),
-    convolution(12, 3, 8, padding="VALID"),
-    Pool(),
-    Pool(kind="AVERAGE_POOL_2D", padding="SAME"),
-    Reshape(shape=(1, 108)),
-    dense(20, 108),
-    dense(10, 20),
-    Softmax(),
-)
-
-
-@cache
-def compiled(sizes: str, batch: int) -> Compiled:
-    graph = load(write_sequential(LAYERS, input_shape=(1, 14, 14, 1), input_scale=0.5))
-    return compile_steps(graph, preset(sizes), batch)
 
 
 def finishes(made: Compiled) -> list[int]:
@@ -313,129 +267,3 @@ def test_long_names_stay_readable(name: str, shown: str) -> None:
     table = report.rows(program, finishes(made))
     line = report.as_text(program, table, 0, peak=0).splitlines()[4]
     assert line.split("  ")[0] == shown
-
-
-class Counting(MachineDevice):
-    """The machine model with the estimate for a clock."""
-
-    def run(self, address: int, count: int) -> RunResult:
-        code = self.read(address, count * INSTRUCTION_BYTES)
-        super().run(address, count)
-        return RunResult(cycles=estimate(code, self.config).total)
-
-
-class Forgetful(Counting):
-    """A device whose outputs are not those of the model."""
-
-    def read(self, address: int, count: int) -> bytes:
-        return bytes(count) if count < INSTRUCTION_BYTES else super().read(address, count)
-
-
-class Failing(Counting):
-    """A device that stops in the second section of a program."""
-
-    runs = 0
-
-    def run(self, address: int, count: int) -> RunResult:
-        self.runs += 1
-        if self.runs == 6:
-            return RunResult(error=(isa.Error.BUS, Unit.LOAD, 0))
-        return super().run(address, count)
-
-
-@pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[MachineDevice]], dict[str, Any]]:
-    """Puts a device in the place of the RTL; returns what it was opened with."""
-
-    def put(kind: type[MachineDevice]) -> dict[str, Any]:
-        opened: dict[str, Any] = {}
-
-        def opening(name: str, config: Config, memory_bytes: int, **options: Any) -> MachineDevice:
-            opened.update(name=name, **options)
-            return kind(config, memory_bytes)
-
-        monkeypatch.setattr(measure, "open_device", opening)
-        return opened
-
-    return put
-
-
-def test_measure_adds_up_by_layer(device) -> None:
-    opened = device(Counting)
-    made = compiled("micro", 2)
-    found = measure.measure(made, latency=32, bandwidth=1.0)
-    assert opened == {"name": "rtl", "latency": 32, "bandwidth": 1.0}
-    assert len(found.layers) == len(made.program.layers)
-    assert all(a.estimated == a.counted > 0 for a in (*found.layers, found.whole, found.setup))
-    assert sum(a.counted for a in found.layers) > found.whole.counted
-    slow = measure.measure(made, latency=100, bandwidth=0.5)
-    assert all(a.estimated > a.counted for a in (*slow.layers, slow.whole, slow.setup))
-
-
-def test_measure_of_several_parts(device) -> None:
-    device(Counting)
-    layers = [
-        convolution(8, 3, 1),
-        Resize(kind="RESIZE_BILINEAR", size=(9, 9)),
-        convolution(4, 3, 8),
-    ]
-    graph = load(write_sequential(layers, input_shape=(1, 14, 14, 1), input_scale=0.5))
-    made = compile_steps(graph, preset("micro"), 2)
-    found = measure.measure(made, latency=32, bandwidth=1.0)
-    assert len(made.program.parts) == len(found.layers) == 2
-    assert all(a.estimated == a.counted > 0 for a in (*found.layers, found.whole, found.setup))
-    finishes = [
-        cost.finish
-        for section in made.program.each
-        for cost in estimate(section.code, made.program.config).instructions
-    ]
-    table = report.rows(made.program, finishes, bounds(made), found)
-    assert [row.runs_on for row in table] == ["core", "host", "core", ""]
-    assert table[-1].counted_alone == sum(alone.counted for alone in found.layers)
-    assert table[-1].cycles == found.whole.estimated
-
-
-#: One tile of weights in the first part, five in the second.
-SEVERAL = (convolution(8, 3, 1), Resize(kind="RESIZE_BILINEAR", size=(9, 9)), convolution(4, 3, 8))
-
-
-@pytest.mark.parametrize(("sizes", "together"), [("edge", True), ("edge,weight_tiles=5", False)])
-def test_what_parts_load_again_counts(sizes: str, together: bool) -> None:
-    graph = load(write_sequential(SEVERAL, input_shape=(1, 14, 14, 1), input_scale=0.5))
-    program = compile_steps(graph, preset(sizes), 1).program
-    assert bool(program.constants) == together
-    costs = {s.address: estimate(s.code, program.config) for _, s in program.sections}
-    finishes = [c.finish for s in program.each for c in costs[s.address].instructions]
-    table = report.rows(program, finishes)
-    mains = sum(costs[part.main.address].total for part in program.parts)
-    again = table[-1].cycles - mains
-    content = json.loads(report.as_json(program, table, 5, peak=0, again=again))
-    assert content["reload_cycles"] == again
-    assert content["cycles_estimated"] == content["total"]["cycles"] == mains + again
-    weights = sum(layer.weight_bytes for layer in program.layers)
-    loads = sum(i.tiles for s in program.each for i in s.instructions if "tiles" in i.fields)
-    assert (loads == 0) == together
-    if not together:
-        assert loads * program.config.tile_bytes == weights
-        # Both set-ups run again for each batch, the first of them once before all.
-        assert program.each[0] is program.once[0] is program.parts[0].setup
-    with Session(program, Counting(program.config, program.memory_bytes)) as session:
-        x = np.zeros((1, 14, 14, 1), np.int8)
-        session.run([x])
-        first = session.statistics.cycles
-        session.run([x])
-        assert first is not None and session.statistics.cycles is not None
-        assert session.statistics.cycles - first == table[-1].cycles
-        assert session.statistics.setup_cycles == sum(costs[s.address].total for s in program.once)
-
-
-def test_measure_refuses_other_outputs(device) -> None:
-    device(Forgetful)
-    with pytest.raises(DeviceError, match="give other outputs than the model"):
-        measure.measure(compiled("micro", 2))
-
-
-def test_measure_names_the_layer_that_fails(device) -> None:
-    device(Failing)
-    with pytest.raises(DeviceError, match=r"BUS in LOAD: layer 'output_\d' alone, "):
-        measure.measure(compiled("micro", 2))

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from devices.link import FarEnd, MachineRegisters, Noise
 
 from celosia.hw.arch.config import preset
 from celosia.hw.arch.registers import OFFSETS, Control, Status
-from celosia.sim.link import FarEnd, MachineRegisters, Noise
 from celosia.sw.cli import main
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import DeviceError

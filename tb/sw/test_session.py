@@ -10,7 +10,8 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config, preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
-from celosia.sw.ir.program import Port, Program, ProgramError
+from celosia.sw.ir.parts import Port
+from celosia.sw.ir.program import Program, ProgramError
 from celosia.sw.runtime.arrays import OWN_RANGE
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import DeviceError, RunResult

@@ -1,4 +1,4 @@
-"""What instructions read and write of the core's memories."""
+"""Reads and writes of instructions in the core's memories."""
 
 from dataclasses import dataclass
 
@@ -35,11 +35,11 @@ class Access:
 
     @property
     def end(self) -> int:
-        """Address behind the highest touched."""
+        """Address after the highest touched."""
         return self.base + (self.last_row - 1) * self.pitch + self.last_column
 
     def conflicts(self, other: "Access") -> bool:
-        """Whether the order of both matters."""
+        """Return whether the order of both matters."""
         if self.memory != other.memory or not (self.writes or other.writes):
             return False
         if self.end <= other.start or other.end <= self.start:
@@ -59,7 +59,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Owner:
-    """The value and the items of the batch that bytes of the unified buffer belong to.
+    """Owner of bytes of the unified buffer: a value, of some items of the batch.
 
     Margins of a value are the same for all items. ``strip`` is the buffer of rows that they are in,
     if not the whole value is there.

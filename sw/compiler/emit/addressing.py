@@ -1,4 +1,4 @@
-"""Where values and regions of them lie in the unified buffer."""
+"""Addresses of values and of regions of them in the unified buffer."""
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.emit.access import Access, span
@@ -89,7 +89,7 @@ class Addressing:
         return span("unified", writes, base, count * layout.item_pitch)
 
     def channels(self, number: int, tile: int) -> tuple[int, int]:
-        """Return the first output channel of a tile of a layer, and the one behind its last."""
+        """Return the first output channel of a tile of a layer, and the one after its last."""
         layer = self.network.layers[number]
         assert not isinstance(layer, Pooling)
         tiled = self.tiling.layers[number]

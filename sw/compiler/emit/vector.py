@@ -60,7 +60,7 @@ def _drain_band(about: Addressing, action: Drain, place: int, table: int | None)
     channels = about.channels(action.layer, action.tile)
     rows, wide = vectors(tiled.band, *block.extents[1:], layout.row)
     region = _writes(about, layer.result, block, action.part, channels, None)
-    # With what vectors make behind the end of a row.
+    # With what vectors make after the end of a row.
     last = region.columns[0] + (wide * count - 1) * layout.pixel + tiled.channels
     region = replace(region, columns=(region.columns[0], last))
     if tiled.band.joined:

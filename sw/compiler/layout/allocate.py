@@ -321,7 +321,7 @@ class _Allocator:
         return result, rows
 
     def whole(self, number: int) -> bool:
-        """Whether a value is kept for all items of a part: the tail makes or reads it."""
+        """Return whether a value is kept for all items of a part: the tail makes or reads it."""
         return max([-1, *self.uses[number], *self.births[number]]) >= self.head
 
     def fit(

@@ -27,7 +27,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Band:
-    """How a tile of a layer, whose channels keep to themselves, is laid over pixels.
+    """Layout over pixels of a tile of a layer whose channels keep to themselves.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def _steps(found: Sequence[tuple[int, int]], band: Band, config: Config) -> int:
 
 
 def overrun(layer: Product, band: Band) -> int:
-    """Return the results that vectors make at most behind the last of a row, or of all rows."""
+    """Return the results that vectors make at most after the last of a row, or of all rows."""
     return band.count - 1 if band.joined else -layer.output[1] % band.count
 
 

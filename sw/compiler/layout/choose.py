@@ -55,7 +55,7 @@ def choose(network: Network, config: Config) -> dict[int, Band]:
 
 
 class _Work(NamedTuple):
-    """What a layer takes: ``repeats`` times the cycles and the room of one output tile.
+    """Cost of a layer: ``repeats`` times the cycles and the space of one output tile.
 
     ``apart`` are the cycles of the array, ``drained`` those of the vector unit, which only a band
     waits for.
@@ -105,7 +105,7 @@ class _Choice:
         self.bands, self.layouts, self.work = best
 
     def holds(self) -> bool:
-        """Whether all bands are possible together."""
+        """Return whether all bands are possible together."""
         layouts = dict(enumerate(lay_out(self.network, self.bands, self.config)))
         chosen = ((self.network.layers[number], band) for number, band in self.bands.items())
         return all(
@@ -136,7 +136,7 @@ class _Choice:
                     yield band
 
     def agrees(self, value: int, run: int) -> bool:
-        """Whether a value may have the pixel pitch for a run, given the bands so far."""
+        """Return whether a value may have the pixel pitch for a run, given the bands so far."""
         about = self.network.values[value]
         if about.is_input or about.is_output:
             return pixel_pitch(about.channels, run, self.config) == about.channels
@@ -157,7 +157,7 @@ class _Choice:
         return layouts
 
     def possible(self, layer: Product, band: Band, layouts: Mapping[int, Layout]) -> bool:
-        """Whether instructions can say what a band does, and the weight buffer stream its tiles."""
+        """Return whether instructions express a band, and the weight buffer streams its tiles."""
         config, source, result = self.config, layouts[layer.source], layouts[layer.result]
         _, wide = vectors(band, 1, layer.output[1], source.row)
         parts = band_segments(layer, band, source, config)

@@ -1,6 +1,5 @@
 """Weights and parameters as external memory holds them."""
 
-
 import numpy as np
 
 from celosia.hw.arch.config import PARAMETER_BYTES, Config
@@ -48,7 +47,7 @@ def pack_weights(layer: Layer, tiled: TiledLayer, source: Layout, config: Config
     return image.tobytes()
 
 
-def pack_parameters(layer: Layer, tiled: TiledLayer, config: Config) -> bytes:
+def pack_parameters(layer: Layer, tiled: TiledLayer) -> bytes:
     """Return a layer's channel parameters as external memory holds them, padded to whole tiles.
 
     Those of a band stand once for each of its results; those of a layer without weights once for

@@ -1,4 +1,4 @@
-"""How values lie in the unified buffer, and how the array reads them.
+"""Layouts of values in the unified buffer, and how the array reads them.
 
 Rows of a value follow one another at a pitch, with room around the pixels for what consumers read
 past the edges. The reduction of a product reads runs of taps that lie side by side; where the
@@ -32,13 +32,13 @@ __all__ = [
     "segments",
 ]
 
-#: Rows and pixels in front of a value, and behind it.
+#: Rows and pixels before a value, and after it.
 Margins = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How one item of a value lies in the unified buffer, in bytes.
+    """Layout of one item of a value in the unified buffer, in bytes.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Layout:
     row : int
         Pixels from one row to the next, of values that bands read or make; else 0.
     after : int
-        Pixels behind the last row that are read, too.
+        Pixels after the last row that are read, too.
     """
 
     top: int
@@ -68,7 +68,7 @@ class Layout:
 
     @property
     def margins(self) -> bool:
-        """Whether there is anything around the value."""
+        """True if there is anything around the value."""
         return any((self.top, self.left, self.bottom, self.right, self.after))
 
 
@@ -93,7 +93,7 @@ class Segment:
 
     @property
     def side_by_side(self) -> bool:
-        """Whether the taps may be cut anywhere."""
+        """True if the taps may be cut anywhere."""
         return self.run >= len(self.taps)
 
     def steps(self, config: Config) -> int:
@@ -124,7 +124,7 @@ def segments(
     pitch, pixel : int
         Bytes of its source from row to row, and from pixel to pixel.
     channels : (int, int)
-        First output channel, and the one behind the last.
+        First output channel, and the one after the last.
     config : Config
         The core.
     most : int, optional
@@ -211,7 +211,7 @@ def lay_out(network: Network, bands: Mapping[int, Band], config: Config) -> tupl
     """
     layouts: dict[int, Layout] = {}
     results = [layer.result for layer in network.layers]
-    # A layer's source comes in front of its result.
+    # A layer's source comes before its result.
     inputs = (number for number in range(len(network.values)) if number not in results)
     for number in (*inputs, *results):
         layouts[number] = layout_of(network, number, bands, layouts, config)
@@ -292,14 +292,14 @@ def _banded(
 ) -> Layout:
     """Return the layout of a value that bands read or make.
 
-    What stands behind a row stands in front of the next one, too.
+    What stands after a row stands before the next one, too.
     """
     value = network.values[number]
     top, left, bottom, right = margins = margins_of(network, number)
     row = left + value.width + max(0, right - left)
     rows = top + value.height + bottom
     run = written = 0
-    # Pixels from the first one to behind the last that is read.
+    # Pixels from the first one to after the last that is read.
     last = (rows - 1) * row + left + value.width + right
     filled = any(margins)
     for layer_number, layer in enumerate(network.layers):
@@ -330,12 +330,12 @@ def _banded(
 
 
 def _cuts(layer: Product, value: Value) -> bool:
-    """Whether a layer reads a vector as rows of its own."""
+    """Return whether a layer reads a vector as rows of its own."""
     return not layer.each and layer.weights.shape[3] != value.channels
 
 
 def _reach(layer: Product, value: Value) -> Margins:
-    """Return first row and column that a layer reads, and those behind the last."""
+    """Return first row and column that a layer reads, and those after the last."""
     if _cuts(layer, value):
         return 0, 0, 1, value.width
     bottom, right = (

@@ -1,8 +1,10 @@
-"""Where everything lies."""
+"""Addresses of everything in the unified buffer and in external memory."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from celosia.hw.arch.config import ADDRESS_BITS
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.pitches import Layout
 
 __all__ = ["Place", "Placement"]
@@ -10,7 +12,7 @@ __all__ = ["Place", "Placement"]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value lies in the unified buffer.
+    """Addresses of a value in the unified buffer.
 
     Parameters
     ----------
@@ -29,7 +31,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where everything lies.
+    """Addresses of everything, and how layers run.
 
     Parameters
     ----------
@@ -82,5 +84,26 @@ class Placement:
         return turns[part % len(turns)] + index * self.layouts[value].item_pitch
 
     def outside(self, value: int) -> bool:
-        """Whether a value lies in external memory, and only passes through buffers."""
+        """Return whether a value lies in external memory, and only passes through buffers."""
         return value not in self.places
+
+    def moved(self, by: int) -> "Placement":
+        """Return a placement with everything outside the core so many bytes further up.
+
+        Raises
+        ------
+        CompileError
+            If its code would begin past the addresses that there are.
+        """
+        moved = replace(
+            self,
+            external={value: address + by for value, address in self.external.items()},
+            weights=tuple(address + by for address in self.weights),
+            parameters=tuple(address + by for address in self.parameters),
+            tables=self.tables + by,
+            code=self.code + by,
+        )
+        if moved.code >> ADDRESS_BITS:
+            got = f"wanted at most 4 GiB of external memory, got {moved.code} bytes"
+            raise CompileError(got, layer="network")
+        return moved

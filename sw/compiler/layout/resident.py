@@ -32,7 +32,7 @@ def together(tilings: Sequence[Tiling], config: Config) -> list[Tiling] | None:
 
 
 def _stays(tiling: Tiling) -> bool:
-    """Whether all constants of a part stay."""
+    """Return whether all constants of a part stay."""
     layers = tiling.layers
     return (
         not any(layer.streams or layer.first_channel is None for layer in layers)

@@ -32,7 +32,7 @@ _FETCHES = 8
 
 @dataclass(frozen=True, eq=False)
 class TiledLayer:
-    """How one layer is cut, and where its constants stay.
+    """Tiling of one layer, and the place of its constants.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class TiledLayer:
 
     @property
     def streams(self) -> bool:
-        """Whether not all tiles stay."""
+        """True if not all tiles stay."""
         return self.resident < self.periods
 
     def place(self, tile: int) -> int | None:
@@ -96,7 +96,7 @@ class TiledLayer:
         return self.first_tile + before * self.period + offset
 
     def stretch(self, tile: int, last: int) -> int:
-        """Return the first tile behind ``tile`` where staying ends, or streaming, or ``last``."""
+        """Return the first tile after ``tile`` where staying ends, or streaming, or ``last``."""
         streams = self.place(tile) is None
         end = tile + self.period - tile % self.period
         while end < last and (self.place(end) is None) == streams:

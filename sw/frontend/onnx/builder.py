@@ -18,10 +18,14 @@ from celosia.sw.operators.node import ModelError
 
 __all__ = ["IMAGE", "Builder", "Value"]
 
+Shape = tuple[int, ...]
+
+#: Elements before and after along each axis.
+Pads = tuple[Shape, Shape]
+
 #: Order of the axes of an image as it is stored: channels last.
 IMAGE = (0, 2, 3, 1)
 
-_INT8 = np.dtype(np.int8)
 _UINT8 = np.dtype(np.uint8)
 
 
@@ -216,6 +220,14 @@ class Builder:
         else:
             number = self._moved(value, "TRANSPOSE", stored, permutation=IMAGE)
         return Value(number, shape, shape, IMAGE, value.unsigned)
+
+    def padded(self, value: Value, pads: Pads, of: Operand, fill: int) -> tuple[int, Shape]:
+        """Add margins before and after each stored axis; return the result and its shape."""
+        before, after = pads
+        shape = tuple(a + n + b for a, n, b in zip(before, value.stored, after, strict=True))
+        margins = self.constant("paddings", np.array(pads, np.int32).T)
+        said = {"before": before, "after": after, "value": fill}
+        return self.operate("PAD", [value.number, margins], shape, of, **said), shape
 
     def lookup(self, number: int, entries: np.ndarray, of: Operand) -> int:
         """Add a function of one element, given for each of 256; return its result."""

@@ -21,12 +21,12 @@ _Reader = Callable[[Builder, Unit], None]
 _Pads = tuple[_Pair, _Pair]
 
 
-def _pair(said: dict[str, Any], name: str, rank: int, default: int = 1) -> _Pair:
-    """Return two numbers of an attribute; the first of one dimension is the default."""
-    found = list(said.get(name, [default] * rank))
+def _pair(said: dict[str, Any], name: str, rank: int) -> _Pair:
+    """Return two numbers of an attribute; 1 for what it leaves out, also as first of one."""
+    found = list(said.get(name, [1] * rank))
     if len(found) != rank or min(found) < 1:
         raise ModelError(f"wanted {rank} {name} of at least 1, got {found}")
-    return (default, found[0]) if rank == 1 else (found[0], found[1])
+    return (1, found[0]) if rank == 1 else (found[0], found[1])
 
 
 def _pads(
@@ -53,7 +53,7 @@ def _pads(
 
 
 class _Windows:
-    """Windows over an image: how they lie, and the padding that the graph says for it.
+    """Windows over an image: how they lie, and the padding that the graph has for it.
 
     Parameters
     ----------
@@ -115,14 +115,9 @@ class _Windows:
         if fill is None:
             raise ModelError(f"pads {self.pads} that are not counted are not supported")
         before, after = ((0, pad[0], pad[1], 0) for pad in zip(*self.pads, strict=True))
-        shape = tuple(a + n + b for a, n, b in zip(before, image.stored, after, strict=True))
         tensor = builder.tensors[image.number]
         of = Operand(tensor.name, np.dtype(np.int8), tensor.quantization)
-        margins = builder.constant("paddings", np.array([before, after], np.int32).T)
-        number = builder.operate(
-            "PAD", [image.number, margins], shape, of, before=before, after=after, value=fill
-        )
-        return number, "VALID"
+        return builder.padded(image, (before, after), of, fill)[0], "VALID"
 
     def define(self, builder: Builder, of: Operand, number: int, channels: int) -> None:
         """Name the result, one pixel for each window."""

@@ -78,7 +78,7 @@ def _unsqueeze(builder: Builder, unit: Unit) -> None:
 def _same(builder: Builder, unit: Unit) -> None:
     """Read Identity and Dropout."""
     value = builder.value(unit.inputs[0])
-    builder.define(unit.outputs[0], value.number, value.shape, value.source, value.order)
+    builder.alike(unit.outputs[0], value.number, value)
 
 
 def _transpose(builder: Builder, unit: Unit) -> None:
@@ -142,11 +142,7 @@ def _pad(builder: Builder, unit: Unit) -> None:
         raise ModelError(f"wanted 0 as the constant that pads, got {constant:g}")
     before = tuple(pads[axis] for axis in value.order)
     after = tuple(pads[rank + axis] for axis in value.order)
-    shape = tuple(a + n + b for a, n, b in zip(before, value.stored, after, strict=True))
-    margins = builder.constant("paddings", np.array([before, after], np.int32).T)
-    number = builder.operate(
-        "PAD", [value.number, margins], shape, of, before=before, after=after, value=fill
-    )
+    number, shape = builder.padded(value, (before, after), of, fill)
     whole = tuple(shape[value.order.index(axis)] for axis in range(rank))
     builder.define(of, number, whole, whole, value.order)
 

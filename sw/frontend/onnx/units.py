@@ -48,7 +48,7 @@ _MOVERS = ("DepthToSpace", "Dropout", "Flatten", "GlobalMaxPool", "Identity", "M
 
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """What a unit reads or makes.
+    """Operand or result of a unit.
 
     Parameters
     ----------

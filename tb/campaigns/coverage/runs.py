@@ -54,15 +54,15 @@ class Result(NamedTuple):
 
 
 def _config(name: str) -> Config:
-    from celosia.sim.directed import VAST
     from celosia.sim.fuzz.configurations import CONFIGURATIONS
+    from coverage.directed import VAST
 
     return VAST if name == VAST.name else CONFIGURATIONS[name]
 
 
 def jobs(plan: Plan) -> list[Job]:
     """Return all jobs of a plan, builds first, those that take long before the others."""
-    from celosia.sim.directed import RUNS, VAST
+    from coverage.directed import RUNS, VAST
 
     found = [Job(name, "build", "") for name in plan.cores]
     if plan.more:
@@ -86,7 +86,7 @@ def _fuzz(job: Job) -> tuple[str, ...]:
 
 
 def _directed(job: Job) -> tuple[str, ...]:
-    from celosia.sim.directed import RUNS, Wrong
+    from coverage.directed import RUNS, Wrong
 
     try:
         RUNS[job.what](random.Random(f"{job.what} {job.seed}"))

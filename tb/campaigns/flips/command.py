@@ -95,7 +95,7 @@ class _Flipping:
 
 def _play(plan: Plan, config: Config, x: np.ndarray, flip: Any) -> tuple[np.ndarray | None, Any]:
     """Return the result, None after an error, and the error, of a core that starts from power-up."""
-    from celosia.sim.flips import FlipDevice
+    from flips.device import FlipDevice
 
     memory_bytes = max(plan.program.memory_bytes, 1)
     with FlipDevice(config, memory_bytes=memory_bytes) as core:
@@ -112,7 +112,7 @@ def _play(plan: Plan, config: Config, x: np.ndarray, flip: Any) -> tuple[np.ndar
 
 
 def _attempt(plan: Plan, arrays: Sequence[Any], number: int, want: np.ndarray) -> Outcome:
-    from celosia.sim.flips import drawn
+    from flips.device import drawn
 
     protected, bare = arrays
     flip = drawn(protected, random.Random(f"flips {plan.seed} {number}"), plan.cycles)
@@ -142,7 +142,7 @@ def _attempt(plan: Plan, arrays: Sequence[Any], number: int, want: np.ndarray) -
 
 def _arrays(config: Config) -> tuple[Sequence[Any], Sequence[Any]]:
     """Return the memories of the core, and of the same core without protection."""
-    from celosia.sim.flips import FlipDevice
+    from flips.device import FlipDevice
 
     found = []
     for one in (config, replace(config, protection="none")):
@@ -209,7 +209,7 @@ def cycles_of(plan: Plan) -> int:
 
     Builds the models of both, so that workers find them.
     """
-    from celosia.sim.flips import FlipDevice
+    from flips.device import FlipDevice
 
     counted = set()
     for config in (plan.config, replace(plan.config, protection="none")):

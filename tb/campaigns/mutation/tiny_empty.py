@@ -1,6 +1,7 @@
 """A test of ``tiny`` that sees nothing."""
 
-from celosia.sim import pysim
+import pysim
+
 from mutation.tiny import Tally
 
 

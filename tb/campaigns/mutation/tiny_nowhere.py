@@ -1,6 +1,7 @@
 """A test of ``tiny`` that fails, as one does that is stopped, where Python may know no line."""
 
-from celosia.sim import pysim
+import pysim
+
 from mutation.tiny import Tally
 
 #: Eight instructions without a place, again and again.

@@ -197,7 +197,7 @@ class DepthToSpace:
     def add(self, chain: Chain) -> None:
         batch, high, wide, channels = chain.image()
         shape = batch, high * self.block, wide * self.block, channels // self.block**2
-        _want_whole(chain, shape)
+        _require_whole(chain, shape)
         chain.operator("DEPTH_TO_SPACE", shape, blockSize=self.block)
 
 
@@ -210,7 +210,7 @@ class SpaceToDepth:
     def add(self, chain: Chain) -> None:
         batch, high, wide, channels = chain.image()
         shape = batch, high // self.block, wide // self.block, channels * self.block**2
-        _want_whole(chain, shape)
+        _require_whole(chain, shape)
         chain.operator("SPACE_TO_DEPTH", shape, blockSize=self.block)
 
 
@@ -226,7 +226,7 @@ class SpaceToBatch:
         wide = [n + sum(margin) for n, margin in zip(extents, self.margins, strict=True)]
         places = [n // block for n, block in zip(wide, self.blocks, strict=True)]
         shape = batch * math.prod(self.blocks), *places, channels
-        _want_whole(chain, shape, batch * math.prod(wide) * channels)
+        _require_whole(chain, shape, batch * math.prod(wide) * channels)
         margins = [chain.constant("blocks", self.blocks), chain.constant("margins", self.margins)]
         chain.operator("SPACE_TO_BATCH_ND", shape, margins)
 
@@ -242,7 +242,7 @@ class BatchToSpace:
         batch, *extents, channels = chain.image()
         wide = [n * block for n, block in zip(extents, self.blocks, strict=True)]
         items = batch // math.prod(self.blocks)
-        _want_whole(chain, (items, *wide, channels))
+        _require_whole(chain, (items, *wide, channels))
         places = [n - sum(margin) for n, margin in zip(wide, self.margins, strict=True)]
         margins = [chain.constant("blocks", self.blocks), chain.constant("margins", self.margins)]
         chain.operator("BATCH_TO_SPACE_ND", (items, *places, channels), margins)
@@ -276,7 +276,7 @@ def _axis(axis: int, rank: int) -> int:
     return axis % rank
 
 
-def _want_whole(chain: Chain, shape: Sequence[int], elements: int = 0) -> None:
+def _require_whole(chain: Chain, shape: Sequence[int], elements: int = 0) -> None:
     wanted = elements or chain.last.elements
     if math.prod(shape) != wanted:
         raise ValueError(f"wanted whole blocks, got shape {chain.last.shape}")

@@ -1,6 +1,6 @@
 // An SDRAM chip of single data rate, 16 data pins and four banks, at the pins of hw/boards/machine.py, that judges who drives it.
 //
-// Written from data sheets alone, as sim/sdram.py; a breach of a rule ends the simulation and is named on standard error.
+// Written from data sheets alone, as sdram.py; a breach of a rule ends the simulation and is named on standard error.
 
 #pragma once
 

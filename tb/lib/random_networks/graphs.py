@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 import numpy as np
-from draw import Draw
-from makers import (
+from networks import Activation, Quantize
+
+from random_networks.core_layers import (
     ACTIVATIONS,
     Maker,
     activation,
@@ -22,8 +23,8 @@ from makers import (
     quantize,
     softmax,
 )
-from more_makers import ANYWHERE, ELEMENTS, IMAGES, any_mean, arg_max, dequantize
-from networks import Activation, Quantize
+from random_networks.draw import Draw
+from random_networks.host_layers import ANYWHERE, ELEMENTS, IMAGES, any_mean, arg_max, dequantize
 
 __all__ = ["FAMILIES"]
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from draw import Draw
 from networks import (
     Activation,
     Add,
@@ -21,6 +20,8 @@ from networks import (
     Softmax,
     window_count,
 )
+
+from random_networks.draw import Draw
 
 #: Multiplications of one operator: the reference kernels take some 10 ms for these.
 MACS = 1_000_000

@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from cases import Case
-from draw import Draw
 from networks import Chain
+
+from random_networks.cases import Case
+from random_networks.draw import Draw
 
 __all__ = ["KINDS", "moving"]
 

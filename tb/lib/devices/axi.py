@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from celosia.sim.pysim import Draws
+from pysim import Draws
 
 _PAYLOADS = {
     "ar": ("arid", "araddr", "arlen", "arsize", "arburst"),

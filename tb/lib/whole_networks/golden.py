@@ -20,7 +20,7 @@ from networks import (
     write_sequential,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 class Stack:

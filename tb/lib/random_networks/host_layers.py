@@ -4,8 +4,6 @@ import math
 from typing import Any
 
 import numpy as np
-from draw import Draw
-from makers import ACTIVATIONS, MACS, Maker, changed, kernel
 from networks import (
     ArgMax,
     BatchToSpace,
@@ -32,6 +30,9 @@ from networks import (
     TransposedConvolution,
     Unpack,
 )
+
+from random_networks.core_layers import ACTIVATIONS, MACS, Maker, changed, kernel
+from random_networks.draw import Draw
 
 #: Most elements of a result that only moves bytes.
 ELEMENTS = 60_000

@@ -8,6 +8,8 @@ import threading
 from collections import Counter
 from typing import Any, Protocol
 
+from pysim import Draws
+
 from celosia.hw.arch import isa, link
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
 from celosia.hw.arch.link import Answer, Info, Operation, Request, Status
@@ -20,7 +22,6 @@ from celosia.hw.arch.registers import (
 )
 from celosia.hw.arch.registers import Status as CoreStatus
 from celosia.sim.machine import Machine, MachineError, TooLong
-from celosia.sim.pysim import Draws
 
 #: In these states a core does not hear the doorbell.
 _DEAF = (CoreStatus.BUSY | CoreStatus.ERROR).value

@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from draw import Draw
-from makers import ACTIVATIONS
 from networks import Chain, Constant
+
+from random_networks.core_layers import ACTIVATIONS
+from random_networks.draw import Draw
 
 __all__ = ["KINDS", "arithmetic", "operator"]
 

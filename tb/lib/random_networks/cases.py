@@ -7,18 +7,19 @@ branches meet in sums, those below 40,000 have operators of the host, those belo
 of 3 to 12 of these and of the core's, some with floating point at their ends, those below 60,000 have
 DEPTHWISE_CONV_2D between other layers, those below 70,000 are what is left of earlier ones when some
 of their inner tensors are inputs of the model. From there on are single operators of the host, of
-every type, ten thousand for each file of makers. A change here gives other cases to the same seeds, those
-that stand for past bugs included.
+every type, ten thousand for each entry of ``_SINGLE``. A change here gives other cases to the same
+seeds, those that stand for past bugs included.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from draw import Draw
-from graphs import FAMILIES
-from makers_arith import arithmetic
 from networks import Graph, Operation, serialize
+
+from random_networks.arithmetic import arithmetic
+from random_networks.draw import Draw
+from random_networks.graphs import FAMILIES
 
 __all__ = ["FAMILY", "Case", "case"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from celosia.sim.sdram_sheet import Sheet
+from devices.sdram_sheet import Sheet
 
 _NANOSECONDS = 10**9
 #: No event yet: longer ago than any time that is asked for.
@@ -189,7 +189,7 @@ class SdramChip:
         cycles = self.cycle - since
         return cycles * _NANOSECONDS >= time_ns * self.clock_hz and cycles >= clocks
 
-    def _want_time(self, rule: str, since: int, time_ns: int, clocks: int = 0) -> None:
+    def _require_time(self, rule: str, since: int, time_ns: int, clocks: int = 0) -> None:
         if not self._passed(since, time_ns, clocks):
             wanted = f"{time_ns} ns" + (f" and {clocks} clocks" if clocks else "")
             self._want(rule, False, f"wanted {wanted}, got {self.cycle - since} clocks")
@@ -212,21 +212,21 @@ class SdramChip:
         overdue = (self.cycle - self._owed_from) / self.refresh_cycles - len(self._refreshes)
         self._want("tREFI", overdue <= self.postponed + 1, f"{overdue:.1f} refreshes are overdue")
 
-    def _want_ready(self) -> None:
+    def _require_ready(self) -> None:
         """Time since what concerns all banks: a mode set, a refresh."""
-        self._want_time("tMRD", self._mode_set, self.sheet.t_mrd, self.sheet.t_mrd_clocks)
-        self._want_time("tRFC", self._refreshed, self.sheet.t_rfc)
+        self._require_time("tMRD", self._mode_set, self.sheet.t_mrd, self.sheet.t_mrd_clocks)
+        self._require_time("tRFC", self._refreshed, self.sheet.t_rfc)
 
-    def _want_idle(self, command: str) -> None:
-        self._want_ready()
+    def _require_idle(self, command: str) -> None:
+        self._require_ready()
         for number, bank in enumerate(self._banks):
             self._want("bank state", bank.row is None, f"{command}, bank {number} is open")
             self._want("startup", bank.precharged != _NEVER, f"{command} before a precharge")
-            self._want_time("tRP", bank.precharged, self.sheet.t_rp)
-            self._want_time("tRC", bank.activated, self.sheet.t_rc)
+            self._require_time("tRP", bank.precharged, self.sheet.t_rp)
+            self._require_time("tRC", bank.activated, self.sheet.t_rc)
 
     def _on_mode(self, pins: Levels) -> None:
-        self._want_idle("mode set")
+        self._require_idle("mode set")
         self._want("mode", pins.a >> 7 == 0 and pins.a & 8 == 0 and pins.ba == 0, f"{pins.a:#x}")
         burst, latency = pins.a & 7, pins.a >> 4 & 7
         self._want("mode", burst <= 3, f"burst length code {burst}")
@@ -237,7 +237,7 @@ class SdramChip:
         self._mode_set = self.cycle
 
     def _on_refresh(self, pins: Levels) -> None:
-        self._want_idle("refresh")
+        self._require_idle("refresh")
         if self._in_use and self._refreshes:
             gap = self.cycle - self._refreshed
             self.longest_refresh_gap = max(self.longest_refresh_gap, gap)
@@ -251,10 +251,10 @@ class SdramChip:
     def _on_activate(self, pins: Levels) -> None:
         bank = self._banks[pins.ba]
         self._want("bank state", bank.row is None, f"activate, bank {pins.ba} is open")
-        self._want_ready()
-        self._want_time("tRP", bank.precharged, self.sheet.t_rp)
-        self._want_time("tRC", bank.activated, self.sheet.t_rc)
-        self._want_time("tRRD", self._activated, self.sheet.t_rrd)
+        self._require_ready()
+        self._require_time("tRP", bank.precharged, self.sheet.t_rp)
+        self._require_time("tRC", bank.activated, self.sheet.t_rc)
+        self._require_time("tRRD", self._activated, self.sheet.t_rrd)
         if not self._in_use:
             started = self._mode_set != _NEVER and len(self._refreshes) >= 2
             self._want("startup", started, "activate before mode set and two refreshes")
@@ -266,22 +266,22 @@ class SdramChip:
         bank.activated = self._activated = self.cycle
 
     def _on_precharge(self, pins: Levels) -> None:
-        self._want_ready()
+        self._require_ready()
         for number, bank in enumerate(self._banks):
             if not (pins.a >> 10 & 1 or pins.ba == number):
                 continue
             if bank.row is not None:
-                self._want_time("tRAS", bank.activated, self.sheet.t_ras)
-                self._want_time("tWR", bank.written, self.sheet.t_wr, self.sheet.t_wr_clocks)
+                self._require_time("tRAS", bank.activated, self.sheet.t_ras)
+                self._require_time("tWR", bank.written, self.sheet.t_wr, self.sheet.t_wr_clocks)
                 open_ns = (self.cycle - bank.activated) * _NANOSECONDS / self.clock_hz
                 self._want("tRAS max", open_ns <= self.sheet.t_ras_max, f"open for {open_ns} ns")
-                self._want_complete(number)
+                self._require_complete(number)
                 bank.row = None
                 bank.precharged = self.cycle
             elif bank.precharged == _NEVER:
                 bank.precharged = self.cycle
 
-    def _want_complete(self, number: int) -> None:
+    def _require_complete(self, number: int) -> None:
         """A precharge may not cut a burst: the strictest sheets want CL + BL - 2 after a read."""
         for rule, burst in (("tWR", self._write), ("read cut", self._read)):
             cut = burst is not None and burst.bank == number
@@ -293,7 +293,7 @@ class SdramChip:
         bank = self._banks[pins.ba]
         if bank.row is None:
             raise SdramError("bank state", self.cycle, f"column command, bank {pins.ba} is closed")
-        self._want_time("tRCD", bank.activated, self.sheet.t_rcd)
+        self._require_time("tRCD", bank.activated, self.sheet.t_rcd)
         self._want("address", not pins.a >> 10, "auto precharge is not modelled")
         self._want("address", pins.a < 1 << self.sheet.column_bits, f"column {pins.a}")
         self._write = self._read = None

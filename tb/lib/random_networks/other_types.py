@@ -7,8 +7,9 @@ int16 and leaves weights int8.
 from dataclasses import replace
 
 import numpy as np
-from cases import FAMILY, Case, case
 from networks import Graph, Operation, Quantization, Tensor
+
+from random_networks.cases import FAMILY, Case, case
 
 __all__ = ["BASES", "TYPES", "converted", "of_type"]
 

@@ -12,17 +12,20 @@ from typing import Any, Self
 
 from celosia.hw.arch.config import Config
 from celosia.hw.boards.board import Board
+from celosia.sim import simulators
 from celosia.sim.rtl import fast
-from celosia.sim.sdram_sheet import SHEETS
 from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sim.verilate import WAIVERS, RtlError, cache_directory, once
+from devices.sdram_sheet import SHEETS
 
 __all__ = ["DIVISOR", "SimulatedBoard", "SimulatedSdramBoard"]
 
 #: Cycles of a bit: as few as there may be, for a fast simulation.
 DIVISOR = 4
 
-_ROOM = Path(__file__).parent
+#: Sources of the board itself, and the header that it shares with the harness of the core.
+_SOURCES = [Path(__file__).with_name(name) for name in ("board.cpp", "line.h")]
+_SOURCES.append(Path(simulators.__file__).with_name("bursts.h"))
 #: Verilator keeps set-up code apart: it runs once.
 _LEVELS = "OPT_FAST=-O2 OPT_GLOBAL=-O2 OPT_SLOW=-O0"
 _FLAGS = ("--cc", "--exe", "--build", "-j", "2", "--top-module", "celosia", "-O3", "--noassert")
@@ -36,7 +39,7 @@ def _model(config: Config, memory: str, key: object, component: Callable[[], Any
     config : Config
         Sizes of its core.
     memory : str
-        Header of this room that is its memory.
+        Header of this folder that is its memory.
     key : object
         What else decides its Verilog; its representation is looked at.
     component : function
@@ -50,8 +53,8 @@ def _model(config: Config, memory: str, key: object, component: Callable[[], Any
             raise SimulatorNotFound(
                 f"{tool}: wanted it on PATH, found none (apt-get install {tool})"
             )
-    files = {name: name for name in ("board.cpp", "bursts.h", "line.h")} | {"memory.h": memory}
-    texts = {name: (_ROOM / source).read_bytes() for name, source in files.items()}
+    texts = {source.name: source.read_bytes() for source in _SOURCES}
+    texts["memory.h"] = Path(__file__).with_name(memory).read_bytes()
     sizes = {name: value for name, value in asdict(config).items() if name != "name"}
     parts = (sources_digest(whole=True), sizes, key, str(verilator), _FLAGS, _LEVELS, texts)
     target = cache_directory() / "boards" / hashlib.sha256(repr(parts).encode()).hexdigest()[:32]

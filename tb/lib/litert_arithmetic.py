@@ -1,0 +1,190 @@
+"""Arithmetic of TensorFlow Lite and gemmlowp, over NumPy arrays: the reference of tests.
+
+Everything is computed in int64 or float64.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from celosia.sim.quantize import finish, wrap32
+
+_MOST = (1 << 31) - 1
+_LEAST = -(1 << 31)
+
+
+def quantize_multiplier(real: float) -> tuple[int, int]:
+    """Return ``(multiplier, shift)`` with ``real`` ≈ multiplier · 2^(shift − 31).
+
+    TensorFlow Lite's ``QuantizeMultiplier``: multipliers below 2⁻³² become 0, those above the
+    greatest that 30 bits of left shift can say become that one.
+
+    Parameters
+    ----------
+    real : float
+        Factor, at least 0 and finite.
+
+    Returns
+    -------
+    tuple of int
+        Multiplier, 0 or 2³⁰ to 2³¹ − 1, and shift, -31 to 30.
+
+    Raises
+    ------
+    ValueError
+        If ``real`` is negative or not finite.
+
+    Examples
+    --------
+    >>> quantize_multiplier(0.75)
+    (1610612736, 0)
+    """
+    if not (math.isfinite(real) and real >= 0):
+        raise ValueError(f"real: wanted a finite number of at least 0, got {real}")
+    fraction, shift = math.frexp(real)
+    multiplier = math.floor(fraction * (1 << 31) + 0.5)
+    if multiplier == 1 << 31:
+        multiplier, shift = 1 << 30, shift + 1
+    if multiplier == 0 or shift < -31:
+        return 0, 0
+    if shift > 30:
+        return _MOST, 30
+    return multiplier, shift
+
+
+def split_shift(shift: int) -> tuple[int, int]:
+    """Return ``(left, right)``, the two shifts of the requantiser, for one signed shift.
+
+    Raises
+    ------
+    ValueError
+        If ``shift`` is outside -31 to 31.
+    """
+    if not -31 <= shift <= 31:
+        raise ValueError(f"shift: wanted -31 to 31, got {shift}")
+    return max(shift, 0), max(-shift, 0)
+
+
+def channel_parameters(reals: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return ``(multiplier, left, right)``, int32 arrays, for an array of real factors."""
+    pairs = [quantize_multiplier(float(real)) for real in np.ravel(reals)]
+    multiplier = np.array([pair[0] for pair in pairs], np.int32)
+    shifts = [split_shift(pair[1]) for pair in pairs]
+    left = np.array([pair[0] for pair in shifts], np.int32)
+    right = np.array([pair[1] for pair in shifts], np.int32)
+    shape = np.shape(reals)
+    return multiplier.reshape(shape), left.reshape(shape), right.reshape(shape)
+
+
+def saturating_rounding_doubling_high_mul(a: ArrayLike, b: ArrayLike) -> np.ndarray:
+    """Return the high half of 2·a·b, rounded to nearest with ties away from zero, as int32.
+
+    gemmlowp's ``SaturatingRoundingDoublingHighMul``: only -2³¹ · -2³¹ saturates.
+    """
+    a, b = np.asarray(a, np.int64), np.asarray(b, np.int64)
+    product = a * b
+    nudged = product + np.where(product >= 0, 1 << 30, 1 - (1 << 30))
+    # C's division truncates towards zero; a shift would go down.
+    quotient = np.where(nudged >= 0, nudged >> 31, -((-nudged) >> 31))
+    return np.where((a == b) & (a == _LEAST), _MOST, quotient).astype(np.int32)
+
+
+def rounding_divide_by_pot(x: ArrayLike, exponent: ArrayLike) -> np.ndarray:
+    """Return ``x / 2^exponent`` rounded to nearest, ties away from zero, as int32.
+
+    gemmlowp's ``RoundingDivideByPOT``; ``exponent`` is 0 to 31.
+    """
+    x, exponent = np.asarray(x, np.int64), np.asarray(exponent, np.int64)
+    mask = (np.int64(1) << exponent) - 1
+    threshold = (mask >> 1) + (x < 0)
+    return ((x >> exponent) + ((x & mask) > threshold)).astype(np.int32)
+
+
+def multiply_by_quantized_multiplier_double(
+    x: ArrayLike, multiplier: ArrayLike, shift: ArrayLike
+) -> np.ndarray:
+    """Return ``x`` · multiplier · 2^(shift − 31), rounded twice, as int32.
+
+    TensorFlow Lite's ``MultiplyByQuantizedMultiplier`` in its default form.
+    """
+    shift = np.asarray(shift, np.int64)
+    shifted = wrap32(np.asarray(x, np.int64) << np.maximum(shift, 0))
+    high = saturating_rounding_doubling_high_mul(shifted, multiplier)
+    return rounding_divide_by_pot(high, np.maximum(-shift, 0))
+
+
+def multiply_by_quantized_multiplier_single(
+    x: ArrayLike, multiplier: ArrayLike, shift: ArrayLike
+) -> np.ndarray:
+    """Return ``x`` · multiplier · 2^(shift − 31), rounded once, as int32 modulo 2³².
+
+    TensorFlow Lite's ``MultiplyByQuantizedMultiplier`` when built for single rounding. Results
+    that leave 32 bits wrap here and saturate in ``celosia.sim.quantize.requantize``.
+    """
+    total = 31 - np.asarray(shift, np.int64)
+    product = np.asarray(x, np.int64) * np.asarray(multiplier, np.int64)
+    return wrap32((product + (np.int64(1) << (total - 1))) >> total)
+
+
+def effective_scale(input_scale: float, weight_scale: ArrayLike, output_scale: float) -> np.ndarray:
+    """Return the real factor from sums to outputs, float64, one for each weight scale.
+
+    The scales are float32 in a model file; the product and the quotient are float64.
+    """
+    weights = np.asarray(weight_scale, np.float32).astype(np.float64)
+    scale = np.float64(np.float32(input_scale)) * weights
+    return np.asarray(scale / np.float64(np.float32(output_scale)))
+
+
+def fully_connected_sums(
+    x: np.ndarray, weights: np.ndarray, bias: np.ndarray | None, input_zero_point: int
+) -> np.ndarray:
+    """Return the int32 sums of a fully connected layer.
+
+    Parameters
+    ----------
+    x : int8 array of shape (batch, inputs)
+        Activations.
+    weights : int8 array of shape (outputs, inputs)
+        Weights, zero point 0.
+    bias : int32 array of shape (outputs,), or None
+        Added to the sums.
+    input_zero_point : int
+        Taken from every activation.
+
+    Returns
+    -------
+    int32 array of shape (batch, outputs)
+    """
+    sums = (x.astype(np.int64) - input_zero_point) @ weights.T.astype(np.int64)
+    return wrap32(sums if bias is None else sums + bias)
+
+
+def round_half_away(values: ArrayLike) -> np.ndarray:
+    """Return float64 ``values`` rounded to whole numbers, halves away from zero."""
+    values = np.asarray(values, np.float64)
+    whole = np.trunc(values)
+    return whole + np.copysign(np.abs(values - whole) >= 0.5, values)
+
+
+def litert_fully_connected(
+    sums: np.ndarray, scale: ArrayLike, zero_point: int, low: int = -128, high: int = 127
+) -> np.ndarray:
+    """Return the int8 outputs of LiteRT's reference FULLY_CONNECTED for int32 ``sums``.
+
+    That kernel multiplies by the real factor in float64 and rounds halves away from zero; a
+    product that leaves 32 bits becomes -2³¹.
+
+    Parameters
+    ----------
+    sums : int32 array of shape (…, outputs)
+        Sums with bias.
+    scale : array_like of float64
+        ``effective_scale``: one number, or one for each output.
+    zero_point, low, high : int
+        Of the outputs; ``low`` and ``high`` clamp.
+    """
+    rounded = round_half_away(sums * np.asarray(scale, np.float64))
+    fits = (rounded >= _LEAST) & (rounded <= _MOST)
+    return finish(np.where(fits, rounded, _LEAST).astype(np.int64), zero_point, low, high)

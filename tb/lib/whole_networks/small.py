@@ -1,0 +1,57 @@
+"""A small network of most kinds of layers, some of the host, and its compilation."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from networks import (
+    Convolution,
+    FullyConnected,
+    Layer,
+    Pool,
+    Reshape,
+    Softmax,
+    write_sequential,
+)
+
+from celosia.hw.arch.config import preset
+from celosia.sw.compiler.compile import compile_steps
+from celosia.sw.compiler.compiled import Compiled
+from celosia.sw.frontend.tflite import load
+
+
+def convolution(channels: int, size: int, depth: int, **changes: Any) -> Convolution:
+    rng = np.random.default_rng(channels)
+    values: dict[str, Any] = {
+        "weights": rng.integers(-127, 128, (channels, size, size, depth)).astype(np.int8),
+        "weight_scale": 0.01,
+        "output_scale": 0.5,
+        "padding": "SAME",
+        "stride": (1, 1),
+    }
+    return Convolution(**values | changes)
+
+
+def dense(channels: int, taps: int) -> FullyConnected:
+    rng = np.random.default_rng(channels)
+    weights = rng.integers(-127, 128, (channels, taps)).astype(np.int8)
+    return FullyConnected(weights=weights, weight_scale=0.01, output_scale=0.5)
+
+
+#: Padded and not, pooled on its own and with sums, with something for the host to do.
+LAYERS: tuple[Layer, ...] = (
+    convolution(8, 3, 1),
+    convolution(12, 3, 8, padding="VALID"),
+    Pool(),
+    Pool(kind="AVERAGE_POOL_2D", padding="SAME"),
+    Reshape(shape=(1, 108)),
+    dense(20, 108),
+    dense(10, 20),
+    Softmax(),
+)
+
+
+@cache
+def compiled(sizes: str, batch: int) -> Compiled:
+    graph = load(write_sequential(LAYERS, input_shape=(1, 14, 14, 1), input_scale=0.5))
+    return compile_steps(graph, preset(sizes), batch)
