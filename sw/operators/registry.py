@@ -24,6 +24,7 @@ from celosia.sw.operators import (
     slices,
     softmax,
     static,
+    svdf,
     views,
 )
 from celosia.sw.operators.record import Operator
@@ -54,6 +55,7 @@ _FAMILIES = (
     slices,
     softmax,
     static,
+    svdf,
     views,
 )
 

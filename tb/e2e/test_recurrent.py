@@ -1,13 +1,14 @@
 """Models that keep states: bytes of many invocations in a row, and the ways to begin anew."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import prerequisites
 import pytest
-from makers_recurrent import lstm, shift_register
+from makers_recurrent import lstm, shift_register, svdf
 from networks import Chain, serialize
 
 from celosia.hw.arch.config import preset
@@ -15,15 +16,25 @@ from celosia.sw.cli import main
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import ModelError, load
 from celosia.sw.ir.program import Program
+from celosia.sw.operators.vectors import ACTIVATIONS
 from celosia.sw.runtime.interpreter import InferenceSession, Interpreter, open_session
 
-MAKERS = {"lstm": lstm, "shift register": shift_register}
+MAKERS = {
+    "lstm": lstm,
+    "shift register": shift_register,
+    "svdf": svdf,
+    **{f"svdf {name}": partial(svdf, dtype="float32", activation=name) for name in ACTIVATIONS},
+}
+#: Models of a maker in the ordinary tests; 20 of others.
+SEEDS = {"lstm": 30, "shift register": 10, "svdf": 60}
 INVOCATIONS = 20
 
 
 def stimuli(content: bytes, rng: np.random.Generator) -> np.ndarray:
-    """Return int8 inputs of several invocations, shape ``(N, *port.shape)``."""
+    """Return inputs of several invocations, shape ``(N, *port.shape)``."""
     (port,) = compile_graph(load(content), preset("edge")).inputs
+    if port.dtype == "float32":
+        return rng.normal(size=(INVOCATIONS, *port.shape)).astype(np.float32)
     return rng.integers(-128, 128, (INVOCATIONS, *port.shape)).astype(np.int8)
 
 
@@ -55,9 +66,9 @@ def check(maker: Callable[[np.random.Generator], bytes], seed: int) -> None:
     np.testing.assert_array_equal(got.reshape(wanted.shape), wanted, f"seed {seed}")
 
 
-@pytest.mark.parametrize(("maker", "seeds"), [("lstm", 30), ("shift register", 10)])
-def test_some_models(maker: str, seeds: int) -> None:
-    for seed in range(seeds):
+@pytest.mark.parametrize("maker", MAKERS)
+def test_some_models(maker: str) -> None:
+    for seed in range(SEEDS.get(maker, 20)):
         check(MAKERS[maker], seed)
 
 
@@ -119,5 +130,20 @@ def test_variables_without_contents_are_refused() -> None:
     chain.operator(
         "CONCATENATION", (1, 6), inputs=(source, chain.number), dtype="int8", scale=0.1, axis=1
     )
-    with pytest.raises(ModelError, match="operator 1 READ_VARIABLE: wanted a variable with initial"):
+    with pytest.raises(
+        ModelError, match="operator 1 READ_VARIABLE: wanted a variable with initial"
+    ):
         load(serialize(chain.graph()))
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"activation": "NONE"}, "wanted activation to be one of RELU, got NONE"),
+        ({"dtype": "float32", "activation": "SIGN_BIT"}, "wanted activation to be one of"),
+        ({"wrong_rank": 5}, "wanted .* filters to be a multiple of the rank, got 5"),
+    ],
+)
+def test_refused_svdf(more: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=f"operator 0 SVDF .'output_0'.: {message}"):
+        load(svdf(np.random.default_rng(11), **more))
