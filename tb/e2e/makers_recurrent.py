@@ -138,3 +138,37 @@ def svdf(
         fusedActivationFunction=activation,
     )
     return serialize(chain.graph())
+
+
+def rnn(rng: np.random.Generator, kind: str, activation: str = "TANH", **more: int) -> bytes:
+    """Return a model of one recurrent layer without gates, of one or two directions."""
+    batch, steps, width = (int(rng.integers(1, most + 1)) for most in (3, 4, 11))
+    options: dict[str, bool] = {}
+    shape: tuple[int, ...] = (batch, width)
+    if kind != "RNN":
+        options["timeMajor"] = bool(rng.random() < 0.5)
+        shape = (steps, *shape) if options["timeMajor"] else (batch, steps, width)
+    directions = 1
+    if kind == "BIDIRECTIONAL_SEQUENCE_RNN":
+        directions, options["mergeOutputs"] = 2, bool(rng.random() < 0.5)
+    chain = Chain(shape, dtype="float32")
+    inputs, widths = [chain.number], list[int]()
+
+    def constant(role: str, *extents: int) -> int:
+        return chain.constant(role, rng.normal(size=extents).astype(np.float32))
+
+    for way in range(directions):
+        units = int(rng.integers(1, 11))
+        state = chain.tensor_of(f"state{way}", (batch, units), "float32", variable=True)
+        weights = constant(f"weights{way}", units, width), constant(f"again{way}", units, units)
+        inputs += [*weights, constant(f"bias{way}", units), state]
+        widths.append(units)
+    widths = [sum(widths)] if options.get("mergeOutputs") else widths
+    inputs += [-1] * (3 if directions == 2 else 0)
+    for place, number in more.items():
+        inputs[int(place[1:])] = number
+    shapes = [(*shape[:-1], each) for each in widths]
+    chain.operator(
+        kind, inputs=inputs, shapes=shapes, fusedActivationFunction=activation, **options
+    )
+    return serialize(chain.graph())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import prerequisites
 import pytest
-from makers_recurrent import lstm, shift_register, svdf
+from makers_recurrent import lstm, rnn, shift_register, svdf
 from networks import Chain, serialize
 
 from celosia.hw.arch.config import preset
@@ -19,14 +19,17 @@ from celosia.sw.ir.program import Program
 from celosia.sw.operators.vectors import ACTIVATIONS
 from celosia.sw.runtime.interpreter import InferenceSession, Interpreter, open_session
 
+RNN = ("RNN", "UNIDIRECTIONAL_SEQUENCE_RNN", "BIDIRECTIONAL_SEQUENCE_RNN")
 MAKERS = {
     "lstm": lstm,
     "shift register": shift_register,
     "svdf": svdf,
     **{f"svdf {name}": partial(svdf, dtype="float32", activation=name) for name in ACTIVATIONS},
+    **{kind: partial(rnn, kind=kind) for kind in RNN},
+    **{f"RNN {name}": partial(rnn, kind=RNN[1], activation=name) for name in ACTIVATIONS},
 }
 #: Models of a maker in the ordinary tests; 20 of others.
-SEEDS = {"lstm": 30, "shift register": 10, "svdf": 60}
+SEEDS = {"lstm": 30, "shift register": 10, "svdf": 60, **dict.fromkeys(RNN, 60)}
 INVOCATIONS = 20
 
 
@@ -46,12 +49,13 @@ def expected(content: bytes, inputs: np.ndarray) -> np.ndarray:
         experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF,
     )
     interpreter.allocate_tensors()
-    (source,), (result,) = interpreter.get_input_details(), interpreter.get_output_details()
+    (source,), results = interpreter.get_input_details(), interpreter.get_output_details()
     outputs = []
     for contents in inputs:
         interpreter.set_tensor(source["index"], contents.reshape(source["shape"]))
         interpreter.invoke()
-        outputs.append(interpreter.get_tensor(result["index"]).ravel())
+        found = [interpreter.get_tensor(result["index"]).ravel() for result in results]
+        outputs.append(np.concatenate(found))
     return np.array(outputs)
 
 
@@ -61,9 +65,9 @@ def check(maker: Callable[[np.random.Generator], bytes], seed: int) -> None:
     inputs = stimuli(content, rng)
     program = Program.from_bytes(compile_graph(load(content), preset("edge"), 8).to_bytes())
     with open_session(program) as session:
-        (got,) = session.run([inputs])
+        got = [output.reshape(INVOCATIONS, -1) for output in session.run([inputs])]
     wanted = expected(content, inputs)
-    np.testing.assert_array_equal(got.reshape(wanted.shape), wanted, f"seed {seed}")
+    np.testing.assert_array_equal(np.concatenate(got, axis=1), wanted, f"seed {seed}")
 
 
 @pytest.mark.parametrize("maker", MAKERS)
@@ -137,13 +141,14 @@ def test_variables_without_contents_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("maker", "more", "message"),
     [
-        ({"activation": "NONE"}, "wanted activation to be one of RELU, got NONE"),
-        ({"dtype": "float32", "activation": "SIGN_BIT"}, "wanted activation to be one of"),
-        ({"wrong_rank": 5}, "wanted .* filters to be a multiple of the rank, got 5"),
+        (svdf, {"activation": "NONE"}, "wanted activation to be one of RELU, got NONE"),
+        (svdf, {"wrong_rank": 5}, "wanted .* filters to be a multiple of the rank, got 5"),
+        (rnn, {"kind": RNN[2], "i9": 0}, "wanted no auxiliary input"),
+        (rnn, {"kind": RNN[0], "i2": 0}, "wanted constant weights and bias"),
     ],
 )
-def test_refused_svdf(more: dict[str, Any], message: str) -> None:
-    with pytest.raises(ModelError, match=f"operator 0 SVDF .'output_0'.: {message}"):
-        load(svdf(np.random.default_rng(11), **more))
+def test_refused(maker: Callable[..., bytes], more: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=f"operator 0 [A-Z_]+ .'output_0'.: {message}"):
+        load(maker(np.random.default_rng(11), **more))
