@@ -69,7 +69,9 @@ def times(x: np.ndarray, multiplier: np.ndarray | int, shift: np.ndarray | int) 
     return halved(high, right)
 
 
-def times_wide(x: np.ndarray, multiplier: np.ndarray | int, shift: np.ndarray | int) -> np.ndarray:
+def times_wide(
+    x: np.ndarray, multiplier: np.ndarray | int, shift: np.ndarray | int
+) -> np.ndarray:
     """Return ``MultiplyByQuantizedMultiplier`` of 64-bit numbers, which rounds once.
 
     The multiplier is cut to 16 bits; results are those of 32 bits.

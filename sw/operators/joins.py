@@ -140,7 +140,9 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
             total = add_sum(lowering, operation, [total, framed], scalings, tail=last)
 
 
-def _side_by_side(lowering: Lowering, operation: Operation, wanted: tuple[int, int, int]) -> None:
+def _side_by_side(
+    lowering: Lowering, operation: Operation, wanted: tuple[int, int, int]
+) -> None:
     """Let the layers of the inputs write their channels into the result; copy others there."""
     number, before = operation.outputs[0], 0
     views = [lowering.views[source] for source in operation.inputs]

@@ -10,9 +10,10 @@ import numpy as np
 __all__ = ["ACTIVATIONS", "activated", "summed"]
 
 _LANES = 4
+_ZERO = np.float32(0)
 
 
-def summed(terms: np.ndarray, start: np.ndarray | np.float32 = np.float32(0)) -> np.ndarray:
+def summed(terms: np.ndarray, start: np.ndarray | np.float32 = _ZERO) -> np.ndarray:
     """Return sums of float32 along the last dimension, added to ``start``."""
     count = terms.shape[-1]
     whole = count - count % _LANES

@@ -128,3 +128,4 @@ def leaky(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarr
     ratio = float(single(source) / single(output))
     below = np.sign(slope) * times(x, *quantize_multiplier(abs(float(slope))))
     return finished(np.where(x >= 0, times(x, *quantize_multiplier(ratio)), below), output)
+

@@ -106,7 +106,7 @@ def test_states_begin_anew(maker: str) -> None:
     np.testing.assert_array_equal(outputs(), first)
     with InferenceSession(content, batch=4) as session:
         feed = {session.get_inputs()[0].name: inputs}
-        (together,) = session.run(None, feed)
+        together = session.run(None, feed)[0]
         np.testing.assert_array_equal(together, first)
         assert not np.array_equal(session.run(None, feed)[0], first)
         session.reset()
