@@ -30,6 +30,10 @@ and result.
 VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE and CALL_ONCE are no work of either: operators read and
 make tensors that are kept between invocations.
 
+IF and WHILE are none either. A WHILE is unrolled: how many rounds it takes must follow from constants,
+and they may have 4,096 operators in all. An IF is one of its branches where its condition is constant;
+otherwise both run, and SELECT_V2 takes the results of one.
+
 uint8 counts as int8: it is that, 128 less, once a model is read.
 
 - *table*: a table of 256 entries after a layer's clamp.

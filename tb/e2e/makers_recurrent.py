@@ -1,5 +1,7 @@
 """Random recurrent layers and models with variables."""
 
+from typing import Any
+
 import numpy as np
 from networks import Chain, serialize
 from networks.chain import quantized
@@ -143,7 +145,7 @@ def svdf(
 def rnn(rng: np.random.Generator, kind: str, activation: str = "TANH", **more: int) -> bytes:
     """Return a model of one recurrent layer without gates, of one or two directions."""
     batch, steps, width = (int(rng.integers(1, most + 1)) for most in (3, 4, 11))
-    options: dict[str, bool] = {}
+    options: dict[str, Any] = {}
     shape: tuple[int, ...] = (batch, width)
     if kind != "RNN":
         options["timeMajor"] = bool(rng.random() < 0.5)

@@ -1,6 +1,7 @@
 """Graphs under construction, one operator after the other; branches begin at earlier results."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -235,6 +236,12 @@ class Chain:
         )
         self._operations.append(Operation(kind, tuple(read), outputs, options))
         self._last = outputs[0] if outputs else self._last
+
+    def retype(self, number: int, dtype: str) -> None:
+        """Give a result another type; what are no quantised integers then has no scale."""
+        old = self._tensors[number]
+        meaning = old.quantization if dtype in _QUANTIZED else None
+        self._tensors[number] = replace(old, dtype=np.dtype(dtype), quantization=meaning)
 
     def _number(self, place: int, operand: Operand) -> int:
         if isinstance(operand, str):
