@@ -132,7 +132,7 @@ class Control:
             raise ModelError("wanted branches without variables where the condition is computed")
         (first, one), (second, other) = calls
         ends = [[tensors[n] for n in numbers] for numbers in (one, other)]
-        _require_alike(*ends, "results of the second branch")
+        _require_alike(ends[0], ends[1], "results of the second branch")
         made, results = first + second, []
         for pair in zip(one, other, strict=True):
             tensors.append(replace(tensors[pair[0]], data=None))

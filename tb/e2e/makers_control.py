@@ -108,11 +108,11 @@ class Model:
             kept = inner.input("rows", (self.steps, 1, self.width), _SCALE)
             numbers.append(self.subgraph(inner, body(inner, given, kept)))
         ends = (("state", (1, self.width), "int8"),)
-        options = {"thenSubgraphIndex": numbers[0], "elseSubgraphIndex": numbers[1]}
+        options: dict[str, Any] = {"thenSubgraphIndex": numbers[0], "elseSubgraphIndex": numbers[1]}
         return self.called(chain, "IF", [condition, state, rows], ends, **options)[0]
 
     @staticmethod
-    def called(chain: Chain, kind: str, inputs: list[Any], ends: Any, **options: int) -> list[int]:
+    def called(chain: Chain, kind: str, inputs: list[Any], ends: Any, **options: Any) -> list[int]:
         """Add a call; return its results, of different types."""
         shapes = [shape for _, shape, _ in ends]
         chain.operator(kind, inputs=inputs, shapes=shapes, dtype="int8", scale=_SCALE, **options)
@@ -129,7 +129,9 @@ def looping(rng: np.random.Generator) -> bytes:
     def nested(chain: Chain, state: int, rows: int) -> int:
         return model.loop(chain, model.layers(chain, state, rows), rows, model.layers)
 
-    state = model.loop(model.main, model.state, model.rows, rng.choice([model.layers, nested]))
+    state = model.loop(
+        model.main, model.state, model.rows, nested if rng.random() < 0.5 else model.layers
+    )
     state = model.layer(model.main, state, model.rows)
     if rng.random() < 0.3:
         state = model.loop(model.main, state, model.rows, model.layers)
