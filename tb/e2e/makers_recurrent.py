@@ -7,7 +7,9 @@ from networks import Chain, serialize
 from networks.chain import quantized
 from networks.graph import Graph
 
-__all__ = ["lstm", "shift_register", "svdf"]
+__all__ = ["RNN", "lstm", "rnn", "shift_register", "svdf"]
+
+RNN = ("RNN", "UNIDIRECTIONAL_SEQUENCE_RNN", "BIDIRECTIONAL_SEQUENCE_RNN")
 
 
 def shift_register(rng: np.random.Generator) -> bytes:

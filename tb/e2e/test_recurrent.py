@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import prerequisites
 import pytest
-from makers_recurrent import lstm, rnn, shift_register, svdf
+from makers_recurrent import RNN, lstm, rnn, shift_register, svdf
 from networks import Chain, serialize
 
 from celosia.hw.arch.config import preset
@@ -19,7 +19,6 @@ from celosia.sw.ir.program import Program
 from celosia.sw.operators.vectors import ACTIVATIONS
 from celosia.sw.runtime.interpreter import InferenceSession, Interpreter, open_session
 
-RNN = ("RNN", "UNIDIRECTIONAL_SEQUENCE_RNN", "BIDIRECTIONAL_SEQUENCE_RNN")
 MAKERS = {
     "lstm": lstm,
     "shift register": shift_register,
