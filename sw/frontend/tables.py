@@ -150,7 +150,7 @@ def require_extents(name: str, shape: tuple[int, ...]) -> int:
     return elements
 
 
-def index_in(number: int, tensors: Sequence[Tensor]) -> int:
+def index_in(number: int, tensors: Sequence[Any]) -> int:
     """Return the number of a tensor, refused where there is none."""
     if not 0 <= number < len(tensors):
         raise IndexError

@@ -1,7 +1,7 @@
 """Reads ``.tflite`` files into the compiler's graph."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,10 @@ import numpy as np
 import tflite
 
 from celosia.sw.files import FileError, read_file
+from celosia.sw.frontend import control
+from celosia.sw.frontend.subgraphs import Subgraph, read_subgraph
 from celosia.sw.frontend.tables import File, index_in, require_extents
-from celosia.sw.frontend.unsigned import centred, rescaling, signed
+from celosia.sw.frontend.unsigned import centred, rescaling
 from celosia.sw.frontend.variables import KINDS, Variables
 from celosia.sw.ir.graph import Graph, Operation, Tensor
 from celosia.sw.operators.host import check_operation, evaluate, infer
@@ -92,17 +94,18 @@ class _Reader:
         self.variables = Variables()
         # Variable tensors.
         self.kept: set[int] = set()
+        # Numbers in the graph of the tensors of the subgraph being read.
+        self.places: Sequence[int] = ()
+        self.control = control.Control(self)
 
     def graph(self) -> Graph:
         """Return the main subgraph, which is the first."""
         self.file.check_buffers()
         if not self.file.count(self.file.model.SubgraphsLength(), 4):
             raise ModelError("wanted a subgraph, got none")
-        subgraph = self.file.model.Subgraphs(0)
-        tensors, operations = self._subgraph(subgraph)
-        inputs = self.file.numbers(subgraph.InputsLength(), subgraph.Inputs)
-        outputs = self.file.numbers(subgraph.OutputsLength(), subgraph.Outputs)
-        outputs = tuple(self.variables.alias.get(number, number) for number in outputs)
+        subgraph, tensors, operations = self._begin(0)
+        inputs = subgraph.inputs
+        outputs = tuple(self.variables.alias.get(number, number) for number in subgraph.outputs)
         if not inputs or not outputs:
             raise ModelError("wanted inputs and outputs, got none")
         for number in (*inputs, *outputs):
@@ -127,20 +130,16 @@ class _Reader:
         except ValueError as error:
             raise ModelError(str(error)) from None
 
-    def _subgraph(self, subgraph: Any) -> tuple[list[Tensor], list[Operation]]:
-        """Return tensors and operations of a subgraph."""
-        tensors = list(self.file.each(subgraph.TensorsLength(), subgraph.Tensors, self.file.tensor))
-        for number in range(len(tensors)):
-            tensor = subgraph.Tensors(number)
-            if _is_dynamic(tensor):
-                self.open.add(number)
-            if tensor.IsVariable():
-                self.kept.add(number)
-        count = self.file.count(subgraph.OperatorsLength(), 4)
-        given = [subgraph.Operators(n) for n in range(count)]
-        self._sign(given, tensors)
-        self.count = count
-        return tensors, self._operations(given, tensors)
+    def _begin(self, number: int) -> tuple[Subgraph, list[Tensor], list[Operation]]:
+        """Return a subgraph, the tensors of the graph that begins with its own, and operations."""
+        subgraph = read_subgraph(self.file, number)
+        tensors = list(subgraph.tensors)
+        self.places = range(len(tensors))
+        self.count = len(subgraph.operators)
+        self.open |= subgraph.dynamic
+        self.kept |= subgraph.variables
+        self.unsigned |= subgraph.unsigned
+        return subgraph, tensors, self.operations(subgraph.operators, tensors)
 
     def _initialised(self, operator: Any) -> None:
         """Read the subgraph that gives variables their initial contents."""
@@ -149,7 +148,7 @@ class _Reader:
         if not 0 < number < self.file.model.SubgraphsLength():
             raise ModelError(f"wanted a subgraph after the main one, got {number}")
         reader = _Reader(self.file.content, self.name, initial=True)
-        tensors, operations = reader._subgraph(self.file.model.Subgraphs(number))
+        _, tensors, operations = reader._begin(number)
         if operations:
             raise ModelError("wanted variables initialised with constants, got computed ones")
         self.variables.initialise(reader.variables, tensors)
@@ -167,10 +166,19 @@ class _Reader:
             raise ModelError(f"operator {place} {kind}: {error}") from None
         return True
 
+    def _inlined(
+        self, place: int, kind: str, operator: Any, tensors: list[Tensor]
+    ) -> list[Operation]:
+        """Return the operations that take the place of IF or WHILE."""
+        try:
+            return self.control.follow(kind, operator, tensors)
+        except ModelError as error:
+            raise ModelError(f"operator {place} {kind}: {error}") from None
+
     def _variable(self, kind: str, operator: Any, tensors: list[Tensor]) -> None:
         """Follow an operator that names, reads or assigns a variable."""
-        inputs = self._inputs(operator, tensors)
-        outputs = self.file.numbers(operator.OutputsLength(), operator.Outputs)
+        inputs = self.inputs(operator, tensors)
+        outputs = self.outputs(operator)
         given = tuple(None if n == -1 else tensors[n] for n in inputs)
         results = tuple(tensors[index_in(n, tensors)] for n in outputs)
         node = Node(operator, given, results)
@@ -179,28 +187,24 @@ class _Reader:
             tensors[outputs[0]] = replace(results[0], shape=contents.shape)
             self.open.add(outputs[0])
 
-    def _inputs(self, operator: Any, tensors: Sequence[Tensor]) -> tuple[int, ...]:
+    def outputs(self, operator: Any) -> tuple[int, ...]:
+        """Return the results of an operator."""
+        return self._numbers(operator.OutputsLength(), operator.Outputs)
+
+    def _numbers(self, count: int, get: Callable[[int], int]) -> tuple[int, ...]:
+        """Return the numbers in the graph of some tensors; -1 stands for none."""
+        numbers = self.file.numbers(count, get)
+        return tuple(-1 if n == -1 else self.places[index_in(n, self.places)] for n in numbers)
+
+    def inputs(self, operator: Any, tensors: Sequence[Tensor]) -> tuple[int, ...]:
         """Return the inputs of an operator; -1 of one left out, or without elements."""
-        numbers = self.file.numbers(operator.InputsLength(), operator.Inputs)
+        numbers = self._numbers(operator.InputsLength(), operator.Inputs)
         numbers = (self.variables.alias.get(number, number) for number in numbers)
         return tuple(
             -1 if n == -1 or not tensors[index_in(n, tensors)].elements else n for n in numbers
         )
 
-    def _sign(self, operators: Sequence[Any], tensors: list[Tensor]) -> None:
-        """Make quantised tensors of uint8 int8, but for those that are numbers without scale."""
-        plain: set[int] = set()
-        for operator in operators:
-            kind = self.file.kind(operator.OpcodeIndex())
-            if kind in OPERATORS and OPERATORS[kind].plain:
-                plain.update(self.file.numbers(operator.InputsLength(), operator.Inputs))
-                plain.update(self.file.numbers(operator.OutputsLength(), operator.Outputs))
-        for number, tensor in enumerate(tensors):
-            if tensor.dtype == np.uint8 and tensor.quantization and number not in plain:
-                self.unsigned.add(number)
-                tensors[number] = signed(tensor)
-
-    def _operations(self, given: Sequence[Any], tensors: list[Tensor]) -> list[Operation]:
+    def operations(self, given: Sequence[Any], tensors: list[Tensor]) -> list[Operation]:
         """Return the operations; results of constants alone become constants in ``tensors``.
 
         Raises
@@ -212,6 +216,9 @@ class _Reader:
         for place, operator in enumerate(given):
             kind = self.file.kind(operator.OpcodeIndex())
             try:
+                if kind in control.KINDS:
+                    operations += self._inlined(place, kind, operator, tensors)
+                    continue
                 if self._followed(place, kind, operator, tensors):
                     continue
                 operation, results = self._operation(place, kind, operator, tensors)
@@ -235,8 +242,8 @@ class _Reader:
         self, place: int, kind: str, operator: Any, tensors: list[Tensor]
     ) -> tuple[Operation, list[np.ndarray] | None]:
         """Return an operation, and its results where these are constant."""
-        inputs = self._inputs(operator, tensors)
-        outputs = self.file.numbers(operator.OutputsLength(), operator.Outputs)
+        inputs = self.inputs(operator, tensors)
+        outputs = self.outputs(operator)
         label = f"operator {place} {kind}"
         results = tuple(tensors[index_in(number, tensors)] for number in outputs)
         for tensor in results:
@@ -281,7 +288,7 @@ class _Reader:
         for place in record.states:
             if place >= len(inputs) or inputs[place] == -1:
                 raise ModelError(f"wanted a variable tensor as input {place}, got none")
-            number, before = int(operator.Inputs(place)), inputs[place]
+            number, before = self.places[int(operator.Inputs(place))], inputs[place]
             if number not in self.kept:
                 raise ModelError(f"wanted a variable tensor, got {described(tensors[number])}")
             tensors.append(replace(tensors[before]))
@@ -290,7 +297,7 @@ class _Reader:
         return outputs
 
     def _intermediates(self, operator: Any, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        numbers = self.file.numbers(operator.IntermediatesLength(), operator.Intermediates)
+        numbers = self._numbers(operator.IntermediatesLength(), operator.Intermediates)
         return tuple(tensors[index_in(number, tensors)] for number in numbers)
 
     def _weights(self, number: int, tensors: list[Tensor]) -> int:
@@ -351,8 +358,3 @@ class _Reader:
                 tensors[number] = replace(tensor, shape=shape)
                 self.open.add(number)
         return replace(node, outputs=tuple(tensors[number] for number in operation.outputs))
-
-
-def _is_dynamic(tensor: Any) -> bool:
-    """Return whether an extent of a tensor is dynamic."""
-    return -1 in [tensor.ShapeSignature(n) for n in range(tensor.ShapeSignatureLength())]

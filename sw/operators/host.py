@@ -134,7 +134,7 @@ def check_operation(tensors: Sequence[Tensor], operation: Operation) -> None:
     sources = [tensors[number] for number in (numbers[:1] if record.weighted else numbers)]
     sources = [each for place, each in enumerate(sources) if place not in record.aside]
     results = [tensors[number] for number in operation.outputs]
-    if not (record.moves or record.plain):
+    if not (record.moves or record.plain or "channel_scales" in operation.attributes):
         for tensor in (*sources, *results):
             if tensor.dtype in _QUANTIZED:
                 require_per_tensor(tensor)

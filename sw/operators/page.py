@@ -11,13 +11,14 @@ _HEAD = """# Operators
 Written by `celosia report --operators`. `celosia report MODEL` shows where each operator of a
 model runs.
 
-Every byte is that of LiteRT's reference kernel (`BUILTIN_REF`), with three exceptions:
+Every byte is that of LiteRT's reference kernel (`BUILTIN_REF`), with four exceptions:
 
 - CEIL, ELU and ROUND have no reference kernel, and that of SUM takes int8 for uint8: theirs are the
   bytes of the built-in kernels.
 - In float32 the last bits of EXP, LOG, SIN, COS, TANH, LOGISTIC, ELU, GELU, POW, SOFTMAX, LOG_SOFTMAX
   and LOCAL_RESPONSE_NORMALIZATION depend on the C library that LiteRT runs with. Here they are
   rounded correctly.
+- In float32, SVDF and the recurrent layers add in the order of LiteRT on x86, four numbers at a time.
 - LookupTable and the operators of quantised ONNX models (QLinear…, QuantizeLinear): see
   [onnx.md](onnx.md).
 
@@ -28,6 +29,10 @@ and result.
 
 VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE and CALL_ONCE are no work of either: operators read and
 make tensors that are kept between invocations.
+
+IF and WHILE are none either. A WHILE is unrolled: how many rounds it takes must follow from constants,
+and they may have 4,096 operators in all. An IF is one of its branches where its condition is constant;
+otherwise both run, and SELECT_V2 takes the results of one.
 
 uint8 counts as int8: it is that, 128 less, once a model is read.
 

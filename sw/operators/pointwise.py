@@ -1,16 +1,19 @@
 """Operators that clamp or change the scale of each element."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.quantize import BOUNDS, ends, rescaling, single_factor
 from celosia.sw.ir.graph import Operation
-from celosia.sw.ir.parts import HostOperator
+from celosia.sw.ir.parts import HostOperator, Operand
+from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.fixed_point import finished, quotients, rescaled, single
 from celosia.sw.operators.functions import same_shape
-from celosia.sw.operators.record import SAME, Operator, by_type
+from celosia.sw.operators.node import ModelError, Node, described
+from celosia.sw.operators.record import SAME, Operator, Shape, by_type
 
 __all__ = ["OPERATORS"]
 
@@ -44,6 +47,50 @@ def _run_real_relu(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list
     return [np.clip(arrays[0], *BOUNDS[operator.kind])]
 
 
+def _read_scales(node: Node) -> dict[str, Any]:
+    """Return scales and zero points of channels, between float32 and integers alone."""
+    node.require_inputs(1)
+    source, result = node.tensor(0), node.outputs[0]
+    one, other = (result, source) if source.dtype == np.float32 else (source, result)
+    meaning = one.quantization
+    if meaning is None or len(meaning.scales) == 1 or other.dtype != np.float32:
+        return {}
+    if one is source and one.dtype == np.int16:
+        raise ModelError(f"wanted int8 where there are several scales, got {described(one)}")
+    return {
+        "axis": meaning.axis,
+        "channel_scales": tuple(meaning.scales.tolist()),
+        "channel_zero_points": tuple(meaning.zero_points.tolist()),
+    }
+
+
+def _scaled_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    shapes = same_shape(operator, said)
+    if "channel_scales" not in operator.attributes:
+        return shapes
+    (source,), (output,) = operator.sources, operator.results
+    one = output if source.dtype == "float32" else source
+    require("float32" in (source.dtype, output.dtype), "float32 at one end")
+    limits, count = np.iinfo(one.dtype), one.shape[said.whole("axis", 0, len(one.shape) - 1)]
+    said.wholes("channel_zero_points", count, int(limits.min), int(limits.max))
+    scales = operator.attributes["channel_scales"]
+    require(isinstance(scales, list | tuple) and len(scales) == count, f"{count} scales")
+    good = all(type(scale) is float and 1e-38 < scale < 1e38 for scale in scales)
+    require(good, "scales above 0", scales)
+    return shapes
+
+
+def _scales(operator: HostOperator, operand: Operand) -> tuple[Any, Any]:
+    """Return scale and zero point of an operand, or those of its channels."""
+    said = operator.attributes
+    if "channel_scales" not in said:
+        return single(operand), operand.zero_point
+    shape = [1] * (1 + len(operand.shape))
+    shape[1 + said["axis"]] = -1
+    scales = np.array(said["channel_scales"], np.float32).reshape(shape)
+    return scales, np.array(said["channel_zero_points"], np.int64).reshape(shape)
+
+
 def _run_quantize(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return float as integers, or integers of another meaning or type."""
     (source,), (output,), (array,) = operator.sources, operator.results, arrays
@@ -52,18 +99,19 @@ def _run_quantize(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[
         centred = array.astype(np.int64) - source.zero_point
         values = rescaled(centred, source.scale / output.scale) + output.zero_point
         return [np.clip(values, limits.min, limits.max).astype(output.dtype)]
-    ratio = (array / single(output)).astype(np.float64)
+    scale, zero_point = _scales(operator, output)
+    ratio = (array / scale).astype(np.float64)
     # Past this they saturate whatever the zero point; no number counts as nothing.
     most = 4 * limits.max + 8
     ratio = np.clip(np.nan_to_num(ratio, nan=0.0), -most, most)
-    rounded = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio) + output.zero_point
+    rounded = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio) + zero_point
     return [np.clip(rounded, limits.min, limits.max).astype(output.dtype)]
 
 
 def _run_dequantize(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return integers as float."""
-    (source,) = operator.sources
-    return [single(source) * (arrays[0].astype(np.int64) - source.zero_point).astype(np.float32)]
+    scale, zero_point = _scales(operator, operator.sources[0])
+    return [scale * (arrays[0].astype(np.int64) - zero_point).astype(np.float32)]
 
 
 _CLAMP = "a clamp, part of the matrix layer before it where scales are equal"
@@ -85,19 +133,21 @@ OPERATORS = (
     ),
     Operator(
         kind="QUANTIZE",
-        shapes=same_shape,
+        shapes=_scaled_shapes,
+        read=_read_scales,
         types=((*_INTEGERS, "float32"), _INTEGERS),
         kernel=_run_quantize,
         lower=_lower,
         factors=quotients,
         core="int8 to int8",
-        host="float32 or integers to integers of 8 or 16 bits",
+        host="float32 or integers to integers of 8 or 16 bits; from float32 also a scale a channel",
     ),
     Operator(
         kind="DEQUANTIZE",
-        shapes=same_shape,
+        shapes=_scaled_shapes,
+        read=_read_scales,
         types=(_INTEGERS, ("float32",)),
         kernel=_run_dequantize,
-        host="integers of 8 or 16 bits to float32",
+        host="integers of 8 or 16 bits to float32; those of 8 bits also with a scale a channel",
     ),
 )

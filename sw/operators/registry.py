@@ -28,9 +28,11 @@ _FAMILIES = (
     "pooling",
     "reductions",
     "resize",
+    "rnn",
     "slices",
     "softmax",
     "static",
+    "svdf",
     "views",
 )
 

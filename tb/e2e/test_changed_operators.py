@@ -1,20 +1,24 @@
 """Operators of the host changed at random, as a damaged program may have them."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from networks import serialize
 from random_networks.cases import case
+from random_networks.recurrent import RNN, lstm, rnn, svdf
+from test_channel_scales import drawn
 
 from celosia.hw.arch.config import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.parts import HostOperator, Operand
-from celosia.sw.ir.program import ProgramError
+from celosia.sw.ir.program import Program, ProgramError
 from celosia.sw.operators.host import OperandError, check, run
 
-CASES, CHANGES = 60, 12
+CASES, RECURRENT, CHANGES = 60, 8, 12
 
 TYPES = ("int8", "uint8", "int16", "int32", "int64", "float32", "bool")
 SCALES = (1e-45, 1e-30, 1 / 256, 1 / 128, 1 / 16, 0.1, 1.0, 100.0, 1e30, 3e38)
@@ -66,11 +70,22 @@ def contents(rng: np.random.Generator, operand: Operand) -> np.ndarray:
     return values.view(kind).reshape(2, *operand.shape)
 
 
+def programs() -> Iterator[Program]:
+    """Yield programs of single operators of the host."""
+    for seed in range(70_000, 70_000 + CASES):
+        yield compile_graph(load(case(seed).content), preset("micro"))
+    for seed in range(RECURRENT):
+        rng = np.random.default_rng(seed)
+        models = [lstm(rng), svdf(rng), svdf(rng, "float32"), *(rnn(rng, kind) for kind in RNN)]
+        graph, _ = drawn(rng)
+        for content in (*models, serialize(graph)):
+            yield compile_graph(load(content), preset("micro"))
+
+
 def test_what_is_changed_is_refused_or_runs(rng: np.random.Generator) -> None:
     """Nothing but the two refusals is raised, no warning either."""
     refused = ran = 0
-    for seed in range(70_000, 70_000 + CASES):
-        program = compile_graph(load(case(seed).content), preset("micro"))
+    for program in programs():
         for operator in (one for one in program.host for _ in range(CHANGES)):
             one = changed(rng, operator)
             try:

@@ -1,6 +1,7 @@
 """Models that keep states: bytes of many invocations in a row, and the ways to begin anew."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,22 +9,34 @@ import numpy as np
 import prerequisites
 import pytest
 from networks import Chain, serialize
-from random_networks.recurrent import lstm, shift_register
+from random_networks.recurrent import RNN, lstm, rnn, shift_register, svdf
 
 from celosia.hw.arch.config import preset
 from celosia.sw.cli import main
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import ModelError, load
 from celosia.sw.ir.program import Program
+from celosia.sw.operators.vectors import ACTIVATIONS
 from celosia.sw.runtime.interpreter import InferenceSession, Interpreter, open_session
 
-MAKERS = {"lstm": lstm, "shift register": shift_register}
+MAKERS = {
+    "lstm": lstm,
+    "shift register": shift_register,
+    "svdf": svdf,
+    **{f"svdf {name}": partial(svdf, dtype="float32", activation=name) for name in ACTIVATIONS},
+    **{kind: partial(rnn, kind=kind) for kind in RNN},
+    **{f"RNN {name}": partial(rnn, kind=RNN[1], activation=name) for name in ACTIVATIONS},
+}
+#: Models of a maker in the ordinary tests; 20 of others.
+SEEDS = {"lstm": 30, "shift register": 10, "svdf": 60, **dict.fromkeys(RNN, 60)}
 INVOCATIONS = 20
 
 
 def stimuli(content: bytes, rng: np.random.Generator) -> np.ndarray:
-    """Return int8 inputs of several invocations, shape ``(N, *port.shape)``."""
+    """Return inputs of several invocations, shape ``(N, *port.shape)``."""
     (port,) = compile_graph(load(content), preset("edge")).inputs
+    if port.dtype == "float32":
+        return rng.normal(size=(INVOCATIONS, *port.shape)).astype(np.float32)
     return rng.integers(-128, 128, (INVOCATIONS, *port.shape)).astype(np.int8)
 
 
@@ -35,12 +48,13 @@ def expected(content: bytes, inputs: np.ndarray) -> np.ndarray:
         experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF,
     )
     interpreter.allocate_tensors()
-    (source,), (result,) = interpreter.get_input_details(), interpreter.get_output_details()
+    (source,), results = interpreter.get_input_details(), interpreter.get_output_details()
     outputs = []
     for contents in inputs:
         interpreter.set_tensor(source["index"], contents.reshape(source["shape"]))
         interpreter.invoke()
-        outputs.append(interpreter.get_tensor(result["index"]).ravel())
+        found = [interpreter.get_tensor(result["index"]).ravel() for result in results]
+        outputs.append(np.concatenate(found))
     return np.array(outputs)
 
 
@@ -50,14 +64,14 @@ def check(maker: Callable[[np.random.Generator], bytes], seed: int) -> None:
     inputs = stimuli(content, rng)
     program = Program.from_bytes(compile_graph(load(content), preset("edge"), 8).to_bytes())
     with open_session(program) as session:
-        (got,) = session.run([inputs])
+        got = [output.reshape(INVOCATIONS, -1) for output in session.run([inputs])]
     wanted = expected(content, inputs)
-    np.testing.assert_array_equal(got.reshape(wanted.shape), wanted, f"seed {seed}")
+    np.testing.assert_array_equal(np.concatenate(got, axis=1), wanted, f"seed {seed}")
 
 
-@pytest.mark.parametrize(("maker", "seeds"), [("lstm", 30), ("shift register", 10)])
-def test_some_models(maker: str, seeds: int) -> None:
-    for seed in range(seeds):
+@pytest.mark.parametrize("maker", MAKERS)
+def test_some_models(maker: str) -> None:
+    for seed in range(SEEDS.get(maker, 20)):
         check(MAKERS[maker], seed)
 
 
@@ -91,7 +105,7 @@ def test_states_begin_anew(maker: str) -> None:
     np.testing.assert_array_equal(outputs(), first)
     with InferenceSession(content, batch=4) as session:
         feed = {session.get_inputs()[0].name: inputs}
-        (together,) = session.run(None, feed)
+        together = session.run(None, feed)[0]
         np.testing.assert_array_equal(together, first)
         assert not np.array_equal(session.run(None, feed)[0], first)
         session.reset()
@@ -123,3 +137,17 @@ def test_variables_without_contents_are_refused() -> None:
         ModelError, match="operator 1 READ_VARIABLE: wanted a variable with initial"
     ):
         load(serialize(chain.graph()))
+
+
+@pytest.mark.parametrize(
+    ("maker", "more", "message"),
+    [
+        (svdf, {"activation": "NONE"}, "wanted activation to be one of RELU, got NONE"),
+        (svdf, {"wrong_rank": 5}, "wanted .* filters to be a multiple of the rank, got 5"),
+        (rnn, {"kind": RNN[2], "i9": 0}, "wanted no auxiliary input"),
+        (rnn, {"kind": RNN[0], "i2": 0}, "wanted constant weights and bias"),
+    ],
+)
+def test_refused(maker: Callable[..., bytes], more: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=f"operator 0 [A-Z_]+ .'output_0'.: {message}"):
+        load(maker(np.random.default_rng(11), **more))

@@ -1,6 +1,7 @@
 """Graphs under construction, one operator after the other; branches begin at earlier results."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ class Constant(NamedTuple):
 
     data: Any
     scale: float | np.ndarray = 0
-    zero_point: int = 0
+    zero_point: int | np.ndarray = 0
     axis: int = 0
     dtype: str = ""
 
@@ -157,7 +158,7 @@ class Chain:
         role: str,
         data: Any,
         scale: float | np.ndarray = 0,
-        zero_point: int = 0,
+        zero_point: int | np.ndarray = 0,
         axis: int = 0,
         dtype: str = "",
     ) -> int:
@@ -184,7 +185,7 @@ class Chain:
         inputs: Sequence[Operand] | None = None,
         dtype: str | np.dtype | None = None,
         scale: float | np.ndarray | None = None,
-        zero_point: int | None = None,
+        zero_point: int | np.ndarray | None = None,
         scale_axis: int = 0,
         shapes: Sequence[Sequence[int]] | None = None,
         **options: Any,
@@ -220,7 +221,7 @@ class Chain:
         meaning = last.quantization if str(dtype) in _QUANTIZED else None
         if scale is not None:
             zero = meaning.zero_point if zero_point is None and meaning else zero_point
-            meaning = quantized(scale, zero or 0, scale_axis)
+            meaning = quantized(scale, 0 if zero is None else zero, scale_axis)
         elif zero_point is not None and meaning is not None:
             meaning = quantized(meaning.scales, zero_point, meaning.axis)
         extents = [last.shape if shape is None else shape] if shapes is None else shapes
@@ -235,6 +236,12 @@ class Chain:
         )
         self._operations.append(Operation(kind, tuple(read), outputs, options))
         self._last = outputs[0] if outputs else self._last
+
+    def retype(self, number: int, dtype: str) -> None:
+        """Give a result another type; what are no quantised integers then has no scale."""
+        old = self._tensors[number]
+        meaning = old.quantization if dtype in _QUANTIZED else None
+        self._tensors[number] = replace(old, dtype=np.dtype(dtype), quantization=meaning)
 
     def _number(self, place: int, operand: Operand) -> int:
         if isinstance(operand, str):

@@ -1,11 +1,15 @@
 """Random recurrent layers and models with variables."""
 
+from typing import Any
+
 import numpy as np
 from networks import Chain, serialize
 from networks.chain import quantized
 from networks.graph import Graph
 
-__all__ = ["lstm", "shift_register"]
+__all__ = ["RNN", "lstm", "rnn", "shift_register", "svdf"]
+
+RNN = ("RNN", "UNIDIRECTIONAL_SEQUENCE_RNN", "BIDIRECTIONAL_SEQUENCE_RNN")
 
 
 def shift_register(rng: np.random.Generator) -> bytes:
@@ -97,5 +101,78 @@ def lstm(rng: np.random.Generator) -> bytes:
         cellClip=float(rng.choice([0.0, 0.5])),
         projClip=float(rng.choice([0.0, 0.4])),
         intermediates=intermediates,
+    )
+    return serialize(chain.graph())
+
+
+def svdf(
+    rng: np.random.Generator, dtype: str = "int8", activation: str = "RELU", wrong_rank: int = 0
+) -> bytes:
+    """Return a model of one SVDF, with or without a bias."""
+    batch, width, memory, rank, units = (int(rng.integers(1, most + 1)) for most in (3, 9, 9, 6, 4))
+    filters, whole = rank * units, dtype == "int8"
+
+    def constant(role: str, kind: str, extents: tuple[int, ...], most: int, scale: float) -> int:
+        if not whole:
+            return chain.constant(role, rng.normal(size=extents).astype(np.float32))
+        data = rng.integers(-most, most + 1, extents).astype(kind)
+        return chain.constant(role, data, scale)
+
+    def scale(low: float, high: float) -> float:
+        return float(np.float32(np.exp(rng.uniform(np.log(low), np.log(high)))))
+
+    chain = Chain((batch, width), scale(0.005, 0.05), int(rng.integers(-128, 128)), dtype)
+    kept = quantized(scale(1e-4, 1e-2))
+    most = int(rng.choice([300, 32767]))
+    chain.operator(
+        "SVDF",
+        (batch, units),
+        inputs=(
+            chain.number,
+            constant("features", "int8", (filters, width), 127, scale(0.002, 0.03)),
+            constant("times", "int16", (filters, memory), most, scale(1e-5, 1e-3)),
+            constant("bias", "int32", (units,), 30000, 1e-6) if rng.random() < 0.6 else -1,
+            chain.tensor_of(
+                "state", (batch, memory * filters), "int16" if whole else dtype, kept, variable=True
+            ),
+        ),
+        scale=scale(0.01, 3),
+        zero_point=int(rng.integers(-128, 128)),
+        rank=wrong_rank or rank,
+        fusedActivationFunction=activation,
+    )
+    return serialize(chain.graph())
+
+
+def rnn(rng: np.random.Generator, kind: str, activation: str = "TANH", **more: int) -> bytes:
+    """Return a model of one recurrent layer without gates, of one or two directions."""
+    batch, steps, width = (int(rng.integers(1, most + 1)) for most in (3, 4, 11))
+    options: dict[str, Any] = {}
+    shape: tuple[int, ...] = (batch, width)
+    if kind != "RNN":
+        options["timeMajor"] = bool(rng.random() < 0.5)
+        shape = (steps, *shape) if options["timeMajor"] else (batch, steps, width)
+    directions = 1
+    if kind == "BIDIRECTIONAL_SEQUENCE_RNN":
+        directions, options["mergeOutputs"] = 2, bool(rng.random() < 0.5)
+    chain = Chain(shape, dtype="float32")
+    inputs, widths = [chain.number], list[int]()
+
+    def constant(role: str, *extents: int) -> int:
+        return chain.constant(role, rng.normal(size=extents).astype(np.float32))
+
+    for way in range(directions):
+        units = int(rng.integers(1, 11))
+        state = chain.tensor_of(f"state{way}", (batch, units), "float32", variable=True)
+        weights = constant(f"weights{way}", units, width), constant(f"again{way}", units, units)
+        inputs += [*weights, constant(f"bias{way}", units), state]
+        widths.append(units)
+    widths = [sum(widths)] if options.get("mergeOutputs") else widths
+    inputs += [-1] * (3 if directions == 2 else 0)
+    for place, number in more.items():
+        inputs[int(place[1:])] = number
+    shapes = [(*shape[:-1], each) for each in widths]
+    chain.operator(
+        kind, inputs=inputs, shapes=shapes, fusedActivationFunction=activation, **options
     )
     return serialize(chain.graph())
