@@ -8,10 +8,7 @@ from celosia.sw.compiler.spec import Pool, Product
 from celosia.sw.compiler.values import Scaling
 from celosia.sw.ir.graph import Operation
 
-__all__ = ["MOST_MOVED", "MOST_WEIGHT", "add_product", "product"]
-
-#: Greatest weight: the sum of two int8.
-MOST_WEIGHT = 254
+__all__ = ["MOST_MOVED", "add_product", "product"]
 
 #: Most bytes of weights that only move channels.
 MOST_MOVED = 1 << 14
