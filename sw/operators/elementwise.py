@@ -11,7 +11,7 @@ import tflite
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, add_sum, lookup
 from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.products import add_product, product
+from celosia.sw.compiler.products import add_product, product, without_zero
 from celosia.sw.compiler.quantize import (
     activation_range,
     addition_scalings,
@@ -341,9 +341,7 @@ def _lower_product(lowering: Lowering, operation: Operation) -> None:
     ends = (number, constant, operation.outputs[0])
     source, factor, output = (lowering.graph.tensors[n].quantization for n in ends)
     assert source and factor and output
-    wide = numbers.astype(np.int16).reshape(-1, 1) - np.int16(factor.zero_point)
-    weights = wide.astype(np.int8)
-    weights = weights if (weights == wide).all() else wide
+    weights = without_zero(numbers, factor.zero_point).reshape(-1, 1)
     scales = source, factor, output
     scaling = multiplication_scaling(*scales, weights, operation.attributes["activation"])
     product(

@@ -21,9 +21,11 @@ from celosia.sw.operators import (
     pooling,
     reductions,
     resize,
+    scans,
     slices,
     softmax,
     static,
+    transposed,
     views,
 )
 from celosia.sw.operators.record import Operator
@@ -51,9 +53,11 @@ _FAMILIES = (
     pooling,
     reductions,
     resize,
+    scans,
     slices,
     softmax,
     static,
+    transposed,
     views,
 )
 
