@@ -11,11 +11,11 @@ single rounding is all that is tried.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-__all__ = ["quantize_multiplier", "single_multiplier"]
+__all__ = ["quantize_multiplier", "single_multiplier", "stepped_multiplier"]
 
 _MOST = (1 << 31) - 1
 
@@ -72,13 +72,13 @@ def _least_sums(real: float, results: np.ndarray) -> np.ndarray:
 
 
 def _conditions(
-    real: float, shift: int, results: np.ndarray, least: int, most: int
+    first: np.ndarray, shift: int, results: np.ndarray, least: int, most: int
 ) -> Iterator[tuple[int, int]]:
     """Yield pairs with which ``value * multiplier >= wanted`` has to hold.
 
     Single rounding comes to a result where value · multiplier ≥ (result − 1/2) · 2^(31 − shift).
+    ``first`` are the least sums that are to come to ``results``.
     """
-    first = _least_sums(real, results)
     for start, result in zip(first.tolist(), results.tolist(), strict=True):
         wanted = (2 * result - 1) << (30 - shift)
         if start <= most:
@@ -114,17 +114,52 @@ def single_multiplier(
     >>> single_multiplier(0.5, zero_point=0, sums=(-1000, 1000))
     (1073741825, 0)
     """
-    multiplier, shift = quantize_multiplier(real)
-    if not multiplier:
+    if not quantize_multiplier(real)[0]:
         # Below 2⁻³², no int32 comes to a half.
         return 0, 0
     results = np.arange(low + 1, high + 1, dtype=np.int64) - zero_point
+    return _searched(real, _least_sums(real, results), results, sums)
+
+
+def stepped_multiplier(
+    function: Callable[[np.ndarray], np.ndarray],
+    real: float,
+    *,
+    zero_point: int,
+    sums: tuple[int, int],
+) -> tuple[int, int] | None:
+    """Return a multiplier and shift whose single rounding agrees with a function for every sum.
+
+    Parameters
+    ----------
+    function : callable
+        Returns results of sums, int64, before the zero point. It never decreases.
+    real : float
+        Factor that it stands for.
+    zero_point, sums
+        As of ``single_multiplier``, which returns the same.
+    """
+    results = np.arange(-127, 128, dtype=np.int64) - zero_point
+    first, last = np.full(results.shape, sums[0]), np.full(results.shape, sums[1] + 1)
+    while (first < last).any():
+        middle = (first + last) >> 1
+        enough = function(middle) >= results
+        last = np.where(enough, middle, last)
+        first = np.where(enough, first, np.minimum(middle + 1, last))
+    return _searched(real, first, results, sums)
+
+
+def _searched(
+    real: float, first: np.ndarray, results: np.ndarray, sums: tuple[int, int]
+) -> tuple[int, int] | None:
+    """Return the multiplier nearest to a factor that takes just the sums from ``first`` to results."""
+    multiplier, shift = quantize_multiplier(real)
     # Next to a power of two, the multipliers on its other side may be the ones.
     for offset in (0, -1, 1):
         if not -31 <= shift + offset <= 30:
             continue
         nearest = min(round(math.ldexp(multiplier, -offset)), _MOST)
-        found = _nearest(nearest, _conditions(real, shift + offset, results, *sums))
+        found = _nearest(nearest, _conditions(first, shift + offset, results, *sums))
         if found is not None:
             return found, shift + offset
     return None

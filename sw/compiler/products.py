@@ -4,16 +4,14 @@ from typing import Any
 
 import numpy as np
 
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View
 from celosia.sw.compiler.quantize import clamped, keeps_order
 from celosia.sw.compiler.spec import Pool, Product
 from celosia.sw.compiler.values import Scaling
 from celosia.sw.ir.graph import Operation
 
-__all__ = ["MOST_MOVED", "MOST_WEIGHT", "add_product", "product"]
-
-#: Greatest weight: the sum of two int8.
-MOST_WEIGHT = 254
+__all__ = ["MOST_MOVED", "add_product", "product", "row_product", "without_zero"]
 
 #: Most bytes of weights that only move channels.
 MOST_MOVED = 1 << 14
@@ -30,6 +28,13 @@ def _single_pixels(view: View) -> dict[str, Any]:
         "dilation": (1, 1),
         "grid": (view.height, view.width),
     }
+
+
+def without_zero(numbers: np.ndarray, zero_point: int) -> np.ndarray:
+    """Return int8 less their zero point: int8, or int16 where some need nine bits."""
+    wide = numbers.astype(np.int16) - np.int16(zero_point)
+    narrow = wide.astype(np.int8)
+    return narrow if (narrow == wide).all() else wide
 
 
 def add_product(
@@ -130,6 +135,44 @@ def product(
             table=tail.table,
             **geometry,
         )
+    )
+
+
+def row_product(
+    lowering: Lowering, operation: Operation, weights: np.ndarray, scaling: Scaling
+) -> None:
+    """Add the product of rows with a matrix: a convolution whose kernel covers one row.
+
+    Weights are int8 or int16, shape ``(channels, taps)``.
+
+    Raises
+    ------
+    CompileError
+        If the input is no rows of ``taps``.
+    """
+    view = lowering.view(operation)
+    channels, taps = weights.shape
+    value = lowering.values[view.value]
+    if value.height == 1 and view == View(view.value, 0, 0, 1, value.width):
+        kernel, depth, grid = (1, 1), taps, (1, value.bytes_per_item // taps)
+    elif view.height * view.width * value.channels == taps:
+        kernel, depth, grid = (view.height, view.width), value.channels, (1, 1)
+    elif value.channels == taps:
+        kernel, depth, grid = (1, 1), taps, (view.height, view.width)
+    else:
+        got = f"{view.height} x {view.width} x {value.channels}"
+        raise CompileError(f"wanted rows of {taps} of its input, got {got}")
+    product(
+        lowering,
+        operation,
+        view,
+        weights.reshape(channels, *kernel, depth),
+        scaling,
+        origin=(view.top, view.left),
+        kernel=kernel,
+        stride=(1, 1),
+        dilation=(1, 1),
+        grid=grid,
     )
 
 

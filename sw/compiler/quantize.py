@@ -197,14 +197,14 @@ def multiplication_scaling(
     weights: np.ndarray,
     activation: str,
 ) -> Scaling:
-    """Return the parameters of a MUL by a constant for each channel.
+    """Return the parameters of a MUL by a constant for each channel, or of a BATCH_MATMUL.
 
     Parameters
     ----------
     first, second, output : Quantization
         Of the input, the constant and the result.
     weights : numpy.ndarray
-        int8 or int16, shape ``(channels, 1)``: the constant less its zero point.
+        int8 or int16, shape ``(channels, taps)``: the constant less its zero point.
     activation : str
         Fused activation.
 

@@ -72,6 +72,8 @@ def shapes_of(graph: Graph, items: int) -> dict[int, tuple[int, int, int]]:
             depth = count
             if operation.kind in DENSE:
                 depth = graph.tensors[operation.inputs[1]].shape[0]
+            elif operation.kind == "BATCH_MATMUL":
+                depth = tensor.shape[-1]
             try:
                 shapes[number] = image(number) or (1, count // depth, depth)
             except CompileError as error:

@@ -58,7 +58,7 @@ class Product:
         Windows whose greatest sums are kept; of one sum each where there is no pooling.
     weights : numpy.ndarray
         int8, shape ``(channels, *kernel, source channels)``; the last 1 if ``each``. int16 from
-        -256 to 254 where some do not fit: these are multiplied in two parts.
+        -255 to 255 where some do not fit: these are multiplied in two or three parts.
     each : int
         Output channels that each source channel leads to by itself, 0 if all lead to all.
     first : int
@@ -97,9 +97,11 @@ class Product:
         return start, (last - 1) // self.each + 1 - start
 
     @property
-    def split(self) -> bool:
-        """True if weights are sums of two int8."""
-        return self.weights.dtype != np.int8
+    def parts(self) -> int:
+        """How many int8 each weight is the sum of: 1 to 3."""
+        if self.weights.dtype == np.int8:
+            return 1
+        return 3 if self.weights.max() > 2 * 127 else 2
 
     def matrix(self, first: int, last: int) -> np.ndarray:
         """Return the weights of some output channels on all taps that these read.
@@ -107,15 +109,15 @@ class Product:
         Returns
         -------
         numpy.ndarray
-            int8, shape ``(last - first, rows, columns and source channels of the kernel)``; twice
-            as long if ``split``, the second parts after all first ones.
+            int8, shape ``(last - first, rows, columns and source channels of the kernel)``;
+            ``parts`` times as long, the second parts after all first ones.
         """
-        whole = self.weights[first:last]
-        low = np.clip(whole, -128, 127).astype(np.int8)
-        if not self.split:
-            return self._matrix(low, first, last)
-        rest = (whole - low).astype(np.int8)
-        return np.hstack([self._matrix(part, first, last) for part in (low, rest)])
+        rest, found = self.weights[first:last], []
+        for _ in range(self.parts):
+            part = np.clip(rest, -128, 127).astype(np.int8)
+            found.append(self._matrix(part, first, last))
+            rest = rest - part
+        return np.hstack(found)
 
     def _matrix(self, part: np.ndarray, first: int, last: int) -> np.ndarray:
         if not self.each:

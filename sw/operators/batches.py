@@ -1,13 +1,18 @@
 """Products of two batches of matrices."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tflite
 
+from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.quantize import single_factor
+from celosia.sw.compiler.products import row_product, without_zero
+from celosia.sw.compiler.quantize import multiplication_scaling, single_factor
+from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, Mismatch, require
 from celosia.sw.operators.fixed_point import (
@@ -76,6 +81,24 @@ def _run_real(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.n
     return [np.asarray(sums, np.float32)]
 
 
+def _lower(lowering: Lowering, operation: Operation) -> None:
+    """Lower a product with one constant matrix: of each row, as FULLY_CONNECTED."""
+    numbers = (*operation.inputs[:2], operation.outputs[0])
+    first, matrix, result = (lowering.graph.tensors[number] for number in numbers)
+    if matrix.data is None or first.data is not None:
+        raise CompileError("wanted a second input that is constant, and a first one that is not")
+    if operation.attributes["adj_x"] or matrix.elements != math.prod(matrix.shape[-2:]):
+        raise CompileError(f"wanted rows times one matrix, got {first.shape} and {matrix.shape}")
+    if len(first.shape) == 4 and first.shape[0] != lowering.items:
+        raise CompileError(f"wanted a batch of {lowering.items}, got shape {first.shape}")
+    assert first.quantization and matrix.quantization and result.quantization
+    data = matrix.data.reshape(matrix.shape[-2:])
+    turned = data if operation.attributes["adj_y"] else data.T
+    weights = without_zero(turned, matrix.quantization.zero_point)
+    meanings = first.quantization, matrix.quantization, result.quantization
+    row_product(lowering, operation, weights, multiplication_scaling(*meanings, weights, "NONE"))
+
+
 OPERATORS = (
     Operator(
         kind="BATCH_MATMUL",
@@ -84,7 +107,9 @@ OPERATORS = (
         types=(("int8", "int16", "float32"), SAME),
         whole=True,
         kernel=by_type(int8=_run_integers, int16=_run_integers, plain=_run_real),
+        lower=_lower,
         factors=products,
+        core="int8: rows times one constant matrix",
         host="int8, int16, float32: two inputs that are computed, or a constant one; batches broadcast",
     ),
 )

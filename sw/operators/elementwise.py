@@ -11,7 +11,7 @@ import tflite
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, add_sum, lookup
 from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.products import MOST_WEIGHT, add_product, product
+from celosia.sw.compiler.products import add_product, product, without_zero
 from celosia.sw.compiler.quantize import (
     activation_range,
     addition_scalings,
@@ -341,17 +341,9 @@ def _lower_product(lowering: Lowering, operation: Operation) -> None:
     ends = (number, constant, operation.outputs[0])
     source, factor, output = (lowering.graph.tensors[n].quantization for n in ends)
     assert source and factor and output
-    wide = numbers.astype(np.int16).reshape(-1, 1) - np.int16(factor.zero_point)
-    if wide.max() > MOST_WEIGHT:
-        got = f"wanted constants of at most {MOST_WEIGHT} less their zero point, got {wide.max()}"
-        raise CompileError(got)
-    weights = wide.astype(np.int8)
-    weights = weights if (weights == wide).all() else wide
+    weights = without_zero(numbers, factor.zero_point).reshape(-1, 1)
     scales = source, factor, output
-    try:
-        scaling = multiplication_scaling(*scales, weights, operation.attributes["activation"])
-    except CompileError as error:
-        raise CompileError(f"{error}") from None
+    scaling = multiplication_scaling(*scales, weights, operation.attributes["activation"])
     product(
         lowering,
         operation,
@@ -405,7 +397,7 @@ OPERATORS = (
         lower=_lower_product,
         table=_product_table,
         factors=products,
-        core=f"a value and one number, or one a channel, up to {MOST_WEIGHT} less its zero point",
+        core="a value and one number, or one a channel",
         host=_BROADCAST,
         **_ARITHMETIC,
     ),

@@ -7,23 +7,20 @@ from typing import Any
 import numpy as np
 import tflite
 
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.lowering import Lowering, View
+from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.products import MOST_WEIGHT, product
+from celosia.sw.compiler.products import product, row_product
 from celosia.sw.compiler.quantize import convolution_scaling, dense_scaling
 from celosia.sw.compiler.values import Scaling
 from celosia.sw.compiler.windows import padding
 from celosia.sw.ir.graph import Graph, Operation
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import EXTENT, Attributes, require
+from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.fixed_point import factors, finished, times, times_wide, weighted
 from celosia.sw.operators.node import (
     ModelError,
     Node,
     read_activation,
-    read_padding,
-    read_pair,
     require_bias,
     require_weights,
 )
@@ -32,19 +29,22 @@ from celosia.sw.operators.windows import ACTIVATIONS, image, read_windows, windo
 
 __all__ = [
     "OPERATORS",
+    "WEIGHTED",
     "convolution_shapes",
     "convolution_sums",
     "dense_shapes",
     "dense_sums",
     "lower_convolution",
     "lower_dense",
+    "require_constants",
+    "scaled_sums",
 ]
 
 #: Returns the parameters of the requantiser for an operation and its weights by channel.
 Scale = Callable[[Graph, Operation, np.ndarray], Scaling]
 
 #: Types of activations: of int16 on the host alone.
-_TYPES = (("int8", "int16"), SAME)
+WEIGHTED = (("int8", "int16"), SAME)
 
 _ANY = "any kernel, stride, dilation and padding; constant weights, a scale for each channel or one"
 
@@ -67,7 +67,7 @@ def _read_depthwise(node: Node) -> dict[str, Any]:
     return attributes | {"depth_multiplier": weights.shape[3] // inputs}
 
 
-def _require_constants(operator: HostOperator, channels: int) -> None:
+def require_constants(operator: HostOperator, channels: int) -> None:
     """Refuse weights and a bias that are no constants, or not of so many channels."""
     _, weights, *bias = operator.sources
     # Less their zero points, weights may be of nine bits.
@@ -95,7 +95,7 @@ def convolution_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
         one, *kernel, channels = shape
         got = f"weights of shape {shape} on {inputs} channels"
         require(one == 1 and channels % inputs == 0, "whole channels for each of the input's", got)
-    _require_constants(operator, channels)
+    require_constants(operator, channels)
     return [(batch, *window_counts(extents, kernel, said, dilated=True), channels)]
 
 
@@ -113,18 +113,9 @@ def _ungrouped(weights: np.ndarray, inputs: int) -> np.ndarray:
 
 
 def _weights(lowering: Lowering, operation: Operation) -> np.ndarray:
-    """Return the weights of an operation for the core.
-
-    Raises
-    ------
-    CompileError
-        If one is not a sum of two int8.
-    """
+    """Return the weights of an operation less their zero point."""
     data = lowering.graph.tensors[operation.inputs[1]].data
     assert data is not None
-    if data.max() > MOST_WEIGHT:
-        wanted = f"wanted weights of at most {MOST_WEIGHT} less their zero point"
-        raise CompileError(f"{wanted}, got {data.max()}")
     return data
 
 
@@ -205,7 +196,7 @@ def dense_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
     require(len(shape) == 2, "weights of 2 dimensions", shape)
     channels, taps = shape
     said.name("activation", ACTIVATIONS)
-    _require_constants(operator, channels)
+    require_constants(operator, channels)
     result = operator.results[0].shape
     rows = math.prod(source) // taps
     good = math.prod(source) % taps == 0 and rows * channels == math.prod(result)
@@ -218,32 +209,8 @@ def lower_dense(scale: Scale) -> Lower:
     """Return the lowering of matrix products: convolutions whose kernel covers one row of them."""
 
     def lower(lowering: Lowering, operation: Operation) -> None:
-        view = lowering.view(operation)
         weights = _weights(lowering, operation)
-        channels, taps = weights.shape
-        scaling = scale(lowering.graph, operation, weights)
-        value = lowering.values[view.value]
-        if value.height == 1 and view == View(view.value, 0, 0, 1, value.width):
-            kernel, depth, grid = (1, 1), taps, (1, value.bytes_per_item // taps)
-        elif view.height * view.width * value.channels == taps:
-            kernel, depth, grid = (view.height, view.width), value.channels, (1, 1)
-        elif value.channels == taps:
-            kernel, depth, grid = (1, 1), taps, (view.height, view.width)
-        else:
-            got = f"{view.height} x {view.width} x {value.channels}"
-            raise CompileError(f"wanted rows of {taps} of its input, got {got}")
-        product(
-            lowering,
-            operation,
-            view,
-            weights.reshape(channels, *kernel, depth),
-            scaling,
-            origin=(view.top, view.left),
-            kernel=kernel,
-            stride=(1, 1),
-            dilation=(1, 1),
-            grid=grid,
-        )
+        row_product(lowering, operation, weights, scale(lowering.graph, operation, weights))
 
     return lower
 
@@ -264,76 +231,6 @@ def _run_dense(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.
     away = np.copysign(np.floor(np.abs(exact) + 0.5), exact)
     (result,) = finished(away, output, operator.attributes["activation"])
     return [result.reshape(len(result), *output.shape)]
-
-
-def _margins(extents: Sequence[int], window: Sequence[int], said: dict[str, Any]) -> list[int]:
-    """Return the rows and columns before a result that a TRANSPOSE_CONV leaves out."""
-    whole = []
-    for extent, taps, stride in zip(extents, window, said["stride"], strict=True):
-        same = said["padding"] == "SAME"
-        count = -(-extent // stride) if same else (extent - taps) // stride + 1
-        whole.append(max(0, (count - 1) * stride + taps - extent) // 2)
-    return whole
-
-
-def _read_transposed(node: Node) -> dict[str, Any]:
-    node.require_inputs(3, 4)
-    weights = node.tensor(1)
-    require_weights(weights)
-    require_bias(node.optional(3), weights.shape[0], node.tensor(2))
-    options = node.require_options(tflite.TransposeConvOptions)
-    said = {
-        "padding": read_padding(options),
-        "stride": read_pair("stride", options),
-        "activation": read_activation(options.FusedActivationFunction()),
-    }
-    extents, window = node.outputs[0].shape[1:3], weights.shape[1:3]
-    if node.indices(0, "shape") != list(node.outputs[0].shape):
-        got = node.outputs[0].shape
-        raise ModelError(f"wanted a result of shape {node.indices(0, 'shape')}, got {got}")
-    return said | {"margins": tuple(_margins(extents, window, said))}
-
-
-def _transposed_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    batch, *extents, depth = image(operator.sources[0].shape)
-    channels, *taps, inputs = image(operator.sources[1].shape)
-    said.name("activation", ACTIVATIONS)
-    _require_constants(operator, channels)
-    require(inputs == depth, f"weights of {depth} channels", inputs)
-    result = image(operator.results[0].shape)
-    counts = window_counts(result[1:3], taps, said)
-    require(counts == extents, f"{extents} pixels from a result of {result}", counts)
-    margins = said.wholes("margins", 2, 0, EXTENT)
-    wanted = _margins(result[1:3], taps, operator.attributes)
-    require(margins == wanted, f"margins of {wanted}", margins)
-    return [(batch, *result[1:3], channels)]
-
-
-def _run_transposed(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return the image that a convolution of these weights would have taken to this input."""
-    source = operator.sources[0]
-    (output,), said = operator.results, operator.attributes
-    x = arrays[0].astype(np.int64) - source.zero_point
-    kernel = arrays[1].astype(np.int64)
-    units, batch, high, wide, _ = x.shape
-    (down, right), (top, left) = said["stride"], said["margins"]
-    channels, tall, broad, _ = kernel.shape
-    _, rows, columns, _ = output.shape
-    around = (
-        max(rows, (high - 1) * down + tall) + top,
-        max(columns, (wide - 1) * right + broad) + left,
-    )
-    sums = np.zeros((units, batch, *around, channels), np.int64)
-    for row in range(tall):
-        for column in range(broad):
-            sums[
-                :,
-                :,
-                row : row + (high - 1) * down + 1 : down,
-                column : column + (wide - 1) * right + 1 : right,
-            ] += x @ kernel[:, row, column].T
-    sums = sums[:, :, top : top + rows, left : left + columns]
-    return [scaled_sums(operator, sums, arrays[2:])]
 
 
 def scaled_sums(operator: HostOperator, sums: np.ndarray, bias: Sequence[np.ndarray]) -> np.ndarray:
@@ -400,7 +297,7 @@ OPERATORS = (
         shapes=convolution_shapes,
         lower=lower_convolution(convolution_scaling),
         kernel=_run_convolution,
-        types=_TYPES,
+        types=WEIGHTED,
         weighted=True,
         unsigned=True,
         factors=weighted(0, 1),
@@ -413,7 +310,7 @@ OPERATORS = (
         shapes=convolution_shapes,
         lower=lower_convolution(convolution_scaling),
         kernel=_run_convolution,
-        types=_TYPES,
+        types=WEIGHTED,
         weighted=True,
         unsigned=True,
         factors=weighted(0, 1),
@@ -427,24 +324,11 @@ OPERATORS = (
         shapes=dense_shapes,
         lower=lower_dense(dense_scaling),
         kernel=_run_dense,
-        types=_TYPES,
+        types=WEIGHTED,
         weighted=True,
         factors=weighted(0, 1),
         core="constant weights, a scale for each channel or one; factors whose rounding 31 bits "
         "can reproduce",
         host="any factor, with results within 32 bits before the clamp; int16 by int8",
-    ),
-    Operator(
-        kind="TRANSPOSE_CONV",
-        read=_read_transposed,
-        infer=lambda node: [tuple(node.indices(0, "shape"))],
-        shapes=_transposed_shapes,
-        operands=(2, 1, 3),
-        kernel=_run_transposed,
-        types=_TYPES,
-        weighted=True,
-        unsigned=True,
-        factors=weighted(2, 1),
-        host="any kernel, stride and padding; int8, int16 by int8",
     ),
 )

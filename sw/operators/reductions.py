@@ -1,21 +1,29 @@
 """Operators that reduce some dimensions to one element each."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import tflite
 
-from celosia.hw.arch.isa import Window
+from celosia.hw.arch.isa import Rounding, Window
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View
-from celosia.sw.compiler.multiplier import quantize_multiplier
+from celosia.sw.compiler.multiplier import quantize_multiplier, stepped_multiplier
 from celosia.sw.compiler.products import add_product
-from celosia.sw.compiler.quantize import ends, identity_scaling, mean_scaling, single_factor
+from celosia.sw.compiler.quantize import (
+    ends,
+    exact_scaling,
+    identity_scaling,
+    mean_scaling,
+    rescaling,
+    single_factor,
+)
 from celosia.sw.compiler.values import Scaling
 from celosia.sw.compiler.windows import Axis, rectangles
-from celosia.sw.ir.graph import Operation
+from celosia.sw.ir.graph import Operation, Quantization
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.fixed_point import (
@@ -28,7 +36,6 @@ from celosia.sw.operators.fixed_point import (
     times,
     times_wide,
 )
-from celosia.sw.operators.functions import same_shape
 from celosia.sw.operators.node import Node
 from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape, by_type
 
@@ -129,12 +136,19 @@ def lower_windows(
     )
 
 
-def _lower_mean(lowering: Lowering, operation: Operation) -> None:
-    """Lower MEAN over rows, columns or both to windows, and over channels to a product by ones."""
+def _lower_sum(lowering: Lowering, operation: Operation) -> None:
+    """Lower MEAN and SUM: over rows, columns or both windows, over channels a product by ones."""
     graph = lowering.graph
     shape, axes = graph.tensors[operation.inputs[0]].shape, operation.attributes["axes"]
     count = math.prod(shape[axis] for axis in axes)
-    scaling = mean_scaling(*ends(graph, operation), count)
+    meanings = ends(graph, operation)
+    if operation.kind == "MEAN":
+        scaling = mean_scaling(*meanings, count)
+    elif operation.attributes.get("unsigned"):
+        bias = np.array([-meanings[0].zero_point * count], np.int64)
+        scaling = replace(rescaling(*meanings), bias=bias)
+    else:
+        scaling = _sum_scaling(*meanings, count)
     view = _laid_out(lowering, operation)
     if axes != (len(shape) - 1,):
         size = _windows(lowering, operation, view)
@@ -201,6 +215,44 @@ def _sum_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
     return shapes
 
 
+def _real_sums(
+    sums: np.ndarray, count: int, source: Quantization, output: Quantization
+) -> np.ndarray:
+    """Return sums of ``count`` integers in the result's steps, scaled in single precision."""
+    scale = np.float32(single_factor(source.scales[0], over=output.scales[0]))
+    bias = np.float32(-source.zero_point) * scale * np.float32(count)
+    scaled = np.clip(sums.astype(np.float32) * scale + bias, -_FAR, _FAR).astype(np.float64)
+    return np.copysign(np.floor(np.abs(scaled) + 0.5), scaled).astype(np.int64)
+
+
+def _sum_scaling(source: Quantization, output: Quantization, count: int) -> Scaling:
+    """Return the parameters of SUM over ``count`` elements.
+
+    Raises
+    ------
+    CompileError
+        If no multiplier gives the kernel's result for all sums.
+    """
+    bias = -source.zero_point * count
+    pair = stepped_multiplier(
+        lambda sums: _real_sums(sums - bias, count, source, output),
+        source.scale / output.scale,
+        zero_point=output.zero_point,
+        sums=(-128 * count + bias, 127 * count + bias),
+    )
+    if pair is None:
+        got = f"{source.scale / output.scale:.9g} on {count} elements"
+        raise CompileError(f"wanted a factor that 31 bits round like the kernel, got {got}")
+    multiplier, shift = pair
+    return replace(
+        exact_scaling(bias, output.zero_point),
+        multiplier=np.array([multiplier], np.int64),
+        left=np.array([max(shift, 0)], np.int64),
+        right=np.array([max(-shift, 0)], np.int64),
+        rounding=Rounding.SINGLE,
+    )
+
+
 def _run_sum(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return sums of int8 and int16, as LiteRT's built-in kernel computes them.
 
@@ -212,11 +264,8 @@ def _run_sum(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.nd
         sums = (rows.astype(np.int64) - source.zero_point).sum(axis=-1)
         (result,) = finished(rescaled(sums, source.scale / output.scale), output)
         return [result.reshape(len(result), *output.shape)]
-    scale = np.float32(_sum_factor(operator))
-    bias = np.float32(-source.zero_point) * scale * np.float32(rows.shape[-1])
-    sums = rows.sum(axis=-1, dtype=np.int64).astype(np.float32) * scale + bias
-    sums = np.clip(sums, -_FAR, _FAR).astype(np.float64)
-    values = np.copysign(np.floor(np.abs(sums) + 0.5), sums).astype(np.int64)
+    sums = rows.sum(axis=-1, dtype=np.int64)
+    values = _real_sums(sums, rows.shape[-1], meaning(source), meaning(output))
     (result,) = finished(values, output)
     return [result.reshape(len(result), *output.shape)]
 
@@ -258,78 +307,17 @@ def _run_mean(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.n
     return [result.reshape(len(result), *output.shape)]
 
 
-def _read_axis(node: Node) -> dict[str, Any]:
-    node.require_inputs(2)
-    (given,) = node.indices(1, "axis")[:1] or [0]
-    return {"axis": node.axis(given)}
-
-
-def _place_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    require(len(operator.sources) == 1, "1 input", len(operator.sources))
-    shape = operator.sources[0].shape
-    axis = said.whole("axis", 0, len(shape) - 1)
-    return [shape[:axis] + shape[axis + 1 :]]
-
-
-def _places(find: Callable[..., np.ndarray]) -> Kernel:
-    """Return the kernel of the index of an extreme along an axis, of the first of equals."""
-
-    def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        indices = find(arrays[0], axis=operator.attributes["axis"] + 1)
-        return [indices.astype(operator.results[0].dtype)]
-
-    return run
-
-
-def _read_running(node: Node) -> dict[str, Any]:
-    options = node.options(tflite.CumsumOptions)
-    flags = (options.Exclusive(), options.Reverse()) if options else (False, False)
-    names = ("exclusive", "reverse")
-    return {**_read_axis(node), **{name: bool(f) for name, f in zip(names, flags, strict=True)}}
-
-
-def _running_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    for name in ("exclusive", "reverse"):
-        said.flag(name)
-    said.whole("axis", 0, len(operator.sources[0].shape) - 1)
-    return same_shape(operator, said)
-
-
-def _run_running(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return sums of all elements so far, along an axis from either end."""
-    said = operator.attributes
-    x = np.moveaxis(arrays[0], said["axis"] + 1, -1)
-    x = x[..., ::-1] if said["reverse"] else x
-    sums = np.add.accumulate(x, axis=-1, dtype=x.dtype)
-    if said["exclusive"]:
-        sums = np.concatenate([np.zeros_like(sums[..., :1]), sums[..., :-1]], axis=-1)
-    sums = sums[..., ::-1] if said["reverse"] else sums
-    return [np.moveaxis(sums, -1, said["axis"] + 1)]
-
-
 _REDUCED: dict[str, Any] = {"read": read_axes, "operands": (0,)}
 _AXES = "any axes"
 _PIXELS = "over rows, columns or both of an image, over rows of 3 dimensions"
 
 OPERATORS = (
-    *(
-        Operator(
-            kind=kind,
-            read=_read_axis,
-            shapes=_place_shapes,
-            operands=(0,),
-            types=(("int8", "uint8", "int32", "float32", "bool"), ("int32", "int64")),
-            kernel=_places(find),
-            host="any axis, to int32 or int64",
-        )
-        for kind, find in (("ARG_MAX", np.argmax), ("ARG_MIN", np.argmin))
-    ),
     Operator(
         kind="MEAN",
         shapes=reduced,
         types=(("int8", "int16", *NUMBERS), SAME),
         kernel=by_type(int8=_run_mean, int16=_run_mean, plain=_run_plain_mean),
-        lower=_lower_mean,
+        lower=_lower_sum,
         factors=quotients,
         core=f"{_PIXELS}, over channels",
         host=f"{_AXES}: int8, int16, int32, int64, float32",
@@ -341,7 +329,9 @@ OPERATORS = (
         types=(("int8", "int16", *NUMBERS), SAME),
         kernel=by_type(int8=_run_sum, int16=_run_sum, plain=_by_steps(np.add)),
         unsigned=True,
+        lower=_lower_sum,
         factors=quotients,
+        core=f"{_PIXELS}, over channels; factors whose rounding 31 bits can reproduce",
         host=f"{_AXES}: int8, int16, int32, int64, float32",
         **_REDUCED,
     ),
@@ -377,14 +367,5 @@ OPERATORS = (
             **_REDUCED,
         )
         for kind, combine in (("REDUCE_ALL", np.logical_and), ("REDUCE_ANY", np.logical_or))
-    ),
-    Operator(
-        kind="CUMSUM",
-        read=_read_running,
-        shapes=_running_shapes,
-        operands=(0,),
-        types=(NUMBERS, SAME),
-        kernel=_run_running,
-        host="any axis: int32, int64, float32",
     ),
 )

@@ -29,10 +29,12 @@ _FAMILIES = (
     "reductions",
     "resize",
     "rnn",
+    "scans",
     "slices",
     "softmax",
     "static",
     "svdf",
+    "transposed",
     "views",
 )
 

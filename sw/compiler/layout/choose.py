@@ -85,7 +85,7 @@ class _Choice:
         layer = self.network.layers[number]
         if not isinstance(layer, Product) or not layer.each or layer.pool != _ALONE:
             return
-        if layer.split:
+        if layer.parts > 1:
             return
         after = number + 1
         if after < len(self.network.layers) and attached(self.network, after):

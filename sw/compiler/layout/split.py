@@ -1,7 +1,7 @@
-"""Weights that are sums of two int8: the reads for their second parts.
+"""Weights that are sums of two or three int8: the reads for the parts after the first.
 
 A weight less its zero point can need nine bits. Most fit int8 all the same, so that the second part
-of a tile is often zero: only the steps in which it is not are multiplied.
+of a tile is often zero: only the steps in which it is not are multiplied. 255 alone has a third.
 """
 
 from collections.abc import Iterator
@@ -12,24 +12,23 @@ import numpy as np
 from celosia.sw.compiler.layout.pitches import Segment
 from celosia.sw.compiler.spec import Product
 
-__all__ = ["second_parts"]
+__all__ = ["further_parts"]
 
 
-def second_parts(
+def further_parts(
     layer: Product, channels: tuple[int, int], parts: tuple[Segment, ...], rows: int
 ) -> Iterator[Segment]:
-    """Yield the reads for the second parts of weights: the steps in which any is not zero."""
-    if not layer.split:
+    """Yield the reads for the second and third parts of weights: steps that are not all zero."""
+    if layer.parts == 1:
         return
-    matrix = layer.matrix(*channels)
-    count = matrix.shape[1] // 2
-    used = np.any(matrix[:, count:], axis=0).reshape(-1)
-    for part in parts:
-        pieces = [piece for run in _runs(part, rows) for piece in _used(run, used, rows)]
-        if sum(-(-len(piece.taps) // rows) for piece in pieces) > -(-len(part.taps) // rows):
-            pieces = [part]
-        for piece in pieces:
-            yield replace(piece, taps=count + piece.taps)
+    first, *others = np.split(np.any(layer.matrix(*channels), axis=0), layer.parts)
+    for number, used in enumerate(others, 1):
+        for part in parts:
+            pieces = [piece for run in _runs(part, rows) for piece in _used(run, used, rows)]
+            if sum(-(-len(piece.taps) // rows) for piece in pieces) > -(-len(part.taps) // rows):
+                pieces = [part]
+            for piece in pieces:
+                yield replace(piece, taps=number * first.size + piece.taps)
 
 
 def _runs(part: Segment, rows: int) -> Iterator[Segment]:

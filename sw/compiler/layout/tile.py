@@ -12,7 +12,7 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.bands import Band, parameters_of_tile
 from celosia.sw.compiler.layout.pitches import Layout, Segment, band_segments, pixel_bytes, segments
 from celosia.sw.compiler.layout.residence import Parts, demand_of, reside, steps_of
-from celosia.sw.compiler.layout.split import second_parts
+from celosia.sw.compiler.layout.split import further_parts
 from celosia.sw.compiler.spec import Layer, Network, Product
 
 __all__ = [
@@ -246,7 +246,7 @@ def _segments(
         depth = layer.inputs(*channels)[1]
         if depth not in found:
             found[depth] = segments(layer, source.pitch, pixel, channels, config, most)
-        result.append((*found[depth], *second_parts(layer, channels, found[depth], config.rows)))
+        result.append((*found[depth], *further_parts(layer, channels, found[depth], config.rows)))
     return tuple(result)
 
 

@@ -1,0 +1,89 @@
+"""Operators along one dimension: where its extreme is, sums of all elements so far."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tflite
+
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.operators.functions import same_shape
+from celosia.sw.operators.node import Node
+from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape
+
+__all__ = ["OPERATORS"]
+
+
+def _read_axis(node: Node) -> dict[str, Any]:
+    node.require_inputs(2)
+    (given,) = node.indices(1, "axis")[:1] or [0]
+    return {"axis": node.axis(given)}
+
+
+def _place_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    require(len(operator.sources) == 1, "1 input", len(operator.sources))
+    shape = operator.sources[0].shape
+    axis = said.whole("axis", 0, len(shape) - 1)
+    return [shape[:axis] + shape[axis + 1 :]]
+
+
+def _places(find: Callable[..., np.ndarray]) -> Kernel:
+    """Return the kernel of the index of an extreme along an axis, of the first of equals."""
+
+    def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        indices = find(arrays[0], axis=operator.attributes["axis"] + 1)
+        return [indices.astype(operator.results[0].dtype)]
+
+    return run
+
+
+def _read_running(node: Node) -> dict[str, Any]:
+    options = node.options(tflite.CumsumOptions)
+    flags = (options.Exclusive(), options.Reverse()) if options else (False, False)
+    names = ("exclusive", "reverse")
+    return {**_read_axis(node), **{name: bool(f) for name, f in zip(names, flags, strict=True)}}
+
+
+def _running_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    for name in ("exclusive", "reverse"):
+        said.flag(name)
+    said.whole("axis", 0, len(operator.sources[0].shape) - 1)
+    return same_shape(operator, said)
+
+
+def _run_running(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return sums of all elements so far, along an axis from either end."""
+    said = operator.attributes
+    x = np.moveaxis(arrays[0], said["axis"] + 1, -1)
+    x = x[..., ::-1] if said["reverse"] else x
+    sums = np.add.accumulate(x, axis=-1, dtype=x.dtype)
+    if said["exclusive"]:
+        sums = np.concatenate([np.zeros_like(sums[..., :1]), sums[..., :-1]], axis=-1)
+    sums = sums[..., ::-1] if said["reverse"] else sums
+    return [np.moveaxis(sums, -1, said["axis"] + 1)]
+
+
+OPERATORS = (
+    *(
+        Operator(
+            kind=kind,
+            read=_read_axis,
+            shapes=_place_shapes,
+            operands=(0,),
+            types=(("int8", "uint8", "int32", "float32", "bool"), ("int32", "int64")),
+            kernel=_places(find),
+            host="any axis, to int32 or int64",
+        )
+        for kind, find in (("ARG_MAX", np.argmax), ("ARG_MIN", np.argmin))
+    ),
+    Operator(
+        kind="CUMSUM",
+        read=_read_running,
+        shapes=_running_shapes,
+        operands=(0,),
+        types=(NUMBERS, SAME),
+        kernel=_run_running,
+        host="any axis: int32, int64, float32",
+    ),
+)

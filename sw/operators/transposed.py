@@ -1,0 +1,112 @@
+"""TRANSPOSE_CONV: the image that a convolution would have taken to its input."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tflite
+
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators.attributes import EXTENT, Attributes, require
+from celosia.sw.operators.fixed_point import weighted
+from celosia.sw.operators.matrix import WEIGHTED, require_constants, scaled_sums
+from celosia.sw.operators.node import (
+    ModelError,
+    Node,
+    read_activation,
+    read_padding,
+    read_pair,
+    require_bias,
+    require_weights,
+)
+from celosia.sw.operators.record import Operator, Shape
+from celosia.sw.operators.windows import ACTIVATIONS, image, window_counts
+
+__all__ = ["OPERATORS"]
+
+
+def _margins(extents: Sequence[int], window: Sequence[int], said: dict[str, Any]) -> list[int]:
+    """Return the rows and columns before a result that a TRANSPOSE_CONV leaves out."""
+    whole = []
+    for extent, taps, stride in zip(extents, window, said["stride"], strict=True):
+        same = said["padding"] == "SAME"
+        count = -(-extent // stride) if same else (extent - taps) // stride + 1
+        whole.append(max(0, (count - 1) * stride + taps - extent) // 2)
+    return whole
+
+
+def _read_transposed(node: Node) -> dict[str, Any]:
+    node.require_inputs(3, 4)
+    weights = node.tensor(1)
+    require_weights(weights)
+    require_bias(node.optional(3), weights.shape[0], node.tensor(2))
+    options = node.require_options(tflite.TransposeConvOptions)
+    said = {
+        "padding": read_padding(options),
+        "stride": read_pair("stride", options),
+        "activation": read_activation(options.FusedActivationFunction()),
+    }
+    extents, window = node.outputs[0].shape[1:3], weights.shape[1:3]
+    if node.indices(0, "shape") != list(node.outputs[0].shape):
+        got = node.outputs[0].shape
+        raise ModelError(f"wanted a result of shape {node.indices(0, 'shape')}, got {got}")
+    return said | {"margins": tuple(_margins(extents, window, said))}
+
+
+def _transposed_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+    batch, *extents, depth = image(operator.sources[0].shape)
+    channels, *taps, inputs = image(operator.sources[1].shape)
+    said.name("activation", ACTIVATIONS)
+    require_constants(operator, channels)
+    require(inputs == depth, f"weights of {depth} channels", inputs)
+    result = image(operator.results[0].shape)
+    counts = window_counts(result[1:3], taps, said)
+    require(counts == extents, f"{extents} pixels from a result of {result}", counts)
+    margins = said.wholes("margins", 2, 0, EXTENT)
+    wanted = _margins(result[1:3], taps, operator.attributes)
+    require(margins == wanted, f"margins of {wanted}", margins)
+    return [(batch, *result[1:3], channels)]
+
+
+def _run_transposed(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the image that a convolution of these weights would have taken to this input."""
+    source = operator.sources[0]
+    (output,), said = operator.results, operator.attributes
+    x = arrays[0].astype(np.int64) - source.zero_point
+    kernel = arrays[1].astype(np.int64)
+    units, batch, high, wide, _ = x.shape
+    (down, right), (top, left) = said["stride"], said["margins"]
+    channels, tall, broad, _ = kernel.shape
+    _, rows, columns, _ = output.shape
+    around = (
+        max(rows, (high - 1) * down + tall) + top,
+        max(columns, (wide - 1) * right + broad) + left,
+    )
+    sums = np.zeros((units, batch, *around, channels), np.int64)
+    for row in range(tall):
+        for column in range(broad):
+            sums[
+                :,
+                :,
+                row : row + (high - 1) * down + 1 : down,
+                column : column + (wide - 1) * right + 1 : right,
+            ] += x @ kernel[:, row, column].T
+    sums = sums[:, :, top : top + rows, left : left + columns]
+    return [scaled_sums(operator, sums, arrays[2:])]
+
+
+OPERATORS = (
+    Operator(
+        kind="TRANSPOSE_CONV",
+        read=_read_transposed,
+        infer=lambda node: [tuple(node.indices(0, "shape"))],
+        shapes=_transposed_shapes,
+        operands=(2, 1, 3),
+        kernel=_run_transposed,
+        types=WEIGHTED,
+        weighted=True,
+        unsigned=True,
+        factors=weighted(2, 1),
+        host="any kernel, stride and padding; int8, int16 by int8",
+    ),
+)
