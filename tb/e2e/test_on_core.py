@@ -9,7 +9,7 @@ import pytest
 from cases import Case
 from conformance import differences
 from draw import Draw
-from networks import Chain, Constant
+from networks import Chain, Constant, Pool, Resize
 
 from celosia.hw.arch.config import preset
 from celosia.sw.compiler.partition import partition
@@ -100,7 +100,20 @@ def sums(draw: Draw) -> None:
     draw.chain.operator(kind, left, [Constant(list(axes))], **said)
 
 
-MAKERS = (scaled, unsigned, matrices, sums)
+def nearest(draw: Draw) -> None:
+    """RESIZE_NEAREST_NEIGHBOR to any size, to twice the size in half of the cases."""
+    shape = (1, *draw.pair(9), draw.few(40))
+    draw.chain = Chain(shape, draw.scale(), draw.zero_point())
+    size = (2 * shape[1], 2 * shape[2]) if draw.chance(0.5) else draw.pair(20)
+    way = draw.one_of("", "align_corners", "half_pixel_centers")
+    Resize(kind="RESIZE_NEAREST_NEIGHBOR", size=size, **({way: True} if way else {})).add(
+        draw.chain
+    )
+    if draw.chance(0.5):
+        Pool(window=(1, 2), stride=(1, 1), padding="SAME").add(draw.chain)
+
+
+MAKERS = (scaled, unsigned, matrices, sums, nearest)
 
 
 def drawn(make: Callable[[Draw], None], seed: int) -> Case:
