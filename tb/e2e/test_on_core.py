@@ -9,7 +9,7 @@ import pytest
 from cases import Case
 from conformance import differences
 from draw import Draw
-from networks import Chain, Constant, Pool, Resize
+from networks import Chain, Constant, Pool, Resize, TransposedConvolution
 
 from celosia.hw.arch.config import preset
 from celosia.sw.compiler.partition import partition
@@ -113,7 +113,26 @@ def nearest(draw: Draw) -> None:
         Pool(window=(1, 2), stride=(1, 1), padding="SAME").add(draw.chain)
 
 
-MAKERS = (scaled, unsigned, matrices, sums, nearest)
+def transposed(draw: Draw) -> None:
+    """TRANSPOSE_CONV at any stride, with a bias or without."""
+    depth, channels = draw.few(20), draw.few(20)
+    taps, stride = (draw.integer(1, 4), draw.integer(1, 4)), draw.pair(3)
+    draw.chain = Chain((1, *draw.pair(6), depth), draw.scale(), draw.zero_point())
+    scales = draw.rng.uniform(0.004, 0.02, channels).astype(np.float32)
+    bias = draw.rng.integers(-999, 999, channels).astype(np.int32) if draw.chance(0.5) else None
+    scale = draw.about(draw.chain.scale * 0.01 * 80 * math.sqrt(depth * math.prod(taps)))
+    TransposedConvolution(
+        weights=draw.int8((channels, *taps, depth)),
+        weight_scale=scales,
+        bias=bias,
+        stride=stride,
+        padding=draw.one_of("SAME", "VALID"),
+        output_scale=scale,
+        output_zero_point=draw.zero_point(),
+    ).add(draw.chain)
+
+
+MAKERS = (scaled, unsigned, matrices, sums, nearest, transposed)
 
 
 def drawn(make: Callable[[Draw], None], seed: int) -> Case:
