@@ -198,10 +198,10 @@ class Lowering:
         self.vector(operation, number, "COPY", view, self.each(view), scalings, shape)
         return self.views[number].value
 
-    def take(self, operation: Operation, number: int, places: Sequence[Sequence[int]]) -> View:
-        """Return the first input's rows and columns ``places`` as a new value, a tensor's."""
-        view = self.view(operation)
-        scalings = [identity_scaling()]
+    def take(self, operation: Operation, places: Sequence[Sequence[int]]) -> View:
+        """Return the first input's rows and columns ``places`` as a new value, the result."""
+        view, number = self.view(operation), operation.outputs[0]
+        fill, scalings = self.values[view.value].fill, [identity_scaling()]
         for axis in (1, 0):
             wanted = [list(range(view.height)), list(range(view.width))]
             if wanted[axis] == list(places[axis]):
@@ -216,6 +216,7 @@ class Lowering:
             kind = operation.kind
             self.vector(operation, number, kind, view, windows, scalings, shape, stride=stride)
             view = self.views[number]
+            self.values[view.value] = replace(self.values[view.value], fill=fill)
         self.views[number] = view
         return view
 

@@ -117,9 +117,7 @@ def _apart(lowering: Lowering, operation: Operation, stride: tuple[int, int]) ->
         # What is past the edge is the zero point.
         found = [at // step if at % step == 0 else extent for at in range((extent - 1) * step + 1)]
         places.append(found)
-    result = lowering.take(operation, number, places)
-    lowering.views[number] = view
-    return result
+    return lowering.take(operation, places)
 
 
 def _lower(lowering: Lowering, operation: Operation) -> None:
