@@ -198,9 +198,9 @@ class Lowering:
         self.vector(operation, number, "COPY", view, self.each(view), scalings, shape)
         return self.views[number].value
 
-    def take(self, operation: Operation, places: Sequence[Sequence[int]]) -> View:
-        """Return the first input's rows and columns ``places`` as a new value, the result."""
-        view, number = self.view(operation), operation.outputs[0]
+    def take(self, operation: Operation, view: View, places: Sequence[Sequence[int]]) -> View:
+        """Return rows and columns ``places`` of a view as a new value, which the result becomes."""
+        number = operation.outputs[0]
         fill, scalings = self.values[view.value].fill, [identity_scaling()]
         for axis in (1, 0):
             wanted = [list(range(view.height)), list(range(view.width))]

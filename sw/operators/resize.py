@@ -80,7 +80,7 @@ def _lower_nearest(lowering: Lowering, operation: Operation) -> None:
     said = operation.attributes["align_corners"], operation.attributes["half_pixel_centers"]
     extents = zip((view.height, view.width), lowering.shapes[number][:2], strict=True)
     places = [_nearest(source, result, *said).tolist() for source, result in extents]
-    lowering.take(operation, places)
+    lowering.take(operation, view, places)
 
 
 def _between(source: int, result: int, align: bool, half: bool) -> tuple[np.ndarray, ...]:

@@ -117,7 +117,7 @@ def _apart(lowering: Lowering, operation: Operation, stride: tuple[int, int]) ->
         # What is past the edge is the zero point.
         found = [at // step if at % step == 0 else extent for at in range((extent - 1) * step + 1)]
         places.append(found)
-    return lowering.take(operation, places)
+    return lowering.take(operation, whole, places)
 
 
 def _lower(lowering: Lowering, operation: Operation) -> None:

@@ -132,7 +132,20 @@ def transposed(draw: Draw) -> None:
     ).add(draw.chain)
 
 
-MAKERS = (scaled, unsigned, matrices, sums, nearest, transposed)
+def repeated(draw: Draw) -> None:
+    """ADD or SUB of an image and one row, column or pixel, or of rows in both."""
+    shape = (1, draw.integer(2, 9), draw.integer(2, 9), draw.few(20))
+    draw.chain = Chain(shape, draw.scale(), draw.zero_point())
+    cut = [(1, 1), (1, shape[2]), (shape[1], 1)][draw.integer(0, 2)]
+    window = (shape[1] // cut[0], shape[2] // cut[1])
+    Pool(window=window, stride=window, padding="VALID").add(draw.chain)
+    pair = [0, draw.chain.number]
+    pair = pair[::-1] if draw.chance(0.5) else pair
+    said = {"scale": draw.about(draw.chain.scale * 1.5), "zero_point": draw.zero_point()}
+    draw.chain.operator(draw.one_of("ADD", "SUB"), shape, inputs=pair, **said)
+
+
+MAKERS = (scaled, unsigned, matrices, sums, nearest, transposed, repeated)
 
 
 def drawn(make: Callable[[Draw], None], seed: int) -> Case:
