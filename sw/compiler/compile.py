@@ -159,9 +159,9 @@ def _blaming(network: Network) -> Iterator[None]:
     try:
         yield
     except CompileError as error:
-        named = [x for x in network.layers if x.name == error.layer]
-        if len(named) == 1:
-            error.place = named[0].place
+        places = {x.place for x in network.layers if x.name == error.layer}
+        if len(places) == 1:
+            error.place = places.pop()
         raise
 
 

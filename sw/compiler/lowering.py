@@ -13,7 +13,7 @@ from celosia.sw.compiler.shapes import items_of, shapes_of
 from celosia.sw.compiler.spec import Layer, Network, Pooling, Sum, Windows
 from celosia.sw.compiler.tables import table
 from celosia.sw.compiler.values import Scaling, Value
-from celosia.sw.compiler.windows import Axis, padding, rectangles
+from celosia.sw.compiler.windows import Axis, padding, rectangles, taken
 from celosia.sw.ir.graph import Graph, Operation
 
 if TYPE_CHECKING:
@@ -197,6 +197,28 @@ class Lowering:
         scalings = [identity_scaling()]
         self.vector(operation, number, "COPY", view, self.each(view), scalings, shape)
         return self.views[number].value
+
+    def take(self, operation: Operation, view: View, places: Sequence[Sequence[int]]) -> View:
+        """Return rows and columns ``places`` of a view as a new value, which the result becomes."""
+        number = operation.outputs[0]
+        fill, scalings = self.values[view.value].fill, [identity_scaling()]
+        for axis in (1, 0):
+            wanted = [list(range(view.height)), list(range(view.width))]
+            if wanted[axis] == list(places[axis]):
+                continue
+            wanted[axis] = list(places[axis])
+            # Most are the same as the one before, or others.
+            strides = [1, 1]
+            strides[axis] = int(2 * len(set(wanted[axis])) > len(wanted[axis]))
+            stride = strides[0], strides[1]
+            windows = taken(*wanted, stride, view.top, view.left)
+            shape = len(wanted[0]), len(wanted[1]), self.values[view.value].channels
+            kind = operation.kind
+            self.vector(operation, number, kind, view, windows, scalings, shape, stride=stride)
+            view = self.views[number]
+            self.values[view.value] = replace(self.values[view.value], fill=fill)
+        self.views[number] = view
+        return view
 
     def each(self, view: View) -> tuple[Windows, ...]:
         """Return windows of one pixel, over a whole view."""

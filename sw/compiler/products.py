@@ -82,16 +82,18 @@ def product(
     scaling: Scaling,
     *,
     each: int = 0,
+    macs: int = 0,
     **geometry: tuple[int, int],
 ) -> None:
     """Add a matrix layer, together with the operators after it that can be part of it.
 
-    Windows are single pixels of the view unless ``geometry`` has other fields of ``Product``.
+    Windows are single pixels of the view unless ``geometry`` has other fields of ``Product``. Its
+    multiplications are ``macs``, or all that it does.
     """
     geometry = _single_pixels(view) | geometry
     last, kinds = operation.outputs[0], [operation.kind]
     name = lowering.graph.tensors[last].name or f"{operation.kind.lower()}_{operation.place}"
-    macs = geometry["grid"][0] * geometry["grid"][1] * weights.size
+    macs = macs or geometry["grid"][0] * geometry["grid"][1] * weights.size
     tail = lowering.tail(last, scaling)
     kinds += tail.kinds
     pool = _ONE

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from celosia.sw.compiler.spec import Windows
 
-__all__ = ["Axis", "padding", "rectangles"]
+__all__ = ["Axis", "padding", "rectangles", "taken"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,35 @@ def _runs(axis: Axis) -> Iterator[_Run]:
         run = _Run(result, 1, first, last - first)
     if run:
         yield run
+
+
+def _stretches(indices: Sequence[int], stride: int) -> Iterator[_Run]:
+    """Yield indices that follow one another at the stride."""
+    first = 0
+    for place in range(1, len(indices) + 1):
+        if place == len(indices) or indices[place] != indices[place - 1] + stride:
+            yield _Run(first, place - first, indices[first], 1)
+            first = place
+
+
+def taken(
+    rows: Sequence[int],
+    columns: Sequence[int],
+    stride: tuple[int, int],
+    top: int = 0,
+    left: int = 0,
+) -> tuple[Windows, ...]:
+    """Return windows of one pixel: each result's row and column of a source at ``top``, ``left``."""
+    return tuple(
+        Windows(
+            result=(y.result, x.result),
+            count=(y.count, x.count),
+            source=(top + y.source, left + x.source),
+            size=(1, 1),
+        )
+        for y in _stretches(rows, stride[0])
+        for x in _stretches(columns, stride[1])
+    )
 
 
 def rectangles(axes: Sequence[Axis], top: int = 0, left: int = 0) -> tuple[Windows, ...]:

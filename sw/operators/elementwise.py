@@ -9,7 +9,7 @@ import numpy as np
 import tflite
 
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.lowering import Lowering, add_sum, lookup
+from celosia.sw.compiler.lowering import Lowering, View, add_sum, lookup
 from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.compiler.products import add_product, product, without_zero
 from celosia.sw.compiler.quantize import (
@@ -215,25 +215,38 @@ def _lower_extreme(lowering: Lowering, operation: Operation) -> None:
     lookup(lowering, operation)
 
 
-def addends(lowering: Lowering, operation: Operation, whole: int = 2) -> list[int]:
-    """Return the values of two inputs of one shape; the first ``whole`` are no views of others.
+def addends(lowering: Lowering, operation: Operation, whole: int = 2) -> list[View]:
+    """Return views of two inputs, rows and columns of the smaller one repeated.
+
+    The first ``whole`` are all of a value.
 
     Raises
     ------
     CompileError
-        If one is not computed by the core, or they are of different shapes.
+        If one is not computed by the core, or they are laid out otherwise.
     """
-    numbers = operation.inputs[:2]
-    for source in numbers:
-        if source not in lowering.views:
-            raise CompileError("wanted two inputs that are computed")
+    graph, numbers, views = lowering.graph, operation.inputs[:2], list[View]()
+    if not all(number in lowering.views for number in numbers):
+        raise CompileError("wanted two inputs that are computed")
     shapes = [lowering.extents(number) for number in numbers]
-    if shapes[0] != shapes[1]:
+    rows, columns, channels = (max(extents) for extents in zip(*shapes, strict=True))
+    fits = {(h, w, channels) for h in (1, rows) for w in (1, columns)}.issuperset(shapes)
+    ranks = {len(graph.tensors[number].shape) for number in numbers}
+    size = rows * columns * channels * lowering.items
+    alike = shapes[0] == shapes[1] or (fits and len(ranks) == 1)
+    if not alike or graph.tensors[operation.outputs[0]].elements != size:
         raise CompileError(f"wanted inputs laid out alike, got {shapes[0]}, {shapes[1]}")
-    for source in numbers[:whole]:
-        if not lowering.covers(lowering.views[source]):
-            lowering.copy(operation, source, lowering.views[source])
-    return [lowering.views[number].value for number in numbers]
+    for place, (number, shape) in enumerate(zip(numbers, shapes, strict=True)):
+        view = lowering.views[number]
+        if shape != (rows, columns, channels):
+            ends = zip(shape[:2], (rows, columns), strict=True)
+            places = [range(n) if n == m else [0] * m for n, m in ends]
+            view = lowering.take(operation, view, places)
+        elif place < whole and not lowering.covers(view):
+            lowering.copy(operation, number, view)
+            view = lowering.views[number]
+        views.append(view)
+    return views
 
 
 def _by_channel(lowering: Lowering, operation: Operation) -> tuple[int, int, np.ndarray] | None:
@@ -298,7 +311,8 @@ def _lower_sum(lowering: Lowering, operation: Operation) -> None:
         lookup(lowering, operation)
         return
     constant = _spread(lowering, operation)
-    sources = addends(lowering, operation, 1 if operation.kind == "SUB" else 2)
+    views = addends(lowering, operation, 1 if operation.kind == "SUB" else 2)
+    sources = [view.value for view in views]
     first, second, output = (
         lowering.graph.tensors[n].quantization
         for n in (*operation.inputs[:2], operation.outputs[0])
@@ -306,7 +320,7 @@ def _lower_sum(lowering: Lowering, operation: Operation) -> None:
     assert first and second and output
     scalings = addition_scalings(first, second, output, operation.attributes["activation"])
     if operation.kind == "SUB":
-        sources[1] = _complement(lowering, operation)
+        sources[1] = _complement(lowering, operation, views[1])
         bias = np.array([1 + second.zero_point], np.int64)
         scalings = scalings[0], replace(scalings[1], bias=bias), scalings[2]
     add_sum(lowering, operation, sources, scalings)
@@ -315,17 +329,14 @@ def _lower_sum(lowering: Lowering, operation: Operation) -> None:
         del lowering.views[constant]
 
 
-def _complement(lowering: Lowering, operation: Operation) -> int:
-    """Return a new value with the complement of the second input."""
-    number = operation.inputs[1]
-    view = lowering.views[number]
-    windows, scalings = lowering.each(view), [identity_scaling()]
-    shape = lowering.extents(number)
+def _complement(lowering: Lowering, operation: Operation, view: View) -> int:
+    """Return a new value with the complement of a view."""
+    windows, scalings, number = lowering.each(view), [identity_scaling()], operation.outputs[0]
+    shape = view.height, view.width, lowering.values[view.value].channels
     lowering.vector(
         operation, number, "COMPLEMENT", view, windows, scalings, shape, table=_COMPLEMENT
     )
-    value, lowering.views[number] = lowering.views[number].value, view
-    return value
+    return lowering.views[number].value
 
 
 def _lower_product(lowering: Lowering, operation: Operation) -> None:
@@ -359,36 +370,32 @@ def _lower_product(lowering: Lowering, operation: Operation) -> None:
     )
 
 
-_ARITHMETIC: dict[str, Any] = {
-    "shapes": activated,
-    "types": (("int8", "int16", *NUMBERS), SAME),
+_SCALED = ("int8", "int16")
+_BROADCAST = "whatever broadcasts: int8, int16, int32, int64, float32"
+_PAIRS: dict[str, Any] = {
+    "types": ((*_SCALED, *NUMBERS), SAME),
     "single": "constant",
     "broadcasts": True,
 }
-_BROADCAST = "whatever broadcasts: int8, int16, int32, int64, float32"
+_ARITHMETIC = _PAIRS | {"shapes": activated, "host": _BROADCAST}
 
 OPERATORS = (
-    Operator(
-        kind="ADD",
-        read=_read_binary(tflite.AddOptions),
-        kernel=by_type(int8=_run_sum(1), int16=_run_sum(1), plain=clamped(np.add)),
-        lower=_lower_sum,
-        table=_sum_table(1),
-        factors=quotients,
-        core="two values of one shape, or a value and a constant: one number or one a channel",
-        host=_BROADCAST,
-        **_ARITHMETIC,
-    ),
-    Operator(
-        kind="SUB",
-        read=_read_binary(tflite.SubOptions),
-        kernel=by_type(int8=_run_sum(-1), int16=_run_sum(-1), plain=clamped(np.subtract)),
-        lower=_lower_sum,
-        table=_sum_table(-1),
-        factors=quotients,
-        core="two values of one shape, or a value and a constant: one number or one a channel",
-        host=_BROADCAST,
-        **_ARITHMETIC,
+    *(
+        Operator(
+            kind=kind,
+            read=_read_binary(options),
+            kernel=by_type(**dict.fromkeys(_SCALED, _run_sum(sign)), plain=clamped(of_reals)),
+            lower=_lower_sum,
+            table=_sum_table(sign),
+            factors=quotients,
+            core="two values of one shape, or rows or columns of one repeated; a value and a "
+            "constant: one number or one a channel",
+            **_ARITHMETIC,
+        )
+        for kind, sign, options, of_reals in (
+            ("ADD", 1, tflite.AddOptions, np.add),
+            ("SUB", -1, tflite.SubOptions, np.subtract),
+        )
     ),
     Operator(
         kind="MUL",
@@ -397,8 +404,7 @@ OPERATORS = (
         lower=_lower_product,
         table=_product_table,
         factors=products,
-        core="a value and one number, or one a channel",
-        host=_BROADCAST,
+        core="a value and one number, or one a channel: no unit multiplies two values",
         **_ARITHMETIC,
     ),
     *(
@@ -407,14 +413,13 @@ OPERATORS = (
             read=_read_extreme,
             shapes=two,
             keeps_scale=True,
-            broadcasts=True,
-            types=(("int8", "int16", *NUMBERS), SAME),
             kernel=of_two(choose),
             lower=_lower_extreme,
             table=_extreme_table(choose),
-            single="constant",
-            core="a value and one number",
+            core="a value and one number: of two values, the vector unit compares sums alone, and "
+            "these lose int8's scale",
             host=f"{_BROADCAST}, of one scale and zero point",
+            **_PAIRS,
         )
         for kind, choose in (("MAXIMUM", greater), ("MINIMUM", smaller))
     ),

@@ -151,7 +151,7 @@ def _lower_sum(lowering: Lowering, operation: Operation) -> None:
     if any(lowering.graph.tensors[number].data is not None for number in operation.inputs):
         _lower_line(lowering, operation)
         return
-    sources = addends(lowering, operation)
+    sources = [view.value for view in addends(lowering, operation)]
     add_sum(lowering, operation, sources, _sum_scalings(lowering.graph, operation))
 
 

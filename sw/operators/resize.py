@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import tflite
 
+from celosia.sw.compiler.lowering import Lowering
+from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.node import ModelError, Node
@@ -70,6 +72,15 @@ def _run_nearest(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[n
     _, rows, columns, _ = operator.results[0].shape
     taken = arrays[0][:, :, _nearest(high, rows, *said)]
     return [taken[:, :, :, _nearest(wide, columns, *said)]]
+
+
+def _lower_nearest(lowering: Lowering, operation: Operation) -> None:
+    """Lower RESIZE_NEAREST_NEIGHBOR to copies of columns, and then of rows."""
+    view, number = lowering.view(operation), operation.outputs[0]
+    said = operation.attributes["align_corners"], operation.attributes["half_pixel_centers"]
+    extents = zip((view.height, view.width), lowering.shapes[number][:2], strict=True)
+    places = [_nearest(source, result, *said).tolist() for source, result in extents]
+    lowering.take(operation, view, places)
 
 
 def _between(source: int, result: int, align: bool, half: bool) -> tuple[np.ndarray, ...]:
@@ -167,6 +178,8 @@ OPERATORS = (
         types=(("int8", "int16"), SAME),
         keeps_scale=True,
         kernel=_run_nearest,
+        lower=_lower_nearest,
+        core="int8: any size; columns are copied, then rows",
         host=_LIMITS,
     ),
 )

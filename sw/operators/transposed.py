@@ -1,11 +1,17 @@
 """TRANSPOSE_CONV: the image that a convolution would have taken to its input."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import tflite
 
+from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.lowering import Lowering, View
+from celosia.sw.compiler.products import product
+from celosia.sw.compiler.quantize import convolution_scaling
+from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import EXTENT, Attributes, require
 from celosia.sw.operators.fixed_point import weighted
@@ -95,6 +101,50 @@ def _run_transposed(operator: HostOperator, arrays: Sequence[np.ndarray]) -> lis
     return [scaled_sums(operator, sums, arrays[2:])]
 
 
+def _apart(lowering: Lowering, operation: Operation, stride: tuple[int, int]) -> View:
+    """Return the first input with zero points between its rows and columns."""
+    number, view = operation.inputs[0], lowering.view(operation)
+    if not lowering.covers(view):
+        lowering.copy(operation, number, view)
+    tensor, whole = lowering.graph.tensors[number], lowering.views[number]
+    if (
+        tensor.quantization is None
+        or lowering.values[whole.value].fill != tensor.quantization.zero_point
+    ):
+        raise CompileError("wanted zero points around its input")
+    places = []
+    for extent, step in zip((whole.height, whole.width), stride, strict=True):
+        # What is past the edge is the zero point.
+        found = [at // step if at % step == 0 else extent for at in range((extent - 1) * step + 1)]
+        places.append(found)
+    return lowering.take(operation, whole, places)
+
+
+def _lower(lowering: Lowering, operation: Operation) -> None:
+    """Lower TRANSPOSE_CONV: a convolution of the input with zeros between its pixels."""
+    _, kernel, source, *bias = operation.inputs
+    operation = replace(operation, inputs=(source, kernel, *bias))
+    data, said = lowering.graph.tensors[kernel].data, operation.attributes
+    assert data is not None
+    high, wide = lowering.view(operation).height, lowering.view(operation).width
+    view = _apart(lowering, operation, said["stride"])
+    taps, margins = data.shape[1:3], said["margins"]
+    rows, columns, _ = lowering.shapes[operation.outputs[0]]
+    product(
+        lowering,
+        operation,
+        view,
+        data[:, ::-1, ::-1],
+        convolution_scaling(lowering.graph, operation, data.reshape(len(data), -1)),
+        macs=high * wide * data.size,
+        origin=(view.top + margins[0] + 1 - taps[0], view.left + margins[1] + 1 - taps[1]),
+        kernel=(taps[0], taps[1]),
+        stride=(1, 1),
+        dilation=(1, 1),
+        grid=(rows, columns),
+    )
+
+
 OPERATORS = (
     Operator(
         kind="TRANSPOSE_CONV",
@@ -103,6 +153,8 @@ OPERATORS = (
         shapes=_transposed_shapes,
         operands=(2, 1, 3),
         kernel=_run_transposed,
+        lower=_lower,
+        core="any kernel, stride and padding: a convolution of the input with zeros between its pixels",
         types=WEIGHTED,
         weighted=True,
         unsigned=True,

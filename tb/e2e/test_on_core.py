@@ -7,7 +7,7 @@ import numpy as np
 import prerequisites
 import pytest
 from conformance import differences
-from networks import Chain, Constant
+from networks import Chain, Constant, Pool, Resize, TransposedConvolution
 from random_networks.cases import Case
 from random_networks.draw import Draw
 
@@ -100,7 +100,52 @@ def sums(draw: Draw) -> None:
     draw.chain.operator(kind, left, [Constant(list(axes))], **said)
 
 
-MAKERS = (scaled, unsigned, matrices, sums)
+def nearest(draw: Draw) -> None:
+    """RESIZE_NEAREST_NEIGHBOR to any size, to twice the size in half of the cases."""
+    shape = (1, *draw.pair(9), draw.few(40))
+    draw.chain = Chain(shape, draw.scale(), draw.zero_point())
+    size = (2 * shape[1], 2 * shape[2]) if draw.chance(0.5) else draw.pair(20)
+    way = draw.one_of("", "align_corners", "half_pixel_centers")
+    Resize(kind="RESIZE_NEAREST_NEIGHBOR", size=size, **({way: True} if way else {})).add(
+        draw.chain
+    )
+    if draw.chance(0.5):
+        Pool(window=(1, 2), stride=(1, 1), padding="SAME").add(draw.chain)
+
+
+def transposed(draw: Draw) -> None:
+    """TRANSPOSE_CONV at any stride, with a bias or without."""
+    depth, channels = draw.few(20), draw.few(20)
+    taps, stride = (draw.integer(1, 4), draw.integer(1, 4)), draw.pair(3)
+    draw.chain = Chain((1, *draw.pair(6), depth), draw.scale(), draw.zero_point())
+    scales = draw.rng.uniform(0.004, 0.02, channels).astype(np.float32)
+    bias = draw.rng.integers(-999, 999, channels).astype(np.int32) if draw.chance(0.5) else None
+    scale = draw.about(draw.chain.scale * 0.01 * 80 * math.sqrt(depth * math.prod(taps)))
+    TransposedConvolution(
+        weights=draw.int8((channels, *taps, depth)),
+        weight_scale=scales,
+        bias=bias,
+        stride=stride,
+        padding=draw.one_of("SAME", "VALID"),
+        output_scale=scale,
+        output_zero_point=draw.zero_point(),
+    ).add(draw.chain)
+
+
+def repeated(draw: Draw) -> None:
+    """ADD or SUB of an image and one row, column or pixel, or of rows in both."""
+    shape = (1, draw.integer(2, 9), draw.integer(2, 9), draw.few(20))
+    draw.chain = Chain(shape, draw.scale(), draw.zero_point())
+    cut = [(1, 1), (1, shape[2]), (shape[1], 1)][draw.integer(0, 2)]
+    window = (shape[1] // cut[0], shape[2] // cut[1])
+    Pool(window=window, stride=window, padding="VALID").add(draw.chain)
+    pair = [0, draw.chain.number]
+    pair = pair[::-1] if draw.chance(0.5) else pair
+    said = {"scale": draw.about(draw.chain.scale * 1.5), "zero_point": draw.zero_point()}
+    draw.chain.operator(draw.one_of("ADD", "SUB"), shape, inputs=pair, **said)
+
+
+MAKERS = (scaled, unsigned, matrices, sums, nearest, transposed, repeated)
 
 
 def drawn(make: Callable[[Draw], None], seed: int) -> Case:

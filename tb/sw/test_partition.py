@@ -60,7 +60,7 @@ def graph(*layers: Layer, shape: tuple[int, ...] = (1, 6, 8, 3), kind: str = "in
 #: A number for each element of an image.
 MANY = (np.arange(576) % 100).astype(np.int8).reshape(3, 6, 8, 4)
 
-NEAREST = Resize(kind="RESIZE_NEAREST_NEIGHBOR", size=(12, 16))
+BILINEAR = Resize(kind="RESIZE_BILINEAR", size=(12, 16))
 
 
 def slice_of(begin: tuple[int, ...], end: tuple[int, ...], stride: tuple[int, ...]) -> StridedSlice:
@@ -83,8 +83,8 @@ def test_all_on_the_core_is_one_part() -> None:
 
 
 def test_host_in_the_middle_cuts_the_model_in_two() -> None:
-    plan = partition(graph(convolution(4, 3), NEAREST, convolution(2, 4), Softmax()))
-    assert steps(plan) == ["CONV_2D", "RESIZE_NEAREST_NEIGHBOR", "CONV_2D", "SOFTMAX"]
+    plan = partition(graph(convolution(4, 3), BILINEAR, convolution(2, 4), Softmax()))
+    assert steps(plan) == ["CONV_2D", "RESIZE_BILINEAR", "CONV_2D", "SOFTMAX"]
 
 
 def test_what_need_not_wait_for_the_host_does_not_make_a_part() -> None:
@@ -96,17 +96,17 @@ def test_what_need_not_wait_for_the_host_does_not_make_a_part() -> None:
             convolution(4, 4),
             Back(to="output_0"),
             convolution(4, 4),
-            NEAREST,
+            BILINEAR,
             convolution(4, 4),
         )
     )
     first = "CONV_2D CONV_2D"
-    assert steps(plan) == [first, "TRANSPOSE", "RESIZE_NEAREST_NEIGHBOR", "CONV_2D CONV_2D"]
+    assert steps(plan) == [first, "TRANSPOSE", "RESIZE_BILINEAR", "CONV_2D CONV_2D"]
 
 
 def test_reshape_between_operators_of_the_host_makes_no_part() -> None:
-    plan = partition(graph(NEAREST, Reshape(shape=(1, 12, 48)), Softmax()))
-    assert steps(plan) == ["RESIZE_NEAREST_NEIGHBOR", "RESHAPE", "SOFTMAX"]
+    plan = partition(graph(BILINEAR, Reshape(shape=(1, 12, 48)), Softmax()))
+    assert steps(plan) == ["RESIZE_BILINEAR", "RESHAPE", "SOFTMAX"]
     notes = [step.note for step in plan.steps if isinstance(step, HostOperator)]
     assert notes == ["", "moves no bytes", ""]
 
@@ -227,7 +227,7 @@ def program_of(batch: int) -> tuple[Graph, Program]:
     scales = np.arange(1, 5, dtype=np.int8).reshape(1, 1, 4)
     made = graph(
         convolution(4, 3),
-        NEAREST,
+        BILINEAR,
         convolution(4, 4),
         Binary(kind="MUL", second=scales, second_scale=0.25, output_scale=0.3),
         Reshape(shape=(2, 768)),
@@ -311,7 +311,7 @@ def test_report_names_the_host_between_the_layers() -> None:
     kinds = [(row.operator, row.runs_on) for row in table[:-1]]
     core, host = "core", "host"
     assert kinds == [
-        *(("CONV_2D", core), ("RESIZE_NEAREST_NEIGHBOR", host), ("CONV_2D", core)),
+        *(("CONV_2D", core), ("RESIZE_BILINEAR", host), ("CONV_2D", core)),
         *((kind, where) for kind, where in kinds[3:-3]),
         *(("FULLY_CONNECTED", core), ("SOFTMAX", host), ("DEQUANTIZE", host)),
     ]
