@@ -137,6 +137,8 @@ class Control:
         for pair in zip(one, other, strict=True):
             tensors.append(replace(tensors[pair[0]], data=None))
             results.append(len(tensors) - 1)
+            if pair[0] in self.reader.unsigned:
+                self.reader.unsigned.add(results[-1])
             made.append(Operation("SELECT_V2", 0, (condition, *pair), (results[-1],)))
             check_operation(tensors, made[-1])
         return made, tuple(results)

@@ -37,8 +37,12 @@ def check(maker: Callable[[np.random.Generator], bytes], seed: int) -> None:
     rng = np.random.default_rng(seed)
     content = maker(rng)
     program = Program.from_bytes(compile_graph(load(content), preset("edge")).to_bytes())
-    shapes = [(INVOCATIONS, *port.shape) for port in program.inputs]
-    inputs = [rng.integers(-128, 128, shape).astype(np.int8) for shape in shapes]
+    inputs = [
+        rng.integers(0, 2 if port.dtype == "bool" else 256, (INVOCATIONS, *port.shape))
+        .astype(np.uint8)
+        .view(port.dtype)
+        for port in program.inputs
+    ]
     with open_session(program) as session:
         got = session.run(inputs)[0]
     wanted = expected(content, inputs)
@@ -110,6 +114,23 @@ def branch(model: Model, inner: Chain, result: int, second: int | None = None) -
     called = {"thenSubgraphIndex": number, "elseSubgraphIndex": other}
     ends = [("state", (1, model.width), "int8")]
     return model.bytes(*model.called(model.main, "IF", [condition, model.state], ends, **called))
+
+
+def test_branches_of_uint8() -> None:
+    model = Model(np.random.default_rng(1))
+    chain = model.main = Chain((1, 6), 0.1, 100, "uint8")
+    numbers = []
+    for kind in ("RELU", "TANH"):
+        inner = Chain((1, 6), 0.1, 100, "uint8")
+        scale, zero = (0.1, 100) if kind == "RELU" else (1 / 128, 128)
+        inner.operator(kind, scale=scale, zero_point=zero)
+        inner.operator("QUANTIZE", scale=1 / 64, zero_point=90)
+        numbers.append(model.subgraph(inner, inner.number))
+    flag = chain.input("flag", (1,), dtype="bool")
+    called = {"thenSubgraphIndex": numbers[0], "elseSubgraphIndex": numbers[1]}
+    ends: dict[str, Any] = {"dtype": "uint8", "scale": 1 / 64, "zero_point": 90}
+    chain.operator("IF", (1, 6), inputs=[flag, 0], **ends, **called)
+    check(lambda rng: model.bytes(chain.number), 0)
 
 
 def test_subgraphs_that_call_themselves_are_refused() -> None:
