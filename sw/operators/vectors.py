@@ -51,13 +51,19 @@ def _polynomial(x: np.ndarray, coefficients: tuple[float, ...]) -> np.ndarray:
     return total
 
 
+def _clamped(x: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Return numbers within bounds; the lower one of no number."""
+    above = np.where(x > high, np.float32(high), x)
+    return np.where(x > low, above, np.float32(low))
+
+
 _FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "NONE": lambda x: x,
-    "RELU": lambda x: np.maximum(x, np.float32(0)),
-    "RELU_N1_TO_1": lambda x: np.clip(x, np.float32(-1), np.float32(1)),
+    "RELU": lambda x: _clamped(x, 0, np.inf),
+    "RELU_N1_TO_1": lambda x: _clamped(x, -1, 1),
     "TANH": _tanh,
     "SIGN_BIT": lambda x: np.signbit(x).astype(np.float32),
-    "RELU6": lambda x: np.clip(x, np.float32(0), np.float32(6)),
+    "RELU6": lambda x: _clamped(x, 0, 6),
 }
 
 #: Names of activations that ``activated`` takes.

@@ -75,6 +75,13 @@ def test_some_models(maker: str) -> None:
         check(MAKERS[maker], seed)
 
 
+@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("seed", [1068, 1069])
+def test_sums_that_overflow(name: str, seed: int) -> None:
+    """Clamps take no numbers for the lower bound."""
+    check(MAKERS[f"RNN {name}"], seed)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("maker", MAKERS)
 def test_many_models(maker: str) -> None:
