@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tflite
 
+from celosia.hw.arch.isa import Mode
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View, add_sum, lookup
 from celosia.sw.compiler.multiplier import quantize_multiplier
@@ -209,10 +210,21 @@ def _extreme_table(choose: Callable[..., np.ndarray]) -> Table:
 
 
 def _lower_extreme(lowering: Lowering, operation: Operation) -> None:
-    """Lower MAXIMUM and MINIMUM of a value and one number."""
-    if "constant" not in operation.attributes:
-        raise CompileError("wanted one number as the second input")
-    lookup(lowering, operation)
+    """Lower MAXIMUM and MINIMUM of a value and one number, or of two values.
+
+    The least of two is the complement of the greatest of their complements.
+    """
+    if "constant" in operation.attributes:
+        lookup(lowering, operation)
+        return
+    least = operation.kind == "MINIMUM"
+    views = addends(lowering, operation, 0 if least else 2)
+    sources = [view.value for view in views]
+    if least:
+        sources = [_complement(lowering, operation, view) for view in views]
+    same = identity_scaling()
+    table = _COMPLEMENT if least else None
+    add_sum(lowering, operation, sources, (same,) * 3, tail=not least, mode=Mode.MAX, table=table)
 
 
 def addends(lowering: Lowering, operation: Operation, whole: int = 2) -> list[View]:
@@ -416,8 +428,7 @@ OPERATORS = (
             kernel=of_two(choose),
             lower=_lower_extreme,
             table=_extreme_table(choose),
-            core="a value and one number: of two values, the vector unit compares sums alone, and "
-            "these lose int8's scale",
+            core="two values of one shape, or rows or columns of one repeated; a value and one number",
             host=f"{_BROADCAST}, of one scale and zero point",
             **_PAIRS,
         )
