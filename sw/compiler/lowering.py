@@ -211,7 +211,7 @@ class Lowering:
             strides = [1, 1]
             strides[axis] = int(2 * len(set(wanted[axis])) > len(wanted[axis]))
             stride = strides[0], strides[1]
-            windows = taken(*wanted, stride, view.top, view.left)
+            windows = taken(wanted[0], wanted[1], stride, view.top, view.left)
             shape = len(wanted[0]), len(wanted[1]), self.values[view.value].channels
             kind = operation.kind
             self.vector(operation, number, kind, view, windows, scalings, shape, stride=stride)

@@ -55,7 +55,9 @@ def _lower_extreme(lowering: Lowering, operation: Operation) -> None:
         sources = [complement(lowering, operation, view) for view in views]
     same = identity_scaling()
     table = COMPLEMENT if least else None
-    add_sum(lowering, operation, sources, (same,) * 3, tail=not least, mode=Mode.MAX, table=table)
+    add_sum(
+        lowering, operation, sources, (same, same, same), tail=not least, mode=Mode.MAX, table=table
+    )
 
 
 OPERATORS = (

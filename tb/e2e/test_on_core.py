@@ -46,7 +46,7 @@ def unsigned(draw: Draw) -> None:
     weights = draw.rng.integers(0, 256, (channels, side, side, depth)).astype(np.uint8)
     weights.reshape(-1)[:: draw.integer(1, 50)] = 255
     constant = Constant(weights, draw.scale(), int(draw.rng.choice([0, 255, 3])))
-    unit = np.float32(draw.chain.scale) * np.float32(constant.scale)
+    unit = float(np.float32(draw.chain.scale) * np.float32(constant.scale))
     bias = Constant(draw.rng.integers(-9999, 9999, channels).astype(np.int32), unit)
     scale = draw.about(draw.chain.scale * constant.scale * 6000 * side * np.sqrt(depth))
     rows, columns = (extent - side + 1 for extent in shape[1:3])
