@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from celosia.hw.arch.isa import Window
+from celosia.hw.arch.isa import Mode, Window
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.quantize import clamped, ends, identity_scaling
 from celosia.sw.compiler.shapes import items_of, shapes_of
@@ -211,7 +211,7 @@ class Lowering:
             strides = [1, 1]
             strides[axis] = int(2 * len(set(wanted[axis])) > len(wanted[axis]))
             stride = strides[0], strides[1]
-            windows = taken(*wanted, stride, view.top, view.left)
+            windows = taken(wanted[0], wanted[1], stride, view.top, view.left)
             shape = len(wanted[0]), len(wanted[1]), self.values[view.value].channels
             kind = operation.kind
             self.vector(operation, number, kind, view, windows, scalings, shape, stride=stride)
@@ -353,13 +353,15 @@ def add_sum(
     scalings: tuple[Scaling, Scaling, Scaling],
     *,
     tail: bool = True,
+    mode: Mode = Mode.ADD,
+    table: np.ndarray | None = None,
 ) -> int:
     """Add the sum of two values, with the operators after it if ``tail``; return its value."""
     number, place = operation.outputs[0], operation.place
     value = lowering.values[sources[0]]
     shape = value.height, value.width, value.channels
     name = lowering.graph.tensors[number].name or f"{operation.kind.lower()}_{place}"
-    last, scaling, kinds, table = number, scalings[2], [operation.kind], None
+    last, scaling, kinds = number, scalings[2], [operation.kind]
     if tail:
         found = lowering.tail(number, scaling)
         last, scaling, table = found.last, found.scaling, found.table
@@ -374,6 +376,7 @@ def add_sum(
             result=lowering.add(last, shape),
             extents=shape,
             scalings=(*scalings[:2], scaling),
+            mode=mode,
             table=table,
         )
     )

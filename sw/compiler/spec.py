@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from celosia.hw.arch.isa import Window
+from celosia.hw.arch.isa import Mode, Window
 from celosia.sw.compiler.errors import require
 from celosia.sw.compiler.values import Scaling, Value
 
@@ -250,7 +250,7 @@ class Pooling:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sum:
-    """Two values of one shape, each rescaled, added, and rescaled again.
+    """Two values of one shape, each rescaled, added or compared, and rescaled again.
 
     Parameters
     ----------
@@ -262,6 +262,8 @@ class Sum:
         Rows, columns and channels.
     scalings : tuple of Scaling
         For one channel each: of ``source``, of ``second``, and of their sum.
+    mode : isa.Mode
+        ADD, or MAX for the greater of the two.
     table : numpy.ndarray, optional
         As in ``Product``.
     """
@@ -274,6 +276,7 @@ class Sum:
     result: int
     extents: tuple[int, int, int]
     scalings: tuple[Scaling, Scaling, Scaling]
+    mode: Mode = Mode.ADD
     table: np.ndarray | None = None
 
     macs = 0

@@ -36,11 +36,22 @@ from celosia.sw.operators.fixed_point import (
     times,
 )
 from celosia.sw.operators.node import ModelError, Node, read_activation
-from celosia.sw.operators.plain import clamped, greater, of_two, smaller
+from celosia.sw.operators.plain import clamped
 from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape, Table, by_type
 from celosia.sw.operators.windows import ACTIVATIONS
 
-__all__ = ["OPERATORS", "activated", "addends", "broadcast", "single_constant", "two"]
+__all__ = [
+    "BROADCAST",
+    "COMPLEMENT",
+    "OPERATORS",
+    "PAIRS",
+    "activated",
+    "addends",
+    "broadcast",
+    "complement",
+    "single_constant",
+    "two",
+]
 
 #: Bits by which ADD and SUB shift their inputs.
 _SHIFT = 20
@@ -48,7 +59,7 @@ _SHIFT = 20
 _WIDE_SHIFT = 15
 
 #: Each int8 to -1 - x, by its bits: defined for -128, too.
-_COMPLEMENT = ~np.arange(256, dtype=np.uint8).view(np.int8)
+COMPLEMENT = ~np.arange(256, dtype=np.uint8).view(np.int8)
 
 
 def broadcast(operator: HostOperator, said: Attributes) -> list[Shape]:
@@ -194,27 +205,6 @@ def _product_table(
     return _activated(multiplied(x, float(factor)), output, attributes)
 
 
-def _read_extreme(node: Node) -> dict[str, Any]:
-    node.require_inputs(2)
-    return single_constant(node.tensor(0), node.tensor(1))
-
-
-def _extreme_table(choose: Callable[..., np.ndarray]) -> Table:
-    """Return the table of MAXIMUM or MINIMUM with a constant."""
-
-    def fill(source: Quantization, output: Quantization, attributes: dict[str, Any]) -> np.ndarray:
-        return choose(BYTES, np.int64(attributes["constant"] + source.zero_point))
-
-    return fill
-
-
-def _lower_extreme(lowering: Lowering, operation: Operation) -> None:
-    """Lower MAXIMUM and MINIMUM of a value and one number."""
-    if "constant" not in operation.attributes:
-        raise CompileError("wanted one number as the second input")
-    lookup(lowering, operation)
-
-
 def addends(lowering: Lowering, operation: Operation, whole: int = 2) -> list[View]:
     """Return views of two inputs, rows and columns of the smaller one repeated.
 
@@ -320,7 +310,7 @@ def _lower_sum(lowering: Lowering, operation: Operation) -> None:
     assert first and second and output
     scalings = addition_scalings(first, second, output, operation.attributes["activation"])
     if operation.kind == "SUB":
-        sources[1] = _complement(lowering, operation, views[1])
+        sources[1] = complement(lowering, operation, views[1])
         bias = np.array([1 + second.zero_point], np.int64)
         scalings = scalings[0], replace(scalings[1], bias=bias), scalings[2]
     add_sum(lowering, operation, sources, scalings)
@@ -329,12 +319,12 @@ def _lower_sum(lowering: Lowering, operation: Operation) -> None:
         del lowering.views[constant]
 
 
-def _complement(lowering: Lowering, operation: Operation, view: View) -> int:
+def complement(lowering: Lowering, operation: Operation, view: View) -> int:
     """Return a new value with the complement of a view."""
     windows, scalings, number = lowering.each(view), [identity_scaling()], operation.outputs[0]
     shape = view.height, view.width, lowering.values[view.value].channels
     lowering.vector(
-        operation, number, "COMPLEMENT", view, windows, scalings, shape, table=_COMPLEMENT
+        operation, number, "COMPLEMENT", view, windows, scalings, shape, table=COMPLEMENT
     )
     return lowering.views[number].value
 
@@ -371,13 +361,13 @@ def _lower_product(lowering: Lowering, operation: Operation) -> None:
 
 
 _SCALED = ("int8", "int16")
-_BROADCAST = "whatever broadcasts: int8, int16, int32, int64, float32"
-_PAIRS: dict[str, Any] = {
+BROADCAST = "whatever broadcasts: int8, int16, int32, int64, float32"
+PAIRS: dict[str, Any] = {
     "types": ((*_SCALED, *NUMBERS), SAME),
     "single": "constant",
     "broadcasts": True,
 }
-_ARITHMETIC = _PAIRS | {"shapes": activated, "host": _BROADCAST}
+_ARITHMETIC = PAIRS | {"shapes": activated, "host": BROADCAST}
 
 OPERATORS = (
     *(
@@ -406,21 +396,5 @@ OPERATORS = (
         factors=products,
         core="a value and one number, or one a channel: no unit multiplies two values",
         **_ARITHMETIC,
-    ),
-    *(
-        Operator(
-            kind=kind,
-            read=_read_extreme,
-            shapes=two,
-            keeps_scale=True,
-            kernel=of_two(choose),
-            lower=_lower_extreme,
-            table=_extreme_table(choose),
-            core="a value and one number: of two values, the vector unit compares sums alone, and "
-            "these lose int8's scale",
-            host=f"{_BROADCAST}, of one scale and zero point",
-            **_PAIRS,
-        )
-        for kind, choose in (("MAXIMUM", greater), ("MINIMUM", smaller))
     ),
 )

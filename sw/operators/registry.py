@@ -16,6 +16,7 @@ _FAMILIES = (
     "copies",
     "detection",
     "elementwise",
+    "extremes",
     "functions",
     "gather",
     "joins",

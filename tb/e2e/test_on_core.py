@@ -46,7 +46,7 @@ def unsigned(draw: Draw) -> None:
     weights = draw.rng.integers(0, 256, (channels, side, side, depth)).astype(np.uint8)
     weights.reshape(-1)[:: draw.integer(1, 50)] = 255
     constant = Constant(weights, draw.scale(), int(draw.rng.choice([0, 255, 3])))
-    unit = np.float32(draw.chain.scale) * np.float32(constant.scale)
+    unit = float(np.float32(draw.chain.scale) * np.float32(constant.scale))
     bias = Constant(draw.rng.integers(-9999, 9999, channels).astype(np.int32), unit)
     scale = draw.about(draw.chain.scale * constant.scale * 6000 * side * np.sqrt(depth))
     rows, columns = (extent - side + 1 for extent in shape[1:3])
@@ -133,16 +133,19 @@ def transposed(draw: Draw) -> None:
 
 
 def repeated(draw: Draw) -> None:
-    """ADD or SUB of an image and one row, column or pixel, or of rows in both."""
+    """ADD, SUB, MAXIMUM or MINIMUM of an image and one of its size, or a row, column or pixel."""
     shape = (1, draw.integer(2, 9), draw.integer(2, 9), draw.few(20))
     draw.chain = Chain(shape, draw.scale(), draw.zero_point())
-    cut = [(1, 1), (1, shape[2]), (shape[1], 1)][draw.integer(0, 2)]
+    cut = [(1, 1), (1, shape[2]), (shape[1], 1), shape[1:3]][draw.integer(0, 3)]
     window = (shape[1] // cut[0], shape[2] // cut[1])
-    Pool(window=window, stride=window, padding="VALID").add(draw.chain)
+    kind = draw.one_of("MAX_POOL_2D", "AVERAGE_POOL_2D")
+    Pool(kind=kind, window=window, stride=window, padding="VALID").add(draw.chain)
     pair = [0, draw.chain.number]
     pair = pair[::-1] if draw.chance(0.5) else pair
-    said = {"scale": draw.about(draw.chain.scale * 1.5), "zero_point": draw.zero_point()}
-    draw.chain.operator(draw.one_of("ADD", "SUB"), shape, inputs=pair, **said)
+    kind, said = draw.one_of("ADD", "SUB", "MAXIMUM", "MINIMUM"), {}
+    if kind in ("ADD", "SUB"):
+        said = {"scale": draw.about(draw.chain.scale * 1.5), "zero_point": draw.zero_point()}
+    draw.chain.operator(kind, shape, inputs=pair, **said)
 
 
 MAKERS = (scaled, unsigned, matrices, sums, nearest, transposed, repeated)

@@ -115,7 +115,7 @@ def add(about: Addressing, action: AddRegion, place: int, table: int | None) -> 
     instruction = Instruction(
         Opcode.VECTOR,
         channels=last - first,
-        mode=Mode.ADD if action.step == 1 else Mode.OVERWRITE,
+        mode=layer.mode if action.step == 1 else Mode.OVERWRITE,
         params=place,
         per_channel=0,
         **fields,

@@ -1,0 +1,79 @@
+"""MAXIMUM and MINIMUM of two operands that broadcast."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from celosia.hw.arch.isa import Mode
+from celosia.sw.compiler.lowering import Lowering, add_sum, lookup
+from celosia.sw.compiler.quantize import identity_scaling
+from celosia.sw.compiler.tables import BYTES
+from celosia.sw.ir.graph import Operation, Quantization
+from celosia.sw.operators.elementwise import (
+    BROADCAST,
+    COMPLEMENT,
+    PAIRS,
+    addends,
+    complement,
+    single_constant,
+    two,
+)
+from celosia.sw.operators.node import Node
+from celosia.sw.operators.plain import greater, of_two, smaller
+from celosia.sw.operators.record import Operator, Table
+
+__all__ = ["OPERATORS"]
+
+
+def _read_extreme(node: Node) -> dict[str, Any]:
+    node.require_inputs(2)
+    return single_constant(node.tensor(0), node.tensor(1))
+
+
+def _extreme_table(choose: Callable[..., np.ndarray]) -> Table:
+    """Return the table of MAXIMUM or MINIMUM with a constant."""
+
+    def fill(source: Quantization, output: Quantization, attributes: dict[str, Any]) -> np.ndarray:
+        return choose(BYTES, np.int64(attributes["constant"] + source.zero_point))
+
+    return fill
+
+
+def _lower_extreme(lowering: Lowering, operation: Operation) -> None:
+    """Lower MAXIMUM and MINIMUM of a value and one number, or of two values.
+
+    The least of two is the complement of the greatest of their complements.
+    """
+    if "constant" in operation.attributes:
+        lookup(lowering, operation)
+        return
+    least = operation.kind == "MINIMUM"
+    views = addends(lowering, operation, 0 if least else 2)
+    sources = [view.value for view in views]
+    if least:
+        sources = [complement(lowering, operation, view) for view in views]
+    same = identity_scaling()
+    table = COMPLEMENT if least else None
+    add_sum(
+        lowering, operation, sources, (same, same, same), tail=not least, mode=Mode.MAX, table=table
+    )
+
+
+OPERATORS = (
+    *(
+        Operator(
+            kind=kind,
+            read=_read_extreme,
+            shapes=two,
+            keeps_scale=True,
+            kernel=of_two(choose),
+            lower=_lower_extreme,
+            table=_extreme_table(choose),
+            core="two values of one shape, or rows or columns of one repeated; a value and one number",
+            host=f"{BROADCAST}, of one scale and zero point",
+            **PAIRS,
+        )
+        for kind, choose in (("MAXIMUM", greater), ("MINIMUM", smaller))
+    ),
+)
