@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from litert import resolver
 from networks import Graph, Operation
 from random_networks.cases import Case, case
 
@@ -14,32 +15,17 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.frontend.tflite import load
 from celosia.sw.runtime.interpreter import open_session
 
-#: Operators that LiteRT has no reference kernel of.
-_BUILT_IN = {"CEIL", "ELU", "ROUND"}
-
-
-def _needs_built_in(graph: Graph) -> bool:
-    """Return whether reference kernels are missing, or take int8 for uint8, as that of SUM does."""
-    kinds = {operation.kind for operation in graph.operations}
-    sums = (o.inputs[0] for o in graph.operations if o.kind == "SUM")
-    return bool(kinds & _BUILT_IN) or any(graph.tensors[n].dtype != np.uint8 for n in sums)
-
 
 def reference(case: Case) -> dict[int, np.ndarray]:
-    """Return the result of every operator by LiteRT's reference kernels, by number of tensor.
-
-    Models with operators that these lack are run by the built-in kernels.
+    """Return the result of every operator by LiteRT's kernels (``resolver``), by number of tensor.
 
     Arrays are of shape (invocations, ...).
     """
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+    from ai_edge_litert.interpreter import Interpreter
 
-    resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     interpreter = Interpreter(
         model_content=case.content,
-        experimental_op_resolver_type=resolver
-        if _needs_built_in(case.graph)
-        else OpResolverType.BUILTIN_REF,
+        experimental_op_resolver_type=resolver(case.graph),
         experimental_preserve_all_tensors=True,
     )
     interpreter.allocate_tensors()

@@ -1,8 +1,11 @@
-"""LiteRT's reference kernels, which say what a model's answer is."""
+"""LiteRT's kernels, which say what a model's answer is."""
 
 from collections.abc import Sequence
 
 import numpy as np
+from litert import resolver
+
+from celosia.sw.frontend.tflite import load
 
 __all__ = ["answer", "differs"]
 
@@ -17,12 +20,12 @@ def answer(asked: tuple[bytes, Sequence[np.ndarray]]) -> list[np.ndarray] | str:
     asked : tuple of bytes and sequence of numpy.ndarray
         A model file, and its inputs in any shape.
     """
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+    from ai_edge_litert.interpreter import Interpreter
 
     content, inputs = asked
     try:
         interpreter = Interpreter(
-            model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF
+            model_content=content, experimental_op_resolver_type=resolver(load(content))
         )
         interpreter.allocate_tensors()
         for details, array in zip(interpreter.get_input_details(), inputs, strict=True):

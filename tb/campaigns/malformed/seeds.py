@@ -142,6 +142,18 @@ _note(
     w.Quantize(output_scale=0.1, output_zero_point=100, output_type="uint8"),
 )
 _note(
+    "sums",
+    (1, 3, 4),
+    w.Operator(
+        kind="BATCH_MATMUL",
+        shape=(1, 3, 5),
+        operands=[w.Constant(_weights(4, 5), 0.01)],
+        output_scale=0.2,
+        options={"adjX": False, "adjY": False},
+    ),
+    w.Mean(kind="SUM", axes=(1,), output_scale=0.4),
+)
+_note(
     "float",
     (1, 20),
     w.Quantize(output_scale=0.1, output_zero_point=3),
