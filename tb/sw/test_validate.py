@@ -17,11 +17,13 @@ from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.program import Program, ProgramError
 
+#: Too wide for the core.
 TRANSPOSED = w.TransposedConvolution(
     weights=np.ones((1, 1, 1, 2), np.int8),
     weight_scale=1.0,
     bias=np.zeros(1, np.int32),
     output_scale=1.0,
+    stride=(1, 1 << 14),
 )
 
 
