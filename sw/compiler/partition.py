@@ -220,11 +220,11 @@ def _require_defined(graph: Graph, operation: Operation) -> None:
     Raises
     ------
     UndefinedError
-        If a factor is past 2^30, or a bound of its activation past 32 bits.
+        If a factor is past 2^30, or results or a bound of its activation are past 32 bits.
     """
     factors = OPERATORS[operation.kind].factors
-    greatest = max(factors(graph, operation) if factors else [], default=0.0)
     try:
+        greatest = max(factors(graph, operation) if factors else [], default=0.0)
         if greatest >= 1 << 30:
             raise UndefinedError(f"wanted factors below 2^30, got {greatest:.9g}")
         output = graph.tensors[operation.outputs[0]].quantization

@@ -194,12 +194,13 @@ class _Layer:
             c = np.clip(c, -self.clips[0], self.clips[0])
         gate = self.gate("output", x, h, c) * squashed(c, 15 + self.cell_exponent)
         hidden = np.float32(2.0**-30) / self.scales[4]
-        value = times(gate, *quantize_multiplier(float(hidden))) + self.hidden_zero
-        value = np.clip(value, -128, 127)
+        scaled = times(gate, *quantize_multiplier(float(hidden)))
+        value = np.clip(scaled + self.hidden_zero, -128, 127)
         if _PROJECTION not in self.arrays:
             return value, c
-        sums = (value - self.hidden_zero) @ self.arrays[_PROJECTION].T
-        sums = sums + self.arrays.get(_PROJECTION_BIAS, 0)
+        # Before a projection the kernel subtracts the zero point and adds it again after the clamp.
+        value = np.clip(scaled - self.hidden_zero, -128, 127) + self.hidden_zero
+        sums = value @ self.arrays[_PROJECTION].T + self.arrays.get(_PROJECTION_BIAS, 0)
         factor = self.scale(_PROJECTION) * self.scales[4] / self.scale(_H)
         result = times(sums, *quantize_multiplier(float(factor))) + self.operands[_H].zero_point
         result = np.clip(result, -128, 127)

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import tflite
 
+from celosia.sw.compiler.errors import UndefinedError
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.compiler.products import product, row_product
-from celosia.sw.compiler.quantize import convolution_scaling, dense_scaling
+from celosia.sw.compiler.quantize import bias_of, convolution_scaling, dense_scaling
 from celosia.sw.compiler.values import Scaling
 from celosia.sw.compiler.windows import padding
 from celosia.sw.ir.graph import Graph, Operation
@@ -224,6 +225,28 @@ def dense_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np.ndarr
     return sums if operator.sources[0].dtype == "int16" else sums.astype(np.int32)
 
 
+def _dense_factors(graph: Graph, operation: Operation) -> list[float]:
+    """Return the greatest factor.
+
+    Raises
+    ------
+    UndefinedError
+        If int16 gives results past 32 bits, to which the kernel casts its float64.
+    """
+    found = weighted(0, 1)(graph, operation)
+    source, weights = (graph.tensors[number] for number in operation.inputs[:2])
+    if not found or weights.data is None or source.dtype != np.int16:
+        return found
+    kernel, output = weights.quantization, graph.tensors[operation.outputs[0]].quantization
+    assert source.quantization and kernel and output
+    sums = np.abs(weights.data.astype(np.int64)).sum(axis=1) << 15
+    sums += np.abs(bias_of(graph, operation, len(sums)))
+    most = float((sums * kernel.scales).max()) * source.quantization.scale / output.scale
+    if most >= 1 << 31:
+        raise UndefinedError(f"wanted results within 32 bits before the clamp, got {most:.9g}")
+    return found
+
+
 def _run_dense(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return the product of rows with a matrix, which the kernel scales in double precision."""
     (output,) = operator.results
@@ -326,7 +349,7 @@ OPERATORS = (
         kernel=_run_dense,
         types=WEIGHTED,
         weighted=True,
-        factors=weighted(0, 1),
+        factors=_dense_factors,
         core="constant weights, a scale for each channel or one; factors whose rounding 31 bits "
         "can reproduce",
         host="any factor, with results within 32 bits before the clamp; int16 by int8",

@@ -82,6 +82,12 @@ def test_sums_that_overflow(name: str, seed: int) -> None:
     check(MAKERS[f"RNN {name}"], seed)
 
 
+@pytest.mark.parametrize("seed", [1053, 1085, 1422])
+def test_projections_clamp_hidden_values(seed: int) -> None:
+    """Hidden values past int8, of a zero point that is not 0."""
+    check(lstm, seed)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("maker", MAKERS)
 def test_many_models(maker: str) -> None:

@@ -248,6 +248,17 @@ def test_biases_of_int16(kind: str, bias: str) -> None:
     assert_equal(graph, numbers(rng, "int16", 5, *graph.tensors[0].shape))
 
 
+@pytest.mark.parametrize("bias", [1 << 40, -(1 << 40)])
+def test_results_past_32_bits(bias: int) -> None:
+    """The kernel casts them from float64 to int32, which C++ leaves undefined."""
+    chain = Chain((1, 4), 0.001, 0, "int16")
+    read = [Constant(np.ones((2, 4), np.int8), 0.01), Constant(np.array([0, bias]), 1e-5)]
+    chain.operator("FULLY_CONNECTED", (1, 2), read, scale=0.001)
+    wanted = "FULLY_CONNECTED.*wanted results within 32 bits before the clamp, got 1.0995"
+    with pytest.raises(CompileError, match=wanted):
+        compile_graph(load(serialize(chain.graph())), EDGE)
+
+
 @pytest.mark.parametrize(
     ("kind", "shape", "operands", "options"),
     [
