@@ -25,6 +25,8 @@ from celosia.sw import floorplan
 from celosia.sw.cli import main
 from celosia.sw.floorplan import draw
 
+pytestmark = pytest.mark.thorough
+
 _SPEC = importlib.util.spec_from_file_location(
     "flow_bench", Path(__file__).parents[1] / "hw" / "flow_bench.py"
 )
