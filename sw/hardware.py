@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from celosia.hw.arch.extras import install_command
 from celosia.sw.cli.arguments import board_of
 from celosia.sw.cli.messages import Missing
 from celosia.sw.files import writable, write_atomically
@@ -58,7 +59,7 @@ def _tools() -> Iterator[None]:
         except (ToolError, BoardError) as error:
             raise Missing(str(error)) from error
     except ImportError as error:
-        text = f"{error.name}: wanted this package, found none (pip install 'celosia[synth]')"
+        text = f"{error.name}: wanted this package, found none ({install_command('synth')})"
         raise Missing(text) from None
 
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
+from celosia.hw.arch.extras import install_command
+
 #: Takes a line that tells what is going on.
 Say = Callable[[str], None]
 
@@ -35,7 +37,7 @@ def find(name: str) -> str:
     )
     if command is None:
         raise ToolError(
-            f"{name}: wanted {name} or {packaged} on PATH, found none (pip install 'celosia[synth]')"
+            f"{name}: wanted {name} or {packaged} on PATH, found none ({install_command('synth')})"
         )
     return command
 
