@@ -23,7 +23,8 @@ def install_command(extra: str) -> str:
     Parameters
     ----------
     extra : str
-        One of ``project.optional-dependencies`` in ``pyproject.toml``.
+        One of ``project.optional-dependencies`` in ``pyproject.toml``; empty for the packages that
+        Celosia always needs.
 
     Raises
     ------
@@ -34,7 +35,8 @@ def install_command(extra: str) -> str:
     here = Path.cwd()
     words = [str(pip.relative_to(here) if pip.is_relative_to(here) else pip), "install"]
     if (_ROOT / "pyproject.toml").is_file():
-        return shlex.join([*words, "-e", f"{'.' if here == _ROOT else _ROOT}[{extra}]"])
+        folder = "." if here == _ROOT else str(_ROOT)
+        return shlex.join([*words, "-e", f"{folder}[{extra}]" if extra else folder])
     return shlex.join([*words, *requirements(extra)])
 
 
@@ -44,15 +46,15 @@ def requirements(extra: str) -> list[str]:
     Raises
     ------
     ValueError
-        If the installed package knows no such extra.
+        If the installed package knows no such extra, or Celosia is not installed.
     """
     try:
         listed = requires("celosia") or []
     except PackageNotFoundError:
-        listed = []
+        raise ValueError("celosia: wanted it installed, found modules alone (pip install)") from None
     found: list[str] = []
     for requirement, _, condition in (line.partition(";") for line in listed):
-        if extra not in _EXTRA.findall(condition):
+        if extra not in (_EXTRA.findall(condition) or [""]):
             continue
         own = _OWN.match(requirement)
         names = own[1].split(",") if own else []
