@@ -6,7 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -30,8 +31,15 @@ def run_verilog(arguments: argparse.Namespace) -> None:
     write_atomically({arguments.output: verilog(arguments.preset).encode()})
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+def _reporter() -> Callable[[str], None]:
+    """Return a function that prints a line, with the minutes and seconds since now."""
+    start = time.monotonic()
+
+    def report(line: str) -> None:
+        minutes, seconds = divmod(int(time.monotonic() - start), 60)
+        print(f"{minutes:3}:{seconds:02}  {line}", file=sys.stderr, flush=True)
+
+    return report
 
 
 def _directory(path: Path) -> Path:
@@ -75,7 +83,7 @@ def run_synth(arguments: argparse.Namespace) -> None:
         from celosia.hw.flow.report import as_text
         from celosia.hw.synthesis import synthesise
 
-        found = synthesise(config, part=part, seeds=seeds, directory=directory, report=_say)
+        found = synthesise(config, part=part, seeds=seeds, directory=directory, report=_reporter())
     print(f"{config.name} on {part.title}")
     print(as_text(found), end="")
 
@@ -100,7 +108,7 @@ def run_build(arguments: argparse.Namespace) -> None:
         from celosia.hw.boards.build import build
         from celosia.hw.flow.report import as_text
 
-        found = build(board, seeds=seeds, directory=directory, report=_say)
+        found = build(board, seeds=seeds, directory=directory, report=_reporter())
         said = {"board": board.name, "core": board.config.name, **found.as_dict()}
     assert found.bitstream is not None
     title = f"{board.config.name} on {board.title}, {found.fmax_mhz[2]:.1f} MHz"

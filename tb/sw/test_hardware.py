@@ -87,7 +87,7 @@ def test_synth(capsys, monkeypatch):
     said = capsys.readouterr()
     wanted = {"config": "edge", "seeds": [1, 2, 3, 4, 5], "directory": Path("build/synth")}
     assert asked == {**wanted, "part": "LFE5U-85F"}
-    assert said.err == "synthesising\n"
+    assert said.err == "  0:00  synthesising\n"
     lines = [line.split() for line in said.out.splitlines()]
     assert lines[0] == "edge on LFE5U-85F, speed grade 6".split()
     assert lines[1:4] == [
