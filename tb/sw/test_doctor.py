@@ -55,6 +55,16 @@ def test_everything_the_demo_needs(bare: Path, capsys: pytest.CaptureFixture[str
     assert missing == {"ccache", "chromium", "gtkwave", "iverilog", "make", "openFPGALoader"}
 
 
+def test_every_field_is_documented(
+    bare: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The page docs/how-to/doctor.md."""
+    assert main(["doctor", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    text = (root / "docs/how-to/doctor.md").read_text()
+    assert not {field for field in (*said, *said["items"][0]) if f"`{field}`" not in text}
+
+
 def test_text(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 0
     there, missing = capsys.readouterr().out.split("\nmissing\n")

@@ -1,6 +1,8 @@
 """The package ``celosia`` itself: its names, what they cost, and how objects show themselves."""
 
 import importlib
+import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -128,6 +130,29 @@ def test_quantize_refuses_samples_and_files(floating: Path) -> None:
         celosia.quantize(floating, x + np.inf)
     with pytest.raises(QuantizeError, match="gone.keras: no such file"):
         celosia.quantize("gone.keras", x)
+
+
+def test_page_for_python(
+    root: Path,
+    floating: Path,
+    mnist_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    rng: np.random.Generator,
+) -> None:
+    """The blocks of docs/how-to/python.md, in order."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(mnist_model, "net.tflite")
+    shutil.copy(floating, "float.tflite")
+    np.save("x.npy", rng.integers(-128, 128, (6, 784), np.int8))
+    np.save("samples.npy", rng.random((5, 24, 24, 3), np.float32))
+    text = (root / "docs/how-to/python.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    exec(compile("".join(blocks), "python.md", "exec"), {})
+    (output,) = re.findall(r"^```text\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    assert capsys.readouterr().out == output
+    assert all(f"`celosia.{name}" in text for name in celosia.__all__)
 
 
 class _Cells(HTMLParser):
