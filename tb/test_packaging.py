@@ -93,6 +93,15 @@ def test_foreign_names_are_seen(text: str) -> None:
     assert FORBIDDEN.search(text)
 
 
+def test_messages_name_extras_that_exist() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    texts = [path.read_text() for room in ROOMS for path in (ROOT / room).rglob("*.py")]
+    named = {name for text in texts for name in re.findall(r'install_command\(["\'](\w+)', text)}
+    assert named and named <= set(extras)
+    # No registry has the package: such a command would not work.
+    assert not [text for text in texts if re.search(r"pip install '?celosia", text)]
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_doctests(name: str) -> None:
     """Every module imports, and its examples hold."""

@@ -51,7 +51,7 @@ def requirements(extra: str) -> list[str]:
     try:
         listed = requires("celosia") or []
     except PackageNotFoundError:
-        raise ValueError("celosia: wanted it installed, found modules alone (pip install)") from None
+        raise ValueError("celosia: wanted an installed package, found modules alone") from None
     found: list[str] = []
     for requirement, _, condition in (line.partition(";") for line in listed):
         if extra not in (_EXTRA.findall(condition) or [""]):

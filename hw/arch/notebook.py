@@ -16,7 +16,7 @@ def html_table(
     title : str
         Caption.
     rows : iterable of sequence
-        Cells; whole numbers are shown with commas.
+        Cells; whole numbers are shown with commas, others with six digits.
     heads : sequence of str
         Names of the columns, if any.
     most : int
@@ -36,5 +36,10 @@ def html_table(
 
 
 def _row(cells: Sequence[object], tag: str) -> str:
-    texts = (f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in cells)
-    return f"<tr>{''.join(f'<{tag}>{escape(text)}</{tag}>' for text in texts)}</tr>"
+    return f"<tr>{''.join(f'<{tag}>{escape(_text(cell))}</{tag}>' for cell in cells)}</tr>"
+
+
+def _text(cell: object) -> str:
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    return f"{cell:.6g}" if isinstance(cell, float) else str(cell)

@@ -17,7 +17,7 @@ def ends_table(title: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> s
             short_name(port.name),
             f"({', '.join(['N', *map(str, port.shape)])})",
             port.dtype,
-            *(("", "") if port.dtype == "float32" else (f"{port.scale:.6g}", port.zero_point)),
+            *(("", "") if port.dtype == "float32" else (port.scale, port.zero_point)),
         )
         for way, ports in (("input", inputs), ("output", outputs))
         for port in ports

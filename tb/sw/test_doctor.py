@@ -115,6 +115,16 @@ def test_the_table_is_complete(root: Path) -> None:
         assert each.install.startswith(("apt-get install ", install_command("synth")))
 
 
+def test_commands_of_a_working_tree(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.prefix", str(root / ".venv"))
+    monkeypatch.chdir(root)
+    assert install_command("onnx") == ".venv/bin/pip install -e '.[onnx]'"
+    assert install_command("") == ".venv/bin/pip install -e ."
+    monkeypatch.chdir(root.parent)
+    wanted = f"{root.relative_to(root.parent)}/.venv/bin/pip install -e '{root}[onnx]'"
+    assert install_command("onnx") == wanted
+
+
 def test_requirements_of_extras() -> None:
     assert "ai-edge-litert>=2" in requirements("torch")
     assert not [each for each in requirements("torch") if each.startswith("celosia")]

@@ -36,8 +36,11 @@ def test_names() -> None:
         if name != "__version__":
             assert found is getattr(importlib.import_module(found.__module__), name)
     assert celosia.__version__[0].isdigit()
-    with pytest.raises(AttributeError, match="module 'celosia' has no attribute 'compiel'"):
+    with pytest.raises(AttributeError) as caught:
         getattr(celosia, "compi" + "el")
+    assert str(caught.value) == "module 'celosia' has no attribute 'compiel'"
+    # Of which Python makes "Did you mean: 'compile'?".
+    assert (caught.value.name, caught.value.obj) == ("compiel", celosia)
 
 
 def test_compile(mnist_model: Path) -> None:
@@ -205,3 +208,7 @@ def test_objects_show_themselves() -> None:
     with celosia.InferenceSession("mnist_mlp", config="nano", batch=2) as session:
         assert repr(session) == f"<InferenceSession {named} 2>"
         assert cells(session)[1:] == cells(interpreter)[1:]
+        session.run(None, {session.get_inputs()[0].name: np.zeros((3, 784), np.int8)})
+        shown = "<Statistics of 'mnist_mlp.tflite': 3 inputs, cycles not counted>"
+        assert repr(session.statistics) == shown
+        assert {"inputs", "3", "304,896"} <= set(cells(session.statistics))
