@@ -182,7 +182,11 @@ def _version_of(program: Program) -> str | None:
         if packaged.startswith(_BRINGS_PROGRAM):
             return _installed(packaged)
         said = subprocess.run(
-            [path, program.option], capture_output=True, text=True, errors="replace", timeout=_SECONDS
+            [path, program.option],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
         )
     except (OSError, RuntimeError, subprocess.SubprocessError):
         return None

@@ -94,7 +94,9 @@ def test_foreign_names_are_seen(text: str) -> None:
 
 
 def test_messages_name_extras_that_exist() -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
     texts = [path.read_text() for room in ROOMS for path in (ROOT / room).rglob("*.py")]
     named = {name for text in texts for name in re.findall(r'install_command\(["\'](\w+)', text)}
     assert named and named <= set(extras)

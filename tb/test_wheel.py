@@ -23,7 +23,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    made = [*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", str(folder), str(folder)]
+    made = [
+        *pip,
+        "wheel",
+        "--no-index",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(folder),
+        str(folder),
+    ]
     subprocess.run(made, check=True, capture_output=True)
     (found,) = folder.glob("celosia-*.whl")
     return found
@@ -34,7 +43,16 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that the wheel is installed into, beside none of the tree's packages."""
     folder = tmp_path_factory.mktemp("installed")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    made = [*pip, "install", "--no-deps", "--no-compile", "--target", str(folder), str(wheel)]
+    made = [
+        *pip,
+        "install",
+        "--no-index",
+        "--no-deps",
+        "--no-compile",
+        "--target",
+        str(folder),
+        str(wheel),
+    ]
     subprocess.run(made, check=True, capture_output=True)
     return folder
 

@@ -73,8 +73,7 @@ def run(
         from dask.distributed import Client, LocalCluster, as_completed
     except ImportError:
         raise MissingDask(
-            "distributed: wanted it for several workers, found none "
-            f"({install_command('fuzz')})"
+            f"distributed: wanted it for several workers, found none ({install_command('fuzz')})"
         ) from None
     with ExitStack() as stack:
         address: Any = scheduler

@@ -1,4 +1,4 @@
-"""``celosia doctor``: programs and packages of this machine, and what is missing for which feature."""
+"""``celosia doctor``: programs and packages of this machine, features that lack one."""
 
 import argparse
 import json

@@ -216,7 +216,9 @@ def _require_alike(first: Sequence[Tensor], second: Sequence[Tensor], what: str)
         meaning, given = one.quantization, other.quantization
         same = given is None if meaning is None else meaning.equals(given)
         if one.dtype != other.dtype or not same:
-            raise ModelError(f"{what}: wanted {_typed(one)}, got {_typed(other)} ({short_name(other.name)!r})")
+            raise ModelError(
+                f"{what}: wanted {_typed(one)}, got {_typed(other)} ({short_name(other.name)!r})"
+            )
 
 
 def _typed(tensor: Tensor) -> str:

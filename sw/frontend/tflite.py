@@ -118,7 +118,9 @@ class _Reader:
             require_extents(tensor.name, tensor.shape)
             if tensor.dtype.name not in _ENDS:
                 wanted = f"{', '.join(_ENDS)} as input or output"
-                raise ModelError(f"tensor {short_name(tensor.name)!r}: wanted {wanted}, got {tensor.dtype}")
+                raise ModelError(
+                    f"tensor {short_name(tensor.name)!r}: wanted {wanted}, got {tensor.dtype}"
+                )
             if tensor.quantization is not None:
                 require_per_tensor(tensor)
         outputs = tuple(
