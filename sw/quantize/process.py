@@ -52,7 +52,8 @@ class Converter:
             number = other.fileno()
             # The child ends when its input does, also where this process is killed.
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _CHILD, str(number)],
+                [sys.executable, "-P", "-c", _CHILD, str(number)],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
                 stdin=subprocess.PIPE,
                 pass_fds=(number,),
             )

@@ -185,6 +185,13 @@ def test_an_int8_file_is_refused(here: Path, plain: Path, mnist_model: Path) -> 
         Converter(mnist_model)
 
 
+def test_files_of_the_folder_are_no_modules(here: Path, plain: Path) -> None:
+    """A file ``numpy.py`` beside the network does not get into the converter."""
+    (here / "numpy.py").write_text("raise SystemExit(7)\n")
+    with Converter(plain) as converter:
+        assert converter.ports[0].shape == SHAPE
+
+
 def test_a_converter_that_crashes_is_one_line(here: Path, plain: Path) -> None:
     with Converter(plain) as converter, pytest.raises(QuantizeError) as caught:
         converter._call("quantise", os._exit, 3)
