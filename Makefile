@@ -17,7 +17,7 @@ VENV := $(STAMPS)/venv
 RUN := $(STAMPS)/run
 DEV := $(STAMPS)/dev
 TOOLS := $(STAMPS)/tools
-VIEW := build/view/celosia/hw
+VIEW := build/view/celosia/__init__.py
 PACKAGES := hw sim sw constraints
 
 .DEFAULT_GOAL := help
@@ -87,6 +87,7 @@ view: $(VIEW)
 $(VIEW):
 	@mkdir -p build/view/celosia
 	@for folder in $(PACKAGES); do ln -sfn ../../../$$folder build/view/celosia/$$folder; done
+	@ln -sfn ../../../sw/package/__init__.py $@
 
 # The stamps below hold only while what they stand for is there.
 .PHONY: force
