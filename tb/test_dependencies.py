@@ -73,6 +73,7 @@ RULES = (
     ),
     Rule("celosia.sw.files", ()),
     Rule("celosia.sw.ir.records", ()),
+    Rule("celosia.sw.profile", (ARCH, "celosia.sim", "celosia.sw", "numpy"), ("jinja2",)),
     Rule("celosia.sw.quantize", QUANTIZE),
     Rule(
         "celosia.sw.runtime",

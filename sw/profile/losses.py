@@ -1,0 +1,148 @@
+"""Cycles of each layer by the reason why the array works or waits."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from celosia.hw.arch.config import Config
+from celosia.sim.costs import Costs
+from celosia.sim.schedule import bits
+from celosia.sw.compiler.report import Row, Span
+from celosia.sw.profile.events import Event
+
+__all__ = ["CAUSES", "Causes", "causes", "reason"]
+
+#: Reasons by name, with their words. Every cycle of a batch has one of them.
+CAUSES = {
+    "array": "the array multiplies",
+    "other": "the array multiplies for another layer",
+    "passes": "the array waits between two passes",
+    "activations": "the array waits for activations from external memory",
+    "weights": "the array waits for weights, parameters or tables",
+    "vector": "the array waits for the vector unit",
+    "store": "the array waits for the store unit",
+    "instructions": "no instruction is ready, or the program begins or ends",
+}
+
+#: Cycles of each reason, by name.
+Causes = dict[str, int]
+
+_OF_LANE = {"load": "activations", "weights": "weights", "vector": "vector", "store": "store"}
+
+
+class _Piece(NamedTuple):
+    """Cycles of a section with one reason; ``layer`` is that of the array's instruction, if any."""
+
+    first: int
+    last: int
+    cause: str
+    layer: int = -1
+
+
+def causes(
+    events: Sequence[Event], spans: Sequence[Span], layers: int, config: Config, costs: Costs
+) -> list[Causes]:
+    """Return the cycles of each layer by reason; those of a layer sum to its cycles.
+
+    Parameters
+    ----------
+    events : sequence of Event
+        Instructions of a batch.
+    spans : sequence of Span
+        Cycles that count for each layer, from the start of the batch.
+    layers : int
+        Number of layers.
+    config, costs : Config, Costs
+        Sizes of the core, constants of the estimate.
+    """
+    result: list[Causes] = [dict.fromkeys(CAUSES, 0) for _ in range(layers)]
+    sections: dict[int, list[Event]] = defaultdict(list)
+    for event in events:
+        sections[event.section].append(event)
+    pieces: list[_Piece] = []
+    for section in sections.values():
+        pieces += _pieces(section, pieces[-1].last if pieces else 0, config, costs)
+    for span, piece, cycles in _overlaps(spans, pieces):
+        other = piece.cause == "array" and piece.layer != span.layer
+        result[span.layer]["other" if other else piece.cause] += cycles
+    return result
+
+
+def _overlaps(
+    spans: Sequence[Span], pieces: Sequence[_Piece]
+) -> Iterator[tuple[Span, _Piece, int]]:
+    """Yield spans and pieces that share cycles, with their number; both are in order."""
+    place = 0
+    for span in spans:
+        while place < len(pieces) and pieces[place].last <= span.first:
+            place += 1
+        at = place
+        while at < len(pieces) and pieces[at].first < span.last:
+            cycles = min(span.last, pieces[at].last) - max(span.first, pieces[at].first)
+            if cycles > 0:
+                yield span, pieces[at], cycles
+            at += 1
+
+
+def _pieces(section: Sequence[Event], start: int, config: Config, costs: Costs) -> list[_Piece]:
+    """Return the cycles of a section, in order and without a gap, each with its reason."""
+    # From the last vector that enters the array to the last sum.
+    latency = config.rows + config.columns + costs.matrix
+    posted = _posters(section)
+    pieces: list[_Piece] = []
+    at = start
+    for event in (e for e in section if e.lane == "matrix"):
+        if event.begin > at:
+            pieces.append(_Piece(at, event.begin, _cause(event, at - latency, posted, costs)))
+        pieces.append(_Piece(event.begin, event.end, "array", event.layer))
+        at = event.end
+    # After the last pass, the unit that is done next is the reason.
+    later = sorted((e for e in section if e.end > at and e.lane != "matrix"), key=lambda e: e.end)
+    for event in later:
+        if event.end > at and event.lane not in ("load", "weights"):
+            pieces.append(_Piece(at, event.end, _OF_LANE.get(event.lane, "instructions")))
+            at = event.end
+    return pieces
+
+
+def _cause(event: Event, before: int, posted: Mapping[int, list[Event]], costs: Costs) -> str:
+    """Return why a pass has not begun at once after the one whose vectors ended at ``before``."""
+    if event.taken <= before:
+        return "passes"
+    latest = max(posted.get(event.number, ()), key=lambda poster: poster.end, default=None)
+    # From the semaphore to the unit it takes one cycle to grant, and one to take.
+    ready = latest.end + costs.post + 2 if latest else 0
+    if latest and event.taken <= ready:
+        return _OF_LANE.get(latest.lane, "passes")
+    return "instructions"
+
+
+def _posters(section: Sequence[Event]) -> dict[int, list[Event]]:
+    """Return for each instruction those that posted the semaphores it waited for."""
+    posts: dict[int, list[Event]] = defaultdict(list)
+    waits: dict[int, list[Event]] = defaultdict(list)
+    for event in section:
+        for semaphore in bits(event.instruction.post):
+            posts[semaphore].append(event)
+        for semaphore in bits(event.instruction.wait):
+            waits[semaphore].append(event)
+    result: dict[int, list[Event]] = defaultdict(list)
+    for semaphore, waiting in waits.items():
+        posters = sorted(posts[semaphore], key=lambda event: event.end)
+        waiting.sort(key=lambda event: event.taken)
+        for event, poster in zip(waiting, posters, strict=False):
+            result[event.number].append(poster)
+    return result
+
+
+def reason(row: Row, found: Causes) -> str:
+    """Return why a layer takes more cycles than its bound, in one line."""
+    if row.runs_on == "host":
+        return "runs on the host, which takes no cycles of the core"
+    if row.bound and row.cycles <= row.bound:
+        return "none: at its bound or below"
+    lost = {CAUSES[cause]: cycles for cause, cycles in found.items() if cause != "array"}
+    if row.bound:
+        lost["the array makes more passes than the bound counts"] = found["array"] - row.bound
+    words, cycles = max(lost.items(), key=lambda item: item[1])
+    return f"{words}: {cycles:,} cycles" if cycles > 0 else "none"
