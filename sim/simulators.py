@@ -26,6 +26,7 @@ __all__ = [
     "SimulatorNotFound",
     "find_icarus",
     "find_verilator",
+    "has_zlib",
     "install",
     "install_venv",
     "user_cache",
@@ -44,8 +45,9 @@ _PROGRAMS = {
     "make": "make",
     "perl": "perl",
     "ccache": "ccache",
+    "fst2vcd": "gtkwave",
 }
-_OPTIONAL = {"ccache"}
+_OPTIONAL = {"ccache", "gtkwave", "zlib1g-dev"}
 
 _APT_CONF = """\
 #clear APT::Update::Pre-Invoke;
@@ -123,6 +125,13 @@ def find_icarus() -> Path:
     return Path(path)
 
 
+def has_zlib() -> bool:
+    """Return whether the C++ compiler finds the headers of zlib."""
+    command = ["g++", "-E", "-x", "c++", "-include", "zlib.h", os.devnull]
+    found = shutil.which("g++") is not None
+    return found and not subprocess.run(command, capture_output=True).returncode
+
+
 def install() -> None:
     """Install what is missing: packages through apt, then a Verilator new enough for cocotb.
 
@@ -185,9 +194,6 @@ def user_cache() -> Path:
     return Path(base).absolute() / "celosia"
 
 
-# System packages
-
-
 def _missing() -> dict[str, bool]:
     """Return the Debian packages not there, each with whether it is needed."""
     missing = {
@@ -195,6 +201,7 @@ def _missing() -> dict[str, bool]:
         for program, package in _PROGRAMS.items()
         if shutil.which(program) is None
     }
+    missing |= {} if has_zlib() else {"zlib1g-dev": False}  # compresses waves
     library = sysconfig.get_config_var("INSTSONAME") or ""
     if sys.base_prefix == "/usr" and ".so" in library:  # cocotb loads Debian's Python as a library
         try:

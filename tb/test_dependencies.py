@@ -49,6 +49,7 @@ RULES = (
     Rule("celosia.sim", MODEL),
     Rule("celosia.sim.fuzz.workers", MODEL, ("dask",)),
     Rule("celosia.sim.rtl", MODEL + GATEWARE),
+    Rule("celosia.sim.waves", ("vcd",)),
     Rule(
         "celosia.sw",
         (ARCH, "celosia.sw", "numpy", "tqdm"),
