@@ -6,12 +6,12 @@ from typing import NamedTuple
 import numpy as np
 
 from celosia.hw.arch.config import Config
-from celosia.sim.footprint import Memory, touches
+from celosia.sim.footprint import Memory, reach, touches
 from celosia.sw.profile.events import Event
 
 __all__ = ["Contents", "contents"]
 
-#: Blocks that the unified buffer is divided into, at most; a block is a power of two of bytes.
+#: Blocks that the part in use is divided into, at most; a block is a power of two of bytes.
 _BLOCKS = 512
 
 #: Owner of blocks that are read and were not written in this batch: margins of the one-time load.
@@ -27,7 +27,7 @@ class Contents(NamedTuple):
     block_bytes : int
         Bytes of a block.
     blocks : int
-        Number of blocks.
+        Number of blocks, up to the last byte that the program uses.
     block, layer, first, last : numpy.ndarray
         Of each lifetime the block, the layer whose instruction wrote it (-1 for margins that the
         one-time load left), and the cycles from ``first`` up to ``last``; [lifetimes], int64.
@@ -64,12 +64,12 @@ class Contents(NamedTuple):
 class _Blocks:
     """Owners of all blocks while a program runs, and the lifetimes that have ended."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, used_bytes: int) -> None:
         self.config = config
         self.size = 1
-        while config.unified_bytes > self.size * _BLOCKS:
+        while used_bytes > self.size * _BLOCKS:
             self.size *= 2
-        self.count = -(-config.unified_bytes // self.size)
+        self.count = -(-used_bytes // self.size)
         self.owner = np.full(self.count, _FREE, np.int64)
         self.first = np.zeros(self.count, np.int64)
         self.last = np.zeros(self.count, np.int64)
@@ -110,10 +110,9 @@ class _Blocks:
 
 def contents(events: Sequence[Event], config: Config) -> Contents:
     """Return the lifetimes of the blocks of the unified buffer in one batch."""
-    blocks = _Blocks(config)
-    for event in sorted(events, key=lambda event: event.end):
-        if event.lane in ("weights", "sequencer"):
-            continue
+    own = [event for event in events if event.lane not in ("weights", "sequencer")]
+    blocks = _Blocks(config, reach([event.instruction for event in own], Memory.UNIFIED, config))
+    for event in sorted(own, key=lambda event: event.end):
         accesses = list(blocks.of(event))
         for write, touched in accesses:
             if not write:

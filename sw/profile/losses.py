@@ -1,7 +1,7 @@
 """Cycles of each layer by the reason why the array works or waits."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from celosia.hw.arch.config import Config
@@ -21,6 +21,7 @@ CAUSES = {
     "weights": "the array waits for weights, parameters or tables",
     "vector": "the array waits for the vector unit",
     "store": "the array waits for the store unit",
+    "bus": "no instruction is ready: data takes the bus before it",
     "instructions": "no instruction is ready, or the program begins or ends",
 }
 
@@ -89,11 +90,15 @@ def _pieces(section: Sequence[Event], start: int, config: Config, costs: Costs) 
     # From the last vector that enters the array to the last sum.
     latency = config.rows + config.columns + costs.matrix
     posted = _posters(section)
+    loads = [event for event in section if event.lane in ("load", "weights")]
     pieces: list[_Piece] = []
     at = start
     for event in (e for e in section if e.lane == "matrix"):
         if event.begin > at:
-            pieces.append(_Piece(at, event.begin, _cause(event, at - latency, posted, costs)))
+            cause = _cause(event, at - latency, posted[event.number], costs)
+            fetched = cause == "instructions"
+            gap = _Piece(at, event.begin, cause)
+            pieces += _fetches(at, event.begin, loads) if fetched else [gap]
         pieces.append(_Piece(event.begin, event.end, "array", event.layer))
         at = event.end
     # After the last pass, the unit that is done next is the reason.
@@ -105,16 +110,31 @@ def _pieces(section: Sequence[Event], start: int, config: Config, costs: Costs) 
     return pieces
 
 
-def _cause(event: Event, before: int, posted: Mapping[int, list[Event]], costs: Costs) -> str:
-    """Return why a pass has not begun at once after the one whose vectors ended at ``before``."""
+def _cause(event: Event, before: int, posted: Sequence[Event], costs: Costs) -> str:
+    """Return why a pass has not begun at once after the one whose vectors ended at ``before``.
+
+    ``posted`` are the instructions that posted the semaphores it waited for.
+    """
     if event.taken <= before:
         return "passes"
-    latest = max(posted.get(event.number, ()), key=lambda poster: poster.end, default=None)
+    latest = max(posted, key=lambda poster: poster.end, default=None)
     # From the semaphore to the unit it takes one cycle to grant, and one to take.
-    ready = latest.end + costs.post + 2 if latest else 0
-    if latest and event.taken <= ready:
+    if latest and event.taken <= latest.end + costs.post + 2:
         return _OF_LANE.get(latest.lane, "passes")
     return "instructions"
+
+
+def _fetches(first: int, last: int, loads: Sequence[Event]) -> Iterator[_Piece]:
+    """Yield the pieces of cycles without an instruction: with data on the bus, and without."""
+    for load in loads:
+        begin, end = max(first, load.begin), min(last, load.end)
+        if begin < end:
+            if first < begin:
+                yield _Piece(first, begin, "instructions")
+            yield _Piece(begin, end, "bus")
+            first = end
+    if first < last:
+        yield _Piece(first, last, "instructions")
 
 
 def _posters(section: Sequence[Event]) -> dict[int, list[Event]]:

@@ -16,6 +16,9 @@ __all__ = ["as_frame", "as_html"]
 _MOST_LISTED = 6000
 _MOST_EVENTS = 100_000
 
+#: Layers that are listed for their losses, at most.
+_MOST_WORST = 5
+
 #: A page within another one.
 _FRAME = (
     '<iframe srcdoc="{{ page }}" title="Profile of {{ name }}" width="100%" height="900"></iframe>'
@@ -69,6 +72,7 @@ def as_html(profile: Profile) -> str:
             rows=rows,
             listings=_listings(of),
             totals=_totals(profile),
+            worst=_worst(profile),
             causes=CAUSES,
             roofline=pictures.roofline(profile),
             lanes=[(_LANES.get(name, name), shapes) for name, shapes in pictures.timeline(profile)],
@@ -152,6 +156,12 @@ def _totals(profile: Profile) -> list[_Piece]:
     return pieces
 
 
+def _worst(profile: Profile) -> list[ProfiledLayer]:
+    """Return the layers with most cycles above their bound."""
+    found = [layer for layer in profile.layers if layer.row.cycles > layer.row.bound]
+    return sorted(found, key=lambda layer: layer.row.bound - layer.row.cycles)[:_MOST_WORST]
+
+
 def _listings(of: dict[int, list[Event]]) -> dict[int, _Listing]:
     """Return the instructions of each layer; of many the first ones."""
     every = sum(map(len, of.values()))
@@ -164,7 +174,7 @@ def _listings(of: dict[int, list[Event]]) -> dict[int, _Listing]:
             ],
             len(events[most:]),
         )
-        for layer, events in sorted(of.items())
+        for layer, events in sorted(of.items(), key=lambda item: (item[0] < 0, item[0]))
     }
 
 

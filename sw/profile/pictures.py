@@ -79,7 +79,8 @@ class Roofline(NamedTuple):
 def ticks(cycles: int, most: int = 8) -> _Ticks:
     """Return places and texts of round cycles from 0 on."""
     step = 10 ** math.floor(math.log10(max(cycles, 1)))
-    step = next(s for s in (step / 10, step / 5, step / 2, step) if cycles / s <= most)
+    sizes = (step / 10, step / 5, step / 2, step, 2 * step)
+    step = next(size for size in sizes if cycles / size <= most)
     step = max(1, round(step))
     return [(t / max(cycles, 1) * WIDTH, f"{t:,}") for t in range(0, cycles + 1, step)]
 
@@ -134,12 +135,12 @@ def memory_map(profile: Profile) -> tuple[list[Shapes], int]:
     found = profile.contents
     times = (np.arange(_COLUMNS) + 0.5) * profile.total.cycles / _COLUMNS
     owners = found.owners(times)
-    count = int(found.block.max(initial=0)) + 1
+    count = max(1, found.blocks)
     open_: dict[tuple[int, int, int], int] = {}
     paths: dict[int, list[str]] = defaultdict(list)
     wide = WIDTH / _COLUMNS
     for row in range(count + 1):
-        runs = set(_runs(owners[row])) if row < count else set()
+        runs = set(_runs(owners[row])) if row < found.blocks else set()
         for key in [key for key in open_ if key not in runs]:
             first, last, layer = key
             low = open_.pop(key)

@@ -90,7 +90,7 @@ function timeline({ cycles, lanes, names, wide, high }) {
     }
     document.getElementById("view").textContent = `${first.toLocaleString("en")} to ${last.toLocaleString("en")}`;
     let step = 10 ** Math.floor(Math.log10(length));
-    step = Math.max(1, [step / 10, step / 5, step / 2, step].find((s) => length / s <= 8));
+    step = Math.max(1, [step / 10, step / 5, step / 2, step, 2 * step].find((s) => length / s <= 8));
     const ticks = chart.querySelector(".ticks");
     const marks = [];
     ticks.replaceChildren();
