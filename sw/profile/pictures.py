@@ -97,7 +97,7 @@ def timeline(profile: Profile) -> list[tuple[str, list[Shapes]]]:
     that the unit works for most.
     """
     edges = np.linspace(0, max(profile.total.cycles, 1), WIDTH + 1)
-    layers = sorted({event.layer for event in profile.events})
+    layers = sorted({-1, *(event.layer for event in profile.events)})
     result = []
     for lane in LANES:
         own = [event for event in profile.events if event.lane == lane]

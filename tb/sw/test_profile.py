@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pytest
-from networks import write_sequential
+from networks import Graph, Operation, Tensor, serialize, write_sequential
 from whole_networks.small import LAYERS, compiled
 
 from celosia.hw.arch.isa import Opcode
@@ -173,6 +173,17 @@ def test_a_name_is_no_markup() -> None:
     text = profile(content.replace(b"output_0", name)).to_html()
     Page(text)
     assert "<b>&" not in text and "&lt;b&gt;&amp;" in text
+
+
+def test_a_model_of_the_host_alone(root: Path, tmp_path: Path) -> None:
+    tensors = tuple(Tensor(name, (1, 4), np.dtype("float32"), None) for name in "ab")
+    found = profile(serialize(Graph(tensors, (Operation("ABS", (0,), (1,)),), (0,), (1,))))
+    assert found.total.cycles == 0 and found.events == []
+    assert "runs on the host" in "".join(Page(found.to_html()).words)
+    found.save_trace(tmp_path / "t.json")
+    jsonschema.validate(json.loads((tmp_path / "t.json").read_text()), TRACE)
+    schema = json.loads((root / "sw/compiler/report.schema.json").read_text())
+    jsonschema.validate(found.to_dict(), schema)
 
 
 def test_many_instructions_are_listed_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
