@@ -31,7 +31,7 @@ Causes = dict[str, int]
 _OF_LANE = {"load": "activations", "weights": "weights", "vector": "vector", "store": "store"}
 
 
-class _Piece(NamedTuple):
+class _Stretch(NamedTuple):
     """Cycles of a section with one reason; ``layer`` is that of the array's instruction, if any."""
 
     first: int
@@ -60,54 +60,56 @@ def causes(
     sections: dict[int, list[Event]] = defaultdict(list)
     for event in events:
         sections[event.section].append(event)
-    pieces: list[_Piece] = []
+    stretches: list[_Stretch] = []
     for section in sections.values():
-        pieces += _pieces(section, pieces[-1].last if pieces else 0, config, costs)
-    for span, piece, cycles in _overlaps(spans, pieces):
-        other = piece.cause == "array" and piece.layer != span.layer
-        result[span.layer]["other" if other else piece.cause] += cycles
+        stretches += _stretches(section, stretches[-1].last if stretches else 0, config, costs)
+    for span, stretch, cycles in _overlaps(spans, stretches):
+        other = stretch.cause == "array" and stretch.layer != span.layer
+        result[span.layer]["other" if other else stretch.cause] += cycles
     return result
 
 
 def _overlaps(
-    spans: Sequence[Span], pieces: Sequence[_Piece]
-) -> Iterator[tuple[Span, _Piece, int]]:
-    """Yield spans and pieces that share cycles, with their number; both are in order."""
-    place = 0
+    spans: Sequence[Span], stretches: Sequence[_Stretch]
+) -> Iterator[tuple[Span, _Stretch, int]]:
+    """Yield spans and stretches that share cycles, with their number; both are in order."""
+    index = 0
     for span in spans:
-        while place < len(pieces) and pieces[place].last <= span.first:
-            place += 1
-        at = place
-        while at < len(pieces) and pieces[at].first < span.last:
-            cycles = min(span.last, pieces[at].last) - max(span.first, pieces[at].first)
+        while index < len(stretches) and stretches[index].last <= span.first:
+            index += 1
+        at = index
+        while at < len(stretches) and stretches[at].first < span.last:
+            cycles = min(span.last, stretches[at].last) - max(span.first, stretches[at].first)
             if cycles > 0:
-                yield span, pieces[at], cycles
+                yield span, stretches[at], cycles
             at += 1
 
 
-def _pieces(section: Sequence[Event], start: int, config: Config, costs: Costs) -> list[_Piece]:
+def _stretches(
+    section: Sequence[Event], start: int, config: Config, costs: Costs
+) -> list[_Stretch]:
     """Return the cycles of a section, in order and without a gap, each with its reason."""
     # From the last vector that enters the array to the last sum.
     latency = config.rows + config.columns + costs.matrix
     posted = _posters(section)
     loads = [event for event in section if event.lane in ("load", "weights")]
-    pieces: list[_Piece] = []
+    stretches: list[_Stretch] = []
     at = start
     for event in (e for e in section if e.lane == "matrix"):
         if event.begin > at:
             cause = _cause(event, at - latency, posted[event.number], costs)
             fetched = cause == "instructions"
-            gap = _Piece(at, event.begin, cause)
-            pieces += _fetches(at, event.begin, loads) if fetched else [gap]
-        pieces.append(_Piece(event.begin, event.end, "array", event.layer))
+            gap = _Stretch(at, event.begin, cause)
+            stretches += _fetches(at, event.begin, loads) if fetched else [gap]
+        stretches.append(_Stretch(event.begin, event.end, "array", event.layer))
         at = event.end
     # After the last pass, the unit that is done next is the reason.
     later = sorted((e for e in section if e.end > at and e.lane != "matrix"), key=lambda e: e.end)
     for event in later:
         if event.end > at and event.lane not in ("load", "weights"):
-            pieces.append(_Piece(at, event.end, _OF_LANE.get(event.lane, "instructions")))
+            stretches.append(_Stretch(at, event.end, _OF_LANE.get(event.lane, "instructions")))
             at = event.end
-    return pieces
+    return stretches
 
 
 def _cause(event: Event, before: int, posted: Sequence[Event], costs: Costs) -> str:
@@ -124,17 +126,17 @@ def _cause(event: Event, before: int, posted: Sequence[Event], costs: Costs) -> 
     return "instructions"
 
 
-def _fetches(first: int, last: int, loads: Sequence[Event]) -> Iterator[_Piece]:
-    """Yield the pieces of cycles without an instruction: with data on the bus, and without."""
+def _fetches(first: int, last: int, loads: Sequence[Event]) -> Iterator[_Stretch]:
+    """Yield the stretches of cycles without an instruction: with data on the bus, and without."""
     for load in loads:
         begin, end = max(first, load.begin), min(last, load.end)
         if begin < end:
             if first < begin:
-                yield _Piece(first, begin, "instructions")
-            yield _Piece(begin, end, "bus")
+                yield _Stretch(first, begin, "instructions")
+            yield _Stretch(begin, end, "bus")
             first = end
     if first < last:
-        yield _Piece(first, last, "instructions")
+        yield _Stretch(first, last, "instructions")
 
 
 def _posters(section: Sequence[Event]) -> dict[int, list[Event]]:

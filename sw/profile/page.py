@@ -28,7 +28,7 @@ _FRAME = (
 _LANES = {"load": "load: activations", "weights": "load: weights"}
 
 
-class _Piece(NamedTuple):
+class _Segment(NamedTuple):
     """Part of a bar: a reason, where it starts, and its width, in percent of the longest bar."""
 
     cause: str
@@ -41,7 +41,7 @@ class _Row(NamedTuple):
     """A layer in the table: its figures, its bar, and the end of its bound in percent."""
 
     layer: ProfiledLayer
-    pieces: list[_Piece]
+    segments: list[_Segment]
     bound: float
     instructions: int
 
@@ -135,25 +135,25 @@ def _percent(cycles: int, whole: int) -> float:
     return cycles / whole if whole else 0.0
 
 
-def _bar(layer: ProfiledLayer, most: int) -> list[_Piece]:
+def _bar(layer: ProfiledLayer, most: int) -> list[_Segment]:
     """Return the bar of a layer."""
-    pieces, start = [], 0
+    segments, start = [], 0
     for cause, cycles in layer.causes.items():
         if cycles:
-            pieces.append(_Piece(cause, 100 * start / most, 100 * cycles / most, cycles))
+            segments.append(_Segment(cause, 100 * start / most, 100 * cycles / most, cycles))
         start += cycles
-    return pieces
+    return segments
 
 
-def _totals(profile: Profile) -> list[_Piece]:
+def _totals(profile: Profile) -> list[_Segment]:
     """Return the bar of the whole batch."""
     whole = max(profile.total.cycles, 1)
-    pieces, start = [], 0
+    segments, start = [], 0
     for cause in CAUSES:
         cycles = sum(layer.causes[cause] for layer in profile.layers)
-        pieces.append(_Piece(cause, 100 * start / whole, 100 * cycles / whole, cycles))
+        segments.append(_Segment(cause, 100 * start / whole, 100 * cycles / whole, cycles))
         start += cycles
-    return pieces
+    return segments
 
 
 def _worst(profile: Profile) -> list[ProfiledLayer]:

@@ -33,7 +33,7 @@ _COLUMNS = 500
 #: Width and height of the roofline, likewise.
 _PLANE = (560, 320)
 
-#: Places of the marks of an axis, with their texts.
+#: Positions of the marks of an axis, with their texts.
 _Ticks = list[tuple[float, str]]
 
 
@@ -77,7 +77,7 @@ class Roofline(NamedTuple):
 
 
 def ticks(cycles: int, most: int = 8) -> _Ticks:
-    """Return places and texts of round cycles from 0 on."""
+    """Return positions and texts of round cycles from 0 on."""
     step = 10 ** math.floor(math.log10(max(cycles, 1)))
     sizes = (step / 10, step / 5, step / 2, step, 2 * step)
     step = next(size for size in sizes if cycles / size <= most)
@@ -207,7 +207,7 @@ class _Plane(NamedTuple):
     low: float
     high: float
 
-    def place(self, x: float, y: float) -> tuple[float, float]:
+    def point(self, x: float, y: float) -> tuple[float, float]:
         """Return a point in units of the SVG."""
         across = (math.log10(x) - self.left) / (self.right - self.left)
         up = (math.log10(y) - self.low) / (self.high - self.low)
@@ -219,8 +219,8 @@ class _Plane(NamedTuple):
         first, last = math.log2(10**self.low), math.log2(10**self.high)
         twos = [2.0**n for n in range(math.ceil(first), math.floor(last) + 1)]
         return (
-            [(self.place(x, peak)[0], f"{x:g}") for x in tens],
-            [(self.place(ridge, y)[1], f"{y:g}") for y in twos],
+            [(self.point(x, peak)[0], f"{x:g}") for x in tens],
+            [(self.point(ridge, y)[1], f"{y:g}") for y in twos],
         )
 
 
@@ -242,9 +242,9 @@ def roofline(profile: Profile) -> Roofline:
     start = max(10.0**left, 10**plane.low / slope)
     corners = [(start, start * slope), (ridge, peak), (10.0**right, peak)]
     return Roofline(
-        " ".join("{},{}".format(*plane.place(*corner)) for corner in corners),
-        plane.place(ridge, peak)[1],
-        [Dot(number, *plane.place(x, y), x, y) for number, x, y in values],
+        " ".join("{},{}".format(*plane.point(*corner)) for corner in corners),
+        plane.point(ridge, peak)[1],
+        [Dot(number, *plane.point(x, y), x, y) for number, x, y in values],
         *plane.ticks(ridge, peak),
         [layer.label for layer, row in rows if not row.bytes],
     )

@@ -21,6 +21,7 @@ from celosia.sw.profile.estimates import estimates
 from celosia.sw.profile.events import LANES, shares
 from celosia.sw.profile.losses import CAUSES
 from celosia.sw.profile.pictures import ticks
+from celosia.sw.runtime.interpreter import open_session
 
 #: A program of one part, of several parts, and with row stripes.
 CORES = [("edge", 1), ("edge", 3), ("nano,weight_tiles=16", 2), ("micro,unified_bytes=1024", 2)]
@@ -102,6 +103,27 @@ def test_a_slow_memory_is_the_reason() -> None:
     assert "waits for" in slow.layers[0].loss and slow.layers[-1].loss.startswith(
         "runs on the host"
     )
+
+
+@pytest.mark.parametrize("name", ["mnist_mlp", "fashion_b"])
+def test_reasons_are_those_that_the_core_counts(name: str, verilator: None) -> None:
+    """What the array does, and what it waits for, within 5 % of the RTL's cycles."""
+    found = profile(name, config="nano")
+    with open_session(found.program, device="rtl") as session:
+        session.run([np.zeros((1, *port.shape), port.dtype) for port in found.program.inputs])
+        cycles, counters = session.statistics.cycles, session.statistics.counters
+    assert cycles and counters
+    counted = counters["matrix"]
+    waits = sum(count for kind, count in counted.items() if kind.startswith("semaphore_"))
+    assert waits > 0.2 * cycles
+
+    def estimated(*causes: str) -> int:
+        return sum(layer.causes[cause] for layer in found.layers for cause in causes)
+
+    works = estimated("array", "other", "passes")
+    assert abs(works - counted["busy"] - counted["weights"]) < 0.05 * cycles
+    assert abs(estimated("activations", "weights", "vector", "store") - waits) < 0.05 * cycles
+    assert abs(estimated("bus", "instructions") - counted["empty"]) < 0.05 * cycles
 
 
 def test_shares_of_columns() -> None:
