@@ -21,7 +21,7 @@ VIEW := build/view/celosia/__init__.py
 PACKAGES := hw sim sw constraints
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check unit test test-only nightly conformance prove mutate gates malformed coverage flips lint type synth clean view setup
+.PHONY: help demo check unit test test-only nightly conformance prove mutate gates malformed coverage flips lint type synth pictures clean view setup
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -74,6 +74,18 @@ type: $(DEV) $(VIEW)  ## pyright over all Python files
 
 synth: $(DEV)  ## bitstream of edge for a ULX3S-85F: synthesise, place and route five seeds
 	@$(BIN)/celosia build ulx3s-85f --seeds 5
+
+PICTURE := build/profile.html
+CHROMIUM ?= chromium
+
+pictures: $(DEV)  ## draw the pictures of the documentation again; wants chromium
+	@command -v $(CHROMIUM) >/dev/null || { echo "chromium wanted: apt-get install chromium" >&2; exit 1; }
+	@mkdir -p build
+	@$(BIN)/celosia profile mnist_a --board ulx3s-85f -o $(PICTURE)
+	@$(CHROMIUM) --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1360,1750 \
+	  --screenshot=$(CURDIR)/build/profile.png file://$(CURDIR)/$(PICTURE) 2>/dev/null
+	@$(BIN)/python -c 'from PIL import Image; \
+	  Image.open("build/profile.png").convert("RGB").quantize(256).save("docs/images/profile.png", optimize=True)'
 
 setup: $(DEV) $(TOOLS) view  ## environment, packages and simulators, nothing else
 

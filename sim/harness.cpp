@@ -19,6 +19,9 @@
 #ifdef CELOSIA_COVERAGE
 #include "points.h"
 #endif
+#ifdef CELOSIA_WAVES
+#include "verilated_fst_c.h"
+#endif
 
 namespace {
 
@@ -58,8 +61,27 @@ struct Device {
     // The watch costs time: it looks only where channels pause or may.
     bool disturbed = false;
 
+#ifdef CELOSIA_WAVES
+    // Cycles from `first_wave` up to the one before `last_wave` are written.
+    std::unique_ptr<VerilatedFstC> waves;
+    uint64_t first_wave = 0, last_wave = 0;
+
+    // Writes all signals as they are at a time, in nanoseconds.
+    void dump(uint64_t time) {
+        if (waves && cycle >= first_wave && cycle < last_wave) waves->dump(time);
+    }
+#endif
+
+    // Before a model is made, its context has to know whether there will be waves.
+    static VerilatedContext* prepared(VerilatedContext& context) {
+#ifdef CELOSIA_WAVES
+        context.traceEverOn(true);
+#endif
+        return &context;
+    }
+
     Device(uint64_t bytes, uint64_t latency_, uint64_t rate_)
-        : core(new Vcelosia(&context)), memory(bytes), latency(latency_), rate(rate_) {
+        : core(new Vcelosia(prepared(context))), memory(bytes), latency(latency_), rate(rate_) {
         core->clk = 0;
         core->rst = 1;
         for (int n = 0; n < 4; n++) step();
@@ -114,6 +136,9 @@ struct Device {
         }
         c.clk = 0;
         c.eval();
+#ifdef CELOSIA_WAVES
+        dump(cycle * CELOSIA_WAVES);
+#endif
         if (disturbed) watch.look(c);
 
         read_held = read_now && !c.m_axi___05Frready;
@@ -141,6 +166,9 @@ struct Device {
         }
         c.clk = 1;
         c.eval();
+#ifdef CELOSIA_WAVES
+        dump(cycle * CELOSIA_WAVES + CELOSIA_WAVES / 2);
+#endif
         cycle++;
     }
 
@@ -300,6 +328,20 @@ int celosia_quiet(Device* device, uint64_t cycles) {
     }
     return quiet;
 }
+
+#ifdef CELOSIA_WAVES
+// Writes the waves of these cycles to a file; returns whether it could be opened.
+int celosia_waves(Device* device, const char* path, uint64_t first, uint64_t last) {
+    device->waves = std::make_unique<VerilatedFstC>();
+    device->first_wave = first;
+    device->last_wave = last;
+    device->waves->set_time_unit("1ns");
+    device->waves->set_time_resolution("1ns");
+    device->core->trace(device->waves.get(), 99);
+    device->waves->open(path);
+    return device->waves->isOpen();
+}
+#endif
 
 #ifdef CELOSIA_ARRAYS
 // Gives the n-th memory: its words, their bits, and its name up to `room` bytes; 0 behind the last.

@@ -21,6 +21,7 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import Driver, require_place
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Interrupt
 from celosia.sim import counting, parts, verilate
+from celosia.sim import waves as recorded
 from celosia.sim.verilate import RtlError, cache_directory, compile_library, once, require_tools
 
 _HARNESS = [
@@ -46,7 +47,9 @@ def _gates(netlist: Path) -> str:
     return "\n".join(path.read_text() for path in (*parts.models("*"), netlist))
 
 
-def model(config: Config, netlist: Path | None = None, *, arrays: bool = False) -> Path:
+def model(
+    config: Config, netlist: Path | None = None, *, arrays: bool = False, waves: bool = False
+) -> Path:
     """Return the compiled model of a core of ``config``, building it where there is none.
 
     Within ``celosia.sim.counting.counting`` it is one that counts.
@@ -61,6 +64,8 @@ def model(config: Config, netlist: Path | None = None, *, arrays: bool = False) 
     arrays : bool
         Whether bits of the core's memories can be flipped, see tb/campaigns/flips; such a model
         is one of its own.
+    waves : bool
+        Whether it can write waves; such a model is one of its own, too.
 
     Raises
     ------
@@ -71,7 +76,7 @@ def model(config: Config, netlist: Path | None = None, *, arrays: bool = False) 
     """
     from celosia.hw.build import sources_digest
 
-    verilator = require_tools()
+    verilator = require_tools(waves=waves)
     counted = _counted() if netlist is None else ()
     if netlist is None:
         config = fast(config)
@@ -79,12 +84,15 @@ def model(config: Config, netlist: Path | None = None, *, arrays: bool = False) 
         key = repr((sources_digest(), sizes))
     else:
         key = f"{config.bus_bytes} {_gates(netlist)}"
-    digest = hashlib.sha256(repr((key, verilate.FLAGS, str(verilator), *counted, arrays)).encode())
+    flags = (*counted, arrays, *[verilate.WAVES] * waves)
+    digest = hashlib.sha256(repr((key, verilate.FLAGS, str(verilator), *flags)).encode())
     more = _counting_files() if counted else ()
+    more += (Path(recorded.__file__),) * waves
     for path in (*_HARNESS, *more, Path(__file__), Path(verilate.__file__)):
         digest.update(path.read_bytes())
     target = cache_directory() / "models" / f"{digest.hexdigest()[:32]}.so"
-    once(target, lambda: _build(config, netlist, target, counted=counted, arrays=arrays))
+    kind = {"counted": counted, "arrays": arrays, "waves": waves}
+    once(target, lambda: _build(config, netlist, target, **kind))
     return target
 
 
@@ -104,13 +112,19 @@ def _counting_files() -> tuple[Path, ...]:
 
 
 def _build(
-    config: Config, netlist: Path | None, target: Path, *, counted: tuple[str, ...], arrays: bool
+    config: Config,
+    netlist: Path | None,
+    target: Path,
+    *,
+    counted: tuple[str, ...],
+    arrays: bool,
+    waves: bool,
 ) -> None:
     from celosia.hw.build import verilog
     from celosia.hw.flow.origins import core_with_origins
 
     start = time.monotonic()
-    kind = "counting model" if counted else "Verilator model"
+    kind = "counting model" if counted else "Verilator model" + " with waves" * waves
     thing = config.name if netlist is None else netlist.name
     print(f"building the {kind} of {thing}, once ...", file=sys.stderr, flush=True)
     level = "-O1"
@@ -123,11 +137,20 @@ def _build(
     else:
         text = verilog(config)
     definitions = [f"CELOSIA_BUS_BYTES={config.bus_bytes}"]
+    if waves:
+        _ports_of(target).write_text(json.dumps(recorded.ports(text)))
+        definitions.append(f"CELOSIA_WAVES={recorded.NANOSECONDS}")
     if arrays:
         text = _MEMORY.sub(r"\1 /*verilator public_flat_rw*/;", text)
         definitions.append("CELOSIA_ARRAYS")
-    compile_library(text, target, _HARNESS, level=level, definitions=definitions, counting=counted)
+    kinds: dict[str, Any] = {"definitions": definitions, "counting": counted, "waves": waves}
+    compile_library(text, target, _HARNESS, level=level, **kinds)
     print(f"built in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+
+
+def _ports_of(target: Path) -> Path:
+    """Return the file with the ports of a model that writes waves, see ``celosia.sim.waves``."""
+    return target.with_suffix(".ports.json")
 
 
 def _library(path: Path) -> Any:
@@ -182,6 +205,8 @@ class RtlDevice(Driver):
         What runs instead of the core's own Verilog, see ``model``.
     arrays : bool
         Whether bits of its memories can be flipped, see ``model``.
+    waves : Waves, optional
+        File to write the core's signals to. It is there, with its views, after ``close``.
 
     Raises
     ------
@@ -201,6 +226,7 @@ class RtlDevice(Driver):
         cycles_limit: int = 1 << 32,
         netlist: Path | None = None,
         arrays: bool = False,
+        waves: recorded.Waves | None = None,
     ) -> None:
         if not 1 <= latency <= 1 << 20:
             raise ValueError(f"latency: wanted 1 to {1 << 20} cycles, got {latency}")
@@ -209,7 +235,9 @@ class RtlDevice(Driver):
         self.config = config
         self.memory_bytes = memory_bytes
         self.cycles_limit = cycles_limit
-        path = model(config, netlist, arrays=arrays)
+        if netlist and waves:
+            raise ValueError("waves: wanted the core's own Verilog, got a netlist")
+        path = model(config, netlist, arrays=arrays, waves=waves is not None)
         self._library = _library(path)
         counter = counting.current()
         if counter and netlist is None:
@@ -219,6 +247,10 @@ class RtlDevice(Driver):
             raise RtlError(
                 f"external memory: wanted {memory_bytes} bytes, this machine has not got them"
             )
+        self._recording = None
+        if waves:
+            ports = json.loads(_ports_of(path).read_text())
+            self._recording = recorded.Recording(waves, ports, self._library, self._device)
         self._memory = np.ctypeslib.as_array(
             self._library.celosia_memory(self._device), shape=(memory_bytes,)
         )
@@ -238,6 +270,8 @@ class RtlDevice(Driver):
         if self._device is not None:
             self._library.celosia_close(self._device)
             self._device = None
+            if self._recording:
+                self._recording.finish()
 
     def read_registers(self, offset: int, count: int = 1) -> list[int]:
         """Return ``count`` registers from byte ``offset`` on, some cycles each."""

@@ -27,6 +27,7 @@ __all__ = [
     "SimulatorNotFound",
     "find_icarus",
     "find_verilator",
+    "has_zlib",
     "install",
     "install_venv",
     "user_cache",
@@ -46,7 +47,7 @@ PROGRAMS = {
     "ccache": "ccache",
 }
 """Programs of the simulators, and the Debian package that each comes in."""
-_OPTIONAL = {"ccache"}
+_OPTIONAL = {"ccache", "zlib1g-dev"}
 
 _APT_CONF = """\
 #clear APT::Update::Pre-Invoke;
@@ -124,6 +125,13 @@ def find_icarus() -> Path:
     return Path(path)
 
 
+def has_zlib() -> bool:
+    """Return whether the C++ compiler finds the headers of zlib."""
+    command = ["g++", "-E", "-x", "c++", "-include", "zlib.h", os.devnull]
+    found = shutil.which("g++") is not None
+    return found and not subprocess.run(command, capture_output=True).returncode
+
+
 def install() -> None:
     """Install what is missing: packages through apt, then a Verilator new enough for cocotb.
 
@@ -186,9 +194,6 @@ def user_cache() -> Path:
     return Path(base).absolute() / "celosia"
 
 
-# System packages
-
-
 def _missing() -> dict[str, bool]:
     """Return the Debian packages not there, each with whether it is needed."""
     missing = {
@@ -196,6 +201,7 @@ def _missing() -> dict[str, bool]:
         for program, package in PROGRAMS.items()
         if shutil.which(program) is None
     }
+    missing |= {} if has_zlib() else {"zlib1g-dev": False}  # compresses waves
     library = sysconfig.get_config_var("INSTSONAME") or ""
     if sys.base_prefix == "/usr" and ".so" in library:  # cocotb loads Debian's Python as a library
         try:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from celosia.sim.simulators import SimulatorNotFound, find_verilator, user_cache
+from celosia.sim.simulators import SimulatorNotFound, find_verilator, has_zlib, user_cache
 
 __all__ = [
     "FLAGS",
@@ -19,6 +19,7 @@ __all__ = [
     "POINTS",
     "TOGGLES",
     "WAIVERS",
+    "WAVES",
     "RtlError",
     "cache_directory",
     "compile_library",
@@ -49,6 +50,8 @@ TOGGLES = (
     "--coverage-max-width",
     "4096",
 )
+#: What lets a model write waves.
+WAVES = ("--trace-fst",)
 # Amaranth sizes operators for its own rules, and names signals without regard to C++.
 _WAIVED = (
     "WIDTH",
@@ -121,18 +124,22 @@ def _is_whole(target: Path) -> bool:
         return False
 
 
-def require_tools() -> Path:
+def require_tools(*, waves: bool = False) -> Path:
     """Return Verilator.
 
     Raises
     ------
     SimulatorNotFound
-        If it is missing, or the C++ compiler.
+        If it is missing, or the C++ compiler, or zlib, which ``waves`` are compressed with.
     """
     verilator = find_verilator()
     if not shutil.which("g++"):
         raise SimulatorNotFound(
             "g++: wanted a C++ compiler on PATH, found none (apt-get install g++)"
+        )
+    if waves and not has_zlib():
+        raise SimulatorNotFound(
+            "zlib.h: waves want the headers of zlib, found none (apt-get install zlib1g-dev)"
         )
     return Path(verilator)
 
@@ -156,6 +163,7 @@ def compile_library(
     level: str,
     definitions: Sequence[str] = (),
     counting: Sequence[str] = (),
+    waves: bool = False,
 ) -> None:
     """Compile Verilog whose top module is ``celosia``, and C++ that drives it.
 
@@ -173,6 +181,8 @@ def compile_library(
         ``NAME=VALUE`` for the C++ compiler.
     counting : sequence of str
         ``LINES`` or ``TOGGLES``: what Verilator counts, see ``points.h``.
+    waves : bool
+        Whether the model can write waves.
 
     Raises
     ------
@@ -181,7 +191,8 @@ def compile_library(
     RtlError
         If one of them fails.
     """
-    verilator = str(require_tools())
+    verilator = str(require_tools(waves=waves))
+    more = (*counting, *(WAVES if waves else ()))
     with tempfile.TemporaryDirectory(dir=target.parent) as name:
         directory = Path(name)
         (directory / "celosia.v").write_text(text)
@@ -191,24 +202,25 @@ def compile_library(
         if counting:
             (directory / "verilated_cov.h").write_text(f'#include "{POINTS[0].name}"\n')
         (directory / "waivers.vlt").write_text(WAIVERS + _MARKED * bool(counting))
-        _run([verilator, *FLAGS, *counting, "waivers.vlt", "celosia.v"], directory)
+        _run([verilator, *FLAGS, *more, "waivers.vlt", "celosia.v"], directory)
         root = subprocess.run(
             [verilator, "--getenv", "VERILATOR_ROOT"],
             capture_output=True,
             text=True,
             check=True,
         ).stdout.strip()
-        defined = [*definitions, "CELOSIA_COVERAGE"] if counting else definitions
+        defined = [*definitions, *["CELOSIA_COVERAGE"] * bool(counting)]
+        defined += ["VM_TRACE=1", "VM_TRACE_FST=1"] * waves
         flags = ["-fPIC", "-std=gnu++17", "-w", *(f"-D{one}" for one in defined)]
         includes = ["-I.", "-Iobj_dir", f"-I{root}/include", f"-I{root}/include/vltstd"]
         sources = _joined(directory / "obj_dir")
         sources += [directory / path.name for path in files if path.suffix == ".cpp"]
         sources += [
             path
-            for n in ("verilated", "verilated_threads")
+            for n in ("verilated", "verilated_threads", *["verilated_fst_c"] * waves)
             if (path := Path(root) / "include" / f"{n}.cpp").exists()
         ]
-        _compile(sources, level, [*flags, *includes], directory)
+        _compile(sources, level, [*flags, *includes], directory, ["-lz"] * waves)
         os.replace(directory / "model.so", target)
 
 
@@ -224,7 +236,9 @@ def _joined(made: Path) -> list[Path]:
     return [*(path for path in sources if path not in small), joined]
 
 
-def _compile(sources: list[Path], level: str, flags: list[str], directory: Path) -> None:
+def _compile(
+    sources: list[Path], level: str, flags: list[str], directory: Path, libraries: list[str]
+) -> None:
     """Compile files of C++ to ``model.so``."""
     compiler = ["ccache", "g++"] if shutil.which("ccache") else ["g++"]
     objects = [f"{source.stem}.o" for source in sources]
@@ -236,4 +250,5 @@ def _compile(sources: list[Path], level: str, flags: list[str], directory: Path)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for _ in pool.map(lambda command: _run(command, directory), commands):
             pass
-    _run(["g++", "-shared", "-pthread", "-o", "model.so", *objects], directory)
+    link = ["g++", "-shared", "-pthread", "-o", "model.so", *objects, *libraries]
+    _run(link, directory)

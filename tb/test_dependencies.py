@@ -51,6 +51,7 @@ RULES = (
     Rule("celosia.sim", MODEL),
     Rule("celosia.sim.fuzz.workers", MODEL, ("dask",)),
     Rule("celosia.sim.rtl", MODEL + GATEWARE),
+    Rule("celosia.sim.waves", ("vcd",)),
     Rule(
         "celosia.sw",
         (ARCH, "celosia.sw", "numpy", "tqdm"),
@@ -74,6 +75,7 @@ RULES = (
     ),
     Rule("celosia.sw.files", ()),
     Rule("celosia.sw.ir.records", ()),
+    Rule("celosia.sw.profile", (ARCH, "celosia.sim", "celosia.sw", "numpy"), ("jinja2",)),
     Rule("celosia.sw.quantize", QUANTIZE),
     Rule(
         "celosia.sw.runtime",

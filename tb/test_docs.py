@@ -10,7 +10,7 @@ import pytest
 from celosia.sw.cli import MODULES
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 FOLDERS = ("constraints", "docs", "hw", "sim", "sw", "tb")
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")

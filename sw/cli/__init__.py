@@ -18,6 +18,7 @@ MODULES = (
     "quantize",
     "compile",
     "report",
+    "profile",
     "assembly",
     "run",
     "eval",

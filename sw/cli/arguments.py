@@ -20,11 +20,13 @@ __all__ = [
     "add_machine",
     "add_output",
     "add_preset",
+    "add_waves",
     "board_of",
-    "memory_options",
+    "device_options",
     "number",
     "seeds",
     "settle",
+    "wave_files",
     "whole",
 ]
 
@@ -162,11 +164,59 @@ def add_machine(parser: argparse.ArgumentParser, core: Config | None = PRESETS["
     )
 
 
-def memory_options(arguments: argparse.Namespace) -> dict[str, float]:
-    """Return what ``open_device`` wants to know of external memory; of a simulated one alone."""
+def add_waves(parser: argparse.ArgumentParser) -> None:
+    """Add the options that write the waves of a simulated core."""
+    parser.add_argument(
+        "--waves",
+        type=Path,
+        metavar="FILE.fst",
+        help="write the core's signals, on rtl; views for GTKWave and Surfer beside it",
+    )
+    parser.add_argument(
+        "--waves-cycles",
+        type=_cycles,
+        metavar="FIRST:LAST",
+        help="cycles since reset to write, the last one not (0:20000)",
+    )
+
+
+def _cycles(text: str) -> tuple[int, int]:
+    """Return the first cycle, and the one after the last."""
+    first, _, last = text.partition(":")
+    found = seeds(first), whole(last)
+    if found[0] >= found[1]:
+        raise argparse.ArgumentTypeError(f"wanted FIRST below LAST, got {text!r}")
+    return found
+
+
+def wave_files(arguments: argparse.Namespace) -> tuple[Path, ...]:
+    """Return the files that the waves of a run take.
+
+    Raises
+    ------
+    InputError
+        If the options of waves do not go together, or with others.
+    """
+    waves = arguments.waves
+    if waves is None:
+        if arguments.waves_cycles:
+            raise InputError("--waves-cycles: wanted --waves FILE.fst, too")
+        return ()
+    if arguments.device != "rtl" or arguments.workers > 1:
+        raise InputError("--waves: wanted the device rtl in one process (--device rtl)")
+    if waves.suffix != ".fst":
+        raise InputError(f"--waves: wanted a file that ends in .fst, got {waves}")
+    return waves, waves.with_suffix(".gtkw"), waves.with_suffix(".sucl")
+
+
+def device_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of ``open_device``: external memory and waves, of a simulated core alone."""
     if arguments.device != "rtl":
         return {}
-    return {"latency": arguments.latency, "bandwidth": arguments.bandwidth}
+    options = {"latency": arguments.latency, "bandwidth": arguments.bandwidth}
+    if getattr(arguments, "waves", None):
+        options["waves"] = (arguments.waves, *(arguments.waves_cycles or (0, 20_000)))
+    return options
 
 
 def settle(arguments: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import ADDRESS_BITS, INSTRUCTION_BYTES, PRESETS, Config
-from celosia.sw.cli.arguments import memory_options
+from celosia.sw.cli.arguments import device_options, wave_files
 from celosia.sw.cli.inputs import npy, read_array
 from celosia.sw.files import read_file, writable, write_atomically
 from celosia.sw.ir.program import MAGIC
@@ -89,6 +89,7 @@ def run(path: Path, arguments: argparse.Namespace) -> None:
     writable(
         *(dump.path for dump in dumps),
         arguments.stats,
+        *wave_files(arguments),
         sources=(path, *(source.path for source, _ in sources)),
     )
     content = read_file(path)
@@ -102,7 +103,7 @@ def run(path: Path, arguments: argparse.Namespace) -> None:
     memory_bytes = origin + len(content)
     if memory_bytes > 1 << ADDRESS_BITS:
         raise InputError(f"{path}: wanted 4 GiB of external memory at most, got {memory_bytes}")
-    device = open_device(arguments.device, config, memory_bytes, **memory_options(arguments))
+    device = open_device(arguments.device, config, memory_bytes, **device_options(arguments))
     try:
         for source, data in sources:
             device.write(source.address, data)

@@ -6,7 +6,7 @@ from pathlib import Path
 from celosia.sw.cli.arguments import Commands, add_batch, add_machine
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import compile_steps
-from celosia.sw.compiler.compiled import bounds
+from celosia.sw.compiler.report_text import as_text
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.frontend.source import load
 from celosia.sw.operators.page import as_markdown
@@ -34,9 +34,8 @@ def add_parsers(command: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Show what each layer takes."""
-    from celosia.sim.cycles import COSTS, estimate
-    from celosia.sim.footprint import Memory, reach
     from celosia.sw.measure import measure
+    from celosia.sw.profile.estimates import estimates
 
     if (arguments.model is None) != arguments.operators:
         raise InputError("report: wanted a MODEL or --operators")
@@ -46,23 +45,25 @@ def run(arguments: argparse.Namespace) -> None:
     model = model_path(arguments.model)
     writable(arguments.csv, arguments.json, sources=(model,))
     memory = {"latency": arguments.latency, "bandwidth": arguments.bandwidth}
-    costs = COSTS._replace(memory=arguments.latency, bandwidth=arguments.bandwidth)
     compiled = compile_steps(load(model), arguments.preset, arguments.batch)
-    program = compiled.program
-    found = {s.address: estimate(s.code, program.config, costs) for _, s in program.sections}
-    setup = sum(found[section.address].total for section in program.once)
-    mains = {part.main.address for part in program.parts}
-    again = sum(found[s.address].total for s in program.each if s.address not in mains)
-    instructions = [i for part in program.parts for i in part.main.instructions]
-    peak = reach(instructions, Memory.UNIFIED, program.config)
-    measured = measure(compiled, **memory) if arguments.measure else None
-    finishes = [c.finish for s in program.each for c in found[s.address].instructions]
-    table = report.rows(program, finishes, bounds(compiled), measured)
+    found = estimates(
+        compiled,
+        **memory,
+        clock_hz=arguments.board.clock_hz if arguments.board else None,
+        measured=measure(compiled, **memory) if arguments.measure else None,
+    )
     contents = {}
     if arguments.csv:
-        contents[arguments.csv] = report.as_csv(table).encode()
+        contents[arguments.csv] = report.as_csv(found.rows).encode()
     if arguments.json:
-        text = report.as_json(program, table, setup, measured, peak=peak, again=again)
-        contents[arguments.json] = text.encode()
+        contents[arguments.json] = report.as_json(found.as_dict()).encode()
     write_atomically(contents)
-    print(report.as_text(program, table, setup, measured, peak=peak, again=again), end="")
+    text = as_text(
+        compiled.program,
+        found.rows,
+        found.setup_cycles,
+        found.measured,
+        peak=found.peak,
+        again=found.again,
+    )
+    print(text, end="")

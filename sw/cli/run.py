@@ -14,7 +14,9 @@ from celosia.sw.cli.arguments import (
     add_batch,
     add_device,
     add_machine,
-    memory_options,
+    add_waves,
+    device_options,
+    wave_files,
     whole,
 )
 from celosia.sw.compiler.compile import compile_graph
@@ -56,6 +58,7 @@ def add_parsers(command: Commands) -> None:
     add_batch(made, None, "inputs of one run (up to 64)")
     add_workers(made)
     made.add_argument("--stats", type=Path, metavar="S.json", help="also write cycles and counters")
+    add_waves(made)
     add_machine(made, None)
     _add_memory(made)
 
@@ -101,7 +104,8 @@ def run(arguments: argparse.Namespace) -> None:
     files = inputs.targets(f"{model.name}: --output", arguments.output, outs)
     paths = [files] if isinstance(files, Path) else list(files.values())
     given = inputs.gather(f"{model.name}: --input", arguments.input, ins)
-    writable(*paths, arguments.stats, sources=(model, *inputs.sources_of(arguments.input, ins)))
+    sources = (model, *inputs.sources_of(arguments.input, ins))
+    writable(*paths, arguments.stats, *wave_files(arguments), sources=sources)
     batch = arguments.batch or min(64, inputs.count_of(given))
     program = _program(source, config or PRESETS["edge"], batch)
     if arguments.batch and arguments.batch != program.batch:
@@ -127,7 +131,7 @@ def carried_out(
     program: Program, config: Config, arrays: list[np.ndarray], arguments: argparse.Namespace
 ) -> tuple[list[np.ndarray], Statistics]:
     """Return outputs and costs of a program on the device and the processes of the arguments."""
-    device, options = arguments.device, memory_options(arguments)
+    device, options = arguments.device, device_options(arguments)
     program.require(config)
     if arguments.workers > 1:
         from celosia.sw.runtime.workers import run_on_workers

@@ -1,22 +1,18 @@
-"""Cost of each layer: one row a layer, as text, CSV or JSON."""
+"""Cost of each layer: one row a layer, as CSV or JSON."""
 
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from os.path import commonprefix
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Unit
 from celosia.sw.ir.parts import HostOperator, Section
 from celosia.sw.ir.program import Program
 
-__all__ = ["Alone", "Measured", "Row", "as_csv", "as_json", "as_text", "rows"]
-
-#: Longest name of a layer in the table for people.
-_NAME = 32
+__all__ = ["Alone", "Measured", "Row", "Span", "as_csv", "as_dict", "as_json", "rows", "spans"]
 
 
 class Alone(NamedTuple):
@@ -52,14 +48,13 @@ class Row:
     Parameters
     ----------
     layer, operator : str
-        Name and operator; ``total`` and nothing for the sum.
+        Name and operator; ``total`` and nothing for the sum. No two layers have the same name.
     runs_on : str
         ``core`` or ``host``.
     macs : int
         Multiplications for each input.
     cycles : int
-        Estimated, for one batch, with what its part loads again. A cycle counts for the layer whose
-        instruction of the array, the vector unit or the store unit ends next.
+        Estimated, for one batch, with what its part loads again, see ``spans``.
     cycles_per_input : float
         The same divided by the batch.
     utilisation : float
@@ -137,7 +132,22 @@ def rows(
     if measured:
         table = [_with(row, alone) for row, alone in zip(table, measured.layers, strict=True)]
         total = _with(total, Alone(*map(sum, zip(*measured.layers, strict=True))))
-    return [*_in_order(program, table), total]
+    return [*_distinct(_in_order(program, table)), total]
+
+
+def _distinct(table: Sequence[Row]) -> list[Row]:
+    """Return the rows with a number after each name that an earlier row has."""
+    result: list[Row] = []
+    taken = {row.layer for row in table}
+    seen: set[str] = set()
+    for row in table:
+        name, number = row.layer, 1
+        while name in seen or (number > 1 and name in taken):
+            number += 1
+            name = f"{row.layer} ({number})"
+        seen.add(name)
+        result.append(replace(row, layer=name))
+    return result
 
 
 def _in_order(program: Program, table: Sequence[Row]) -> list[Row]:
@@ -177,7 +187,7 @@ def _with(row: Row, alone: Alone) -> Row:
         row,
         estimated_alone=alone.estimated,
         counted_alone=alone.counted,
-        difference=_difference(alone),
+        difference=difference(alone),
     )
 
 
@@ -185,16 +195,39 @@ def _weights(count: int, resident: bool) -> str:
     return ("resident" if resident else "streamed") if count else ""
 
 
-def _difference(cycles: Alone) -> float:
+def difference(cycles: Alone) -> float:
+    """Return by how much an estimate is above the count, as a share of the count."""
     return cycles.estimated / cycles.counted - 1 if cycles.counted else 0.0
 
 
-def _by_layer(program: Program, finishes: Sequence[int]) -> list[int]:
-    """Return the estimated cycles of each layer."""
-    cycles = [0] * len(program.layers)
+class Span(NamedTuple):
+    """Cycles of one batch that count for a layer.
+
+    Parameters
+    ----------
+    section : int
+        Index in ``Program.each``.
+    layer : int
+        Number of the layer.
+    first, last : int
+        From the start of the section; ``last`` is the first cycle after the span.
+    """
+
+    section: int
+    layer: int
+    first: int
+    last: int
+
+
+def spans(program: Program, finishes: Sequence[int]) -> Iterator[Span]:
+    """Yield the cycles that count for each layer, in order; arguments as of ``rows``.
+
+    A cycle counts for the layer whose instruction of the array, the vector unit or the store unit
+    ends next.
+    """
     first = 0
     of = {section.address: part for part in program.parts for section in (part.setup, part.main)}
-    for section in program.each:
+    for number, section in enumerate(program.each):
         part, ends = of[section.address], finishes[first : first + section.count]
         first += section.count
         before = 0
@@ -207,8 +240,15 @@ def _by_layer(program: Program, finishes: Sequence[int]) -> list[int]:
             # What is of no layer, HALT, counts for the last one.
             layer = section.layers[index]
             layer = layer if layer >= 0 else max(*section.layers, *part.main.layers)
-            cycles[layer] += ends[index] - before
+            yield Span(number, layer, before, ends[index])
             before = ends[index]
+
+
+def _by_layer(program: Program, finishes: Sequence[int]) -> list[int]:
+    """Return the estimated cycles of each layer."""
+    cycles = [0] * len(program.layers)
+    for span in spans(program, finishes):
+        cycles[span.layer] += span.last - span.first
     return cycles
 
 
@@ -243,7 +283,7 @@ def as_csv(table: Sequence[Row]) -> str:
     return text.getvalue()
 
 
-def as_json(
+def as_dict(
     program: Program,
     table: Sequence[Row],
     setup_cycles: int,
@@ -251,17 +291,21 @@ def as_json(
     *,
     peak: int,
     again: int = 0,
-) -> str:
-    """Return the rows and what they hold for as JSON; what was not measured is null.
+    clock_hz: float | None = None,
+) -> dict[str, Any]:
+    """Return the rows and what they hold for; what was not measured is None.
 
     ``peak`` is how many bytes of the unified buffer the program uses, ``again`` how many of the
     cycles load constants again. Fields: ``docs/json.md``.
     """
     total = table[-1]
-    content = {
+    cycles = measured.whole.counted if measured else total.cycles
+    pace = clock_hz * program.batch / cycles if clock_hz and cycles else None
+    return {
         "model": program.name,
         "preset": program.config.name,
         "batch": program.batch,
+        "cycles": cycles,
         "cycles_estimated": total.cycles,
         "cycles_measured": measured.whole.counted if measured else None,
         "cycles_per_input": total.cycles_per_input,
@@ -273,115 +317,15 @@ def as_json(
         "bytes": total.bytes,
         "setup_bytes": total.setup_bytes,
         "peak_bytes": peak,
+        "clock_hz": clock_hz,
+        "inferences_per_second": pace,
         "layers": [asdict(row) for row in table[:-1]],
         "total": asdict(total),
         "whole": measured.whole._asdict() if measured else None,
         "setup": measured.setup._asdict() if measured else None,
     }
+
+
+def as_json(content: dict[str, Any]) -> str:
+    """Return figures as the text of a file."""
     return json.dumps(content, indent=2) + "\n"
-
-
-def _short(name: str) -> str:
-    """Return a name of at most ``_NAME`` characters.
-
-    Of a name that a converter has put together from many, ``a/b/Relu;a/b/BiasAdd`` for instance,
-    what they have in common is left, ``a/b``; of a long path its end.
-    """
-    parts = name.split(";")
-    if len(parts) > 1:
-        name = commonprefix(parts).rpartition("/")[0] or parts[0]
-    while len(name) > _NAME and "/" in name:
-        name = name.partition("/")[2]
-    return name if len(name) <= _NAME else "..." + name[3 - _NAME :]
-
-
-def as_text(
-    program: Program,
-    table: Sequence[Row],
-    setup_cycles: int,
-    measured: Measured | None = None,
-    *,
-    peak: int,
-    again: int = 0,
-) -> str:
-    """Return the rows as a table for people, with what was measured if there is any.
-
-    ``peak`` and ``again`` are as of ``as_json``.
-    """
-    title = f"{program.name} on {program.config.name}, batch {program.batch}"
-    if measured:
-        title += "; cycles of each layer on its own"
-        foot = [
-            f"{name}: estimated {cycles.estimated:,}, measured {cycles.counted:,} cycles "
-            f"({_difference(cycles):+.1%})"
-            for name, cycles in (
-                ("whole program", measured.whole),
-                ("one-time load", measured.setup),
-            )
-        ]
-        lines = _measured_lines(table)
-    else:
-        title += "; cycles are estimates"
-        foot = [f"one-time load: {setup_cycles:,} cycles"]
-        lines = _estimated_lines(table)
-    notes = [f"{_short(row.layer)}: {row.note}" for row in table if row.note]
-    if again:
-        notes.append(f"loaded again for each batch, between parts: {again:,} of the cycles")
-    notes.append(f"unified buffer: {peak:,} of {program.config.unified_bytes:,} bytes")
-    return "\n".join([title, "", *lines, "", *notes, *foot, ""])
-
-
-def _estimated_lines(table: Sequence[Row]) -> list[str]:
-    heads = ["layer", "operator", "runs on", "MACs", "bound", "cycles", "per input", "used"]
-    heads += ["bytes", "once", "weights"]
-    cells = [
-        [
-            _short(row.layer),
-            row.operator,
-            row.runs_on,
-            f"{row.macs:,}",
-            f"{row.bound:,}",
-            f"{row.cycles:,}",
-            f"{row.cycles_per_input:,.1f}",
-            f"{row.utilisation:.1%}",
-            f"{row.bytes:,}",
-            f"{row.setup_bytes:,}",
-            row.weights,
-        ]
-        for row in table
-    ]
-    return _lines(heads, cells, {0, 1, 2, 10})
-
-
-def _measured_lines(table: Sequence[Row]) -> list[str]:
-    heads = ["layer", "operator", "runs on", "MACs", "bound", "estimate", "measured", "difference"]
-    cells = [
-        [
-            _short(row.layer),
-            row.operator,
-            row.runs_on,
-            f"{row.macs:,}",
-            f"{row.bound:,}",
-            f"{row.estimated_alone or 0:,}",
-            f"{row.counted_alone or 0:,}",
-            f"{row.difference or 0.0:+.1%}",
-        ]
-        for row in table
-    ]
-    return _lines(heads, cells, {0, 1, 2})
-
-
-def _lines(heads: Sequence[str], cells: Sequence[Sequence[str]], left: set[int]) -> list[str]:
-    """Return a table whose last row is set apart; columns ``left`` are aligned to the left."""
-    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-
-    def line(words: Sequence[str]) -> str:
-        padded = (
-            word.ljust(width) if place in left else word.rjust(width)
-            for place, (word, width) in enumerate(zip(words, widths, strict=True))
-        )
-        return "  ".join(padded).rstrip()
-
-    rule = "-" * (sum(widths) + 2 * len(widths) - 2)
-    body = [line(row) for row in cells]
-    return [line(heads), rule, *body[:-1], rule, body[-1]]

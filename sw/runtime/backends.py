@@ -39,7 +39,8 @@ def open_device(name: str, config: Config, memory_bytes: int, **options: Any) ->
         External memory that will be used, from address 0.
     **options
         ``rtl``: ``latency`` in cycles and ``bandwidth`` in beats per cycle of external memory;
-        ``netlist``, the file of a netlist that runs instead of the core's own Verilog.
+        ``netlist``, the file of a netlist that runs instead of the core's own Verilog; ``waves``,
+        an FST file to write, with its first cycle and the one after its last.
 
     Raises
     ------

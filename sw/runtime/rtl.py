@@ -24,6 +24,9 @@ class RtlBackend:
         Beats of external memory per cycle, above 0 up to 2.
     netlist : Path, optional
         Netlist of the core, which runs instead of its own Verilog; see ``celosia.hw.flow.gates``.
+    waves : tuple of pathlib.Path, int and int, optional
+        FST file for the core's signals, the first cycle in it and the one after the last; see
+        ``celosia.sim.waves``. It is complete after ``close``.
 
     Raises
     ------
@@ -40,9 +43,11 @@ class RtlBackend:
         latency: int = 32,
         bandwidth: float = 1.0,
         netlist: Path | None = None,
+        waves: tuple[Path, int, int] | None = None,
     ) -> None:
         from celosia.sim.rtl import RtlDevice, RtlError
         from celosia.sim.simulators import SimulatorNotFound
+        from celosia.sim.waves import Waves
 
         self.config = config
         try:
@@ -52,6 +57,7 @@ class RtlBackend:
                 bandwidth=bandwidth,
                 memory_bytes=memory_bytes,
                 netlist=netlist,
+                waves=Waves(*waves) if waves else None,
             )
         except (SimulatorNotFound, RtlError, OSError) as error:
             raise DeviceError(f"rtl: {error}") from error

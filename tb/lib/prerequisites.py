@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from celosia.sim.simulators import SimulatorNotFound, find_icarus, find_verilator
 
-__all__ = ["icarus", "litert", "litert_outputs", "missing", "needed", "package", "verilator"]
+__all__ = ["fst2vcd", "icarus", "litert", "litert_outputs", "missing", "needed", "package", "verilator"]
 
 
 def missing(reason: object) -> NoReturn:
@@ -50,6 +51,11 @@ def icarus() -> Path:
     """Return the ``iverilog`` to use."""
     with needed():
         return find_icarus()
+
+
+def fst2vcd() -> str:
+    """Return the program that reads waves, of Debian's package gtkwave."""
+    return shutil.which("fst2vcd") or missing("fst2vcd: wanted Debian's package gtkwave")
 
 
 def litert(content: bytes) -> Any:

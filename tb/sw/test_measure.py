@@ -1,6 +1,5 @@
 """Cycles measured layer by layer, and those of code that several parts load again."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -120,7 +119,7 @@ def test_what_parts_load_again_counts(sizes: str, together: bool) -> None:
     table = report.rows(program, finishes)
     mains = sum(costs[part.main.address].total for part in program.parts)
     again = table[-1].cycles - mains
-    content = json.loads(report.as_json(program, table, 5, peak=0, again=again))
+    content = report.as_dict(program, table, 5, peak=0, again=again)
     assert content["reload_cycles"] == again
     assert content["cycles_estimated"] == content["total"]["cycles"] == mains + again
     weights = sum(layer.weight_bytes for layer in program.layers)

@@ -20,7 +20,7 @@ from celosia.hw.arch.config import INSTRUCTION_BYTES, preset
 from celosia.hw.arch.isa import Instruction, Opcode, Unit
 from celosia.sim.cycles import estimate
 from celosia.sim.hazards import judge
-from celosia.sw.compiler import report
+from celosia.sw.compiler import report, report_text
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import Compiled, bounds, layer_sections
 from celosia.sw.compiler.emit.access import Step
@@ -195,12 +195,12 @@ def test_csv_and_json() -> None:
     lines = list(csv.DictReader(io.StringIO(text)))
     assert len(lines) == len(plain) and lines[0]["counted_alone"] == ""
     assert int(lines[0]["bound"]) == bounds(made)[0]
-    content = json.loads(report.as_json(made.program, plain, 7, peak=999))
+    content = json.loads(report.as_json(report.as_dict(made.program, plain, 7, peak=999)))
     assert content["setup_cycles"] == 7 and content["whole"] is None
     assert content["peak_bytes"] == 999
     assert len(content["layers"]) == len(made.program.layers) + 1
     table = report.rows(made.program, finishes(made), bounds(made), measured(made))
-    content = json.loads(report.as_json(made.program, table, 7, measured(made), peak=999))
+    content = report.as_dict(made.program, table, 7, measured(made), peak=999)
     assert content["whole"] == {"estimated": 950, "counted": 1000}
     assert content["layers"][1]["counted_alone"] == content["setup"]["counted"] + 1000 == 1000
 
@@ -209,7 +209,7 @@ def test_every_field_is_documented(root: Path) -> None:
     made = compiled("edge", 3)
     program = made.program
     table = report.rows(program, finishes(made), bounds(made))
-    content = json.loads(report.as_json(program, table, 7, peak=999))
+    content = report.as_dict(program, table, 7, peak=999)
     statistics = Statistics(program)
     statistics.add(RunResult(cycles=1), 2, 0.5)
     evaluation = Evaluation(
@@ -229,7 +229,7 @@ def test_every_field_is_documented(root: Path) -> None:
 def test_table_for_people() -> None:
     made = compiled("micro,unified_bytes=1024", 2)
     table = report.rows(made.program, finishes(made), bounds(made))
-    lines = report.as_text(made.program, table, 7, peak=999).splitlines()
+    lines = report_text.as_text(made.program, table, 7, peak=999).splitlines()
     assert lines[0] == "model on micro,unified_bytes=1024, batch 2; cycles are estimates"
     assert lines[2].split()[:5] == ["layer", "operator", "runs", "on", "MACs"]
     assert any("SOFTMAX" in line and "host" in line for line in lines)
@@ -242,7 +242,7 @@ def test_measured_table_for_people() -> None:
     made = compiled("edge", 3)
     found = measured(made)
     table = report.rows(made.program, finishes(made), bounds(made), found)
-    lines = report.as_text(made.program, table, 7, found, peak=999).splitlines()
+    lines = report_text.as_text(made.program, table, 7, found, peak=999).splitlines()
     assert lines[2].split()[-4:] == ["bound", "estimate", "measured", "difference"]
     assert lines[5].split()[-3:] == ["1,001", "1,000", "+0.1%"]
     assert "whole program: estimated 950, measured 1,000 cycles (-5.0%)" in lines
@@ -265,5 +265,17 @@ def test_long_names_stay_readable(name: str, shown: str) -> None:
     layer = replace(made.program.layers[0], name=name)
     program = replace(made.program, layers=(layer, *made.program.layers[1:]))
     table = report.rows(program, finishes(made))
-    line = report.as_text(program, table, 0, peak=0).splitlines()[4]
+    line = report_text.as_text(program, table, 0, peak=0).splitlines()[4]
     assert line.split("  ")[0] == shown
+
+
+def test_no_two_layers_have_the_same_name() -> None:
+    made = compiled("edge", 1)
+    names = ["a", "a", "a (2)", "m/x/S;m/y/C", "m/x/S;m/y/D"]
+    own = made.program.layers
+    layers = [replace(layer, name=name) for layer, name in zip(own, names, strict=True)]
+    program = replace(made.program, layers=tuple(layers))
+    found = [row.layer for row in report.rows(program, finishes(made))[: len(names)]]
+    assert found == ["a", "a (3)", "a (2)", *names[3:]]
+    assert report_text.labels(found) == ["a", "a (3)", "a (2)", "m/x/S #1", "m/x/S #2"]
+    assert report_text.labels(["m/x/R;m/y/B", "m/z/R;m/y/B"]) == ["m/x/R", "m/z/R"]

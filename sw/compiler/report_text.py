@@ -1,0 +1,137 @@
+"""Cost of each layer as a table for people."""
+
+from collections import Counter
+from collections.abc import Sequence
+from os.path import commonprefix
+
+from celosia.sw.compiler.report import Measured, Row, difference
+from celosia.sw.ir.program import Program
+
+__all__ = ["as_text", "labels"]
+
+#: Longest name of a layer in the table for people.
+_NAME = 32
+
+
+def _short(name: str) -> str:
+    """Return a name of at most ``_NAME`` characters.
+
+    Of a name that a converter has put together from many, ``a/b/Relu;a/b/BiasAdd`` for instance,
+    what they have in common is left, ``a/b``; of a long path its end.
+    """
+    parts = name.split(";")
+    if len(parts) > 1:
+        name = commonprefix(parts).rpartition("/")[0] or parts[0]
+    while len(name) > _NAME and "/" in name:
+        name = name.partition("/")[2]
+    return name if len(name) <= _NAME else "..." + name[3 - _NAME :]
+
+
+def labels(names: Sequence[str]) -> list[str]:
+    """Return short names, no two of them the same unless two names are.
+
+    Of a name that stands for several others its first part follows, then a number.
+    """
+    found = [_short(name) for name in names]
+    count = Counter(found)
+    first = [_short(name.partition(";")[0]) for name in names]
+    found = [f if count[label] > 1 else label for label, f in zip(found, first, strict=True)]
+    count, seen = Counter(found), Counter[str]()
+    for n, label in enumerate(found):
+        seen[label] += 1
+        if count[label] > 1:
+            found[n] = f"{label} #{seen[label]}"
+    return found
+
+
+def as_text(
+    program: Program,
+    table: Sequence[Row],
+    setup_cycles: int,
+    measured: Measured | None = None,
+    *,
+    peak: int,
+    again: int = 0,
+) -> str:
+    """Return the rows as a table for people, with what was measured if there is any.
+
+    ``peak`` and ``again`` are as of ``celosia.sw.compiler.report.as_dict``.
+    """
+    names = [*labels([row.layer for row in table[:-1]]), table[-1].layer]
+    title = f"{program.name} on {program.config.name}, batch {program.batch}"
+    if measured:
+        title += "; cycles of each layer on its own"
+        foot = [
+            f"{name}: estimated {cycles.estimated:,}, measured {cycles.counted:,} cycles "
+            f"({difference(cycles):+.1%})"
+            for name, cycles in (
+                ("whole program", measured.whole),
+                ("one-time load", measured.setup),
+            )
+        ]
+        lines = _measured_lines(table, names)
+    else:
+        title += "; cycles are estimates"
+        foot = [f"one-time load: {setup_cycles:,} cycles"]
+        lines = _estimated_lines(table, names)
+    notes = [f"{name}: {row.note}" for name, row in zip(names, table, strict=True) if row.note]
+    if again:
+        notes.append(f"loaded again for each batch, between parts: {again:,} of the cycles")
+    notes.append(f"unified buffer: {peak:,} of {program.config.unified_bytes:,} bytes")
+    return "\n".join([title, "", *lines, "", *notes, *foot, ""])
+
+
+def _estimated_lines(table: Sequence[Row], names: Sequence[str]) -> list[str]:
+    heads = ["layer", "operator", "runs on", "MACs", "bound", "cycles", "per input", "used"]
+    heads += ["bytes", "once", "weights"]
+    cells = [
+        [
+            name,
+            row.operator,
+            row.runs_on,
+            f"{row.macs:,}",
+            f"{row.bound:,}",
+            f"{row.cycles:,}",
+            f"{row.cycles_per_input:,.1f}",
+            f"{row.utilisation:.1%}",
+            f"{row.bytes:,}",
+            f"{row.setup_bytes:,}",
+            row.weights,
+        ]
+        for name, row in zip(names, table, strict=True)
+    ]
+    return _lines(heads, cells, {0, 1, 2, 10})
+
+
+def _measured_lines(table: Sequence[Row], names: Sequence[str]) -> list[str]:
+    heads = ["layer", "operator", "runs on", "MACs", "bound", "estimate", "measured", "difference"]
+    cells = [
+        [
+            name,
+            row.operator,
+            row.runs_on,
+            f"{row.macs:,}",
+            f"{row.bound:,}",
+            f"{row.estimated_alone or 0:,}",
+            f"{row.counted_alone or 0:,}",
+            f"{row.difference or 0.0:+.1%}",
+        ]
+        for name, row in zip(names, table, strict=True)
+    ]
+    return _lines(heads, cells, {0, 1, 2})
+
+
+def _lines(heads: Sequence[str], cells: Sequence[Sequence[str]], left: set[int]) -> list[str]:
+    """Return a table whose last row is set apart; columns ``left`` are aligned to the left."""
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+
+    def line(words: Sequence[str]) -> str:
+        padded = (
+            word.ljust(width) if place in left else word.rjust(width)
+            for place, (word, width) in enumerate(zip(words, widths, strict=True))
+        )
+        return "  ".join(padded).rstrip()
+
+    rule = "-" * (sum(widths) + 2 * len(widths) - 2)
+    body = [line(row) for row in cells]
+    return [line(heads), rule, *body[:-1], rule, body[-1]]

@@ -1,0 +1,170 @@
+"""Cycles of each layer by the reason why the array works or waits."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from celosia.hw.arch.config import Config
+from celosia.sim.costs import Costs
+from celosia.sim.schedule import bits
+from celosia.sw.compiler.report import Row, Span
+from celosia.sw.profile.events import Event
+
+__all__ = ["CAUSES", "Causes", "causes", "reason"]
+
+#: Reasons by name, with their words. Every cycle of a batch has one of them.
+CAUSES = {
+    "array": "the array multiplies",
+    "other": "the array multiplies for another layer",
+    "passes": "the array waits between two passes",
+    "activations": "the array waits for activations from external memory",
+    "weights": "the array waits for weights, parameters or tables",
+    "vector": "the array waits for the vector unit",
+    "store": "the array waits for the store unit",
+    "bus": "no instruction is ready: data takes the bus before it",
+    "instructions": "no instruction is ready, or the program begins or ends",
+}
+
+#: Cycles of each reason, by name.
+Causes = dict[str, int]
+
+_OF_LANE = {"load": "activations", "weights": "weights", "vector": "vector", "store": "store"}
+
+
+class _Stretch(NamedTuple):
+    """Cycles of a section with one reason; ``layer`` is that of the array's instruction, if any."""
+
+    first: int
+    last: int
+    cause: str
+    layer: int = -1
+
+
+def causes(
+    events: Sequence[Event], spans: Sequence[Span], layers: int, config: Config, costs: Costs
+) -> list[Causes]:
+    """Return the cycles of each layer by reason; those of a layer sum to its cycles.
+
+    Parameters
+    ----------
+    events : sequence of Event
+        Instructions of a batch.
+    spans : sequence of Span
+        Cycles that count for each layer, from the start of the batch.
+    layers : int
+        Number of layers.
+    config, costs : Config, Costs
+        Sizes of the core, constants of the estimate.
+    """
+    result: list[Causes] = [dict.fromkeys(CAUSES, 0) for _ in range(layers)]
+    sections: dict[int, list[Event]] = defaultdict(list)
+    for event in events:
+        sections[event.section].append(event)
+    stretches: list[_Stretch] = []
+    for section in sections.values():
+        stretches += _stretches(section, stretches[-1].last if stretches else 0, config, costs)
+    for span, stretch, cycles in _overlaps(spans, stretches):
+        other = stretch.cause == "array" and stretch.layer != span.layer
+        result[span.layer]["other" if other else stretch.cause] += cycles
+    return result
+
+
+def _overlaps(
+    spans: Sequence[Span], stretches: Sequence[_Stretch]
+) -> Iterator[tuple[Span, _Stretch, int]]:
+    """Yield spans and stretches that share cycles, with their number; both are in order."""
+    index = 0
+    for span in spans:
+        while index < len(stretches) and stretches[index].last <= span.first:
+            index += 1
+        at = index
+        while at < len(stretches) and stretches[at].first < span.last:
+            cycles = min(span.last, stretches[at].last) - max(span.first, stretches[at].first)
+            if cycles > 0:
+                yield span, stretches[at], cycles
+            at += 1
+
+
+def _stretches(
+    section: Sequence[Event], start: int, config: Config, costs: Costs
+) -> list[_Stretch]:
+    """Return the cycles of a section, in order and without a gap, each with its reason."""
+    # From the last vector that enters the array to the last sum.
+    latency = config.rows + config.columns + costs.matrix
+    posted = _posters(section)
+    loads = [event for event in section if event.lane in ("load", "weights")]
+    stretches: list[_Stretch] = []
+    at = start
+    for event in (e for e in section if e.lane == "matrix"):
+        if event.begin > at:
+            cause = _cause(event, at - latency, posted[event.number], costs)
+            fetched = cause == "instructions"
+            gap = _Stretch(at, event.begin, cause)
+            stretches += _fetches(at, event.begin, loads) if fetched else [gap]
+        stretches.append(_Stretch(event.begin, event.end, "array", event.layer))
+        at = event.end
+    # After the last pass, the unit that is done next is the reason.
+    later = sorted((e for e in section if e.end > at and e.lane != "matrix"), key=lambda e: e.end)
+    for event in later:
+        if event.end > at and event.lane not in ("load", "weights"):
+            stretches.append(_Stretch(at, event.end, _OF_LANE.get(event.lane, "instructions")))
+            at = event.end
+    return stretches
+
+
+def _cause(event: Event, before: int, posted: Sequence[Event], costs: Costs) -> str:
+    """Return why a pass has not begun at once after the one whose vectors ended at ``before``.
+
+    ``posted`` are the instructions that posted the semaphores it waited for.
+    """
+    if event.taken <= before:
+        return "passes"
+    latest = max(posted, key=lambda poster: poster.end, default=None)
+    # From the semaphore to the unit it takes one cycle to grant, and one to take.
+    if latest and event.taken <= latest.end + costs.post + 2:
+        return _OF_LANE.get(latest.lane, "passes")
+    return "instructions"
+
+
+def _fetches(first: int, last: int, loads: Sequence[Event]) -> Iterator[_Stretch]:
+    """Yield the stretches of cycles without an instruction: with data on the bus, and without."""
+    for load in loads:
+        begin, end = max(first, load.begin), min(last, load.end)
+        if begin < end:
+            if first < begin:
+                yield _Stretch(first, begin, "instructions")
+            yield _Stretch(begin, end, "bus")
+            first = end
+    if first < last:
+        yield _Stretch(first, last, "instructions")
+
+
+def _posters(section: Sequence[Event]) -> dict[int, list[Event]]:
+    """Return for each instruction those that posted the semaphores it waited for."""
+    posts: dict[int, list[Event]] = defaultdict(list)
+    waits: dict[int, list[Event]] = defaultdict(list)
+    for event in section:
+        for semaphore in bits(event.instruction.post):
+            posts[semaphore].append(event)
+        for semaphore in bits(event.instruction.wait):
+            waits[semaphore].append(event)
+    result: dict[int, list[Event]] = defaultdict(list)
+    for semaphore, waiting in waits.items():
+        posters = sorted(posts[semaphore], key=lambda event: event.end)
+        waiting.sort(key=lambda event: event.taken)
+        for event, poster in zip(waiting, posters, strict=False):
+            result[event.number].append(poster)
+    return result
+
+
+def reason(row: Row, found: Causes) -> str:
+    """Return why a layer takes more cycles than its bound, in one line."""
+    if row.runs_on == "host":
+        return "runs on the host, which takes no cycles of the core"
+    if row.bound and row.cycles <= row.bound:
+        return "none: at its bound or below"
+    lost = {CAUSES[cause]: cycles for cause, cycles in found.items() if cause != "array"}
+    if row.bound:
+        lost["the array makes more passes than the bound counts"] = found["array"] - row.bound
+    words, cycles = max(lost.items(), key=lambda item: item[1])
+    return f"{words}: {cycles:,} cycles" if cycles > 0 else "none"
