@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from celosia.sw.api import compile, quantize
+    from celosia.sw.profile import profile
     from celosia.sw.runtime.interpreter import InferenceSession, Interpreter
 
     __version__: str
 
-__all__ = ["InferenceSession", "Interpreter", "__version__", "compile", "quantize"]
+__all__ = ["InferenceSession", "Interpreter", "__version__", "compile", "profile", "quantize"]
 
 #: Module of each name.
 _MODULES = {
