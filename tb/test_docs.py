@@ -10,7 +10,7 @@ import pytest
 from celosia.sw.cli import MODULES
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 FOLDERS = ("constraints", "docs", "hw", "sim", "sw", "tb")
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -86,7 +86,7 @@ def missing_targets(text: str) -> Iterator[str]:
     return (name for name in TARGET.findall(text) if name not in targets)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_pages_name_only_what_exists(page: Path) -> None:
     text = page.read_text()
     assert not list(broken_links(page))

@@ -87,7 +87,7 @@ class Mode(enum.Enum, shape=2):
 
 
 class Rounding(enum.Enum, shape=1):
-    """Rounding of the requantiser, see ``docs/architecture.md``."""
+    """Rounding of the requantiser, see ``docs/design/architecture.md``."""
 
     DOUBLE = 0
     SINGLE = 1

@@ -1,6 +1,6 @@
 """Reference pages of the instruction set and the registers, written from their tables.
 
-``python -m celosia.hw.arch.reference`` writes ``docs/isa.md`` and ``docs/registers.md``.
+``python -m celosia.hw.arch.reference`` writes isa.md and registers.md in ``docs/reference``.
 """
 
 import sys
@@ -36,7 +36,7 @@ MEANINGS: dict[Opcode, str] = {
     "accumulators. `run` and `skip` gather the taps of a convolution window.",
     Opcode.VECTOR: "Combines the elements of a window for each pixel and channel, adds the bias, "
     "requantises, clamps and looks up, from accumulators or unified buffer to either of them. The "
-    "arithmetic is in [architecture.md](architecture.md#arithmetic).",
+    "arithmetic is in [architecture.md](../design/architecture.md#arithmetic).",
     Opcode.FILL: "Writes the constant `value` to every destination byte of its loops, addressed as "
     "VECTOR does.",
 }
@@ -187,7 +187,7 @@ def reference() -> str:
         "instruction are reserved and must be zero. Sizes in ranges are fields of "
         "`celosia.hw.arch.config.Config`; R = `rows`, C = `columns`. What the instructions do to "
         "which byte, and the formats of tiles, parameters and tables in external memory, is in "
-        "[architecture.md](architecture.md#external-formats).",
+        "[architecture.md](../design/architecture.md#external-formats).",
         "",
         "## Assembly",
         "",
@@ -258,12 +258,12 @@ def register_reference() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-#: The pages, by their names in ``docs``.
+#: The pages, by their names in ``docs/reference``.
 PAGES: dict[str, Callable[[], str]] = {"isa.md": reference, "registers.md": register_reference}
 
 
 def docs_folder() -> Path:
-    """Return the folder of the pages beside these sources.
+    """Return docs/reference of the working tree around these sources.
 
     Raises
     ------
@@ -271,9 +271,12 @@ def docs_folder() -> Path:
         If the sources do not lie in a working tree.
     """
     tree = Path(__file__).resolve().parents[2]
-    if not (tree / "pyproject.toml").is_file() or not (tree / "docs").is_dir():
-        raise FileNotFoundError(f"reference: wanted docs/ and pyproject.toml in {tree}, got none")
-    return tree / "docs"
+    folder = tree / "docs" / "reference"
+    if not (tree / "pyproject.toml").is_file() or not folder.is_dir():
+        raise FileNotFoundError(
+            f"reference: wanted docs/reference and pyproject.toml in {tree}, got none"
+        )
+    return folder
 
 
 def main() -> int:

@@ -255,7 +255,7 @@ def as_json(
     """Return the rows and what they hold for as JSON; what was not measured is null.
 
     ``peak`` is how many bytes of the unified buffer the program uses, ``again`` how many of the
-    cycles load constants again. Fields: ``docs/json.md``.
+    cycles load constants again. Fields: ``docs/reference/json.md``.
     """
     total = table[-1]
     content = {

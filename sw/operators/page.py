@@ -61,7 +61,7 @@ def where(record: Operator) -> str:
 
 
 def as_markdown() -> str:
-    """Return the page of all operators, docs/operators.md."""
+    """Return the page of all operators, docs/reference/operators.md."""
     rows = [
         f"| {kind} | {where(record)} | {record.core or '—'} | {record.host or '—'} |\n"
         for kind, record in OPERATORS.items()
