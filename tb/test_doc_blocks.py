@@ -109,7 +109,7 @@ def test_the_checks_find_mistakes(samples: Path) -> None:
     assert not marker_errors("page.md", good)
     assert marker_errors("page.md", good.replace("board", "tired"))
     assert marker_errors("page.md", good.replace("console", ""))
-    assert marker_errors("page.md", good.replace("not run: board", "run by tb/test_docs.py"))
+    assert marker_errors("unnamed.md", good.replace("not run: board", "run by tb/test_docs.py"))
     assert marker_errors("page.md", good.replace("not run: board", "excerpt of hw/core.py"))
     for text in (
         "```console\n$ celosia models\nno such line\n```\n",
