@@ -21,7 +21,7 @@ VIEW := build/view/celosia/__init__.py
 PACKAGES := hw sim sw constraints
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check unit test test-only nightly conformance prove mutate gates malformed coverage flips lint type synth pictures clean view setup
+.PHONY: help demo check unit test docs prose test-only nightly conformance prove mutate gates malformed coverage flips lint type synth pictures clean view setup
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -67,7 +67,14 @@ flips: $(DEV) $(TOOLS)  ## flip 100 bits in the memories of a core with parity
 nightly: conformance prove gates malformed coverage mutate flips  ## all campaigns: many hours
 
 lint: $(DEV)  ## ruff over all Python files
-	@$(BIN)/ruff check hw sim sw tb constraints
+	@$(BIN)/ruff check hw sim sw tb constraints docs
+
+prose: $(DEV)  ## spelling, line lengths and words of README, CHANGELOG and docs
+	@$(BIN)/codespell README.md CHANGELOG.md docs hw sim sw tb
+	@$(BIN)/python tb/prose.py
+
+docs: $(DEV) $(VIEW)  ## the pages and the API reference as a site: build/docs
+	@PYTHONPATH=build/view $(BIN)/mkdocs build --quiet
 
 type: $(DEV) $(VIEW)  ## pyright over all Python files
 	@$(BIN)/pyright --pythonpath $(BIN)/python

@@ -1,4 +1,4 @@
-"""Integer arithmetic of the contract, bit-exact: see ``docs/architecture.md``, 'Arithmetic'.
+"""Integer arithmetic of the contract, bit-exact: see ``docs/design/architecture.md``, 'Arithmetic'.
 
 Everything is vectorised over NumPy arrays and computed in int64: a product of a 32-bit sum and a
 31-bit multiplier has 63 bits.

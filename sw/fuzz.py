@@ -33,7 +33,7 @@ def add_arguments(made: argparse.ArgumentParser, whole: Any, seed: Any) -> None:
         "--faults", action="store_true", help="something is wrong: the program, the bus or the host"
     )
     made.add_argument(
-        "--configurations", metavar="A,B", help="cores of the table, see docs/verification.md (all)"
+        "--configurations", metavar="A,B", help="cores of docs/design/verification.md (all)"
     )
     made.add_argument(
         "--protection", choices=PROTECTIONS, default="none", help="of those cores' memories (none)"

@@ -1,7 +1,7 @@
 """Host link: frames, requests and answers, once for gateware, driver and model.
 
-See ``docs/link.md``. Framing is that of RFC 1662 (HDLC-like): ``FLAG`` around each frame, ``ESCAPE``
-inside; the checksum is the CRC-32 of zlib.
+See ``docs/reference/link.md``. Framing is that of RFC 1662 (HDLC-like): ``FLAG`` around each frame,
+``ESCAPE`` inside; the checksum is the CRC-32 of zlib.
 """
 
 import binascii

@@ -13,7 +13,8 @@ from celosia.hw.sdram.signature import check
 #: Bits per second on the serial line, as the driver expects them.
 BAUD = 3_000_000
 
-#: Share of the memory's pins that long reads use, refreshes included: ``docs/sdram.md``, Bandwidth.
+#: Share of the memory's pins that long reads use, refreshes included: "Bandwidth" in
+#: ``docs/reference/sdram.md``.
 _SHARE = 0.985
 
 #: Cycles from an address on AR to the read command, and from a whole beat to R: the same, Cycles.
@@ -22,7 +23,7 @@ _TO_READ, _TO_ANSWER = 10, 4
 
 @dataclass(frozen=True, kw_only=True)
 class Sdram:
-    """The memory chip of a board and how it is driven, see ``docs/sdram.md``.
+    """The memory chip of a board and how it is driven, see ``docs/reference/sdram.md``.
 
     Parameters
     ----------

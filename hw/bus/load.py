@@ -34,8 +34,8 @@ class LoadUnit(wiring.Component):
     Members
     -------
     instruction, done, fault_valid, fault, abort, idle, activity
-        See "Contract of a unit" in ``docs/architecture.md``. Activity: BUSY when a burst is asked
-        for or a beat arrives, else DRAIN when everything is asked for, else MEMORY.
+        See "Contract of a unit" in ``docs/design/architecture.md``. Activity: BUSY when a burst is
+        asked for or a beat arrives, else DRAIN when everything is asked for, else MEMORY.
     request : Out(stream of ``streams.burst``)
         Bursts, to ``ReadMaster``. After an abort or a fault, those that wait are still asked for:
         two at most.

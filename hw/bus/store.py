@@ -41,8 +41,8 @@ class StoreUnit(wiring.Component):
     Members
     -------
     instruction, done, fault_valid, fault, abort, idle, activity
-        See "Contract of a unit" in ``docs/architecture.md``. Activity: BUSY when a beat is asked
-        for or sent, else DRAIN when everything has been asked for, else MEMORY.
+        See "Contract of a unit" in ``docs/design/architecture.md``. Activity: BUSY when a beat is
+        asked for or sent, else DRAIN when everything has been asked for, else MEMORY.
     request, read_valid, read_data, read_fault
         Read port of the unified buffer. Addresses are checked before, so that ``read_fault`` is
         never seen; it would be RANGE of the oldest instruction.

@@ -93,7 +93,7 @@ class Endpoint(wiring.Component):
 
 
 class Link(wiring.Component):
-    """Lets a host reach external memory and registers over a serial line, see ``docs/link.md``.
+    """Serial line to external memory and registers, see ``docs/reference/link.md``.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class Link(wiring.Component):
 
     Timing
     ------
-    See ``docs/link.md``.
+    See ``docs/reference/link.md``.
 
     Raises
     ------

@@ -154,7 +154,7 @@ class MatrixControl(wiring.Component):
     Members
     -------
     instruction, done, fault_valid, fault, abort, idle, activity
-        As every unit, see ``docs/architecture.md``.
+        As every unit, see ``docs/design/architecture.md``.
     request : Out(stream of ``streams.unified_read``)
         One activation vector each.
     read_fault : In(1)

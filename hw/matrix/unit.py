@@ -32,7 +32,7 @@ class MatrixUnit(wiring.Component):
     Members
     -------
     instruction, done, fault_valid, fault, abort, idle, activity
-        As every unit, see ``docs/architecture.md``.
+        As every unit, see ``docs/design/architecture.md``.
     request : Out(stream of ``streams.unified_read``)
         Reads of activations.
     read_valid, read_data, read_fault : In

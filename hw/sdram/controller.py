@@ -50,7 +50,7 @@ class SdramController(wiring.Component):
 
     Timing
     ------
-    See ``docs/sdram.md``.
+    See ``docs/reference/sdram.md``.
     """
 
     bus: Any

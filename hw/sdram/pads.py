@@ -11,7 +11,8 @@ from celosia.hw.sdram.timing import Part
 
 #: Cycles that the registers in the pads add to ``read_delay``: one out, one in.
 PAD_CYCLES = 2
-#: From a register in a pad to the chip, and from the chip to one; estimates, see ``docs/sdram.md``.
+#: From a register in a pad to the chip, and from the chip to one; estimates, see
+#: ``docs/reference/sdram.md``.
 PAD_OUT_NS, PAD_IN_NS = 3.0, 1.0
 
 

@@ -45,7 +45,7 @@ class Scheduler(wiring.Component):
 
     Timing
     ------
-    See ``docs/sdram.md``.
+    See ``docs/reference/sdram.md``.
     """
 
     i: stream.Interface

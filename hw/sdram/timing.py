@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-#: Cycles by which a refresh may come later than it falls due; see ``docs/sdram.md``.
+#: Cycles by which a refresh may come later than it falls due; see ``docs/reference/sdram.md``.
 REFRESH_LATENESS = 1024
 #: Fewest cycles between two refreshes falling due: no more than two wait for a pause of the pins.
 LEAST_INTERVAL = 192

@@ -33,7 +33,7 @@ class Issue(wiring.Component):
     instruction : Out(stream of ``streams.issued(*opcodes)``)
         To the unit; offered no more in the cycle after one was taken.
     done : In(1)
-        From the unit, see ``docs/architecture.md``.
+        From the unit, see ``docs/design/architecture.md``.
     unit_activity, activity : In, Out(Activity)
         The unit's own, and a cycle later the same with idle cycles told apart; while the next
         instruction lacks a semaphore, DRAIN too becomes the wait for it.

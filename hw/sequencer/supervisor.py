@@ -40,7 +40,7 @@ class Supervisor(wiring.Component):
         From the cycle after ``begin`` until HALT or an error: twice, since who is granted something
         is known late in a cycle.
     abort : Out(1)
-        Stops all units, see ``docs/architecture.md``.
+        Stops all units, see ``docs/design/architecture.md``.
     flush, clear : Out(1)
         Resets fetch and check; resets every room. One cycle.
     done, error : Out(1)

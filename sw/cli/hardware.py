@@ -28,14 +28,14 @@ def add_parsers(command: Commands) -> None:
     )
 
     made = command("build", "make the bitstream of a board", hardware.run_build)
-    made.add_argument("board", metavar="BOARD", help="name, see docs/boards.md")
+    made.add_argument("board", metavar="BOARD", help="name, see docs/reference/boards.md")
     add_preset(made, None)
     made.add_argument("--seeds", type=whole, default=5, metavar="N", help="runs of the placer (5)")
     made.add_argument("--clock", type=number, metavar="MHZ", help="of core and memory")
     _folder(made)
 
     made = command("flash", "load a bitstream into a board", hardware.run_flash)
-    made.add_argument("board", metavar="BOARD", help="name, see docs/boards.md")
+    made.add_argument("board", metavar="BOARD", help="name, see docs/reference/boards.md")
     made.add_argument(
         "--persistent", action="store_true", help="into its flash memory, to stay without power"
     )

@@ -296,7 +296,7 @@ def as_dict(
     """Return the rows and what they hold for; what was not measured is None.
 
     ``peak`` is how many bytes of the unified buffer the program uses, ``again`` how many of the
-    cycles load constants again. Fields: ``docs/json.md``.
+    cycles load constants again. Fields: ``docs/reference/json.md``.
     """
     total = table[-1]
     cycles = measured.whole.counted if measured else total.cycles

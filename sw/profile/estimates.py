@@ -84,7 +84,7 @@ class Estimates:
             yield span._replace(first=span.first + offset, last=span.last + offset)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the figures of the report; fields: ``docs/json.md``."""
+        """Return the figures of the report; fields: ``docs/reference/json.md``."""
         return report.as_dict(
             self.compiled.program,
             self.rows,

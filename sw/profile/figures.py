@@ -125,7 +125,7 @@ class Profile:
         return {lane: sum(e.cycles for e in self.events if e.lane == lane) for lane in LANES}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures: those of the report, and more. Fields: ``docs/json.md``."""
+        """Return the figures: those of the report, and more. Fields: ``docs/reference/json.md``."""
         config, costs = self.program.config, self.estimates.costs
         used = self.contents.used(np.unique(self.contents.first))
         return self.estimates.as_dict() | {

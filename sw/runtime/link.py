@@ -1,4 +1,4 @@
-"""The driver's side of the host link: numbers, timeouts, repetition. See ``docs/link.md``."""
+"""Driver of the host link: numbers, timeouts, repetition. See ``docs/reference/link.md``."""
 
 import random
 from collections import deque

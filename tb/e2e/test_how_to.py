@@ -1,4 +1,4 @@
-"""The pages ``docs/from-*.md``: their script and their commands do what they promise."""
+"""The pages ``docs/how-to/from-*.md``: their script and their commands do what they promise."""
 
 import importlib.util
 import re
@@ -36,7 +36,8 @@ def test_from_a_framework_to_the_rtl(
     if importlib.util.find_spec(package) is None:
         prerequisites.missing(package)
     monkeypatch.chdir(tmp_path)
-    script = re.search(r"```python\n(.*?)```", (root / f"docs/{page}.md").read_text(), re.DOTALL)
+    text = (root / f"docs/how-to/{page}.md").read_text()
+    script = re.search(r"```python\n(.*?)```", text, re.DOTALL)
     assert script
     Path("net.py").write_text(script[1])
     subprocess.run([sys.executable, "net.py"], check=True)

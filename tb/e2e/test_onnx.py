@@ -58,7 +58,7 @@ def test_rtl():
 
 @pytest.mark.slow
 def test_default_session(record_property):
-    """The table of docs/onnx.md: pairs of int8 that stay float in part."""
+    """The table of docs/reference/onnx.md: pairs of int8 that stay float in part."""
     count = total = 0
     for name, network in NETWORKS.items():
         if name.endswith("qdq") and network.signed:
@@ -74,7 +74,7 @@ def test_default_session(record_property):
 
 @pytest.mark.slow
 def test_many_inputs(record_property):
-    """The table of docs/onnx.md."""
+    """The table of docs/reference/onnx.md."""
     count = total = 0
     for name, network in NETWORKS.items():
         content = quantised(name)

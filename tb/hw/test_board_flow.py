@@ -127,7 +127,7 @@ class MultiplyAdd(wiring.Component):
 
 @pytest.mark.slow
 def test_one_multiplier_and_one_adder(tmp_path, figure):
-    """The yardstick of docs/boards.md: what cells may take from register to register."""
+    """The yardstick of docs/reference/boards.md: what cells may take from register to register."""
     part = PARTS["LFE5U-85F"]
     verilog, sources = convert_with_sources(Folded(MultiplyAdd()))
     made = Design(

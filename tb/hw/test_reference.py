@@ -26,9 +26,9 @@ CONFIGS = [
 
 @pytest.mark.parametrize("name", reference.PAGES)
 def test_page_is_not_stale(root, name):
-    page = root / "docs" / name
+    page = root / "docs" / "reference" / name
     fresh = page.is_file() and page.read_text(encoding="utf-8") == reference.PAGES[name]()
-    assert fresh, f"docs/{name} is stale: run `{reference.COMMAND}`"
+    assert fresh, f"docs/reference/{name} is stale: run `{reference.COMMAND}`"
 
 
 def test_module_writes_the_pages(tmp_path, monkeypatch):
@@ -48,7 +48,7 @@ def test_module_refuses_to_write_outside_a_tree(tmp_path, monkeypatch, capsys):
 
 
 def test_docs_lie_beside_the_sources(root):
-    assert reference.docs_folder() == root / "docs"
+    assert reference.docs_folder() == root / "docs" / "reference"
 
 
 def test_tables_of_the_pages_are_complete():

@@ -137,7 +137,7 @@ def test_opener_keeps_the_time_from_row_to_column_and_so_from_row_to_row(rcd):
     # Its first column command follows in the cycle after a chunk was handed over, or later.
     waits = {later - earlier for earlier, later in zip(opened, handed, strict=False)}
     assert waits == {max(rcd - 1, 1)}
-    # Hence tRRD needs no counter: docs/sdram.md.
+    # Hence tRRD needs no counter: docs/reference/sdram.md.
     assert {later - earlier for earlier, later in pairwise(opened)} == {max(rcd, 2) + 2}
 
 

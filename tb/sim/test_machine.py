@@ -125,7 +125,7 @@ def test_load_params(rng: np.random.Generator):
 
 
 def slow_matmul(machine: Machine, i: Instruction) -> np.ndarray:
-    """Sums by the text of docs/architecture.md, one product at a time."""
+    """Sums by the text of docs/design/architecture.md, one product at a time."""
     config = machine.config
     sums = machine.accumulators.astype(object)
     for p, origin in enumerate(pixels(i, "")):
@@ -189,7 +189,7 @@ def slow_requantize(x: int, p: Any, double: bool) -> int:
 
 
 def slow_vector(machine: Machine, i: Instruction) -> None:
-    """Run a VECTOR one group after the other, by the text of docs/architecture.md."""
+    """Run a VECTOR one group after the other, by the text of docs/design/architecture.md."""
     config = machine.config
     flat = machine.accumulators.reshape(-1)
     combine = max if i.window == Window.MAX.value else sum

@@ -24,8 +24,8 @@ def test_where() -> None:
 
 
 def test_page_is_up_to_date(root: Path) -> None:
-    """Else: celosia report --operators > docs/operators.md."""
-    assert (root / "docs" / "operators.md").read_text() == as_markdown()
+    """Else: celosia report --operators > docs/reference/operators.md."""
+    assert (root / "docs" / "reference" / "operators.md").read_text() == as_markdown()
 
 
 def test_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -245,7 +245,7 @@ def test_figures_are_those_of_the_schema(sizes: str, batch: int, root: Path) -> 
     for wrong in (figures | {"more": 1}, short | {"units": {}}, short | {"cycles": -1}):
         assert list(validator.iter_errors(wrong))
     assert figures["inferences_per_second"] == 50e6 * batch / figures["cycles"]
-    text = (root / "docs/json.md").read_text()
+    text = (root / "docs/reference/json.md").read_text()
     fields = {*figures, *figures["losses"][0], *figures["buffer"], *figures["units"], "busy"}
     assert not {field for field in fields if f"`{field}`" not in text}
 

@@ -222,7 +222,7 @@ def test_every_field_is_documented(root: Path) -> None:
     fields = {*content, *content["total"], *evaluation.as_dict()}
     assert content["cycles_estimated"] == content["total"]["cycles"] > 0
     assert content["macs"] == program.macs and content["reload_cycles"] == 0
-    text = (root / "docs" / "json.md").read_text()
+    text = (root / "docs" / "reference" / "json.md").read_text()
     assert not {field for field in fields if f"`{field}`" not in text}
 
 

@@ -37,7 +37,7 @@ def add_arguments(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--configurations",
         metavar="A,B",
-        help="cores of the table, see docs/verification.md; without directed programs and networks",
+        help="cores of docs/design/verification.md; without directed programs and networks",
     )
     made.add_argument(
         "--workers",

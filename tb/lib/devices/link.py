@@ -1,7 +1,7 @@
 """The far end of the host link in Python: what ``hw/link/`` does, and a core behind it.
 
 Serves tests of the driver and as a board where there is none. The protocol is that of
-``docs/link.md``.
+``docs/reference/link.md``.
 """
 
 import threading
