@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.tile import Tiling, parameters_of
@@ -125,8 +124,7 @@ class Constants:
                     last = min(last, at + most)
                 ends.append(layer.stretch(at, last) - start)
             for first, last in itertools.pairwise(ends):
-                yield replace(
-                    action,
+                yield action._replace(
                     first_step=action.first_step + first,
                     last_step=action.first_step + last,
                     accumulate=action.accumulate or first > 0,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.bands import vectors
@@ -149,7 +149,7 @@ class Cutting:
             middle += 1
         if middle in block.rows:
             return whole
-        before, after = (replace(block, rows=part) for part in ((first, middle), (middle, last)))
+        before, after = (block._replace(rows=part) for part in ((first, middle), (middle, last)))
         row = self.rows(number, before)
         if min(row, self.rows(number, after)) < self.config.rows:
             return whole

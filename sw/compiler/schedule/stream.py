@@ -8,7 +8,7 @@ used again soon is not fetched again.
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.placement import Placement
@@ -63,8 +63,7 @@ class FetchTables:
     place: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bound:
+class Bound(NamedTuple):
     """Work that reads constants, and the places of its first tile or channel and of its table."""
 
     action: Multiply | Drain | PoolRegion | AddRegion
