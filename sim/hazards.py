@@ -151,9 +151,10 @@ class _Judge:
         """Make every check, those first without which the others have no meaning."""
         if self.listed.failure:
             raise self.listed.failure
+        footprints = footprint.footprints(self.config)
         for index, instruction in enumerate(self.instructions):
             try:
-                self.touches.append(footprint.touches(instruction, self.config))
+                self.touches.append(footprints.touches(instruction))
             except footprint.OutOfRange as wrong:
                 message = f"{self.name(index)}: {wrong}"
                 raise MachineError(Error.RANGE, instruction.unit, index, message) from None
@@ -213,9 +214,11 @@ class _Judge:
         return index, Touch(touch.memory, owner, Pattern(first, [], last - first + 1))
 
     def reads(self) -> None:
-        """Check that everything read has been written before."""
+        """Check that everything read has been written before; what holds something still will."""
+        known: set[Pattern] = set()
         for index in self.schedule.order:
-            missing = self.written.missing(self.touches[index])
+            touches = [touch for touch in self.touches[index] if touch.pattern not in known]
+            missing = self.written.missing(touches)
             if missing:
                 memory, place = missing
                 what = f"{memory.name.lower()} {memory.value} {place}"
@@ -224,4 +227,5 @@ class _Judge:
                     what = f"accumulator row {row} column {column}"
                 message = f"{self.name(index)} reads {what}, which nobody wrote"
                 raise Hazard(Fault.UNWRITTEN, (index,), message)
-            self.written.add(self.touches[index])
+            self.written.add(touches)
+            known.update(touch.pattern for touch in touches)

@@ -85,7 +85,8 @@ class Clocks:
 
     def _filled(self, order: Sequence[int]) -> list[list[int]]:
         """Return the clocks, in an order that knows every instruction's forerunners."""
-        clocks: list[list[int]] = [[0] * len(Unit) for _ in self.instructions]
+        none = [0] * len(Unit)
+        clocks = [none.copy() for _ in self.instructions]
         units, places = self.units.tolist(), self.places.tolist()
         members = {unit.value: found.tolist() for unit, found in self.members.items()}
         sequencer = members[Unit.SEQUENCER.value]

@@ -1,8 +1,9 @@
 """The order in which instructions run: dispatch, queues and semaphores, without what they do."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, SEMAPHORES, Config
@@ -41,12 +42,10 @@ class MachineError(RuntimeError):
         self.index = index
 
 
-def bits(mask: int) -> Iterator[int]:
-    """Give the numbers of the bits that are set."""
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
+@lru_cache(maxsize=1 << 12)
+def bits(mask: int) -> tuple[int, ...]:
+    """Return the numbers of the bits that are set."""
+    return tuple(bit for bit in range(mask.bit_length()) if mask >> bit & 1)
 
 
 @dataclass(frozen=True)
@@ -141,16 +140,18 @@ class _Run:
     def execute(self, index: int) -> bool:
         """Run an instruction if its semaphores allow it; say whether they did."""
         instruction = self.listed.instructions[index]
-        if not all(self.counts[s] for s in bits(instruction.wait)):
-            return False
-        for s in bits(instruction.wait):
+        waits = bits(instruction.fields["wait"])
+        for s in waits:
+            if not self.counts[s]:
+                return False
+        for s in waits:
             self.counts[s] -= 1
         if instruction.opcode in (isa.Opcode.FENCE, isa.Opcode.HALT):
             self.advance()
             if any(self.queues.values()):
                 raise self.deadlock(index)
         self.order.append(index)
-        for s in bits(instruction.post):
+        for s in bits(instruction.fields["post"]):
             self.counts[s] += 1
             if self.counts[s] > COUNT_LIMIT:
                 why = f"posts semaphore {s} past {COUNT_LIMIT}"
