@@ -45,11 +45,15 @@ class Constants:
         )
         return first + action.first_step, action.last_step - action.first_step
 
-    def piece(self, action: Multiply) -> tuple[int, int, int]:
-        """Return first and number of the tiles that are fetched together for matrix work.
+    def fetched(self, action: Multiply | Drain | PoolRegion | AddRegion) -> tuple[int, int, int]:
+        """Return first and number of the tiles or channels that are fetched together for work.
 
         The third is the number of those that come before what it reads.
         """
+        return self._piece(action) if isinstance(action, Multiply) else self._portion(action)
+
+    def _piece(self, action: Multiply) -> tuple[int, int, int]:
+        """Return what ``fetched`` does, for matrix work."""
         first, count = self.tiles(action)
         layer = self.tiling.layers[action.layer]
         alone = len(layer.segments[action.tile]) == 1 or layer.period % layer.steps
@@ -69,11 +73,8 @@ class Constants:
         assert isinstance(layer, Pooling)
         return layer.windows[action.windows].parameters * self.config.columns
 
-    def portion(self, action: Drain | PoolRegion | AddRegion) -> tuple[int, int, int]:
-        """Return first and number of the channels that are fetched together for vector work.
-
-        The third is the number of those that come before what it reads.
-        """
+    def _portion(self, action: Drain | PoolRegion | AddRegion) -> tuple[int, int, int]:
+        """Return what ``fetched`` does, for vector work."""
         channel, tiled = self.channel(action), self.tiling.layers[action.layer]
         total = parameters_of(self.network.layers[action.layer], tiled)
         most = self.tiling.parameters.count // _PIECES // tiled.parameters
