@@ -143,13 +143,9 @@ class _Allocator:
         self.gains = gains
         self.overlap = self.direct = frozenset[int]()
         self.stuck: CompileError | None = None
-        layers = list(enumerate(network.layers))
-        values = range(len(network.values))
         self.widest = cache(
             lambda number, values, room: widest(network, layouts, number, values, room, config)
         )
-        self.uses = [[n for n, layer in layers if v in layer.sources] for v in values]
-        self.births = [[n for n, layer in layers if layer.result == v] for v in values]
 
     def choose(self, batch: int) -> _Choice:
         """Return the best use of the unified buffer; what is too big goes outside, big ones first.
@@ -220,8 +216,8 @@ class _Allocator:
             result = layer.result
             if (
                 result in spilled
-                and self.uses[result] == [number + 1]
-                and self.births[result] == [number]
+                and self.network.readers[result] == [number + 1]
+                and self.network.makers[result] == [number]
                 and not network.values[result].is_output
                 and isinstance(layer, Product)
                 and isinstance(after, Product)
@@ -268,7 +264,7 @@ class _Allocator:
         spans = []
         for number, value in enumerate(self.network.values):
             layout = self.layouts[number]
-            uses, births = self.uses[number], self.births[number]
+            uses, births = self.network.readers[number], self.network.makers[number]
             if number in spilled or not (uses or births):
                 continue
             birth = births[0] if births else uses[0]
@@ -331,7 +327,8 @@ class _Allocator:
 
     def whole(self, number: int) -> bool:
         """Return whether a value is kept for all items of a part: the tail makes or reads it."""
-        return max([-1, *self.uses[number], *self.births[number]]) >= self.head
+        network = self.network
+        return max([-1, *network.readers[number], *network.makers[number]]) >= self.head
 
     def fit(
         self, items: int, ahead: bool, permanent: bool, spilled: frozenset[int]

@@ -211,11 +211,11 @@ class Jobs:
         layer = self.network.layers[number]
         assert not isinstance(layer, Pooling)
         value = self.network.values[layer.result]
-        if not value.is_output or number != self.network.makers(layer.result)[-1]:
+        if not value.is_output or number != self.network.makers[layer.result][-1]:
             return
         tiled = self.tiling.layers[number]
         tiles = -(-layer.channels // tiled.channels)
-        alone = len(self.network.makers(layer.result)) == 1
+        alone = len(self.network.makers[layer.result]) == 1
         if (value.height, value.width) == (1, 1) and alone:
             stops = _stores(layer, block.extents[0], self.config.columns)
             if tile in stops:
@@ -231,7 +231,7 @@ class Jobs:
     def made(self, number: int) -> tuple[int, int] | None:
         """Return the channels of its result that a layer makes, if not all."""
         layer = self.network.layers[number]
-        if isinstance(layer, Sum) or len(self.network.makers(layer.result)) == 1:
+        if isinstance(layer, Sum) or len(self.network.makers[layer.result]) == 1:
             return None
         product = isinstance(layer, Product)
         count = layer.channels if product else self.network.values[layer.source].channels

@@ -111,7 +111,7 @@ class Movement:
         layout = self.placement.layouts[value]
         if not layout.margins or self.placement.places[value].permanent:
             return
-        if number > min([number, *self.network.makers(value)]):
+        if number > min([number, *self.network.makers[value]]):
             return
         rows = (-layout.top, self.network.values[value].height + layout.bottom)
         for item in range(*items):

@@ -121,7 +121,7 @@ class _Scheduler:
         else:
             height = self.network.values[layer.result].height
             jobs = list(self.jobs.vector_jobs(number, part, items, (0, height)))
-            if number == self.network.makers(layer.result)[-1]:
+            if number == self.network.makers[layer.result][-1]:
                 jobs[-1].drains[-1] += self.moves.store(
                     number, self.moves.everything(layer.result, part, items)
                 )
