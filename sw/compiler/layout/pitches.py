@@ -238,7 +238,8 @@ def layout_of(
     value = network.values[number]
     top, left, bottom, right = margins_of(network, number)
     readers = [network.layers[n] for n in network.readers[number]]
-    products = [layer for layer in readers if isinstance(layer, Product)]
+    # The others read it at any pitch in the same time.
+    products = [x for x in readers if isinstance(x, Product) and x.kernel[0] > 1]
     least = (left + value.width + right) * value.channels
     rows = top + value.height + bottom
     pitch = least
