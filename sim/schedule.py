@@ -77,7 +77,6 @@ def listing(program: Program, config: Config) -> Listing:
         raise ValueError(f"program: wanted {wanted}, got {len(program)}")
     width = INSTRUCTION_BYTES if isinstance(program, bytes) else 1
     instructions: list[isa.Instruction] = []
-    checked: set[isa.Instruction] = set()
 
     def stopped(error: isa.Error, message: str) -> Listing:
         failure = MachineError(error, isa.Unit.SEQUENCER, len(instructions), message)
@@ -89,9 +88,7 @@ def listing(program: Program, config: Config) -> Listing:
                 instruction = isa.decode(program[index * width : (index + 1) * width])
             else:
                 instruction = program[index]
-            if instruction not in checked:
-                isa.check(instruction, config)
-                checked.add(instruction)
+            isa.check(instruction, config)
         except isa.Illegal as illegal:
             return stopped(illegal.error, f"instruction {index}: {illegal}")
         instructions.append(instruction)

@@ -7,7 +7,7 @@ order on both sides, so the n-th wait takes what the n-th post gave, and no coun
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -30,21 +30,23 @@ assert len(SEMAPHORE) <= SEMAPHORES
 MOST_COUNT = 4095
 
 
+#: Step, start and end of an access, and the access.
+_Entry = tuple[int, int, int, Access]
+
+
 class _History:
-    """Accesses of a unit so far, by memory, latest last: step, start, end and the access."""
+    """Accesses of a unit so far, by memory, latest last."""
 
     def __init__(self) -> None:
-        self.accesses: dict[str, list[tuple[int, int, int, Access]]] = defaultdict(list)
+        self.accesses: dict[str, list[_Entry]] = defaultdict(list)
 
-    def add(self, number: int, step: Step) -> None:
-        for access in step.accesses:
-            entry = number, access.start, access.end, access
-            self.accesses[access.memory].append(entry)
+    def add(self, entries: Iterable[_Entry]) -> None:
+        for entry in entries:
+            self.accesses[entry[-1].memory].append(entry)
 
-    def latest(self, step: Step, known: int) -> int:
-        """Return the latest step after ``known`` that ``step`` depends on, or ``known``."""
-        for access in step.accesses:
-            start, end = access.start, access.end
+    def latest(self, entries: Iterable[_Entry], known: int) -> int:
+        """Return the latest step after ``known`` that a step depends on, or ``known``."""
+        for _, start, end, access in entries:
             for number, first, last, earlier in reversed(self.accesses[access.memory]):
                 if number <= known:
                     break
@@ -71,7 +73,8 @@ def synchronise(steps: Sequence[Step], config: Config) -> list[Instruction]:
         mine = _UNITS.index(step.instruction.unit)
         clock = clocks[mine]
         others = [(unit, history) for unit, history in enumerate(histories) if unit != mine]
-        needs = [(history.latest(step, clock[unit]), unit) for unit, history in others]
+        entries = [(number, access.start, access.end, access) for access in step.accesses]
+        needs = [(history.latest(entries, clock[unit]), unit) for unit, history in others]
         for producer, unit in sorted(needs, reverse=True):
             if producer <= clock[unit]:
                 continue
@@ -81,7 +84,7 @@ def synchronise(steps: Sequence[Step], config: Config) -> list[Instruction]:
             clock[:] = map(max, clock, starts[producer])
             clock[unit] = max(clock[unit], producer)
         starts.append(clock.copy())
-        histories[mine].add(number, step)
+        histories[mine].add(entries)
     _check_counts(waits, posts, config)
     return [
         s.instruction.but(wait=wait, post=post) if wait or post else s.instruction
