@@ -8,12 +8,13 @@ clock), and compares every pair that is not in order and shares a memory, byte b
 
 from collections.abc import Sequence
 from enum import Enum
+from functools import cache
 from typing import cast
 
 import numpy as np
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.isa import Error, Instruction, Opcode, Unit
+from celosia.hw.arch.isa import Error, Instruction, Opcode
 from celosia.sim import footprint
 from celosia.sim.addresses import Pattern
 from celosia.sim.footprint import Memory, Touch
@@ -133,6 +134,12 @@ def judge(
     return written
 
 
+@cache
+def _halves(first: int, last: int, owner: bool) -> Touch:
+    """Return a touch of halves of the accumulators, as places."""
+    return Touch(Memory.ACCUMULATORS, owner, Pattern(first, [], last - first + 1))
+
+
 class _Judge:
     """One program under judgement; ``written`` is carried on."""
 
@@ -210,8 +217,7 @@ class _Judge:
         """
         half = self.config.accumulator_depth * self.config.columns
         first, last = touch.pattern.base // half, touch.pattern.last // half
-        owner = self.instructions[index].unit is Unit.MATRIX
-        return index, Touch(touch.memory, owner, Pattern(first, [], last - first + 1))
+        return index, _halves(first, last, self.instructions[index].opcode is Opcode.MATMUL)
 
     def reads(self) -> None:
         """Check that everything read has been written before; what holds something still will."""

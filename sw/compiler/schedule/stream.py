@@ -141,8 +141,9 @@ class _Streamer:
         for number, action in enumerate(self.pieces):
             if not isinstance(action, READERS) or isinstance(action, Multiply) != matrix:
                 continue
-            if not self.about.stays(action):
-                first, count, self.offsets[number] = self.about.fetched(action)
+            fetched = self.about.fetched(action)
+            if fetched is not None:
+                first, count, self.offsets[number] = fetched
                 yield number, (action.layer, first, count), count
 
     def _looked_up(self) -> Iterator[Use]:
