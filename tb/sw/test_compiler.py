@@ -1,3 +1,4 @@
+import gc
 import warnings
 from pathlib import Path
 
@@ -203,6 +204,20 @@ def test_products_whose_parameters_cannot_fit_run_on_the_host(rng: np.random.Gen
 def test_batch_out_of_range_is_refused(rng: np.random.Generator, batch: int) -> None:
     with pytest.raises(CompileError, match=f"batch: wanted 1 to {MOST_BATCH}"):
         compile_graph(load(random_model(rng, [5, 5])), preset("micro"), batch)
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_collector_is_left_as_it_was(on: bool, rng: np.random.Generator) -> None:
+    graph, was = load(random_model(rng, [5, 5])), gc.isenabled()
+    try:
+        (gc.enable if on else gc.disable)()
+        compile_graph(graph, preset("micro"))
+        assert gc.isenabled() == on
+        with pytest.raises(CompileError):
+            compile_graph(graph, preset("micro"), 0)
+        assert gc.isenabled() == on
+    finally:
+        (gc.enable if was else gc.disable)()
 
 
 def test_too_many_instructions_are_refused(rng: np.random.Generator) -> None:
