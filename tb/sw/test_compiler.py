@@ -184,6 +184,20 @@ def test_batch_that_does_not_fit_runs_in_parts(mnist_model) -> None:
     assert len(stores) == 3 and sum(i.length for i in stores) == 200 * 10
 
 
+@pytest.mark.parametrize("on", [True, False])
+def test_the_collector_is_left_as_it_was(on: bool, rng: np.random.Generator) -> None:
+    graph, was = load(random_model(rng, [5, 5])), gc.isenabled()
+    try:
+        (gc.enable if on else gc.disable)()
+        compile_graph(graph, preset("micro"))
+        assert gc.isenabled() == on
+        with pytest.raises(CompileError):
+            compile_graph(graph, preset("micro"), 0)
+        assert gc.isenabled() == on
+    finally:
+        (gc.enable if was else gc.disable)()
+
+
 def test_what_cannot_fit_runs_on_the_host(rng: np.random.Generator) -> None:
     layer = FullyConnected(
         weights=np.ones((100, 2000), np.int8), weight_scale=0.5, output_scale=1.0
@@ -204,20 +218,6 @@ def test_products_whose_parameters_cannot_fit_run_on_the_host(rng: np.random.Gen
 def test_batch_out_of_range_is_refused(rng: np.random.Generator, batch: int) -> None:
     with pytest.raises(CompileError, match=f"batch: wanted 1 to {MOST_BATCH}"):
         compile_graph(load(random_model(rng, [5, 5])), preset("micro"), batch)
-
-
-@pytest.mark.parametrize("on", [True, False])
-def test_the_collector_is_left_as_it_was(on: bool, rng: np.random.Generator) -> None:
-    graph, was = load(random_model(rng, [5, 5])), gc.isenabled()
-    try:
-        (gc.enable if on else gc.disable)()
-        compile_graph(graph, preset("micro"))
-        assert gc.isenabled() == on
-        with pytest.raises(CompileError):
-            compile_graph(graph, preset("micro"), 0)
-        assert gc.isenabled() == on
-    finally:
-        (gc.enable if was else gc.disable)()
 
 
 def test_too_many_instructions_are_refused(rng: np.random.Generator) -> None:

@@ -1,6 +1,5 @@
 """The order of work: layers that overlap, rows that pass from one to the next, what stays."""
 
-
 import numpy as np
 import pytest
 from networks import Back, Concatenate, Convolution, Depthwise, write_sequential
