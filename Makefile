@@ -8,6 +8,8 @@ COVERAGE_ARGS ?=
 FLIPS_ARGS ?=
 # A file of tests is one process's, the long ones come first.
 AT_ONCE := -n logical --dist loadfile --no-loadscope-reorder
+# The test of the RTL in make check: LiteRT, machine model and the smallest core give the same bytes.
+SMOKE := tb/e2e/test_mnist_rtl.py -k 'same_bytes and nano'
 BIN := .venv/bin
 
 STAMPS := build/stamps
@@ -15,11 +17,11 @@ VENV := $(STAMPS)/venv
 RUN := $(STAMPS)/run
 DEV := $(STAMPS)/dev
 TOOLS := $(STAMPS)/tools
-VIEW := build/view/celosia/hw
+VIEW := build/view/celosia/__init__.py
 PACKAGES := hw sim sw constraints
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-only conformance prove mutate gates malformed coverage flips lint type synth clean view setup
+.PHONY: help demo check unit test test-only nightly conformance prove mutate gates malformed coverage flips lint type synth clean view setup
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -27,6 +29,13 @@ help:  ## list the targets
 
 demo: $(RUN) $(TOOLS)  ## classify handwritten digits on the simulated core
 	@$(BIN)/celosia demo
+
+check: $(DEV) $(TOOLS) $(VIEW)  ## lint, types, unit tests, one test of the RTL: the quick half of test
+	@$(MAKE) --jobs=2 --output-sync=target lint type unit
+
+unit: $(DEV) $(TOOLS)
+	@$(BIN)/python -m pytest $(AT_ONCE) -m 'not thorough' --quiet tb/sim tb/sw tb/test_*.py
+	@$(BIN)/python -m pytest --quiet $(SMOKE)
 
 test: lint type test-only  ## all checks: lint, types, tests
 
@@ -55,6 +64,8 @@ coverage: $(DEV) $(TOOLS)  ## branches and bits of the core that programs meet: 
 flips: $(DEV) $(TOOLS)  ## flip 100 bits in the memories of a core with parity
 	@$(BIN)/python tb/campaigns flips --preset edge,protection=parity $(FLIPS_ARGS)
 
+nightly: conformance prove gates malformed coverage mutate flips  ## all campaigns: many hours
+
 lint: $(DEV)  ## ruff over all Python files
 	@$(BIN)/ruff check hw sim sw tb constraints
 
@@ -76,6 +87,7 @@ view: $(VIEW)
 $(VIEW):
 	@mkdir -p build/view/celosia
 	@for folder in $(PACKAGES); do ln -sfn ../../../$$folder build/view/celosia/$$folder; done
+	@ln -sfn ../../../sw/package/__init__.py $@
 
 # The stamps below hold only while what they stand for is there.
 .PHONY: force

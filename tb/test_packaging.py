@@ -11,12 +11,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("constraints", "hw", "sim", "sw")
 SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-MODULES = sorted(
+MODULES = ["celosia"] + sorted(
     ".".join(("celosia", *path.relative_to(ROOT).with_suffix("").parts))
     for room in ROOMS
     for path in (ROOT / room).rglob("*.py")
     if path.name not in ("__init__.py", "__main__.py")
 )
+#: The folder that is the package ``celosia`` itself.
+TOP = ROOT / SETUPTOOLS["package-dir"]["celosia"]
 # Written so that no pattern matches itself.
 FORBIDDEN = re.compile(
     r"deb[.]debian[.]org|pypi[.]org|files[.]pythonhosted|registry[.]npmjs"
@@ -34,15 +36,16 @@ def tracked_files() -> list[Path]:
     return [ROOT / name for name in listing.stdout.split("\0") if name and (ROOT / name).is_file()]
 
 
+def package(folder: Path) -> str:
+    """Return the name that a folder is imported by."""
+    parts = () if folder == TOP else folder.relative_to(ROOT).parts
+    return ".".join(("celosia", *parts))
+
+
 def test_package_list_is_the_tree() -> None:
     folders = {path.parent for room in ROOMS for path in (ROOT / room).rglob("*.py")}
-    names = [".".join(("celosia", *folder.relative_to(ROOT).parts)) for folder in folders]
-    assert SETUPTOOLS["packages"] == sorted(names)
-
-
-def test_every_package_has_an_init() -> None:
-    for name in SETUPTOOLS["packages"]:
-        assert (ROOT / name.removeprefix("celosia.").replace(".", "/") / "__init__.py").is_file()
+    assert SETUPTOOLS["packages"] == sorted(map(package, folders))
+    assert all((folder / "__init__.py").is_file() for folder in folders)
 
 
 def test_every_data_file_is_packaged() -> None:
@@ -50,11 +53,14 @@ def test_every_data_file_is_packaged() -> None:
         parts = path.relative_to(ROOT).parent.parts
         if path.suffix == ".py" or not parts or parts[0] not in ROOMS:
             continue
-        patterns = SETUPTOOLS["package-data"].get(".".join(("celosia", *parts)), [])
+        patterns = SETUPTOOLS["package-data"].get(package(path.parent), [])
         assert any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns), path
 
 
 def test_imports_come_from_this_tree() -> None:
+    top = importlib.import_module("celosia").__file__
+    assert top, "make view"
+    assert Path(top).resolve() == TOP / "__init__.py"
     for room in ROOMS:
         module = importlib.import_module(f"celosia.{room}")
         assert Path(module.__path__[0]).resolve() == ROOT / room
@@ -85,6 +91,17 @@ def test_no_foreign_names() -> None:
 )
 def test_foreign_names_are_seen(text: str) -> None:
     assert FORBIDDEN.search(text)
+
+
+def test_messages_name_extras_that_exist() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    texts = [path.read_text() for room in ROOMS for path in (ROOT / room).rglob("*.py")]
+    named = {name for text in texts for name in re.findall(r'install_command\(["\'](\w+)', text)}
+    assert named and named <= set(extras)
+    # No registry has the package: such a command would not work.
+    assert not [text for text in texts if re.search(r"pip install '?celosia", text)]
 
 
 @pytest.mark.parametrize("name", MODULES)

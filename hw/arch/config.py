@@ -3,6 +3,8 @@
 import binascii
 from dataclasses import asdict, dataclass, fields, replace
 
+from celosia.hw.arch.notebook import html_table
+
 #: Registers of a program's external representation that no configuration changes.
 ADDRESS_BITS = 32
 INSTRUCTION_BYTES = 64
@@ -168,6 +170,10 @@ class Config:
         want(self.cells in CELLS, "cells", f"one of {', '.join(CELLS)}")
         want(self.protection in PROTECTIONS, "protection", f"one of {', '.join(PROTECTIONS)}")
         want(self.requantizer in REQUANTIZERS, "requantizer", f"one of {', '.join(REQUANTIZERS)}")
+
+    def _repr_html_(self) -> str:
+        title = f"{self.name}: {self.rows} × {self.columns} multipliers"
+        return html_table(title, [(k, v) for k, v in asdict(self).items() if k != "name"])
 
     @property
     def primitive(self) -> str:

@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from celosia.hw.arch.extras import install_command
 from celosia.hw.boards.board import Board
 
 _FILES = "celosia.constraints"
@@ -32,7 +33,7 @@ def platform_of(board: Board) -> Any:
         except ImportError:
             raise BoardError(
                 f"{board.name}: wanted the package amaranth-boards, found none "
-                "(pip install 'celosia[synth]')"
+                f"({install_command('synth')})"
             ) from None
 
     class Pins(known):

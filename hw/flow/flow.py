@@ -35,6 +35,18 @@ stat
 write_json {netlist}
 """
 
+#: Passes of Yosys that take a while, and how to call the stages that they begin.
+_PASSES = {
+    "FLATTEN": "flattening",
+    "SHARE": "sharing operators",
+    "ALUMACC": "adders and multipliers",
+    "MEMORY_LIBMAP": "memories",
+    "DFFLEGALIZE": "flip-flops",
+    "ABC": "logic to LUTs",
+    "ABC9": "logic to LUTs",
+}
+_PASS = re.compile(r"[\d.]+ Executing (\w+) pass")
+
 #: What nextpnr says when a stage begins, and what to call it.
 _STAGES = {
     "Info: Packing": "packing",
@@ -142,7 +154,8 @@ def _synthesised(design: Design, directory: Path, report: Say) -> Path:
     (directory / "synth.ys").write_text(design.script)
     if not netlist.exists():
         report(f"synthesising {design.name} with yosys")
-        tools.run("yosys", ["-q", "-l", "yosys.log", "synth.ys"], directory / "yosys.out")
+        watch = _Passes(lambda stage: report(f"synthesis: {stage}"))
+        tools.run("yosys", ["synth.ys"], directory / "yosys.log", watch.line)
         (directory / "netlist.json").rename(netlist)
     return netlist
 
@@ -274,6 +287,21 @@ def _filled(arguments: Iterable[str], **values: str) -> list[str]:
 def _clock(said: dict[str, Any]) -> float:
     """Return the clock in MHz that a report of nextpnr says was reached."""
     return min(clock["achieved"] for clock in said["fmax"].values())
+
+
+class _Passes:
+    """Tells each stage of Yosys once, out of what it says."""
+
+    def __init__(self, tell: Say) -> None:
+        self.tell = tell
+        self.told: set[str] = set()
+
+    def line(self, text: str) -> None:
+        found = _PASS.match(text)
+        stage = _PASSES.get(found[1]) if found else None
+        if stage and stage not in self.told:
+            self.told.add(stage)
+            self.tell(stage)
 
 
 class _Stages:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
+from celosia.hw.arch.extras import install_command
+
 #: Takes a line that tells what is going on.
 Say = Callable[[str], None]
 
@@ -35,7 +37,7 @@ def find(name: str) -> str:
     )
     if command is None:
         raise ToolError(
-            f"{name}: wanted {name} or {packaged} on PATH, found none (pip install 'celosia[synth]')"
+            f"{name}: wanted {name} or {packaged} on PATH, found none ({install_command('synth')})"
         )
     return command
 
@@ -76,6 +78,16 @@ def _help(command: str) -> str:
     return said.stdout + said.stderr
 
 
+@lru_cache
+def _with_parent() -> tuple[str, ...]:
+    """Return words before a command that end it with this process, however that ends."""
+    found = shutil.which("setpriv")
+    words = (found, "--pdeathsig", "KILL", "--") if found else ()
+    # There are systems with another setpriv, and some that forbid it.
+    usable = words and not subprocess.run([*words, "true"], capture_output=True).returncode
+    return words if usable else ()
+
+
 def run(name: str, arguments: list[str], log: Path, watch: Say = lambda line: None) -> None:
     """Run a tool in the folder of its log.
 
@@ -99,7 +111,7 @@ def run(name: str, arguments: list[str], log: Path, watch: Say = lambda line: No
     with (
         log.open("w", buffering=1) as words,
         subprocess.Popen(
-            [command, *arguments],
+            [*_with_parent(), command, *arguments],
             cwd=log.parent,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

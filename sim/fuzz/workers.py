@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
+from celosia.hw.arch.extras import install_command
+
 __all__ = ["MissingDask", "run"]
 
 #: Cases that are handed to a worker at once.
@@ -71,7 +73,7 @@ def run(
         from dask.distributed import Client, LocalCluster, as_completed
     except ImportError:
         raise MissingDask(
-            "distributed: wanted it for several workers, found none (pip install 'celosia[fuzz]')"
+            f"distributed: wanted it for several workers, found none ({install_command('fuzz')})"
         ) from None
     with ExitStack() as stack:
         address: Any = scheduler

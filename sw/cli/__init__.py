@@ -4,11 +4,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 
 from celosia.sw.cli.arguments import Commands, Parser, Run, settle
 from celosia.sw.cli.messages import BAD_INPUT, Failure, line_of
 from celosia.sw.runtime.device import DeviceError
+from celosia.sw.version import __version__
 
 __all__ = ["MODULES", "main"]
 
@@ -22,22 +22,16 @@ MODULES = (
     "run",
     "eval",
     "models",
+    "doctor",
     "demo",
     "hardware",
     "fuzz",
 )
 
 
-def _version() -> str:
-    try:
-        return version("celosia")
-    except PackageNotFoundError:
-        return "not installed"
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="celosia", description="Open tensor processing unit.")
-    parser.add_argument("--version", action="version", version=f"celosia {_version()}")
+    parser.add_argument("--version", action="version", version=f"celosia {__version__}")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def command(name: str, text: str, run: Run) -> argparse.ArgumentParser:

@@ -15,7 +15,7 @@ from celosia.sw.files import writable, write_atomically
 from celosia.sw.frontend.source import load
 from celosia.sw.ir.parts import Port
 from celosia.sw.quantize.process import Converter
-from celosia.sw.quantize.sources import SOURCES, Source, source_of
+from celosia.sw.quantize.sources import SOURCES, require_tools, source_of
 from celosia.sw.runtime.arrays import InputError
 
 __all__ = ["add_parsers", "run"]
@@ -58,7 +58,10 @@ class _Data(NamedTuple):
 def run(arguments: argparse.Namespace) -> None:
     """Quantise a network, compare both where there are labels, and write it."""
     source = source_of(arguments.model)
-    _require_tools(arguments.model, source)
+    try:
+        require_tools(arguments.model, source)
+    except ModuleNotFoundError as error:
+        raise Missing(str(error)) from None
     if arguments.output.suffix.lower() != source.result:
         raise InputError(
             f"{arguments.output}: wanted a name with {source.result}, as {source.kind}s become it"
@@ -68,7 +71,6 @@ def run(arguments: argparse.Namespace) -> None:
         print(f"converting {arguments.model}", file=sys.stderr)
     with Converter(arguments.model) as converter:
         found = _data(arguments, converter.ports)
-        _require_finite(found.items, converter.ports)
         content = converter.quantized(found.items)
         lines = {"calibrated with": f"{len(found.items[0]):,} items", **found.notes}
         if found.labels is not None:
@@ -81,15 +83,6 @@ def run(arguments: argparse.Namespace) -> None:
         lines["not for Celosia"] = str(error)
     for name, text in lines.items():
         print(f"{name:<24} {text}")
-
-
-def _require_tools(path: Path, source: Source) -> None:
-    missing = source.missing
-    if missing:
-        raise Missing(
-            f"{path}: a {source.kind} wants {', '.join(missing)}: "
-            f".venv/bin/pip install -e '.[{source.extra}]'"
-        )
 
 
 def _data(arguments: argparse.Namespace, ports: list[Port]) -> _Data:
@@ -108,12 +101,6 @@ def _data(arguments: argparse.Namespace, ports: list[Port]) -> _Data:
         return _Data(items, labelled, labels, notes)
     first = {name: one.first(limit) for name, one in given.items()}
     return _Data(inputs.prepare(first, ports, arguments), [], None, {})
-
-
-def _require_finite(items: list[np.ndarray], ports: list[Port]) -> None:
-    for array, port in zip(items, ports, strict=True):
-        if not np.isfinite(array).all():
-            raise InputError(f"--calibration: {port.name!r}: wanted finite numbers, got others")
 
 
 def _of_dataset(arguments: argparse.Namespace, ports: list[Port], limit: int) -> _Data:

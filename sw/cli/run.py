@@ -22,7 +22,7 @@ from celosia.sw.files import writable, write_atomically
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.backends import open_device
-from celosia.sw.runtime.interpreter import read_source
+from celosia.sw.runtime.opening import read_source
 from celosia.sw.runtime.session import InputError, Session, Statistics
 from celosia.sw.shipped import model_path
 

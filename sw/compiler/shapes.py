@@ -3,7 +3,7 @@
 from collections.abc import Container
 
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.ir.graph import Graph
+from celosia.sw.ir.graph import Graph, short_name
 
 __all__ = ["DENSE", "RESHAPES", "items_of", "shapes_of"]
 
@@ -52,7 +52,7 @@ def shapes_of(graph: Graph, items: int) -> dict[int, tuple[int, int, int]]:
         if shape[0] != items:
             name = graph.tensors[number].name
             got = f"wanted a batch of {items}, got shape {shape}"
-            raise CompileError(got, layer=f"tensor {name!r}")
+            raise CompileError(got, layer=f"tensor {short_name(name)!r}")
         return shape[1], shape[2], shape[3]
 
     for number in graph.inputs:

@@ -15,7 +15,7 @@ import tflite
 from celosia.sw.frontend.subgraphs import Subgraph, read_subgraph
 from celosia.sw.frontend.tables import File
 from celosia.sw.frontend.variables import Variables
-from celosia.sw.ir.graph import Operation, Tensor
+from celosia.sw.ir.graph import Operation, Tensor, short_name
 from celosia.sw.operators.host import check_operation
 from celosia.sw.operators.node import ModelError, Node, described
 
@@ -216,7 +216,9 @@ def _require_alike(first: Sequence[Tensor], second: Sequence[Tensor], what: str)
         meaning, given = one.quantization, other.quantization
         same = given is None if meaning is None else meaning.equals(given)
         if one.dtype != other.dtype or not same:
-            raise ModelError(f"{what}: wanted {_typed(one)}, got {_typed(other)} ({other.name!r})")
+            raise ModelError(
+                f"{what}: wanted {_typed(one)}, got {_typed(other)} ({short_name(other.name)!r})"
+            )
 
 
 def _typed(tensor: Tensor) -> str:

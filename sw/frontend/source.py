@@ -7,6 +7,7 @@ from typing import Any
 
 import tflite
 
+from celosia.hw.arch.extras import install_command
 from celosia.sw.files import FileError, read_file
 from celosia.sw.frontend.tflite import load as load_tflite
 from celosia.sw.ir.graph import Graph
@@ -62,7 +63,7 @@ def _load_onnx(content: bytes, name: str = "model") -> Graph:
     try:
         from celosia.sw.frontend.onnx.model import load as load_onnx
     except ModuleNotFoundError as error:
-        wanted = f"wanted the package {error.name}: pip install 'celosia[onnx]'"
+        wanted = f"wanted the package {error.name}: {install_command('onnx')}"
         raise ModelError(f"{name}: {wanted}") from None
     return load_onnx(content, name)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tflite
 
-from celosia.sw.ir.graph import Quantization, Tensor
+from celosia.sw.ir.graph import Quantization, Tensor, short_name
 from celosia.sw.operators.node import ModelError, constant_name
 from celosia.sw.operators.registry import OPERATORS
 
@@ -77,9 +77,9 @@ class File:
         dtype = _TYPES.get(tensor.Type())
         if dtype is None:
             kind = constant_name(tflite.TensorType, tensor.Type()).lower()
-            raise ModelError(f"tensor {name!r}: type {kind} is not supported")
+            raise ModelError(f"tensor {short_name(name)!r}: type {kind} is not supported")
         if tensor.Sparsity() is not None:
-            raise ModelError(f"tensor {name!r}: sparse tensors are not supported")
+            raise ModelError(f"tensor {short_name(name)!r}: sparse tensors are not supported")
         # Tensors without elements stand for inputs left out.
         elements = require_extents(name, shape) if 0 not in shape else 0
         data = None
@@ -87,12 +87,16 @@ class File:
         if raw.size and tensor.Type() == tflite.TensorType.INT4:
             if raw.size != (elements + 1) // 2:
                 wanted = (elements + 1) // 2
-                raise ModelError(f"tensor {name!r}: wanted {wanted} bytes, got {raw.size}")
+                raise ModelError(
+                    f"tensor {short_name(name)!r}: wanted {wanted} bytes, got {raw.size}"
+                )
             data = _halves(raw)[:elements].reshape(shape)
         elif raw.size:
             if raw.size != elements * dtype.itemsize:
                 wanted = elements * dtype.itemsize
-                raise ModelError(f"tensor {name!r}: wanted {wanted} bytes, got {raw.size}")
+                raise ModelError(
+                    f"tensor {short_name(name)!r}: wanted {wanted} bytes, got {raw.size}"
+                )
             data = np.frombuffer(raw.tobytes(), dtype.newbyteorder("<")).reshape(shape)
         return Tensor(name, shape, dtype, self.quantization(name, tensor), data)
 
@@ -107,11 +111,13 @@ class File:
             given = np.array(details.ZeroPointAsNumpy(), np.int64)
             if len(given) not in (1, len(scales)):
                 raise ModelError(
-                    f"tensor {name!r}: wanted {len(scales)} zero points, got {len(given)}"
+                    f"tensor {short_name(name)!r}: wanted {len(scales)} zero points, got {len(given)}"
                 )
             zero_points[:] = given
         if not (np.isfinite(scales) & (scales > 0)).all():
-            raise ModelError(f"tensor {name!r}: wanted scales greater than 0, got {scales.min()}")
+            raise ModelError(
+                f"tensor {short_name(name)!r}: wanted scales greater than 0, got {scales.min()}"
+            )
         return Quantization(scales, zero_points, int(details.QuantizedDimension()))
 
     def kind(self, number: int) -> str:
@@ -143,10 +149,14 @@ def _halves(raw: np.ndarray) -> np.ndarray:
 def require_extents(name: str, shape: tuple[int, ...]) -> int:
     """Return the elements of a shape, refused where it has none or too many."""
     if any(extent < 1 for extent in shape):
-        raise ModelError(f"tensor {name!r}: wanted extents of at least 1, got shape {shape}")
+        raise ModelError(
+            f"tensor {short_name(name)!r}: wanted extents of at least 1, got shape {shape}"
+        )
     elements = math.prod(shape)
     if elements > 1 << 31:
-        raise ModelError(f"tensor {name!r}: wanted at most 2^31 elements, got shape {shape}")
+        raise ModelError(
+            f"tensor {short_name(name)!r}: wanted at most 2^31 elements, got shape {shape}"
+        )
     return elements
 
 

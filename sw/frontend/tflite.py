@@ -1,6 +1,7 @@
 """Reads ``.tflite`` files into the compiler's graph."""
 
 import struct
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from celosia.sw.frontend.subgraphs import Subgraph, read_subgraph
 from celosia.sw.frontend.tables import File, index_in, require_extents
 from celosia.sw.frontend.unsigned import centred, rescaling
 from celosia.sw.frontend.variables import KINDS, Variables
-from celosia.sw.ir.graph import Graph, Operation, Tensor
+from celosia.sw.ir.graph import Graph, Operation, Tensor, short_name
 from celosia.sw.operators.host import check_operation, evaluate, infer
 from celosia.sw.operators.node import (
     ModelError,
@@ -29,6 +30,8 @@ from celosia.sw.operators.registry import OPERATORS
 __all__ = ["ModelError", "load"]
 
 _IDENTIFIER = b"TFL3"
+#: Operators that a refusal names by number.
+_MOST_NAMED = 6
 #: Types of inputs and outputs.
 _ENDS = ("int8", "uint8", "int16", "int32", "int64", "float32", "bool")
 # Raised by the flatbuffers package on files whose offsets lead nowhere.
@@ -111,11 +114,13 @@ class _Reader:
         for number in (*inputs, *outputs):
             tensor = tensors[index_in(number, tensors)]
             if tensor.data is not None and number in inputs:
-                raise ModelError(f"tensor {tensor.name!r}: wanted no constant as input")
+                raise ModelError(f"tensor {short_name(tensor.name)!r}: wanted no constant as input")
             require_extents(tensor.name, tensor.shape)
             if tensor.dtype.name not in _ENDS:
                 wanted = f"{', '.join(_ENDS)} as input or output"
-                raise ModelError(f"tensor {tensor.name!r}: wanted {wanted}, got {tensor.dtype}")
+                raise ModelError(
+                    f"tensor {short_name(tensor.name)!r}: wanted {wanted}, got {tensor.dtype}"
+                )
             if tensor.quantization is not None:
                 require_per_tensor(tensor)
         outputs = tuple(
@@ -210,9 +215,10 @@ class _Reader:
         Raises
         ------
         ModelError
-            With the first operator that cannot be used, and the number and kind of all others.
+            With the first operator that cannot be used, and number and kind of all others; of many
+            others the count of each kind.
         """
-        operations, refused = [], list[tuple[str, ModelError]]()
+        operations, refused = [], list[tuple[int, str, ModelError]]()
         for place, operator in enumerate(given):
             kind = self.file.kind(operator.OpcodeIndex())
             try:
@@ -223,7 +229,7 @@ class _Reader:
                     continue
                 operation, results = self._operation(place, kind, operator, tensors)
             except ModelError as error:
-                refused.append((f"{place} {kind}", error))
+                refused.append((place, kind, error))
                 continue
             operations += self.added
             self.added = []
@@ -233,9 +239,11 @@ class _Reader:
             for number, data in zip(operation.outputs, results, strict=True):
                 tensors[number] = replace(tensors[number], data=data)
         if refused:
-            others = ", ".join(label for label, _ in refused[1:])
-            more = f" (and so are {others})" if others else ""
-            raise ModelError(f"{refused[0][1]}{more}")
+            others = [f"{place} {kind}" for place, kind, _ in refused[1:_MOST_NAMED]]
+            counts = Counter(kind for _, kind, _ in refused[_MOST_NAMED:])
+            others += [f"{count} more {kind}" for kind, count in sorted(counts.items())]
+            more = f" (refused too: {', '.join(others)})" if others else ""
+            raise ModelError(f"{refused[0][2]}{more}")
         return operations
 
     def _operation(
@@ -249,7 +257,7 @@ class _Reader:
         for tensor in results:
             require_extents(tensor.name, tensor.shape)
         if results:
-            label += f" ({results[0].name!r})"
+            label += f" ({short_name(results[0].name)!r})"
         if kind not in OPERATORS:
             raise ModelError(f"{label}: operator is not supported, model refused")
         record = OPERATORS[kind]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import tflite
 
-from celosia.sw.ir.graph import State, Tensor
+from celosia.sw.ir.graph import State, Tensor, short_name
 from celosia.sw.operators.node import ModelError, Node, described
 
 __all__ = ["KINDS", "Variables"]
@@ -121,9 +121,13 @@ class Variables:
                 is_constant = "constant " if after.data is not None else ""
                 got = f"{is_constant}{after.dtype.name} {after.shape}"
                 wanted = f"computed {before.dtype.name} {before.shape} assigned"
-                raise ModelError(f"variable {before.name!r}: wanted {wanted}, got {got}")
+                raise ModelError(
+                    f"variable {short_name(before.name)!r}: wanted {wanted}, got {got}"
+                )
             scales = before.quantization
             if scales is not None and not scales.equals(after.quantization):
-                raise ModelError(f"variable {before.name!r}: wanted one scale and zero point")
+                raise ModelError(
+                    f"variable {short_name(before.name)!r}: wanted one scale and zero point"
+                )
             found.append(State(number, self.values[key], self.initial[key]))
         return tuple(found)

@@ -24,6 +24,7 @@ from celosia.sw.ir.header import (
     step_blobs,
     step_header,
 )
+from celosia.sw.ir.notebook import ends_table, layers_table
 from celosia.sw.ir.parts import HostOperator, Layer, Part, Port, Section, Segment, Variable
 from celosia.sw.ir.records import listed, record, value
 from celosia.sw.ir.validate import validate
@@ -158,6 +159,20 @@ class Program:
     def macs(self) -> int:
         """Multiplications for each item."""
         return sum(layer.macs for layer in self.layers)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Program {self.name!r} on {self.config.name}, batch {self.batch}: "
+            f"{len(self.layers)} layers on the core, {len(self.host)} operators on the host, "
+            f"{self.macs:,} multiplications for each input>"
+        )
+
+    def _repr_html_(self) -> str:
+        title = f"{self.name} on {self.config.name}, batch {self.batch}"
+        total = f"{self.macs:,} multiplications for each input"
+        return ends_table(title, self.inputs, self.outputs) + layers_table(
+            total, self.layers, self.host
+        )
 
     def require(self, config: Config) -> None:
         """Refuse a core of another configuration.

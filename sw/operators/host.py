@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from celosia.sw.ir.graph import Operation, Tensor
+from celosia.sw.ir.graph import Operation, Tensor, short_name
 from celosia.sw.ir.parts import MOST_ELEMENTS, HostOperator, Operand
 from celosia.sw.ir.program import ProgramError
 from celosia.sw.operators.attributes import Attributes, Mismatch, require
@@ -170,7 +170,7 @@ def check(operator: HostOperator) -> None:
         require(computed, "something computed among the inputs")
         record.check(operator)
     except Mismatch as mismatch:
-        label = f"operator {operator.place} {operator.kind[:40]} ({operator.name!r})"
+        label = f"operator {operator.place} {operator.kind[:40]} ({short_name(operator.name)!r})"
         raise ProgramError(f"{label} of the host: {mismatch}") from None
 
 
@@ -240,7 +240,7 @@ def run(operator: HostOperator, values: Mapping[int, np.ndarray]) -> dict[int, n
     try:
         made = OPERATORS[operator.kind].compute(operator, arrays)
     except Mismatch as mismatch:
-        label = f"operator {operator.place} {operator.kind} ({operator.name!r})"
+        label = f"operator {operator.place} {operator.kind} ({short_name(operator.name)!r})"
         raise OperandError(f"{label}: {mismatch}") from None
     results = {}
     for operand, array in zip(operator.results, made, strict=True):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tflite
 
-from celosia.sw.ir.graph import Tensor
+from celosia.sw.ir.graph import Tensor, short_name
 
 __all__ = [
     "ModelError",
@@ -188,7 +188,7 @@ def constant_name(group: type, value: int) -> str:
 def described(tensor: Tensor) -> str:
     """Return a tensor's description for messages: type, shape, name, and whether it is computed."""
     computed = "" if tensor.data is not None else "computed "
-    return f"{computed}{tensor.dtype.name} {tensor.shape} ({tensor.name!r})"
+    return f"{computed}{tensor.dtype.name} {tensor.shape} ({short_name(tensor.name)!r})"
 
 
 def require_per_tensor(tensor: Tensor) -> None:
@@ -201,10 +201,14 @@ def require_per_tensor(tensor: Tensor) -> None:
     """
     name, quantization = tensor.dtype.name, tensor.quantization
     if quantization is None or len(quantization.scales) != 1:
-        raise ModelError(f"{name} tensor {tensor.name!r}: wanted one scale and zero point")
+        raise ModelError(
+            f"{name} tensor {short_name(tensor.name)!r}: wanted one scale and zero point"
+        )
     limits, zero_point = np.iinfo(tensor.dtype), quantization.zero_point
     if not limits.min <= zero_point <= limits.max:
-        raise ModelError(f"tensor {tensor.name!r}: wanted a zero point in {name}, got {zero_point}")
+        raise ModelError(
+            f"tensor {short_name(tensor.name)!r}: wanted a zero point in {name}, got {zero_point}"
+        )
 
 
 def read_padding(options: Any) -> str:
@@ -273,11 +277,13 @@ def require_weights(weights: Tensor, axis: int = 0) -> None:
     if weights.dtype != np.int8 and not _of_nine_bits(weights):
         raise ModelError(f"wanted int8 weights, got {described(weights)}")
     if weights.data is None:
-        raise ModelError(f"wanted constant weights, got computed ones ({weights.name!r})")
+        raise ModelError(
+            f"wanted constant weights, got computed ones ({short_name(weights.name)!r})"
+        )
     channels = weights.shape[axis] if axis < len(weights.shape) else 0
     scales = weights.quantization
     if scales is None or len(scales.scales) not in (1, channels):
-        raise ModelError(f"wanted 1 or {channels} scales of weights {weights.name!r}")
+        raise ModelError(f"wanted 1 or {channels} scales of weights {short_name(weights.name)!r}")
     if len(scales.scales) > 1 and scales.axis != axis:
         raise ModelError(f"wanted scales of the weights along axis {axis}, got axis {scales.axis}")
     if scales.zero_points.any():

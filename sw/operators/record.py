@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from celosia.sw.ir.graph import Graph, Operation, Quantization
+from celosia.sw.ir.graph import Graph, Operation, Quantization, short_name
 from celosia.sw.ir.parts import HostOperator, Operand
 from celosia.sw.operators.attributes import Attributes, Mismatch, require
 from celosia.sw.operators.node import Node
@@ -209,7 +209,7 @@ class Operator:
 
     def _check_types(self, operands: Sequence[Operand], types: tuple[str, ...]) -> None:
         for operand in operands:
-            got = f"{operand.dtype} {operand.name!r}"
+            got = f"{operand.dtype} {short_name(operand.name)!r}"
             require(operand.dtype in types, " or ".join(types), got)
 
 

@@ -1,13 +1,15 @@
 """A float network in a process of its own: converters print pages, and crash."""
 
-import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from multiprocessing.connection import Connection, wait
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -17,9 +19,12 @@ from tqdm import tqdm
 from celosia.sw.ir.parts import Port
 from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample
 from celosia.sw.quantize.sources import source_of
-from celosia.sw.runtime.arrays import InputError
+from celosia.sw.runtime.arrays import InputError, label
 
-__all__ = ["Converter"]
+__all__ = ["Converter", "serve"]
+
+#: The child process, which unlike one of multiprocessing does not run the caller's script again.
+_CHILD = "import sys; from celosia.sw.quantize.process import serve; serve(int(sys.argv[1]))"
 
 #: State of the child process: its network, and the stream that progress goes to.
 _model: FloatModel | None = None
@@ -42,11 +47,16 @@ class Converter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        context = multiprocessing.get_context("spawn")
-        self._pipe, other = context.Pipe()
-        self._process = context.Process(target=_serve, args=(other,), daemon=True)
-        self._process.start()
-        other.close()
+        self._pipe, other = Pipe()
+        with other:
+            number = other.fileno()
+            # The child ends when its input does, also where this process is killed.
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _CHILD, str(number)],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                stdin=subprocess.PIPE,
+                pass_fds=(number,),
+            )
         try:
             self.ports: list[Port] = self._call("open", _open, path)
         except BaseException:
@@ -62,7 +72,7 @@ class Converter:
     def _end(self) -> None:
         self._pipe.close()
         self._process.kill()
-        self._process.join()
+        self._process.communicate()
 
     def quantized(self, arrays: Sequence[np.ndarray]) -> bytes:
         """Return the int8 file.
@@ -71,7 +81,17 @@ class Converter:
         ----------
         arrays : sequence of numpy.ndarray
             For each of ``ports`` the items that ranges are measured on.
+
+        Raises
+        ------
+        InputError
+            If numbers are not finite.
+        QuantizeError
+            If the network cannot be quantised.
         """
+        for array, port in zip(arrays, self.ports, strict=True):
+            if not np.isfinite(array).all():
+                raise InputError(f"{label(port)}: wanted finite numbers, got others")
         return self._call("quantise", _quantize, self._named(arrays))
 
     def outputs(self, content: bytes | None, arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -86,35 +106,39 @@ class Converter:
             self._pipe.send((verb, function, arguments))
             result = self._pipe.recv()
         except (BrokenPipeError, ConnectionResetError, EOFError):
-            self._process.join()
+            code = self._process.wait()
             raise QuantizeError(
-                f"{self.path}: cannot {verb} it: the converter crashed "
-                f"(exit code {self._process.exitcode})"
+                f"{self.path}: cannot {verb} it: the converter crashed (exit code {code})"
             ) from None
         if isinstance(result, QuantizeError):
             raise QuantizeError(f"{self.path}: {result}")
         return result
 
 
-def _serve(pipe: Connection) -> None:
-    """Carry out calls until the parent ends; the terminal is for progress alone."""
+def serve(number: int) -> None:
+    """Carry out calls until the parent ends; the terminal is for progress alone.
+
+    Parameters
+    ----------
+    number : int
+        File descriptor of the pipe that calls come from.
+    """
     global _progress
+    pipe = Connection(number)
     _progress = os.fdopen(os.dup(2), "w")
     sink = os.open(os.devnull, os.O_WRONLY)
     # tqdm's own lock outlives a crash, and multiprocessing complains of it.
     tqdm.set_lock(threading.RLock())
     os.dup2(sink, 1)
     os.dup2(sink, 2)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    threading.Thread(target=_end_after, args=(parent.sentinel,), daemon=True).start()
+    threading.Thread(target=_end_with_input, daemon=True).start()
     with suppress(EOFError):
         while True:
             pipe.send(_plainly(*pipe.recv()))
 
 
-def _end_after(sentinel: int) -> None:
-    wait([sentinel])
+def _end_with_input() -> None:
+    sys.stdin.buffer.read()
     os._exit(1)
 
 

@@ -5,9 +5,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from celosia.hw.arch.extras import install_command
 from celosia.sw.quantize.model import FloatModel, QuantizeError
 
-__all__ = ["SOURCES", "Source", "source_of"]
+__all__ = ["SOURCES", "Source", "require_tools", "source_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,3 +110,16 @@ def source_of(path: Path) -> Source:
             return source
     endings = ", ".join(ending for source in SOURCES for ending in source.endings)
     raise QuantizeError(f"{path}: wanted a folder with a saved_model.pb, or one of {endings}")
+
+
+def require_tools(path: Path, source: Source) -> None:
+    """Refuse a file whose tools are not installed.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        Naming them, and the command that installs them.
+    """
+    if source.missing:
+        wanted = f"{path}: a {source.kind} wants {', '.join(source.missing)}"
+        raise ModuleNotFoundError(f"{wanted}: {install_command(source.extra)}")

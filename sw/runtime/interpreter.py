@@ -7,95 +7,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from celosia.hw.arch.config import Config, preset
-from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.frontend.source import load
-from celosia.sw.ir.graph import Graph
+from celosia.hw.arch.config import Config
+from celosia.sw.ir.notebook import ends_table
 from celosia.sw.ir.parts import MOST_BATCH, Port
-from celosia.sw.ir.program import MAGIC, Program
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime.arrays import label
-from celosia.sw.runtime.backends import open_device
+from celosia.sw.runtime.opening import Source, is_program, open_program, open_session
 from celosia.sw.runtime.session import InputError, Session, Statistics, quantized
 
-__all__ = [
-    "InferenceSession",
-    "Interpreter",
-    "NodeArgument",
-    "open_program",
-    "open_session",
-    "read_source",
-]
-
-Source = str | Path | bytes
-
-
-def _is_program(source: Source) -> bool:
-    if isinstance(source, bytes):
-        return source.startswith(MAGIC)
-    try:
-        with Path(source).open("rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
-    except OSError:
-        return False
-
-
-def read_source(source: Source) -> Graph | Program:
-    """Return the graph of a model, or the program of a program's file.
-
-    Raises
-    ------
-    ModelError, ProgramError
-        If the source cannot be used.
-    """
-    if not _is_program(source):
-        return load(source)
-    return Program.from_bytes(source) if isinstance(source, bytes) else Program.load(source)
-
-
-def open_program(
-    source: Source, *, config: Config | str = "edge", batch: int | None = None
-) -> Program:
-    """Return the program of a model or of a program's file.
-
-    Parameters
-    ----------
-    source : str, pathlib.Path or bytes
-        A ``.tflite`` model, or a program; a path, or the contents.
-    config : Config or str
-        The core, or the preset; a program brings its own.
-    batch : int, optional
-        Items of one run; 1 unless given. A program brings its own.
-
-    Raises
-    ------
-    ModelError, CompileError, ProgramError
-        If the source cannot be used or cannot be compiled.
-    """
-    read = read_source(source)
-    if isinstance(read, Program):
-        return read
-    sizes = preset(config) if isinstance(config, str) else config
-    return compile_graph(read, sizes, 1 if batch is None else batch)
-
-
-def open_session(program: Program, *, device: str = "machine", **options: Any) -> Session:
-    """Return a program loaded into a device of its configuration.
-
-    Parameters
-    ----------
-    program : Program
-        What to run.
-    device : str
-        ``machine``, ``rtl`` or ``serial:PATH``.
-    **options
-        Of the device, see ``open_device``.
-
-    Raises
-    ------
-    DeviceError
-        If there is no such device, or the one-time load fails.
-    """
-    return Session(program, open_device(device, program.config, program.memory_bytes, **options))
+__all__ = ["InferenceSession", "Interpreter", "NodeArgument"]
 
 
 class Interpreter:
@@ -104,7 +24,7 @@ class Interpreter:
     Parameters
     ----------
     model_path : str or pathlib.Path, optional
-        A ``.tflite`` file, or a program's.
+        A ``.tflite`` or ``.onnx`` file, a program's, or the name of a shipped model.
     model_content : bytes, optional
         The contents instead of the path.
     device, config, **options
@@ -113,7 +33,7 @@ class Interpreter:
     Raises
     ------
     ValueError
-        If not exactly one of path and contents is given.
+        If not exactly one of path and contents is given, or as of ``open_program``.
 
     Examples
     --------
@@ -170,7 +90,7 @@ class Interpreter:
         """Make inputs and outputs ready for the batch chosen; compiles the model for it."""
         batch = min(self._items, MOST_BATCH)
         stateful = bool(self._program.variables)
-        if batch != self._program.batch and not stateful and not _is_program(self._source):
+        if batch != self._program.batch and not stateful and not is_program(self._source):
             self.close()
             self._program = open_program(self._source, config=self._config, batch=batch)
         if self._session is not None:
@@ -242,6 +162,12 @@ class Interpreter:
             raise ValueError(f"tensor: wanted one of {sorted(tensors)}, got {tensor_index}")
         return tensors[tensor_index].copy()
 
+    def __repr__(self) -> str:
+        return _shown(self, self._program, self._options["device"], self._items)
+
+    def _repr_html_(self) -> str:
+        return ends_table(repr(self), self._program.inputs, self._program.outputs)
+
     def _opened(self) -> Session:
         if self._session is None:
             raise RuntimeError("allocate_tensors has not been called")
@@ -287,7 +213,7 @@ class InferenceSession:
     Parameters
     ----------
     path_or_bytes : str, pathlib.Path or bytes
-        A ``.tflite`` model or a program.
+        A ``.tflite`` or ``.onnx`` model or a program, or the name of a shipped model.
     device, config, batch, **options
         As in ``open_program`` and ``open_session``. The device is held until ``close``, or the end
         of a ``with`` block.
@@ -308,7 +234,16 @@ class InferenceSession:
         **options: Any,
     ) -> None:
         program = open_program(path_or_bytes, config=config, batch=batch)
+        self._device = device
         self._session = open_session(program, device=device, **options)
+
+    def __repr__(self) -> str:
+        program = self._session.program
+        return _shown(self, program, self._device, program.batch)
+
+    def _repr_html_(self) -> str:
+        program = self._session.program
+        return ends_table(repr(self), program.inputs, program.outputs)
 
     def reset(self) -> None:
         """Give all variables of the model their initial contents."""
@@ -366,6 +301,11 @@ class InferenceSession:
                 raise InputError(f"outputs: wanted some of {outputs}, got {name!r}")
         results = dict(zip(outputs, self._session.run(feeds), strict=True))
         return [results[name] for name in wanted]
+
+
+def _shown(shown: object, program: Program, device: object, items: int) -> str:
+    name, core = type(shown).__name__, program.config.name
+    return f"<{name} {program.name!r} on {core}, device {device}, batch {items}>"
 
 
 def _argument(port: Port) -> NodeArgument:

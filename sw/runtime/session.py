@@ -11,6 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from celosia.hw.arch import isa
+from celosia.hw.arch.notebook import html_table
 from celosia.sw.ir.graph import short_name
 from celosia.sw.ir.parts import Part, Section
 from celosia.sw.ir.program import Program
@@ -81,6 +82,14 @@ class Statistics:
         """Share of the multipliers' cycles that the model's multiplications take, 0 to 1."""
         config = self.program.config
         return self.macs / (self.cycles * config.rows * config.columns) if self.cycles else None
+
+    def __repr__(self) -> str:
+        cycles = "cycles not counted" if self.cycles is None else f"{self.cycles:,} cycles"
+        return f"<Statistics of {self.program.name!r}: {self.inputs:,} inputs, {cycles}>"
+
+    def _repr_html_(self) -> str:
+        figures = self.as_dict().items()
+        return html_table(repr(self), [row for row in figures if isinstance(row[1], int | float)])
 
     def as_dict(self) -> dict[str, Any]:
         """Return all figures under their names."""

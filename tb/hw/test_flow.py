@@ -1,7 +1,15 @@
 """What the tools write, read: rooms, sources, paths, pins."""
 
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import prerequisites
 import pytest
 from flow_bench import NEXTPNR, make_tools
 
@@ -198,3 +206,51 @@ def test_two_runs_in_one_folder_keep_their_netlists_apart(tmp_path, monkeypatch)
     run(texts[0])
     assert (tmp_path / "made" / "top.v").read_text() == texts[0]
     assert sum("synthesising" in line for line in said) == 3
+
+
+def test_stages_of_synthesis_are_reported_once(tmp_path, monkeypatch):
+    passes = ("2.6. Executing FLATTEN", "2.7. Executing OPT", "2.8.1. Executing FLATTEN")
+    passes += ("2.46. Executing ABC9",)
+    lines = "".join(f"echo '{each} pass (text).'\n" for each in passes)
+    folder = make_tools(tmp_path / "bin", {"yosys": f"#!/bin/sh\n{lines}cp top.v netlist.json\n"})
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    said = []
+    design = Design(name="top", verilog="module top;", part=PARTS["LFE5U-85F"], megahertz=1)
+    synthesised(design, tmp_path / "made", said.append)
+    assert said[1:] == ["synthesis: flattening", "synthesis: logic to LUTs"]
+    assert "2.7. Executing OPT" in (tmp_path / "made" / "yosys.log").read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_tools_end_with_their_parent(tmp_path, number):
+    """Whatever ends the parent: it may have no time to end what it has started."""
+    if shutil.which("setpriv") is None:
+        prerequisites.missing("setpriv")
+    folder = make_tools(tmp_path / "bin", {"yosys": "#!/bin/sh\necho $$ > pid\nexec sleep 60\n"})
+    text = "from pathlib import Path; from celosia.hw.flow import tools; "
+    text += "tools.run('yosys', [], Path('log'))"
+    path = f"{folder}:{os.environ['PATH']}"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", text], cwd=tmp_path, env={**os.environ, "PATH": path}
+    )
+    pid = tmp_path / "pid"
+    assert within(20, lambda: pid.exists() and pid.read_text().strip())
+    parent.send_signal(number)
+    assert parent.wait() == -number
+    assert within(20, lambda: has_ended(pid.read_text().strip()))
+
+
+def has_ended(pid):
+    """Say whether a process is gone, or waits for somebody to take note that it is."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def within(seconds, holds):
+    """Say whether something comes to hold within so many seconds."""
+    end = time.monotonic() + seconds
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.02)
+    return holds()

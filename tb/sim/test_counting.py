@@ -15,6 +15,8 @@ from celosia.hw.flow.origins import convert_with_origins
 from celosia.sim.counting import Counting, Tally, Toggles, counting, current, origins_of, tally
 from celosia.sim.verilate import TOGGLES, compile_library, require_tools
 
+pytestmark = pytest.mark.thorough
+
 TINY = """
 from amaranth.hdl import Module, Signal, signed
 from amaranth.lib import data, wiring

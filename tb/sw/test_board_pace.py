@@ -16,6 +16,8 @@ from celosia.sw.cli import main
 from celosia.sw.cli import run as run_command
 from celosia.sw.runtime.machine import MachineDevice
 
+pytestmark = pytest.mark.thorough
+
 MODELS = Path(boards.__file__).with_name("models")
 BOARD = replace(table.BOARDS["ulx3s-12f"], config=preset("nano"), clock_hz=50_000_000)
 CYCLES = 12_345

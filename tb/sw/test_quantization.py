@@ -15,6 +15,7 @@ import prerequisites
 import pytest
 
 from celosia.hw.arch.config import preset
+from celosia.hw.arch.extras import install_command
 from celosia.sw import data
 from celosia.sw.cli import main
 from celosia.sw.compiler.compile import compile_graph
@@ -121,7 +122,7 @@ def test_missing_tools_are_named_with_a_command(
     assert main(["quantize", str(model), "--calibration", "x.npy", "-o", "y"]) == 1
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and source.modules[-1] in said
-    assert f".venv/bin/pip install -e '.[{source.extra}]'" in said
+    assert install_command(source.extra) in said
 
 
 def test_every_extra_exists(root: Path) -> None:
@@ -184,6 +185,13 @@ def test_an_int8_file_is_refused(here: Path, plain: Path, mnist_model: Path) -> 
         Converter(mnist_model)
 
 
+def test_files_of_the_folder_are_no_modules(here: Path, plain: Path) -> None:
+    """A file ``numpy.py`` beside the network does not get into the converter."""
+    (here / "numpy.py").write_text("raise SystemExit(7)\n")
+    with Converter(plain) as converter:
+        assert converter.ports[0].shape == SHAPE
+
+
 def test_a_converter_that_crashes_is_one_line(here: Path, plain: Path) -> None:
     with Converter(plain) as converter, pytest.raises(QuantizeError) as caught:
         converter._call("quantise", os._exit, 3)
@@ -194,10 +202,9 @@ def test_children_end_with_their_parent(here: Path, plain: Path) -> None:
     code = (
         "import os, sys\nfrom pathlib import Path\n"
         "from celosia.sw.quantize.process import Converter\n"
-        "if __name__ == '__main__':\n"
-        "    converter = Converter(Path(sys.argv[1]))\n"
-        "    print(converter._call('run', os.getpid), flush=True)\n"
-        "    os.kill(os.getpid(), 9)\n"
+        "converter = Converter(Path(sys.argv[1]))\n"
+        "print(converter._call('run', os.getpid), flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
     )
     (here / "parent.py").write_text(code)
     ended = subprocess.run(

@@ -16,6 +16,8 @@ from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.interpreter import open_program
 from celosia.sw.runtime.session import Session
 
+pytestmark = pytest.mark.thorough
+
 MEMORY = 1 << 18
 
 

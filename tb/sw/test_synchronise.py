@@ -107,6 +107,7 @@ def test_every_wait_is_needed(rng: np.random.Generator) -> None:
     assert caught.value.fault in (Fault.RACE, Fault.LEFTOVER)
 
 
+@pytest.mark.thorough
 def test_counts_that_could_pass_the_limit_are_refused() -> None:
     steps = [load_step(n, 1) for n in range(MOST_COUNT + 10)]
     # Each store needs the load of the same byte alone, and comes long after all of them.

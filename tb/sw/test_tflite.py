@@ -8,7 +8,11 @@ import tflite
 from networks import (
     Chain,
     FullyConnected,
+    Graph,
+    Operation,
     Pool,
+    Quantization,
+    Tensor,
     serialize,
     write_fully_connected,
     write_sequential,
@@ -111,6 +115,27 @@ def test_damage_raises_nothing_else(model: bytes, rng: np.random.Generator) -> N
             load(bytes(content))
         except ModelError as error:
             assert "\n" not in str(error)
+
+
+def refusing(kinds: list[str], name: str) -> bytes:
+    """Return a model of operators that the reader does not know, results named ``name``."""
+    scale = Quantization(np.array([0.5], np.float32), np.array([0]))
+    tensors = [Tensor(name, (1, 4), np.dtype(np.int8), scale) for _ in range(len(kinds) + 1)]
+    operations = [Operation(kind, (n,), (n + 1,)) for n, kind in enumerate(kinds)]
+    return serialize(Graph(tuple(tensors), tuple(operations), (0,), (len(kinds),)))
+
+
+def test_all_refused_operators_are_named_in_short() -> None:
+    kinds = ["UNIQUE", "HASHTABLE", *["UNIQUE"] * 90, *["Mine"] * 8]
+    with pytest.raises(ModelError) as caught:
+        load(refusing(kinds, f"{'long/' * 100};a/b/Relu;"))
+    assert str(caught.value) == (
+        "model: operator 0 UNIQUE ('a/b/Relu'): operator is not supported, model refused (refused "
+        "too: 1 HASHTABLE, 2 UNIQUE, 3 UNIQUE, 4 UNIQUE, 5 UNIQUE, 8 more CUSTOM 'Mine', "
+        "86 more UNIQUE)"
+    )
+    with pytest.raises(ModelError, match=r"model refused \(refused too: 1 HASHTABLE\)$"):
+        load(refusing(kinds[:2], "x"))
 
 
 @pytest.mark.parametrize("name", ["input", "output_0", "output_1"])

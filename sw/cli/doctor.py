@@ -1,0 +1,55 @@
+"""``celosia doctor``: programs and packages of this machine, features that lack one."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from celosia.sw.cli.arguments import Commands
+from celosia.sw.cli.messages import Missing
+from celosia.sw.tools import Item, items
+from celosia.sw.version import __version__
+
+__all__ = ["add_parsers", "run"]
+
+
+def add_parsers(command: Commands) -> None:
+    """Add the command."""
+    made = command("doctor", "list the programs and packages that are there or missing", run)
+    made.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print the list; fail if ``celosia demo`` lacks something.
+
+    Raises
+    ------
+    Missing
+        Naming what ``celosia demo`` lacks.
+    """
+    found = list(items())
+    lacking = [item.name for item in found if item.demo and item.version is None]
+    python = ".".join(map(str, sys.version_info[:3]))
+    if arguments.json:
+        said = {"celosia": __version__, "python": python, "demo": not lacking}
+        print(json.dumps({**said, "items": [asdict(item) for item in found]}, indent=2))
+    else:
+        print(f"celosia {__version__}, Python {python}\n")
+        print(_listed(found), end="")
+    if lacking:
+        raise Missing(f"celosia demo lacks {', '.join(lacking)}")
+
+
+def _listed(found: Sequence[Item]) -> str:
+    """Return what is there as a table, and then the commands that install the rest."""
+    width = max(len(item.name) for item in found)
+    there = [item for item in found if item.version is not None]
+    long = max((len(item.version or "") for item in there), default=0)
+    lines = [f"{i.name:<{width}}  {i.version:<{long}}  {i.feature}".rstrip() for i in there]
+    missing = [item for item in found if item.version is None]
+    if missing:
+        lines += ["", "missing"]
+    for item in missing:
+        lines += [f"{item.name:<{width}}  {item.feature}", f"{'':<{width}}  {item.install}"]
+    return "\n".join(lines) + "\n"

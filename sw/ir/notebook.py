@@ -1,0 +1,35 @@
+"""Tables of a program in notebooks: inputs and outputs, layers."""
+
+from collections.abc import Sequence
+
+from celosia.hw.arch.notebook import html_table
+from celosia.sw.ir.graph import short_name
+from celosia.sw.ir.parts import HostOperator, Layer, Port
+
+__all__ = ["ends_table", "layers_table"]
+
+
+def ends_table(title: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> str:
+    """Return inputs and outputs as an HTML table."""
+    rows = [
+        (
+            way,
+            short_name(port.name),
+            f"({', '.join(['N', *map(str, port.shape)])})",
+            port.dtype,
+            *(("", "") if port.dtype == "float32" else (port.scale, port.zero_point)),
+        )
+        for way, ports in (("input", inputs), ("output", outputs))
+        for port in ports
+    ]
+    return html_table(title, rows, ("", "name", "shape", "type", "scale", "zero point"))
+
+
+def layers_table(title: str, layers: Sequence[Layer], host: Sequence[HostOperator]) -> str:
+    """Return layers and operators of the host as an HTML table, in the model's order."""
+    rows = [
+        (layer.place, short_name(layer.name), layer.kind, layer.runs_on, layer.macs)
+        for layer in layers
+    ] + [(step.place, short_name(step.name), step.kind, "host", "") for step in host]
+    heads = ("layer", "operator", "runs on", "multiplications")
+    return html_table(title, [row for _, *row in sorted(rows, key=lambda row: row[0])], heads)

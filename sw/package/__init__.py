@@ -1,0 +1,45 @@
+"""Celosia: a compiler of int8 networks, and the tensor processing unit that runs them.
+
+The names below are imported when they are first used, so that ``import celosia`` costs next to
+nothing. Everything else is imported by its path, for instance ``celosia.sw.runtime.session``.
+
+Examples
+--------
+>>> import celosia
+>>> celosia.compile("mnist_mlp", config="nano").batch
+1
+"""
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from celosia.sw.api import compile, quantize
+    from celosia.sw.runtime.interpreter import InferenceSession, Interpreter
+
+    __version__: str
+
+__all__ = ["InferenceSession", "Interpreter", "__version__", "compile", "quantize"]
+
+#: Module of each name.
+_MODULES = {
+    "InferenceSession": "celosia.sw.runtime.interpreter",
+    "Interpreter": "celosia.sw.runtime.interpreter",
+    "__version__": "celosia.sw.version",
+    "compile": "celosia.sw.api",
+    "profile": "celosia.sw.profile",
+    "quantize": "celosia.sw.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        text = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(text, name=name, obj=sys.modules[__name__])
+    found = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,94 @@
+"""Sources of programs, models and programs by path, name or contents, and sessions on devices."""
+
+from pathlib import Path
+from typing import Any
+
+from celosia.hw.arch.config import Config, preset
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.source import load
+from celosia.sw.ir.graph import Graph
+from celosia.sw.ir.program import MAGIC, Program
+from celosia.sw.runtime.backends import open_device
+from celosia.sw.runtime.session import Session
+from celosia.sw.shipped import model_path
+
+__all__ = ["Source", "is_program", "open_program", "open_session", "read_source"]
+
+#: Path of a model or a program, name of a shipped model, or the contents of a file.
+Source = str | Path | bytes
+
+
+def is_program(source: Source) -> bool:
+    """Return whether a path or contents are those of a compiled program."""
+    if isinstance(source, bytes):
+        return source.startswith(MAGIC)
+    try:
+        with Path(source).open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+def read_source(source: Source) -> Graph | Program:
+    """Return the graph of a model, or the program of a program's file.
+
+    Raises
+    ------
+    ValueError
+        If there is no shipped model of this name.
+    ModelError, ProgramError
+        If the source cannot be used.
+    """
+    source = source if isinstance(source, bytes) else model_path(source)
+    if not is_program(source):
+        return load(source)
+    return Program.from_bytes(source) if isinstance(source, bytes) else Program.load(source)
+
+
+def open_program(
+    source: Source, *, config: Config | str = "edge", batch: int | None = None
+) -> Program:
+    """Return the program of a model or of a program's file.
+
+    Parameters
+    ----------
+    source : str, pathlib.Path or bytes
+        A ``.tflite`` or ``.onnx`` model, or a program: its path or its contents; or the name of a
+        shipped model.
+    config : Config or str
+        The core, or the preset; a program brings its own.
+    batch : int, optional
+        Items of one run; 1 unless given. A program brings its own.
+
+    Raises
+    ------
+    ValueError
+        If there is no shipped model or preset of this name.
+    ModelError, CompileError, ProgramError
+        If the source cannot be used or cannot be compiled.
+    """
+    read = read_source(source)
+    if isinstance(read, Program):
+        return read
+    sizes = preset(config) if isinstance(config, str) else config
+    return compile_graph(read, sizes, 1 if batch is None else batch)
+
+
+def open_session(program: Program, *, device: str = "machine", **options: Any) -> Session:
+    """Return a program loaded into a device of its configuration.
+
+    Parameters
+    ----------
+    program : Program
+        What to run.
+    device : str
+        ``machine``, ``rtl`` or ``serial:PATH``.
+    **options
+        Of the device, see ``open_device``.
+
+    Raises
+    ------
+    DeviceError
+        If there is no such device, or the one-time load fails.
+    """
+    return Session(program, open_device(device, program.config, program.memory_bytes, **options))

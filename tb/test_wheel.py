@@ -1,0 +1,110 @@
+"""The wheel: installed into an empty folder, it works outside the tree."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy of the tree: setuptools writes into its sources."""
+    pytest.importorskip("setuptools", minversion="77")
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in ("constraints", "hw", "sim", "sw"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    made = [
+        *pip,
+        "wheel",
+        "--no-index",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(folder),
+        str(folder),
+    ]
+    subprocess.run(made, check=True, capture_output=True)
+    (found,) = folder.glob("celosia-*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that the wheel is installed into, beside none of the tree's packages."""
+    folder = tmp_path_factory.mktemp("installed")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    made = [
+        *pip,
+        "install",
+        "--no-index",
+        "--no-deps",
+        "--no-compile",
+        "--target",
+        str(folder),
+        str(wheel),
+    ]
+    subprocess.run(made, check=True, capture_output=True)
+    return folder
+
+
+def run(installed: Path, here: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of the installed package in a folder."""
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=here,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_wheel_holds_the_package(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "celosia/__init__.py" in names and "celosia/py.typed" in names
+    assert "celosia/sw/models/mnist_a.tflite" in names
+    assert not [name for name in names if name.startswith(("celosia/sw/package", "tb/", "sw/"))]
+
+
+def test_python(installed: Path, tmp_path: Path) -> None:
+    text = """
+import celosia, numpy
+print(celosia.__file__, celosia.__version__)
+interpreter = celosia.Interpreter("mnist_mlp", config="nano")
+interpreter.allocate_tensors()
+interpreter.set_tensor(0, numpy.zeros((1, 784), numpy.int8))
+interpreter.invoke()
+print(interpreter.get_tensor(1).shape, celosia.compile("mnist_a").name)
+"""
+    done = run(installed, tmp_path, "-c", text)
+    assert done.stderr == ""
+    first, second = done.stdout.splitlines()
+    assert first.split()[0] == str(installed / "celosia" / "__init__.py")
+    assert second == "(1, 10) mnist_a.tflite"
+
+
+def test_commands(installed: Path, tmp_path: Path) -> None:
+    program = str(installed / "bin" / "celosia")
+    np.save(tmp_path / "x.npy", np.zeros((2, 28, 28, 1), np.int8))
+    options = ("--input", "x.npy", "--output", "y.npy", "--device", "machine")
+    done = run(installed, tmp_path, program, "run", "mnist_a", *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert np.load(tmp_path / "y.npy").shape == (2, 10)
+    done = run(installed, tmp_path, program, "run", "mnist_z", *options)
+    assert done.returncode == 2 and "fashion_b, mnist_a, mnist_c, mnist_d, mnist_mlp" in done.stderr
+
+
+def test_missing_packages_are_named(installed: Path, tmp_path: Path) -> None:
+    """A wheel knows no folder to install extras from: their packages are named."""
+    text = "from celosia.hw.arch.extras import install_command; print(install_command('torch'))"
+    said = run(installed, tmp_path, "-c", text).stdout
+    assert "celosia" not in said and "'torch>=2.6'" in said and "'ai-edge-quantizer>=0.5'" in said
