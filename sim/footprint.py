@@ -1,6 +1,7 @@
 """Which places of which memories an instruction touches, and whether they exist."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from operator import itemgetter
@@ -132,7 +133,8 @@ def _window_source(i: Instruction, config: Config) -> Pattern:
     return Pattern(i.source_base, loops, i.channels, i.source_run, jump)
 
 
-class _Place(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Place:
     """A touch of instructions that differ in their bases alone.
 
     Parameters
@@ -166,6 +168,7 @@ _BASES = {
     "params",
     "table",
 }
+#: By opcode: returns the fields that make the shape; none for what touches nothing.
 _OF_SHAPE = {
     opcode: itemgetter(*names)
     for opcode, fields in FORMATS.items()
@@ -231,20 +234,23 @@ def _places(i: Instruction, config: Config) -> list[_Place]:
     return []
 
 
-class _Footprints:
-    """Footprints on one core; those that differ in their bases alone are worked out once."""
+class Footprints:
+    """Footprints on one core; those that differ in their bases alone are worked out once.
+
+    Touches of the same places by one kind of instruction are one object, for some time.
+    """
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.limits = {memory: extent(memory, config) for memory in Memory}
-        self.units = dict.fromkeys(Memory, 1) | {Memory.ACCUMULATORS: config.columns}
-        self.known: dict[tuple[Opcode, object], list[_Place]] = {}
+        self.known: dict[object, list[_Place]] = {}
+        self.made: dict[tuple[_Place, int], Touch] = {}
 
     def places(self, i: Instruction) -> list[_Place]:
         """Return what an instruction touches, as if its bases were 0."""
-        if i.opcode not in _OF_SHAPE:
+        of_shape = _OF_SHAPE.get(i.opcode)
+        if of_shape is None:
             return []
-        key = i.opcode, _OF_SHAPE[i.opcode](i.fields)
+        key = of_shape, of_shape(i.fields)
         found = self.known.get(key)
         if found is None:
             fields = i.fields | dict.fromkeys(_BASES & i.fields.keys(), 0)
@@ -254,20 +260,35 @@ class _Footprints:
             self.known[key] = found
         return found
 
-    def touches(self, i: Instruction, only: Memory | None) -> list[Touch]:
-        """Return what an instruction touches, wherever that is, or ``only`` of one memory."""
-        fields, units = i.fields, self.units
+    def touches(self, i: Instruction, only: Memory | None = None) -> list[Touch]:
+        """Return what an instruction touches as the function ``touches`` does."""
+        if i.opcode is Opcode.MATMUL:
+            _require_half(i, self.config)
+        fields, made = i.fields, self.made
         return [
-            Touch(memory, write, pattern.at(fields[field] * units[memory]))
-            for memory, write, field, pattern in self.places(i)
-            if only is None or memory is only
+            made.get((place, fields[place.field])) or self._touch(place, fields[place.field])
+            for place in self.places(i)
+            if only is None or place.memory is only
         ]
 
+    def _touch(self, place: _Place, base: int) -> Touch:
+        """Return a touch of places that exist."""
+        memory, most = place.memory, extent(place.memory, self.config) - 1
+        unit = self.config.columns if memory is Memory.ACCUMULATORS else 1
+        pattern = place.pattern.at(base * unit)
+        if pattern.last > most:
+            wanted = f"{memory.name.lower()} up to {memory.value} {most}"
+            raise OutOfRange(f"wanted {wanted}, got {pattern.last}")
+        if len(self.made) >= _MOST_KNOWN:
+            self.made.clear()
+        touch = self.made[place, base] = Touch(memory, place.write, pattern)
+        return touch
 
-#: Footprints of so many shapes of instruction are kept.
-_MOST_KNOWN = 1 << 13
 
-_footprints = lru_cache(maxsize=8)(_Footprints)
+#: So many shapes of instruction, and touches, are kept.
+_MOST_KNOWN = 1 << 14
+
+footprints = lru_cache(maxsize=8)(Footprints)
 
 
 def work(i: Instruction, config: Config) -> int:
@@ -279,7 +300,7 @@ def work(i: Instruction, config: Config) -> int:
         return destination(i, config).distinct.size
     if i.opcode is Opcode.VECTOR:
         return _window_source(i, config).size
-    return max((place.pattern.size for place in _footprints(config).places(i)), default=0)
+    return max((place.pattern.size for place in footprints(config).places(i)), default=0)
 
 
 def reach(instructions: Iterable[Instruction], memory: Memory, config: Config) -> int:
@@ -302,23 +323,14 @@ def touches(i: Instruction, config: Config, only: Memory | None = None) -> list[
     OutOfRange
         If some of it lies outside its memory: what a core reports as ``Error.RANGE``.
     """
-    if i.opcode is Opcode.MATMUL:
-        _require_half(i, config)
-    footprints = _footprints(config)
-    found = footprints.touches(i, only)
-    for memory, _, pattern in found:
-        if pattern.last >= footprints.limits[memory]:
-            most = footprints.limits[memory] - 1
-            raise OutOfRange(
-                f"wanted {memory.name.lower()} up to {memory.value} {most}, got {pattern.last}"
-            )
-    return found
+    return footprints(config).touches(i, only)
 
 
 def _require_half(i: Instruction, config: Config) -> None:
     """Refuse a MATMUL whose sums are not all in one half of the accumulators."""
-    last, depth = i.accumulator + pixels(i) - 1, config.accumulator_depth
-    if last // depth != i.accumulator // depth:
-        low = i.accumulator // depth * depth
+    first, depth = i.fields["accumulator"], config.accumulator_depth
+    last = first + pixels(i) - 1
+    if last // depth != first // depth:
+        low = first // depth * depth
         wanted = f"rows {low} to {low + depth - 1} of one half"
         raise OutOfRange(f"accumulator: wanted {wanted}, got {last}")

@@ -8,12 +8,13 @@ clock), and compares every pair that is not in order and shares a memory, byte b
 
 from collections.abc import Sequence
 from enum import Enum
+from functools import cache
 from typing import cast
 
 import numpy as np
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.isa import Error, Instruction, Opcode, Unit
+from celosia.hw.arch.isa import Error, Instruction, Opcode
 from celosia.sim import footprint
 from celosia.sim.addresses import Pattern
 from celosia.sim.footprint import Memory, Touch
@@ -133,6 +134,12 @@ def judge(
     return written
 
 
+@cache
+def _halves(first: int, last: int, owner: bool) -> Touch:
+    """Return a touch of halves of the accumulators, as places."""
+    return Touch(Memory.ACCUMULATORS, owner, Pattern(first, [], last - first + 1))
+
+
 class _Judge:
     """One program under judgement; ``written`` is carried on."""
 
@@ -151,9 +158,10 @@ class _Judge:
         """Make every check, those first without which the others have no meaning."""
         if self.listed.failure:
             raise self.listed.failure
+        footprints = footprint.footprints(self.config)
         for index, instruction in enumerate(self.instructions):
             try:
-                self.touches.append(footprint.touches(instruction, self.config))
+                self.touches.append(footprints.touches(instruction))
             except footprint.OutOfRange as wrong:
                 message = f"{self.name(index)}: {wrong}"
                 raise MachineError(Error.RANGE, instruction.unit, index, message) from None
@@ -209,13 +217,14 @@ class _Judge:
         """
         half = self.config.accumulator_depth * self.config.columns
         first, last = touch.pattern.base // half, touch.pattern.last // half
-        owner = self.instructions[index].unit is Unit.MATRIX
-        return index, Touch(touch.memory, owner, Pattern(first, [], last - first + 1))
+        return index, _halves(first, last, self.instructions[index].opcode is Opcode.MATMUL)
 
     def reads(self) -> None:
-        """Check that everything read has been written before."""
+        """Check that everything read has been written before; what holds something still will."""
+        known: set[Pattern] = set()
         for index in self.schedule.order:
-            missing = self.written.missing(self.touches[index])
+            touches = [touch for touch in self.touches[index] if touch.pattern not in known]
+            missing = self.written.missing(touches)
             if missing:
                 memory, place = missing
                 what = f"{memory.name.lower()} {memory.value} {place}"
@@ -224,4 +233,5 @@ class _Judge:
                     what = f"accumulator row {row} column {column}"
                 message = f"{self.name(index)} reads {what}, which nobody wrote"
                 raise Hazard(Fault.UNWRITTEN, (index,), message)
-            self.written.add(self.touches[index])
+            self.written.add(touches)
+            known.update(touch.pattern for touch in touches)

@@ -30,7 +30,7 @@ class _Phase:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self.posts: dict[Unit, list[int]] = {}
+        self.posts: dict[int, list[int]] = {}
         self.takes: list[int] = []
 
 
@@ -70,22 +70,24 @@ class Clocks:
     def _phases(self) -> list[list[_Phase]]:
         """Split the posts and takes of every semaphore at the fences."""
         phases = [[_Phase(0) for _ in range(SEMAPHORES)]]
+        units = self.units.tolist()
         for k, i in enumerate(self.instructions):
             for s in bits(i.fields["wait"]):
                 takes = phases[-1][s].takes
                 takes.append(k)
-                if self.units[takes[0]] != self.units[k]:
+                if units[takes[0]] != units[k]:
                     why = f"take counts of semaphore {s} in no order"
                     raise MixedSemaphore(takes[0], k, why)
             if i.opcode in _BARRIERS:
                 phases.append([_Phase(_left(phase)) for phase in phases[-1]])
             for s in bits(i.fields["post"]):
-                phases[-1][s].posts.setdefault(i.unit, []).append(k)
+                phases[-1][s].posts.setdefault(units[k], []).append(k)
         return phases
 
     def _filled(self, order: Sequence[int]) -> list[list[int]]:
         """Return the clocks, in an order that knows every instruction's forerunners."""
-        clocks: list[list[int]] = [[0] * len(Unit) for _ in self.instructions]
+        none = [0] * len(Unit)
+        clocks = [none] * len(self.instructions)
         units, places = self.units.tolist(), self.places.tolist()
         members = {unit.value: found.tolist() for unit, found in self.members.items()}
         sequencer = members[Unit.SEQUENCER.value]
@@ -99,16 +101,17 @@ class Clocks:
             clock[units[k]] = max(clock[units[k]], places[k] + 1)
 
         for k in order:
-            i, clock, phase = self.instructions[k], clocks[k], phase_of[k]
+            i, unit, phase = self.instructions[k], units[k], phase_of[k]
             if i.opcode in _BARRIERS:
-                clock[:] = (bisect_left(members[u], k) for u in range(len(Unit)))
+                clock = [bisect_left(members[u], k) for u in range(len(Unit))]
                 phase -= 1
             else:
-                before = earlier[k] - (units[k] == Unit.SEQUENCER.value)
+                before = earlier[k] - (unit == Unit.SEQUENCER.value)
+                clock = clocks[members[unit][places[k] - 1]].copy() if places[k] else none.copy()
+                clock[unit] = places[k]
                 if before:
                     after(clock, sequencer[before - 1])
-                if places[k]:
-                    after(clock, members[units[k]][places[k] - 1])
+            clocks[k] = clock
             for s in bits(i.fields["wait"]):
                 taken[phase][s] += 1
                 for post in _needed(self.phases[phase][s], taken[phase][s]):
@@ -161,8 +164,9 @@ class Clocks:
             Indices of the two, the earlier in the program first, and the place.
         """
         found: dict[int, list[tuple[int, Touch]]] = {unit.value: [] for unit in Unit}
+        units = self.units.tolist()
         for k, touch in touches:
-            found[int(self.units[k])].append((k, touch))
+            found[units[k]].append((k, touch))
         lists = [_Touches(found[unit]) for unit in sorted(found) if found[unit]]
         for a, b in combinations(lists, 2):
             clash = self._clash(a, b) if a.any_write or b.any_write else None

@@ -1,8 +1,9 @@
 """The order in which instructions run: dispatch, queues and semaphores, without what they do."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, SEMAPHORES, Config
@@ -41,12 +42,10 @@ class MachineError(RuntimeError):
         self.index = index
 
 
-def bits(mask: int) -> Iterator[int]:
-    """Give the numbers of the bits that are set."""
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
+@lru_cache(maxsize=1 << 12)
+def bits(mask: int) -> tuple[int, ...]:
+    """Return the numbers of the bits that are set."""
+    return tuple(bit for bit in range(mask.bit_length()) if mask >> bit & 1)
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,6 @@ def listing(program: Program, config: Config) -> Listing:
         raise ValueError(f"program: wanted {wanted}, got {len(program)}")
     width = INSTRUCTION_BYTES if isinstance(program, bytes) else 1
     instructions: list[isa.Instruction] = []
-    checked: set[isa.Instruction] = set()
 
     def stopped(error: isa.Error, message: str) -> Listing:
         failure = MachineError(error, isa.Unit.SEQUENCER, len(instructions), message)
@@ -90,9 +88,7 @@ def listing(program: Program, config: Config) -> Listing:
                 instruction = isa.decode(program[index * width : (index + 1) * width])
             else:
                 instruction = program[index]
-            if instruction not in checked:
-                isa.check(instruction, config)
-                checked.add(instruction)
+            isa.check(instruction, config)
         except isa.Illegal as illegal:
             return stopped(illegal.error, f"instruction {index}: {illegal}")
         instructions.append(instruction)
@@ -141,16 +137,18 @@ class _Run:
     def execute(self, index: int) -> bool:
         """Run an instruction if its semaphores allow it; say whether they did."""
         instruction = self.listed.instructions[index]
-        if not all(self.counts[s] for s in bits(instruction.wait)):
-            return False
-        for s in bits(instruction.wait):
+        waits = bits(instruction.fields["wait"])
+        for s in waits:
+            if not self.counts[s]:
+                return False
+        for s in waits:
             self.counts[s] -= 1
         if instruction.opcode in (isa.Opcode.FENCE, isa.Opcode.HALT):
             self.advance()
             if any(self.queues.values()):
                 raise self.deadlock(index)
         self.order.append(index)
-        for s in bits(instruction.post):
+        for s in bits(instruction.fields["post"]):
             self.counts[s] += 1
             if self.counts[s] > COUNT_LIMIT:
                 why = f"posts semaphore {s} past {COUNT_LIMIT}"

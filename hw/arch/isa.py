@@ -91,6 +91,11 @@ def _codes(opcode: Opcode) -> tuple[_Code, ...]:
 
 
 _CODES = {opcode: _codes(opcode) for opcode in Opcode}
+#: By opcode: name, offset and mask of each field.
+_PLACES = {
+    opcode: [(code.name, code.offset, (1 << code.width) - 1) for code in codes]
+    for opcode, codes in _CODES.items()
+}
 _RANGES = {
     opcode: {code.name: (code.low, code.high) for code in codes} for opcode, codes in _CODES.items()
 }
@@ -226,9 +231,9 @@ def check(instruction: Instruction, config: Config) -> None:
 def encode(instruction: Instruction) -> bytes:
     """Return the ``INSTRUCTION_BYTES`` bytes of an instruction."""
     word, fields = _NUMBERS[instruction.opcode], instruction.fields
-    for name, offset, width, *_ in _CODES[instruction.opcode]:
+    for name, offset, mask in _PLACES[instruction.opcode]:
         if value := fields[name]:
-            word |= (value & (1 << width) - 1) << offset
+            word |= (value & mask) << offset
     return word.to_bytes(INSTRUCTION_BYTES, "little")
 
 

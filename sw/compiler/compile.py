@@ -1,5 +1,6 @@
 """All passes, from a graph to a program."""
 
+import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,7 +23,7 @@ from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.layout.allocate import ALIGNMENT, allocate
 from celosia.sw.compiler.layout.bands import Band
 from celosia.sw.compiler.layout.choose import choose
-from celosia.sw.compiler.layout.pack import pack_parameters, pack_weights
+from celosia.sw.compiler.layout.pack import packed, packed_bytes
 from celosia.sw.compiler.layout.pitches import lay_out, least_steps
 from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.resident import together
@@ -74,6 +75,19 @@ def compile_graph(graph: Graph, config: Config, batch: int = 1) -> Program:
     return compile_steps(graph, config, batch).program
 
 
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Stop the search for reference cycles: passes make none, but many small objects that last."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@_without_collector()
 def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
     """Compile a graph as ``compile_graph`` does; return the steps of its program, too.
 
@@ -183,7 +197,9 @@ class _Compiler:
     def placed(self, graph: Graph, network: Network) -> _Placed:
         """Choose the tiles of a part, and where everything lies."""
         with _blaming(network):
-            return _Placed(graph, network, *_placed(network, self.config, self.batch))
+            tiling, placement = _placed(network, self.config, self.batch)
+            constants = packed(network, tiling, placement.layouts, self.config)
+            return _Placed(graph, network, tiling, placement, constants)
 
     def part(self, placed: _Placed, items: int, *, alone: bool) -> Part:
         """Compile a part, of a model whose batch is ``items``.
@@ -205,7 +221,7 @@ class _Compiler:
         loads = limited(emit_setup(network, tiling, placement, config))
         if not alone:
             stay = [step for step in loads if step.instruction.opcode is not Opcode.FILL]
-            self.loads += (replace(step, layer=step.layer + first) for step in stay)
+            self.loads += (step._replace(layer=step.layer + first) for step in stay)
             loads = tuple(step for step in loads if step.instruction.opcode is Opcode.FILL)
         setup = self._section(loads, placement.code, first)
         steps = limited(emit_main(work, network, tiling, placement, config))
@@ -240,10 +256,8 @@ class _Compiler:
         return section(steps, made, address, first)
 
 
-def _placed(
-    network: Network, config: Config, batch: int
-) -> tuple[Tiling, Placement, list[tuple[bytes, bytes]]]:
-    """Return the tiles of all layers, where everything lies, and weights and parameters by layer.
+def _placed(network: Network, config: Config, batch: int) -> tuple[Tiling, Placement]:
+    """Return the tiles of all layers, and where everything lies.
 
     Bands are for layers whose values the unified buffer holds.
     """
@@ -263,21 +277,15 @@ def _placed(
 
 def _place(
     network: Network, bands: Mapping[int, Band], config: Config, batch: int
-) -> tuple[Tiling, Placement, list[tuple[bytes, bytes]]]:
+) -> tuple[Tiling, Placement]:
     layouts = lay_out(network, bands, config)
     tiling = tile(network, layouts, bands, config)
-    constants = [
-        (
-            pack_weights(layer, tiled, layouts[layer.source], config),
-            pack_parameters(layer, tiled),
-        )
-        for layer, tiled in zip(network.layers, tiling.layers, strict=True)
-    ]
-    sizes = [(len(weights), len(parameters)) for weights, parameters in constants]
+    pairs = zip(network.layers, tiling.layers, strict=True)
+    sizes = [packed_bytes(layer, tiled, config) for layer, tiled in pairs]
     tables = sum(map(len, tiling.tables.contents))
     gains = overlap_gains(network, tiling, layouts, config)
     placement = allocate(network, layouts, config, batch, sizes, tables, gains)
-    return tiling, placement, constants
+    return tiling, placement
 
 
 def _segments(

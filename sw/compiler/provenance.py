@@ -8,6 +8,7 @@ by the strips they are in; items that one instruction writes are not.
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,9 @@ class _Bytes:
     """
 
     def __init__(self, steps: Iterable[Step], config: Config) -> None:
-        self.config = config
+        from celosia.sim.footprint import Memory, footprints
+
+        self.touches = partial(footprints(config).touches, only=Memory.UNIFIED)
         owners = dict.fromkeys(step.writes for step in steps if step.writes)
         self.numbers = {owner: _FIRST + n for n, owner in enumerate(owners)}
         self.owners = tuple(owners)
@@ -60,9 +63,7 @@ class _Bytes:
 
     def do(self, step: Step) -> None:
         """Check what an instruction reads, and note what it writes."""
-        from celosia.sim.footprint import Memory, touches
-
-        for _, write, pattern in touches(step.instruction, self.config, Memory.UNIFIED):
+        for _, write, pattern in self.touches(step.instruction):
             if write:
                 assert step.writes
                 pattern.mark(self.bytes, self.numbers[step.writes])
@@ -85,19 +86,18 @@ class _Bytes:
 
     def _read(self, pattern: Any, wanted: Owner) -> None:
         table = self._table(wanted)
-        views = zip(pattern.covered(self.bytes), pattern.covered(self.needed), strict=True)
-        for owners, needed in views:
-            found = table[owners]
-            if found.min() == _WRONG:
-                bitmap = pattern.bitmap(pattern.base, pattern.last)
-                wrong = table[self.bytes[pattern.base : pattern.last + 1]] == _WRONG
-                place = pattern.base + int(np.argmax(bitmap & wrong))
-                raise Displaced(
-                    f"reads byte {place} of the unified buffer for {_text(wanted)}, "
-                    f"where {self._text(place)} is"
-                )
-            if found.max() == _CARRIED:
-                needed |= found == _CARRIED
+        found = [table[owners] for owners in pattern.covered(self.bytes)]
+        if min(each.min() for each in found) == _WRONG:
+            bitmap = pattern.bitmap(pattern.base, pattern.last)
+            wrong = table[self.bytes[pattern.base : pattern.last + 1]] == _WRONG
+            place = pattern.base + int(np.argmax(bitmap & wrong))
+            raise Displaced(
+                f"reads byte {place} of the unified buffer for {_text(wanted)}, "
+                f"where {self._text(place)} is"
+            )
+        if max(each.max() for each in found) == _CARRIED:
+            for needed, each in zip(pattern.covered(self.needed), found, strict=True):
+                needed |= each == _CARRIED
 
     def _text(self, place: int) -> str:
         number = int(self.bytes[place]) % self.carried

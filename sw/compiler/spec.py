@@ -1,6 +1,7 @@
 """Layers and networks: what the compiler's passes hand to one another, checked as it is made."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -355,6 +356,19 @@ class Network:
             value = self.values[number]
             require(channels == value.channels, value.name, "all channels once", channels)
 
-    def makers(self, value: int) -> list[int]:
-        """Return the layers that make a value, each some of its channels."""
-        return [number for number, layer in enumerate(self.layers) if layer.result == value]
+    @cached_property
+    def makers(self) -> list[list[int]]:
+        """By value: the layers that make it, each some of its channels."""
+        found: list[list[int]] = [[] for _ in self.values]
+        for number, layer in enumerate(self.layers):
+            found[layer.result].append(number)
+        return found
+
+    @cached_property
+    def readers(self) -> list[list[int]]:
+        """By value: the layers that read it."""
+        found: list[list[int]] = [[] for _ in self.values]
+        for number, layer in enumerate(self.layers):
+            for source in dict.fromkeys(layer.sources):
+                found[source].append(number)
+        return found

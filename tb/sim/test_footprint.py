@@ -81,6 +81,14 @@ def test_a_footprint_depends_on_all_that_is_no_base() -> None:
     assert sums == {"micro": MICRO.columns, "nano": other.columns}
 
 
+def test_touches_of_the_same_places_are_one() -> None:
+    """Checks rely on it to look at places once."""
+    i = Instruction(Opcode.MATMUL, x_count=2, taps=3, unified=8)
+    first, other = touches(i, MICRO), touches(i.but(unified=9, tile=1), MICRO)
+    assert all(a is b for a, b in zip(first, touches(i.but(wait=1), MICRO), strict=True))
+    assert [a is b for a, b in zip(first, other, strict=True)] == [False, False, True]
+
+
 def test_places_that_are_not_there() -> None:
     last = MICRO.unified_bytes - 4
     i = Instruction(Opcode.FILL, channels=4, destination_base=last)

@@ -13,7 +13,7 @@ from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import bounds
 from celosia.sw.compiler.layout.bands import Band, band_matrix, parameters_of_tile, spans, vectors
 from celosia.sw.compiler.layout.choose import choose
-from celosia.sw.compiler.layout.pack import pack_parameters
+from celosia.sw.compiler.layout.pack import pack_parameters, packed, packed_bytes
 from celosia.sw.compiler.layout.pitches import Layout, band_segments, lay_out
 from celosia.sw.compiler.layout.tile import tile
 from celosia.sw.compiler.lower import lower
@@ -236,6 +236,15 @@ def test_parameters_stand_once_for_each_lane(rng: np.random.Generator) -> None:
     wanted = np.arange(64).reshape(32, 2)
     assert np.array_equal(raw[:, :, 0], np.tile(wanted, 4))
     assert np.array_equal(raw[:, :, 1], np.tile(wanted + 1000, 4))
+
+
+def test_constants_take_the_bytes_that_were_counted() -> None:
+    network, bands = chosen(KEYWORDS)
+    layouts = lay_out(network, bands, EDGE)
+    tiling = tile(network, layouts, bands, EDGE)
+    pairs = zip(network.layers, tiling.layers, strict=True)
+    made = packed(network, tiling, layouts, EDGE)
+    assert [(len(w), len(p)) for w, p in made] == [packed_bytes(*pair, EDGE) for pair in pairs]
 
 
 def work(graph: Graph, *opcodes: Opcode) -> list[tuple[int, Instruction]]:

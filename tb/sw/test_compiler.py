@@ -1,3 +1,4 @@
+import gc
 import warnings
 from pathlib import Path
 
@@ -181,6 +182,20 @@ def test_batch_that_does_not_fit_runs_in_parts(mnist_model) -> None:
     assert sum(i.rows * i.length for i in loads) == 200 * 784
     stores = [i for i in program.main.instructions if i.opcode is Opcode.STORE]
     assert len(stores) == 3 and sum(i.length for i in stores) == 200 * 10
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_collector_is_left_as_it_was(on: bool, rng: np.random.Generator) -> None:
+    graph, was = load(random_model(rng, [5, 5])), gc.isenabled()
+    try:
+        (gc.enable if on else gc.disable)()
+        compile_graph(graph, preset("micro"))
+        assert gc.isenabled() == on
+        with pytest.raises(CompileError):
+            compile_graph(graph, preset("micro"), 0)
+        assert gc.isenabled() == on
+    finally:
+        (gc.enable if was else gc.disable)()
 
 
 def test_what_cannot_fit_runs_on_the_host(rng: np.random.Generator) -> None:

@@ -114,6 +114,18 @@ def test_padding_becomes_margins() -> None:
     assert layout.item_pitch == 10 * layout.pitch
 
 
+def test_readers_and_makers_of_values() -> None:
+    first = product((1, 1), 1, grid=(4, 4))
+    layers = (
+        first,
+        product((1, 1), 1, grid=(4, 4), result=2),
+        product((1, 1), 1, grid=(4, 4), source=2, result=3),
+    )
+    made = network(image(4, 4, 1), *layers)
+    assert made.readers == [[0, 1], [], [2], []]
+    assert made.makers == [[], [0], [1], [2]]
+
+
 def test_of_two_readers_the_more_costly_one_chooses() -> None:
     large = product((3, 3), 1, grid=(26, 26))
     small = product((5, 5), 1, grid=(2, 2), result=2)

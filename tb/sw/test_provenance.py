@@ -89,8 +89,8 @@ def test_places_between_what_is_read_may_hold_anything() -> None:
 def test_rows_of_another_strip_are_named() -> None:
     """A buffer whose rows are moved on holds nothing of the strip before."""
     first, second = (Strip(layer=1, turn=0, first=row) for row in (0, 4))
-    load = replace(loads(0, 8, 0), writes=Owner(0, (0, 1), strip=first))
-    reads = [replace(stores(0, 8, 0), reads=Owner(0, (0, 1), strip=x)) for x in (first, second)]
+    load = loads(0, 8, 0)._replace(writes=Owner(0, (0, 1), strip=first))
+    reads = [stores(0, 8, 0)._replace(reads=Owner(0, (0, 1), strip=x)) for x in (first, second)]
     assert followed([load, reads[0]]) == ""
     assert "reads byte 0 " in followed([load, reads[1]])
     assert "reads byte 0 " in followed([loads(0, 8, 0), reads[0]])

@@ -1,7 +1,5 @@
 """The order of work: layers that overlap, rows that pass from one to the next, what stays."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from networks import Back, Concatenate, Convolution, Depthwise, write_sequential
@@ -91,12 +89,12 @@ def test_channels_are_concatenated_where_they_are_made() -> None:
 
 def test_channels_apart_do_not_conflict() -> None:
     one = Access("unified", True, 0, 96, 0, 4, 0, 96, 16, (0, 8))
-    other = replace(one, writes=False, channels=(8, 16))
+    other = one._replace(writes=False, channels=(8, 16))
     assert not one.conflicts(other)
-    assert one.conflicts(replace(other, channels=(7, 9)))
-    assert one.conflicts(replace(other, channels=None))
+    assert one.conflicts(other._replace(channels=(7, 9)))
+    assert one.conflicts(other._replace(channels=None))
     # Of other pixels nothing is known.
-    assert one.conflicts(replace(other, pixel=24))
+    assert one.conflicts(other._replace(pixel=24))
 
 
 def demand(tiles: int, cycles: int, **changes: object) -> Demand:

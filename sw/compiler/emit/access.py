@@ -1,6 +1,6 @@
 """Reads and writes of instructions in the core's memories."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from celosia.hw.arch.isa import Instruction
 from celosia.sw.compiler.schedule.actions import Strip
@@ -8,8 +8,7 @@ from celosia.sw.compiler.schedule.actions import Strip
 __all__ = ["Access", "Owner", "Step", "span"]
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(NamedTuple):
     """Part of one of the core's memories that an instruction reads or writes.
 
     Rows of ``pitch`` from ``base``; of rows ``first_row`` to ``last_row`` (exclusive) the columns
@@ -57,8 +56,7 @@ class Access:
         )
 
 
-@dataclass(frozen=True)
-class Owner:
+class Owner(NamedTuple):
     """Owner of bytes of the unified buffer: a value, of some items of the batch.
 
     Margins of a value are the same for all items. ``strip`` is the buffer of rows that they are in,
@@ -71,8 +69,7 @@ class Owner:
     strip: Strip | None = None
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """An instruction, without its semaphores, and what it touches.
 
     ``layer`` is the number of the layer it works for, ``reads`` and ``writes`` say whose bytes of the

@@ -1,7 +1,6 @@
 """Instructions that move bytes, and those that write margins."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
 from celosia.hw.arch.isa import Instruction, Kind, Opcode
@@ -59,7 +58,7 @@ def store_channels(about: Addressing, region: Region, layer: int) -> Iterator[St
     rows = region.rows[1] - region.rows[0]
     together = rows if layout.pitch == value.width * layout.pixel else 1
     for row in range(region.rows[0], region.rows[1], together):
-        some = replace(region, rows=(row, row + together))
+        some = region._replace(rows=(row, row + together))
         external = about.placement.external[region.value] + row * value.width * value.channels
         if value.is_output:
             external += region.items[0] * value.bytes_per_item
@@ -113,7 +112,7 @@ def fill(about: Addressing, region: Region, layer: int) -> Iterator[Step]:
     start = min(max(region.rows[0], 0), region.rows[1])
     inside = start, max(min(region.rows[1], value.height), start)
     above, below = inside[0] - region.rows[0], region.rows[1] - inside[1]
-    address = about.address(replace(region, columns=(-left, 0)))
+    address = about.address(region._replace(columns=(-left, 0)))
     middle = address + above * layout.pitch
     rows = inside[1] - inside[0]
     ends = region.rows[1] == value.height + layout.bottom

@@ -1,7 +1,6 @@
 """Instructions, each with what it reads and writes."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Opcode
@@ -90,7 +89,7 @@ def emit_main(
     for piece in work:
         reads, writes = _owners(network, piece)
         for step in _steps(about, piece):
-            yield replace(step, reads=reads, writes=writes)
+            yield step._replace(reads=reads, writes=writes)
 
 
 def emit_setup(
@@ -136,4 +135,4 @@ def emit_setup(
             )
             margins = Owner(number, region.items, margins=True)
             for step in fill(about, region, layer):
-                yield replace(step, writes=margins)
+                yield step._replace(writes=margins)

@@ -7,7 +7,7 @@ order on both sides, so the n-th wait takes what the n-th post gave, and no coun
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -30,27 +30,30 @@ assert len(SEMAPHORE) <= SEMAPHORES
 MOST_COUNT = 4095
 
 
+#: Step, start and end of an access, and the access.
+_Entry = tuple[int, int, int, Access]
+
+
 class _History:
-    """Accesses so far, by memory and unit, latest last."""
+    """Accesses of a unit so far, by memory, latest last."""
 
     def __init__(self) -> None:
-        self.accesses: dict[tuple[str, Unit], list[tuple[int, Access]]] = defaultdict(list)
+        self.accesses: dict[str, list[_Entry]] = defaultdict(list)
 
-    def add(self, number: int, step: Step) -> None:
-        for access in step.accesses:
-            self.accesses[access.memory, step.instruction.unit].append((number, access))
+    def add(self, entries: Iterable[_Entry]) -> None:
+        for entry in entries:
+            self.accesses[entry[-1].memory].append(entry)
 
-    def latest(self, step: Step, unit: Unit, known: int) -> int:
-        """Return the latest step of a unit after ``known`` that ``step`` depends on, or −1."""
-        result = -1
-        for access in step.accesses:
-            for number, earlier in reversed(self.accesses[access.memory, unit]):
-                if number <= max(known, result):
+    def latest(self, entries: Iterable[_Entry], known: int) -> int:
+        """Return the latest step after ``known`` that a step depends on, or ``known``."""
+        for _, start, end, access in entries:
+            for number, first, last, earlier in reversed(self.accesses[access.memory]):
+                if number <= known:
                     break
-                if access.conflicts(earlier):
-                    result = number
+                if first < end and start < last and access.conflicts(earlier):
+                    known = number
                     break
-        return result
+        return known
 
 
 def synchronise(steps: Sequence[Step], config: Config) -> list[Instruction]:
@@ -62,25 +65,26 @@ def synchronise(steps: Sequence[Step], config: Config) -> list[Instruction]:
         If a count could pass what a semaphore holds.
     """
     waits, posts = [0] * len(steps), [0] * len(steps)
-    # Of each unit: the latest step of every other unit that it is known to run after.
-    clocks: dict[Unit, dict[Unit, int]] = {unit: dict.fromkeys(_UNITS, -1) for unit in _UNITS}
-    starts: list[dict[Unit, int]] = []
-    history = _History()
+    # Units by number. Of each: the latest step of every other one that it is known to run after.
+    clocks = [[-1] * len(_UNITS) for _ in _UNITS]
+    starts: list[list[int]] = []
+    histories = [_History() for _ in _UNITS]
     for number, step in enumerate(steps):
-        mine = step.instruction.unit
+        mine = _UNITS.index(step.instruction.unit)
         clock = clocks[mine]
-        needs = [(history.latest(step, u, clock[u]), u) for u in _UNITS if u is not mine]
-        for producer, unit in sorted(needs, key=lambda need: -need[0]):
+        others = [(unit, history) for unit, history in enumerate(histories) if unit != mine]
+        entries = [(number, access.start, access.end, access) for access in step.accesses]
+        needs = [(history.latest(entries, clock[unit]), unit) for unit, history in others]
+        for producer, unit in sorted(needs, reverse=True):
             if producer <= clock[unit]:
                 continue
-            semaphore = 1 << SEMAPHORE[unit, mine]
+            semaphore = 1 << SEMAPHORE[_UNITS[unit], _UNITS[mine]]
             posts[producer] |= semaphore
             waits[number] |= semaphore
-            for other, known in starts[producer].items():
-                clock[other] = max(clock[other], known)
+            clock[:] = map(max, clock, starts[producer])
             clock[unit] = max(clock[unit], producer)
-        starts.append(dict(clock))
-        history.add(number, step)
+        starts.append(clock.copy())
+        histories[mine].add(entries)
     _check_counts(waits, posts, config)
     return [
         s.instruction.but(wait=wait, post=post) if wait or post else s.instruction

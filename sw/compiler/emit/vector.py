@@ -1,7 +1,5 @@
 """Instructions of the vector unit that compute."""
 
-from dataclasses import replace
-
 from celosia.hw.arch.isa import Instruction, Mode, Opcode, Space
 from celosia.sw.compiler.emit.access import Access, Step, span
 from celosia.sw.compiler.emit.addressing import Addressing, loops
@@ -62,9 +60,9 @@ def _drain_band(about: Addressing, action: Drain, place: int, table: int | None)
     region = _writes(about, layer.result, block, action.part, channels, None)
     # With what vectors make after the end of a row.
     last = region.columns[0] + (wide * count - 1) * layout.pixel + tiled.channels
-    region = replace(region, columns=(region.columns[0], last))
+    region = region._replace(columns=(region.columns[0], last))
     if tiled.band.joined:
-        region = replace(region, rows=(block.rows[0], block.rows[0] + 1))
+        region = region._replace(rows=(block.rows[0], block.rows[0] + 1))
     extents = (block.extents[0], rows, wide)
     instruction = Instruction(
         Opcode.VECTOR,

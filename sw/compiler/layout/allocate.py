@@ -7,6 +7,7 @@ fit runs in parts. While one item, or part, is computed, the input of the next i
 there is room for both.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -142,13 +143,9 @@ class _Allocator:
         self.gains = gains
         self.overlap = self.direct = frozenset[int]()
         self.stuck: CompileError | None = None
-        layers = list(enumerate(network.layers))
-        values = range(len(network.values))
         self.widest = cache(
             lambda number, values, room: widest(network, layouts, number, values, room, config)
         )
-        self.uses = [[n for n, layer in layers if v in layer.sources] for v in values]
-        self.births = [[n for n, layer in layers if layer.result == v] for v in values]
 
     def choose(self, batch: int) -> _Choice:
         """Return the best use of the unified buffer; what is too big goes outside, big ones first.
@@ -158,18 +155,25 @@ class _Allocator:
         CompileError
             If that is not enough.
         """
-        found = self.best_order(batch, (True, False), frozenset())
-        if found is not None:
-            return found
         large = [n for n in range(len(self.network.values)) if not self.whole(n)]
         large.sort(key=lambda n: -self.layouts[n].item_pitch)
-        for count in range(1, len(large) + 1):
-            found = self.best_order(batch, (False,), frozenset(large[:count]))
+        ways = [frozenset(large[:count]) for count in range(len(large) + 1)]
+        # The more is outside, the less is needed inside.
+        first = bisect_left(ways, True, key=self.may_fit)
+        for spilled in ways[first:]:
+            found = self.best_order(batch, (False,) if spilled else (True, False), spilled)
             if found is not None:
                 return found
-        if large and self.stuck:
-            raise self.stuck
-        raise self.why()
+        if self.stuck is None:
+            for spilled in ways[:first]:
+                self.best_order(batch, (False,), spilled)
+        raise self.stuck or self.why()
+
+    def may_fit(self, spilled: frozenset[int]) -> bool:
+        """Return whether the values that are not outside fit, whatever else there is."""
+        spans = self.spans(1, False, False, spilled)
+        needed = bytes_needed(spans, len(self.network.layers), 1)
+        return max(needed) <= self.config.unified_bytes
 
     def best_order(
         self, batch: int, permanent: Sequence[bool], spilled: frozenset[int]
@@ -209,13 +213,12 @@ class _Allocator:
         """Return the layers whose results the next one reads from buffers, some rows at a time."""
         network, found = self.network, set[int]()
         for number, (layer, after) in enumerate(pairwise(network.layers)):
-            value = network.values[layer.result]
-            readers = [x for x in network.layers if layer.result in x.sources]
-            alone = readers == [after] and network.makers(layer.result) == [number]
+            result = layer.result
             if (
-                layer.result in spilled
-                and alone
-                and not value.is_output
+                result in spilled
+                and self.network.readers[result] == [number + 1]
+                and self.network.makers[result] == [number]
+                and not network.values[result].is_output
                 and isinstance(layer, Product)
                 and isinstance(after, Product)
                 and layer.source not in spilled
@@ -243,7 +246,9 @@ class _Allocator:
         if whole is not None and not self.head:
             return whole
         alone = _largest(lambda items: fit(items, False), batch)
-        double = _largest(lambda items: fit(items, True), batch)
+        values = enumerate(self.network.values)
+        ahead = any(value.is_input and number not in spilled for number, value in values)
+        double = _largest(lambda items: fit(items, ahead), batch)
         # Fewer pixels than a tile has rows leave the array waiting for weights.
         if double is not None and (
             alone is None or double.items >= self.config.rows or double.items == alone.items
@@ -259,7 +264,7 @@ class _Allocator:
         spans = []
         for number, value in enumerate(self.network.values):
             layout = self.layouts[number]
-            uses, births = self.uses[number], self.births[number]
+            uses, births = self.network.readers[number], self.network.makers[number]
             if number in spilled or not (uses or births):
                 continue
             birth = births[0] if births else uses[0]
@@ -322,7 +327,8 @@ class _Allocator:
 
     def whole(self, number: int) -> bool:
         """Return whether a value is kept for all items of a part: the tail makes or reads it."""
-        return max([-1, *self.uses[number], *self.births[number]]) >= self.head
+        network = self.network
+        return max([-1, *network.readers[number], *network.makers[number]]) >= self.head
 
     def fit(
         self, items: int, ahead: bool, permanent: bool, spilled: frozenset[int]

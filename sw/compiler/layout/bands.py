@@ -128,10 +128,9 @@ def band_matrix(
         lengths += length
     wide = np.zeros((count, channels, each, lengths, channels), np.int8)
     weights = layer.weights[first * each : (first + channels) * each, :, :, 0]
-    own = np.arange(channels)
+    own, results = np.arange(channels), np.arange(count)[:, None]
     for y, x in np.ndindex(*layer.kernel):
         tap = y * layer.dilation[0] * row + x * layer.dilation[1] + before[y % len(before)]
         column = weights[:, y, x].reshape(channels, each)
-        for result in range(count):
-            wide[result, own, :, tap + result * layer.stride[1], own] = column
+        wide[results, own, :, tap + results * layer.stride[1], own] = column
     return wide.reshape(count * channels * each, lengths * channels)

@@ -7,6 +7,7 @@ most cycles of the array, over all layers that read its source or its result.
 
 import math
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 from celosia.hw.arch.config import PARAMETER_BYTES, Config
@@ -178,15 +179,12 @@ class _Choice:
         Tiles and parameters that stream count for as long as they take to load.
         """
         config, work = self.config, dict(self.work)
-        near = [
-            number
-            for number, reader in enumerate(self.network.layers)
-            if isinstance(reader, Product) and reader.source in (layer.source, layer.result)
-        ]
-        for number in near:
+        near: list[int] = []
+        for number in chain(*(self.network.readers[v] for v in (layer.source, layer.result))):
             reader = self.network.layers[number]
-            assert isinstance(reader, Product)
-            work[number] = self.measured(number, reader, bands, layouts)
+            if isinstance(reader, Product):
+                near.append(number)
+                work[number] = self.measured(number, reader, bands, layouts)
         more = (
             _excess(sum(w.repeats * w.tiles for w in work.values()), config.weight_tiles),
             _excess(
@@ -195,9 +193,8 @@ class _Choice:
         )
         instructions = 2 + sum(count > 0 for count in more)
         total = sum(
-            w.repeats * max(w.apart, w.drained, instructions * _FETCH if n in bands else 0)
-            for n, w in work.items()
-            if n in near
+            w.repeats * max(w.apart, w.drained, least)
+            for w, least in ((work[n], instructions * _FETCH * (n in bands)) for n in near)
         )
         streamed = more[0] * config.tile_bytes + more[1] * PARAMETER_BYTES
         return total + streamed // config.bus_bytes, work

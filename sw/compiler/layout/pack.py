@@ -1,14 +1,16 @@
 """Weights and parameters as external memory holds them."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from celosia.hw.arch.config import PARAMETER_BYTES, Config
 from celosia.sw.compiler.layout.bands import band_matrix, spans
 from celosia.sw.compiler.layout.pitches import Layout
-from celosia.sw.compiler.layout.tile import TiledLayer, parameters_of
-from celosia.sw.compiler.spec import Layer, Product
+from celosia.sw.compiler.layout.tile import TiledLayer, Tiling, parameters_of
+from celosia.sw.compiler.spec import Layer, Network, Product
 
-__all__ = ["pack_parameters", "pack_weights"]
+__all__ = ["pack_parameters", "pack_weights", "packed", "packed_bytes"]
 
 _CHANNEL = np.dtype(
     {
@@ -18,6 +20,21 @@ _CHANNEL = np.dtype(
         "itemsize": PARAMETER_BYTES,
     }
 )
+
+
+def packed(
+    network: Network, tiling: Tiling, layouts: Sequence[Layout], config: Config
+) -> list[tuple[bytes, bytes]]:
+    """Return the weights and the parameters of each layer as external memory holds them."""
+    return [
+        (pack_weights(layer, tiled, layouts[layer.source], config), pack_parameters(layer, tiled))
+        for layer, tiled in zip(network.layers, tiling.layers, strict=True)
+    ]
+
+
+def packed_bytes(layer: Layer, tiled: TiledLayer, config: Config) -> tuple[int, int]:
+    """Return the bytes of a layer's weights and of its parameters, packed."""
+    return tiled.weight_tiles * config.tile_bytes, parameters_of(layer, tiled) * PARAMETER_BYTES
 
 
 def pack_weights(layer: Layer, tiled: TiledLayer, source: Layout, config: Config) -> bytes:

@@ -237,7 +237,9 @@ def layout_of(
         return _banded(network, number, bands, layouts, config)
     value = network.values[number]
     top, left, bottom, right = margins_of(network, number)
-    products = [x for x in network.layers if isinstance(x, Product) and x.source == number]
+    readers = [network.layers[n] for n in network.readers[number]]
+    # The others read it at any pitch in the same time.
+    products = [x for x in readers if isinstance(x, Product) and x.kernel[0] > 1]
     least = (left + value.width + right) * value.channels
     rows = top + value.height + bottom
     pitch = least
@@ -266,7 +268,7 @@ def margins_of(network: Network, number: int) -> Margins:
         If one of them cannot do with any.
     """
     value = network.values[number]
-    readers = [layer for layer in network.layers if number in layer.sources]
+    readers = [network.layers[n] for n in network.readers[number]]
     reaches = [_reach(layer, value) for layer in readers if isinstance(layer, Product)]
     for layer in readers:
         if isinstance(layer, Pooling) and layer.seen is None:
@@ -302,18 +304,16 @@ def _banded(
     # Pixels from the first one to after the last that is read.
     last = (rows - 1) * row + left + value.width + right
     filled = any(margins)
-    for layer_number, layer in enumerate(network.layers):
-        if not isinstance(layer, Product):
-            continue
-        band = bands.get(layer_number)
-        if band and layer.result == number:
+    for layer_number in network.makers[number]:
+        layer, band = network.layers[layer_number], bands.get(layer_number)
+        if band and isinstance(layer, Product):
             run = band.channels * layer.each
             row = layouts[layer.source].row if band.joined else row
             written = (top + value.height - 1) * row + left + value.width + overrun(layer, band)
-    for layer_number, layer in enumerate(network.layers):
-        if not isinstance(layer, Product) or layer.source != number:
+    for layer_number in network.readers[number]:
+        layer, band = network.layers[layer_number], bands.get(layer_number)
+        if not isinstance(layer, Product):
             continue
-        band = bands.get(layer_number)
         _, _, end, side = _reach(layer, value)
         if band:
             run, filled = band.channels, True

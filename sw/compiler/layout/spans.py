@@ -42,22 +42,31 @@ def first_fit(
         busy = [
             (begin, end) for begin, end, birth, death in placed if birth <= last and first <= death
         ]
-        room = config.unified_bytes - span.count
-        starts = [0, *(end for _, end in busy)]
-        starts = [-(-start // config.rows) * config.rows for start in starts]
         if alternate and turn % 2:
-            ends = [config.unified_bytes, *(begin for begin, _ in busy)]
-            starts = sorted((end - span.count) // config.rows * config.rows for end in ends)
-            starts.reverse()
+            start = _highest(span.count, busy, config)
         else:
-            starts.sort()
-        free = [
-            start
-            for start in starts
-            if 0 <= start <= room
-            and all(start + span.count <= begin or end <= start for begin, end in busy)
-        ]
-        if not free:
+            start = _lowest(span.count, busy, config)
+        if not 0 <= start <= config.unified_bytes - span.count:
             return None
-        placed.append((free[0], free[0] + span.count, first, last))
+        placed.append((start, start + span.count, first, last))
     return {span.key: begin for span, (begin, *_) in zip(spans, placed, strict=True)}
+
+
+def _lowest(count: int, busy: list[tuple[int, int]], config: Config) -> int:
+    """Return the lowest address with so many free bytes after it, as if memory had no end."""
+    start = 0
+    for begin, end in sorted(busy):
+        if start + count <= begin:
+            break
+        start = max(start, -(-end // config.rows) * config.rows)
+    return start
+
+
+def _highest(count: int, busy: list[tuple[int, int]], config: Config) -> int:
+    """Return the highest address with so many free bytes after it; negative if there is none."""
+    start = (config.unified_bytes - count) // config.rows * config.rows
+    for begin, end in sorted(busy, key=lambda one: -one[1]):
+        if end <= start:
+            break
+        start = min(start, (begin - count) // config.rows * config.rows)
+    return start

@@ -1,6 +1,6 @@
 """The work that a schedule is made of."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = [
     "Action",
@@ -20,8 +20,7 @@ __all__ = [
 Range = tuple[int, int]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Strip:
+class Strip(NamedTuple):
     """A buffer for some rows of a value that lies in external memory.
 
     Parameters
@@ -39,8 +38,7 @@ class Strip:
     first: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Region:
+class Region(NamedTuple):
     """Part of a value.
 
     Parameters
@@ -68,8 +66,7 @@ class Region:
     strip: Strip | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Block:
+class Block(NamedTuple):
     """Results of a product that its sums are in the accumulators for at the same time.
 
     Parameters
@@ -85,35 +82,32 @@ class Block:
     @property
     def extents(self) -> tuple[int, int, int]:
         """Numbers of items, rows and columns."""
-        return tuple(last - first for first, last in (self.items, self.rows, self.columns))  # pyright: ignore[reportReturnType]
+        (item, items), (row, rows), (column, columns) = self
+        return items - item, rows - row, columns - column
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoadRegion:
+class LoadRegion(NamedTuple):
     """Bring a region from external memory to the unified buffer."""
 
     region: Region
     layer: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoreRegion:
+class StoreRegion(NamedTuple):
     """Bring a region from the unified buffer to external memory."""
 
     region: Region
     layer: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class FillMargins:
+class FillMargins(NamedTuple):
     """Write what stands around the pixels of a region: whole rows of one item."""
 
     region: Region
     layer: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Multiply:
+class Multiply(NamedTuple):
     """Reduction steps of one segment of one output tile, for the sums of a block."""
 
     block: Block
@@ -129,8 +123,7 @@ class Multiply:
     source: Strip | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Drain:
+class Drain(NamedTuple):
     """Pool and requantise one output tile of a block from the accumulators."""
 
     block: Block
@@ -142,8 +135,7 @@ class Drain:
     result: Strip | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class PoolRegion:
+class PoolRegion(NamedTuple):
     """Some rows of results of one rectangle of windows, of a layer without weights."""
 
     part: int
@@ -155,8 +147,7 @@ class PoolRegion:
     result: Strip | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class AddRegion:
+class AddRegion(NamedTuple):
     """One of the three steps of the sum of two values, for a block and an output tile.
 
     ``step`` 0 and 1 bring the first and the second value to the accumulators, 2 their sum to the

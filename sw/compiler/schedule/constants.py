@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.tile import Tiling, parameters_of
@@ -46,13 +45,21 @@ class Constants:
         )
         return first + action.first_step, action.last_step - action.first_step
 
-    def piece(self, action: Multiply) -> tuple[int, int, int]:
-        """Return first and number of the tiles that are fetched together for matrix work.
+    def fetched(
+        self, action: Multiply | Drain | PoolRegion | AddRegion
+    ) -> tuple[int, int, int] | None:
+        """Return first and number of the tiles or channels that are fetched together for work.
 
-        The third is the number of those that come before what it reads.
+        The third is the number of those that come before what it reads. None if they are resident.
         """
+        return self._piece(action) if isinstance(action, Multiply) else self._portion(action)
+
+    def _piece(self, action: Multiply) -> tuple[int, int, int] | None:
+        """Return what ``fetched`` does, for matrix work."""
         first, count = self.tiles(action)
         layer = self.tiling.layers[action.layer]
+        if layer.place(first) is not None:
+            return None
         alone = len(layer.segments[action.tile]) == 1 or layer.period % layer.steps
         if alone or _PIECES * layer.steps > self.tiling.weights.count:
             return first, count, 0
@@ -70,24 +77,16 @@ class Constants:
         assert isinstance(layer, Pooling)
         return layer.windows[action.windows].parameters * self.config.columns
 
-    def portion(self, action: Drain | PoolRegion | AddRegion) -> tuple[int, int, int]:
-        """Return first and number of the channels that are fetched together for vector work.
-
-        The third is the number of those that come before what it reads.
-        """
+    def _portion(self, action: Drain | PoolRegion | AddRegion) -> tuple[int, int, int] | None:
+        """Return what ``fetched`` does, for vector work."""
         channel, tiled = self.channel(action), self.tiling.layers[action.layer]
+        if tiled.first_channel is not None:
+            return None
         total = parameters_of(self.network.layers[action.layer], tiled)
         most = self.tiling.parameters.count // _PIECES // tiled.parameters
         count = max(1, most) * tiled.parameters
         first = channel // count * count
         return first, min(count, total - first), channel - first
-
-    def stays(self, action: Multiply | Drain | PoolRegion | AddRegion) -> bool:
-        """Whether the constants that work reads are resident."""
-        layer = self.tiling.layers[action.layer]
-        if isinstance(action, Multiply):
-            return layer.place(self.tiles(action)[0]) is not None
-        return layer.first_channel is not None
 
     def place(self, action: Multiply | Drain | PoolRegion | AddRegion) -> int:
         """Return where resident constants lie."""
@@ -125,8 +124,7 @@ class Constants:
                     last = min(last, at + most)
                 ends.append(layer.stretch(at, last) - start)
             for first, last in itertools.pairwise(ends):
-                yield replace(
-                    action,
+                yield action._replace(
                     first_step=action.first_step + first,
                     last_step=action.first_step + last,
                     accumulate=action.accumulate or first > 0,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.bands import vectors
@@ -85,7 +85,7 @@ class Cutting:
             least = -(-_BAND // tiled.steps) if self.overlap else 0
             return band_blocks(layer, tiled.band, row, items, self.config, least)
         # A band can start on channels that are there before others, if one block makes all pixels.
-        readers = [n for n, x in enumerate(self.network.layers) if layer.result in x.sources]
+        readers = self.network.readers[layer.result]
         large = layer.pixels <= self.config.accumulator_depth and any(
             self.tiling.layers[reader].band for reader in readers
         )
@@ -149,7 +149,7 @@ class Cutting:
             middle += 1
         if middle in block.rows:
             return whole
-        before, after = (replace(block, rows=part) for part in ((first, middle), (middle, last)))
+        before, after = (block._replace(rows=part) for part in ((first, middle), (middle, last)))
         row = self.rows(number, before)
         if min(row, self.rows(number, after)) < self.config.rows:
             return whole
@@ -218,7 +218,7 @@ class Cutting:
         """Return the product that makes what a product reads, if one does."""
         layer = self.network.layers[number]
         assert isinstance(layer, Product)
-        before = [n for n, x in enumerate(self.network.layers[:number]) if x.result == layer.source]
+        before = self.network.makers[layer.source][:1]
         return before[0] if before and isinstance(self.network.layers[before[0]], Product) else None
 
     def band_before(self, number: int) -> bool:

@@ -6,7 +6,7 @@ start first by the clocks of the units: the array works for one layer while sums
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import NamedTuple
 
@@ -202,14 +202,14 @@ class Interleaver:
             for action in tile:
                 while self.late and not self._independent([action]):
                     yield from self._drain()
-                action = replace(action, half=self.half)
+                action = action._replace(half=self.half)
                 self._clock(action)
                 yield action
             if self.late:
                 yield from self._drain()
         yield from self.flush()
         self.late = [
-            [replace(a, half=self.half) if isinstance(a, (Drain, AddRegion)) else a for a in drains]
+            [a._replace(half=self.half) if isinstance(a, (Drain, AddRegion)) else a for a in drains]
             for drains in job.drains
         ]
         if not job.put_off:

@@ -1,7 +1,6 @@
 """The jobs of one layer: its work in pieces that fill and drain a half of the accumulators."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from celosia.sw.compiler.schedule.actions import (
     Action,
@@ -212,11 +211,11 @@ class Jobs:
         layer = self.network.layers[number]
         assert not isinstance(layer, Pooling)
         value = self.network.values[layer.result]
-        if not value.is_output or number != self.network.makers(layer.result)[-1]:
+        if not value.is_output or number != self.network.makers[layer.result][-1]:
             return
         tiled = self.tiling.layers[number]
         tiles = -(-layer.channels // tiled.channels)
-        alone = len(self.network.makers(layer.result)) == 1
+        alone = len(self.network.makers[layer.result]) == 1
         if (value.height, value.width) == (1, 1) and alone:
             stops = _stores(layer, block.extents[0], self.config.columns)
             if tile in stops:
@@ -224,15 +223,15 @@ class Jobs:
                 first = (stops[place - 1] + 1) * self.config.columns if place else 0
                 last = min((tile + 1) * self.config.columns, layer.channels)
                 region = self.moves.everything(layer.result, part, block.items)
-                yield StoreRegion(region=replace(region, columns=(first, last)), layer=number)
+                yield StoreRegion(region=region._replace(columns=(first, last)), layer=number)
         elif tile == tiles - 1 and block.columns[1] == layer.output[1]:
             region = self.moves.everything(layer.result, part, block.items)
-            yield from self.moves.store(number, replace(region, rows=block.rows))
+            yield from self.moves.store(number, region._replace(rows=block.rows))
 
     def made(self, number: int) -> tuple[int, int] | None:
         """Return the channels of its result that a layer makes, if not all."""
         layer = self.network.layers[number]
-        if isinstance(layer, Sum) or len(self.network.makers(layer.result)) == 1:
+        if isinstance(layer, Sum) or len(self.network.makers[layer.result]) == 1:
             return None
         product = isinstance(layer, Product)
         count = layer.channels if product else self.network.values[layer.source].channels

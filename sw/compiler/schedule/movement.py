@@ -1,7 +1,6 @@
 """What a schedule moves: inputs, outputs, strips, and the margins around them."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 
 from celosia.hw.arch.config import Config
@@ -68,12 +67,12 @@ class Movement:
                 and value == self.network.layers[number - 1].result
             ):
                 continue
-            region = replace(self.everything(value, part, items), rows=rows, strip=strip)
+            region = self.everything(value, part, items)._replace(rows=rows, strip=strip)
             if self.placement.layouts[value].margins:
                 yield FillMargins(region=region, layer=number)
             inside = max(rows[0], 0), min(rows[1], self.network.values[value].height)
             if inside[0] < inside[1]:
-                yield LoadRegion(region=replace(region, rows=inside), layer=number)
+                yield LoadRegion(region=region._replace(rows=inside), layer=number)
 
     def buffer(self, value: int, number: int, place: int, first: int) -> Strip | None:
         """Return the buffer of a layer's strip, which begins at row ``first`` of a value outside.
@@ -112,11 +111,11 @@ class Movement:
         layout = self.placement.layouts[value]
         if not layout.margins or self.placement.places[value].permanent:
             return
-        if number > min([number, *self.network.makers(value)]):
+        if number > min([number, *self.network.makers[value]]):
             return
         rows = (-layout.top, self.network.values[value].height + layout.bottom)
         for item in range(*items):
-            region = replace(self.everything(value, part, (item, item + 1)), rows=rows)
+            region = self.everything(value, part, (item, item + 1))._replace(rows=rows)
             yield FillMargins(region=region, layer=number)
 
     def load(self, number: int, value: int, part: int, items: tuple[int, int]) -> Iterator[Action]:
@@ -148,7 +147,7 @@ class Movement:
         ends = [begin, *range(begin + (first or step), end, step), end]
         for item in range(*region.items):
             for rows in pairwise(ends):
-                yield replace(region, items=(item, item + 1), rows=rows)
+                yield region._replace(items=(item, item + 1), rows=rows)
 
     def prefetch(self, number: int, part: int, items: tuple[int, int]) -> Iterator[Action]:
         """Yield the loads of the next item's or part's inputs that have a place of their own."""

@@ -108,7 +108,7 @@ class Pace:
         return max(self.vector, self.sums[action.half] if isinstance(action, Drain) else 0)
 
     def work(self, action: Work, ready: int = 0) -> int:
-        """Move the clocks on by some work, whose data are there at ``ready``; return its start."""
+        """Move the clocks on by some work, whose data are there at ``ready``; return its end."""
         cycles = self.cycles(action)
         unit = "matrix" if isinstance(action, Multiply) else "vector"
         self.dispatch(unit)
@@ -117,11 +117,11 @@ class Pace:
         if isinstance(action, Multiply):
             self.matrix = start + cycles
             self.sums[action.half] = self.matrix + sum_latency(self.config)
-            return start
+            return self.matrix
         self.vector = start + cycles
         if not isinstance(action, PoolRegion):
             self.drained[action.half] = self.vector + drain_latency(self.config)
-        return start
+        return self.vector
 
     def dispatch(self, queue: str) -> None:
         """Let the sequencer hand on an instruction, once there is room in the queue of its unit."""

@@ -6,7 +6,10 @@ from typing import Any
 
 from celosia.sw.compiler.layout.tile import Ring
 
-__all__ = ["Queue"]
+__all__ = ["Queue", "Use"]
+
+#: Position of the work that reads constants, which, and how many places these take.
+Use = tuple[int, Hashable, int]
 
 
 class Queue:
@@ -16,16 +19,17 @@ class Queue:
     ----------
     ring : Ring
         The places.
-    uses : sequence of (int, key, count)
-        Positions of the work that reads constants, which, and how many places these take.
+    uses : sequence of Use
+        In the order of the work.
     """
 
-    def __init__(self, ring: Ring, uses: Sequence[tuple[int, Hashable, int]]) -> None:
+    def __init__(self, ring: Ring, uses: Sequence[Use]) -> None:
         self.ring = ring
         self.counts: list[int] = []
         self.keys: list[Hashable] = []
         #: Position of the first work that reads each piece.
         self.positions: list[int] = []
+        self.readers = [position for position, _, _ in uses]
         self.piece_of = [self._piece(*use) for use in uses]
         #: For each use, the first piece that it or a later one needs.
         self.needed = list(self.piece_of)
@@ -57,6 +61,11 @@ class Queue:
         self.counts.append(count)
         self.positions.append(position)
         return len(self.keys) - 1
+
+    @property
+    def reader(self) -> int | None:
+        """Position of the work that is the next to read."""
+        return self.readers[self.use] if self.use < len(self.readers) else None
 
     @property
     def position(self) -> int | None:

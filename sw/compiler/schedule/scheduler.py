@@ -6,7 +6,6 @@ what is there already; the next input loads while this one is computed.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain
 
 from celosia.hw.arch.config import Config
@@ -122,7 +121,7 @@ class _Scheduler:
         else:
             height = self.network.values[layer.result].height
             jobs = list(self.jobs.vector_jobs(number, part, items, (0, height)))
-            if number == self.network.makers(layer.result)[-1]:
+            if number == self.network.makers[layer.result][-1]:
                 jobs[-1].drains[-1] += self.moves.store(
                     number, self.moves.everything(layer.result, part, items)
                 )
@@ -144,4 +143,4 @@ class _Scheduler:
         step = -(-(last - first) // _MARGINS)
         for row in range(first, last, step):
             rows = row, min(row + step, last)
-            yield replace(action, region=replace(action.region, rows=rows))
+            yield action._replace(region=action.region._replace(rows=rows))

@@ -6,9 +6,9 @@ used again soon is not fetched again.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.placement import Placement
@@ -27,7 +27,7 @@ from celosia.sw.compiler.schedule.actions import (
 )
 from celosia.sw.compiler.schedule.constants import READERS, Constants
 from celosia.sw.compiler.schedule.pace import Pace
-from celosia.sw.compiler.schedule.rings import Queue
+from celosia.sw.compiler.schedule.rings import Queue, Use
 from celosia.sw.compiler.spec import Network, Pooling, Product
 
 __all__ = ["Bound", "FetchParameters", "FetchTables", "FetchWeights", "Work", "stream"]
@@ -63,8 +63,7 @@ class FetchTables:
     place: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bound:
+class Bound(NamedTuple):
     """Work that reads constants, and the places of its first tile or channel and of its table."""
 
     action: Multiply | Drain | PoolRegion | AddRegion
@@ -123,33 +122,37 @@ class _Streamer:
         split = list(about.split(actions))
         self.pieces = [a for a in split if not isinstance(a, LoadRegion)]
         self.loads = _Loads(self._uses(split))
-        reads = [(n, a) for n, a in enumerate(self.pieces) if isinstance(a, READERS)]
-        lookups = [(n, a.layer, about.table(a)) for n, a in reads]
-        streamed = [(n, a) for n, a in reads if not about.stays(a)]
-        users = {number: layer for _, layer, number in reversed(lookups)}
-        matrix = [(n, a) for n, a in streamed if isinstance(a, Multiply)]
-        vector = [
-            (n, a.layer, *about.portion(a)[:2]) for n, a in streamed if not isinstance(a, Multiply)
-        ]
-        self.tiles = Queue(
-            tiling.weights,
-            [(n, (a.layer, *about.piece(a)[:2]), about.piece(a)[1]) for n, a in matrix],
-        )
-        self.channels = Queue(
-            tiling.parameters,
-            [(n, (layer, first, count), count) for n, layer, first, count in vector],
-        )
-        self.tables = Queue(
-            tiling.tables.ring,
-            [
-                (n, (users[t], t, 1), 1)
-                for n, _, t in lookups
-                if t is not None and self.tables_at[t] is None
-            ],
+        #: By the position of work: in what is fetched for it, the place of what it reads.
+        self.offsets: dict[int, int] = {}
+        self.tiles = Queue(tiling.weights, [*self._fetched(matrix=True)])
+        self.channels = Queue(tiling.parameters, [*self._fetched(matrix=False)])
+        self.tables = Queue(tiling.tables.ring, [*self._looked_up()])
+        self.rings = (
+            (FetchWeights, self.tiles),
+            (FetchParameters, self.channels),
+            (FetchTables, self.tables),
         )
         self.work: list[Work] = []
         #: When what has been loaded for work that is still to come is there, by its position.
         self.arrived: dict[int, int] = {}
+
+    def _fetched(self, *, matrix: bool) -> Iterator[Use]:
+        """Yield the uses of weights that stream, or of parameters."""
+        for number, action in enumerate(self.pieces):
+            if not isinstance(action, READERS) or isinstance(action, Multiply) != matrix:
+                continue
+            fetched = self.about.fetched(action)
+            if fetched is not None:
+                first, count, self.offsets[number] = fetched
+                yield number, (action.layer, first, count), count
+
+    def _looked_up(self) -> Iterator[Use]:
+        """Yield the uses of tables that stream; the first layer that reads one fetches it."""
+        users: dict[int, int] = {}
+        for number, action in enumerate(self.pieces):
+            table = self.about.table(action) if isinstance(action, READERS) else None
+            if table is not None and self.tables_at[table] is None:
+                yield number, (users.setdefault(table, action.layer), table, 1), 1
 
     def run(self) -> list[Work]:
         """Return all work."""
@@ -169,15 +172,14 @@ class _Streamer:
         """Load what work reads and is not there."""
         while self.loads.position is not None and self.loads.position <= number:
             self._load()
-        action = self.pieces[number]
-        for kind, ring in self._rings():
-            if self._streams(kind, action):
+        for kind, ring in self.rings:
+            if ring.reader == number:
                 while ring.missing:
                     self._fetch(kind, ring)
 
     def _ahead(self) -> bool:
         """Load what is needed next and has a place; return whether there is anything."""
-        queues = ((ring.position, kind, ring) for kind, ring in self._rings())
+        queues = ((ring.position, kind, ring) for kind, ring in self.rings)
         soon = [(at, kind, ring) for at, kind, ring in queues if at is not None]
         first = min(soon, key=lambda item: item[0], default=None)
         position = self.loads.position
@@ -188,23 +190,6 @@ class _Streamer:
         else:
             return False
         return True
-
-    def _rings(self) -> tuple[tuple[Any, Queue], ...]:
-        return (
-            (FetchWeights, self.tiles),
-            (FetchParameters, self.channels),
-            (FetchTables, self.tables),
-        )
-
-    def _streams(self, kind: Any, action: Action) -> bool:
-        """Return whether work reads constants of a kind that pass through a ring."""
-        assert isinstance(action, READERS)
-        if kind is FetchTables:
-            table = self.about.table(action)
-            return table is not None and self.tables_at[table] is None
-        return isinstance(action, Multiply) == (kind is FetchWeights) and not self.about.stays(
-            action
-        )
 
     def _load(self) -> None:
         position, _, action = self.loads.waiting.popleft()
@@ -222,15 +207,14 @@ class _Streamer:
 
     def _append(self, number: int, action: Any) -> None:
         """Append work that computes, with the places of the constants it reads."""
-        streamed = [ring for kind, ring in self._rings() if self._streams(kind, action)]
+        streamed = [ring for _, ring in self.rings if ring.reader == number]
         ready = [ring.ready[ring.piece_of[ring.use]] for ring in streamed]
-        start = self.pace.work(action, max([0, self.arrived.pop(number, 0), *ready]))
-        end = start + self.pace.cycles(action)
+        end = self.pace.work(action, max([0, self.arrived.pop(number, 0), *ready]))
         ring = self.tiles if isinstance(action, Multiply) else self.channels
-        place = self.about.place(action) if self.about.stays(action) else ring.take(end)
-        if not self.about.stays(action):
-            matrix = isinstance(action, Multiply)
-            place += (self.about.piece(action) if matrix else self.about.portion(action))[2]
+        if ring in streamed:
+            place = ring.take(end) + self.offsets[number]
+        else:
+            place = self.about.place(action)
         table = self.about.table(action)
         if table is not None:
             known = self.tables_at[table]

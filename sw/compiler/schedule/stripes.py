@@ -1,7 +1,6 @@
 """Jobs of layers that work on row stripes: values that the unified buffer does not hold whole."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain
 
 from celosia.sw.compiler.layout.strips import source_rows
@@ -80,7 +79,7 @@ class Stripes:
                     job.waits = sum(readers[: max(0, turn + strips - 2)])
                     job.drains = [
                         [
-                            replace(action, result=strip) if isinstance(action, Drain) else action
+                            action._replace(result=strip) if isinstance(action, Drain) else action
                             for strip in buffers[turn : turn + strips]
                             for action in drains
                         ]
@@ -103,7 +102,7 @@ class Stripes:
         """Yield the writing of the margins of a buffer."""
         value = self.network.layers[number].result
         if self.placement.layouts[value].margins:
-            region = replace(self.moves.everything(value, part, items), rows=rows, strip=strip)
+            region = self.moves.everything(value, part, items)._replace(rows=rows, strip=strip)
             yield FillMargins(region=region, layer=number)
 
     def in_strips(self, number: int, part: int, items: tuple[int, int]) -> list[Job]:
@@ -130,8 +129,8 @@ class Stripes:
             before = []
             result = self.moves.buffer(layer.result, number, turn, rows[0])
             if result or self.network.values[layer.result].is_output:
-                region = replace(self.moves.everything(layer.result, part, items), rows=rows)
-                region = replace(region, strip=result, channels=self.jobs.made(number))
+                region = self.moves.everything(layer.result, part, items)._replace(rows=rows)
+                region = region._replace(strip=result, channels=self.jobs.made(number))
                 jobs[-1].drains[-1].append(StoreRegion(region=region, layer=number))
             found += jobs
         found[-1].drains[-1] += self.moves.prefetch(number, part, items)
@@ -150,19 +149,19 @@ class Stripes:
         def changed(action: Action) -> Action:
             match action:
                 case Multiply():
-                    return replace(action, source=sources[0])
+                    return action._replace(source=sources[0])
                 case Drain():
-                    return replace(action, result=result)
+                    return action._replace(result=result)
                 case PoolRegion():
-                    return replace(action, source=sources[0], result=result)
+                    return action._replace(source=sources[0], result=result)
                 case AddRegion():
-                    return replace(action, sources=(sources[0], sources[1]), result=result)
+                    return action._replace(sources=(sources[0], sources[1]), result=result)
                 case _:
                     raise TypeError(action)
 
         return Job(
             before=job.before,
-            tiles=[[replace(a, source=sources[0]) for a in tile] for tile in job.tiles],
+            tiles=[[a._replace(source=sources[0]) for a in tile] for tile in job.tiles],
             drains=[
                 [changed(a) for a in drains if not isinstance(a, StoreRegion)]
                 for drains in job.drains

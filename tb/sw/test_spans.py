@@ -1,0 +1,46 @@
+"""Addresses by first fit, against all addresses tried one after the other."""
+
+import numpy as np
+import pytest
+
+from celosia.hw.arch.config import Config, preset
+from celosia.sw.compiler.layout.spans import Span, first_fit
+
+SMALL = preset("nano,unified_bytes=1024")
+
+
+def tried(spans: list[Span], config: Config, alternate: bool) -> dict[tuple[int, int, int], int]:
+    """Return the addresses of spans up to the first that does not fit."""
+    found: dict[tuple[int, int, int], int] = {}
+    for turn, span in enumerate(spans):
+        free = [
+            start
+            for start in range(0, config.unified_bytes - span.count + 1, config.rows)
+            if not any(
+                start < found[other.key] + other.count
+                and found[other.key] < start + span.count
+                and other.birth <= span.death
+                and span.birth <= other.death
+                for other in spans[:turn]
+            )
+        ]
+        if not free:
+            break
+        found[span.key] = free[-1 if alternate and turn % 2 else 0]
+    return found
+
+
+@pytest.mark.parametrize("alternate", [False, True])
+def test_the_first_free_address_is_taken(alternate: bool, rng: np.random.Generator) -> None:
+    full = 0
+    for _ in range(100):
+        spans = []
+        for number in range(int(rng.integers(1, 12))):
+            birth, death = sorted(int(layer) for layer in rng.integers(0, 8, 2))
+            count = int(rng.integers(1, rng.choice([40, 300, 700])))
+            spans.append(Span((number, -1, 0), count, birth, death))
+        wanted = tried(spans, SMALL, alternate)
+        full += len(wanted) < len(spans)
+        found = first_fit(spans, SMALL, alternate)
+        assert found == (wanted if len(wanted) == len(spans) else None)
+    assert 10 < full < 90
