@@ -47,11 +47,15 @@ def test_every_package_has_an_init() -> None:
 
 def test_every_data_file_is_packaged() -> None:
     for path in tracked_files():
-        parts = path.relative_to(ROOT).parent.parts
-        if path.suffix == ".py" or not parts or parts[0] not in ROOMS:
+        parts = path.relative_to(ROOT).parts
+        if path.suffix == ".py" or parts[0] not in ROOMS:
             continue
-        patterns = SETUPTOOLS["package-data"].get(".".join(("celosia", *parts)), [])
-        assert any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns), path
+        # A folder without Python files is data of the package that it is in.
+        package = next(each for each in path.parents if (each / "__init__.py").is_file())
+        name = ".".join(("celosia", *package.relative_to(ROOT).parts))
+        patterns = SETUPTOOLS["package-data"].get(name, [])
+        within = path.relative_to(package).as_posix()
+        assert any(fnmatch.fnmatch(within, pattern) for pattern in patterns), path
 
 
 def test_imports_come_from_this_tree() -> None:

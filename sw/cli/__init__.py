@@ -23,6 +23,7 @@ MODULES = (
     "eval",
     "models",
     "demo",
+    "serve",
     "hardware",
     "fuzz",
 )
