@@ -15,11 +15,12 @@ VENV := $(STAMPS)/venv
 RUN := $(STAMPS)/run
 DEV := $(STAMPS)/dev
 TOOLS := $(STAMPS)/tools
+BROWSER := $(STAMPS)/browser
 VIEW := build/view/celosia/hw
 PACKAGES := hw sim sw constraints
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-only conformance prove mutate gates malformed coverage flips lint type synth clean view setup
+.PHONY: help demo test test-only conformance prove mutate gates malformed coverage flips lint type synth pictures clean view setup
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -30,7 +31,7 @@ demo: $(RUN) $(TOOLS)  ## classify handwritten digits on the simulated core
 
 test: lint type test-only  ## all checks: lint, types, tests
 
-test-only: $(DEV) $(TOOLS)  ## the tests alone (PYTEST_ARGS='-k name')
+test-only: $(DEV) $(TOOLS) $(BROWSER)  ## the tests alone (PYTEST_ARGS='-k name')
 	@$(BIN)/python -m pytest $(AT_ONCE) $(PYTEST_ARGS)
 
 conformance: $(DEV) $(TOOLS)  ## 10,000 digits: LiteRT, machine model and RTL give the same bytes
@@ -63,6 +64,9 @@ type: $(DEV) $(VIEW)  ## pyright over all Python files
 
 synth: $(DEV)  ## bitstream of edge for a ULX3S-85F: synthesise, place and route five seeds
 	@$(BIN)/celosia build ulx3s-85f --seeds 5
+
+pictures: $(DEV) $(BROWSER)  ## pictures of the pages in docs/images
+	@$(BIN)/python tb/pictures/serve.py
 
 setup: $(DEV) $(TOOLS) view  ## environment, packages and simulators, nothing else
 
@@ -102,4 +106,8 @@ $(DEV): pyproject.toml $(VENV)
 
 $(TOOLS): sim/simulators.py $(VENV) $(if $(shell command -v iverilog),,force)
 	@$(BIN)/python sim/simulators.py --install
+	@touch $@
+
+$(BROWSER): $(VENV) $(if $(shell command -v chromium),,force)
+	@$(BIN)/python sim/simulators.py --install-browser
 	@touch $@

@@ -2,6 +2,7 @@
 
 Uses the standard library alone, so that it also runs before the package is installed:
 ``python3 sim/simulators.py`` lists what is found, with ``--install`` it first gets what is missing.
+It also gets the browser that tests of the page need.
 
 Debian 12 has Verilator 5.006, which cocotb 2 refuses. A newer one is then unpacked from a later
 Debian suite, with the libraries it was linked against, into a folder of the user's cache. Neither
@@ -27,6 +28,7 @@ __all__ = [
     "find_icarus",
     "find_verilator",
     "install",
+    "install_browser",
     "install_venv",
     "user_cache",
 ]
@@ -242,6 +244,14 @@ def install_venv() -> None:
         raise SimulatorNotFound("please install this package: python3-venv")
 
 
+def install_browser() -> None:
+    """Install Chromium where it is missing; tests that need it are skipped without it."""
+    if shutil.which("chromium") is None:
+        _apt_install(["chromium"])
+    if shutil.which("chromium") is None:
+        print("no Chromium: tests of the page are skipped", file=sys.stderr)
+
+
 def _root_prefix() -> list[str] | None:
     """Return what to put before a command to run it as root; None where that is not possible."""
     if os.geteuid() == 0:
@@ -375,11 +385,15 @@ def main() -> None:
     """List the simulators, after installing them with ``--install``."""
     parser = argparse.ArgumentParser(description="Find the HDL simulators.")
     parser.add_argument("--install", action="store_true", help="get what is missing first")
+    parser.add_argument("--install-browser", action="store_true", help="get Chromium, no more")
     parser.add_argument("--install-venv", action="store_true", help="get python3-venv, no more")
     arguments = parser.parse_args()
     try:
         if arguments.install_venv:
             install_venv()
+            return
+        if arguments.install_browser:
+            install_browser()
             return
         if arguments.install:
             install()

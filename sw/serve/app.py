@@ -24,7 +24,7 @@ __all__ = ["HOST", "create_app", "open_server"]
 
 #: The only address that is listened on, and names that it goes by.
 HOST = "127.0.0.1"
-_NAMES = [HOST, "localhost", "[::1]"]
+_NAMES = [HOST, "localhost"]
 
 _TYPE = "application/octet-stream"
 _HEADERS = {

@@ -29,7 +29,7 @@ class Pass:
     tile : int
         Tile of the weight buffer.
     step, steps : int
-        Reduction step from 0, and how many there are.
+        Reduction step from 0, and how many the instruction has.
     first, vectors : int
         First of the vectors kept, and how many the pass has.
     weights : numpy.ndarray

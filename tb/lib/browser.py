@@ -78,7 +78,11 @@ class Browser:
         self._from, back = os.pipe()
         # Chromium reads commands from file 3 and writes to file 4.
         script = f'exec "$@" 3<&{theirs} 4>&{back}'
-        flags = (*_FLAGS, f"--user-data-dir={self._profile.name}", f"--window-size={width},{height}")
+        flags = (
+            *_FLAGS,
+            f"--user-data-dir={self._profile.name}",
+            f"--window-size={width},{height}",
+        )
         self._process = subprocess.Popen(
             ["bash", "-c", script, "chromium", program, *flags, "about:blank"],
             pass_fds=(theirs, back),

@@ -10,10 +10,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+from browser import Browser, BrowserNotFound
 
 from celosia.sim.simulators import SimulatorNotFound, find_icarus, find_verilator
 
-__all__ = ["icarus", "litert", "litert_outputs", "missing", "needed", "package", "verilator"]
+__all__ = ["browser", "icarus", "litert", "litert_outputs", "missing", "needed", "package", "verilator"]
 
 
 def missing(reason: object) -> NoReturn:
@@ -50,6 +51,12 @@ def icarus() -> Path:
     """Return the ``iverilog`` to use."""
     with needed():
         return find_icarus()
+
+
+def browser(width: int = 1200, height: int = 900) -> Browser:
+    """Return a browser with an empty page."""
+    with needed(BrowserNotFound):
+        return Browser(width, height)
 
 
 def litert(content: bytes) -> Any:

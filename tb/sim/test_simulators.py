@@ -1,5 +1,6 @@
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,6 +65,24 @@ def test_icarus_needs_both_programs(tmp_path: Path) -> None:
         simulators.find_icarus()
     program(tmp_path / "bin/vvp", "")
     assert simulators.find_icarus() == compiler
+
+
+@pytest.mark.parametrize("can_install", [True, False])
+def test_browser_is_installed_where_it_is_missing(
+    can_install: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    asked = []
+
+    def install(packages: list[str]) -> None:
+        asked.extend(packages)
+        if can_install:
+            program(tmp_path / "bin/chromium", "")
+
+    monkeypatch.setattr(simulators, "_apt_install", install)
+    simulators.install_browser()
+    simulators.install_browser()
+    assert asked == ["chromium"] * (1 if can_install else 2)
+    assert ("tests of the page are skipped" in capsys.readouterr().err) != can_install
 
 
 def test_packages_are_named_where_apt_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,8 +78,8 @@ export class ArrayView {
     this.last = 1 + this.pass.kept + rows + columns - 1;
     byId("cycle").max = this.last;
     const last = pass.first + this.pass.kept;
-    byId("pass-facts").textContent = `Tile ${pass.tile}, step ${pass.step + 1} of ${pass.steps} of `
-      + `the reduction. Vectors ${pass.first + 1} to ${last} of ${pass.vectors}.`;
+    byId("pass-facts").textContent = `Instruction ${pass.instruction}, a MATMUL: step `
+      + `${pass.step + 1} of ${pass.steps}, tile ${pass.tile}. Vectors ${pass.first + 1} to ${last} of ${pass.vectors}.`;
     this.go(cycle);
   }
 

@@ -74,9 +74,12 @@ export class Timeline {
     const height = timeline.units.length * LANE + AXIS;
     const scale = (width - 1) / timeline.cycles;
     const svg = shape("svg", { width, height, "aria-hidden": true });
+    const top = (n) => n * LANE + (LANE - BAR) / 2;
+    const lane = { x: 0, width, height: BAR, rx: 3, class: "lane" };
+    svg.append(...timeline.units.map((_, n) => shape("rect", { ...lane, y: top(n) })));
+    this.axis(svg, width, scale);
     timeline.units.forEach((unit, n) => {
-      const y = n * LANE + (LANE - BAR) / 2;
-      svg.append(shape("rect", { x: 0, y, width, height: BAR, class: "lane", rx: 3 }));
+      const y = top(n);
       for (const [start, finish, layer, opcode] of unit.spans) {
         const bar = shape("rect", {
           x: start * scale, y, height: BAR, width: widthOf((finish - start) * scale),
@@ -87,7 +90,6 @@ export class Timeline {
         svg.append(bar);
       }
     });
-    this.axis(svg, width, scale);
     const place = target.scrollLeft / Math.max(1, target.scrollWidth);
     target.replaceChildren(svg);
     target.scrollLeft = place * target.scrollWidth;
