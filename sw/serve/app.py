@@ -7,6 +7,7 @@ page elsewhere could send without being asked first.
 
 import base64
 import logging
+import os
 import socket
 from typing import Any
 
@@ -81,7 +82,8 @@ def open_server(classifier: Classifier, port: int) -> BaseWSGIServer:
     try:
         listener = socket.create_server((HOST, port))
     except OSError as error:
-        raise InputError(f"--port: wanted a free port, got {port} ({error.strerror})") from None
+        reason = os.strerror(error.errno or 0)
+        raise InputError(f"--port: wanted a free port, got {port} ({reason})") from None
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     with listener:
         app = create_app(classifier)

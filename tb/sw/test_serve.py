@@ -340,6 +340,16 @@ def test_own_models(tmp_path: Path) -> None:
     assert made.classify(one()).probabilities.argmax() == 1
 
 
+def test_model_with_floating_point_at_its_ends(root: Path) -> None:
+    made = Classifier(root / "tb" / "e2e" / "fixtures" / "cnn.float.tflite", preset("edge"))
+    assert made.program.inputs[0].dtype == made.program.outputs[0].dtype == "float32"
+    found = made.classify(one())
+    logits = found.maps[-1]
+    scores = logits.scale * (logits.contents.reshape(-1).astype(float) - logits.zero_point)
+    wanted = np.exp(scores) / np.exp(scores).sum()
+    assert np.allclose(found.probabilities, wanted, atol=1 / 128)
+
+
 def test_pieces_of_clothing_have_their_names() -> None:
     made = Classifier("fashion_b", preset("edge"))
     assert made.classes[1] == "trouser"
