@@ -165,18 +165,31 @@ class Browser:
         """Return the text of an element as it is shown."""
         return self.run(f"document.querySelector({selector!r}).innerText")
 
-    def stroke(self, selector: str, points: Sequence[tuple[float, float]]) -> None:
-        """Drag the mouse over an element; points are shares of its width and height."""
+    def stroke(
+        self, selector: str, points: Sequence[tuple[float, float]], *, finger: bool = False
+    ) -> None:
+        """Drag mouse or finger over an element; points are shares of its width and height."""
         box = self.run(
             f"(() => {{ const e = document.querySelector({selector!r});"
             "e.scrollIntoView({block: 'center', behavior: 'instant'});"
             "const b = e.getBoundingClientRect(); return [b.x, b.y, b.width, b.height]; })()"
         )
         places = [(box[0] + x * box[2], box[1] + y * box[3]) for x, y in points]
+        if finger:
+            self._touch(places)
+            return
         kinds = ["mousePressed", *["mouseMoved"] * (len(places) - 1)]
         for kind, (x, y) in zip(kinds, places, strict=True):
             self._mouse(kind, x, y)
         self._mouse("mouseReleased", *places[-1])
+
+    def _touch(self, places: Sequence[tuple[float, float]]) -> None:
+        self._call("Emulation.setTouchEmulationEnabled", enabled=True)
+        for n, (x, y) in enumerate(places):
+            kind = "touchMove" if n else "touchStart"
+            self._call("Input.dispatchTouchEvent", type=kind, touchPoints=[{"x": x, "y": y}])
+        self._call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+        self._call("Emulation.setTouchEmulationEnabled", enabled=False)
 
     def _mouse(self, kind: str, x: float, y: float) -> None:
         self._call(

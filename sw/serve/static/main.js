@@ -35,13 +35,18 @@ function start(core) {
   let underWay = false;
   let again = false;
 
+  // For tests: whether an answer is still to come.
+  const busy = (is) => (byId("answer").dataset.busy = is);
+
   function clear() {
     for (const part of [answer, maps, array]) part.clear();
     timeline.measured(null, null);
+    busy(false);
   }
 
   async function classify() {
     clearTimeout(timer);
+    timer = null;
     if (underWay) {
       again = true;
       return;
@@ -69,6 +74,7 @@ function start(core) {
       answer.error(error instanceof TypeError ? "The server does not respond." : error.message);
     }
     underWay = false;
+    busy(again || timer !== null);
     if (again) {
       again = false;
       classify();
@@ -76,6 +82,7 @@ function start(core) {
   }
 
   function changed(complete) {
+    busy(true);
     clearTimeout(timer);
     if (complete) classify();
     else timer = setTimeout(classify, WAIT);
