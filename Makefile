@@ -17,6 +17,7 @@ VENV := $(STAMPS)/venv
 RUN := $(STAMPS)/run
 DEV := $(STAMPS)/dev
 TOOLS := $(STAMPS)/tools
+VIEWERS := $(STAMPS)/viewers
 VIEW := build/view/celosia/__init__.py
 PACKAGES := hw sim sw constraints
 
@@ -39,7 +40,7 @@ unit: $(DEV) $(TOOLS)
 
 test: lint type test-only  ## all checks: lint, types, tests
 
-test-only: $(DEV) $(TOOLS)  ## the tests alone (PYTEST_ARGS='-k name')
+test-only: $(DEV) $(TOOLS) $(VIEWERS)  ## the tests alone (PYTEST_ARGS='-k name')
 	@$(BIN)/python -m pytest $(AT_ONCE) $(PYTEST_ARGS)
 
 conformance: $(DEV) $(TOOLS)  ## 10,000 digits: LiteRT, machine model and RTL give the same bytes
@@ -82,17 +83,9 @@ type: $(DEV) $(VIEW)  ## pyright over all Python files
 synth: $(DEV)  ## bitstream of edge for a ULX3S-85F: synthesise, place and route five seeds
 	@$(BIN)/celosia build ulx3s-85f --seeds 5
 
-PICTURE := build/profile.html
-CHROMIUM ?= chromium
-
-pictures: $(DEV)  ## draw the pictures of the documentation again; wants chromium
-	@command -v $(CHROMIUM) >/dev/null || { echo "chromium wanted: apt-get install chromium" >&2; exit 1; }
-	@mkdir -p build
-	@$(BIN)/celosia profile mnist_a --board ulx3s-85f -o $(PICTURE)
-	@$(CHROMIUM) --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1360,1750 \
-	  --screenshot=$(CURDIR)/build/profile.png file://$(CURDIR)/$(PICTURE) 2>/dev/null
-	@$(BIN)/python -c 'from PIL import Image; \
-	  Image.open("build/profile.png").convert("RGB").quantize(256).save("docs/images/profile.png", optimize=True)'
+pictures: $(DEV) $(VIEWERS)  ## draw the pictures of docs/images again
+	@$(BIN)/python tb/pictures/profile.py
+	@$(BIN)/python tb/pictures/serve.py
 
 setup: $(DEV) $(TOOLS) view  ## environment, packages and simulators, nothing else
 
@@ -133,4 +126,8 @@ $(DEV): pyproject.toml $(VENV)
 
 $(TOOLS): sim/simulators.py $(VENV) $(if $(shell command -v iverilog),,force)
 	@$(BIN)/python sim/simulators.py --install
+	@touch $@
+
+$(VIEWERS): $(VENV) $(if $(shell command -v chromium && command -v fst2vcd),,force)
+	@$(BIN)/python sim/simulators.py --install-viewers
 	@touch $@

@@ -82,6 +82,9 @@ class Machine:
         Memories of the core; write to them in place.
     written : hazards.Written
         What the programs that have run so far wrote.
+    watch : function of int and Instruction, or None
+        Called before each instruction that runs, with its index in the program; may read all
+        memories.
 
     Raises
     ------
@@ -100,6 +103,7 @@ class Machine:
         self.parameters = np.zeros(config.parameter_channels, CHANNEL)
         self.tables = np.zeros((config.tables, TABLE_BYTES), np.int8)
         self.written = hazards.Written(config)
+        self.watch: Callable[[int, Instruction], None] | None = None
         self._sums = self.accumulators.reshape(-1)
         self._bytes = self.unified.view(np.uint8)
         self._prepared: OrderedDict[object, _Prepared] = OrderedDict()
@@ -144,7 +148,9 @@ class Machine:
         if judge and not prepared.judged:
             hazards.judge(program, self.config, initial=self.written)
             prepared.judged = True
-        for step in prepared.steps:
+        for index, step in zip(prepared.schedule.order, prepared.steps, strict=True):
+            if self.watch:
+                self.watch(index, prepared.listed.instructions[index])
             step()
         if prepared.schedule.failure:
             raise prepared.schedule.failure

@@ -2,6 +2,7 @@
 
 Uses the standard library alone, so that it also runs before the package is installed:
 ``python3 sim/simulators.py`` lists what is found, with ``--install`` it first gets what is missing.
+It also gets the viewers of pages and waves that tests need.
 
 Debian 12 has Verilator 5.006, which cocotb 2 refuses. A newer one is then unpacked from a later
 Debian suite, with the libraries it was linked against, into a folder of the user's cache. Neither
@@ -30,6 +31,7 @@ __all__ = [
     "has_zlib",
     "install",
     "install_venv",
+    "install_viewers",
     "user_cache",
 ]
 
@@ -47,6 +49,8 @@ PROGRAMS = {
     "ccache": "ccache",
 }
 """Programs of the simulators, and the Debian package that each comes in."""
+VIEWERS = {"chromium": "chromium", "fst2vcd": "gtkwave"}
+"""Programs that read what Celosia writes, and the Debian package that each comes in."""
 _OPTIONAL = {"ccache", "zlib1g-dev"}
 
 _APT_CONF = """\
@@ -249,6 +253,16 @@ def install_venv() -> None:
         raise SimulatorNotFound("please install this package: python3-venv")
 
 
+def install_viewers() -> None:
+    """Install the viewers of pages and waves; tests that need a missing one are skipped."""
+    missing = [package for program, package in VIEWERS.items() if shutil.which(program) is None]
+    if missing:
+        _apt_install(missing)
+    for program, package in VIEWERS.items():
+        if shutil.which(program) is None:
+            print(f"no {program}: its tests are skipped; wanted: {package}", file=sys.stderr)
+
+
 def _root_prefix() -> list[str] | None:
     """Return what to put before a command to run it as root; None where that is not possible."""
     if os.geteuid() == 0:
@@ -382,11 +396,15 @@ def main() -> None:
     """List the simulators, after installing them with ``--install``."""
     parser = argparse.ArgumentParser(description="Find the HDL simulators.")
     parser.add_argument("--install", action="store_true", help="get what is missing first")
+    parser.add_argument("--install-viewers", action="store_true", help="get Chromium and GTKWave, no more")
     parser.add_argument("--install-venv", action="store_true", help="get python3-venv, no more")
     arguments = parser.parse_args()
     try:
         if arguments.install_venv:
             install_venv()
+            return
+        if arguments.install_viewers:
+            install_viewers()
             return
         if arguments.install:
             install()

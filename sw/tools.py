@@ -130,11 +130,13 @@ PROGRAMS = (
 EXTRAS = {
     "": "all commands",
     "data": "images of demo and eval without a network",
+    "docs": "make docs",
     "fuzz": "celosia fuzz --workers",
     "synth": _BOARDS,
     "keras": "networks of Keras",
     "litert": "float .tflite files",
     "onnx": "networks of ONNX",
+    "serve": "celosia serve",
     "torch": "networks of PyTorch",
 }
 

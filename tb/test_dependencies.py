@@ -82,6 +82,8 @@ RULES = (
         (*COMPILER, *(f"celosia.sw.{room}" for room in RUNTIME), "tqdm"),
         ("celosia.sim",),
     ),
+    Rule("celosia.sw.serve", (ARCH, "celosia.sw", "numpy"), ("PIL", "celosia.sim")),
+    Rule("celosia.sw.serve.app", (ARCH, "celosia.sw", "flask", "numpy", "werkzeug")),
     Rule("celosia.sw.runtime.serial", (ARCH, "celosia.sw.runtime"), ("serial",)),
 )
 

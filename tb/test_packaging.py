@@ -50,11 +50,14 @@ def test_package_list_is_the_tree() -> None:
 
 def test_every_data_file_is_packaged() -> None:
     for path in tracked_files():
-        parts = path.relative_to(ROOT).parent.parts
-        if path.suffix == ".py" or not parts or parts[0] not in ROOMS:
+        parts = path.relative_to(ROOT).parts
+        if path.suffix == ".py" or parts[0] not in ROOMS:
             continue
-        patterns = SETUPTOOLS["package-data"].get(package(path.parent), [])
-        assert any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns), path
+        # A folder without Python files is data of the package that it is in.
+        folder = next(each for each in path.parents if (each / "__init__.py").is_file())
+        patterns = SETUPTOOLS["package-data"].get(package(folder), [])
+        within = path.relative_to(folder).as_posix()
+        assert any(fnmatch.fnmatch(within, pattern) for pattern in patterns), path
 
 
 def test_imports_come_from_this_tree() -> None:

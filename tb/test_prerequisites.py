@@ -34,6 +34,12 @@ def test_no_simulator(
         getattr(prerequisites, name)()
 
 
+def test_no_browser(outcome: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(outcome, match="Chromium not found: install the package chromium"):
+        prerequisites.browser()
+
+
 def test_no_package(outcome: type[BaseException]) -> None:
     with pytest.raises(outcome, match="no_such_package.inside: No module named"):
         prerequisites.package("no_such_package.inside")

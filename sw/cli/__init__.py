@@ -25,6 +25,7 @@ MODULES = (
     "models",
     "doctor",
     "demo",
+    "serve",
     "hardware",
     "fuzz",
 )

@@ -72,8 +72,11 @@ def add_conversions(parser: argparse.ArgumentParser) -> None:
 
 
 def _pixels(text: str) -> Pixels:
-    if text == OWN_RANGE:
-        return text
+    return text if text == OWN_RANGE else pixel_range(text)
+
+
+def pixel_range(text: str) -> tuple[float, float]:
+    """Return the numbers that the pixels 0 and 255 stand for."""
     try:
         low, high = map(float, text.split(":"))
     except ValueError:

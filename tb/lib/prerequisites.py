@@ -11,10 +11,21 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+from browser import Browser, BrowserNotFound
 
 from celosia.sim.simulators import SimulatorNotFound, find_icarus, find_verilator
 
-__all__ = ["fst2vcd", "icarus", "litert", "litert_outputs", "missing", "needed", "package", "verilator"]
+__all__ = [
+    "browser",
+    "fst2vcd",
+    "icarus",
+    "litert",
+    "litert_outputs",
+    "missing",
+    "needed",
+    "package",
+    "verilator",
+]
 
 
 def missing(reason: object) -> NoReturn:
@@ -56,6 +67,12 @@ def icarus() -> Path:
 def fst2vcd() -> str:
     """Return the program that reads waves, of Debian's package gtkwave."""
     return shutil.which("fst2vcd") or missing("fst2vcd: wanted Debian's package gtkwave")
+
+
+def browser(width: int = 1200, height: int = 900) -> Browser:
+    """Return a browser with an empty page."""
+    with needed(BrowserNotFound):
+        return Browser(width, height)
 
 
 def litert(content: bytes) -> Any:

@@ -51,6 +51,23 @@ def expect(machine: Machine, want: dict[str, np.ndarray]) -> None:
         np.testing.assert_array_equal(array, want[name], err_msg=name)
 
 
+def test_watch_is_called_before_each_instruction() -> None:
+    machine = Machine(SMALL)
+    machine.unified[:] = 7
+    fills = [Instruction(Opcode.FILL, destination_base=n, value=n) for n in (1, 2)]
+    seen = []
+    machine.watch = lambda index, i: seen.append((index, i.opcode, machine.unified[:4].tolist()))
+    machine.run([*fills, HALT])
+    assert seen == [
+        (0, Opcode.FILL, [7, 7, 7, 7]),
+        (1, Opcode.FILL, [7, 1, 7, 7]),
+        (2, Opcode.HALT, [7, 1, 2, 7]),
+    ]
+    machine.watch = None
+    machine.run([*fills, HALT])
+    assert len(seen) == 3
+
+
 def draw(rng: np.random.Generator, **limits: int) -> dict[str, int]:
     return {name: int(rng.integers(1, high, endpoint=True)) for name, high in limits.items()}
 

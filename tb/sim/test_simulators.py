@@ -1,5 +1,6 @@
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,6 +65,25 @@ def test_icarus_needs_both_programs(tmp_path: Path) -> None:
         simulators.find_icarus()
     program(tmp_path / "bin/vvp", "")
     assert simulators.find_icarus() == compiler
+
+
+@pytest.mark.parametrize("can_install", [True, False])
+def test_viewers_are_installed_where_they_are_missing(
+    can_install: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    asked = []
+
+    def install(packages: list[str]) -> None:
+        asked.extend(packages)
+        if can_install:
+            program(tmp_path / "bin/chromium", "")
+            program(tmp_path / "bin/fst2vcd", "")
+
+    monkeypatch.setattr(simulators, "_apt_install", install)
+    simulators.install_viewers()
+    simulators.install_viewers()
+    assert asked == ["chromium", "gtkwave"] * (1 if can_install else 2)
+    assert ("no fst2vcd: its tests are skipped" in capsys.readouterr().err) != can_install
 
 
 def test_packages_are_named_where_apt_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,153 @@
+"""The page's server: one page, one description of the core, one answer for each drawing.
+
+It takes requests of this machine's own browser alone: names of other hosts are refused, so that no
+page elsewhere can reach it by a name that leads here, and so are other types of contents, which a
+page elsewhere could send without being asked first.
+"""
+
+import base64
+import logging
+import os
+import socket
+from typing import Any
+
+import numpy as np
+from flask import Flask, Response, jsonify, request
+from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
+from werkzeug.serving import BaseWSGIServer, make_server
+
+from celosia.sw.runtime.arrays import InputError
+from celosia.sw.runtime.device import DeviceError
+from celosia.sw.serve.classifier import Classifier, Result
+from celosia.sw.serve.picture import CANVAS
+
+__all__ = ["HOST", "create_app", "open_server"]
+
+#: The only address that is listened on, and names that it goes by.
+HOST = "127.0.0.1"
+_NAMES = [HOST, "localhost"]
+
+_TYPE = "application/octet-stream"
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+
+def create_app(classifier: Classifier) -> Flask:
+    """Return the application.
+
+    Parameters
+    ----------
+    classifier : Classifier
+        Classifies the drawings.
+    """
+    app = Flask("celosia.sw.serve")
+    app.config.update(MAX_CONTENT_LENGTH=CANVAS * CANVAS, TRUSTED_HOSTS=_NAMES)
+    app.after_request(_with_headers)
+    app.register_error_handler(HTTPException, _http_error)
+    app.register_error_handler(InputError, lambda error: _error(str(error), 422))
+    app.register_error_handler(DeviceError, lambda error: _error(str(error), 500))
+    app.add_url_rule("/", "page", lambda: app.send_static_file("index.html"))
+    app.add_url_rule("/api/core", "core", lambda: jsonify(dict(classifier.about)))
+    app.add_url_rule(
+        "/api/classify",
+        "classify",
+        lambda: jsonify(_as_json(classifier.classify(_drawing()))),
+        methods=["POST"],
+    )
+    return app
+
+
+def open_server(classifier: Classifier, port: int) -> BaseWSGIServer:
+    """Return a server that listens on this machine alone.
+
+    Parameters
+    ----------
+    classifier : Classifier
+        Classifies the drawings.
+    port : int
+        1 to 65535, or 0 for any that is free.
+
+    Raises
+    ------
+    InputError
+        If the port is taken, or not allowed.
+    """
+    try:
+        listener = socket.create_server((HOST, port))
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise InputError(f"--port: wanted a free port, got {port} ({reason})") from None
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    with listener:
+        app = create_app(classifier)
+        # The server takes a copy of the open socket.
+        return make_server(HOST, port, app, threaded=True, fd=listener.fileno())
+
+
+def _drawing() -> np.ndarray:
+    """Return the drawing of a request: the ink of each pixel, row by row."""
+    if request.mimetype != _TYPE:
+        raise UnsupportedMediaType(f"drawing: wanted {_TYPE}, got {request.mimetype or 'none'}")
+    contents = request.get_data()
+    if len(contents) != CANVAS * CANVAS:
+        wanted = f"{CANVAS * CANVAS} bytes, {CANVAS} for each row"
+        raise BadRequest(f"drawing: wanted {wanted}, got {len(contents)}")
+    return np.frombuffer(contents, np.uint8).reshape(CANVAS, CANVAS)
+
+
+def _as_json(result: Result) -> dict[str, Any]:
+    statistics = result.statistics
+    return {
+        "picture": _base64(result.picture),
+        "probabilities": result.probabilities.tolist(),
+        "cycles": statistics.cycles,
+        "counters": statistics.counters,
+        "maps": [
+            {
+                "layer": each.layer,
+                "shape": each.contents.shape,
+                "scale": each.scale,
+                "zeroPoint": each.zero_point,
+                "contents": _base64(each.contents),
+            }
+            for each in result.maps
+        ],
+        "passes": [
+            {
+                "layer": each.layer,
+                "instruction": each.instruction,
+                "tile": each.tile,
+                "step": each.step,
+                "steps": each.steps,
+                "first": each.first,
+                "vectors": each.vectors,
+                "weights": _base64(each.weights),
+                "activations": _base64(each.activations),
+            }
+            for each in result.passes
+        ],
+    }
+
+
+def _base64(array: np.ndarray) -> str:
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+
+
+def _error(line: str, code: int) -> tuple[Response, int]:
+    return jsonify(error=" ".join(line.split())), code
+
+
+def _http_error(error: HTTPException) -> tuple[Response, int]:
+    return _error(error.description or error.name, error.code or 500)
+
+
+def _with_headers(response: Response) -> Response:
+    response.headers.update(_HEADERS)
+    return response

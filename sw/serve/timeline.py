@@ -1,0 +1,65 @@
+"""Estimated times of the instructions of a program, for the page."""
+
+from typing import Any
+
+from celosia.sw.compiler import report
+from celosia.sw.compiler.compiled import Compiled, bounds
+from celosia.sw.ir.graph import short_name
+
+__all__ = ["timeline"]
+
+
+def timeline(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) -> dict[str, Any]:
+    """Return when each unit is at work during one run, and what each layer takes, for JSON.
+
+    Parameters
+    ----------
+    compiled : Compiled
+        The program. The sections of several parts follow one another without a gap.
+    latency, bandwidth
+        Of the external memory, see ``open_device``.
+
+    Returns
+    -------
+    dict
+        ``cycles`` of the run; ``units``, each with name, busy cycles, and spans of first cycle,
+        last cycle, layer (-1 for none) and opcode; ``layers``, each with name, operator,
+        multiplications, cycles, bound and note.
+    """
+    from celosia.sim.cycles import COSTS, estimate
+    from celosia.sim.schedule import EXECUTING
+
+    program = compiled.program
+    costs = COSTS._replace(memory=latency, bandwidth=bandwidth)
+    units: dict[str, dict[str, Any]] = {
+        unit.name: {"name": unit.name.lower(), "busy": 0, "spans": []} for unit in EXECUTING
+    }
+    start, finishes = 0, []
+    for section in program.each:
+        found = estimate(section.code, program.config, costs)
+        finishes += [cost.finish for cost in found.instructions]
+        for cost in found.instructions:
+            if cost.unit in EXECUTING:
+                layer, opcode = section.layers[cost.index], section.instruction(cost.index).opcode
+                span = [start + cost.start, start + cost.finish, layer, opcode.name]
+                units[cost.unit.name]["spans"].append(span)
+        for unit, busy in found.busy.items():
+            units[unit.name]["busy"] += busy
+        start += found.total
+    rows = report.rows(program, finishes, bounds(compiled))[:-1]
+    return {
+        "cycles": start,
+        "units": list(units.values()),
+        "layers": [
+            {
+                "name": short_name(row.layer),
+                "operator": row.operator,
+                "macs": row.macs,
+                "cycles": row.cycles,
+                "bound": row.bound,
+                "note": row.note,
+            }
+            for row in rows
+            if row.runs_on == "core"
+        ],
+    }
