@@ -19,7 +19,7 @@ VIEW := build/view/celosia/hw
 PACKAGES := hw sim sw constraints
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-only conformance prove mutate gates malformed coverage flips lint type synth clean view setup
+.PHONY: help demo test test-only conformance prove mutate gates malformed coverage flips lint type synth clean view setup pictures
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -56,13 +56,16 @@ flips: $(DEV) $(TOOLS)  ## flip 100 bits in the memories of a core with parity
 	@$(BIN)/python tb/campaigns flips --preset edge,protection=parity $(FLIPS_ARGS)
 
 lint: $(DEV)  ## ruff over all Python files
-	@$(BIN)/ruff check hw sim sw tb constraints
+	@$(BIN)/ruff check hw sim sw tb constraints docs
 
 type: $(DEV) $(VIEW)  ## pyright over all Python files
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 
 synth: $(DEV)  ## bitstream of edge for a ULX3S-85F: synthesise, place and route five seeds
 	@$(BIN)/celosia build ulx3s-85f --seeds 5
+
+pictures: $(DEV)  ## draw the pictures of the tutorials again
+	@$(BIN)/python docs/tutorial/pictures.py
 
 setup: $(DEV) $(TOOLS) view  ## environment, packages and simulators, nothing else
 
