@@ -1,7 +1,8 @@
 """The tutorials: each command is run, and each line shown is a line that it prints.
 
 A ``console`` block holds commands after ``$``, each with its output. A ``text`` block continues the
-output of the last command. ``...`` stands for anything.
+output of the last command. ``...`` stands for anything. A command fails just when a line shown is
+an error of ``celosia``.
 """
 
 import os
@@ -38,8 +39,8 @@ def pattern(shown: str) -> str:
     return ".*?".join(map(re.escape, shown.rstrip().split("...")))
 
 
-def run(command: str, folder: Path) -> str:
-    """Return what a command prints."""
+def run(command: str, folder: Path, fails: bool = False) -> str:
+    """Return what a command prints; it must end with an error just where ``fails`` is set."""
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     done = subprocess.run(
         ["bash", "-c", command],
@@ -50,7 +51,7 @@ def run(command: str, folder: Path) -> str:
         text=True,
         timeout=LIMIT,
     )
-    assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}"
+    assert (done.returncode != 0) == fails, f"{command}: {done.returncode}\n{done.stdout}"
     return done.stdout
 
 
@@ -66,7 +67,8 @@ def check(page: str, folder: Path) -> int:
         # The tests have their environment already.
         if command.startswith((". ", "make ")):
             continue
-        output, place, count = run(command, folder), 0, count + 1
+        fails = re.search(r"^(\.\.\.)?celosia: ", shown, re.MULTILINE) is not None
+        output, place, count = run(command, folder, fails), 0, count + 1
         found = re.match(pattern(shown) + r"\s*\Z", output, re.DOTALL)
         assert found, f"$ {command}\nwanted\n{shown}\ngot\n{output}"
     return count
@@ -83,12 +85,17 @@ def test_systolic_array(folder: Path) -> None:
     assert (folder / "systolic_array.vcd").stat().st_size
 
 
+def test_assembly(folder: Path, verilator: None) -> None:
+    assert check((TUTORIAL / "assembly.md").read_text(), folder) == 18
+
+
 def test_the_checks_find_mistakes(tmp_path: Path) -> None:
     assert check("```console\n$ echo a b\na ...\n$ true\n```\n", tmp_path) == 2
     for wrong in (
         "```console\n$ echo a\nb\n```\n",
         "```console\n$ echo a\n```\n",
         "```console\n$ echo a; false\na\n```\n",
+        "```console\n$ echo celosia: a\ncelosia: a\n```\n",
         "```console\n$ echo a\na\n```\n\n```text\nb\n```\n",
     ):
         with pytest.raises(AssertionError):

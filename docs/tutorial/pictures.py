@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import array_pictures
+import program_pictures
 from canvas import Canvas
 
 HERE = Path(__file__).resolve().parent / "pictures"
@@ -14,7 +15,7 @@ HERE = Path(__file__).resolve().parent / "pictures"
 
 def pictures() -> dict[str, Canvas]:
     """Return all pictures by file name, without its ending."""
-    return array_pictures.pictures()
+    return array_pictures.pictures() | program_pictures.pictures()
 
 
 def main() -> None:
