@@ -65,7 +65,7 @@ def check(page: str, folder: Path) -> int:
             place = found.end()
             continue
         # The tests have their environment already.
-        if command.startswith((". ", "make ")):
+        if command.startswith(". "):
             continue
         fails = re.search(r"^(\.\.\.)?celosia: ", shown, re.MULTILINE) is not None
         output, place, count = run(command, folder, fails), 0, count + 1
@@ -87,6 +87,15 @@ def test_systolic_array(folder: Path) -> None:
 
 def test_assembly(folder: Path, verilator: None) -> None:
     assert check((TUTORIAL / "assembly.md").read_text(), folder) == 18
+
+
+@pytest.mark.parametrize(
+    ("end", "commands"),
+    [("## A network", 5), pytest.param("## In hardware", 9, marks=pytest.mark.slow)],
+)
+def test_soc(folder: Path, end: str, commands: int, icarus: None) -> None:
+    page, heading, _ = (TUTORIAL / "soc.md").read_text().partition(f"\n{end}\n")
+    assert heading and check(page, folder / "soc") == commands
 
 
 def test_the_checks_find_mistakes(tmp_path: Path) -> None:

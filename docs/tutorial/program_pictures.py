@@ -1,6 +1,6 @@
-"""Pictures of the page about assembly."""
+"""Pictures of the pages about programs: units and semaphores, the core in a design."""
 
-from canvas import COLOURS, GREY, Canvas
+from canvas import ACCENT, COLOURS, GREY, Canvas
 
 #: Instructions of ``dense.s``: unit, start and end on the drawing, and the words in the box.
 INSTRUCTIONS = {
@@ -24,7 +24,7 @@ SEMAPHORES = (
 
 def pictures() -> dict[str, Canvas]:
     """Return the pictures by name."""
-    return {"assembly-units": _units()}
+    return {"assembly-units": _units(), "soc": _soc()}
 
 
 def _units() -> Canvas:
@@ -46,4 +46,29 @@ def _units() -> Canvas:
         middle = into - 12 - 8 * (number % 2)
         canvas.arrow((x - 12, y), (x - 12, middle), (target, middle), (target, into))
         canvas.words(x - 22, y + 15, str(number), size=12)
+    return canvas
+
+
+def _soc() -> Canvas:
+    canvas = Canvas(
+        760,
+        260,
+        "A host writes the core's registers; host and core share the memory; the core interrupts.",
+    )
+    canvas.labelled((20, 90), (130, 80), ["host", "AxiLiteMaster"], fill=COLOURS[0])
+    canvas.box(240, 20, 260, 220, fill="#fafafa")
+    canvas.words(252, 40, "soc.v", anchor="start", bold=True)
+    canvas.labelled((270, 60), (200, 130), ["celosia", "", "registers at 0x4000_0000"])
+    canvas.labelled((590, 60), (150, 130), ["memory", "AxiRam", "", "program", "input, output"])
+    canvas.arrow((150, 110), (268, 110))
+    canvas.words(196, 102, "host_*", size=12)
+    canvas.words(196, 126, "AXI4-Lite", size=11, colour=GREY)
+    canvas.arrow((268, 155), (152, 155), colour=ACCENT)
+    canvas.words(196, 149, "irq", size=12, colour=ACCENT)
+    canvas.arrow((470, 120), (588, 120))
+    canvas.words(545, 112, "mem_*", size=12)
+    canvas.words(545, 136, "AXI4", size=11, colour=GREY)
+    canvas.words(288, 214, "reset: two registers", anchor="start", size=12)
+    canvas.arrow((85, 90), (85, 10), (665, 10), (665, 58), colour=GREY)
+    canvas.words(150, 26, "load the memory", size=11, colour=GREY)
     return canvas
