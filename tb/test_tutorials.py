@@ -98,6 +98,19 @@ def test_soc(folder: Path, end: str, commands: int, icarus: None) -> None:
     assert heading and check(page, folder / "soc") == commands
 
 
+def test_first_network(folder: Path, verilator: None) -> None:
+    """Without TensorFlow: from the quantised model on."""
+    _, heading, rest = (TUTORIAL / "first-network.md").read_text().partition("## The plan of")
+    assert heading and check(rest, folder) == 7
+
+
+@pytest.mark.slow
+def test_first_network_from_keras(folder: Path, verilator: None) -> None:
+    prerequisites.package("tensorflow")
+    (folder / "digits.tflite").unlink()
+    assert check((TUTORIAL / "first-network.md").read_text(), folder) == 10
+
+
 def test_the_checks_find_mistakes(tmp_path: Path) -> None:
     assert check("```console\n$ echo a b\na ...\n$ true\n```\n", tmp_path) == 2
     for wrong in (
