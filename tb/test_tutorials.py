@@ -111,6 +111,10 @@ def test_first_network_from_keras(folder: Path, verilator: None) -> None:
     assert check((TUTORIAL / "first-network.md").read_text(), folder) == 10
 
 
+def test_pixel_and_weight(folder: Path) -> None:
+    assert check((TUTORIAL / "pixel-and-weight.md").read_text(), folder) == 1
+
+
 def test_the_checks_find_mistakes(tmp_path: Path) -> None:
     assert check("```console\n$ echo a b\na ...\n$ true\n```\n", tmp_path) == 2
     for wrong in (

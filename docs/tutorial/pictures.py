@@ -8,6 +8,7 @@ from pathlib import Path
 
 import array_pictures
 import program_pictures
+import way_pictures
 from canvas import Canvas
 
 HERE = Path(__file__).resolve().parent / "pictures"
@@ -15,7 +16,8 @@ HERE = Path(__file__).resolve().parent / "pictures"
 
 def pictures() -> dict[str, Canvas]:
     """Return all pictures by file name, without its ending."""
-    return array_pictures.pictures() | program_pictures.pictures()
+    modules = (array_pictures, program_pictures, way_pictures)
+    return {name: canvas for each in modules for name, canvas in each.pictures().items()}
 
 
 def main() -> None:
