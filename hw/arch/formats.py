@@ -32,7 +32,7 @@ class Opcode(enum.Enum, shape=8):
 
 
 class Unit(enum.Enum, shape=3):
-    """Who executes an instruction, or noticed an error."""
+    """Unit that executes an instruction or noticed an error."""
 
     __hash__ = object.__hash__
 
@@ -58,28 +58,28 @@ class Error(enum.Enum, shape=4):
 
 
 class Kind(enum.Enum, shape=1):
-    """What LOAD_PARAMS loads."""
+    """Content that LOAD_PARAMS loads."""
 
     CHANNELS = 0
     TABLES = 1
 
 
 class Space(enum.Enum, shape=1):
-    """Where VECTOR reads or writes."""
+    """Memory that VECTOR reads or writes."""
 
     UNIFIED = 0
     ACCUMULATORS = 1
 
 
 class Window(enum.Enum, shape=1):
-    """How VECTOR combines the elements of a window."""
+    """Operation of VECTOR on the elements of a window."""
 
     MAX = 0
     SUM = 1
 
 
 class Mode(enum.Enum, shape=2):
-    """What VECTOR does to the accumulators it writes."""
+    """Effect of VECTOR on the accumulators that it writes."""
 
     OVERWRITE = 0
     ADD = 1
@@ -87,7 +87,7 @@ class Mode(enum.Enum, shape=2):
 
 
 class Rounding(enum.Enum, shape=1):
-    """Rounding of the requantiser, see ``docs/design/architecture.md``."""
+    """Rounding of the requantiser, see "Arithmetic" in ``docs/design/architecture.md``."""
 
     DOUBLE = 0
     SINGLE = 1

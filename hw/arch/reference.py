@@ -4,6 +4,7 @@
 """
 
 import sys
+import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -19,9 +20,9 @@ COMMAND = "python -m celosia.hw.arch.reference"
 
 MEANINGS: dict[Opcode, str] = {
     Opcode.NOP: "Does nothing; takes and posts semaphores like every instruction.",
-    Opcode.FENCE: "Waits until every unit is idle and all queues are empty. Only then are the "
-    "instructions behind it looked at.",
-    Opcode.HALT: "Waits like FENCE, then ends the program: the core sets `done` and, where it is "
+    Opcode.FENCE: "Waits until every unit is idle and all queues are empty. The instructions "
+    "after it start only then.",
+    Opcode.HALT: "Waits like FENCE, then ends the program: the core sets `done` and, if "
     "enabled, raises the interrupt.",
     Opcode.LOAD: "Copies `rows` rows of `length` bytes from external memory into the unified "
     "buffer. Addresses and pitches are in bytes on both sides.",
@@ -31,14 +32,14 @@ MEANINGS: dict[Opcode, str] = {
     "`count` tables of 256 entries, from external memory into the vector unit.",
     Opcode.STORE: "Copies `rows` rows of `length` bytes from the unified buffer to external "
     "memory. Addresses and pitches are in bytes on both sides.",
-    Opcode.MATMUL: "Multiplies a vector of `taps` bytes of the unified buffer for each pixel by "
-    "⌈`taps` / R⌉ consecutive weight tiles, and puts the C sums of each pixel into one row of the "
+    Opcode.MATMUL: "For each pixel, multiplies a vector of `taps` bytes of the unified buffer by "
+    "⌈`taps` / R⌉ consecutive weight tiles. The C sums of a pixel go to one row of the "
     "accumulators. `run` and `skip` gather the taps of a convolution window.",
-    Opcode.VECTOR: "Combines the elements of a window for each pixel and channel, adds the bias, "
-    "requantises, clamps and looks up, from accumulators or unified buffer to either of them. The "
-    "arithmetic is in [architecture.md](../design/architecture.md#arithmetic).",
-    Opcode.FILL: "Writes the constant `value` to every destination byte of its loops, addressed as "
-    "VECTOR does.",
+    Opcode.VECTOR: "For each pixel and channel, combines the elements of a window, adds the bias, "
+    "requantises, clamps, and looks up a table. Source and destination are the accumulators or the "
+    "unified buffer. See [Arithmetic](../design/architecture.md#arithmetic).",
+    Opcode.FILL: "Writes the constant `value` to every destination byte of its loops. Addresses "
+    "are formed as in VECTOR.",
 }
 
 EXAMPLES: dict[Opcode, str] = {
@@ -62,8 +63,8 @@ ERRORS: dict[Error, str] = {
     Error.NONE: "no error",
     Error.OPCODE: "unknown opcode",
     Error.FIELD: "a field outside its range, or reserved bits that are set",
-    Error.RANGE: "a byte, tile, row, channel or table touched lies outside its memory",
-    Error.BUS: "the bus answered SLVERR or DECERR",
+    Error.RANGE: "a byte, tile, row, channel or table outside its memory",
+    Error.BUS: "a bus response of SLVERR or DECERR",
     Error.WATCHDOG: "nothing moved for `watchdog` cycles",
     Error.SEMAPHORE: "a semaphore would count past 4095",
     Error.PROGRAM: "the program ends without HALT",
@@ -74,9 +75,9 @@ ACTIVITIES: dict[Activity, str] = {
     Activity.BUSY: "work was done",
     Activity.MEMORY: "waiting for a buffer port or the bus",
     Activity.WEIGHTS: "waiting for a weight tile",
-    Activity.DRAIN: "all asked for, results under way",
+    Activity.DRAIN: "everything requested, results in flight",
     Activity.EMPTY: "no instruction",
-    Activity.SEMAPHORE: "waiting for semaphore s, the lowest that is not there",
+    Activity.SEMAPHORE: "waiting for semaphore s, the lowest without a count",
 }
 
 #: Sizes that bound a field, as the pages write them.
@@ -153,8 +154,9 @@ _HEAD = ("field", "bits", "offset", "default", "range", "meaning")
 def _instruction(opcode: Opcode) -> list[str]:
     layout = isa.LAYOUTS[opcode]
     unit = isa.UNITS[opcode].name.lower()
-    lines = [f"### {opcode.name}", "", f"Opcode {opcode.value}, {unit}. {MEANINGS[opcode]}", ""]
-    lines += ["```", EXAMPLES[opcode], "```", ""]
+    lines = [f"### {opcode.name}", "", f"Opcode {opcode.value}, {unit}.", ""]
+    lines += [*textwrap.wrap(MEANINGS[opcode], 100, break_on_hyphens=False), ""]
+    lines += ["```asm", EXAMPLES[opcode], "```", ""]
     if isa.FORMATS[opcode]:
         fields = isa.FORMATS[opcode]
         rows = [_field_row(layout, field, range_text(opcode, field)) for field in fields]
@@ -165,7 +167,7 @@ def _instruction(opcode: Opcode) -> list[str]:
 def _enumeration(kind: type[enum.Enum]) -> list[str]:
     words = (kind.__doc__ or "").replace("``", "`")
     members = ", ".join(f"`{member.name}` {member.value}" for member in kind)
-    return [f"- **{kind.__name__}**: {words} {members}."]
+    return [kind.__name__, members, words.rstrip(".")]
 
 
 def reference() -> str:
@@ -182,20 +184,26 @@ def reference() -> str:
         "",
         f"Written by `{COMMAND}` from `hw/arch/formats.py`; do not edit.",
         "",
-        f"Every instruction is one little-endian word of {INSTRUCTION_BYTES} bytes ({bits} bits). "
-        "Offsets are in bits from the least significant one; all bits above the last field of an "
-        "instruction are reserved and must be zero. Sizes in ranges are fields of "
-        "`celosia.hw.arch.config.Config`; R = `rows`, C = `columns`. What the instructions do to "
-        "which byte, and the formats of tiles, parameters and tables in external memory, is in "
-        "[architecture.md](../design/architecture.md#external-formats).",
+        f"Every instruction is one little-endian word of {INSTRUCTION_BYTES} bytes ({bits} bits).",
+        "",
+        "- Offsets are bits from the least significant bit.",
+        "- All bits above the last field of an instruction are reserved and must be zero.",
+        "- Sizes in ranges are fields of the [configuration](configuration.md#fields).",
+        "- R is `rows`, C is `columns`.",
+        "",
+        "[Architecture](../design/architecture.md#instructions) defines the effect of each",
+        "instruction, and the [formats](../design/architecture.md#external-formats) of tiles,",
+        "parameters and tables in external memory.",
         "",
         "## Assembly",
         "",
-        "One instruction a line: the opcode, then `field=value` for the fields that differ from "
-        "their default, in any order; `#` starts a comment. Numbers are decimal, or hexadecimal "
-        "behind `0x`; an enumerated field takes a name; `wait` and `post` list semaphores, for "
-        "instance `wait=0+3`. `celosia assemble` and `celosia disassemble` go between text and "
-        "words.",
+        "`celosia assemble` translates text to words, `celosia disassemble` words to text.",
+        "",
+        "- One line is one instruction: the opcode, then `field=value` in any order.",
+        "- Fields that are not given have their default.",
+        "- `#` starts a comment.",
+        "- Numbers are decimal, or hexadecimal with `0x`. An enumerated field takes a name.",
+        "- `wait` and `post` list semaphores, for instance `wait=0+3`.",
         "",
         "## Header",
         "",
@@ -208,16 +216,17 @@ def reference() -> str:
     for opcode in Opcode:
         lines += _instruction(opcode)
     lines += [
-        "Two rules join fields of VECTOR: `channels` is at most `columns` where source or "
-        "destination is `ACCUMULATORS`, and `mode` is `OVERWRITE` where both are.",
+        "Two rules connect fields of VECTOR:",
+        "",
+        "- `channels` is at most `columns` if source or destination is `ACCUMULATORS`.",
+        "- `mode` is `OVERWRITE` if both are.",
         "",
         "## Enumerations",
         "",
     ]
-    for kind in kinds:
-        lines += _enumeration(kind)
+    lines += _table(("name", "values", "meaning"), map(_enumeration, kinds))
     rows = [(error.value, f"`{error.name}`", text) for error, text in ERRORS.items()]
-    lines += ["", "## Errors", "", *_table(("code", "name", "when"), rows)]
+    lines += ["## Errors", "", *_table(("code", "name", "when"), rows)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -240,18 +249,27 @@ def register_reference() -> str:
         "",
         f"Written by `{COMMAND}` from `hw/arch/registers.py`; do not edit.",
         "",
-        "32-bit registers behind AXI4-Lite, at byte addresses. Access: `r` read; `rw` read and "
-        "write; `w1` writing ones acts, reads give the state.",
+        "A register has 32 bits and a byte address. The host uses AXI4-Lite.",
         "",
+        *_table(
+            ("access", "meaning"),
+            (
+                ("`r`", "read only"),
+                ("`rw`", "read and write"),
+                ("`w1`", "writing ones acts; reading returns the state"),
+            ),
+        ),
         *_table(("address", "register", "access", "at reset", "meaning"), rows),
-        "Codes of `error_code` are in [isa.md](isa.md#errors), numbers of `error_unit` below.",
+        "The codes of `error_code` are in [Errors](isa.md#errors), those of `error_unit` below.",
         "",
         "## Counters",
         "",
         f"Counter `a` of unit `u` is at 0x{registers.COUNTERS:X} + "
-        f"(`u` · {registers.COUNTERS_PER_UNIT} + `a`) · 4. Units: {units}. In every cycle in which "
-        "a program runs exactly one counter of each unit counts, so that those of one unit add up "
-        "to `cycles`.",
+        f"(`u` · {registers.COUNTERS_PER_UNIT} + `a`) · 4.",
+        f"The units are {units}.",
+        "",
+        "In every cycle of a running program exactly one counter of each unit counts. The counters",
+        "of one unit add up to `cycles`.",
         "",
         *_table(("`a`", "name", "the unit in that cycle"), counters),
     ]

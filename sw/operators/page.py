@@ -11,34 +11,40 @@ _HEAD = """# Operators
 Written by `celosia report --operators`. `celosia report MODEL` shows where each operator of a
 model runs.
 
-Every byte is that of LiteRT's reference kernel (`BUILTIN_REF`), with four exceptions:
+- An operator runs on the core if it meets the limits of the third column.
+- Else it runs on the host if it meets the limits of the fourth column. The program then has several
+  parts: the core stops between them, and tensors go through external memory.
+- An operator that meets neither is refused with its number, kind and result.
 
-- CEIL, ELU and ROUND have no reference kernel, and that of SUM takes int8 for uint8: theirs are the
-  bytes of the built-in kernels.
-- In float32 the last bits of EXP, LOG, SIN, COS, TANH, LOGISTIC, ELU, GELU, POW, SOFTMAX, LOG_SOFTMAX
-  and LOCAL_RESPONSE_NORMALIZATION depend on the C library that LiteRT runs with. Here they are
-  rounded correctly.
-- In float32, SVDF and the recurrent layers add in the order of LiteRT on x86, four numbers at a time.
-- LookupTable and the operators of quantised ONNX models (QLinear…, QuantizeLinear): see
-  [onnx.md](onnx.md).
+Words of the second column:
 
-An operator runs on the core where it meets the limits of the third column, else on the host where
-it meets those of the fourth. The program then has several parts: the core stops between them, and
-tensors go through external memory. An operator that meets neither is refused, with its number, kind
-and result.
-
-VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE and CALL_ONCE are no work of either: operators read and
-make tensors that are kept between invocations.
-
-IF and WHILE are none either. A WHILE is unrolled: how many rounds it takes must follow from constants,
-and they may have 4,096 operators in all. An IF is one of its branches where its condition is constant;
-otherwise both run, and SELECT_V2 takes the results of one.
-
-uint8 counts as int8: it is that, 128 less, once a model is read.
-
-- *table*: a table of 256 entries after a layer's clamp.
+- *table*: a table of 256 entries after the clamp of a layer.
 - *view*: no bytes move.
 - *constant*: computed when the model is read.
+
+These operators need neither core nor host:
+
+- VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE, CALL_ONCE: other operators read and make the tensors
+  that are kept between invocations.
+- WHILE is unrolled. Its number of rounds must follow from constants, with at most 4,096 operators
+  in all rounds together.
+- IF is one of its branches if its condition is constant. Otherwise both branches run, and SELECT_V2
+  selects the results.
+
+uint8 counts as int8: a tensor of uint8 becomes int8, 128 less, when the model is read.
+
+## Exactness
+
+Every byte is that of LiteRT's reference kernel (`BUILTIN_REF`), with these exceptions:
+
+| operators | bytes |
+|---|---|
+| CEIL, ELU, ROUND; SUM of uint8 | those of the built-in kernels: there is no reference kernel, or it takes int8 for uint8 |
+| EXP, LOG, SIN, COS, TANH, LOGISTIC, ELU, GELU, POW, SOFTMAX, LOG_SOFTMAX, LOCAL_RESPONSE_NORMALIZATION in float32 | correctly rounded; LiteRT's last bits depend on its C library |
+| SVDF and recurrent layers in float32 | added in the order of LiteRT on x86, four numbers at a time |
+| LookupTable and operators of quantised ONNX models (QLinear…, QuantizeLinear) | [those of ONNX Runtime](onnx.md) |
+
+## All operators
 
 | operator | runs on | on the core | on the host, besides |
 |---|---|---|---|

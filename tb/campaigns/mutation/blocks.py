@@ -49,7 +49,7 @@ def _tests(names: str) -> tuple[str, ...]:
     return tuple(f"test_{name}.py" for name in names.split())
 
 
-#: In the order of the table "Block by block" of docs/design/verification.md.
+#: In the order of docs/log/2026-11-23-mutation.md.
 BLOCKS = (
     _block("fetch", "sequencer/fetch", "sequencer_fetch", "sequencer"),
     _block(
