@@ -1,7 +1,7 @@
 """The tutorials: each command is run, and each line shown is a line that it prints.
 
 A ``console`` block holds commands after ``$``, each with its output. A ``text`` block continues the
-output of the last command. ``...`` stands for anything. A command fails just when a line shown is
+output of the last command; before the first command it is a diagram. ``...`` stands for anything. A command fails just when a line shown is
 an error of ``celosia``.
 """
 
@@ -59,6 +59,8 @@ def check(page: str, folder: Path) -> int:
     """Run the commands of a page and compare; return how many there were."""
     output, place, count = "", 0, 0
     for command, shown in transcript(page):
+        if command is None and not count:
+            continue
         if command is None:
             found = re.compile(pattern(shown), re.DOTALL).search(output, place)
             assert found, f"not printed:\n{shown}\nafter\n{output[place:]}"
