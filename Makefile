@@ -19,7 +19,7 @@ VIEW := build/view/celosia/hw
 PACKAGES := hw sim sw constraints
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-only conformance prove mutate gates malformed coverage flips lint type synth clean view setup pictures
+.PHONY: help demo test docs prose test-only conformance prove mutate gates malformed coverage flips lint type synth clean view setup pictures
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -57,6 +57,13 @@ flips: $(DEV) $(TOOLS)  ## flip 100 bits in the memories of a core with parity
 
 lint: $(DEV)  ## ruff over all Python files
 	@$(BIN)/ruff check hw sim sw tb constraints docs
+
+prose: $(DEV)  ## spelling, line lengths and words of README, CHANGELOG and docs
+	@$(BIN)/codespell README.md CHANGELOG.md docs hw sim sw tb
+	@$(BIN)/python tb/prose.py
+
+docs: $(DEV) $(VIEW)  ## the pages and the API reference as a site: build/docs
+	@PYTHONPATH=build/view $(BIN)/mkdocs build --quiet
 
 type: $(DEV) $(VIEW)  ## pyright over all Python files
 	@$(BIN)/pyright --pythonpath $(BIN)/python

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 # Packages that only tests and campaigns use.
-sys.path[:0] = [str(ROOT / "tb" / "lib"), str(ROOT / "tb" / "campaigns")]
+sys.path[:0] = [str(ROOT / "tb" / "lib"), str(ROOT / "tb" / "campaigns"), str(ROOT / "tb")]
 
 #: Seconds that a test marked slow may take: campaigns and long proofs take up to an hour.
 SLOW_SECONDS = 3 * 3600

@@ -9,6 +9,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -80,6 +81,7 @@ def packages(root: Path = ROOT) -> dict[str, list[Path]]:
     return found
 
 
+@cache
 def first_word_counts(root: Path = ROOT) -> dict[str, int]:
     """Return for each package the docstrings that begin with a question word."""
     return {

@@ -69,7 +69,6 @@ def prepare(found: list[documents.Block]) -> None:
         prerequisites.verilator()
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", QUICK)
 def test_blocks_run(name: str, samples: Path) -> None:
     prepare(RUNNABLE[name])

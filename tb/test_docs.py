@@ -48,7 +48,7 @@ def help_texts() -> dict[str, str]:
 
 
 def broken_links(page: Path) -> Iterator[str]:
-    for link in LINK.findall(page.read_text()):
+    for link in LINK.findall(re.sub(r"<!--.*?-->", "", page.read_text(), flags=re.DOTALL)):
         if "://" in link:
             continue
         name, _, anchor = link.partition("#")

@@ -35,9 +35,7 @@ def board(
 ) -> Board:
     """The board of the page, in the table, with its pins where such files are looked for."""
     name = re.search(r'"celosia\.constraints:(\w+)"', found["row"])
-    assert (
-        name and f"constraints/{name[1]}.toml" in (root / "docs/how-to/add-a-board.md").read_text()
-    )
+    assert name and f"`{name[1]}.toml`" in (root / "docs/how-to/add-a-board.md").read_text()
     (tmp_path / f"{name[1]}.toml").write_text(found["pins"])
     monkeypatch.setattr(importlib.resources, "files", lambda package: tmp_path)
     made = eval(found["row"], {"Board": Board, "Sdram": Sdram, "preset": preset})

@@ -1,0 +1,78 @@
+"""Hooks of MkDocs: API pages of the packages, generated pages, order of the sections.
+
+Instruction set, registers and operators are written again at each build, so that the site has the
+tables of these sources. The API has a page for each package, with all of its public modules.
+"""
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.nav import Navigation
+
+from celosia.hw.arch import reference
+from celosia.sw.operators.page import as_markdown
+
+ROOT = Path(__file__).resolve().parents[1]
+SECTIONS = ("Tutorial", "How to", "Reference", "Design", "API", "Log", "Glossary")
+
+
+def packages() -> dict[str, Path]:
+    """Return the folders of the packages that pyproject.toml lists, by import path."""
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    setup = tools["setuptools"]
+    folders = setup["package-dir"]
+
+    def folder(name: str) -> Path:
+        if name in folders:
+            return ROOT / folders[name]
+        parent, _, last = name.rpartition(".")
+        return folder(parent) / last
+
+    return {name: folder(name) for name in setup["packages"] if name != "celosia.constraints"}
+
+
+def modules(package: str, folder: Path) -> Iterator[str]:
+    """Yield the import paths of a package and of its public modules."""
+    yield package
+    for file in sorted(folder.glob("*.py")):
+        if not file.stem.startswith("_"):
+            yield f"{package}.{file.stem}"
+
+
+def api_page(package: str, folder: Path) -> str:
+    """Return the API page of a package, Markdown."""
+    return f"# {package}\n\n" + "\n".join(f"::: {name}\n" for name in modules(package, folder))
+
+
+def generated() -> dict[str, str]:
+    """Return the pages that are written from tables and docstrings, by their paths."""
+    pages = {f"reference/{name}": page() for name, page in reference.PAGES.items()}
+    pages["reference/operators.md"] = as_markdown()
+    api = {f"api/{name}.md": api_page(name, folder) for name, folder in packages().items()}
+    return pages | api
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Replace generated pages by fresh ones, and add the API."""
+    for path, content in generated().items():
+        if old := files.get_file_from_path(path):
+            files.remove(old)
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+def on_nav(nav: Navigation, config: Any, files: Files) -> Navigation:
+    """Put the sections into the order of the index."""
+
+    def order(item: Any) -> int:
+        title = (item.title or "").replace("-", " ")
+        return SECTIONS.index(title) if title in SECTIONS else -1
+
+    for item in nav.items:
+        if item.title == "Api":
+            item.title = "API"
+    nav.items.sort(key=order)
+    return nav

@@ -1,0 +1,62 @@
+"""Prose of the pages and first words of docstrings, by the rules of ``tb/prose.toml``."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import prerequisites
+import prose
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.parametrize("page", prose.pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_pages_are_clean(page: Path) -> None:
+    assert not list(prose.findings(page.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("name", prose.RULES["clean"])
+def test_clean_packages_stay_clean(name: str) -> None:
+    assert prose.first_word_counts()[name] == 0
+
+
+def test_packages_without_a_wrong_first_word_are_listed() -> None:
+    """Else a package that was cleaned could decay: add it to ``clean`` in tb/prose.toml."""
+    counts = prose.first_word_counts()
+    assert sorted(prose.RULES["clean"]) == sorted(name for name in counts if counts[name] == 0)
+
+
+def test_spelling() -> None:
+    prerequisites.package("codespell_lib")
+    words = [sys.executable, "-m", "codespell_lib", "README.md", "CHANGELOG.md", "docs"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_lines() -> None:
+    assert prose.is_long("word " * 21)
+    assert not prose.is_long("w " * 50)
+    assert not prose.is_long("| cell " * 20)
+    assert not prose.is_long("- https://example.org/" + "x" * 100)
+
+
+def test_words() -> None:
+    assert [number for number, _ in prose.findings("A hostile file\nis\nJUDGED here.\n")] == [1, 3]
+    assert not list(prose.findings("```text\na hostile file\n```\n`judge` and [a](judge.md)\n"))
+    assert not list(prose.findings("The first 8 cycles give 2 responses.\n"))
+
+
+def test_each_word_has_an_example() -> None:
+    examples = (
+        "answered|asked|behind|confined|cutting|feeder|hostile|judged|piece|rooms|said|strips|"
+        "walker|as it is|of its own"
+    ).split("|")
+    assert len(examples) == len(prose.RULES["words"])
+    for example in examples:
+        assert len(list(prose.findings(f"one {example} two\n"))) == 1, example
+
+
+def test_first_words() -> None:
+    source = '"""What it is."""\n\ndef f():\n    """Return 1."""\n\ndef g():\n    """How: so."""\n'
+    assert prose.wrong_first_words(source) == [(1, "What it is."), (7, "How: so.")]
