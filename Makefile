@@ -83,9 +83,10 @@ type: $(DEV) $(VIEW)  ## pyright over all Python files
 synth: $(DEV)  ## bitstream of edge for a ULX3S-85F: synthesise, place and route five seeds
 	@$(BIN)/celosia build ulx3s-85f --seeds 5
 
-pictures: $(DEV) $(VIEWERS)  ## draw the pictures of docs/images again
+pictures: $(DEV) $(VIEWERS)  ## draw the pictures of the documentation again
 	@$(BIN)/python tb/pictures/profile.py
 	@$(BIN)/python tb/pictures/serve.py
+	@$(BIN)/python docs/tutorial/pictures.py
 
 setup: $(DEV) $(TOOLS) view  ## environment, packages and simulators, nothing else
 

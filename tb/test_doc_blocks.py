@@ -10,7 +10,11 @@ import pytest
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+#: Without the tutorials, which tb/test_tutorials.py runs.
+PAGES = (
+    ROOT / "README.md",
+    *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "tutorial"),
+)
 RUN = ("", "slow", "file")
 
 BLOCKS = {page.relative_to(ROOT).as_posix(): documents.blocks(page.read_text()) for page in PAGES}

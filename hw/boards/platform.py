@@ -54,9 +54,9 @@ def _from_file(name: str) -> Any:
         for resource, signals in said["resources"].items()
         for made in _resources(resource, signals, said["attributes"])
     ]
-    members = {"part": said["part"], "family": said["family"], "default_clk": None}
     base = getattr(vendor, f"{said['vendor']}Platform")
-    return type(name, (base,), {**members, "resources": resources, "connectors": []})
+    members = {"default_clk": None, "resources": resources, "connectors": []}
+    return type(name, (base,), {**said["members"], **members})
 
 
 def _resources(

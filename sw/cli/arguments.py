@@ -16,6 +16,7 @@ __all__ = [
     "Parser",
     "Run",
     "add_batch",
+    "add_check",
     "add_device",
     "add_machine",
     "add_output",
@@ -116,6 +117,13 @@ def board_of(name: str) -> Any:
 def add_preset(parser: argparse.ArgumentParser, default: Config | None = PRESETS["edge"]) -> None:
     """Add the option that chooses the core."""
     parser.add_argument("--preset", type=_config, default=default, metavar="P", help=_PRESET)
+
+
+def add_check(parser: argparse.ArgumentParser) -> None:
+    """Add the option that checks instructions for a core."""
+    parser.add_argument(
+        "--check", type=_config, metavar="P", help="core to check fields, ranges and semaphores for"
+    )
 
 
 def add_output(parser: argparse.ArgumentParser, text: str, **settings: Any) -> None:

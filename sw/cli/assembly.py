@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 from celosia.hw.arch import isa
-from celosia.sw.cli.arguments import Commands, add_output
+from celosia.hw.arch.config import Config
+from celosia.sw.cli.arguments import Commands, add_check, add_output
 from celosia.sw.cli.raw import decode
 from celosia.sw.files import read_file, writable, write_atomically
 from celosia.sw.ir.program import MAGIC, Program
@@ -19,6 +20,7 @@ def add_parsers(command: Commands) -> None:
     made = command("assemble", "translate assembly to instructions", assemble)
     made.add_argument("file", type=Path, metavar="FILE", help="text, an instruction a line")
     add_output(made, "words of 64 bytes to write", required=True)
+    add_check(made)
 
     made = command("disassemble", "translate instructions to assembly", disassemble)
     made.add_argument("file", type=Path, metavar="FILE", help="words of 64 bytes, or a program")
@@ -35,7 +37,19 @@ def assemble(arguments: argparse.Namespace) -> None:
         raise InputError(f"{arguments.file}: not a text file") from None
     except ValueError as error:
         raise InputError(f"{arguments.file}: {error}") from None
+    if arguments.check:
+        _check(arguments.file, words, arguments.check)
     write_atomically({arguments.output: words})
+
+
+def _check(path: Path, words: bytes, config: Config) -> None:
+    """Refuse instructions that a core refuses, or whose result depends on the speed of units."""
+    from celosia.sim.hazards import Hazard, MachineError, judge
+
+    try:
+        judge(words, config)
+    except (Hazard, MachineError) as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def disassemble(arguments: argparse.Namespace) -> None:

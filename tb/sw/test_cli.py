@@ -109,6 +109,19 @@ def test_assemble_and_disassemble(folder: Path, capsys: pytest.CaptureFixture[st
     assert Path("p.bin").read_bytes() == program.setup.code + program.main.code
 
 
+@pytest.mark.usefixtures("folder")
+def test_assemble_checks_for_a_core(refused: Callable[[str], str]) -> None:
+    Path("race.s").write_text("LOAD length=4\nSTORE length=4 external=64\nHALT\n")
+    Path("good.s").write_text("LOAD length=4 post=0\nSTORE length=4 external=64 wait=0\nHALT\n")
+    Path("far.s").write_text("LOAD length=4 unified=40000\nHALT\n")
+    for command in ("race.s -o p", "good.s -o p --check nano", "far.s -o p --check nano"):
+        assert main(f"assemble {command}".split()) == 0
+        Path("p").unlink()
+    raced = refused("assemble race.s -o p --check nano")
+    assert "race.s: RACE: instruction 0 (LOAD length=4) and instruction 1 (STORE " in raced
+    assert "far.s: FIELD in " in refused("assemble far.s -o p --check micro")
+
+
 @pytest.mark.parametrize(
     ("command", "says"),
     [

@@ -1,0 +1,150 @@
+"""The tutorials: each command is run, and each line shown is a line that it prints.
+
+A ``console`` block holds commands after ``$``, each with its output. A ``text`` block continues the
+output of the last command; before the first command it is a diagram. ``...`` stands for anything. A command fails just when a line shown is
+an error of ``celosia``.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import prerequisites
+import pytest
+
+TUTORIAL = Path(__file__).resolve().parents[1] / "docs" / "tutorial"
+BLOCK = re.compile(r"^```(console|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n", re.MULTILINE)
+#: Seconds that a command may take.
+LIMIT = 300
+
+
+def transcript(page: str) -> Iterator[tuple[str | None, str]]:
+    """Yield each command with the output shown; no command where an output continues."""
+    for kind, body in BLOCK.findall(page):
+        if kind == "text":
+            yield None, body
+            continue
+        _, *parts = COMMAND.split(body)
+        for command, output in zip(parts[::2], parts[1::2], strict=True):
+            yield command.replace("\\\n", " "), output
+
+
+def pattern(shown: str) -> str:
+    """Return the regular expression of an output that is shown."""
+    return ".*?".join(map(re.escape, shown.rstrip().split("...")))
+
+
+def run(command: str, folder: Path, fails: bool = False) -> str:
+    """Return what a command prints; it must end with an error just where ``fails`` is set."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert (done.returncode != 0) == fails, f"{command}: {done.returncode}\n{done.stdout}"
+    return done.stdout
+
+
+def check(page: str, folder: Path) -> int:
+    """Run the commands of a page and compare; return how many there were."""
+    output, place, count = "", 0, 0
+    for command, shown in transcript(page):
+        if command is None and not count:
+            continue
+        if command is None:
+            found = re.compile(pattern(shown), re.DOTALL).search(output, place)
+            assert found, f"not printed:\n{shown}\nafter\n{output[place:]}"
+            place = found.end()
+            continue
+        # The tests have their environment already.
+        if command.startswith(". "):
+            continue
+        fails = re.search(r"^(\.\.\.)?celosia: ", shown, re.MULTILINE) is not None
+        output, place, count = run(command, folder, fails), 0, count + 1
+        found = re.match(pattern(shown) + r"\s*\Z", output, re.DOTALL)
+        assert found, f"$ {command}\nwanted\n{shown}\ngot\n{output}"
+    return count
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the folder of the tutorials."""
+    return shutil.copytree(TUTORIAL, tmp_path / "tutorial")
+
+
+def test_systolic_array(folder: Path) -> None:
+    assert check((TUTORIAL / "systolic-array.md").read_text(), folder) == 2
+    assert (folder / "systolic_array.vcd").stat().st_size
+
+
+def test_assembly(folder: Path, verilator: None) -> None:
+    assert check((TUTORIAL / "assembly.md").read_text(), folder) == 18
+
+
+@pytest.mark.parametrize(
+    ("end", "commands"),
+    [("## A network", 5), pytest.param("## In hardware", 9, marks=pytest.mark.slow)],
+)
+def test_soc(folder: Path, end: str, commands: int, icarus: None) -> None:
+    page, heading, _ = (TUTORIAL / "soc.md").read_text().partition(f"\n{end}\n")
+    assert heading and check(page, folder / "soc") == commands
+
+
+def test_first_network(folder: Path, verilator: None) -> None:
+    """Without TensorFlow: from the quantised model on."""
+    _, heading, rest = (TUTORIAL / "first-network.md").read_text().partition("## The plan of")
+    assert heading and check(rest, folder) == 7
+
+
+@pytest.mark.slow
+def test_first_network_from_keras(folder: Path, verilator: None) -> None:
+    prerequisites.package("tensorflow")
+    (folder / "digits.tflite").unlink()
+    assert check((TUTORIAL / "first-network.md").read_text(), folder) == 10
+
+
+def test_pixel_and_weight(folder: Path) -> None:
+    assert check((TUTORIAL / "pixel-and-weight.md").read_text(), folder) == 1
+
+
+def test_the_checks_find_mistakes(tmp_path: Path) -> None:
+    assert check("```console\n$ echo a b\na ...\n$ true\n```\n", tmp_path) == 2
+    for wrong in (
+        "```console\n$ echo a\nb\n```\n",
+        "```console\n$ echo a\n```\n",
+        "```console\n$ echo a; false\na\n```\n",
+        "```console\n$ echo celosia: a\ncelosia: a\n```\n",
+        "```console\n$ echo a\na\n```\n\n```text\nb\n```\n",
+    ):
+        with pytest.raises(AssertionError):
+            check(wrong, tmp_path)
+
+
+def test_pictures_are_up_to_date(tmp_path: Path) -> None:
+    run(f"python pictures.py {tmp_path}", TUTORIAL)
+    drawn = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    kept = {path.name: path.read_text() for path in (TUTORIAL / "pictures").iterdir()}
+    assert drawn == kept, "make pictures"
+    pages = "".join(page.read_text() for page in TUTORIAL.glob("*.md"))
+    shown = re.findall(r"!\[([^]]+)\]\(pictures/([^)]+)\)", pages)
+    assert {name for _, name in shown} == set(kept)
+
+
+def test_notebook(folder: Path) -> None:
+    nbformat, nbclient = (prerequisites.package(name) for name in ("nbformat", "nbclient"))
+    notebook = nbformat.read(folder / "systolic-array.ipynb", as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert code and not any(cell.outputs or cell.execution_count for cell in code)
+    client = nbclient.NotebookClient(notebook, timeout=LIMIT, kernel_name="python3")
+    client.execute(cwd=str(folder))
+    assert "0 of 16 differ from NumPy" in code[-1].outputs[0].text
