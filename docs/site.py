@@ -44,7 +44,9 @@ def modules(package: str, folder: Path) -> Iterator[str]:
 
 def api_page(package: str, folder: Path) -> str:
     """Return the API page of a package, Markdown."""
-    return f"# {package}\n\n" + "\n".join(f"::: {name}\n" for name in modules(package, folder))
+    first, *others = modules(package, folder)
+    title = f"---\ntitle: {package}\n---\n\n::: {first}\n    options: {{heading_level: 1}}\n\n"
+    return title + "\n".join(f"::: {name}\n" for name in others)
 
 
 def generated() -> dict[str, str]:

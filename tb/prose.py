@@ -102,7 +102,9 @@ def main() -> int:
         excused = name in RULES["unclean"]
         wrong += 0 if excused else count
         if count:
-            print(f"{name}: docstrings with a wrong first word: {count}{' (wanted 0)' * (not excused)}")
+            print(
+                f"{name}: docstrings with a wrong first word: {count}{' (wanted 0)' * (not excused)}"
+            )
         elif excused:
             print(f"{name}: clean; take it out of `unclean` in tb/prose.toml")
     print(f"{wrong} findings; {sum(counts.values())} docstrings with a wrong first word")
