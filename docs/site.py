@@ -1,14 +1,16 @@
-"""Hooks of MkDocs: API pages of the packages, generated pages, order of the sections.
+"""Hooks of MkDocs and Griffe: API pages, generated pages, order of the sections.
 
 Instruction set, registers and operators are written again at each build, so that the site has the
 tables of these sources. The API has a page for each package, with all of its public modules.
 """
 
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from griffe import Extension, Object
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.nav import Navigation
 
@@ -44,7 +46,9 @@ def modules(package: str, folder: Path) -> Iterator[str]:
 
 def api_page(package: str, folder: Path) -> str:
     """Return the API page of a package, Markdown."""
-    return f"# {package}\n\n" + "\n".join(f"::: {name}\n" for name in modules(package, folder))
+    first, *others = modules(package, folder)
+    title = f"---\ntitle: {package}\n---\n\n::: {first}\n    options: {{heading_level: 1}}\n\n"
+    return title + "\n".join(f"::: {name}\n" for name in others)
 
 
 def generated() -> dict[str, str]:
@@ -76,3 +80,14 @@ def on_nav(nav: Navigation, config: Any, files: Files) -> Navigation:
             item.title = "API"
     nav.items.sort(key=order)
     return nav
+
+
+class Members(Extension):
+    """Sections ``Members`` of components are read as ``Attributes``, so that they become lists."""
+
+    def on_instance(self, *, obj: Object, **kwargs: Any) -> None:
+        """Rename the section before it is parsed."""
+        if obj.docstring:
+            obj.docstring.value = re.sub(
+                r"^Members\n-+$", "Attributes\n----------", obj.docstring.value, flags=re.MULTILINE
+            )

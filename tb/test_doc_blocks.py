@@ -1,5 +1,6 @@
 """Code blocks of README.md and docs/: each is run, or carries a marker that holds."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -26,6 +27,11 @@ QUICK = [
     name for name, found in RUNNABLE.items() if found and not any(b.marker == "slow" for b in found)
 ]
 SLOW = [name for name, found in RUNNABLE.items() if found and name not in QUICK]
+
+
+def simulates(found: list[documents.Block]) -> bool:
+    """Return True if blocks run the RTL, whose model is built at the first use."""
+    return any(re.search(r'--device rtl|device="rtl"|--measure', block.text) for block in found)
 
 
 @pytest.fixture
@@ -62,14 +68,19 @@ def onnx_samples() -> None:
 
 def prepare(found: list[documents.Block]) -> None:
     """Check or make what the blocks of a page need."""
-    text = "".join(block.text for block in found)
-    if "net.onnx" in text:
+    if any("net.onnx" in block.text for block in found):
         onnx_samples()
-    if "--device rtl" in text or 'device="rtl"' in text or "--measure" in text:
+    if simulates(found):
         prerequisites.verilator()
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.thorough] if simulates(RUNNABLE[name]) else [])
+        for name in QUICK
+    ],
+)
 def test_blocks_run(name: str, samples: Path) -> None:
     prepare(RUNNABLE[name])
     documents.run_blocks(RUNNABLE[name])
