@@ -2,6 +2,7 @@
 
 import argparse
 
+from celosia.hw.arch.extras import install_command
 from celosia.sw.cli.arguments import Commands, add_device, add_machine, seeds
 from celosia.sw.cli.inputs import pixel_range
 from celosia.sw.cli.messages import Missing
@@ -47,7 +48,8 @@ def run(arguments: argparse.Namespace) -> None:
     try:
         from celosia.sw.serve.app import open_server
     except ImportError:
-        raise Missing("serve: Flask is not installed: pip install 'celosia[serve]'") from None
+        hint = install_command("serve")
+        raise Missing(f"serve: Flask is not installed: {hint}") from None
     from celosia.sw.serve.classifier import Classifier
 
     classifier = Classifier(

@@ -15,6 +15,7 @@ from networks import FullyConnected, write_fully_connected
 from PIL import Image
 
 from celosia.hw.arch.config import preset
+from celosia.hw.arch.extras import install_command
 from celosia.sim.cycles import estimate
 from celosia.sw.cli import main
 from celosia.sw.frontend.tflite import load
@@ -362,5 +363,5 @@ def test_without_flask(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setitem(sys.modules, "flask", None)
     monkeypatch.delitem(sys.modules, "celosia.sw.serve.app", raising=False)
     assert main(["serve"]) == 1
-    wanted = "celosia: serve: Flask is not installed: pip install 'celosia[serve]'\n"
+    wanted = f"celosia: serve: Flask is not installed: {install_command('serve')}\n"
     assert capsys.readouterr().err == wanted
