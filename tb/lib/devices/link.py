@@ -12,7 +12,7 @@ from pysim import Draws
 
 from celosia.hw.arch import isa, link
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
-from celosia.hw.arch.link import Answer, Info, Operation, Request, Status
+from celosia.hw.arch.link import Info, Operation, Request, Response, Status
 from celosia.hw.arch.registers import (
     COUNTERS,
     COUNTERS_PER_UNIT,
@@ -97,18 +97,18 @@ class FarEnd:
         self.info = Info(link.VERSION, slots, payload, len(memory))
         self.done: Counter[tuple[Operation, int]] = Counter()
         self._deframer = link.Deframer(slot_bytes)
-        self._kept: Answer | None = None
+        self._kept: Response | None = None
 
     def feed(self, received: bytes) -> bytes:
         """Return what goes over the line because of what arrived."""
         sent = b""
         for contents in self._deframer.feed(received):
-            sent += link.frame(link.encode_answer(self._answer(contents)))
+            sent += link.frame(link.encode_response(self._answer(contents)))
         return sent
 
-    def _answer(self, contents: bytes | None) -> Answer:
+    def _answer(self, contents: bytes | None) -> Response:
         if contents is None or len(contents) < link.HEADER_BYTES:
-            return Answer(0, Operation.NONE, Status.BAD_FRAME)
+            return Response(0, Operation.NONE, Status.BAD_FRAME)
         request = link.decode_request(contents)
         kept, self._kept = self._kept, None
         writes = request.operation is Operation.WRITE_REGISTERS
@@ -116,12 +116,12 @@ class FarEnd:
             self._kept = kept
             return kept
         if link.fault(request, self.info.payload_bytes):
-            return Answer(request.sequence, request.operation, Status.BAD_REQUEST)
+            return Response(request.sequence, request.operation, Status.BAD_REQUEST)
         assert isinstance(request.operation, Operation)
         self.done[request.operation, request.sequence] += 1
         data, refused = self._carry_out(request)
         status = Status.BUS_ERROR if refused else Status.OK
-        answer = Answer(request.sequence, request.operation, status, b"" if refused else data)
+        answer = Response(request.sequence, request.operation, status, b"" if refused else data)
         if writes:
             self._kept = answer
         return answer
