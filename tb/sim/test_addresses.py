@@ -9,7 +9,7 @@ def slow(p: Pattern) -> np.ndarray:
     found = [p.base]
     for count, stride in p.loops:
         found = [a + n * stride for a in found for n in range(count)]
-    row = [k + k // p.run * p.jump for k in range(p.elements)]
+    row = [k + k // p.segment * p.jump for k in range(p.elements)]
     return np.array([a + k for a in found for k in row])
 
 

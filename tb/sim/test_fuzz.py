@@ -32,7 +32,7 @@ def case(*instructions: Instruction, config=ODD, fault: Fault | None = None) -> 
 def test_legal_programs_are_legal(name: str, seed: int) -> None:
     rng = random.Random(seed)
     config = CONFIGURATIONS[name]
-    assert stage.misfit(config) is None
+    assert stage.unsupported(config) is None
     for _ in range(4):
         found = legal(config, rng)
         hazards.judge(found.code, config)
@@ -156,7 +156,7 @@ def test_who_reads_an_address() -> None:
 
 def test_what_nobody_can_tell() -> None:
     itself = Instruction(Opcode.STORE, external=stage.CODE, length=8)
-    assert not expectation.expect(case(itself, HALT)).confined
+    assert not expectation.expect(case(itself, HALT)).bounded
     endless = Instruction(Opcode.VECTOR, x_count=60_000, y_count=60_000)
     assert expectation.expect(case(endless, HALT)).ends is None
     race = (Instruction(Opcode.LOAD, length=8), Instruction(Opcode.STORE, length=8))
