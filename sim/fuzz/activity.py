@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Unit
 from celosia.sim import footprint
-from celosia.sim.costs import WORDS, bursts, work
 from celosia.sim.schedule import bits
+from celosia.sim.timing.costs import WORDS, bursts, work
 
 __all__ = ["busy", "misplaced"]
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
-from celosia.sim.fuzz import stage
+from celosia.sim.fuzz.programs import stage
 
 __all__ = ["CHANNELS", "FAULTS", "Bus", "Case", "Fault", "load", "save"]
 

@@ -6,10 +6,10 @@ from typing import Any
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import FORMATS, Instruction, Opcode, Unit
-from celosia.sim.cycles import COSTS, Cost, estimate
 from celosia.sim.fuzz.case import CHANNELS, Case, decoded
 from celosia.sim.fuzz.trial import Trial
 from celosia.sim.schedule import EXECUTING
+from celosia.sim.timing.cycles import COSTS, Cost, estimate
 
 __all__ = ["STALLS", "STATES", "Coverage"]
 

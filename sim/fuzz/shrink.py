@@ -7,7 +7,7 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sim.footprint import OutOfRange
 from celosia.sim.fuzz.case import Bus, Case, decoded
-from celosia.sim.fuzz.legal import assembled
+from celosia.sim.fuzz.programs.legal import assembled
 from celosia.sim.fuzz.trial import Problem, Trial, attempt
 from celosia.sim.rtl import RtlError
 

@@ -3,10 +3,10 @@ import pytest
 
 from celosia.hw.arch.config import PRESETS, preset
 from celosia.hw.arch.isa import Instruction, Opcode, Space, Unit, assemble, encode_program
-from celosia.sim.costs import bursts
-from celosia.sim.cycles import COSTS, estimate, work
 from celosia.sim.schedule import MachineError
-from celosia.sim.traffic import Port
+from celosia.sim.timing.costs import bursts
+from celosia.sim.timing.cycles import COSTS, estimate, work
+from celosia.sim.timing.traffic import Port
 from celosia.sw.runtime.backends import open_device
 
 EDGE = PRESETS["edge"]

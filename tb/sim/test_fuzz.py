@@ -9,13 +9,14 @@ import pytest
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Unit
 from celosia.sim import hazards
-from celosia.sim.fuzz import expectation, stage
+from celosia.sim.fuzz import expectation
 from celosia.sim.fuzz.activity import misplaced
 from celosia.sim.fuzz.campaign import Plan, case_of
 from celosia.sim.fuzz.case import Bus, Case, Fault, load, save
-from celosia.sim.fuzz.configurations import CONFIGURATIONS, configurations, draw
-from celosia.sim.fuzz.faulty import KINDS
-from celosia.sim.fuzz.legal import legal
+from celosia.sim.fuzz.programs import stage
+from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS, configurations, draw
+from celosia.sim.fuzz.programs.faulty import KINDS
+from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.fuzz.shrink import shrink
 from celosia.sim.fuzz.trial import Problem, Trial
 from celosia.sim.schedule import MachineError

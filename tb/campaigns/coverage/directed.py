@@ -19,7 +19,7 @@ from celosia.hw.arch.registers import (
 )
 from celosia.sim import footprint
 from celosia.sim.fuzz.expectation import elements
-from celosia.sim.fuzz.images import channels_image
+from celosia.sim.fuzz.programs.images import channels_image
 from celosia.sim.machine import Machine, MachineError
 from celosia.sim.rtl import RtlDevice, RtlError
 from celosia.sim.schedule import COUNT_LIMIT

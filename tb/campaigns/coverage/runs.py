@@ -54,7 +54,7 @@ class Result(NamedTuple):
 
 
 def _config(name: str) -> Config:
-    from celosia.sim.fuzz.configurations import CONFIGURATIONS
+    from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS
     from coverage.directed import VAST
 
     return VAST if name == VAST.name else CONFIGURATIONS[name]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from celosia.hw.build import verilog
-from celosia.sim.fuzz.configurations import CONFIGURATIONS
-from celosia.sim.fuzz.faulty import faulty
-from celosia.sim.fuzz.legal import legal
+from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS
+from celosia.sim.fuzz.programs.faulty import faulty
+from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.fuzz.trial import attempt
 from celosia.sim.rtl import fast
 

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from celosia.sim.costs import Costs
+from celosia.sim.timing.costs import Costs
 
 __all__ = ["Blocks", "Burst", "Port"]
 

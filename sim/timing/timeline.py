@@ -16,9 +16,9 @@ from typing import Literal, NamedTuple
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Space, Unit
 from celosia.sim import footprint
-from celosia.sim.costs import WORDS, Costs, bursts, elements, reads, spacing, window
 from celosia.sim.schedule import EXECUTING, MachineError, bits, describe
-from celosia.sim.traffic import Blocks, Burst, Port
+from celosia.sim.timing.costs import WORDS, Costs, bursts, elements, reads, spacing, window
+from celosia.sim.timing.traffic import Blocks, Burst, Port
 
 __all__ = ["Timeline", "Times"]
 

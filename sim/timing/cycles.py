@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Unit
 from celosia.hw.arch.notebook import html_table
-from celosia.sim.costs import COSTS, Costs, work
 from celosia.sim.schedule import EXECUTING, Program, listing, schedule
-from celosia.sim.timeline import Timeline
+from celosia.sim.timing.costs import COSTS, Costs, work
+from celosia.sim.timing.timeline import Timeline
 
 __all__ = ["COSTS", "Cost", "Costs", "Estimate", "estimate", "work"]
 

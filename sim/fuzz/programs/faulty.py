@@ -8,11 +8,11 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, SEMAPHORES, Config
 from celosia.hw.arch.isa import FORMATS, LAYOUTS, Instruction, Kind, Opcode, Space
 from celosia.sim import footprint
-from celosia.sim.fuzz import stage
 from celosia.sim.fuzz.case import Case, Fault
 from celosia.sim.fuzz.expectation import WORK, elements
-from celosia.sim.fuzz.generator import Generator
-from celosia.sim.fuzz.legal import legal
+from celosia.sim.fuzz.programs import stage
+from celosia.sim.fuzz.programs.generator import Generator
+from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.schedule import COUNT_LIMIT
 
 __all__ = ["KINDS", "faulty"]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.isa import Instruction, Opcode
-from celosia.sim.fuzz import stage
 from celosia.sim.fuzz.case import CHANNELS, Bus, Case
-from celosia.sim.fuzz.generator import Generator
-from celosia.sim.fuzz.ordering import linked, ordered
+from celosia.sim.fuzz.programs import stage
+from celosia.sim.fuzz.programs.generator import Generator
+from celosia.sim.fuzz.programs.ordering import linked, ordered
 
 __all__ = ["assembled", "bus", "legal", "middle", "program"]
 

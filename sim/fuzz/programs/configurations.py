@@ -3,7 +3,7 @@
 import random
 
 from celosia.hw.arch.config import Config
-from celosia.sim.fuzz import stage
+from celosia.sim.fuzz.programs import stage
 
 __all__ = ["CONFIGURATIONS", "configurations", "draw"]
 
