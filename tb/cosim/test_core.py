@@ -38,6 +38,6 @@ def test_programs(cosim, simulator, config, stall):
     options = (
         {"programs": 4, "longest": 30, "wrong": 12, "resets": 5}
         if fast
-        else {"programs": 1, "longest": 12, "wrong": 4, "resets": 1}
+        else {"programs": 1, "longest": 11, "wrong": 2, "resets": 1}
     )
     cosim("core", config, stall=stall, widths=[20, 14, 5], batch=3, **options)

@@ -13,8 +13,16 @@ from celosia.hw.flow.tools import ToolError
 CONFIG = preset("nano,unified_bytes=1024,weight_tiles=4")
 
 
+@pytest.fixture(scope="module")
+def verilog():
+    """Verilog of the core, which all tests but the last synthesise: made once."""
+    core = synthesis.Core(config=synthesis.PARTS["LFE5U-85F"].suited(CONFIG))
+    return synthesis.convert_with_sources(synthesis.Folded(core))
+
+
 @pytest.fixture
-def tools(tmp_path, monkeypatch):
+def tools(tmp_path, monkeypatch, verilog):
+    monkeypatch.setattr(synthesis, "convert_with_sources", lambda component: verilog)
     monkeypatch.setenv("PATH", str(make_tools(tmp_path / "bin", TOOLS)), prepend=":")
     return tmp_path / "synth"
 

@@ -13,6 +13,8 @@ from browser import Browser
 from celosia.hw.arch.config import preset
 from celosia.sw.serve.classifier import Classifier, Result
 
+pytestmark = pytest.mark.thorough
+
 #: Strokes as shares of the drawing area.
 ONE = [(0.5, 0.15 + 0.05 * n) for n in range(15)]
 ZERO = [(0.5 + 0.2 * math.sin(n / 4), 0.5 - 0.32 * math.cos(n / 4)) for n in range(27)]
