@@ -15,11 +15,11 @@ from celosia.sim.addresses import Pattern
 class Memory(Enum):
     """Memory of a core; the value names one address of it."""
 
-    EXTERNAL = "byte"
+    EXTERNAL = "byte of external memory"
     UNIFIED = "byte of the unified buffer"
-    WEIGHTS = "tile"
+    WEIGHTS = "weight tile"
     ACCUMULATORS = "sum"
-    PARAMETERS = "channel"
+    PARAMETERS = "parameters of channel"
     TABLES = "table"
 
 
@@ -279,7 +279,7 @@ class Footprints:
         unit = self.config.columns if memory is Memory.ACCUMULATORS else 1
         pattern = relative.pattern.at(base * unit)
         if pattern.last > most:
-            wanted = f"{memory.name.lower()} up to {memory.value} {most}"
+            wanted = f"up to {memory.value} {most}"
             raise OutOfRange(f"wanted {wanted}, got {pattern.last}")
         if len(self.made) >= _MOST_KNOWN:
             self.made.clear()

@@ -203,10 +203,10 @@ class _Judge:
             clash = self.clocks.first_clash(found[memory])
             if clash:
                 first, second, place = clash
-                where = "half" if memory is Memory.ACCUMULATORS else memory.value
+                where = "half of the accumulators" if memory is Memory.ACCUMULATORS else memory.value
                 message = (
-                    f"{self.name(first)} and {self.name(second)} touch {memory.name.lower()} "
-                    f"{where} {place} in no order"
+                    f"{self.name(first)} and {self.name(second)} use {where} {place}, "
+                    "and no semaphore orders them"
                 )
                 raise Hazard(Fault.RACE, (first, second), message)
 
@@ -227,11 +227,11 @@ class _Judge:
             missing = self.written.missing(touches)
             if missing:
                 memory, place = missing
-                what = f"{memory.name.lower()} {memory.value} {place}"
+                what = f"{memory.value} {place}"
                 if memory is Memory.ACCUMULATORS:
                     row, column = divmod(place, self.config.columns)
                     what = f"accumulator row {row} column {column}"
-                message = f"{self.name(index)} reads {what}, which nobody wrote"
+                message = f"{self.name(index)} reads {what}, which no instruction wrote"
                 raise Hazard(Fault.UNWRITTEN, (index,), message)
             self.written.add(touches)
             known.update(touch.pattern for touch in touches)

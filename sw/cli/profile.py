@@ -6,7 +6,6 @@ from pathlib import Path
 from celosia.sw.cli.arguments import Commands, add_batch, add_machine, add_output
 from celosia.sw.compiler.report import as_json
 from celosia.sw.files import writable, write_atomically
-from celosia.sw.runtime.session import InputError
 from celosia.sw.shipped import model_path
 
 __all__ = ["add_parsers", "run"]
@@ -16,7 +15,7 @@ def add_parsers(command: Commands) -> None:
     """Add the command."""
     made = command("profile", "draw the time of a model: layers, units, memory", run)
     made.add_argument("model", metavar="MODEL", help=".tflite file, or a shipped model")
-    add_output(made, "page to write, HTML")
+    add_output(made, "page to write, HTML; MODEL.html where no file is named")
     made.add_argument(
         "--trace", type=Path, metavar="FILE", help="write a trace for Perfetto, as JSON"
     )
@@ -31,11 +30,12 @@ def run(arguments: argparse.Namespace) -> None:
     from celosia.sw.profile.page import as_html
     from celosia.sw.profile.trace import as_trace
 
-    wanted = (arguments.output, arguments.trace, arguments.json)
-    if not any(wanted):
-        raise InputError("profile: wanted -o FILE, --trace FILE or --json FILE")
     model = model_path(arguments.model)
-    writable(*wanted, sources=(model,))
+    page = arguments.output
+    if not (page or arguments.trace or arguments.json):
+        page = Path(f"{model.stem}.html")
+    files = [file for file in (page, arguments.trace, arguments.json) if file]
+    writable(*files, sources=(model,))
     found = profile(
         model,
         config=arguments.preset,
@@ -45,8 +45,8 @@ def run(arguments: argparse.Namespace) -> None:
         clock_hz=arguments.board.clock_hz if arguments.board else None,
     )
     contents: dict[str | Path, bytes] = {}
-    if arguments.output:
-        contents[arguments.output] = as_html(found).encode()
+    if page:
+        contents[page] = as_html(found).encode()
     if arguments.trace:
         contents[arguments.trace] = as_trace(found).encode()
     if arguments.json:
@@ -56,5 +56,5 @@ def run(arguments: argparse.Namespace) -> None:
     print(
         f"{found.program.name} on {found.program.config.name}, batch {found.program.batch}: "
         f"{total.cycles:,} cycles, bound {total.bound:,}, "
-        f"{total.utilisation:.1%} of the multipliers in use"
+        f"{total.utilisation:.1%} of the multipliers in use; written: {', '.join(map(str, files))}"
     )

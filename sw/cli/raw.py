@@ -121,12 +121,13 @@ def run(path: Path, arguments: argparse.Namespace) -> None:
         said = _statistics(path, config, len(instructions), result)
         contents[arguments.stats] = (json.dumps(said, indent=2) + "\n").encode()
     write_atomically(contents)
-    print(_summary(len(instructions), result))
+    print(_summary(len(instructions), result, config))
 
 
-def _summary(count: int, result: RunResult) -> str:
+def _summary(count: int, result: RunResult, config: Config) -> str:
     cycles = "" if result.cycles is None else f" in {result.cycles:,} cycles"
-    return f"{count} instruction{'s' * (count > 1)}{cycles}"
+    core = f"{config.name}, {config.rows} × {config.columns}"
+    return f"{count} instruction{'s' * (count > 1)}{cycles} on {core}"
 
 
 def _require_no_model_options(path: Path, arguments: argparse.Namespace) -> None:

@@ -356,10 +356,18 @@ def test_command(
     assert report.items() <= figures.items()
 
 
+def test_page_without_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["profile", "mnist_mlp"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["mnist_mlp.html"]
+    assert capsys.readouterr().out.endswith("written: mnist_mlp.html\n")
+
+
 @pytest.mark.parametrize(
     ("command", "wanted"),
     [
-        ("profile mnist_mlp", "wanted -o FILE, --trace FILE or --json FILE"),
         ("profile none.tflite -o p.html", "none.tflite: no such file"),
         ("profile mnist_mlp -o nowhere/p.html", "no such directory as nowhere"),
         ("profile mnist_mlp -o p.html --trace p.html", "named twice"),
