@@ -1,11 +1,16 @@
 """Train a small network on MNIST for an epoch, and save it as ``digits.keras``."""
 
+import sys
+
 import keras
 from keras import layers
 
 from celosia.sw.data import load_mnist
 
-(x, y), (test_x, test_y) = load_mnist("train"), load_mnist("test")
+try:
+    (x, y), (test_x, test_y) = load_mnist("train"), load_mnist("test")
+except FileNotFoundError as error:
+    sys.exit(f"first_network.py: {error}")
 keras.utils.set_random_seed(1)
 model = keras.Sequential(
     [

@@ -54,7 +54,7 @@ class ProfiledLayer:
         return {"layer": self.row.layer, "label": self.label, "loss": self.loss, **self.causes}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Profile:
     """One batch of a model over estimated cycles.
 
@@ -158,6 +158,11 @@ class Profile:
 
         whole: Any = self
         return as_html(whole)
+
+    def __repr__(self) -> str:
+        program = self.program
+        name = f"{program.name!r} on {program.config.name}, batch {program.batch}"
+        return f"<Profile {name}: {self.total.cycles:,} cycles>"
 
     def _repr_html_(self) -> str:
         """Return a frame with the page, for notebooks."""

@@ -381,3 +381,7 @@ def test_refusals(refused: Callable[[str], str], command: str, wanted: str) -> N
 def test_refusal_of_a_clock() -> None:
     with pytest.raises(ValueError, match="clock_hz: wanted a clock above 0 Hz, got 0"):
         profile("mnist_mlp", clock_hz=0)
+
+
+def test_repr_is_short() -> None:
+    assert repr(profile("mnist_mlp")) == "<Profile 'mnist_mlp.tflite' on edge, batch 1: 6,635 cycles>"
