@@ -1,10 +1,10 @@
-"""Which items are worked on together, and an address for everything.
+"""Samples computed at the same time, and addresses of values and constants.
 
-The first layers of a network, which have many pixels, run item by item: the head. The last ones,
-whose pixels are fewer than a tile has rows, run for many items at once, so that these share the
-weights: the tail. What the head leaves for the tail is kept for all items. A batch that does not
-fit runs in parts. While one item, or part, is computed, the input of the next is loaded, where
-there is room for both.
+The first layers of a network, which have many pixels, run sample by sample: the per-image layers.
+The last ones have fewer pixels than a tile has rows. They run for many samples at once, so that
+these share the weights: the batched layers. Values that per-image layers make for batched layers
+are kept for all samples. A batch that does not fit runs in sub-batches. While one sample or
+sub-batch is computed, the input of the next is loaded, if the buffer has space for both.
 """
 
 from bisect import bisect_left
@@ -22,7 +22,7 @@ from celosia.sw.compiler.layout.strips import result_rows, source_rows, strip_by
 from celosia.sw.compiler.schedule.blocks import attached
 from celosia.sw.compiler.spec import Layer, Network, Product
 
-#: Strips, at least, of a value that passes from one layer to the next.
+#: Row stripes, at least, of a value that passes from one layer to the next.
 _PIPELINED = 8
 
 __all__ = ["ALIGNMENT", "Place", "Placement", "allocate", "head_layers"]
@@ -32,7 +32,7 @@ ALIGNMENT = 4096
 
 
 def head_layers(network: Network, config: Config) -> int:
-    """Return how many of the layers have so many pixels that each item runs on its own."""
+    """Return the number of layers with so many pixels that each sample runs alone."""
     head = 0
     for number, layer in enumerate(network.layers):
         source = network.values[layer.source]
@@ -51,25 +51,25 @@ def allocate(
     table_bytes: int,
     gains: Sequence[int],
 ) -> Placement:
-    """Place values and constants.
+    """Choose addresses of values and constants.
 
     Parameters
     ----------
     network, layouts, config
         Results of the passes before, and the core.
     batch : int
-        Items of one run of the program, at least 1.
+        Samples of one run of the program, at least 1.
     constants : sequence of (int, int)
         Bytes of the weights and of the parameters of each layer.
     table_bytes : int
         Bytes of all tables.
     gains : sequence of int
-        By layer, the cycles that are saved if the one after it begins before its end.
+        By layer, the cycles saved if the next layer begins before its end.
 
     Raises
     ------
     CompileError
-        If one item alone does not fit, naming the layer.
+        If one sample alone does not fit, naming the layer.
     """
     head = head_layers(network, config)
     chosen = _Allocator(network, layouts, config, head, gains).choose(batch)
@@ -89,7 +89,7 @@ def allocate(
         if value.is_input or value.is_output
     }
     for number, value in enumerate(network.values):
-        # Items follow one another: one at a time is outside.
+        # Samples follow one another in external memory.
         if number in chosen.spilled and number not in external:
             external[number] = take(value.bytes_per_item)
     if address >> ADDRESS_BITS:
@@ -116,7 +116,7 @@ def allocate(
 
 @dataclass(frozen=True)
 class _Choice:
-    """One way to use the unified buffer."""
+    """One use of the unified buffer."""
 
     items: int
     spilled: frozenset[int]
@@ -148,17 +148,17 @@ class _Allocator:
         )
 
     def choose(self, batch: int) -> _Choice:
-        """Return the best use of the unified buffer; what is too big goes outside, big ones first.
+        """Return the best use of the unified buffer; values too large go outside, largest first.
 
         Raises
         ------
         CompileError
-            If that is not enough.
+            If nothing fits.
         """
         large = [n for n in range(len(self.network.values)) if not self.whole(n)]
         large.sort(key=lambda n: -self.layouts[n].item_pitch)
         ways = [frozenset(large[:count]) for count in range(len(large) + 1)]
-        # The more is outside, the less is needed inside.
+        # More values outside leave more space inside.
         first = bisect_left(ways, True, key=self.may_fit)
         for spilled in ways[first:]:
             found = self.best_order(batch, (False,) if spilled else (True, False), spilled)
@@ -170,7 +170,7 @@ class _Allocator:
         raise self.stuck or self.why()
 
     def may_fit(self, spilled: frozenset[int]) -> bool:
-        """Return whether the values that are not outside fit, whatever else there is."""
+        """Return whether the values kept inside could fit, even with no other bytes beside them."""
         spans = self.spans(1, False, False, spilled)
         needed = bytes_needed(spans, len(self.network.layers), 1)
         return max(needed) <= self.config.unified_bytes
@@ -178,7 +178,7 @@ class _Allocator:
     def best_order(
         self, batch: int, permanent: Sequence[bool], spilled: frozenset[int]
     ) -> _Choice | None:
-        """Return the best use of the buffer, with as many layers that overlap as there is room for."""
+        """Return the best use of the buffer, with as many overlapping layers as fit."""
 
         def fits(ends: frozenset[int]) -> _Choice | None:
             self.overlap = ends | self.direct
@@ -229,18 +229,18 @@ class _Allocator:
         return frozenset(found)
 
     def until(self, number: int) -> int:
-        """Return the last layer that may begin before a layer has ended."""
+        """Return the last layer that may begin before the end of a layer."""
         last = self.end_of_run(number)
         return self.end_of_run(last + 1) if last in self.overlap else number
 
     def end_of_run(self, number: int) -> int:
-        """Return the last layer that is done along with one."""
+        """Return the last layer that runs jointly with a layer."""
         while number + 1 < len(self.network.layers) and attached(self.network, number + 1):
             number += 1
         return number
 
     def best(self, batch: int, permanent: bool, spilled: frozenset[int]) -> _Choice | None:
-        """Return the largest part of the batch that fits, with inputs loaded ahead if possible."""
+        """Return the use for the largest sub-batch that fits, with inputs ahead if possible."""
         fit = cache(lambda items, ahead: self.fit(items, ahead, permanent, spilled))
         whole = fit(batch, False)
         if whole is not None and not self.head:
@@ -249,7 +249,7 @@ class _Allocator:
         values = enumerate(self.network.values)
         ahead = any(value.is_input and number not in spilled for number, value in values)
         double = _largest(lambda items: fit(items, ahead), batch)
-        # Fewer pixels than a tile has rows leave the array waiting for weights.
+        # With fewer pixels than a tile has rows, the array waits for weights.
         if double is not None and (
             alone is None or double.items >= self.config.rows or double.items == alone.items
         ):
@@ -259,7 +259,7 @@ class _Allocator:
     def spans(
         self, items: int, ahead: bool, permanent: bool, spilled: frozenset[int]
     ) -> list[Span]:
-        """Return the copies of all values that lie in the unified buffer as a whole."""
+        """Return the copies of all values that the unified buffer holds whole."""
         end = len(self.network.layers)
         spans = []
         for number, value in enumerate(self.network.values):
@@ -272,13 +272,13 @@ class _Allocator:
                 birth -= 1
             death = end if value.is_output else self.until(max([birth, *uses]))
             count = layout.item_pitch * (items if self.whole(number) else 1)
-            # An input that head and tail read comes item by item, and stays.
+            # An input of per-image and batched layers arrives by sample, and stays.
             both = self.whole(number) and birth < self.head
             turns = 2 if ahead and value.is_input and not both else 1
             if turns == 2 or (permanent and layout.margins):
                 birth, death = 0, end
             elif both and items > 1:
-                # The head goes on with other items after this one was written.
+                # Per-image layers go on with other samples after it is written.
                 birth = 0
             spans += [Span((number, -1, turn), count, birth, death) for turn in range(turns)]
         return spans
@@ -286,9 +286,9 @@ class _Allocator:
     def buffers(
         self, spans: Sequence[Span], spilled: frozenset[int]
     ) -> tuple[list[Span], dict[int, int]] | None:
-        """Return buffers of strips, and the rows of each layer's strips; None if there is no room.
+        """Return stripe buffers, and the rows of each layer's stripes; None if they do not fit.
 
-        Buffers are there while their layer runs.
+        A buffer lives while its layer runs.
         """
         result: list[Span] = []
         rows: dict[int, int] = {}
@@ -313,7 +313,7 @@ class _Allocator:
                 return None
             height = result_rows(self.network, layer)
             if first < number:
-                # The second begins once the first has made a strip.
+                # The second layer begins after the first one has made a stripe.
                 most = min(most, -(-height // _PIPELINED))
                 if turns < 2:
                     return None
@@ -326,14 +326,14 @@ class _Allocator:
         return result, rows
 
     def whole(self, number: int) -> bool:
-        """Return whether a value is kept for all items of a part: the tail makes or reads it."""
+        """Return whether a value is kept for all samples of a sub-batch, for batched layers."""
         network = self.network
         return max([-1, *network.readers[number], *network.makers[number]]) >= self.head
 
     def fit(
         self, items: int, ahead: bool, permanent: bool, spilled: frozenset[int]
     ) -> _Choice | None:
-        """Return places for a part of the batch, or None if they do not fit."""
+        """Return the addresses for a size of sub-batch, or None if they do not fit."""
         spans = self.spans(items, ahead, permanent, spilled)
         found = self.buffers(spans, spilled)
         if found is None:
@@ -358,7 +358,7 @@ class _Allocator:
         rows: dict[int, int],
         permanent: bool,
     ) -> _Choice:
-        """Return the places of values and buffers by the addresses of their copies."""
+        """Return the use of the buffer with the given addresses of all copies."""
         copies: dict[tuple[int, int], tuple[int, ...]] = {}
         for value, layer, turn in sorted(addresses):
             copies[value, layer] = (*copies.get((value, layer), ()), addresses[value, layer, turn])
@@ -371,7 +371,7 @@ class _Allocator:
         return _Choice(items, spilled, places, strips, rows, self.overlap, self.direct)
 
     def why(self) -> CompileError:
-        """Return the error of a network of which one item does not fit: its largest layer."""
+        """Return the error of a network of which one sample does not fit: its largest layer."""
         network = self.network
 
         def need(number: int) -> int:
@@ -388,7 +388,7 @@ class _Allocator:
 
 
 def _largest(fit: Callable[[int], _Choice | None], batch: int) -> _Choice | None:
-    """Return the largest even part of the batch that fits."""
+    """Return the use for the largest even sub-batch that fits."""
     low, high = 0, batch + 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -397,9 +397,9 @@ def _largest(fit: Callable[[int], _Choice | None], batch: int) -> _Choice | None
 
 
 def _two_buffers_do(layer: Layer, height: int, rows: int) -> bool:
-    """Return whether no row of its source is read by three of a layer's strips of ``rows``.
+    """Return whether no row of its source is read by three of a layer's stripes of ``rows``.
 
-    A row that is passed on is written into the buffers of this strip and of the next one.
+    A row passed to the next layer is written into the buffers of this stripe and of the next one.
     """
     reads = [source_rows(layer, (n, min(n + rows, height))) for n in range(0, height, rows)]
     return all(one[1] <= other[0] for one, other in zip(reads, reads[2:], strict=False))

@@ -1,8 +1,8 @@
-"""Which layers multiply in bands.
+"""Choice of the layers that multiply in bands.
 
 A band takes fewer cycles than a diagonal, but more tiles, and pixel pitches of its source and its
-result that other readers may not like. Each layer that could have a band gets the one that saves
-most cycles of the array, over all layers that read its source or its result.
+result that may be worse for other readers. Each layer that could have a band gets the one that
+saves most cycles of the array, over all layers that read its source or its result.
 """
 
 import math
@@ -33,22 +33,22 @@ from celosia.sw.compiler.spec import Network, Pool, Product
 
 __all__ = ["choose"]
 
-#: Part of the weight buffer that one instruction may stream; see ``tile``.
+#: Fraction of the weight buffer that one instruction may stream; see ``tile``.
 _PIECES = 16
 #: Cycles from the last sum of a drain to the first of the next one.
 _DRAIN = 8
-#: Cycles from one instruction to the next where the sequencer does not keep up.
+#: Cycles from one instruction to the next if the sequencer does not keep up.
 _FETCH = 10
-#: How often each layer chooses anew.
+#: Choices for each layer.
 _TURNS = 2
 #: Windows of a product without pooling.
 _ALONE = Pool(window=(1, 1), stride=(1, 1))
 
 
 def choose(network: Network, config: Config) -> dict[int, Band]:
-    """Return the bands of layers that are better off with one, by their number."""
+    """Return the bands of layers that are faster with one, by their number."""
     choice = _Choice(network, config)
-    # What is best for a layer depends on what the others leave of the memories.
+    # The best choice of a layer depends on the memory that the others leave.
     for _ in range(_TURNS):
         for number in range(head_layers(network, config)):
             choice.consider(number)
@@ -106,7 +106,7 @@ class _Choice:
         self.bands, self.layouts, self.work = best
 
     def holds(self) -> bool:
-        """Return whether all bands are possible together."""
+        """Return whether all bands are possible at once."""
         layouts = dict(enumerate(lay_out(self.network, self.bands, self.config)))
         chosen = ((self.network.layers[number], band) for number, band in self.bands.items())
         return all(
@@ -115,7 +115,7 @@ class _Choice:
         )
 
     def candidates(self, layer: Product) -> Iterator[Band]:
-        """Yield the bands that a layer could have if there is room for what they read."""
+        """Yield the bands that a layer could have if their reads fit the memory."""
         ends = [self.network.values[value] for value in (layer.source, layer.result)]
         if min(value.height for value in ends) == 1 or ends[1].channels != layer.channels:
             return
@@ -151,7 +151,7 @@ class _Choice:
         return True
 
     def around(self, layer: Product, bands: Mapping[int, Band]) -> dict[int, Layout]:
-        """Return the layouts of all values, those of what a layer reads and makes new."""
+        """Return the layouts of all values, new ones for those that a layer reads and makes."""
         layouts = dict(self.layouts)
         for value in (layer.source, layer.result):
             layouts[value] = layout_of(self.network, value, bands, layouts, self.config)
@@ -174,9 +174,9 @@ class _Choice:
     def cost(
         self, layer: Product, bands: Mapping[int, Band], layouts: Mapping[int, Layout]
     ) -> tuple[int, dict[int, _Work]]:
-        """Return the cycles of all that read what a layer reads or makes, and the work of all.
+        """Return the cycles of all layers that share a value with a layer, and the work of all.
 
-        Tiles and parameters that stream count for as long as they take to load.
+        Streamed tiles and parameters count for the cycles of their load.
         """
         config, work = self.config, dict(self.work)
         near: list[int] = []
@@ -206,7 +206,7 @@ class _Choice:
         bands: Mapping[int, Band],
         layouts: Mapping[int, Layout],
     ) -> _Work:
-        """Return what a layer takes."""
+        """Return the work of a layer."""
         config, source = self.config, layouts[layer.source]
         load = config.rows // config.weight_rows
         band = bands.get(number)
@@ -224,5 +224,5 @@ class _Choice:
 
 
 def _excess(wanted: int, capacity: int) -> int:
-    """Return how much of something streams: what it streams through is lost to the rest."""
+    """Return the amount that streams: the ring that it streams through is lost to the rest."""
     return max(0, wanted - capacity * 3 // 4) if wanted > capacity else 0

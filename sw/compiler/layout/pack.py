@@ -40,8 +40,8 @@ def packed_bytes(layer: Layer, tiled: TiledLayer, config: Config) -> tuple[int, 
 def pack_weights(layer: Layer, tiled: TiledLayer, source: Layout, config: Config) -> bytes:
     """Return a layer's tiles as external memory holds them, output tile by output tile.
 
-    Taps and channels past the end of a segment or of the layer are zero. ``source`` is how what it
-    reads lies.
+    Taps and channels past the end of a segment or of the layer are zero. ``source`` is the layout
+    of the value read.
     """
     if not isinstance(layer, Product):
         return b""
@@ -67,7 +67,7 @@ def pack_weights(layer: Layer, tiled: TiledLayer, source: Layout, config: Config
 def pack_parameters(layer: Layer, tiled: TiledLayer) -> bytes:
     """Return a layer's channel parameters as external memory holds them, padded to whole tiles.
 
-    Those of a band stand once for each of its results; those of a layer without weights once for
+    Those of a band are repeated for each of its results; those of a layer without weights for
     each lane, for each of its scalings.
     """
     image = np.zeros(parameters_of(layer, tiled), _CHANNEL)

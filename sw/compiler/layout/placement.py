@@ -1,4 +1,4 @@
-"""Addresses of everything in the unified buffer and in external memory."""
+"""Addresses in the unified buffer and in external memory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,11 +17,11 @@ class Place:
     Parameters
     ----------
     addresses : tuple of int
-        Byte addresses of its copies, used in turn by items or parts that follow one another.
+        Byte addresses of its copies, used in turn by successive samples or sub-batches.
     whole : bool
-        Whether it holds all items of a part, else one.
+        True if it holds all samples of a sub-batch, else one.
     permanent : bool
-        Whether nothing else ever lies there.
+        True if no other bytes ever use the addresses.
     """
 
     addresses: tuple[int, ...]
@@ -31,14 +31,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Placement:
-    """Addresses of everything, and how layers run.
+    """Addresses of values and constants, and the order of samples.
 
     Parameters
     ----------
     head : int
-        Number of layers that run item by item.
+        Number of per-image layers.
     parts : tuple of (int, int)
-        First item and number of items of each part of the batch.
+        First sample and number of samples of each sub-batch.
     places : dict of int to Place
         By value.
     layouts : tuple of Layout
@@ -48,14 +48,14 @@ class Placement:
     weights, parameters : tuple of int
         External address of each layer's tiles and channel parameters.
     tables, code : int
-        External address of the tables, and that from which on code may lie.
+        External address of the tables, and the first address free for code.
     strips : dict of (int, int) to tuple of int
-        By value and layer, addresses of the buffers through which the layer passes a value that
-        lies in external memory.
+        By value and layer, addresses of the stripe buffers through which the layer reads or writes
+        a value in external memory.
     strip_rows : dict of int to int
         By layer, the rows of its result that it makes at a time, if not all.
     overlap : frozenset of int
-        Layers before whose end the next one may begin.
+        Layers after which the next one may begin early.
     direct : frozenset of int
         Layers whose results the next one reads from its buffers, without external memory.
     """
@@ -75,7 +75,7 @@ class Placement:
     direct: frozenset[int]
 
     def address(self, value: int, part: int, item: int) -> int:
-        """Return where an item of the batch, in a part of it, begins in the unified buffer."""
+        """Return the address of a sample of the batch, in its sub-batch, in the unified buffer."""
         place = self.places[value]
         turns = place.addresses
         if not place.whole:
@@ -84,16 +84,16 @@ class Placement:
         return turns[part % len(turns)] + index * self.layouts[value].item_pitch
 
     def outside(self, value: int) -> bool:
-        """Return whether a value lies in external memory, and only passes through buffers."""
+        """Return whether a value lies in external memory and only passes through buffers."""
         return value not in self.places
 
     def moved(self, by: int) -> "Placement":
-        """Return a placement with everything outside the core so many bytes further up.
+        """Return a placement with all external addresses increased by ``by`` bytes.
 
         Raises
         ------
         CompileError
-            If its code would begin past the addresses that there are.
+            If its code would begin past the last address.
         """
         moved = replace(
             self,

@@ -1,4 +1,4 @@
-"""Tiles of weights that stay in the core."""
+"""Choice of the weight tiles that are resident."""
 
 import math
 from collections.abc import Sequence
@@ -10,34 +10,34 @@ from celosia.sw.compiler.spec import Product
 
 __all__ = ["Parts", "demand_of", "reside", "steps_of"]
 
-#: Steps of the search for what stays.
+#: Steps of the search for the resident tiles.
 _HALVINGS = 30
 
-#: What instructions read for each output tile.
+#: Segments of each output tile.
 Parts = tuple[tuple[Segment, ...], ...]
 
 
 def steps_of(parts: Parts, config: Config) -> int:
-    """Return the steps of the output tile that has most."""
+    """Return the steps of the output tile with the most."""
     return max((sum(part.steps(config) for part in tile) for tile in parts), default=0)
 
 
 @dataclass(frozen=True)
 class Demand:
-    """The bus cycles that a layer takes while it runs, and the cycles that it runs.
+    """Bus cycles that a layer needs while it runs, and the cycles of its run.
 
     Parameters
     ----------
     tiles, period : int
-        Tiles of weights; tiles that stay or stream together.
+        Tiles of weights; tiles that stay or stream as one group.
     cycles : int
-        For which the array or the vector unit works.
+        Cycles of the array or the vector unit.
     fixed, each : float
-        Cycles of the bus for instructions, and for each tile that streams.
+        Bus cycles for instructions, and for each streamed tile.
     first : bool
-        Whether it reads an input, which the first cycles of the bus are for, and has few tiles.
+        True if it reads an input, which takes the first cycles of the bus, and has few tiles.
     turns : bool
-        Whether blocks take turns on a tile, which streams once.
+        True if blocks take turns on a tile, which streams once.
     """
 
     tiles: int
@@ -49,14 +49,14 @@ class Demand:
     turns: bool
 
     def staying(self, level: float) -> int:
-        """Return the periods that have to stay if the bus is to be busy for a share of the time."""
+        """Return the resident periods with which the bus is busy at most a share of the time."""
         if self.first:
             return -(-self.tiles // self.period)
         streamed = max(0.0, level * self.cycles - self.fixed) / self.each
         return max(0, math.ceil((self.tiles - streamed) / self.period))
 
     def places(self, periods: int) -> int:
-        """Return the tiles that so many periods take."""
+        """Return the tiles of some periods."""
         return min(periods * self.period, self.tiles)
 
 
@@ -82,18 +82,18 @@ def demand_of(
 
 
 def takes_turns(steps: int, tiles: int, ring: int) -> bool:
-    """Return whether blocks can take turns on the steps of an output tile that stream once.
+    """Return whether blocks can take turns on the steps of an output tile, streamed once.
 
-    There is no need to where all tiles stay in the ring from one block to the next.
+    They need not if all tiles stay in the ring from one block to the next.
     """
     return 3 * steps <= ring < 3 * tiles
 
 
 def reside(demands: Sequence[Demand | None], room: int) -> tuple[list[tuple[int, int, int]], int]:
-    """Return first place, period and periods of the tiles of each layer that stay; places taken.
+    """Return the first slot, period and periods of each layer's resident tiles; slots taken.
 
-    What stays is chosen so that the bus is never much busier in one layer than in the others: the
-    array does not wait for tiles where it uses them fast.
+    The choice keeps the bus about equally busy in all layers: the array does not wait for tiles
+    in layers that use them fast.
     """
     layers = [demand for demand in demands if demand]
 

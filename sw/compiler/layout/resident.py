@@ -1,4 +1,4 @@
-"""Constants of several parts of a program that stay in the core together."""
+"""Resident constants of all parts of a program at the same time."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,9 +10,9 @@ __all__ = ["together"]
 
 
 def together(tilings: Sequence[Tiling], config: Config) -> list[Tiling] | None:
-    """Return the tilings of all parts with a place of its own for each constant.
+    """Return the tilings of all parts with separate slots for each constant.
 
-    None if there is but one part, if one of them streams constants, or if they do not fit.
+    None if there is only one part, if one of them streams constants, or if they do not fit.
     """
     if len(tilings) < 2 or not all(map(_stays, tilings)):
         return None
@@ -32,7 +32,7 @@ def together(tilings: Sequence[Tiling], config: Config) -> list[Tiling] | None:
 
 
 def _stays(tiling: Tiling) -> bool:
-    """Return whether all constants of a part stay."""
+    """Return whether all constants of a part are resident."""
     layers = tiling.layers
     return (
         not any(layer.streams or layer.first_channel is None for layer in layers)
@@ -41,7 +41,7 @@ def _stays(tiling: Tiling) -> bool:
 
 
 def _shifted(tiling: Tiling, tiles: int, channels: int, tables: int) -> Tiling:
-    """Return a tiling whose constants all stay, so many places further up."""
+    """Return a tiling with resident constants, moved up by some slots."""
     layers = tuple(
         replace(
             layer,

@@ -1,7 +1,7 @@
-"""Weights that are sums of two or three int8: the reads for the parts after the first.
+"""Weights that are sums of two or three int8: the reads for the second and third summand.
 
-A weight less its zero point can need nine bits. Most fit int8 all the same, so that the second part
-of a tile is often zero: only the steps in which it is not are multiplied. 255 alone has a third.
+A weight less its zero point can need nine bits. Most still fit int8, so that the second summand of
+a tile is often zero: only its non-zero steps are multiplied. 255 alone has a third.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ __all__ = ["further_parts"]
 def further_parts(
     layer: Product, channels: tuple[int, int], parts: tuple[Segment, ...], rows: int
 ) -> Iterator[Segment]:
-    """Yield the reads for the second and third parts of weights: steps that are not all zero."""
+    """Yield the reads for the second and third summands of weights: steps that are not all zero."""
     if layer.parts == 1:
         return
     first, *others = np.split(np.any(layer.matrix(*channels), axis=0), layer.parts)
@@ -39,7 +39,7 @@ def _runs(part: Segment, rows: int) -> Iterator[Segment]:
 
 
 def _used(part: Segment, used: np.ndarray, rows: int) -> Iterator[Segment]:
-    """Yield the steps of taps side by side in which some are used, those in a row together."""
+    """Yield the steps of taps side by side in which some are used, successive ones as one."""
     steps = np.flatnonzero(np.add.reduceat(used[part.taps], range(0, len(part.taps), rows)))
     for stretch in np.split(steps, np.flatnonzero(np.diff(steps) > 1) + 1):
         if stretch.size:

@@ -1,7 +1,7 @@
-"""Cuts layers into tiles, and decides what stays in the core's memories.
+"""Tiles of layers, and the choice of resident constants.
 
-A tile is R taps by C channels. What fits of tiles, channel parameters and tables stays resident,
-loaded once; the rest streams through a part of the memory kept free for that, in the order of use.
+A tile is R taps by C channels. Tiles, channel parameters and tables that fit are resident, loaded
+once. The rest streams, in the order of use, through a region of the memory kept free for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,39 +24,38 @@ __all__ = [
     "tile",
 ]
 
-#: Part of the weight buffer that streams what does not fit into the rest.
+#: Fraction of the weight buffer for streaming, if not all tiles fit.
 _STREAMING = 4
-#: Fetches of parameters that there is room for where some stream.
+#: Fetches of parameters that fit the ring if some stream.
 _FETCHES = 8
 
 
 @dataclass(frozen=True, eq=False)
 class TiledLayer:
-    """Tiling of one layer, and the place of its constants.
+    """Tiling of one layer, and the slots of its constants.
 
     Parameters
     ----------
     segments : tuple of tuple of Segment
-        What instructions read for each output tile; none for a layer without weights.
+        Reads of each output tile; none for a layer without weights.
     steps, tiles : int
-        Reduction steps of R taps over all segments of the first output tile, which has most;
+        Reduction steps of R taps over all segments of the first output tile, which has the most;
         output tiles.
     channels : int
         Output channels of a tile, of which the last may have fewer: C without a band.
     parameters : int
-        Channels of parameters that a tile takes.
+        Channels of parameters for a tile.
     period : int
-        Tiles that stay or stream together.
+        Tiles that stay or stream as one group.
     resident : int
-        How many periods stay. They are spread evenly, so that one streams while others are used.
-    first_tile : int
-        Place in the weight buffer of the first tile that stays.
+        Number of resident periods, spread evenly: one streams while others are used.
+        Slot in the weight buffer of the first resident tile.
     first_channel : int or None
-        Channel of the parameter memory where its parameters stay; None if they stream.
+        Channel of the parameter memory of its resident parameters; None if they stream.
     band : Band, optional
-        How tiles lie over pixels, if not one pixel each.
+        Layout of tiles over pixels, if not one pixel each.
     turns : bool
-        Whether blocks take turns on a tile that streams, and not tiles on a block.
+        True if blocks take turns on a streamed tile, instead of tiles on a block.
     """
 
     segments: tuple[tuple[Segment, ...], ...]
@@ -83,20 +82,20 @@ class TiledLayer:
 
     @property
     def streams(self) -> bool:
-        """True if not all tiles stay."""
+        """True if some tiles stream."""
         return self.resident < self.periods
 
     def place(self, tile: int) -> int | None:
-        """Return where a tile of the layer stays in the weight buffer; None if it streams."""
+        """Return the slot of a resident tile in the weight buffer; None if it streams."""
         number, offset = divmod(tile, self.period)
-        # The first period stays: the array starts on it while others are on their way.
+        # The first period is resident: the array starts on it while others arrive.
         before = -(-number * self.resident // self.periods)
         if -(-(number + 1) * self.resident // self.periods) == before:
             return None
         return self.first_tile + before * self.period + offset
 
     def stretch(self, tile: int, last: int) -> int:
-        """Return the first tile after ``tile`` where staying ends, or streaming, or ``last``."""
+        """Return the first tile from which residence changes after ``tile``, at most ``last``."""
         streams = self.place(tile) is None
         end = tile + self.period - tile % self.period
         while end < last and (self.place(end) is None) == streams:
@@ -104,13 +103,13 @@ class TiledLayer:
         return min(end, last)
 
     def first_step(self, tile: int, segment: int, config: Config) -> int:
-        """Return the step at which a segment of an output tile starts."""
+        """Return the first step of a segment of an output tile."""
         return sum(earlier.steps(config) for earlier in self.segments[tile][:segment])
 
 
 @dataclass(frozen=True)
 class Ring:
-    """Part of a memory that streamed constants pass through: ``count`` places from ``first``."""
+    """Region of a memory for streamed constants: ``count`` slots from ``first``."""
 
     first: int
     count: int
@@ -123,13 +122,13 @@ class Tables:
     Parameters
     ----------
     contents : tuple of bytes
-        Tables as external memory holds them, those that are the same once.
+        Distinct tables as in external memory.
     of : dict of int to int
-        Layer to the number of its table, of layers that have one.
+        Number of the table of each layer that has one.
     places : tuple of int or None
-        Where each table stays in the core; None if it streams.
+        Slot of each table in the core; None if it streams.
     ring : Ring
-        What tables stream through.
+        Region for streamed tables.
     """
 
     contents: tuple[bytes, ...]
@@ -140,7 +139,7 @@ class Tables:
 
 @dataclass(frozen=True)
 class Tiling:
-    """All layers' tiles, their tables, and what is left of the memories for streaming."""
+    """Tiles of all layers, their tables, and the regions of the memories for streaming."""
 
     layers: tuple[TiledLayer, ...]
     weights: Ring
@@ -151,7 +150,7 @@ class Tiling:
 def tile(
     network: Network, layouts: Sequence[Layout], bands: Mapping[int, Band], config: Config
 ) -> Tiling:
-    """Cut the layers for a core; ``bands`` are those of layers that have one.
+    """Return the tiles of the layers for a core; ``bands`` are those of layers with one.
 
     Raises
     ------
@@ -172,7 +171,7 @@ def tile(
     if sum(sizes) > config.weight_tiles:
         keep = max(config.weight_tiles // _STREAMING, min(config.weight_tiles, 2))
     if keep:
-        # What streams goes through the ring in pieces of which it holds several.
+        # The ring holds several fetches.
         most = max(1, keep // 4)
         cut = [
             parts
@@ -251,9 +250,9 @@ def _segments(
 
 
 def _stay(sizes: Sequence[int], capacity: int, unit: int) -> tuple[list[int | None], Ring]:
-    """Place constants, small ones first, and keep part of the memory to stream what is left.
+    """Assign slots to constants, small ones first, and keep a region to stream the rest.
 
-    ``unit`` is the least that can be streamed at once; places are multiples of it.
+    ``unit`` is the least that can be streamed at once; slots are multiples of it.
     """
     keep = 0
     if sum(sizes) > capacity:
@@ -268,7 +267,7 @@ def _stay(sizes: Sequence[int], capacity: int, unit: int) -> tuple[list[int | No
 
 
 def _tables(network: Network, config: Config) -> Tables:
-    """Return the tables of all layers; as many stay as there are places for."""
+    """Return the tables of all layers; as many are resident as there are slots."""
     found = {
         number: layer.table.tobytes()
         for number, layer in enumerate(network.layers)
@@ -281,5 +280,5 @@ def _tables(network: Network, config: Config) -> Tables:
 
 
 def parameters_of(layer: Layer, tiled: TiledLayer) -> int:
-    """Return the channels of parameters that a layer takes, whole tiles."""
+    """Return the channels of parameters of a layer, in whole tiles."""
     return tiled.parameters * (tiled.tiles if isinstance(layer, Product) else len(layer.scalings))
