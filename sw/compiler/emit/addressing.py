@@ -14,7 +14,7 @@ __all__ = ["Addressing", "loops"]
 def loops(
     counts: tuple[int, int, int], strides: tuple[int, int, int], prefix: str = ""
 ) -> dict[str, int]:
-    """Return the fields of loops over items, rows and columns; what runs once does not move."""
+    """Return the fields of loops over samples, rows and columns; a single turn has no stride."""
     fields = {}
     for axis, count, stride in zip("zyx", counts, strides, strict=True):
         fields[f"{axis}_count"] = count
@@ -23,12 +23,12 @@ def loops(
 
 
 class Addressing:
-    """Results of the passes before, and the addresses that follow from them.
+    """Results of the passes before, and the addresses computed from them.
 
     Parameters
     ----------
     network, tiling, placement, config
-        What a program is made of.
+        Results of the passes before, and the core.
     """
 
     def __init__(
@@ -40,13 +40,13 @@ class Addressing:
         self.config = config
 
     def address(self, region: Region) -> int:
-        """Return where a region begins in the unified buffer."""
+        """Return the address of a region in the unified buffer."""
         layout = self.placement.layouts[region.value]
         base, row = self.base(region)
         return base + row * layout.pitch + layout.left * layout.pixel + region.columns[0]
 
     def base(self, region: Region) -> tuple[int, int]:
-        """Return where a region's first item, or its buffer, begins, and its first row in that."""
+        """Return the address of a region's first sample or buffer, and its first row in that."""
         strip = region.strip
         if strip:
             turns = self.placement.strips[region.value, strip.layer]
@@ -55,7 +55,7 @@ class Addressing:
         return base, self.placement.layouts[region.value].top + region.rows[0]
 
     def access(self, region: Region, *, writes: bool) -> Access:
-        """Return the bytes of a region in the unified buffer, or some more."""
+        """Return bytes of the unified buffer that include a region."""
         layout = self.placement.layouts[region.value]
         value = self.network.values[region.value]
         base, row = self.base(region)
@@ -63,7 +63,7 @@ class Addressing:
         left = layout.left * layout.pixel
         columns = (left + region.columns[0], left + region.columns[1])
         if layout.row and count == 1:
-            # Of values that bands read or make, by pixel and channel.
+            # Values that bands read or make: by pixel and channel.
             pixels = (
                 row * layout.row + columns[0] // layout.pixel,
                 (row + region.rows[1] - region.rows[0] - 1) * layout.row
@@ -73,7 +73,7 @@ class Addressing:
             return Access("unified", writes, base, layout.pixel, *pixels, *channels)
         if value.height == 1 and not layout.margins and not region.strip:
             if self.placement.places[region.value].whole:
-                # All accesses to a vector count from the part's first item.
+                # All accesses to a vector count from the sub-batch's first sample.
                 part = self.placement.parts[region.part][0]
                 first = region.items[0] - part
                 base -= first * layout.item_pitch
@@ -96,7 +96,7 @@ class Addressing:
         return tile * tiled.channels, min((tile + 1) * tiled.channels, layer.channels)
 
     def pixels(self, number: int, tile: int) -> tuple[int, int]:
-        """Return the bytes from pixel to pixel, and the first channel that an output tile reads."""
+        """Return the bytes from one pixel to the next, and the first channel of an output tile."""
         layer = self.network.layers[number]
         assert isinstance(layer, Product)
         value, layout = self.network.values[layer.source], self.placement.layouts[layer.source]

@@ -13,7 +13,7 @@ __all__ = ["multiply"]
 
 
 def multiply(about: Addressing, action: Multiply, place: int) -> Step:
-    """Return matrix work; a half of the accumulators belongs to one unit at a time."""
+    """Return the step of a matrix action; one unit at a time owns a half of the accumulators."""
     layer, block = about.network.layers[action.layer], action.block
     assert isinstance(layer, Product)
     layout = about.placement.layouts[layer.source]
@@ -72,7 +72,7 @@ def multiply(about: Addressing, action: Multiply, place: int) -> Step:
 def _reads(
     about: Addressing, action: Multiply, layer: Product, segment: Segment, start: tuple[int, int]
 ) -> Region:
-    """Return a region with all that matrix work reads."""
+    """Return a region with all bytes that a matrix action reads."""
     value = about.network.values[layer.source]
     layout = about.placement.layouts[layer.source]
     rows = about.config.rows
@@ -110,7 +110,7 @@ def _reads(
 def _band_reads(
     about: Addressing, action: Multiply, layer: Product, segment: Segment, start: tuple[int, int]
 ) -> Region:
-    """Return a region with all that matrix work of a band reads."""
+    """Return a region with all bytes that a matrix action of a band reads."""
     layout = about.placement.layouts[layer.source]
     band = about.tiling.layers[action.layer].band
     assert band

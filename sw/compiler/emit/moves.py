@@ -77,7 +77,7 @@ def store_channels(about: Addressing, region: Region, layer: int) -> Iterator[St
 
 
 def move(about: Addressing, opcode: Opcode, region: Region, layer: int) -> Step:
-    """Return a load or store; what lies side by side on both ends is one row."""
+    """Return a load or store; rows that are contiguous on both ends become one row."""
     value = about.network.values[region.value]
     layout = about.placement.layouts[region.value]
     vector = value.height == 1
@@ -105,7 +105,7 @@ def move(about: Addressing, opcode: Opcode, region: Region, layer: int) -> Step:
 
 
 def fill(about: Addressing, region: Region, layer: int) -> Iterator[Step]:
-    """Yield what writes the margins of a region: whole rows of one item, with those around."""
+    """Yield the steps that fill the margins of a region: whole rows of one sample."""
     value, layout = about.network.values[region.value], about.placement.layouts[region.value]
     row_bytes = value.width * layout.pixel
     left, right = layout.left * layout.pixel, layout.right * layout.pixel

@@ -1,4 +1,4 @@
-"""Instructions, each with what it reads and writes."""
+"""Instructions, each with its reads and writes."""
 
 from collections.abc import Iterable, Iterator
 
@@ -28,7 +28,7 @@ __all__ = ["emit_main", "emit_setup"]
 
 
 def _owners(network: Network, work: Work) -> tuple[Owner | None, Owner | None]:
-    """Return whose bytes of the unified buffer a piece of work reads, and whose it writes."""
+    """Return the owners of the bytes of the unified buffer that an action reads and writes."""
     match work:
         case LoadRegion(region=region):
             return None, Owner(region.value, region.items, strip=region.strip)
@@ -53,7 +53,7 @@ def _owners(network: Network, work: Work) -> tuple[Owner | None, Owner | None]:
 
 
 def _steps(about: Addressing, work: Work) -> Iterator[Step]:
-    """Yield the instructions that do a piece of work."""
+    """Yield the instructions of an action."""
     match work:
         case FetchWeights():
             yield weights(about, work.layer, work.first, work.count, work.place)
@@ -95,7 +95,7 @@ def emit_main(
 def emit_setup(
     network: Network, tiling: Tiling, placement: Placement, config: Config
 ) -> Iterator[Step]:
-    """Yield what is done once: loads of constants that stay, margins that nothing overwrites."""
+    """Yield the one-time steps: loads of resident constants, margins that nothing overwrites."""
     about = Addressing(network, tiling, placement, config)
     for number, layer in enumerate(tiling.layers):
         tile = 0

@@ -50,7 +50,7 @@ def drain(about: Addressing, action: Drain, place: int, table: int | None) -> St
 
 
 def _drain_band(about: Addressing, action: Drain, place: int, table: int | None) -> Step:
-    """Return the requantisation of a tile whose columns are several pixels' channels."""
+    """Return the requantisation of a tile whose columns are channels of several pixels."""
     block, layer = action.block, about.network.layers[action.layer]
     tiled = about.tiling.layers[action.layer]
     assert isinstance(layer, Product) and tiled.band
@@ -58,7 +58,7 @@ def _drain_band(about: Addressing, action: Drain, place: int, table: int | None)
     channels = about.channels(action.layer, action.tile)
     rows, wide = vectors(tiled.band, *block.extents[1:], layout.row)
     region = _writes(about, layer.result, block, action.part, channels, None)
-    # With what vectors make after the end of a row.
+    # Includes the results after the end of a row.
     last = region.columns[0] + (wide * count - 1) * layout.pixel + tiled.channels
     region = region._replace(columns=(region.columns[0], last))
     if tiled.band.joined:
@@ -89,7 +89,7 @@ def _drain_band(about: Addressing, action: Drain, place: int, table: int | None)
 
 
 def add(about: Addressing, action: AddRegion, place: int, table: int | None) -> Step:
-    """Return one step of a sum; a half of the accumulators holds it meanwhile."""
+    """Return one step of a sum; a half of the accumulators holds it."""
     block, layer = action.block, about.network.layers[action.layer]
     assert isinstance(layer, Sum)
     first, last = about.channels(action.layer, action.tile)
@@ -195,7 +195,7 @@ def pool(about: Addressing, action: PoolRegion, place: int, table: int | None) -
 
 
 def _strides(block: Block, strides: tuple[int, int, int]) -> dict[str, int]:
-    """Return strides by axis; what runs once does not move."""
+    """Return strides by axis; a single turn has none."""
     counts = zip("zyx", block.extents, strides, strict=True)
     return {axis: stride if count > 1 else 0 for axis, count, stride in counts}
 
@@ -208,7 +208,7 @@ def _writes(
     channels: tuple[int, int],
     strip: Strip | None,
 ) -> Region:
-    """Return the region that a block and some channels of a value lie in."""
+    """Return the region of a block and some channels of a value."""
     pixel = about.placement.layouts[value].pixel
     left, right = block.columns
     return Region(
@@ -225,7 +225,7 @@ def _writes(
 def _destination(
     about: Addressing, region: Region, extents: tuple[int, int, int], apart: int = 1
 ) -> dict[str, int]:
-    """Return the fields of VECTOR that say where results go, ``apart`` pixels from x to x."""
+    """Return the destination fields of VECTOR, ``apart`` pixels from x to x."""
     layout = about.placement.layouts[region.value]
     strides = (layout.item_pitch, layout.pitch, apart * layout.pixel)
     fields = loops(extents, strides, "destination_")
@@ -234,7 +234,7 @@ def _destination(
 
 
 def _all_of(about: Addressing, number: int, action: PoolRegion) -> Region:
-    """Return all of a value."""
+    """Return the region of all of a value."""
     value = about.network.values[number]
     return Region(
         value=number,

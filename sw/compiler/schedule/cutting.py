@@ -1,4 +1,4 @@
-"""How a product is cut: into blocks of its results, and its reduction into stages."""
+"""Tiling of matrix layers: blocks of results, and stages of the reduction."""
 
 import math
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ __all__ = ["GROUP", "WHOLE", "Cutting", "Piece", "Stages"]
 
 #: Output tiles that share one pass over an input that is still being loaded.
 GROUP = 4
-#: Cycles from asking external memory to the first answer that the split of loads reckons with.
+#: Cycles from a request to external memory to the first response, for the split of loads.
 _LATENCY = 64
 #: Steps of one vector that are loaded before the rest of it: few, so that the array starts soon.
 _FIRST_STEPS = 4
 
-# How small jobs are where those of the next layer may come between them.
-#: Cycles of the array that a tile of a band takes for a block, at least.
+# Sizes of small jobs, between which those of the next layer may come.
+#: Least cycles of the array for a tile of a band and a block.
 _BAND = 300
 #: Cycles of the array after which no more tiles of a band share a half of the accumulators.
 _BAND_TILES = 450
@@ -46,20 +46,20 @@ class Piece:
     last: int
 
 
-#: What a reduction is cut into; None is all of it.
+#: Steps of each stage of a reduction; None is all of it.
 Stages = Sequence[Piece | None]
 WHOLE: Stages = (None,)
 
 
 class Cutting:
-    """Blocks and stages of products.
+    """Blocks and stages of matrix layers.
 
     Parameters
     ----------
     moves : Movement
         Loads of the program.
     overlap : bool
-        Whether jobs are small, and those of the next layer come between them.
+        True if jobs are small, and those of the next layer come between them.
     """
 
     def __init__(self, moves: Movement, overlap: bool) -> None:
@@ -72,19 +72,19 @@ class Cutting:
         self.latency = sum_latency(self.config) + drain_latency(self.config)
 
     def overlaps(self, number: int) -> bool:
-        """Return whether work of the next layer may come between that of a layer."""
+        """Return whether actions of the next layer may come between those of a layer."""
         direct = number in self.placement.direct
         return direct or (self.overlap and number in self.placement.overlap)
 
     def blocks(self, number: int, items: tuple[int, int]) -> list[Block]:
-        """Return the blocks of a product, for some items."""
+        """Return the blocks of a matrix layer, for some samples."""
         layer, tiled = self.network.layers[number], self.tiling.layers[number]
         assert isinstance(layer, Product)
         if tiled.band:
             row = self.placement.layouts[layer.source].row
             least = -(-_BAND // tiled.steps) if self.overlap else 0
             return band_blocks(layer, tiled.band, row, items, self.config, least)
-        # A band can start on channels that are there before others, if one block makes all pixels.
+        # A band can start on the first channels of its source if one block makes all pixels.
         readers = self.network.readers[layer.result]
         large = layer.pixels <= self.config.accumulator_depth and any(
             self.tiling.layers[reader].band for reader in readers
@@ -92,7 +92,7 @@ class Cutting:
         return blocks(layer, items, self.config, wanted=self.wanted(number), large=large)
 
     def wanted(self, number: int) -> tuple[int, int]:
-        """Return the sums of a block of a product, and of its last one."""
+        """Return the sums of a block of a matrix layer, and of its last one."""
         layer, tiled = self.network.layers[number], self.tiling.layers[number]
         assert isinstance(layer, Product)
         usual, last = wanted_sums(layer, tiled.steps, tiled.streams, self.latency, self.config)
@@ -102,10 +102,10 @@ class Cutting:
         return usual, last
 
     def together(self, number: int, block: Block) -> int:
-        """Return how many output tiles share a half of the accumulators.
+        """Return the number of output tiles that share a half of the accumulators.
 
-        Those of a band, whose sums are few, make a step of the next layer together. Where sums drain
-        no faster than they are made, the more the better: the next layer then fills the other half.
+        Those of a band, with few sums, make one reduction step of the next layer. If sums drain no
+        faster than they are made, more is better: the next layer then fills the other half.
         """
         layer, tiled = self.network.layers[number], self.tiling.layers[number]
         assert isinstance(layer, Product)
@@ -122,7 +122,7 @@ class Cutting:
         return max(1, most) if drains_slowly(layer, tiled.steps, self.config) else 1
 
     def rows(self, number: int, block: Block) -> int:
-        """Return the rows of accumulators that a block takes."""
+        """Return the rows of accumulators of a block."""
         layer, band = self.network.layers[number], self.tiling.layers[number].band
         assert isinstance(layer, Product)
         counts = sums(layer.pool, block)
@@ -134,7 +134,7 @@ class Cutting:
     def arrivals(self, number: int, block: Block, rows: int) -> list[tuple[Block, int]]:
         """Return parts of a block to multiply one after the other, and their rows of accumulators.
 
-        What reads an image of which ``rows`` come first, if not 0, begins on those.
+        A reader of an image of which ``rows`` come first, if not 0, begins on those.
         """
         layer, tiled = self.network.layers[number], self.tiling.layers[number]
         assert isinstance(layer, Product)
@@ -161,7 +161,7 @@ class Cutting:
         return [Piece(n, 0, part.steps(self.config)) for n, part in enumerate(parts)]
 
     def stage_loads(self, number: int, part: int, block: Block, stages: Stages) -> list[Action]:
-        """Return the loads of the bytes that each stage of a reduction reads of flat values."""
+        """Return the loads of the bytes of flat values that each stage of a reduction reads."""
         layer = self.network.layers[number]
         about = self.network.values[layer.source]
         if len(stages) == 1:
@@ -184,9 +184,9 @@ class Cutting:
         ]
 
     def stages(self, number: int, block: Block, loads: bool) -> Stages:
-        """Return the reduction of the first tiles of a layer, cut so that it can start early.
+        """Return the stages of the first tiles of a layer, short at first for an early start.
 
-        Only a reduction of taps that all lie side by side is cut.
+        A reduction is split only if all its taps lie side by side.
         """
         layer = self.network.layers[number]
         assert isinstance(layer, Product)
@@ -205,7 +205,7 @@ class Cutting:
             vector = about.bytes_per_item == layer.taps
             resident = not self.tiling.layers[number].streams
             if vector and items == 1 and resident and steps > 2 * _FIRST_STEPS:
-                # A vector goes by a step at a time: it need not be there as a whole.
+                # A vector is read a step at a time: it need not be complete.
                 cuts = [_FIRST_STEPS, steps]
             elif not vector or items == 1 or beats <= 2 * _LATENCY:
                 cuts = [steps]
@@ -215,19 +215,19 @@ class Cutting:
         return [Piece(0, first, last) for first, last in pieces]
 
     def maker(self, number: int) -> int | None:
-        """Return the product that makes what a product reads, if one does."""
+        """Return the matrix layer that makes the source of a matrix layer, if one does."""
         layer = self.network.layers[number]
         assert isinstance(layer, Product)
         before = self.network.makers[layer.source][:1]
         return before[0] if before and isinstance(self.network.layers[before[0]], Product) else None
 
     def band_before(self, number: int) -> bool:
-        """Return whether a product reads what a band makes."""
+        """Return whether a matrix layer reads the result of a band."""
         before = self.maker(number)
         return before is not None and self.tiling.layers[before].band is not None
 
     def ready_taps(self, number: int, block: Block) -> int:
-        """Return the taps that are there before the last drain of the layer before has ended."""
+        """Return the taps that are complete before the last drain of the layer before has ended."""
         layer = self.network.layers[number]
         assert isinstance(layer, Product)
         before = self.maker(number)
@@ -250,7 +250,7 @@ class Cutting:
 
 
 def _growing_cuts(layer: Product, rows: int, config: Config) -> list[int]:
-    """Return steps at which to cut so that each part loads while those before are multiplied."""
+    """Return the steps to split at so that each stage loads while those before are multiplied."""
     steps = -(-layer.taps // config.rows)
     tiles = -(-layer.channels // config.columns)
     group = min(tiles, GROUP, config.accumulator_depth // rows)
@@ -260,7 +260,7 @@ def _growing_cuts(layer: Product, rows: int, config: Config) -> list[int]:
     ends = [min(width, steps)]
     while ends[-1] < steps:
         spare = 0.75 * width * step_cycles - _LATENCY
-        # The second comes while the first, short as it is, is multiplied.
+        # The second stage loads while the first, a short one, is multiplied.
         least = steps // 16 if len(ends) > 1 else 0
         width = max(width, least, int(spare / step_beats))
         ends.append(min(ends[-1] + width, steps))

@@ -1,4 +1,4 @@
-"""The jobs of one layer: its work in pieces that fill and drain a half of the accumulators."""
+"""The jobs of one layer: each fills and drains a half of the accumulators."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ from celosia.sw.compiler.spec import Pooling, Product, Sum
 
 __all__ = ["Jobs"]
 
-#: Longest reduction that the field ``taps`` can say.
+#: Longest reduction that the field ``taps`` can hold.
 _MOST_TAPS = (1 << 20) - 1
 #: Output tiles that start on the channels of a band whose last drains are not over.
 _BEHIND_BAND = 2
@@ -32,7 +32,7 @@ class Jobs:
     Parameters
     ----------
     moves, cuts
-        Loads of the program; blocks and stages of its products.
+        Loads of the program; blocks and stages of its matrix layers.
     """
 
     def __init__(self, moves: Movement, cuts: Cutting) -> None:
@@ -42,11 +42,11 @@ class Jobs:
         self.config = moves.config
         self.moves = moves
         self.cuts = cuts
-        # Rows of an image that come first, until a tile of what reads it has been multiplied.
+        # Rows of an image that come first, until its reader has multiplied one tile.
         self.arriving = 0
 
     def joins(self, number: int) -> bool:
-        """Whether a layer is done along with the one in front of it."""
+        """Return whether a layer runs jointly with the layer before it."""
         strips = self.placement.strip_rows
         return (
             attached(self.network, number)
@@ -59,7 +59,7 @@ class Jobs:
     def vector_jobs(
         self, number: int, part: int, items: tuple[int, int], rows: tuple[int, int]
     ) -> Iterator[Job]:
-        """Yield the work on some rows of the result of a layer without weights."""
+        """Yield the jobs of some rows of the result of a layer without weights."""
         layer = self.network.layers[number]
         assert not isinstance(layer, Product)
         if isinstance(layer, Sum):
@@ -79,7 +79,7 @@ class Jobs:
     def strip(
         self, number: int, part: int, items: tuple[int, int], rows: tuple[int, int]
     ) -> Iterator[Job]:
-        """Yield the work on some rows of a layer's result."""
+        """Yield the jobs of some rows of a layer's result."""
         layer = self.network.layers[number]
         if not isinstance(layer, Product):
             yield from self.vector_jobs(number, part, items, rows)
@@ -102,7 +102,7 @@ class Jobs:
             )
 
     def product(self, number: int, part: int, items: tuple[int, int], loads: bool) -> Iterator[Job]:
-        """Yield the work of a product, in blocks that the accumulators hold."""
+        """Yield the jobs of a matrix layer, by blocks that the accumulators hold."""
         layer = self.network.layers[number]
         assert isinstance(layer, Product)
         tiled = self.tiling.layers[number]
@@ -180,7 +180,7 @@ class Jobs:
     def multiply(
         self, number: int, part: int, block: Block, tile: int, piece: Piece, row: int
     ) -> Iterator[Multiply]:
-        """Yield reduction steps of a tile, as many as an instruction may have at a time."""
+        """Yield reduction steps of a tile, as many as one instruction may have."""
         most = _MOST_TAPS // self.config.rows
         for first in range(piece.first, piece.last, most):
             yield Multiply(
@@ -197,7 +197,7 @@ class Jobs:
             )
 
     def drain(self, number: int, part: int, block: Block, tile: int, row: int) -> Iterator[Action]:
-        """Yield the drain of a tile, then stores of what is complete."""
+        """Yield the drain of a tile, then stores of complete results."""
         layer = self.network.layers[number]
         assert isinstance(layer, Product)
         yield Drain(block=block, part=part, layer=number, tile=tile, half=0, accumulator=row)
@@ -207,7 +207,7 @@ class Jobs:
         yield from self.stores(number, part, block, tile)
 
     def stores(self, number: int, part: int, block: Block, tile: int) -> Iterator[Action]:
-        """Yield stores of what is complete of a layer's result with one more tile of a block."""
+        """Yield stores of the results that one more tile of a block completes."""
         layer = self.network.layers[number]
         assert not isinstance(layer, Pooling)
         value = self.network.values[layer.result]
@@ -241,7 +241,7 @@ class Jobs:
 def _stores(layer: Product | Sum, rows: int, columns: int) -> list[int]:
     """Return the output tiles after which a result is stored.
 
-    Pieces are wide enough for bursts, and little is left after the last drain.
+    Stores are wide enough for bursts, and little is left after the last drain.
     """
     tiles = -(-layer.channels // columns)
     wide = -(-64 // columns)

@@ -1,4 +1,4 @@
-"""What a schedule moves: inputs, outputs, strips, and the margins around them."""
+"""Loads and stores of a schedule: inputs, outputs, row stripes and margins."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -19,14 +19,14 @@ from celosia.sw.compiler.spec import Network
 
 __all__ = ["Movement"]
 
-#: Bytes of an image that one load brings.
+#: Bytes of an image in one load.
 _LOAD_BYTES = 1024
-#: Bytes of it that the first load brings, so that the array starts soon.
+#: Bytes of an image in the first load: few, so that the array starts soon.
 _FIRST_BYTES = 192
 
 
 class Movement:
-    """Loads and stores of a program, by layer, part of the batch and items.
+    """Loads and stores of a program, by layer, sub-batch and samples.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Movement:
         cut: list[tuple[int, int]],
         place: int,
     ) -> Iterator[Action]:
-        """Yield what brings the rows of its sources that a strip reads, and their margins."""
+        """Yield the loads of the source rows that a stripe reads, and their margins."""
         layer = self.network.layers[number]
         if place >= len(cut):
             return
@@ -75,9 +75,9 @@ class Movement:
                 yield LoadRegion(region=region._replace(rows=inside), layer=number)
 
     def buffer(self, value: int, number: int, place: int, first: int) -> Strip | None:
-        """Return the buffer of a layer's strip, which begins at row ``first`` of a value outside.
+        """Return the buffer of a layer's stripe that begins at row ``first`` of an external value.
 
-        None for a value that is in the unified buffer.
+        None for a value that the unified buffer holds.
         """
         if not self.placement.outside(value):
             return None
@@ -85,7 +85,7 @@ class Movement:
         return Strip(layer=number, turn=place % turns, first=first)
 
     def is_fresh(self, number: int, value: int, part: int, items: tuple[int, int]) -> bool:
-        """Whether a layer is the first to read an input that has not been loaded ahead."""
+        """Return whether a layer is the first reader of an input that has not been loaded ahead."""
         if not self.network.values[value].is_input or self.first_use[value] != number:
             return False
         if self.placement.outside(value):
@@ -94,12 +94,12 @@ class Movement:
         return not ahead or (items[0] == 0 if not self.placement.places[value].whole else part == 0)
 
     def is_vector(self, value: int) -> bool:
-        """Whether a value is one row with nothing around it."""
+        """Return whether a value is one row without margins."""
         about, layout = self.network.values[value], self.placement.layouts[value]
         return about.height == 1 and not layout.margins
 
     def everything(self, value: int, part: int, items: tuple[int, int]) -> Region:
-        """Return all of a value."""
+        """Return the region of all of a value."""
         about = self.network.values[value]
         columns = (0, about.width * about.channels)
         return Region(value=value, part=part, items=items, rows=(0, about.height), columns=columns)
@@ -107,7 +107,7 @@ class Movement:
     def margins(
         self, value: int, part: int, items: tuple[int, int], number: int
     ) -> Iterator[Action]:
-        """Yield the writing of margins, where memory has been used for something else."""
+        """Yield the writing of margins whose memory has had other contents."""
         layout = self.placement.layouts[value]
         if not layout.margins or self.placement.places[value].permanent:
             return
@@ -126,7 +126,7 @@ class Movement:
             yield LoadRegion(region=piece, layer=number)
 
     def store(self, number: int, region: Region) -> Iterator[Action]:
-        """Yield stores of what is complete of an output."""
+        """Yield stores of the complete rows of an output."""
         if self.network.values[region.value].is_output:
             for piece in self.pieces(region):
                 yield StoreRegion(region=piece, layer=number)
@@ -137,7 +137,7 @@ class Movement:
         return max(1, _FIRST_BYTES // (about.width * about.channels))
 
     def pieces(self, region: Region, first: int | None = None) -> Iterator[Region]:
-        """Yield what one load or store each moves of a region of whole rows, ``first`` rows first."""
+        """Yield the region of each load or store of whole rows, ``first`` rows first."""
         value = self.network.values[region.value]
         if self.is_vector(region.value):
             yield region
@@ -150,7 +150,7 @@ class Movement:
                 yield region._replace(items=(item, item + 1), rows=rows)
 
     def prefetch(self, number: int, part: int, items: tuple[int, int]) -> Iterator[Action]:
-        """Yield the loads of the next item's or part's inputs that have a place of their own."""
+        """Yield the loads of the next sample's or sub-batch's inputs with a separate address."""
         parts = self.placement.parts
         for value in dict.fromkeys(self.network.layers[number].sources):
             if not self.network.values[value].is_input or self.first_use[value] != number:

@@ -1,4 +1,4 @@
-"""Places in the core for constants that stream."""
+"""Slots in the core for streamed constants."""
 
 from collections import deque
 from collections.abc import Hashable, Sequence
@@ -8,30 +8,30 @@ from celosia.sw.compiler.layout.tile import Ring
 
 __all__ = ["Queue", "Use"]
 
-#: Position of the work that reads constants, which, and how many places these take.
+#: Position of the action that reads constants, their key, and their number of slots.
 Use = tuple[int, Hashable, int]
 
 
 class Queue:
-    """Places in a ring for constants, in the order of their use.
+    """Slots in a ring for constants, in the order of their use.
 
     Parameters
     ----------
     ring : Ring
-        The places.
+        Its slots.
     uses : sequence of Use
-        In the order of the work.
+        Uses in the order of the actions.
     """
 
     def __init__(self, ring: Ring, uses: Sequence[Use]) -> None:
         self.ring = ring
         self.counts: list[int] = []
         self.keys: list[Hashable] = []
-        #: Position of the first work that reads each piece.
+        #: Position of the first action that reads each fetch.
         self.positions: list[int] = []
         self.readers = [position for position, _, _ in uses]
         self.piece_of = [self._piece(*use) for use in uses]
-        #: For each use, the first piece that it or a later one needs.
+        #: For each use, the first fetch that it or a later one needs.
         self.needed = list(self.piece_of)
         for use in range(len(uses) - 2, -1, -1):
             self.needed[use] = min(self.needed[use], self.needed[use + 1])
@@ -39,15 +39,15 @@ class Queue:
         self.next = 0
         self.end = 0
         self.live: deque[tuple[int, int]] = deque()
-        #: When each piece that is there or on its way is there, and when each place is free again.
+        #: Cycle at which each started fetch is complete, and at which each slot is free again.
         self.ready: dict[int, int] = {}
         self.free: dict[int, int] = {}
 
     def _piece(self, position: int, key: Hashable, count: int) -> int:
-        """Return a piece fetched not long ago, or a new one.
+        """Return a recent fetch of the key, or a new one.
 
-        A third of the ring may be held for what is used again: the rest always has room for a
-        piece of a third of the ring. What was used last stays in any case.
+        A third of the ring may be held for later uses: the rest always has space for a fetch of a
+        third of the ring. The latest fetch is held in any case.
         """
         held = 0
         latest = len(self.keys) - 1
@@ -64,23 +64,23 @@ class Queue:
 
     @property
     def reader(self) -> int | None:
-        """Position of the work that is the next to read."""
+        """Position of the next action that reads."""
         return self.readers[self.use] if self.use < len(self.readers) else None
 
     @property
     def position(self) -> int | None:
-        """Position of the work that reads what is to be fetched next, if there is a place for it."""
+        """Position of the action that reads the next fetch, if there is a slot for it."""
         if self.next == len(self.keys):
             return None
         return None if self._place() is None else self.positions[self.next]
 
     @property
     def missing(self) -> bool:
-        """Whether what is used next has not been fetched."""
+        """True if the constants used next have not been fetched."""
         return self.use < len(self.piece_of) and self.piece_of[self.use] >= self.next
 
     def fetch(self) -> tuple[Any, int, int]:
-        """Return key, place and count of what is to be fetched next, and go on to the one after."""
+        """Return key, slot and count of the next fetch, and advance."""
         place, piece = self._place(), self.next
         assert place is not None
         self.live.append((piece, place))
@@ -89,12 +89,12 @@ class Queue:
         return self.keys[piece], self.ring.first + place, self.counts[piece]
 
     def freed(self, place: int, count: int) -> int:
-        """Return when the last work is done that reads some places."""
+        """Return the end of the last action that reads some slots."""
         first = place - self.ring.first
         return max(self.free.get(n, 0) for n in range(first, first + count))
 
     def take(self, until: int) -> int:
-        """Return where what is used next lies, which is read ``until`` then, and go on."""
+        """Return the slot of the constants used next, read ``until`` then, and advance."""
         piece = self.piece_of[self.use]
         self.use += 1
         place = next(place for number, place in self.live if number == piece)

@@ -1,8 +1,8 @@
-"""The order of work.
+"""The order of actions.
 
-Order is all that matters for speed, since the units run side by side: blocks of a layer alternate
-between the halves of the accumulators, so that one drains while the other fills; a layer starts on
-what is there already; the next input loads while this one is computed.
+Only the order matters for speed, because the units work at the same time. Blocks of a layer
+alternate between the halves of the accumulators, so that one drains while the other fills. A layer
+starts on the results that are complete. The next input loads while this one is computed.
 """
 
 from collections.abc import Iterator
@@ -26,14 +26,14 @@ from celosia.sw.compiler.spec import Network, Product
 __all__ = ["schedule"]
 
 
-#: Parts of the margins of a value that are written while inputs come.
+#: Segments of the margins of a value that are written while inputs arrive.
 _MARGINS = 6
 
 
 def schedule(
     network: Network, tiling: Tiling, placement: Placement, config: Config
 ) -> list[Action]:
-    """Return all work of one run of the program, in program order.
+    """Return all actions of one run of the program, in program order.
 
     Layers that can overlap do so if that is faster than few large jobs, one layer after another.
     """
@@ -46,7 +46,7 @@ def schedule(
 
 
 class _Scheduler:
-    """The order of work, with layers that overlap or one after another."""
+    """The order of actions, with layers that overlap or one after another."""
 
     def __init__(
         self,
@@ -67,18 +67,18 @@ class _Scheduler:
         self.order = Interleaver(network, tiling, placement, config)
 
     def batch(self) -> Iterator[Action]:
-        """Yield the work of all parts: the head item by item, the tail for all of them."""
+        """Yield all actions: the per-image layers by sample, the batched layers by sub-batch."""
         head, count = self.placement.head, len(self.network.layers)
         for part, (first, items) in enumerate(self.placement.parts):
             for item in range(first, first + items) if head else ():
                 yield from self.layers(range(head), part, (item, item + 1))
-                # The next input may take the place of what is still to be written and stored.
+                # The next input may overwrite values still to be written and stored.
                 yield from self.order.flush()
             yield from self.layers(range(head, count), part, (first, first + items))
         yield from self.order.flush()
 
     def layers(self, numbers: range, part: int, items: tuple[int, int]) -> Iterator[Action]:
-        """Yield the work of some layers; jobs of those that lie in the unified buffer take turns."""
+        """Yield the actions of some layers; jobs of those in the unified buffer take turns."""
         waiting: list[list[Job]] = []
         for number in numbers:
             strips = number in self.placement.strip_rows
@@ -127,17 +127,17 @@ class _Scheduler:
                 )
         jobs[0].before[:0] = before
         if not any(isinstance(action, LoadRegion) for action in before):
-            # The vector unit has time for it while the first sums are made.
+            # The vector unit is idle while the first sums are made.
             jobs[0].drains[0][:0] = margins
             return jobs
-        # Inputs come meanwhile, which are not held up by a part of the margins after each job.
+        # Inputs arrive meanwhile: some margins after each job do not delay them.
         pieces = list(chain(*(self.cut_margins(a) for a in margins)))
         for place, piece in enumerate(pieces):
             jobs[min(2 + place, len(jobs) - 1)].drains[0].insert(0, piece)
         return jobs
 
     def cut_margins(self, action: Action) -> Iterator[FillMargins]:
-        """Yield the writing of margins some rows at a time."""
+        """Yield the filling of margins some rows at a time."""
         assert isinstance(action, FillMargins)
         first, last = action.region.rows
         step = -(-(last - first) // _MARGINS)

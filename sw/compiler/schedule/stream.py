@@ -1,8 +1,8 @@
-"""Constants that do not stay are fetched in time.
+"""Early fetches of streamed constants.
 
-Tiles, parameters and tables that stream pass through a ring of places. A fetch is put as early as
-its place is free, at most a few ahead, so that it runs while earlier work is under way. What is
-used again soon is not fetched again.
+Tiles, parameters and tables that stream pass through a ring of slots. A fetch starts as soon as its
+slot is free, at most a few ahead, so that it runs while earlier actions do. Constants used again
+soon are not fetched again.
 """
 
 from collections import deque
@@ -35,7 +35,7 @@ __all__ = ["Bound", "FetchParameters", "FetchTables", "FetchWeights", "Work", "s
 
 @dataclass(frozen=True, kw_only=True)
 class FetchWeights:
-    """Load ``count`` tiles of a layer, from its ``first`` on, to ``place`` of the weight buffer."""
+    """Load ``count`` tiles of a layer, from its ``first`` on, to ``slot`` of the weight buffer."""
 
     layer: int
     first: int
@@ -45,7 +45,7 @@ class FetchWeights:
 
 @dataclass(frozen=True, kw_only=True)
 class FetchParameters:
-    """Load ``count`` channels of a layer, from ``first`` on, to ``place`` of parameter memory."""
+    """Load ``count`` channels of a layer, from ``first`` on, to ``slot`` of parameter memory."""
 
     layer: int
     first: int
@@ -55,7 +55,7 @@ class FetchParameters:
 
 @dataclass(frozen=True, kw_only=True)
 class FetchTables:
-    """Load ``count`` tables, from number ``first`` on, to ``place``, for a layer."""
+    """Load ``count`` tables, from number ``first`` on, to ``slot``, for a layer."""
 
     layer: int
     first: int
@@ -64,7 +64,7 @@ class FetchTables:
 
 
 class Bound(NamedTuple):
-    """Work that reads constants, and the places of its first tile or channel and of its table."""
+    """An action that reads constants, with the slots of its first tile or channel and its table."""
 
     action: Multiply | Drain | PoolRegion | AddRegion
     place: int
@@ -82,12 +82,12 @@ def stream(
     placement: Placement,
     config: Config,
 ) -> list[Work]:
-    """Return the work with fetches put in, and matrix work cut to pieces that the ring holds."""
+    """Return the actions with fetches added, and matrix actions split by fetches of the ring."""
     return _Streamer(actions, network, tiling, placement, config).run()
 
 
 class _Loads:
-    """Loads of regions in the order of their use, from where the schedule allows them on."""
+    """Loads of regions in the order of their use, not earlier than the schedule allows."""
 
     def __init__(self, found: Sequence[tuple[int, int, LoadRegion]]) -> None:
         self.waiting = deque(sorted(found, key=lambda item: (item[0], item[1])))
@@ -95,14 +95,14 @@ class _Loads:
 
     @property
     def position(self) -> int | None:
-        """Position of the work that reads what is to be loaded next, if it may be by now."""
+        """Position of the action that reads the next load, if it may start by now."""
         if not self.waiting or self.waiting[0][1] > self.now:
             return None
         return self.waiting[0][0]
 
 
 class _Streamer:
-    """Puts loads between the work: those needed next first, as early as the bus is free for them."""
+    """Puts loads between the actions: earliest use first, as early as the bus is free."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class _Streamer:
         split = list(about.split(actions))
         self.pieces = [a for a in split if not isinstance(a, LoadRegion)]
         self.loads = _Loads(self._uses(split))
-        #: By the position of work: in what is fetched for it, the place of what it reads.
+        #: By the position of an action: the offset of its constants in their fetch.
         self.offsets: dict[int, int] = {}
         self.tiles = Queue(tiling.weights, [*self._fetched(matrix=True)])
         self.channels = Queue(tiling.parameters, [*self._fetched(matrix=False)])
@@ -133,7 +133,7 @@ class _Streamer:
             (FetchTables, self.tables),
         )
         self.work: list[Work] = []
-        #: When what has been loaded for work that is still to come is there, by its position.
+        #: By the position of a later action: the cycle at which its loads are complete.
         self.arrived: dict[int, int] = {}
 
     def _fetched(self, *, matrix: bool) -> Iterator[Use]:
@@ -155,7 +155,7 @@ class _Streamer:
                 yield number, (users.setdefault(table, action.layer), table, 1), 1
 
     def run(self) -> list[Work]:
-        """Return all work."""
+        """Return all actions, with the fetches between them."""
         for number, action in enumerate(self.pieces):
             self.loads.now = number
             if isinstance(action, (StoreRegion, FillMargins)):
@@ -169,7 +169,7 @@ class _Streamer:
         return self.work
 
     def _need(self, number: int) -> None:
-        """Load what work reads and is not there."""
+        """Load the missing data of an action."""
         while self.loads.position is not None and self.loads.position <= number:
             self._load()
         for kind, ring in self.rings:
@@ -178,7 +178,7 @@ class _Streamer:
                     self._fetch(kind, ring)
 
     def _ahead(self) -> bool:
-        """Load what is needed next and has a place; return whether there is anything."""
+        """Start the next load that has a slot; return whether there is one."""
         queues = ((ring.position, kind, ring) for kind, ring in self.rings)
         soon = [(at, kind, ring) for at, kind, ring in queues if at is not None]
         first = min(soon, key=lambda item: item[0], default=None)
@@ -206,7 +206,7 @@ class _Streamer:
         self.work.append(kind(layer=layer, first=first, count=count, place=place))
 
     def _append(self, number: int, action: Any) -> None:
-        """Append work that computes, with the places of the constants it reads."""
+        """Append an action that computes, with the slots of its constants."""
         streamed = [ring for _, ring in self.rings if ring.reader == number]
         ready = [ring.ready[ring.piece_of[ring.use]] for ring in streamed]
         end = self.pace.work(action, max([0, self.arrived.pop(number, 0), *ready]))
@@ -222,7 +222,7 @@ class _Streamer:
         self.work.append(Bound(action=action, place=place, table=table))
 
     def _uses(self, actions: Sequence[Action]) -> list[tuple[int, int, LoadRegion]]:
-        """Return each load with the positions, loads left out, of its first reader and of itself."""
+        """Return each load with the positions, without loads, of its first reader and of itself."""
         found: list[tuple[int, int, LoadRegion]] = []
         waiting: list[tuple[int, LoadRegion]] = []
         position = 0
@@ -238,7 +238,7 @@ class _Streamer:
         return found + [(position, *item) for item in waiting]
 
     def _reads(self, action: Action, region: Region) -> bool:
-        """Return whether work may read part of a region."""
+        """Return whether an action may read bytes of a region."""
         if not isinstance(action, (Multiply, PoolRegion, AddRegion)):
             return False
         layer = self.network.layers[action.layer]
@@ -263,7 +263,7 @@ class _Streamer:
         return first < region.rows[1] and region.rows[0] < last
 
     def _taps(self, action: Multiply, region: Region) -> bool:
-        """Return whether matrix work may read some bytes of a vector."""
+        """Return whether a matrix action may read some bytes of a vector."""
         layer = self.network.layers[action.layer]
         assert isinstance(layer, Product)
         if layer.taps != self.network.values[region.value].bytes_per_item or action.segment:

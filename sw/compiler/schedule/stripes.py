@@ -1,4 +1,4 @@
-"""Jobs of layers that work on row stripes: values that the unified buffer does not hold whole."""
+"""Jobs of layers that compute row stripes of values too large for the unified buffer."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -37,15 +37,15 @@ class Stripes:
         self.jobs = jobs
 
     def cut(self, number: int) -> list[tuple[int, int]]:
-        """Return the rows of its result that a layer makes at a time."""
+        """Return the row stripes in which a layer makes its result."""
         height = self.network.values[self.network.layers[number].result].height
         step = self.placement.strip_rows[number]
         return [(first, min(first + step, height)) for first in range(0, height, step)]
 
     def passed_on(self, number: int, part: int, items: tuple[int, int]) -> list[Job]:
-        """Return the jobs of a layer whose result the next one reads from buffers, two in turn.
+        """Return the jobs of a layer whose result the next one reads from two buffers in turn.
 
-        Rows that two strips of the next layer read are drained into the buffers of both.
+        Rows that two stripes of the next layer read are drained into the buffers of both.
         """
         layer, after = self.network.layers[number], self.network.layers[number + 1]
         height = self.network.values[layer.result].height
@@ -99,14 +99,14 @@ class Stripes:
         rows: tuple[int, int],
         strip: Strip,
     ) -> Iterator[Action]:
-        """Yield the writing of the margins of a buffer."""
+        """Yield the filling of the margins of a buffer."""
         value = self.network.layers[number].result
         if self.placement.layouts[value].margins:
             region = self.moves.everything(value, part, items)._replace(rows=rows, strip=strip)
             yield FillMargins(region=region, layer=number)
 
     def in_strips(self, number: int, part: int, items: tuple[int, int]) -> list[Job]:
-        """Return the jobs of a layer that works on some rows at a time, with loads one strip ahead."""
+        """Return the jobs of a layer by stripes, with loads one stripe ahead."""
         layer = self.network.layers[number]
         cut = self.cut(number)
         before: list[Action] = []
