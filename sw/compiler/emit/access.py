@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from celosia.hw.arch.isa import Instruction
-from celosia.sw.compiler.schedule.actions import Strip
+from celosia.sw.compiler.schedule.actions import Stripe
 
 __all__ = ["Access", "Owner", "Step", "span"]
 
@@ -64,9 +64,9 @@ class Owner(NamedTuple):
     """
 
     value: int
-    items: tuple[int, int]
+    samples: tuple[int, int]
     margins: bool = False
-    strip: Strip | None = None
+    stripe: Stripe | None = None
 
 
 class Step(NamedTuple):

@@ -47,11 +47,11 @@ class Addressing:
 
     def base(self, region: Region) -> tuple[int, int]:
         """Return the address of a region's first sample or buffer, and its first row in that."""
-        strip = region.strip
-        if strip:
-            turns = self.placement.strips[region.value, strip.layer]
-            return turns[strip.turn], region.rows[0] - strip.first
-        base = self.placement.address(region.value, region.part, region.items[0])
+        stripe = region.stripe
+        if stripe:
+            turns = self.placement.stripes[region.value, stripe.layer]
+            return turns[stripe.turn], region.rows[0] - stripe.first
+        base = self.placement.address(region.value, region.sub_batch, region.samples[0])
         return base, self.placement.layouts[region.value].top + region.rows[0]
 
     def access(self, region: Region, *, writes: bool) -> Access:
@@ -59,7 +59,7 @@ class Addressing:
         layout = self.placement.layouts[region.value]
         value = self.network.values[region.value]
         base, row = self.base(region)
-        count = region.items[1] - region.items[0]
+        count = region.samples[1] - region.samples[0]
         left = layout.left * layout.pixel
         columns = (left + region.columns[0], left + region.columns[1])
         if layout.row and count == 1:
@@ -71,22 +71,22 @@ class Addressing:
             )
             channels = region.channels or (0, layout.pixel)
             return Access("unified", writes, base, layout.pixel, *pixels, *channels)
-        if value.height == 1 and not layout.margins and not region.strip:
-            if self.placement.places[region.value].whole:
+        if value.height == 1 and not layout.margins and not region.stripe:
+            if self.placement.values[region.value].whole:
                 # All accesses to a vector count from the sub-batch's first sample.
-                part = self.placement.parts[region.part][0]
-                first = region.items[0] - part
-                base -= first * layout.item_pitch
+                sub_batch = self.placement.sub_batches[region.sub_batch][0]
+                first = region.samples[0] - sub_batch
+                base -= first * layout.sample_pitch
             else:
                 first = 0
             return Access(
-                "unified", writes, base, layout.item_pitch, first, first + count, *columns
+                "unified", writes, base, layout.sample_pitch, first, first + count, *columns
             )
         if count == 1:
             rows = (row, row + region.rows[1] - region.rows[0])
             pixel, channels = layout.pixel, region.channels
             return Access("unified", writes, base, layout.pitch, *rows, *columns, pixel, channels)
-        return span("unified", writes, base, count * layout.item_pitch)
+        return span("unified", writes, base, count * layout.sample_pitch)
 
     def channels(self, number: int, tile: int) -> tuple[int, int]:
         """Return the first output channel of a tile of a layer, and the one after its last."""

@@ -16,30 +16,30 @@ from itertools import pairwise
 from celosia.hw.arch.config import ADDRESS_BITS, Config
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.pitches import Layout
-from celosia.sw.compiler.layout.placement import Place, Placement
+from celosia.sw.compiler.layout.placement import Placement, ValueAddresses
 from celosia.sw.compiler.layout.spans import Span, bytes_needed, first_fit
-from celosia.sw.compiler.layout.strips import result_rows, source_rows, strip_bytes, widest
+from celosia.sw.compiler.layout.stripes import result_rows, source_rows, stripe_bytes, widest
 from celosia.sw.compiler.schedule.blocks import attached
 from celosia.sw.compiler.spec import Layer, Network, Product
 
 #: Row stripes, at least, of a value that passes from one layer to the next.
 _PIPELINED = 8
 
-__all__ = ["ALIGNMENT", "Place", "Placement", "allocate", "head_layers"]
+__all__ = ["ALIGNMENT", "Placement", "ValueAddresses", "allocate", "per_image_layers"]
 
 #: External addresses of tables start at multiples of this: no burst crosses a 4 KiB page early.
 ALIGNMENT = 4096
 
 
-def head_layers(network: Network, config: Config) -> int:
+def per_image_layers(network: Network, config: Config) -> int:
     """Return the number of layers with so many pixels that each sample runs alone."""
-    head = 0
+    per_image = 0
     for number, layer in enumerate(network.layers):
         source = network.values[layer.source]
         pixels = layer.pixels if isinstance(layer, Product) else source.height * source.width
         if pixels >= config.rows and source.height > 1:
-            head = number + 1
-    return head
+            per_image = number + 1
+    return per_image
 
 
 def allocate(
@@ -71,8 +71,8 @@ def allocate(
     CompileError
         If one sample alone does not fit, naming the layer.
     """
-    head = head_layers(network, config)
-    chosen = _Allocator(network, layouts, config, head, gains).choose(batch)
+    per_image = per_image_layers(network, config)
+    chosen = _Allocator(network, layouts, config, per_image, gains).choose(batch)
     address = 0
 
     def take(count: int) -> int:
@@ -96,19 +96,19 @@ def allocate(
         got = f"wanted at most 4 GiB of external memory, got {address} bytes"
         raise CompileError(got, layer="network")
     return Placement(
-        head=head,
-        parts=tuple(
-            (first, min(chosen.items, batch - first)) for first in range(0, batch, chosen.items)
+        per_image=per_image,
+        sub_batches=tuple(
+            (first, min(chosen.samples, batch - first)) for first in range(0, batch, chosen.samples)
         ),
-        places=chosen.places,
+        values=chosen.values,
         layouts=layouts,
         external=external,
         weights=tuple(weights for weights, _ in pairs),
         parameters=tuple(parameters for _, parameters in pairs),
         tables=tables,
         code=address,
-        strips=chosen.strips,
-        strip_rows=chosen.strip_rows,
+        stripes=chosen.stripes,
+        stripe_rows=chosen.stripe_rows,
         overlap=chosen.overlap,
         direct=chosen.direct,
     )
@@ -118,11 +118,11 @@ def allocate(
 class _Choice:
     """One use of the unified buffer."""
 
-    items: int
+    samples: int
     spilled: frozenset[int]
-    places: dict[int, Place]
-    strips: dict[tuple[int, int], tuple[int, ...]]
-    strip_rows: dict[int, int]
+    values: dict[int, ValueAddresses]
+    stripes: dict[tuple[int, int], tuple[int, ...]]
+    stripe_rows: dict[int, int]
     overlap: frozenset[int]
     direct: frozenset[int]
 
@@ -133,13 +133,13 @@ class _Allocator:
         network: Network,
         layouts: tuple[Layout, ...],
         config: Config,
-        head: int,
+        per_image: int,
         gains: Sequence[int],
     ) -> None:
         self.network = network
         self.layouts = layouts
         self.config = config
-        self.head = head
+        self.per_image = per_image
         self.gains = gains
         self.overlap = self.direct = frozenset[int]()
         self.stuck: CompileError | None = None
@@ -156,7 +156,7 @@ class _Allocator:
             If nothing fits.
         """
         large = [n for n in range(len(self.network.values)) if not self.whole(n)]
-        large.sort(key=lambda n: -self.layouts[n].item_pitch)
+        large.sort(key=lambda n: -self.layouts[n].sample_pitch)
         ways = [frozenset(large[:count]) for count in range(len(large) + 1)]
         # More values outside leave more space inside.
         first = bisect_left(ways, True, key=self.may_fit)
@@ -200,12 +200,12 @@ class _Allocator:
             if not (attached(network, n + 1) or outside[n] or outside[n + 1])
         ]
         everything = fits(frozenset(ends))
-        if everything is not None and everything.items >= alone.items:
+        if everything is not None and everything.samples >= alone.samples:
             return everything
         best, taken = alone, frozenset[int]()
         for end in sorted(ends, key=lambda n: -self.gains[n]):
             found = fits(taken | {end})
-            if found is not None and found.items >= alone.items:
+            if found is not None and found.samples >= alone.samples:
                 best, taken = found, taken | {end}
         return best
 
@@ -223,7 +223,7 @@ class _Allocator:
                 and isinstance(after, Product)
                 and layer.source not in spilled
                 and after.result not in spilled
-                and number + 1 != self.head
+                and number + 1 != self.per_image
             ):
                 found.add(number)
         return frozenset(found)
@@ -241,23 +241,23 @@ class _Allocator:
 
     def best(self, batch: int, permanent: bool, spilled: frozenset[int]) -> _Choice | None:
         """Return the use for the largest sub-batch that fits, with inputs ahead if possible."""
-        fit = cache(lambda items, ahead: self.fit(items, ahead, permanent, spilled))
+        fit = cache(lambda samples, ahead: self.fit(samples, ahead, permanent, spilled))
         whole = fit(batch, False)
-        if whole is not None and not self.head:
+        if whole is not None and not self.per_image:
             return whole
-        alone = _largest(lambda items: fit(items, False), batch)
+        alone = _largest(lambda samples: fit(samples, False), batch)
         values = enumerate(self.network.values)
         ahead = any(value.is_input and number not in spilled for number, value in values)
-        double = _largest(lambda items: fit(items, ahead), batch)
+        double = _largest(lambda samples: fit(samples, ahead), batch)
         # With fewer pixels than a tile has rows, the array waits for weights.
         if double is not None and (
-            alone is None or double.items >= self.config.rows or double.items == alone.items
+            alone is None or double.samples >= self.config.rows or double.samples == alone.samples
         ):
             return double
         return alone
 
     def spans(
-        self, items: int, ahead: bool, permanent: bool, spilled: frozenset[int]
+        self, samples: int, ahead: bool, permanent: bool, spilled: frozenset[int]
     ) -> list[Span]:
         """Return the copies of all values that the unified buffer holds whole."""
         end = len(self.network.layers)
@@ -271,13 +271,13 @@ class _Allocator:
             if births and attached(self.network, birth):
                 birth -= 1
             death = end if value.is_output else self.until(max([birth, *uses]))
-            count = layout.item_pitch * (items if self.whole(number) else 1)
+            count = layout.sample_pitch * (samples if self.whole(number) else 1)
             # An input of per-image and batched layers arrives by sample, and stays.
-            both = self.whole(number) and birth < self.head
+            both = self.whole(number) and birth < self.per_image
             turns = 2 if ahead and value.is_input and not both else 1
             if turns == 2 or (permanent and layout.margins):
                 birth, death = 0, end
-            elif both and items > 1:
+            elif both and samples > 1:
                 # Per-image layers go on with other samples after it is written.
                 birth = 0
             spans += [Span((number, -1, turn), count, birth, death) for turn in range(turns)]
@@ -320,7 +320,7 @@ class _Allocator:
             rows[number] = -(-height // -(-height // most))
             if first < number and not _two_buffers_do(layer, height, rows[number]):
                 return None
-            sizes = strip_bytes(self.network, self.layouts, number, rows[number], spilled)
+            sizes = stripe_bytes(self.network, self.layouts, number, rows[number], spilled)
             for value, size in sizes.items():
                 result += [Span((value, number, t), size, first, number) for t in range(turns)]
         return result, rows
@@ -328,13 +328,13 @@ class _Allocator:
     def whole(self, number: int) -> bool:
         """Return whether a value is kept for all samples of a sub-batch, for batched layers."""
         network = self.network
-        return max([-1, *network.readers[number], *network.makers[number]]) >= self.head
+        return max([-1, *network.readers[number], *network.makers[number]]) >= self.per_image
 
     def fit(
-        self, items: int, ahead: bool, permanent: bool, spilled: frozenset[int]
+        self, samples: int, ahead: bool, permanent: bool, spilled: frozenset[int]
     ) -> _Choice | None:
         """Return the addresses for a size of sub-batch, or None if they do not fit."""
-        spans = self.spans(items, ahead, permanent, spilled)
+        spans = self.spans(samples, ahead, permanent, spilled)
         found = self.buffers(spans, spilled)
         if found is None:
             return None
@@ -347,12 +347,12 @@ class _Allocator:
         for order, alternate in ((by_birth, False), (by_count, False), (by_birth, True)):
             addresses = first_fit(order, self.config, alternate)
             if addresses is not None:
-                return self.choice(items, spilled, addresses, rows, permanent)
+                return self.choice(samples, spilled, addresses, rows, permanent)
         return None
 
     def choice(
         self,
-        items: int,
+        samples: int,
         spilled: frozenset[int],
         addresses: dict[tuple[int, int, int], int],
         rows: dict[int, int],
@@ -362,13 +362,15 @@ class _Allocator:
         copies: dict[tuple[int, int], tuple[int, ...]] = {}
         for value, layer, turn in sorted(addresses):
             copies[value, layer] = (*copies.get((value, layer), ()), addresses[value, layer, turn])
-        places = {
-            value: Place(turns, self.whole(value), permanent and self.layouts[value].margins)
+        values = {
+            value: ValueAddresses(
+                turns, self.whole(value), permanent and self.layouts[value].margins
+            )
             for (value, layer), turns in copies.items()
             if layer < 0
         }
-        strips = {key: turns for key, turns in copies.items() if key[1] >= 0}
-        return _Choice(items, spilled, places, strips, rows, self.overlap, self.direct)
+        stripes = {key: turns for key, turns in copies.items() if key[1] >= 0}
+        return _Choice(samples, spilled, values, stripes, rows, self.overlap, self.direct)
 
     def why(self) -> CompileError:
         """Return the error of a network of which one sample does not fit: its largest layer."""
@@ -376,7 +378,7 @@ class _Allocator:
 
         def need(number: int) -> int:
             layer = network.layers[number]
-            return sum(self.layouts[v].item_pitch for v in (*layer.sources, layer.result))
+            return sum(self.layouts[v].sample_pitch for v in (*layer.sources, layer.result))
 
         worst = max(range(len(network.layers)), key=need)
         return CompileError(

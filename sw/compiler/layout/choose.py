@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from celosia.hw.arch.config import PARAMETER_BYTES, Config
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.layout.allocate import head_layers
+from celosia.sw.compiler.layout.allocate import per_image_layers
 from celosia.sw.compiler.layout.bands import (
     Band,
     overrun,
@@ -34,7 +34,7 @@ from celosia.sw.compiler.spec import Network, Pool, Product
 __all__ = ["choose"]
 
 #: Fraction of the weight buffer that one instruction may stream; see ``tile``.
-_PIECES = 16
+_FRACTION = 16
 #: Cycles from the last sum of a drain to the first of the next one.
 _DRAIN = 8
 #: Cycles from one instruction to the next if the sequencer does not keep up.
@@ -50,7 +50,7 @@ def choose(network: Network, config: Config) -> dict[int, Band]:
     choice = _Choice(network, config)
     # The best choice of a layer depends on the memory that the others leave.
     for _ in range(_TURNS):
-        for number in range(head_layers(network, config)):
+        for number in range(per_image_layers(network, config)):
             choice.consider(number)
     return choice.bands if choice.holds() else {}
 
@@ -86,7 +86,7 @@ class _Choice:
         layer = self.network.layers[number]
         if not isinstance(layer, Product) or not layer.each or layer.pool != _ALONE:
             return
-        if layer.parts > 1:
+        if layer.summands > 1:
             return
         after = number + 1
         if after < len(self.network.layers) and attached(self.network, after):
@@ -161,12 +161,12 @@ class _Choice:
         """Return whether instructions express a band, and the weight buffer streams its tiles."""
         config, source, result = self.config, layouts[layer.source], layouts[layer.result]
         _, wide = vectors(band, 1, layer.output[1], source.row)
-        parts = band_segments(layer, band, source, config)
-        longest = max(part.steps(config) for part in parts)
+        segments = band_segments(layer, band, source, config)
+        longest = max(segment.steps(config) for segment in segments)
         far = band.count * max(layer.stride[1] * source.pixel, result.pixel)
         return (
             wide <= config.accumulator_depth
-            and longest <= max(1, config.weight_tiles // _PIECES)
+            and longest <= max(1, config.weight_tiles // _FRACTION)
             and far < config.unified_bytes
             and (not band.joined or layer.output[1] <= source.row)
         )
@@ -216,7 +216,7 @@ class _Choice:
             apart = cycles(layer, value, source.pitch, source.pixel, config) // count
             return _Work(count, apart, 0, apart // max(layer.pixels, load), config.columns)
         made = band.channels * layer.each
-        steps = sum(part.steps(config) for part in band_segments(layer, band, source, config))
+        steps = sum(segment.steps(config) for segment in band_segments(layer, band, source, config))
         pixels = math.prod(vectors(band, *layer.output, source.row))
         drained = pixels * -(-band.count * made // config.lanes) + _DRAIN
         each = parameters_of_tile(made, config)

@@ -45,7 +45,7 @@ class Layout:
         Rows and pixels around the value.
     pitch : int
         From one row to the next.
-    item_pitch : int
+    sample_pitch : int
         From one sample to the next.
     pixel : int
         From one pixel to the next.
@@ -60,7 +60,7 @@ class Layout:
     bottom: int
     right: int
     pitch: int
-    item_pitch: int
+    sample_pitch: int
     pixel: int
     row: int = 0
     after: int = 0
@@ -323,9 +323,9 @@ def _banded(
     _check_pitch(value, pitch, config)
     after = max(0, last - rows * row) if filled else 0
     more = max(after, written - rows * row)
-    item_pitch = rows * pitch + more * pixel
+    sample_pitch = rows * pitch + more * pixel
     right = row - left - value.width if filled else 0
-    return Layout(top, left, bottom, right, pitch, item_pitch, pixel, row, after)
+    return Layout(top, left, bottom, right, pitch, sample_pitch, pixel, row, after)
 
 
 def _cuts(layer: Product, value: Value) -> bool:

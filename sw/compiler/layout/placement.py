@@ -7,11 +7,11 @@ from celosia.hw.arch.config import ADDRESS_BITS
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.pitches import Layout
 
-__all__ = ["Place", "Placement"]
+__all__ = ["Placement", "ValueAddresses"]
 
 
 @dataclass(frozen=True)
-class Place:
+class ValueAddresses:
     """Addresses of a value in the unified buffer.
 
     Parameters
@@ -35,11 +35,11 @@ class Placement:
 
     Parameters
     ----------
-    head : int
+    per_image : int
         Number of per-image layers.
-    parts : tuple of (int, int)
+    sub_batches : tuple of (int, int)
         First sample and number of samples of each sub-batch.
-    places : dict of int to Place
+    values : dict of int to ValueAddresses
         By value.
     layouts : tuple of Layout
         By value.
@@ -49,10 +49,10 @@ class Placement:
         External address of each layer's tiles and channel parameters.
     tables, code : int
         External address of the tables, and the first address free for code.
-    strips : dict of (int, int) to tuple of int
+    stripes : dict of (int, int) to tuple of int
         By value and layer, addresses of the stripe buffers through which the layer reads or writes
         a value in external memory.
-    strip_rows : dict of int to int
+    stripe_rows : dict of int to int
         By layer, the rows of its result that it makes at a time, if not all.
     overlap : frozenset of int
         Layers after which the next one may begin early.
@@ -60,32 +60,32 @@ class Placement:
         Layers whose results the next one reads from its buffers, without external memory.
     """
 
-    head: int
-    parts: tuple[tuple[int, int], ...]
-    places: Mapping[int, Place]
+    per_image: int
+    sub_batches: tuple[tuple[int, int], ...]
+    values: Mapping[int, ValueAddresses]
     layouts: tuple[Layout, ...]
     external: Mapping[int, int]
     weights: tuple[int, ...]
     parameters: tuple[int, ...]
     tables: int
     code: int
-    strips: Mapping[tuple[int, int], tuple[int, ...]]
-    strip_rows: Mapping[int, int]
+    stripes: Mapping[tuple[int, int], tuple[int, ...]]
+    stripe_rows: Mapping[int, int]
     overlap: frozenset[int]
     direct: frozenset[int]
 
-    def address(self, value: int, part: int, item: int) -> int:
+    def address(self, value: int, sub_batch: int, sample: int) -> int:
         """Return the address of a sample of the batch, in its sub-batch, in the unified buffer."""
-        place = self.places[value]
-        turns = place.addresses
-        if not place.whole:
-            return turns[item % len(turns)]
-        index = item - self.parts[part][0]
-        return turns[part % len(turns)] + index * self.layouts[value].item_pitch
+        kept = self.values[value]
+        turns = kept.addresses
+        if not kept.whole:
+            return turns[sample % len(turns)]
+        index = sample - self.sub_batches[sub_batch][0]
+        return turns[sub_batch % len(turns)] + index * self.layouts[value].sample_pitch
 
     def outside(self, value: int) -> bool:
         """Return whether a value lies in external memory and only passes through buffers."""
-        return value not in self.places
+        return value not in self.values
 
     def moved(self, by: int) -> "Placement":
         """Return a placement with all external addresses increased by ``by`` bytes.

@@ -8,18 +8,18 @@ from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
 from celosia.sw.compiler.layout.pitches import Segment
 from celosia.sw.compiler.spec import Product
 
-__all__ = ["Parts", "demand_of", "reside", "steps_of"]
+__all__ = ["TileSegments", "demand_of", "reside", "steps_of"]
 
 #: Steps of the search for the resident tiles.
 _HALVINGS = 30
 
 #: Segments of each output tile.
-Parts = tuple[tuple[Segment, ...], ...]
+TileSegments = tuple[tuple[Segment, ...], ...]
 
 
-def steps_of(parts: Parts, config: Config) -> int:
+def steps_of(segments: TileSegments, config: Config) -> int:
     """Return the steps of the output tile with the most."""
-    return max((sum(part.steps(config) for part in tile) for tile in parts), default=0)
+    return max((sum(segment.steps(config) for segment in tile) for tile in segments), default=0)
 
 
 @dataclass(frozen=True)
@@ -55,18 +55,18 @@ class Demand:
         streamed = max(0.0, level * self.cycles - self.fixed) / self.each
         return max(0, math.ceil((self.tiles - streamed) / self.period))
 
-    def places(self, periods: int) -> int:
+    def slots(self, periods: int) -> int:
         """Return the tiles of some periods."""
         return min(periods * self.period, self.tiles)
 
 
 def demand_of(
-    layer: Product, parts: Parts, first: bool, ring: int, period: int, config: Config
+    layer: Product, segments: TileSegments, first: bool, ring: int, period: int, config: Config
 ) -> Demand:
     """Return the demand of a layer, for one sample."""
-    steps = steps_of(parts, config)
-    first = first and steps * len(parts) <= period
-    if not all(part.side_by_side for tile in parts for part in tile):
+    steps = steps_of(segments, config)
+    first = first and steps * len(segments) <= period
+    if not all(segment.side_by_side for tile in segments for segment in tile):
         period = steps
     sums = layer.pixels
     array = steps * max(sums, config.rows // config.weight_rows)
@@ -74,8 +74,8 @@ def demand_of(
     blocks = -(-sums // config.accumulator_depth)
     instruction = INSTRUCTION_BYTES / config.bus_bytes
     beats = config.tile_bytes / config.bus_bytes + instruction / min(period, steps)
-    fixed = 2 * instruction * blocks * len(parts)
-    cycles, tiles = len(parts) * max(array, vector), steps * len(parts)
+    fixed = 2 * instruction * blocks * len(segments)
+    cycles, tiles = len(segments) * max(array, vector), steps * len(segments)
     turns = takes_turns(steps, tiles, ring) and blocks * tiles * beats > cycles
     once = turns or 3 * tiles <= ring
     return Demand(tiles, period, cycles, fixed, beats if once else blocks * beats, first, turns)
@@ -98,7 +98,7 @@ def reside(demands: Sequence[Demand | None], room: int) -> tuple[list[tuple[int,
     layers = [demand for demand in demands if demand]
 
     def taken(level: float) -> int:
-        return sum(demand.places(demand.staying(level)) for demand in layers)
+        return sum(demand.slots(demand.staying(level)) for demand in layers)
 
     low, high = 0.0, max([1.0, *((d.fixed + d.tiles * d.each) / d.cycles for d in layers)])
     if taken(low) <= room:
@@ -106,14 +106,14 @@ def reside(demands: Sequence[Demand | None], room: int) -> tuple[list[tuple[int,
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         low, high = (low, middle) if taken(middle) <= room else (middle, high)
-    places: list[tuple[int, int, int]] = []
+    slots: list[tuple[int, int, int]] = []
     used = 0
     for demand in demands:
         if demand is None:
-            places.append((used, 1, 0))
+            slots.append((used, 1, 0))
             continue
         periods = demand.staying(high)
         whole = periods * demand.period >= demand.tiles
-        places.append((used, demand.tiles, 1) if whole else (used, demand.period, periods))
-        used += demand.places(periods)
-    return places, used
+        slots.append((used, demand.tiles, 1) if whole else (used, demand.period, periods))
+        used += demand.slots(periods)
+    return slots, used

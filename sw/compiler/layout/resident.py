@@ -6,10 +6,10 @@ from dataclasses import replace
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.tile import Tiling
 
-__all__ = ["together"]
+__all__ = ["all_resident"]
 
 
-def together(tilings: Sequence[Tiling], config: Config) -> list[Tiling] | None:
+def all_resident(tilings: Sequence[Tiling], config: Config) -> list[Tiling] | None:
     """Return the tilings of all parts with separate slots for each constant.
 
     None if there is only one part, if one of them streams constants, or if they do not fit.
@@ -36,7 +36,7 @@ def _stays(tiling: Tiling) -> bool:
     layers = tiling.layers
     return (
         not any(layer.streams or layer.first_channel is None for layer in layers)
-        and None not in tiling.tables.places
+        and None not in tiling.tables.slots
     )
 
 
@@ -50,5 +50,5 @@ def _shifted(tiling: Tiling, tiles: int, channels: int, tables: int) -> Tiling:
         )
         for layer in tiling.layers
     )
-    places = tuple((place or 0) + tables for place in tiling.tables.places)
-    return replace(tiling, layers=layers, tables=replace(tiling.tables, places=places))
+    slots = tuple((slot or 0) + tables for slot in tiling.tables.slots)
+    return replace(tiling, layers=layers, tables=replace(tiling.tables, slots=slots))

@@ -11,7 +11,7 @@ from celosia.hw.arch.config import Config
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.bands import Band, parameters_of_tile
 from celosia.sw.compiler.layout.pitches import Layout, Segment, band_segments, pixel_bytes, segments
-from celosia.sw.compiler.layout.residence import Parts, demand_of, reside, steps_of
+from celosia.sw.compiler.layout.residence import TileSegments, demand_of, reside, steps_of
 from celosia.sw.compiler.layout.split import further_parts
 from celosia.sw.compiler.spec import Layer, Network, Product
 
@@ -85,7 +85,7 @@ class TiledLayer:
         """True if some tiles stream."""
         return self.resident < self.periods
 
-    def place(self, tile: int) -> int | None:
+    def slot(self, tile: int) -> int | None:
         """Return the slot of a resident tile in the weight buffer; None if it streams."""
         number, offset = divmod(tile, self.period)
         # The first period is resident: the array starts on it while others arrive.
@@ -96,9 +96,9 @@ class TiledLayer:
 
     def stretch(self, tile: int, last: int) -> int:
         """Return the first tile from which residence changes after ``tile``, at most ``last``."""
-        streams = self.place(tile) is None
+        streams = self.slot(tile) is None
         end = tile + self.period - tile % self.period
-        while end < last and (self.place(end) is None) == streams:
+        while end < last and (self.slot(end) is None) == streams:
             end += self.period
         return min(end, last)
 
@@ -125,7 +125,7 @@ class Tables:
         Distinct tables as in external memory.
     of : dict of int to int
         Number of the table of each layer that has one.
-    places : tuple of int or None
+    slots : tuple of int or None
         Slot of each table in the core; None if it streams.
     ring : Ring
         Region for streamed tables.
@@ -133,7 +133,7 @@ class Tables:
 
     contents: tuple[bytes, ...]
     of: dict[int, int]
-    places: tuple[int | None, ...]
+    slots: tuple[int | None, ...]
     ring: Ring
 
 
@@ -166,7 +166,7 @@ def tile(
             layer=layer,
         )
     cut = [_segments(network, n, layouts, bands, config, None) for n in range(len(network.layers))]
-    sizes = [steps_of(parts, config) * len(parts) for parts in cut]
+    sizes = [steps_of(segments, config) * len(segments) for segments in cut]
     keep = 0
     if sum(sizes) > config.weight_tiles:
         keep = max(config.weight_tiles // _STREAMING, min(config.weight_tiles, 2))
@@ -174,35 +174,35 @@ def tile(
         # The ring holds several fetches.
         most = max(1, keep // 4)
         cut = [
-            parts
-            if all(p.side_by_side or p.steps(config) <= most for tile in parts for p in tile)
+            segments
+            if all(p.side_by_side or p.steps(config) <= most for tile in segments for p in tile)
             else _segments(network, number, layouts, bands, config, most)
-            for number, parts in enumerate(cut)
+            for number, segments in enumerate(cut)
         ]
     demands = [
         demand_of(
-            layer, parts, network.values[layer.source].is_input, keep, max(1, keep // 8), config
+            layer, segments, network.values[layer.source].is_input, keep, max(1, keep // 8), config
         )
         if isinstance(layer, Product)
         else None
-        for layer, parts in zip(network.layers, cut, strict=True)
+        for layer, segments in zip(network.layers, cut, strict=True)
     ]
-    places, used = reside(demands, config.weight_tiles - keep)
+    slots, used = reside(demands, config.weight_tiles - keep)
     layers = [
         TiledLayer(
-            segments=parts,
-            steps=steps_of(parts, config),
-            tiles=len(parts),
+            segments=segments,
+            steps=steps_of(segments, config),
+            tiles=len(segments),
             channels=_channels(layer, bands.get(number), config),
             parameters=parameters_of_tile(_channels(layer, bands.get(number), config), config),
             band=bands.get(number),
-            period=places[number][1],
-            resident=places[number][2],
-            first_tile=places[number][0],
+            period=slots[number][1],
+            resident=slots[number][2],
+            first_tile=slots[number][0],
             first_channel=None,
             turns=bool((demand := demands[number]) and demand.turns),
         )
-        for number, (layer, parts) in enumerate(zip(network.layers, cut, strict=True))
+        for number, (layer, segments) in enumerate(zip(network.layers, cut, strict=True))
     ]
     weights = Ring(used, config.weight_tiles - used)
     sizes = [parameters_of(*pair) for pair in zip(network.layers, layers, strict=True)]
@@ -227,7 +227,7 @@ def _segments(
     bands: Mapping[int, Band],
     config: Config,
     most: int | None,
-) -> Parts:
+) -> TileSegments:
     """Return the segments of each output tile of a layer."""
     layer = network.layers[number]
     if not isinstance(layer, Product):
@@ -257,13 +257,13 @@ def _stay(sizes: Sequence[int], capacity: int, unit: int) -> tuple[list[int | No
     keep = 0
     if sum(sizes) > capacity:
         keep = max(min(capacity // 2, _FETCHES * unit), min(2 * unit, capacity))
-    places: list[int | None] = [None] * len(sizes)
+    slots: list[int | None] = [None] * len(sizes)
     used = 0
     for number in sorted(range(len(sizes)), key=lambda n: sizes[n]):
         if used + sizes[number] <= capacity - keep:
-            places[number] = used
+            slots[number] = used
             used += sizes[number]
-    return places, Ring(used, (capacity - used) // unit * unit)
+    return slots, Ring(used, (capacity - used) // unit * unit)
 
 
 def _tables(network: Network, config: Config) -> Tables:
@@ -274,9 +274,9 @@ def _tables(network: Network, config: Config) -> Tables:
         if layer.table is not None
     }
     contents = tuple(dict.fromkeys(found.values()))
-    places, ring = _stay([1] * len(contents), config.tables, 1)
+    slots, ring = _stay([1] * len(contents), config.tables, 1)
     of = {number: contents.index(entries) for number, entries in found.items()}
-    return Tables(contents, of, tuple(places), ring)
+    return Tables(contents, of, tuple(slots), ring)
 
 
 def parameters_of(layer: Layer, tiled: TiledLayer) -> int:

@@ -13,14 +13,14 @@ __all__ = [
     "PoolRegion",
     "Region",
     "StoreRegion",
-    "Strip",
+    "Stripe",
 ]
 
 #: From the first to after the last.
 Range = tuple[int, int]
 
 
-class Strip(NamedTuple):
+class Stripe(NamedTuple):
     """A buffer for a row stripe of a value that lies in external memory.
 
     Parameters
@@ -43,7 +43,7 @@ class Region(NamedTuple):
 
     Parameters
     ----------
-    value, part : int
+    value, sub_batch : int
         The value, and the sub-batch.
     samples : (int, int)
         Samples of the batch.
@@ -53,17 +53,17 @@ class Region(NamedTuple):
         Bytes of each row, counted from the value's first.
     channels : (int, int), optional
         Channels of each pixel, if not all.
-    strip : Strip, optional
+    stripe : Stripe, optional
         Buffer of the rows, if the unified buffer does not hold the whole value.
     """
 
     value: int
-    part: int
-    items: Range
+    sub_batch: int
+    samples: Range
     rows: Range
     columns: Range
     channels: Range | None = None
-    strip: Strip | None = None
+    stripe: Stripe | None = None
 
 
 class Block(NamedTuple):
@@ -71,19 +71,19 @@ class Block(NamedTuple):
 
     Parameters
     ----------
-    items, rows, columns : (int, int)
+    samples, rows, columns : (int, int)
         Samples of the batch, rows and columns of the output.
     """
 
-    items: Range
+    samples: Range
     rows: Range
     columns: Range
 
     @property
     def extents(self) -> tuple[int, int, int]:
         """Numbers of samples, rows and columns."""
-        (item, items), (row, rows), (column, columns) = self
-        return items - item, rows - row, columns - column
+        (sample, samples), (row, rows), (column, columns) = self
+        return samples - sample, rows - row, columns - column
 
 
 class LoadRegion(NamedTuple):
@@ -111,7 +111,7 @@ class Multiply(NamedTuple):
     """Reduction steps of one segment of one output tile, for the sums of a block."""
 
     block: Block
-    part: int
+    sub_batch: int
     layer: int
     tile: int
     segment: int
@@ -120,31 +120,31 @@ class Multiply(NamedTuple):
     half: int
     accumulator: int
     accumulate: bool
-    source: Strip | None = None
+    source: Stripe | None = None
 
 
 class Drain(NamedTuple):
     """Pool and requantise one output tile of a block from the accumulators."""
 
     block: Block
-    part: int
+    sub_batch: int
     layer: int
     tile: int
     half: int
     accumulator: int
-    result: Strip | None = None
+    result: Stripe | None = None
 
 
 class PoolRegion(NamedTuple):
     """Some rows of results of one rectangle of windows, of a layer without weights."""
 
-    part: int
-    items: Range
+    sub_batch: int
+    samples: Range
     layer: int
     windows: int
     rows: Range
-    source: Strip | None = None
-    result: Strip | None = None
+    source: Stripe | None = None
+    result: Stripe | None = None
 
 
 class AddRegion(NamedTuple):
@@ -155,14 +155,14 @@ class AddRegion(NamedTuple):
     """
 
     block: Block
-    part: int
+    sub_batch: int
     layer: int
     tile: int
     step: int
     half: int
     accumulator: int
-    sources: tuple[Strip | None, Strip | None] = (None, None)
-    result: Strip | None = None
+    sources: tuple[Stripe | None, Stripe | None] = (None, None)
+    result: Stripe | None = None
 
 
 Action = LoadRegion | StoreRegion | FillMargins | Multiply | Drain | PoolRegion | AddRegion

@@ -25,9 +25,9 @@ def _grid(count: int, size: int, stride: int) -> int:
 
 def sums(pool: Pool, block: Block) -> tuple[int, int, int]:
     """Return the samples, rows and columns of sums of a block."""
-    items, rows, columns = block.extents
+    samples, rows, columns = block.extents
     (high, wide), (down, right) = pool.window, pool.stride
-    return items, _grid(rows, high, down), _grid(columns, wide, right)
+    return samples, _grid(rows, high, down), _grid(columns, wide, right)
 
 
 def _even(first: int, last: int, most: int) -> list[Range]:
@@ -87,9 +87,9 @@ def _taper(ranges: list[Range], least: int) -> list[Range]:
 
 def blocks(
     layer: Product | Sum,
-    items: Range,
+    samples: Range,
     config: Config,
-    strip: Range | None = None,
+    stripe: Range | None = None,
     *,
     wanted: tuple[int, int] | None = None,
     large: bool = False,
@@ -100,7 +100,7 @@ def blocks(
     ----------
     layer, samples, config
         The layer, the samples of the batch and the core.
-    strip : (int, int), optional
+    stripe : (int, int), optional
         Rows of results, if not all.
     wanted : (int, int), optional
         See ``wanted_sums``; 4 · R unless given.
@@ -115,16 +115,16 @@ def blocks(
     depth = config.accumulator_depth
     output = layer.output
     columns = output[1]
-    strip = strip or (0, output[0])
-    rows = strip[1] - strip[0]
+    stripe = stripe or (0, output[0])
+    rows = stripe[1] - stripe[0]
     (high, wide), (down, right) = layer.pool.window, layer.pool.stride
     across, along = _grid(columns, wide, right), _grid(rows, high, down)
     pixels = along * across
-    count = items[1] - items[0]
+    count = samples[1] - samples[0]
     if count > 1 and 2 * pixels <= depth:
         return [
-            Block(items=part, rows=strip, columns=(0, columns))
-            for part in _even(*items, depth // pixels)
+            Block(samples=sub_batch, rows=stripe, columns=(0, columns))
+            for sub_batch in _even(*samples, depth // pixels)
         ]
     most_columns = columns
     if high * across > depth:
@@ -140,12 +140,12 @@ def blocks(
     if pixels >= usual and not large:
         usual = pixels // 2 if pooled else usual
         most_rows = min(most_rows, max(1, -(-usual // (across * down))))
-    rows_of_blocks = _even(*strip, most_rows)
+    rows_of_blocks = _even(*stripe, most_rows)
     if not pooled and not large:
         if usual > _TILES * config.rows and len(rows_of_blocks) > 1:
             # Drains limit the speed: the first one starts as early as possible.
-            first = strip[0] + (rows - 1) % most_rows + 1
-            rows_of_blocks = [(strip[0], first), *_even(first, strip[1], most_rows)]
+            first = stripe[0] + (rows - 1) % most_rows + 1
+            rows_of_blocks = [(stripe[0], first), *_even(first, stripe[1], most_rows)]
         least = -(-end // across)
         rows_of_blocks = _taper(rows_of_blocks, least)
         if len(rows_of_blocks) == 2:
@@ -154,15 +154,15 @@ def blocks(
             middle = max(middle, min(last - least, first + depth // across))
             rows_of_blocks = [(first, middle), (middle, last)]
     return [
-        Block(items=(item, item + 1), rows=part, columns=piece)
-        for item in range(*items)
-        for part in rows_of_blocks
+        Block(samples=(sample, sample + 1), rows=sub_batch, columns=piece)
+        for sample in range(*samples)
+        for sub_batch in rows_of_blocks
         for piece in _even(0, columns, most_columns)
     ]
 
 
 def band_blocks(
-    layer: Product, band: Band, row: int, items: Range, config: Config, least: int = 0
+    layer: Product, band: Band, row: int, samples: Range, config: Config, least: int = 0
 ) -> list[Block]:
     """Return blocks of whole rows that cover the results of a layer with a band, in order.
 
@@ -178,9 +178,9 @@ def band_blocks(
         while most > 1 and math.prod(vectors(band, most - 1, width, row)) >= least:
             most -= 1
     return [
-        Block(items=(item, item + 1), rows=part, columns=(0, width))
-        for item in range(*items)
-        for part in _even(0, rows, most)
+        Block(samples=(sample, sample + 1), rows=sub_batch, columns=(0, width))
+        for sample in range(*samples)
+        for sub_batch in _even(0, rows, most)
     ]
 
 

@@ -17,7 +17,7 @@ from celosia.sw.compiler.spec import Network, Pooling
 __all__ = ["READERS", "Constants"]
 
 #: Fetches that the ring of tiles holds.
-_PIECES = 8
+_FETCHES = 8
 
 #: Actions that read constants.
 READERS = (Multiply, Drain, PoolRegion, AddRegion)
@@ -52,19 +52,23 @@ class Constants:
 
         The third is the number of those before the ones that it reads. None if they are resident.
         """
-        return self._piece(action) if isinstance(action, Multiply) else self._portion(action)
+        return (
+            self._tile_fetch(action)
+            if isinstance(action, Multiply)
+            else self._channel_fetch(action)
+        )
 
-    def _piece(self, action: Multiply) -> tuple[int, int, int] | None:
+    def _tile_fetch(self, action: Multiply) -> tuple[int, int, int] | None:
         """Return the result of ``fetched`` for a matrix action."""
         first, count = self.tiles(action)
         layer = self.tiling.layers[action.layer]
-        if layer.place(first) is not None:
+        if layer.slot(first) is not None:
             return None
         alone = len(layer.segments[action.tile]) == 1 or layer.period % layer.steps
-        if alone or _PIECES * layer.steps > self.tiling.weights.count:
+        if alone or _FETCHES * layer.steps > self.tiling.weights.count:
             return first, count, 0
         start = action.tile * layer.steps
-        steps = sum(part.steps(self.config) for part in layer.segments[action.tile])
+        steps = sum(segment.steps(self.config) for segment in layer.segments[action.tile])
         return start, steps, first - start
 
     def channel(self, action: Drain | PoolRegion | AddRegion) -> int:
@@ -77,24 +81,24 @@ class Constants:
         assert isinstance(layer, Pooling)
         return layer.windows[action.windows].parameters * self.config.columns
 
-    def _portion(self, action: Drain | PoolRegion | AddRegion) -> tuple[int, int, int] | None:
+    def _channel_fetch(self, action: Drain | PoolRegion | AddRegion) -> tuple[int, int, int] | None:
         """Return the result of ``fetched`` for a vector action."""
         channel, tiled = self.channel(action), self.tiling.layers[action.layer]
         if tiled.first_channel is not None:
             return None
         total = parameters_of(self.network.layers[action.layer], tiled)
-        most = self.tiling.parameters.count // _PIECES // tiled.parameters
+        most = self.tiling.parameters.count // _FETCHES // tiled.parameters
         count = max(1, most) * tiled.parameters
         first = channel // count * count
         return first, min(count, total - first), channel - first
 
-    def place(self, action: Multiply | Drain | PoolRegion | AddRegion) -> int:
+    def slot(self, action: Multiply | Drain | PoolRegion | AddRegion) -> int:
         """Return the slot of resident constants."""
         layer = self.tiling.layers[action.layer]
         if isinstance(action, Multiply):
-            place = layer.place(self.tiles(action)[0])
-            assert place is not None
-            return place
+            slot = layer.slot(self.tiles(action)[0])
+            assert slot is not None
+            return slot
         assert layer.first_channel is not None
         return layer.first_channel + self.channel(action)
 
@@ -106,7 +110,7 @@ class Constants:
 
     def split(self, actions: Sequence[Action]) -> Iterator[Action]:
         """Split matrix actions between resident and streamed tiles, and by fetches of the ring."""
-        most = max(1, self.tiling.weights.count // _PIECES)
+        most = max(1, self.tiling.weights.count // _FETCHES)
         for action in actions:
             if not isinstance(action, Multiply):
                 yield action
@@ -120,7 +124,7 @@ class Constants:
             while ends[-1] < count:
                 at = start + ends[-1]
                 last = start + count
-                if layer.place(at) is None:
+                if layer.slot(at) is None:
                     last = min(last, at + most)
                 ends.append(layer.stretch(at, last) - start)
             for first, last in itertools.pairwise(ends):

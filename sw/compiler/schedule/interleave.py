@@ -14,7 +14,7 @@ import numpy as np
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.placement import Placement
-from celosia.sw.compiler.layout.strips import product_rows, source_rows
+from celosia.sw.compiler.layout.stripes import product_rows, source_rows
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.compiler.schedule.actions import (
     Action,
@@ -57,7 +57,7 @@ class Job:
     before: list[Action] = field(default_factory=list)
     tiles: list[list[Multiply]] = field(default_factory=list)
     drains: list[list[Action]] = field(default_factory=list)
-    put_off: bool = False
+    late: bool = False
     waits: int = 0
 
 
@@ -65,7 +65,7 @@ class _Area(NamedTuple):
     """Box of a value, in samples, rows and channels."""
 
     value: int
-    items: Range
+    samples: Range
     rows: Range
     channels: Range
 
@@ -212,7 +212,7 @@ class Interleaver:
             [a._replace(half=self.half) if isinstance(a, (Drain, AddRegion)) else a for a in drains]
             for drains in job.drains
         ]
-        if not job.put_off:
+        if not job.late:
             yield from self.flush()
         self.half ^= 1
 
@@ -242,10 +242,10 @@ class Interleaver:
         """Return the area that an action writes."""
         if isinstance(action, (StoreRegion, FillMargins, LoadRegion)):
             region = action.region
-            return _Area(region.value, region.items, region.rows, _EVERYTHING)
+            return _Area(region.value, region.samples, region.rows, _EVERYTHING)
         if isinstance(action, PoolRegion):
             layer = self.network.layers[action.layer]
-            return _Area(layer.result, action.items, action.rows, _EVERYTHING)
+            return _Area(layer.result, action.samples, action.rows, _EVERYTHING)
         if isinstance(action, AddRegion) and action.step < 2:
             return None
         if not isinstance(action, (Drain, AddRegion)):
@@ -254,27 +254,27 @@ class Interleaver:
         assert not isinstance(layer, Pooling)
         start = action.tile * tiled.channels + (layer.first if isinstance(layer, Product) else 0)
         channels = start, start + tiled.channels
-        return _Area(layer.result, action.block.items, action.block.rows, channels)
+        return _Area(layer.result, action.block.samples, action.block.rows, channels)
 
     def _reads(self, action: Action) -> list[_Area]:
         """Return the areas that an action reads."""
-        if isinstance(action, LoadRegion) and action.region.strip:
+        if isinstance(action, LoadRegion) and action.region.stripe:
             region = action.region
-            return [_Area(region.value, region.items, region.rows, _EVERYTHING)]
+            return [_Area(region.value, region.samples, region.rows, _EVERYTHING)]
         if not isinstance(action, (Multiply, PoolRegion, AddRegion)):
             return []
         layer = self.network.layers[action.layer]
         if isinstance(action, PoolRegion):
             assert isinstance(layer, Pooling)
             rows = _EVERYTHING if layer.seen else source_rows(layer, action.rows)
-            return [_Area(layer.source, action.items, rows, _EVERYTHING)]
-        items, rows = action.block.items, action.block.rows
+            return [_Area(layer.source, action.samples, rows, _EVERYTHING)]
+        samples, rows = action.block.samples, action.block.rows
         if isinstance(action, AddRegion):
             assert isinstance(layer, Sum)
             first = action.tile * self.config.columns
             channels = first, first + self.config.columns
             value = layer.second if action.step == 1 else layer.source
-            return [] if action.step == 2 else [_Area(value, items, rows, channels)]
+            return [] if action.step == 2 else [_Area(value, samples, rows, channels)]
         assert isinstance(layer, Product)
         tiled, layout = self.tiling.layers[action.layer], self.placement.layouts[layer.source]
         channels, some = _EVERYTHING, product_rows(layer, rows, tiled.band, layout)
@@ -292,7 +292,7 @@ class Interleaver:
             some = first // layout.pitch, -(-last // layout.pitch)
         elif layer.kernel == (1, 1) and value.height > 1:
             channels = first, last
-        return [_Area(layer.source, items, some, channels)]
+        return [_Area(layer.source, samples, some, channels)]
 
 
 def _last_writers(writers: dict[_Area, int], reads: list[_Area]) -> dict[_Area, int]:

@@ -83,8 +83,8 @@ class Pace:
         if isinstance(action, PoolRegion):
             assert isinstance(layer, Pooling)
             windows = layer.windows[action.windows]
-            items = action.items[1] - action.items[0]
-            pixels = items * (action.rows[1] - action.rows[0]) * windows.count[1]
+            samples = action.samples[1] - action.samples[0]
+            pixels = samples * (action.rows[1] - action.rows[0]) * windows.count[1]
             channels = self.network.values[layer.result].channels
             groups = -(-channels // config.lanes)
             reads = -(-groups // config.read_groups)
@@ -146,7 +146,7 @@ class Pace:
     def beats(self, action: LoadRegion) -> int:
         """Return the beats of the bus of a load of a region."""
         region = action.region
-        rows = math.prod(last - first for first, last in (region.items, region.rows))
+        rows = math.prod(last - first for first, last in (region.samples, region.rows))
         return rows * -(-(region.columns[1] - region.columns[0]) // self.config.bus_bytes)
 
     def fetch_beats(self, tiles: int = 0, channels: int = 0, tables: int = 0) -> int:

@@ -30,9 +30,9 @@ class Queue:
         #: Position of the first action that reads each fetch.
         self.positions: list[int] = []
         self.readers = [position for position, _, _ in uses]
-        self.piece_of = [self._piece(*use) for use in uses]
+        self.fetch_of = [self._fetch_number(*use) for use in uses]
         #: For each use, the first fetch that it or a later one needs.
-        self.needed = list(self.piece_of)
+        self.needed = list(self.fetch_of)
         for use in range(len(uses) - 2, -1, -1):
             self.needed[use] = min(self.needed[use], self.needed[use + 1])
         self.use = 0
@@ -43,7 +43,7 @@ class Queue:
         self.ready: dict[int, int] = {}
         self.free: dict[int, int] = {}
 
-    def _piece(self, position: int, key: Hashable, count: int) -> int:
+    def _fetch_number(self, position: int, key: Hashable, count: int) -> int:
         """Return a recent fetch of the key, or a new one.
 
         A third of the ring may be held for later uses: the rest always has space for a fetch of a
@@ -51,12 +51,12 @@ class Queue:
         """
         held = 0
         latest = len(self.keys) - 1
-        for piece in range(latest, -1, -1):
-            held += self.counts[piece]
-            if piece != latest and 3 * held > self.ring.count:
+        for number in range(latest, -1, -1):
+            held += self.counts[number]
+            if number != latest and 3 * held > self.ring.count:
                 break
-            if self.keys[piece] == key:
-                return piece
+            if self.keys[number] == key:
+                return number
         self.keys.append(key)
         self.counts.append(count)
         self.positions.append(position)
@@ -72,42 +72,42 @@ class Queue:
         """Position of the action that reads the next fetch, if there is a slot for it."""
         if self.next == len(self.keys):
             return None
-        return None if self._place() is None else self.positions[self.next]
+        return None if self._slot() is None else self.positions[self.next]
 
     @property
     def missing(self) -> bool:
         """True if the constants used next have not been fetched."""
-        return self.use < len(self.piece_of) and self.piece_of[self.use] >= self.next
+        return self.use < len(self.fetch_of) and self.fetch_of[self.use] >= self.next
 
     def fetch(self) -> tuple[Any, int, int]:
         """Return key, slot and count of the next fetch, and advance."""
-        place, piece = self._place(), self.next
-        assert place is not None
-        self.live.append((piece, place))
-        self.end = place + self.counts[piece]
+        slot, number = self._slot(), self.next
+        assert slot is not None
+        self.live.append((number, slot))
+        self.end = slot + self.counts[number]
         self.next += 1
-        return self.keys[piece], self.ring.first + place, self.counts[piece]
+        return self.keys[number], self.ring.first + slot, self.counts[number]
 
-    def freed(self, place: int, count: int) -> int:
+    def freed(self, slot: int, count: int) -> int:
         """Return the end of the last action that reads some slots."""
-        first = place - self.ring.first
+        first = slot - self.ring.first
         return max(self.free.get(n, 0) for n in range(first, first + count))
 
     def take(self, until: int) -> int:
         """Return the slot of the constants used next, read ``until`` then, and advance."""
-        piece = self.piece_of[self.use]
+        number = self.fetch_of[self.use]
         self.use += 1
-        place = next(place for number, place in self.live if number == piece)
-        for n in range(place, place + self.counts[piece]):
+        slot = next(slot for fetched, slot in self.live if fetched == number)
+        for n in range(slot, slot + self.counts[number]):
             self.free[n] = until
-        return self.ring.first + place
+        return self.ring.first + slot
 
-    def _place(self) -> int | None:
+    def _slot(self) -> int | None:
         count = self.counts[self.next]
         if self.use < len(self.needed):
             while self.live and self.live[0][0] < self.needed[self.use]:
                 self.live.popleft()
-        spans = [(place, place + self.counts[piece]) for piece, place in self.live]
+        spans = [(slot, slot + self.counts[number]) for number, slot in self.live]
         for start in (self.end, 0):
             end = start + count
             if end <= self.ring.count and all(end <= a or b <= start for a, b in spans):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.placement import Placement
-from celosia.sw.compiler.layout.strips import product_rows, source_rows
+from celosia.sw.compiler.layout.stripes import product_rows, source_rows
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.compiler.schedule.actions import (
     Action,
@@ -40,7 +40,7 @@ class FetchWeights:
     layer: int
     first: int
     count: int
-    place: int
+    slot: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class FetchParameters:
     layer: int
     first: int
     count: int
-    place: int
+    slot: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,14 +60,14 @@ class FetchTables:
     layer: int
     first: int
     count: int
-    place: int
+    slot: int
 
 
 class Bound(NamedTuple):
     """An action that reads constants, with the slots of its first tile or channel and its table."""
 
     action: Multiply | Drain | PoolRegion | AddRegion
-    place: int
+    slot: int
     table: int | None = None
 
 
@@ -90,7 +90,7 @@ class _Loads:
     """Loads of regions in the order of their use, not earlier than the schedule allows."""
 
     def __init__(self, found: Sequence[tuple[int, int, LoadRegion]]) -> None:
-        self.waiting = deque(sorted(found, key=lambda item: (item[0], item[1])))
+        self.waiting = deque(sorted(found, key=lambda sample: (sample[0], sample[1])))
         self.now = -1
 
     @property
@@ -117,10 +117,10 @@ class _Streamer:
         self.layouts = placement.layouts
         self.config = config
         self.about = about = Constants(network, tiling, config)
-        self.tables_at = tiling.tables.places
+        self.tables_at = tiling.tables.slots
         self.pace = Pace(network, tiling, placement.layouts, config)
         split = list(about.split(actions))
-        self.pieces = [a for a in split if not isinstance(a, LoadRegion)]
+        self.actions = [a for a in split if not isinstance(a, LoadRegion)]
         self.loads = _Loads(self._uses(split))
         #: By the position of an action: the offset of its constants in their fetch.
         self.offsets: dict[int, int] = {}
@@ -138,7 +138,7 @@ class _Streamer:
 
     def _fetched(self, *, matrix: bool) -> Iterator[Use]:
         """Yield the uses of weights that stream, or of parameters."""
-        for number, action in enumerate(self.pieces):
+        for number, action in enumerate(self.actions):
             if not isinstance(action, READERS) or isinstance(action, Multiply) != matrix:
                 continue
             fetched = self.about.fetched(action)
@@ -149,14 +149,14 @@ class _Streamer:
     def _looked_up(self) -> Iterator[Use]:
         """Yield the uses of tables that stream; the first layer that reads one fetches it."""
         users: dict[int, int] = {}
-        for number, action in enumerate(self.pieces):
+        for number, action in enumerate(self.actions):
             table = self.about.table(action) if isinstance(action, READERS) else None
             if table is not None and self.tables_at[table] is None:
                 yield number, (users.setdefault(table, action.layer), table, 1), 1
 
     def run(self) -> list[Work]:
         """Return all actions, with the fetches between them."""
-        for number, action in enumerate(self.pieces):
+        for number, action in enumerate(self.actions):
             self.loads.now = number
             if isinstance(action, (StoreRegion, FillMargins)):
                 self.work.append(action)
@@ -181,7 +181,7 @@ class _Streamer:
         """Start the next load that has a slot; return whether there is one."""
         queues = ((ring.position, kind, ring) for kind, ring in self.rings)
         soon = [(at, kind, ring) for at, kind, ring in queues if at is not None]
-        first = min(soon, key=lambda item: item[0], default=None)
+        first = min(soon, key=lambda sample: sample[0], default=None)
         position = self.loads.position
         if position is not None and (first is None or position <= first[0]):
             self._load()
@@ -198,28 +198,28 @@ class _Streamer:
         self.work.append(action)
 
     def _fetch(self, kind: Any, ring: Queue) -> None:
-        piece = ring.next
-        (layer, first, count), place, places = ring.fetch()
+        number = ring.next
+        (layer, first, count), slot, slots = ring.fetch()
         unit = {FetchWeights: "tiles", FetchParameters: "channels", FetchTables: "tables"}[kind]
         beats = self.pace.fetch_beats(**{unit: count})
-        ring.ready[piece] = self.pace.load(beats, ring.freed(place, places))
-        self.work.append(kind(layer=layer, first=first, count=count, place=place))
+        ring.ready[number] = self.pace.load(beats, ring.freed(slot, slots))
+        self.work.append(kind(layer=layer, first=first, count=count, slot=slot))
 
     def _append(self, number: int, action: Any) -> None:
         """Append an action that computes, with the slots of its constants."""
         streamed = [ring for _, ring in self.rings if ring.reader == number]
-        ready = [ring.ready[ring.piece_of[ring.use]] for ring in streamed]
+        ready = [ring.ready[ring.fetch_of[ring.use]] for ring in streamed]
         end = self.pace.work(action, max([0, self.arrived.pop(number, 0), *ready]))
         ring = self.tiles if isinstance(action, Multiply) else self.channels
         if ring in streamed:
-            place = ring.take(end) + self.offsets[number]
+            slot = ring.take(end) + self.offsets[number]
         else:
-            place = self.about.place(action)
+            slot = self.about.slot(action)
         table = self.about.table(action)
         if table is not None:
             known = self.tables_at[table]
             table = self.tables.take(end) if known is None else known
-        self.work.append(Bound(action=action, place=place, table=table))
+        self.work.append(Bound(action=action, slot=slot, table=table))
 
     def _uses(self, actions: Sequence[Action]) -> list[tuple[int, int, LoadRegion]]:
         """Return each load with the positions, without loads, of its first reader and of itself."""
@@ -230,30 +230,30 @@ class _Streamer:
             if isinstance(action, LoadRegion):
                 waiting.append((position, action))
                 continue
-            for item in list(waiting):
-                if self._reads(action, item[1].region):
-                    waiting.remove(item)
-                    found.append((position, *item))
+            for sample in list(waiting):
+                if self._reads(action, sample[1].region):
+                    waiting.remove(sample)
+                    found.append((position, *sample))
             position += 1
-        return found + [(position, *item) for item in waiting]
+        return found + [(position, *sample) for sample in waiting]
 
     def _reads(self, action: Action, region: Region) -> bool:
         """Return whether an action may read bytes of a region."""
         if not isinstance(action, (Multiply, PoolRegion, AddRegion)):
             return False
         layer = self.network.layers[action.layer]
-        if region.value not in layer.sources or action.part != region.part:
+        if region.value not in layer.sources or action.sub_batch != region.sub_batch:
             return False
         pooled = isinstance(action, PoolRegion)
-        items = action.items if pooled else action.block.items
-        if items[0] >= region.items[1] or region.items[0] >= items[1]:
+        samples = action.samples if pooled else action.block.samples
+        if samples[0] >= region.samples[1] or region.samples[0] >= samples[1]:
             return False
         if isinstance(layer, Pooling) and layer.seen:
             return True
         if self.network.values[region.value].height == 1:
             return not isinstance(action, Multiply) or self._taps(action, region)
-        strips = action.sources if isinstance(action, AddRegion) else (action.source,)
-        if region.strip and region.strip not in strips:
+        stripes = action.sources if isinstance(action, AddRegion) else (action.source,)
+        if region.stripe and region.stripe not in stripes:
             return False
         rows = action.rows if pooled else action.block.rows
         first, last = source_rows(layer, rows)

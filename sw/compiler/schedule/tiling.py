@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.bands import vectors
-from celosia.sw.compiler.layout.strips import source_rows
+from celosia.sw.compiler.layout.stripes import source_rows
 from celosia.sw.compiler.schedule.actions import Action, Block, LoadRegion, Region
 from celosia.sw.compiler.schedule.blocks import (
     band_blocks,
@@ -19,7 +19,7 @@ from celosia.sw.compiler.schedule.movement import Movement
 from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
 from celosia.sw.compiler.spec import Product
 
-__all__ = ["GROUP", "WHOLE", "Cutting", "Piece", "Stages"]
+__all__ = ["GROUP", "WHOLE", "BlockTiling", "Stages", "StepRange"]
 
 #: Output tiles that share one pass over an input that is still being loaded.
 GROUP = 4
@@ -38,7 +38,7 @@ _SLOW_SUMS = 256
 
 
 @dataclass(frozen=True)
-class Piece:
+class StepRange:
     """Reduction steps of one segment."""
 
     segment: int
@@ -47,11 +47,11 @@ class Piece:
 
 
 #: Steps of each stage of a reduction; None is all of it.
-Stages = Sequence[Piece | None]
+Stages = Sequence[StepRange | None]
 WHOLE: Stages = (None,)
 
 
-class Cutting:
+class BlockTiling:
     """Blocks and stages of matrix layers.
 
     Parameters
@@ -76,20 +76,20 @@ class Cutting:
         direct = number in self.placement.direct
         return direct or (self.overlap and number in self.placement.overlap)
 
-    def blocks(self, number: int, items: tuple[int, int]) -> list[Block]:
+    def blocks(self, number: int, samples: tuple[int, int]) -> list[Block]:
         """Return the blocks of a matrix layer, for some samples."""
         layer, tiled = self.network.layers[number], self.tiling.layers[number]
         assert isinstance(layer, Product)
         if tiled.band:
             row = self.placement.layouts[layer.source].row
             least = -(-_BAND // tiled.steps) if self.overlap else 0
-            return band_blocks(layer, tiled.band, row, items, self.config, least)
+            return band_blocks(layer, tiled.band, row, samples, self.config, least)
         # A band can start on the first channels of its source if one block makes all pixels.
         readers = self.network.readers[layer.result]
         large = layer.pixels <= self.config.accumulator_depth and any(
             self.tiling.layers[reader].band for reader in readers
         )
-        return blocks(layer, items, self.config, wanted=self.wanted(number), large=large)
+        return blocks(layer, samples, self.config, wanted=self.wanted(number), large=large)
 
     def wanted(self, number: int) -> tuple[int, int]:
         """Return the sums of a block of a matrix layer, and of its last one."""
@@ -101,7 +101,7 @@ class Cutting:
             return min(usual, _SLOW_SUMS), min(last, _SLOW_SUMS)
         return usual, last
 
-    def together(self, number: int, block: Block) -> int:
+    def tiles_in_flight(self, number: int, block: Block) -> int:
         """Return the number of output tiles that share a half of the accumulators.
 
         Those of a band, with few sums, make one reduction step of the next layer. If sums drain no
@@ -149,23 +149,25 @@ class Cutting:
             middle += 1
         if middle in block.rows:
             return whole
-        before, after = (block._replace(rows=part) for part in ((first, middle), (middle, last)))
+        before, after = (block._replace(rows=span) for span in ((first, middle), (middle, last)))
         row = self.rows(number, before)
         if min(row, self.rows(number, after)) < self.config.rows:
             return whole
         return [(before, 0), (after, row)]
 
-    def all_steps(self, number: int, tile: int) -> list[Piece]:
+    def all_steps(self, number: int, tile: int) -> list[StepRange]:
         """Return the whole reduction of an output tile of a layer."""
-        parts = self.tiling.layers[number].segments[tile]
-        return [Piece(n, 0, part.steps(self.config)) for n, part in enumerate(parts)]
+        found = self.tiling.layers[number].segments[tile]
+        return [StepRange(n, 0, segment.steps(self.config)) for n, segment in enumerate(found)]
 
-    def stage_loads(self, number: int, part: int, block: Block, stages: Stages) -> list[Action]:
+    def stage_loads(
+        self, number: int, sub_batch: int, block: Block, stages: Stages
+    ) -> list[Action]:
         """Return the loads of the bytes of flat values that each stage of a reduction reads."""
         layer = self.network.layers[number]
         about = self.network.values[layer.source]
         if len(stages) == 1:
-            region = self.moves.everything(layer.source, part, block.items)
+            region = self.moves.everything(layer.source, sub_batch, block.samples)
             return [LoadRegion(region=region, layer=number)]
         ends = [stage.last * self.config.rows for stage in stages if stage]
         ends[-1] = about.width * about.channels
@@ -173,8 +175,8 @@ class Cutting:
             LoadRegion(
                 region=Region(
                     value=layer.source,
-                    part=part,
-                    items=block.items,
+                    sub_batch=sub_batch,
+                    samples=block.samples,
                     rows=(0, 1),
                     columns=columns,
                 ),
@@ -191,28 +193,28 @@ class Cutting:
         layer = self.network.layers[number]
         assert isinstance(layer, Product)
         first = self.tiling.layers[number].segments[0][0]
-        others = any(len(parts) > 1 for parts in self.tiling.layers[number].segments)
+        others = any(len(found) > 1 for found in self.tiling.layers[number].segments)
         if others or not first.side_by_side or layer.each:
             return WHOLE
         steps = first.steps(self.config)
         if not loads:
             ready = self.ready_taps(number, block) // self.config.rows
-            cuts = [ready, steps] if 0 < ready < steps else [steps]
+            ends = [ready, steps] if 0 < ready < steps else [steps]
         else:
             about = self.network.values[layer.source]
-            items = block.extents[0]
-            beats = items * -(-about.bytes_per_item // self.config.bus_bytes)
+            samples = block.extents[0]
+            beats = samples * -(-about.bytes_per_item // self.config.bus_bytes)
             vector = about.bytes_per_item == layer.taps
             resident = not self.tiling.layers[number].streams
-            if vector and items == 1 and resident and steps > 2 * _FIRST_STEPS:
+            if vector and samples == 1 and resident and steps > 2 * _FIRST_STEPS:
                 # A vector is read a step at a time: it need not be complete.
-                cuts = [_FIRST_STEPS, steps]
-            elif not vector or items == 1 or beats <= 2 * _LATENCY:
-                cuts = [steps]
+                ends = [_FIRST_STEPS, steps]
+            elif not vector or samples == 1 or beats <= 2 * _LATENCY:
+                ends = [steps]
             else:
-                cuts = _growing_cuts(layer, items, self.config)
-        pieces = zip([0, *cuts], cuts, strict=False)
-        return [Piece(0, first, last) for first, last in pieces]
+                ends = _growing_ends(layer, samples, self.config)
+        ranges = zip([0, *ends], ends, strict=False)
+        return [StepRange(0, first, last) for first, last in ranges]
 
     def maker(self, number: int) -> int | None:
         """Return the matrix layer that makes the source of a matrix layer, if one does."""
@@ -235,9 +237,9 @@ class Cutting:
             return 0
         tiled = self.tiling.layers[before]
         if tiled.band and layer.kernel == (1, 1):
-            cut = self.blocks(before, block.items)
-            together = self.together(before, cut[0])
-            return (tiled.tiles - 1) // together * together * tiled.channels if len(cut) == 1 else 0
+            cut = self.blocks(before, block.samples)
+            most = self.tiles_in_flight(before, cut[0])
+            return (tiled.tiles - 1) // most * most * tiled.channels if len(cut) == 1 else 0
         if layer.pixels > 1:
             return 0
         value, layout = self.network.values[layer.source], self.placement.layouts[layer.source]
@@ -245,11 +247,11 @@ class Cutting:
             return 0
         if value.height == 1:
             return (value.channels - 1) // self.config.columns * self.config.columns
-        cut = self.blocks(before, (block.items[1] - 1, block.items[1]))
+        cut = self.blocks(before, (block.samples[1] - 1, block.samples[1]))
         return cut[-1].rows[0] * layout.pitch if block.extents[0] == 1 else 0
 
 
-def _growing_cuts(layer: Product, rows: int, config: Config) -> list[int]:
+def _growing_ends(layer: Product, rows: int, config: Config) -> list[int]:
     """Return the steps to split at so that each stage loads while those before are multiplied."""
     steps = -(-layer.taps // config.rows)
     tiles = -(-layer.channels // config.columns)

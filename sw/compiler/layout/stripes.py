@@ -12,7 +12,7 @@ from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.schedule.actions import Range
 from celosia.sw.compiler.spec import Layer, Network, Pooling, Product, Sum
 
-__all__ = ["product_rows", "result_rows", "source_rows", "strip_bytes", "widest"]
+__all__ = ["product_rows", "result_rows", "source_rows", "stripe_bytes", "widest"]
 
 
 def result_rows(network: Network, layer: Layer) -> int:
@@ -58,7 +58,7 @@ def product_rows(layer: Product, rows: Range, band: Band | None, layout: Layout)
     return first, last + (layer.origin[1] + reach >= layout.row - layout.left)
 
 
-def strip_bytes(
+def stripe_bytes(
     network: Network, layouts: Sequence[Layout], number: int, rows: int, spilled: frozenset[int]
 ) -> dict[int, int]:
     """Return the bytes of one buffer for each spilled value of a layer, for stripes of ``rows``."""
@@ -94,7 +94,7 @@ def widest(
         return 0, 1
 
     def fits(rows: int, turns: int) -> bool:
-        sizes = strip_bytes(network, layouts, number, rows, spilled).values()
+        sizes = stripe_bytes(network, layouts, number, rows, spilled).values()
         return turns * sum(-(-size // config.rows) * config.rows for size in sizes) <= room
 
     for turns in (2, 1):
