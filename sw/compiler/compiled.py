@@ -146,9 +146,9 @@ def _cut(steps: Sequence[Step]) -> Iterator[tuple[int, list[Step]]]:
     for step in steps:
         if step.instruction.unit is not Unit.LOAD:
             if layer not in (None, step.layer):
-                place = _own_loads(part, step.layer)
-                yield layer, part[:place]
-                part = part[place:]
+                index = _own_loads(part, step.layer)
+                yield layer, part[:index]
+                part = part[index:]
             layer = step.layer
         part.append(step)
     if layer is not None:

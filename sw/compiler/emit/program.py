@@ -88,9 +88,9 @@ def emit_main(
 ) -> Iterator[Step]:
     """Yield the instructions of one batch, in order."""
     about = Addressing(network, tiling, placement, config)
-    for piece in work:
-        reads, writes = _owners(network, piece)
-        for step in _steps(about, piece):
+    for action in work:
+        reads, writes = _owners(network, action)
+        for step in _steps(about, action):
             yield step._replace(reads=reads, writes=writes)
 
 

@@ -144,7 +144,7 @@ class _Allocator:
         self.overlap = self.direct = frozenset[int]()
         self.stuck: CompileError | None = None
         self.widest = cache(
-            lambda number, values, room: widest(network, layouts, number, values, room, config)
+            lambda number, values, space: widest(network, layouts, number, values, space, config)
         )
 
     def choose(self, batch: int) -> _Choice:
@@ -300,9 +300,9 @@ class _Allocator:
                 continue
             first = number - 1 if number - 1 in self.direct else number
             taken = max(needed[first : number + 1])
-            room = self.config.unified_bytes - taken
+            space = self.config.unified_bytes - taken
             most, turns = self.widest(
-                number, spilled.intersection((*layer.sources, layer.result)), room
+                number, spilled.intersection((*layer.sources, layer.result)), space
             )
             if not most:
                 self.stuck = CompileError(

@@ -55,10 +55,10 @@ def pack_weights(layer: Layer, tiled: TiledLayer, source: Layout, config: Config
         else:
             matrix = layer.matrix(first, min(first + columns, layer.channels))
         step = 0
-        for part in tile:
-            steps = part.steps(config)
+        for segment in tile:
+            steps = segment.steps(config)
             padded = np.zeros((steps * rows, columns), np.int8)
-            padded[: len(part.taps), : len(matrix)] = matrix[:, part.taps].T
+            padded[: len(segment.taps), : len(matrix)] = matrix[:, segment.taps].T
             image[number, step : step + steps, :, :columns] = padded.reshape(steps, rows, columns)
             step += steps
     return image.tobytes()

@@ -89,7 +89,7 @@ def takes_turns(steps: int, tiles: int, ring: int) -> bool:
     return 3 * steps <= ring < 3 * tiles
 
 
-def reside(demands: Sequence[Demand | None], room: int) -> tuple[list[tuple[int, int, int]], int]:
+def reside(demands: Sequence[Demand | None], space: int) -> tuple[list[tuple[int, int, int]], int]:
     """Return the first slot, period and periods of each layer's resident tiles; slots taken.
 
     The choice keeps the bus about equally busy in all layers: the array does not wait for tiles
@@ -101,11 +101,11 @@ def reside(demands: Sequence[Demand | None], room: int) -> tuple[list[tuple[int,
         return sum(demand.slots(demand.staying(level)) for demand in layers)
 
     low, high = 0.0, max([1.0, *((d.fixed + d.tiles * d.each) / d.cycles for d in layers)])
-    if taken(low) <= room:
+    if taken(low) <= space:
         high = low
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (low, middle) if taken(middle) <= room else (middle, high)
+        low, high = (low, middle) if taken(middle) <= space else (middle, high)
     slots: list[tuple[int, int, int]] = []
     used = 0
     for demand in demands:

@@ -82,10 +82,10 @@ def widest(
     layouts: Sequence[Layout],
     number: int,
     spilled: frozenset[int],
-    room: int,
+    space: int,
     config: Config,
 ) -> tuple[int, int]:
-    """Return the most rows of a result whose buffers fit into ``room`` bytes, and the buffers.
+    """Return the most rows of a result whose buffers fit into ``space`` bytes, and the buffers.
 
     There are two buffers if one row fits twice, else one; zero rows if one row does not fit.
     """
@@ -95,7 +95,7 @@ def widest(
 
     def fits(rows: int, turns: int) -> bool:
         sizes = stripe_bytes(network, layouts, number, rows, spilled).values()
-        return turns * sum(-(-size // config.rows) * config.rows for size in sizes) <= room
+        return turns * sum(-(-size // config.rows) * config.rows for size in sizes) <= space
 
     for turns in (2, 1):
         low, high = 0, result_rows(network, layer) + 1

@@ -10,6 +10,7 @@ from celosia.sw.compiler.schedule.actions import (
     LoadRegion,
     Multiply,
     PoolRegion,
+    Range,
     StoreRegion,
 )
 from celosia.sw.compiler.schedule.blocks import attached, blocks
@@ -57,7 +58,7 @@ class Jobs:
         )
 
     def vector_jobs(
-        self, number: int, sub_batch: int, samples: tuple[int, int], rows: tuple[int, int]
+        self, number: int, sub_batch: int, samples: Range, rows: Range
     ) -> Iterator[Job]:
         """Yield the jobs of some rows of the result of a layer without weights."""
         layer = self.network.layers[number]
@@ -80,9 +81,7 @@ class Jobs:
                 )
                 yield Job(drains=[[action]])
 
-    def stripe(
-        self, number: int, sub_batch: int, samples: tuple[int, int], rows: tuple[int, int]
-    ) -> Iterator[Job]:
+    def stripe(self, number: int, sub_batch: int, samples: Range, rows: Range) -> Iterator[Job]:
         """Yield the jobs of some rows of a layer's result."""
         layer = self.network.layers[number]
         if not isinstance(layer, Product):
@@ -107,9 +106,7 @@ class Jobs:
                 accumulator=row,
             )
 
-    def product(
-        self, number: int, sub_batch: int, samples: tuple[int, int], loads: bool
-    ) -> Iterator[Job]:
+    def product(self, number: int, sub_batch: int, samples: Range, loads: bool) -> Iterator[Job]:
         """Yield the jobs of a matrix layer, by blocks that the accumulators hold."""
         layer = self.network.layers[number]
         assert isinstance(layer, Product)
@@ -246,7 +243,7 @@ class Jobs:
             region = self.moves.everything(layer.result, sub_batch, block.samples)
             yield from self.moves.store(number, region._replace(rows=block.rows))
 
-    def made(self, number: int) -> tuple[int, int] | None:
+    def made(self, number: int) -> Range | None:
         """Return the channels of its result that a layer makes, if not all."""
         layer = self.network.layers[number]
         if isinstance(layer, Sum) or len(self.network.makers[layer.result]) == 1:
@@ -263,5 +260,5 @@ def _stores(layer: Product | Sum, rows: int, columns: int) -> list[int]:
     """
     tiles = -(-layer.channels // columns)
     wide = -(-64 // columns)
-    pieces = range(wide - 1, tiles - 1, wide) if rows > 1 else range(0)
-    return [*pieces, tiles - 1]
+    stops = range(wide - 1, tiles - 1, wide) if rows > 1 else range(0)
+    return [*stops, tiles - 1]

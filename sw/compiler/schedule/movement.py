@@ -11,6 +11,7 @@ from celosia.sw.compiler.schedule.actions import (
     Action,
     FillMargins,
     LoadRegion,
+    Range,
     Region,
     StoreRegion,
     Stripe,
@@ -48,12 +49,7 @@ class Movement:
         }
 
     def load_stripe(
-        self,
-        number: int,
-        sub_batch: int,
-        samples: tuple[int, int],
-        cut: list[tuple[int, int]],
-        index: int,
+        self, number: int, sub_batch: int, samples: Range, cut: list[Range], index: int
     ) -> Iterator[Action]:
         """Yield the loads of the source rows that a stripe reads, and their margins."""
         layer = self.network.layers[number]
@@ -84,7 +80,7 @@ class Movement:
         turns = len(self.placement.stripes[value, number])
         return Stripe(layer=number, turn=index % turns, first=first)
 
-    def is_fresh(self, number: int, value: int, sub_batch: int, samples: tuple[int, int]) -> bool:
+    def is_fresh(self, number: int, value: int, sub_batch: int, samples: Range) -> bool:
         """Return whether a layer is the first reader of an input that has not been loaded ahead."""
         if not self.network.values[value].is_input or self.first_use[value] != number:
             return False
@@ -100,7 +96,7 @@ class Movement:
         about, layout = self.network.values[value], self.placement.layouts[value]
         return about.height == 1 and not layout.margins
 
-    def everything(self, value: int, sub_batch: int, samples: tuple[int, int]) -> Region:
+    def everything(self, value: int, sub_batch: int, samples: Range) -> Region:
         """Return the region of all of a value."""
         about = self.network.values[value]
         columns = (0, about.width * about.channels)
@@ -112,9 +108,7 @@ class Movement:
             columns=columns,
         )
 
-    def margins(
-        self, value: int, sub_batch: int, samples: tuple[int, int], number: int
-    ) -> Iterator[Action]:
+    def margins(self, value: int, sub_batch: int, samples: Range, number: int) -> Iterator[Action]:
         """Yield the writing of margins whose memory has had other contents."""
         layout = self.placement.layouts[value]
         if not layout.margins or self.placement.values[value].permanent:
@@ -126,9 +120,7 @@ class Movement:
             region = self.everything(value, sub_batch, (sample, sample + 1))._replace(rows=rows)
             yield FillMargins(region=region, layer=number)
 
-    def load(
-        self, number: int, value: int, sub_batch: int, samples: tuple[int, int]
-    ) -> Iterator[Action]:
+    def load(self, number: int, value: int, sub_batch: int, samples: Range) -> Iterator[Action]:
         """Yield loads of a layer's source, some rows at a time."""
         yield from self.margins(value, sub_batch, samples, number)
         region = self.everything(value, sub_batch, samples)
@@ -159,7 +151,7 @@ class Movement:
             for rows in pairwise(ends):
                 yield region._replace(samples=(sample, sample + 1), rows=rows)
 
-    def prefetch(self, number: int, sub_batch: int, samples: tuple[int, int]) -> Iterator[Action]:
+    def prefetch(self, number: int, sub_batch: int, samples: Range) -> Iterator[Action]:
         """Yield the loads of the next sample's or sub-batch's inputs with a separate address."""
         sub_batches = self.placement.sub_batches
         for value in dict.fromkeys(self.network.layers[number].sources):

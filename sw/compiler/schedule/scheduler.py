@@ -11,11 +11,7 @@ from itertools import chain
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.tile import Tiling
-from celosia.sw.compiler.schedule.actions import (
-    Action,
-    FillMargins,
-    LoadRegion,
-)
+from celosia.sw.compiler.schedule.actions import Action, FillMargins, LoadRegion, Range
 from celosia.sw.compiler.schedule.interleave import Interleaver, Job
 from celosia.sw.compiler.schedule.jobs import Jobs
 from celosia.sw.compiler.schedule.movement import Movement
@@ -49,12 +45,7 @@ class _Scheduler:
     """The order of actions, with layers that overlap or one after another."""
 
     def __init__(
-        self,
-        network: Network,
-        tiling: Tiling,
-        placement: Placement,
-        config: Config,
-        overlap: bool,
+        self, network: Network, tiling: Tiling, placement: Placement, config: Config, overlap: bool
     ) -> None:
         self.network = network
         self.tiling = tiling
@@ -77,7 +68,7 @@ class _Scheduler:
             yield from self.layers(range(per_image, count), sub_batch, (first, first + samples))
         yield from self.order.flush()
 
-    def layers(self, numbers: range, sub_batch: int, samples: tuple[int, int]) -> Iterator[Action]:
+    def layers(self, numbers: range, sub_batch: int, samples: Range) -> Iterator[Action]:
         """Yield the actions of some layers; jobs of those in the unified buffer take turns."""
         waiting: list[list[Job]] = []
         for number in numbers:
@@ -97,7 +88,7 @@ class _Scheduler:
                     yield from self.order.flush()
         yield from self.order.order(waiting)
 
-    def layer(self, number: int, sub_batch: int, samples: tuple[int, int]) -> list[Job]:
+    def layer(self, number: int, sub_batch: int, samples: Range) -> list[Job]:
         """Return the jobs of one layer."""
         layer = self.network.layers[number]
         if self.jobs.joins(number):

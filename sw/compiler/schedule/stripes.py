@@ -11,6 +11,7 @@ from celosia.sw.compiler.schedule.actions import (
     FillMargins,
     Multiply,
     PoolRegion,
+    Range,
     StoreRegion,
     Stripe,
 )
@@ -42,7 +43,7 @@ class Stripes:
         step = self.placement.stripe_rows[number]
         return [(first, min(first + step, height)) for first in range(0, height, step)]
 
-    def passed_on(self, number: int, sub_batch: int, samples: tuple[int, int]) -> list[Job]:
+    def passed_on(self, number: int, sub_batch: int, samples: Range) -> list[Job]:
         """Return the jobs of a layer whose result the next one reads from two buffers in turn.
 
         Rows that two stripes of the next layer read are drained into the buffers of both.
@@ -96,12 +97,7 @@ class Stripes:
         return found
 
     def fill(
-        self,
-        number: int,
-        sub_batch: int,
-        samples: tuple[int, int],
-        rows: tuple[int, int],
-        stripe: Stripe,
+        self, number: int, sub_batch: int, samples: Range, rows: Range, stripe: Stripe
     ) -> Iterator[Action]:
         """Yield the filling of the margins of a buffer."""
         value = self.network.layers[number].result
@@ -111,7 +107,7 @@ class Stripes:
             )
             yield FillMargins(region=region, layer=number)
 
-    def in_stripes(self, number: int, sub_batch: int, samples: tuple[int, int]) -> list[Job]:
+    def in_stripes(self, number: int, sub_batch: int, samples: Range) -> list[Job]:
         """Return the jobs of a layer by stripes, with loads one stripe ahead."""
         layer = self.network.layers[number]
         cut = self.cut(number)
@@ -143,7 +139,7 @@ class Stripes:
         found[-1].drains[-1] += self.moves.prefetch(number, sub_batch, samples)
         return found
 
-    def passed(self, job: Job, turn: int, rows: tuple[int, int]) -> Job:
+    def passed(self, job: Job, turn: int, rows: Range) -> Job:
         """Return a job on some rows of a result whose values pass through buffers."""
         first = next(action for action in chain(*job.tiles, *job.drains))
         assert isinstance(first, (Multiply, PoolRegion, AddRegion))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.bands import vectors
 from celosia.sw.compiler.layout.stripes import source_rows
-from celosia.sw.compiler.schedule.actions import Action, Block, LoadRegion, Region
+from celosia.sw.compiler.schedule.actions import Action, Block, LoadRegion, Range, Region
 from celosia.sw.compiler.schedule.blocks import (
     band_blocks,
     blocks,
@@ -76,7 +76,7 @@ class BlockTiling:
         direct = number in self.placement.direct
         return direct or (self.overlap and number in self.placement.overlap)
 
-    def blocks(self, number: int, samples: tuple[int, int]) -> list[Block]:
+    def blocks(self, number: int, samples: Range) -> list[Block]:
         """Return the blocks of a matrix layer, for some samples."""
         layer, tiled = self.network.layers[number], self.tiling.layers[number]
         assert isinstance(layer, Product)
