@@ -174,7 +174,7 @@ def softmax(values: np.ndarray, source: Quantization, output: Quantization) -> n
 
 
 def table(function: Callable[[np.ndarray], np.ndarray], source: Quantization, output: Quantization):
-    """Return what a function of float32 makes of every int8, by its bits: int8 of shape (256,)."""
+    """Return the results of a function of float32 for every int8, by its bits: shape (256,)."""
     entries = np.arange(256, dtype=np.uint8).view(np.int8)
     with np.errstate(all="ignore"):
         return quantized(function(dequantized(entries, source)), output)

@@ -156,7 +156,7 @@ class Product:
         return (gh - wh) // sh + 1, (gw - ww) // sw + 1
 
     def __post_init__(self) -> None:
-        """Refuse what no instruction can express."""
+        """Refuse fields that no instruction can express."""
         self.scaling.check(self.name, self.channels)
         _require_table(self.name, self.table)
         whole = self.kernel == self.weights.shape[1:3]
@@ -241,7 +241,7 @@ class Pooling:
         return (self.source,)
 
     def __post_init__(self) -> None:
-        """Refuse what no instruction can express."""
+        """Refuse fields that no instruction can express."""
         for scaling in self.scalings:
             scaling.check(self.name, 1)
         _require_table(self.name, self.table)
@@ -299,7 +299,7 @@ class Sum:
         return self.source, self.second
 
     def __post_init__(self) -> None:
-        """Refuse what no instruction can express."""
+        """Refuse fields that no instruction can express."""
         for scaling in self.scalings:
             scaling.check(self.name, 1)
         _require_table(self.name, self.table)

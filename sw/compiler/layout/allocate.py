@@ -286,10 +286,7 @@ class _Allocator:
     def buffers(
         self, spans: Sequence[Span], spilled: frozenset[int]
     ) -> tuple[list[Span], dict[int, int]] | None:
-        """Return stripe buffers, and the rows of each layer's stripes; None if they do not fit.
-
-        A buffer lives while its layer runs.
-        """
+        """Return stripe buffers, and the rows of each layer's stripes; None if they do not fit."""
         result: list[Span] = []
         rows: dict[int, int] = {}
         needed = bytes_needed(spans, len(self.network.layers), self.config.rows)
@@ -362,10 +359,9 @@ class _Allocator:
         copies: dict[tuple[int, int], tuple[int, ...]] = {}
         for value, layer, turn in sorted(addresses):
             copies[value, layer] = (*copies.get((value, layer), ()), addresses[value, layer, turn])
+        layouts = self.layouts
         values = {
-            value: ValueAddresses(
-                turns, self.whole(value), permanent and self.layouts[value].margins
-            )
+            value: ValueAddresses(turns, self.whole(value), permanent and layouts[value].margins)
             for (value, layer), turns in copies.items()
             if layer < 0
         }

@@ -132,7 +132,7 @@ class BlockTiling:
         return math.prod(counts)
 
     def arrivals(self, number: int, block: Block, rows: int) -> list[tuple[Block, int]]:
-        """Return parts of a block to multiply one after the other, and their rows of accumulators.
+        """Return the blocks to multiply one after the other, each with its rows of accumulators.
 
         A reader of an image of which ``rows`` come first, if not 0, begins on those.
         """
@@ -156,7 +156,7 @@ class BlockTiling:
         return [(before, 0), (after, row)]
 
     def all_steps(self, number: int, tile: int) -> list[StepRange]:
-        """Return the whole reduction of an output tile of a layer."""
+        """Return the steps of the whole reduction of an output tile."""
         found = self.tiling.layers[number].segments[tile]
         return [StepRange(n, 0, segment.steps(self.config)) for n, segment in enumerate(found)]
 
