@@ -26,7 +26,7 @@ from celosia.sw.compiler.layout.choose import choose
 from celosia.sw.compiler.layout.pack import packed, packed_bytes
 from celosia.sw.compiler.layout.pitches import lay_out, least_steps
 from celosia.sw.compiler.layout.placement import Placement
-from celosia.sw.compiler.layout.resident import together
+from celosia.sw.compiler.layout.resident import all_resident
 from celosia.sw.compiler.layout.tile import Tiling, tile
 from celosia.sw.compiler.partition import Plan, partition
 from celosia.sw.compiler.passes import simplified
@@ -65,7 +65,7 @@ def compile_graph(graph: Graph, config: Config, batch: int = 1) -> Program:
     config : Config
         The core.
     batch : int
-        Items of one run of the program, at least 1.
+        Samples of one run of the program, at least 1.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def compile_graph(graph: Graph, config: Config, batch: int = 1) -> Program:
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Stop the search for reference cycles: passes make none, but many small objects that last."""
+    """Stop the garbage collector: passes make no cycles, but many small objects that last."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -124,12 +124,12 @@ def _with_states(graph: Graph) -> Graph:
 
 
 def _compiled(graph: Graph, config: Config, batch: int, notes: Mapping[int, str]) -> Compiled:
-    """Compile a graph; what ``notes`` name by their place is left to the host."""
+    """Compile a graph; operators in ``notes``, by their number, run on the host."""
     model, graph = graph, _with_states(graph)
     compiler = _Compiler(graph, config, batch)
     plan = partition(graph, notes)
     placed = [compiler.placed(*step) for step in plan.steps if not isinstance(step, HostOperator)]
-    shared = together([each.tiling for each in placed], config)
+    shared = all_resident([each.tiling for each in placed], config)
     if shared:
         placed = [each._replace(tiling=tiling) for each, tiling in zip(placed, shared, strict=True)]
     parts = (compiler.part(each, plan.items, alone=not shared) for each in placed)
@@ -148,7 +148,7 @@ def _compiled(graph: Graph, config: Config, batch: int, notes: Mapping[int, str]
         inputs=inputs[:first],
         outputs=outputs[: len(model.outputs)],
         layers=tuple(compiler.layers),
-        # A program of the host alone takes none, which no device can have.
+        # A program of the host alone needs no memory; devices have at least this.
         memory_bytes=compiler.address or ALIGNMENT,
         constants=constants,
         variables=tuple(Variable(p, s.successor, s.initial.tobytes()) for s, p in kept),
@@ -158,7 +158,7 @@ def _compiled(graph: Graph, config: Config, batch: int, notes: Mapping[int, str]
 
 
 class _Placed(NamedTuple):
-    """A part with its tiles, where everything lies, and weights and parameters by layer."""
+    """A part with its tiles, addresses, and weights and parameters by layer."""
 
     graph: Graph
     network: Network
@@ -169,7 +169,7 @@ class _Placed(NamedTuple):
 
 @contextmanager
 def _blaming(network: Network) -> Iterator[None]:
-    """Add to an error the place of the operator whose layer it names, if the host may run that."""
+    """Add the number of the operator to an error of its layer, if the host may run that."""
     try:
         yield
     except CompileError as error:
@@ -190,21 +190,21 @@ class _Compiler:
         self.layers: list[Layer] = []
         self.segments: list[Segment] = []
         self.parts: list[CompiledPart] = []
-        #: Loads of constants that stay for all parts, and instructions by the address of their code.
+        #: Loads of constants resident for all parts, and instructions by the address of their code.
         self.loads: list[Step] = []
         self.code: dict[int, list[Instruction]] = {}
 
     def placed(self, graph: Graph, network: Network) -> _Placed:
-        """Choose the tiles of a part, and where everything lies."""
+        """Choose the tiles and addresses of a part."""
         with _blaming(network):
             tiling, placement = _placed(network, self.config, self.batch)
             constants = packed(network, tiling, placement.layouts, self.config)
             return _Placed(graph, network, tiling, placement, constants)
 
     def part(self, placed: _Placed, items: int, *, alone: bool) -> Part:
-        """Compile a part, of a model whose batch is ``items``.
+        """Compile a part of a model whose batch is ``items``.
 
-        Unless it is ``alone``, its constants stay beside those of others: ``constants`` loads them.
+        Unless it is ``alone``, its constants share the core with others: ``constants`` loads them.
         """
         with _blaming(placed.network):
             return self._part(placed, items, alone=alone)
@@ -212,8 +212,8 @@ class _Compiler:
     def _part(self, placed: _Placed, items: int, *, alone: bool) -> Part:
         graph, network, tiling, placement, constants = placed
         config, first = self.config, len(self.layers)
-        # Before the passes that take long.
-        check_count(least_instructions(network, tiling, placement.head, self.batch, config))
+        # Before the slow passes.
+        check_count(least_instructions(network, tiling, placement.per_image, self.batch, config))
         placement = placement.moved(self._free())
         actions = schedule(network, tiling, placement, config)
         check_count(sum(not isinstance(action, FillMargins) for action in actions))
@@ -231,7 +231,7 @@ class _Compiler:
         self.segments += _segments(constants, b"".join(tiling.tables.contents), placement, first)
         self.layers += _layers(network, tiling, placement, config, sizes)
         bands = frozenset(number for number, tiled in enumerate(tiling.layers) if tiled.band)
-        self.parts.append(CompiledPart(network, placement.head, bands, steps, first))
+        self.parts.append(CompiledPart(network, placement.per_image, bands, steps, first))
         return Part(
             setup=setup,
             main=main,
@@ -245,11 +245,11 @@ class _Compiler:
         return self._section(limited(self.loads), self._free(), 0)
 
     def _free(self) -> int:
-        """Return where the next part or section may begin."""
+        """Return the first free address for the next part or section."""
         return -(-self.address // ALIGNMENT) * ALIGNMENT
 
     def _section(self, steps: Sequence[Step], address: int, first: int) -> Section:
-        """Return steps as a section, which from now on takes its place in memory."""
+        """Return steps as a section, and reserve its memory."""
         made = instructions(steps, self.config)
         self.code[address] = made
         self.address = address + INSTRUCTION_BYTES * len(made)
@@ -257,9 +257,9 @@ class _Compiler:
 
 
 def _placed(network: Network, config: Config, batch: int) -> tuple[Tiling, Placement]:
-    """Return the tiles of all layers, and where everything lies.
+    """Return the tiles of all layers, and the addresses.
 
-    Bands are for layers whose values the unified buffer holds.
+    Bands are only for layers whose values the unified buffer holds.
     """
     bands = choose(network, config)
     while bands:
@@ -268,7 +268,7 @@ def _placed(network: Network, config: Config, batch: int) -> tuple[Tiling, Place
         except CompileError:
             break
         placement = found[1]
-        outside = placement.strip_rows.keys() | placement.direct
+        outside = placement.stripe_rows.keys() | placement.direct
         if not outside & bands.keys():
             return found
         bands = {number: band for number, band in bands.items() if number not in outside}
@@ -325,7 +325,7 @@ def _port(graph: Graph, number: int, items: int, address: int) -> Port:
 def _ends(
     graph: Graph, plan: Plan, numbers: Sequence[int], steps: Sequence[Part | HostOperator]
 ) -> tuple[Port, ...]:
-    """Return the model's inputs or outputs, where the core has them with their addresses."""
+    """Return the model's inputs or outputs, with the addresses of those that the core has."""
     parts = [step for step in steps if isinstance(step, Part)]
     core = {port.tensor: port for part in parts for port in (*part.inputs, *part.outputs)}
     ports = []
@@ -339,7 +339,7 @@ def _ends(
 
 
 def _item_shape(tensor: Tensor, items: int) -> tuple[int, ...]:
-    """Return the shape of one item: without the first extent, where that counts items."""
+    """Return the shape of one sample: without the first extent if that counts samples."""
     shape = tensor.shape
     if len(shape) < 2 or shape[0] % items:
         return shape if items == 1 else (tensor.elements // items,)
@@ -366,8 +366,8 @@ def _layers(
             pixels = max(layer.pixels, config.rows // config.weight_rows)
             more = (tiled.steps - least) * tiled.tiles * pixels
             notes.append(f"{tiled.steps} reduction steps instead of {least}, {more:,} cycles more")
-        if number in placement.strip_rows:
-            rows = placement.strip_rows[number]
+        if number in placement.stripe_rows:
+            rows = placement.stripe_rows[number]
             unit = "row" if rows == 1 else "rows"
             way = (
                 "from the layer before"

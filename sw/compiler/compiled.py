@@ -1,4 +1,4 @@
-"""Results of the passes: a program, its parts, and its sections layer by layer."""
+"""Results of the passes: a program, its parts, and its sections by layer."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,18 +41,18 @@ class CompiledPart:
     ----------
     network : Network
         The layers.
-    head : int
-        Number of layers that run item by item.
+    per_image : int
+        Number of per-image layers.
     bands : frozenset of int
         Layers that multiply in bands.
     steps : tuple of Step
         The instructions of ``main`` without HALT and semaphores.
     first : int
-        Number that the program gives to the first layer.
+        Number of the first layer in the program.
     """
 
     network: Network
-    head: int
+    per_image: int
     bands: frozenset[int]
     steps: tuple[Step, ...]
     first: int
@@ -60,7 +60,7 @@ class CompiledPart:
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """A program, and what its passes found on the way."""
+    """A program, and the results of its passes."""
 
     program: Program
     parts: tuple[CompiledPart, ...]
@@ -68,14 +68,14 @@ class Compiled:
 
 @dataclass(frozen=True)
 class LayerSection:
-    """Part of the work of one layer, as a section of its own.
+    """Work of one layer as a separate section.
 
     Parameters
     ----------
     layer : int
         Number of the layer.
     section : Section
-        The instructions, with semaphores of their own, and HALT.
+        The instructions, with their own semaphores, and HALT.
     """
 
     layer: int
@@ -83,11 +83,11 @@ class LayerSection:
 
 
 def bounds(compiled: Compiled) -> list[int]:
-    """Return the cycles that each layer takes the array at least, for one batch.
+    """Return the least cycles of each layer in the array, for one batch.
 
-    Of a layer in bands what its passes take. Else the sum over reduction steps of R taps and output
-    tiles of C channels of what a pass of the array takes: a cycle for each pixel, but not less than
-    the R / W in which its tile loads. Items of the batch share a tile in the layers after the head.
+    For a layer in bands, the cycles of its passes. Else the sum over reduction steps of R taps and
+    output tiles of C channels of the cycles of a pass: one for each pixel, but not less than the
+    R / W in which its tile loads. Samples of the batch share a tile in batched layers.
     0 for a layer without weights.
     """
     config, batch = compiled.program.config, compiled.program.batch
@@ -105,28 +105,28 @@ def bounds(compiled: Compiled) -> list[int]:
             if number in part.bands:
                 cycles.append(sum(_passes(s.instruction, config) for s in by_layer[number]))
                 continue
-            # The model's own pixels: some that no window reads are not computed.
+            # Pixels of the model: some that no window reads are not computed.
             pixels = layer.macs // layer.weights.size
             passes = least_steps(layer, config) * -(-layer.channels // config.columns)
-            alone = number < part.head
+            alone = number < part.per_image
             each = batch * max(pixels, load) if alone else max(batch * pixels, load)
             cycles.append(passes * each)
     return cycles
 
 
 def _passes(i: Instruction, config: Config) -> int:
-    """Return the cycles that the passes of a MATMUL take at least."""
+    """Return the least cycles of the passes of a MATMUL."""
     pixels = i.x_count * i.y_count * i.z_count
     return -(-i.taps // config.rows) * max(pixels, config.rows // config.weight_rows)
 
 
 def layer_sections(compiled: Compiled, number: int = 0) -> list[LayerSection]:
-    """Return a part's main section cut where the layer changes, so that each piece runs on its own.
+    """Return a part's main section split by layer; each section runs alone.
 
-    Pieces lie after the program in external memory, one after the other. Run in order after
-    ``setup`` they do what ``main`` does. The array, the vector unit and the stores say whose piece
-    it is; loads stay where they are, those for later layers too, unless they come right before the
-    work of their layer.
+    Sections follow the program in external memory, one after the other. Run in order after
+    ``setup``, they have the effect of ``main``. Instructions of the array, the vector unit and the
+    stores decide the layer of a section. Loads keep their position, those for later layers too,
+    unless they come right before the work of their layer.
     """
     address = compiled.program.memory_bytes
     sections = []
@@ -140,15 +140,15 @@ def layer_sections(compiled: Compiled, number: int = 0) -> list[LayerSection]:
 
 
 def _cut(steps: Sequence[Step]) -> Iterator[tuple[int, list[Step]]]:
-    """Yield (layer, its steps) for each part of a program."""
+    """Yield (layer, its steps) for each section."""
     part: list[Step] = []
     layer = None
     for step in steps:
         if step.instruction.unit is not Unit.LOAD:
             if layer not in (None, step.layer):
-                place = _own_loads(part, step.layer)
-                yield layer, part[:place]
-                part = part[place:]
+                index = _own_loads(part, step.layer)
+                yield layer, part[:index]
+                part = part[index:]
             layer = step.layer
         part.append(step)
     if layer is not None:
@@ -156,7 +156,7 @@ def _cut(steps: Sequence[Step]) -> Iterator[tuple[int, list[Step]]]:
 
 
 def _own_loads(part: Sequence[Step], layer: int) -> int:
-    """Return where the loads begin, at the end of a part, that the part of ``layer`` starts with."""
+    """Return the index of the last loads of a section that the section of ``layer`` starts with."""
     first = len(part)
     while first and part[first - 1].instruction.unit is Unit.LOAD:
         first -= 1
@@ -170,7 +170,7 @@ def limited(steps: Iterable[Step]) -> tuple[Step, ...]:
     Raises
     ------
     CompileError
-        If there are more than a core can number.
+        If the core cannot number them all.
     """
     emitted = tuple(islice(steps, _MOST_INSTRUCTIONS))
     check_count(len(emitted))
@@ -178,12 +178,12 @@ def limited(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 
 def check_count(least: int) -> None:
-    """Refuse a section of so many instructions or more, besides HALT.
+    """Refuse a section of ``least`` instructions or more, besides HALT.
 
     Raises
     ------
     CompileError
-        If there are more than a core can number.
+        If the core cannot number them all.
     """
     if least >= _MOST_INSTRUCTIONS:
         raise CompileError(
@@ -194,15 +194,15 @@ def check_count(least: int) -> None:
 
 
 def least_instructions(
-    network: Network, tiling: Tiling, head: int, batch: int, config: Config
+    network: Network, tiling: Tiling, per_image: int, batch: int, config: Config
 ) -> int:
-    """Return how many instructions ``main`` has at least.
+    """Return the least number of instructions of ``main``.
 
-    Layers of the head run item by item, in blocks that half of the accumulators holds: for each
+    Per-image layers run by sample, in blocks that half of the accumulators holds: for each
     tile of each block a pass for each of its segments, and one instruction of the vector unit.
     """
     count = 0
-    for layer, tiled in list(zip(network.layers, tiling.layers, strict=True))[:head]:
+    for layer, tiled in list(zip(network.layers, tiling.layers, strict=True))[:per_image]:
         result = network.values[layer.result]
         most = config.accumulator_depth * (tiled.band.count if tiled.band else 1)
         blocks = -(-result.height * result.width // most)

@@ -11,14 +11,14 @@ class CompileError(ValueError):
     Parameters
     ----------
     reason : str
-        The limit, what was wanted and what was got.
+        The limit: wanted and got.
     layer : str, optional
-        The operator, layer or tensor that the core cannot run; a pass that does not know it leaves
-        it out, and ``at`` adds it.
+        The operator, layer or tensor that the core cannot run; a pass that does not know it omits
+        it, and ``at`` adds it.
     place : int, optional
-        Number of the operator in the model, where it is one of them.
+        Number of the operator in the model, if it is one of them.
     hint : str, optional
-        What to do about it.
+        Remedy.
     """
 
     def __init__(
@@ -34,18 +34,18 @@ class CompileError(ValueError):
         return ": ".join(filter(None, (self.layer, self.reason, self.hint)))
 
     def at(self, layer: str, place: int | None = None) -> Self:
-        """Add the layer and the place, where the error has none; return the error."""
+        """Add the layer and the operator's number if the error has none; return the error."""
         self.layer = self.layer or layer
         self.place = place if self.place is None else self.place
         return self
 
 
 class UndefinedError(CompileError):
-    """An operator of which the reference kernel's own results are not defined."""
+    """An operator for which the reference kernel has no defined results."""
 
 
 def require(holds: bool, layer: str, wanted: str, got: object) -> None:
-    """Refuse what does not hold, in one line.
+    """Raise an error of one line if a condition does not hold.
 
     Raises
     ------

@@ -1,9 +1,9 @@
-"""Tables of channels as products: a weight and a bias whose rounded multiples are the entries.
+"""Tables of channels as matrix layers: a weight and a bias whose rounded multiples are the entries.
 
 A sum or product with a constant for each channel takes each int8 to a rounded point on a line. The
-core computes ``weight * x + bias`` and multiplies that. The larger the weight, the finer the line's
-offset; weights of one size put it elsewhere than those of another, so that nearly every line has
-some that round to all of its 256 points.
+core computes ``weight * x + bias`` and multiplies that. A larger weight gives the line a finer
+offset. Other weights give other offsets, so that nearly every line has some that round to all of
+its 256 points.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from celosia.sw.compiler.values import Scaling, scaling_of
 
 __all__ = ["lines"]
 
-#: Weights that are tried, the finest first.
+#: Weights that are tried, from the finest.
 _WEIGHTS = range(127, 15, -1)
 
 _X = np.arange(-128, 128, dtype=np.int64)
@@ -33,14 +33,14 @@ def lines(
     slopes, offsets : numpy.ndarray
         float64, shape ``(channels,)``: entries are about ``slope * x + offset + zero_point``.
     zero_point : int
-        Of the results.
+        Zero point of the results.
 
     Returns
     -------
     weights : numpy.ndarray
         int8, shape ``(channels,)``.
     scaling : Scaling
-        By channel.
+        Parameters by channel.
 
     Raises
     ------

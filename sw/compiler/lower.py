@@ -1,6 +1,6 @@
-"""From a graph to the layers that the core runs.
+"""Lowering of a graph to the layers that the core runs.
 
-Reshapes and paddings move nothing: they are views of a value, padding becomes bytes around it.
+Reshapes and paddings move nothing: they are views of a value, and padding becomes bytes around it.
 Maxima and activations after a product become part of it.
 """
 
@@ -21,7 +21,7 @@ def lower(graph: Graph, items: int | None = None) -> Network:
     Raises
     ------
     CompileError
-        Naming the operator that cannot be run, and why.
+        If an operator cannot run; the message names it and the reason.
     """
     lowering = Lowering(graph, OPERATORS, items)
     for operation in graph.operations:
@@ -40,9 +40,9 @@ def lower(graph: Graph, items: int | None = None) -> Network:
 
 
 def in_order(layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    """Return layers with the longer of two products right before the sum of both.
+    """Return layers with the longer of two matrix layers right before the sum of both.
 
-    The sum is done along with the product before it, and hides behind that.
+    The sum runs jointly with the matrix layer before it, at the same time as its matrix work.
     """
     result = list(layers)
     for place in range(2, len(result)):

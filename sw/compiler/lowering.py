@@ -1,4 +1,4 @@
-"""State of the lowering of a graph: values, layers, and the view that each tensor is."""
+"""State of the lowering of a graph: values, layers, and the view of each tensor."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -46,18 +46,18 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """Operators that follow a tensor and can be part of the layer that makes it.
+    """Operators after a tensor that can be fused into the layer that makes it.
 
     Parameters
     ----------
     last : int
-        The tensor that it ends in.
+        The tensor after the last operator.
     scaling : Scaling
-        With the clamps of activations.
+        Scaling with the clamps of activations.
     kinds : list of str
-        Operators taken in.
+        Operators fused.
     table : numpy.ndarray, optional
-        As of ``Product``.
+        Table as of ``Product``.
     """
 
     last: int
@@ -67,7 +67,7 @@ class Tail:
 
 
 class Lowering:
-    """A graph on its way to layers.
+    """A graph during its lowering to layers.
 
     Parameters
     ----------
@@ -76,18 +76,18 @@ class Lowering:
     operators : mapping
         Records of operators, by kind.
     items : int, optional
-        Its batch, where the model's is known.
+        Batch, if the model's is known.
 
     Attributes
     ----------
     values, layers : list
         As of ``Network``.
     views : dict of int to View
-        Tensors that are there so far.
+        Tensors computed so far.
     shapes : dict of int to (int, int, int)
         Rows, columns and channels of tensors.
     fused : set of int
-        Positions of operators that have become part of other layers.
+        Positions of operators fused into other layers.
 
     Raises
     ------
@@ -149,12 +149,12 @@ class Lowering:
         return len(self.values) - 1
 
     def view(self, operation: Operation) -> View:
-        """Return an operator's first input.
+        """Return the view of an operator's first input.
 
         Raises
         ------
         CompileError
-            If it is not computed by the core.
+            If the core does not compute it.
         """
         number = operation.inputs[0]
         if number not in self.views:
@@ -164,7 +164,7 @@ class Lowering:
         return self.views[number]
 
     def extents(self, number: int) -> tuple[int, int, int]:
-        """Return rows, columns and channels of the view that a tensor is."""
+        """Return rows, columns and channels of the view of a tensor."""
         view = self.views[number]
         return view.height, view.width, self.values[view.value].channels
 
@@ -174,12 +174,12 @@ class Lowering:
         return view == View(view.value, 0, 0, value.height, value.width)
 
     def whole(self, number: int) -> int:
-        """Return the value that an output of the graph is, copied where it is but a view.
+        """Return the value of an output of the graph, copied if it is only a view.
 
         Raises
         ------
         CompileError
-            If it is an input of the graph, or not there.
+            If it is an input of the graph, or not computed.
         """
         name = self.graph.tensors[number].name
         operation = next((o for o in self.graph.operations if number in o.outputs), None)
@@ -199,7 +199,7 @@ class Lowering:
         return self.views[number].value
 
     def take(self, operation: Operation, view: View, places: Sequence[Sequence[int]]) -> View:
-        """Return rows and columns ``places`` of a view as a new value, which the result becomes."""
+        """Return rows and columns ``places`` of a view as a new value for the result."""
         number = operation.outputs[0]
         fill, scalings = self.values[view.value].fill, [identity_scaling()]
         for axis in (1, 0):
@@ -207,7 +207,7 @@ class Lowering:
             if wanted[axis] == list(places[axis]):
                 continue
             wanted[axis] = list(places[axis])
-            # Most are the same as the one before, or others.
+            # Most channels repeat earlier ones.
             strides = [1, 1]
             strides[axis] = int(2 * len(set(wanted[axis])) > len(wanted[axis]))
             stride = strides[0], strides[1]
@@ -221,7 +221,7 @@ class Lowering:
         return view
 
     def each(self, view: View) -> tuple[Windows, ...]:
-        """Return windows of one pixel, over a whole view."""
+        """Return windows of one pixel over a whole view."""
         axes = [Axis(0, 1, extent, 1, extent) for extent in (view.height, view.width)]
         return rectangles(axes, view.top, view.left)
 
@@ -250,7 +250,7 @@ class Lowering:
         combine: Window = Window.MAX,
         table: np.ndarray | None = None,
     ) -> None:
-        """Add work of the vector unit, whose result a tensor becomes; see ``Pooling``."""
+        """Add work of the vector unit that makes a tensor; see ``Pooling``."""
         name = self.graph.tensors[number].name or f"{kind.lower()}_{operation.place}"
         self.layers.append(
             Pooling(
@@ -269,7 +269,7 @@ class Lowering:
         )
 
     def tail(self, last: int, scaling: Scaling) -> Tail:
-        """Take in activations that follow a tensor, and operators by table after these."""
+        """Fuse activations that follow a tensor, and operators by table after these."""
         kinds: list[str] = []
         while (after := self.follower(last)) is not None and after.kind in ACTIVATIONS:
             if not self.same_scale(last, after.outputs[0]):
@@ -286,12 +286,12 @@ class Lowering:
     def looked_up(
         self, last: int, entries: np.ndarray | None = None
     ) -> tuple[int, list[str], np.ndarray | None]:
-        """Take in operators by table that follow a tensor, after ``entries`` if given.
+        """Fuse operators by table that follow a tensor, after ``entries`` if given.
 
         Returns
         -------
         last : int
-            The tensor that they end in.
+            The tensor after the last operator.
         kinds : list of str
             Their names.
         entries : numpy.ndarray or None
@@ -311,7 +311,7 @@ class Lowering:
         Raises
         ------
         CompileError
-            If the kernel cannot do it.
+            If the kernel cannot compute it.
         """
         fill = self.operators[operation.kind].table
         assert fill
@@ -323,18 +323,18 @@ class Lowering:
         return self.operators[operation.kind].tabulated(operation)
 
     def follower(self, number: int) -> Operation | None:
-        """Return the one operation that reads a tensor that nobody else sees."""
+        """Return the only operation that reads a tensor, if nothing else does."""
         readers = self.readers.get(number, [])
         return readers[0] if len(readers) == 1 and number not in self.graph.outputs else None
 
     def same_scale(self, one: int, other: int) -> bool:
-        """Return whether integers of two tensors mean the same."""
+        """Return whether integers of two tensors have the same meaning."""
         first, second = self.graph.tensors[one].quantization, self.graph.tensors[other].quantization
         return first is not None and first.equals(second)
 
 
 def lookup(lowering: Lowering, operation: Operation) -> None:
-    """Lower an operator to a table of 256 entries, with those after it that a table computes."""
+    """Lower an operator to a table of 256 entries, fused with the tables after it."""
     if not lowering.tabulated(operation):
         raise CompileError("wanted one slope for all channels")
     view = lowering.view(operation)

@@ -1,13 +1,13 @@
-"""Multipliers whose rounding gives what a kernel in float64 gives, for every sum there can be.
+"""Multipliers whose rounding agrees with a kernel in float64 for every possible sum.
 
 LiteRT's reference FULLY_CONNECTED multiplies sums by the real factor in float64 and rounds halves
 away from zero. A Q31 multiplier rounds halves up and is off by up to 2⁻³², so the two differ for
-the few sums that come to lie on a half. What the kernel gives is known from the least sum of each
-int8 result; each of these bounds the multiplier, and any whole number within all bounds agrees.
+the few sums that fall on a half. The kernel is known from the least sum of each int8 result; each
+of these bounds the multiplier, and any whole number within all bounds agrees.
 
-Double rounding takes halves away from zero by itself where it has nothing to round first: with a
+Double rounding takes halves away from zero by itself if it has nothing to round first: with a
 factor of k bits, for sums below 2^(31 − k). For those a multiplier one greater agrees as well, so
-single rounding is all that is tried.
+only single rounding is tried.
 """
 
 import math
@@ -26,7 +26,7 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
     Parameters
     ----------
     real : float
-        Not negative; what is past the greatest shift, infinity too, comes to the greatest.
+        Not negative; factors past the greatest shift, infinity too, give the greatest pair.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
 
 
 def _reached(sums: np.ndarray, real: float, results: np.ndarray) -> np.ndarray:
-    """Return whether sums come to at least ``results`` in float64, halves away from zero."""
+    """Return whether sums give at least ``results`` in float64, halves away from zero."""
     exact = sums * real
     whole = np.trunc(exact)
     rounded = whole + np.copysign(np.abs(exact - whole) >= 0.5, exact)
@@ -64,7 +64,7 @@ def _reached(sums: np.ndarray, real: float, results: np.ndarray) -> np.ndarray:
 
 
 def _least_sums(real: float, results: np.ndarray) -> np.ndarray:
-    """Return the least whole sum that comes to each of ``results`` in float64."""
+    """Return the least whole sum that gives each of ``results`` in float64."""
     guess = np.ceil((results - 0.5) / real)
     # The quotient may be off by one in either direction.
     tried = guess + np.arange(-2, 3)[:, None]
@@ -74,17 +74,17 @@ def _least_sums(real: float, results: np.ndarray) -> np.ndarray:
 def _conditions(
     first: np.ndarray, shift: int, results: np.ndarray, least: int, most: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield pairs with which ``value * multiplier >= wanted`` has to hold.
+    """Yield pairs for which ``value * multiplier >= wanted`` must hold.
 
-    Single rounding comes to a result where value · multiplier ≥ (result − 1/2) · 2^(31 − shift).
-    ``first`` are the least sums that are to come to ``results``.
+    Single rounding gives a result if value · multiplier ≥ (result − 1/2) · 2^(31 − shift).
+    ``first`` are the least sums wanted for ``results``.
     """
     for start, result in zip(first.tolist(), results.tolist(), strict=True):
         wanted = (2 * result - 1) << (30 - shift)
         if start <= most:
             yield max(int(start), least), wanted
         if start > least:
-            # The sum before stays below: both sides negated.
+            # The sum before gives less: both sides negated.
             yield -min(int(start) - 1, most), 1 - wanted
 
 
@@ -100,13 +100,13 @@ def single_multiplier(
     zero_point, low, high : int
         Zero point and clamp of the results.
     sums : tuple of int
-        Least and greatest sum there can be, in the range of int32.
+        Least and greatest possible sum, in the range of int32.
 
     Returns
     -------
     tuple of int or None
         Multiplier and shift as of ``quantize_multiplier``, the multiplier as near to that one as
-        can be; None where no multiplier gives ``round(sum * real)``, halves away from zero,
+        possible; None if no multiplier gives ``round(sum * real)``, halves away from zero,
         clamped, for all sums.
 
     Examples
@@ -115,7 +115,7 @@ def single_multiplier(
     (1073741825, 0)
     """
     if not quantize_multiplier(real)[0]:
-        # Below 2⁻³², no int32 comes to a half.
+        # Below 2⁻³², no int32 reaches a half.
         return 0, 0
     results = np.arange(low + 1, high + 1, dtype=np.int64) - zero_point
     return _searched(real, _least_sums(real, results), results, sums)
@@ -135,7 +135,7 @@ def stepped_multiplier(
     function : callable
         Returns results of sums, int64, before the zero point. It never decreases.
     real : float
-        Factor that it stands for.
+        Approximate factor of the function.
     zero_point, sums
         As of ``single_multiplier``, which returns the same.
     """
@@ -152,9 +152,9 @@ def stepped_multiplier(
 def _searched(
     real: float, first: np.ndarray, results: np.ndarray, sums: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """Return the multiplier nearest to a factor that takes just the sums from ``first`` to results."""
+    """Return the multiplier nearest to a factor that takes just sums from ``first`` to results."""
     multiplier, shift = quantize_multiplier(real)
-    # Next to a power of two, the multipliers on its other side may be the ones.
+    # Next to a power of two, multipliers on its other side may agree.
     for offset in (0, -1, 1):
         if not -31 <= shift + offset <= 30:
             continue
@@ -167,7 +167,7 @@ def _searched(
 
 def _nearest(multiplier: int, conditions: Iterable[tuple[int, int]]) -> int | None:
     """Return the multiplier nearest to the given one that meets all conditions, or None."""
-    # With half of the greatest, what saturates before it is far past the clamp after it.
+    # With half of the greatest, sums that saturate before it are far past the clamp after it.
     smallest, greatest = 1 << 29, _MOST
     for value, wanted in conditions:
         if value > 0:

@@ -1,8 +1,8 @@
 """ONNX Runtime's arithmetic of quantised operators, as its CPU provider computes on x86.
 
 Sums are integers. Everything after them is single precision, in the order of the provider's
-kernels, and rounds halves to even. Results are int8: what is uint8 in the model has 128 less.
-Where a kernel's rounding depends on the type in the model, ``unsigned`` names it.
+kernels, and rounds halves to even. Results are int8: 128 less than a model's uint8.
+If a kernel's rounding depends on the type in the model, ``unsigned`` names it.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def factors(source: Quantization, weights: np.ndarray, output: Quantization) -> 
     Parameters
     ----------
     source, output : Quantization
-        Of the input and the result.
+        Quantisation of the input and the result.
     weights : numpy.ndarray
         float32, scales of the weights.
     """
@@ -66,7 +66,7 @@ def requantized(sums: np.ndarray, factor: Single, zero_point: int) -> np.ndarray
 
 
 def quantized(values: np.ndarray, output: Quantization) -> np.ndarray:
-    """Return the int8 of float32 values; NaN comes to the least."""
+    """Return the int8 of float32 values; NaN gives the least."""
     low, high = np.float32(_LOW - output.zero_point), np.float32(_HIGH - output.zero_point)
     with np.errstate(over="ignore", invalid="ignore"):
         ratio = values.astype(np.float32) / output.scales[0]
@@ -93,9 +93,9 @@ def added(
     first, second : numpy.ndarray
         int8 values, or their integers; they broadcast.
     ends : tuple of Quantization
-        Of both and of the result.
+        Quantisation of both and of the result.
     unsigned : bool
-        True where the model's types are uint8.
+        True if the model's types are uint8.
     """
     one, two, output = ends
     offset = 128 if unsigned else 0
@@ -140,13 +140,13 @@ def averaged(
     Parameters
     ----------
     windows : numpy.ndarray
-        int8, shape ``(taps, ...)``, zero points where a window reaches past the edge.
+        int8, shape ``(taps, ...)``, zero points past the edge.
     counts : numpy.ndarray
         Elements that each window is divided by; broadcasts.
     source, output : Quantization
-        Of the input and the result.
+        Quantisation of the input and the result.
     unsigned : bool
-        True where the model's types are uint8.
+        True if the model's types are uint8.
     """
     offset = 128 if unsigned else 0
     total = np.zeros(windows.shape[1:], np.float32)
@@ -174,7 +174,7 @@ def softmax(values: np.ndarray, source: Quantization, output: Quantization) -> n
 
 
 def table(function: Callable[[np.ndarray], np.ndarray], source: Quantization, output: Quantization):
-    """Return what a function of float32 makes of every int8, by its bits: int8 of shape (256,)."""
+    """Return the results of a function of float32 for every int8, by its bits: shape (256,)."""
     entries = np.arange(256, dtype=np.uint8).view(np.int8)
     with np.errstate(all="ignore"):
         return quantized(function(dequantized(entries, source)), output)

@@ -1,7 +1,7 @@
 """Operators of the core and of the host, and their order.
 
-The operators that the core runs between two operators of the host are a part: a separate graph,
-whose inputs and outputs are in external memory. There are as few parts as the order allows.
+The operators that the core runs between two host operators are a part: a separate graph, with
+inputs and outputs in external memory. There are as few parts as the order allows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,9 +39,9 @@ class Plan:
     Parameters
     ----------
     items : int
-        The model's own batch, 1 where items cannot be distinguished.
+        The model's own batch, 1 if samples cannot be distinguished.
     steps : tuple
-        In order, for the core the graph of a part and its layers, for the host an operator.
+        In order: the graph of a part and its layers for the core, an operator for the host.
     """
 
     items: int
@@ -56,14 +56,14 @@ def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
     graph : Graph
         The model.
     known : mapping of int to str, optional
-        Places of operators that the core is known not to run, and why.
+        Numbers of operators that the core cannot run, and reasons.
 
     Raises
     ------
     CompileError
-        Naming the operator that neither can run, and why the core cannot.
+        If neither can run an operator; the message names it and the core's reason.
     """
-    # Why the core does not run an operator, by its place.
+    # Reasons why the core does not run an operator, by its number.
     notes = dict(known or {})
     for operation in graph.operations:
         record, label = OPERATORS.get(operation.kind), graph.label(operation)
@@ -103,7 +103,7 @@ def _types(graph: Graph, operation: Operation) -> set[str]:
 
 
 def _levels(graph: Graph, notes: Mapping[int, str]) -> dict[int, int]:
-    """Return by position the part of each operator, or the part it follows on the host."""
+    """Return by position the part of each operator, or the part before it on the host."""
     made: dict[int, tuple[int, bool]] = {}
     levels = {}
     for operation in graph.operations:
@@ -116,7 +116,7 @@ def _levels(graph: Graph, notes: Mapping[int, str]) -> dict[int, int]:
 
 
 def _idle(graph: Graph, levels: Mapping[int, float]) -> list[int]:
-    """Return the operators of parts that would move no bytes."""
+    """Return the operators of parts that move no bytes."""
     parts: dict[float, list[Operation]] = {}
     for operation in graph.operations:
         parts.setdefault(levels[operation.place], []).append(operation)
@@ -154,7 +154,7 @@ def _plan(graph: Graph, levels: Mapping[int, float], notes: Mapping[int, str]) -
 
 
 def _keeps(graph: Graph, operation: Operation, items: int) -> bool:
-    """Return whether an operator of the host keeps samples apart."""
+    """Return whether a host operator keeps samples apart."""
     if items == 1:
         return True
     rank, record = len(graph.tensors[operation.outputs[0]].shape), OPERATORS[operation.kind]
@@ -195,7 +195,7 @@ def _part(graph: Graph, operations: Sequence[Operation]) -> Graph:
     elsewhere = {n for o in graph.operations if o.place not in places for n in o.inputs}
     read = dict.fromkeys(n for o in operations for n in o.inputs if n != -1)
     if len(operations) == len(graph.operations):
-        # In the model's own order, without what the core has nothing to do with.
+        # In the model's own order, without tensors of the host alone.
         inputs = tuple(n for n in dict.fromkeys(graph.inputs) if n in read)
         outputs = tuple(n for n in dict.fromkeys(graph.outputs) if n in made)
         same = (inputs, outputs) == (graph.inputs, graph.outputs)
@@ -215,7 +215,7 @@ def _operands(operation: Operation) -> list[int]:
 
 
 def _require_defined(graph: Graph, operation: Operation) -> None:
-    """Refuse an operator for which the reference kernel's results are not defined.
+    """Refuse an operator for which the reference kernel has no defined results.
 
     Raises
     ------

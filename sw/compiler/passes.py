@@ -1,7 +1,7 @@
-"""Rewritings of a graph that save work and change no byte.
+"""Rewritings of a graph that save work and change no byte of its results.
 
-Converters spell some operators as chains of others. Each rule here finds one such chain by its last
-operator, and gives what takes its place; what nobody reads afterwards is left out.
+Converters write some operators as chains of others. Each rule here finds one such chain by its last
+operator, and returns its replacement; operations without readers are then left out.
 """
 
 import math
@@ -19,7 +19,7 @@ _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 
 
 class _Rewriting:
-    """A graph that is being rewritten."""
+    """A graph during its rewriting."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -27,7 +27,7 @@ class _Rewriting:
         self.operations = list(graph.operations)
 
     def maker(self, number: int, *kinds: str) -> Operation | None:
-        """Return the operation that makes a tensor, if it is of one of some kinds."""
+        """Return the operation that makes a tensor, if it is of one of the kinds."""
         found = (o for o in self.operations if number in o.outputs)
         operation = next(found, None)
         return operation if operation is not None and operation.kind in kinds else None
@@ -48,7 +48,7 @@ class _Rewriting:
         return len(self.tensors) - 1
 
     def put(self, last: Operation, new: Sequence[Operation]) -> None:
-        """Put operations in the place of one, and leave out what nobody reads any more."""
+        """Replace an operation by others, and leave out operations without readers."""
         place = self.operations.index(last)
         self.operations[place : place + 1] = new
         orphans = [number for number in last.inputs if number != -1]
@@ -107,7 +107,7 @@ def _two_reshapes(state: _Rewriting, last: Operation) -> list[Operation] | None:
 
 
 def _nothing(state: _Rewriting, last: Operation) -> list[Operation] | None:
-    """Leave out a reshape or transpose that changes nothing, where others read its result."""
+    """Leave out a reshape or transpose that changes nothing, if others read its result."""
     source, result = last.inputs[0], last.outputs[0]
     order = last.attributes.get("permutation", ())
     same = state.shape(source) == state.shape(result) and list(order) == sorted(order)
@@ -163,7 +163,7 @@ def _transposed_rows(state: _Rewriting, last: Operation) -> list[Operation] | No
 def _dilated(state: _Rewriting, last: Operation) -> list[Operation] | None:
     """Rewrite SPACE_TO_BATCH_ND, convolution, BATCH_TO_SPACE_ND: a dilated convolution.
 
-    Of rows alone there are reshapes to images and back between them.
+    If the model has rows instead of images, there are reshapes between them.
     """
     after = state.maker(last.inputs[0], *RESHAPES)
     layer = state.maker(after.inputs[0] if after else last.inputs[0], *_CONVOLUTIONS)
@@ -202,10 +202,10 @@ def _dilation(
     margins: list[tuple[int, int]],
     shapes: tuple[tuple[int, ...], tuple[int, ...]],
 ) -> list[Operation] | None:
-    """Return the operations of a dilated convolution; None where they would have no numbers."""
+    """Return the operations of a dilated convolution; None if there are no numbers for them."""
     first, before, layer, after, last = chain
     (shape, result), blocks = shapes, first.attributes["blocks"]
-    # Numbers of operators that are left out: each of the new ones has its own.
+    # Numbers of operators that are left out: each new one takes one of them.
     places = [one.place for one in (last, after) if one]
     if state.read_once(first.outputs[0]):
         places.append(first.place)

@@ -1,4 +1,4 @@
-"""Matrix layers, together with the operators after them that become part of them."""
+"""Matrix layers, with the operators after them that are fused into them."""
 
 from typing import Any
 
@@ -85,10 +85,10 @@ def product(
     macs: int = 0,
     **geometry: tuple[int, int],
 ) -> None:
-    """Add a matrix layer, together with the operators after it that can be part of it.
+    """Add a matrix layer, with the operators after it that can be fused.
 
     Windows are single pixels of the view unless ``geometry`` has other fields of ``Product``. Its
-    multiplications are ``macs``, or all that it does.
+    multiplications in the model are ``macs``, or all that it does.
     """
     geometry = _single_pixels(view) | geometry
     last, kinds = operation.outputs[0], [operation.kind]
@@ -150,7 +150,7 @@ def row_product(
     Raises
     ------
     CompileError
-        If the input is no rows of ``taps``.
+        If the input has no rows of ``taps``.
     """
     view = lowering.view(operation)
     channels, taps = weights.shape
@@ -179,7 +179,7 @@ def row_product(
 
 
 def _pool(lowering: Lowering, last: int, grid: tuple[int, int]) -> Operation | None:
-    """Return the MAX_POOL_2D that may become part of the product that ends in a tensor."""
+    """Return the MAX_POOL_2D that can be fused into the matrix layer that ends in a tensor."""
     after = lowering.follower(last)
     if after is None or after.kind != "MAX_POOL_2D":
         return None

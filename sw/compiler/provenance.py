@@ -1,10 +1,10 @@
-"""Every byte that is read is still what is wanted there.
+"""Check that every byte read still has the contents wanted.
 
-Places of values are chosen by when they live, the order of work by what keeps the units busy; the
-semaphores keep that order, right or wrong. So what both came to is gone over once more: which bytes of
-the unified buffer each instruction reads and writes is taken from its fields, as the machine model
-does, and not from what the passes before believe. Rows of a value are told apart
-by the strips they are in; items that one instruction writes are not.
+Addresses of values follow from their lifetimes, the order of work from the load of the units, and
+semaphores only keep that order. This check takes the bytes of the unified buffer that each
+instruction reads and writes from its fields, as the machine model does, and not from the passes
+before. Rows of a value are distinguished by their stripes; samples that one instruction writes are
+not.
 """
 
 from collections.abc import Iterable
@@ -20,25 +20,25 @@ from celosia.sw.compiler.spec import Network
 
 __all__ = ["Displaced", "follow"]
 
-#: Numbers of bytes that nobody wrote, of those that are left of a run before, and of the first owner.
+#: Numbers of unwritten bytes, of bytes left by an earlier run, and of the first owner.
 _NOBODY, _EARLIER, _FIRST = 0, 1, 2
-#: Margins are for all items.
+#: Margins belong to all samples.
 _ALL = (0, 1 << 62)
-#: Bytes that are wrong, right, or right and left by a run before.
+#: Bytes that are wrong, right, or right and left by an earlier run.
 _WRONG, _CARRIED = 0, 2
-#: Tables of what is right for an owner are kept for so many owners.
+#: Number of owners whose tables of right bytes are kept.
 _MOST_TABLES = 64
 
 
 class Displaced(ValueError):
-    """An instruction reads bytes of something else than it wants."""
+    """An instruction reads bytes of another owner than it wants."""
 
 
 class _Bytes:
-    """Whose each byte of the unified buffer is, as numbers of owners.
+    """Owner of each byte of the unified buffer, by number.
 
-    A number below ``carried`` is of this run; the same owner's bytes of a run before have a number
-    that is ``carried`` higher.
+    A number below ``carried`` belongs to this run; the same owner's bytes of an earlier run have a
+    number that is ``carried`` higher.
     """
 
     def __init__(self, steps: Iterable[Step], config: Config) -> None:
@@ -48,13 +48,13 @@ class _Bytes:
         owners = dict.fromkeys(step.writes for step in steps if step.writes)
         self.numbers = {owner: _FIRST + n for n, owner in enumerate(owners)}
         self.owners = tuple(owners)
-        items = [_ALL if owner.margins else owner.items for owner in owners]
+        samples = [_ALL if owner.margins else owner.samples for owner in owners]
         self.values = np.array([-1] * _FIRST + [owner.value for owner in owners], np.int64)
-        self.items = np.array([(0, 0)] * _FIRST + items, np.int64)
-        strips = dict.fromkeys(owner.strip for owner in owners)
-        self.strips = {strip: number for number, strip in enumerate(strips)}
-        numbers = [self.strips[owner.strip] for owner in owners]
-        self.strip_of = np.array([-1] * _FIRST + numbers, np.int64)
+        self.samples = np.array([(0, 0)] * _FIRST + samples, np.int64)
+        stripes = dict.fromkeys(owner.stripe for owner in owners)
+        self.stripes = {stripe: number for number, stripe in enumerate(stripes)}
+        numbers = [self.stripes[owner.stripe] for owner in owners]
+        self.stripe_of = np.array([-1] * _FIRST + numbers, np.int64)
         self.carried = len(self.values)
         self.bytes = np.full(config.unified_bytes, _NOBODY, np.int32)
         self.before = self.bytes.copy()
@@ -62,7 +62,7 @@ class _Bytes:
         self.tables: dict[Owner, np.ndarray] = {}
 
     def do(self, step: Step) -> None:
-        """Check what an instruction reads, and note what it writes."""
+        """Check the reads of an instruction, and record its writes."""
         for _, write, pattern in self.touches(step.instruction):
             if write:
                 assert step.writes
@@ -77,9 +77,9 @@ class _Bytes:
         if found is None:
             if len(self.tables) == _MOST_TABLES:
                 self.tables.clear()
-            (first, last), (low, high) = self.items.T, wanted.items
+            (first, last), (low, high) = self.samples.T, wanted.samples
             right = (self.values == wanted.value) & (first < high) & (last > low)
-            right &= self.strip_of == self.strips.get(wanted.strip, -1)
+            right &= self.stripe_of == self.stripes.get(wanted.stripe, -1)
             found = np.concatenate((right, _CARRIED * right)).astype(np.int8)
             self.tables[wanted] = found
         return found
@@ -104,15 +104,15 @@ class _Bytes:
         return "nothing of this run" if number < _FIRST else _text(self.owners[number - _FIRST])
 
     def end(self) -> bool:
-        """Let a run end: of the next, margins alone are left.
+        """End a run: only its margins stay for the next one.
 
         Returns
         -------
         bool
-            Whether bytes that the run needed from before it are as they were.
+            True if the bytes that the run needed from before it are unchanged.
         """
         kept = self.bytes % self.carried
-        margins = np.concatenate(([False] * _FIRST, self.items[_FIRST:, 1] == _ALL[1]))
+        margins = np.concatenate(([False] * _FIRST, self.samples[_FIRST:, 1] == _ALL[1]))
         left = np.where(margins[kept], kept + self.carried, np.minimum(kept, _EARLIER))
         same = bool(np.all((self.before == left) | ~self.needed))
         self.bytes = left.astype(np.int32)
@@ -123,29 +123,29 @@ class _Bytes:
 def _text(owner: Owner) -> str:
     if owner.margins:
         return f"a margin of value {owner.value}"
-    return f"value {owner.value} of items {owner.items[0]} to {owner.items[1] - 1}"
+    return f"value {owner.value} of items {owner.samples[0]} to {owner.samples[1] - 1}"
 
 
 def follow(setup: Iterable[Step], main: Iterable[Step], network: Network, config: Config) -> None:
-    """Refuse a program in which something is read that is not what it should be.
+    """Refuse a program in which an instruction reads bytes of a wrong owner.
 
-    ``main`` is followed once, and once more only if it leaves other margins than it found: else
-    every run after the first reads what the first did.
+    ``main`` is followed once, and a second time only if it changes margins: otherwise every run
+    after the first reads the same bytes.
 
     Parameters
     ----------
     setup, main : iterable of Step
-        The program; ``main`` may run again and again.
+        The program; ``main`` may run repeatedly.
     network : Network
-        Its layers have names.
+        Network with the names of layers.
     config : Config
         The core.
 
     Raises
     ------
     CompileError
-        Naming the layer. It means that the compiler has a fault; the cause is ``Displaced``,
-        or another ``ValueError`` for a place outside the memory.
+        If a read is wrong, naming the layer: a fault of the compiler. The cause is ``Displaced``,
+        or another ``ValueError`` for an address outside the memory.
     """
     setup, main = tuple(setup), tuple(main)
     state = _Bytes((*setup, *main), config)

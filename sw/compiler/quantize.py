@@ -1,9 +1,9 @@
 """Integer parameters of the requantiser, operator by operator.
 
 Factors and clamps are computed as LiteRT's reference kernels compute them, in the same
-floating-point types. Where a kernel rounds otherwise than the requantiser, multipliers are those
-that give the kernel's bytes for every sum that inputs can lead to; an operator without such
-multipliers is refused.
+floating-point types. If a kernel rounds otherwise than the requantiser, multipliers are chosen that
+give the kernel's bytes for every possible sum; an operator without such multipliers is
+refused.
 """
 
 import math
@@ -63,9 +63,9 @@ def activation_range(activation: str, output: Quantization, dtype: str = "int8")
     activation : str
         ``NONE``, ``RELU``, ``RELU6``, ``RELU_0_TO_1`` or ``RELU_N1_TO_1``.
     output : Quantization
-        Of the operator's result.
+        Quantisation of the operator's result.
     dtype : str
-        Of the result.
+        Type of the result.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def clamped(scaling: Scaling, activation: str, output: Quantization) -> Scaling:
     """Return a scaling with the clamp of one more activation, which may follow a maximum."""
     low, high = activation_range(activation, output)
     low, high = max(scaling.low, low), min(scaling.high, high)
-    # Bounds that do not meet: the later one has the last word.
+    # Bounds that do not meet: the later one decides.
     low = min(low, high) if high < scaling.low else low
     return replace(scaling, low=low, high=max(low, high))
 
@@ -106,7 +106,7 @@ def keeps_order(weights: np.ndarray, scaling: Scaling) -> bool:
     weights : numpy.ndarray
         int8, shape ``(channels, ...)``.
     scaling : Scaling
-        What is done to the sums.
+        Parameters applied to the sums.
     """
     flat = weights.reshape(len(weights), -1)
     plain = sum_ranges(flat, np.zeros(len(flat), np.int64), 0)
@@ -162,7 +162,7 @@ def convolution_scaling(graph: Graph, operation: Operation, weights: np.ndarray)
     Raises
     ------
     CompileError
-        If a factor is past what the kernel can do.
+        If a factor is past the kernel's range.
     """
     tensor, output = ends(graph, operation)
     reals = _factors(graph, operation, output, len(weights))
@@ -180,7 +180,7 @@ def identity_scaling(low: int = -128, high: int = 127) -> Scaling:
 
 
 def exact_scaling(bias: int | np.ndarray, zero_point: int) -> Scaling:
-    """Return the parameters that add a bias before and a zero point after, and change no more.
+    """Return the parameters that only add a bias before and a zero point after.
 
     ``bias`` is one number, or int64 of shape ``(channels,)``.
     """
@@ -202,7 +202,7 @@ def multiplication_scaling(
     Parameters
     ----------
     first, second, output : Quantization
-        Of the input, the constant and the result.
+        Quantisation of the input, the constant and the result.
     weights : numpy.ndarray
         int8 or int16, shape ``(channels, taps)``: the constant less its zero point.
     activation : str
@@ -211,7 +211,7 @@ def multiplication_scaling(
     Raises
     ------
     CompileError
-        If the factor is past what the kernel can do.
+        If the factor is past the kernel's range.
     """
     # The kernel multiplies and divides in single precision.
     factor = single_factor(first.scales[0], second.scales[0], over=output.scales[0])
@@ -226,7 +226,7 @@ def multiplication_scaling(
 def average_scaling(count: int, low: int, high: int, *, unsigned: bool = False) -> Scaling:
     """Return the parameters that divide a sum of int8 by ``count``, halves away from zero.
 
-    Halves of what stands for uint8 are rounded up.
+    Halves of values that stand for uint8 are rounded up.
 
     Raises
     ------
@@ -242,7 +242,7 @@ def average_scaling(count: int, low: int, high: int, *, unsigned: bool = False) 
 
 
 def rescaling(source: Quantization, output: Quantization, activation: str = "NONE") -> Scaling:
-    """Return the parameters of QUANTIZE, or of an activation that stands alone.
+    """Return the parameters of QUANTIZE, or of an activation without a matrix layer before it.
 
     The kernels of activations divide in single precision, QUANTIZE in double.
     """
@@ -255,7 +255,7 @@ def rescaling(source: Quantization, output: Quantization, activation: str = "NON
 def mean_scaling(source: Quantization, output: Quantization, count: int) -> Scaling:
     """Return the parameters of a MEAN over ``count`` elements.
 
-    The kernel divides its multiplier by ``count`` after shifting it left as far as that keeps the
+    The kernel divides its multiplier by ``count`` after the largest left shift that keeps the
     quotient within 31 bits (``QuantizedMeanOrSum`` of TensorFlow Lite's reference kernels).
     """
     multiplier, shift = quantize_multiplier(source.scale / output.scale)
@@ -285,7 +285,7 @@ def addition_scalings(
 
 
 def ends(graph: Graph, operation: Operation) -> tuple[Quantization, Quantization]:
-    """Return what the integers of an operator's first input and of its result mean."""
+    """Return the quantisation of an operator's first input and of its result."""
     source = graph.tensors[operation.inputs[0]].quantization
     output = graph.tensors[operation.outputs[0]].quantization
     assert source and output
@@ -317,12 +317,12 @@ def sum_ranges(weights: np.ndarray, bias: np.ndarray, zero_point: int) -> list[t
     bias : numpy.ndarray
         int64, shape ``(channels,)``.
     zero_point : int
-        Of the inputs, which are int8.
+        Zero point of the inputs, which are int8.
 
     Returns
     -------
     list of tuple of int
-        All of int32 for a channel whose sums can leave that, because sums wrap.
+        All of int32 for a channel whose sums can exceed that, because sums wrap.
     """
     up = np.maximum(weights, 0).sum(axis=1, dtype=np.int64)
     down = np.minimum(weights, 0).sum(axis=1, dtype=np.int64)
@@ -347,7 +347,7 @@ def _exact(
     pairs = []
     for channel, (real, sums) in enumerate(zip(reals, ranges, strict=True)):
         got = f"factor {real:.9g} on sums from {sums[0]} to {sums[1]}"
-        # Past 32 bits the kernel's result is no longer what the numbers say.
+        # Past 32 bits the kernel's result does not follow from the numbers.
         if max(-sums[0], sums[1]) * real + 128 >= 1 << 31:
             wanted = "results within 32 bits before the clamp"
             raise UndefinedError(f"channel {channel}: wanted {wanted}, got {got}")

@@ -24,16 +24,16 @@ class Alone(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """Cycles that the RTL has counted for one batch, beside the estimates.
+    """Cycles that the RTL has counted for one batch, besides the estimates.
 
     Parameters
     ----------
     layers : tuple of Alone
-        By layer, each on its own.
+        Cycles of each layer alone.
     whole : Alone
-        The whole program, layers overlapping.
+        Cycles of the whole program, with layers that overlap.
     setup : Alone
-        The one-time load.
+        Cycles of the one-time load.
     """
 
     layers: tuple[Alone, ...]
@@ -43,37 +43,37 @@ class Measured:
 
 @dataclass(frozen=True)
 class Row:
-    """One layer, or all of them together.
+    """One layer, or the total.
 
     Parameters
     ----------
     layer, operator : str
-        Name and operator; ``total`` and nothing for the sum. No two layers have the same name.
+        Name and operator; ``total`` and nothing for the total. No two layers have the same name.
     runs_on : str
         ``core`` or ``host``.
     macs : int
         Multiplications for each input.
     cycles : int
-        Estimated, for one batch, with what its part loads again, see ``spans``.
+        Estimated, for one batch, with repeated loads of its part, see ``spans``.
     cycles_per_input : float
         The same divided by the batch.
     utilisation : float
-        Share of the multipliers' cycles that the model has. Above 1 where the core leaves out
+        Share of the multipliers' cycles that the model uses. Above 1 if the core leaves out
         pixels that no window of a pooling reads.
     bytes : int
         Moved over the bus for one batch.
     setup_bytes : int
-        Moved once, of constants that stay.
+        Resident constants, moved once.
     weights : str
-        ``resident`` or ``streamed``; nothing where there are none.
+        ``resident`` or ``streamed``; empty if there are none.
     bound : int
-        Cycles for one batch that the array takes at least.
+        Least cycles for one batch in the array.
     note : str
-        What people should know about how it runs.
+        Remark for people on how it runs.
     estimated_alone, counted_alone : int, optional
-        Cycles for one batch of the layer on its own, estimated and counted by the RTL.
+        Cycles for one batch of the layer alone, estimated and counted by the RTL.
     difference : float, optional
-        By how much the former is above the latter, as a share of it.
+        Estimate above the count, as a share of the count.
     """
 
     layer: str
@@ -104,14 +104,14 @@ def rows(
     Parameters
     ----------
     program : Program
-        What to report on.
+        The program.
     finishes : sequence of int
-        For each instruction that runs for a batch the estimated cycle of its last effect; of
+        For each instruction that runs for a batch the estimated cycle of its last effect; for
         several sections, ``Program.each``, one after the other.
     bounds : sequence of int
-        For each layer the cycles that the array takes at least; 0 unless given.
+        For each layer the least cycles in the array; 0 unless given.
     measured : Measured, optional
-        What the RTL has counted.
+        Counts of the RTL.
     """
     cycles = _by_layer(program, finishes)
     moved, once = _moved(program, program.each), _moved(program, program.once)
@@ -167,7 +167,7 @@ def _in_order(program: Program, table: Sequence[Row]) -> list[Row]:
 def _row(
     program: Program, name: str, macs: int, cycles: int, moved: int, once: int, bound: int
 ) -> Row:
-    """Return a row with its numbers and what follows from them."""
+    """Return a row with its numbers and the figures computed from them."""
     most = cycles * program.config.rows * program.config.columns
     return Row(
         name,
@@ -182,7 +182,7 @@ def _row(
 
 
 def _with(row: Row, alone: Alone) -> Row:
-    """Return a row with what was measured."""
+    """Return a row with the counts of its layer."""
     return replace(
         row,
         estimated_alone=alone.estimated,
@@ -196,7 +196,7 @@ def _weights(count: int, resident: bool) -> str:
 
 
 def difference(cycles: Alone) -> float:
-    """Return by how much an estimate is above the count, as a share of the count."""
+    """Return the estimate less the count, as a share of the count."""
     return cycles.estimated / cycles.counted - 1 if cycles.counted else 0.0
 
 
@@ -237,7 +237,7 @@ def spans(program: Program, finishes: Sequence[int]) -> Iterator[Span]:
             if x.unit is not Unit.LOAD or section is part.setup
         )
         for index in sorted(work, key=lambda index: ends[index]):
-            # What is of no layer, HALT, counts for the last one.
+            # HALT belongs to no layer and counts for the last one.
             layer = section.layers[index]
             layer = layer if layer >= 0 else max(*section.layers, *part.main.layers)
             yield Span(number, layer, before, ends[index])
@@ -275,7 +275,7 @@ def _bytes(instruction: Instruction, config: Config) -> int:
 
 
 def as_csv(table: Sequence[Row]) -> str:
-    """Return the rows as CSV, with a line of names first; what was not measured stays empty."""
+    """Return the rows as CSV, with a line of names first; cells without a count are empty."""
     text = io.StringIO()
     writer = csv.DictWriter(text, [field.name for field in fields(Row)], lineterminator="\n")
     writer.writeheader()
@@ -293,10 +293,10 @@ def as_dict(
     again: int = 0,
     clock_hz: float | None = None,
 ) -> dict[str, Any]:
-    """Return the rows and what they hold for; what was not measured is None.
+    """Return the rows and the figures of the program; without a count, they are None.
 
-    ``peak`` is how many bytes of the unified buffer the program uses, ``again`` how many of the
-    cycles load constants again. Fields: ``docs/reference/json.md``.
+    ``peak`` are the bytes of the unified buffer that the program uses, ``again`` the cycles that
+    load constants again. Fields: ``docs/reference/json.md``.
     """
     total = table[-1]
     cycles = measured.whole.counted if measured else total.cycles

@@ -16,8 +16,8 @@ _NAME = 32
 def _short(name: str) -> str:
     """Return a name of at most ``_NAME`` characters.
 
-    Of a name that a converter has put together from many, ``a/b/Relu;a/b/BiasAdd`` for instance,
-    what they have in common is left, ``a/b``; of a long path its end.
+    For a name that a converter has made of many, ``a/b/Relu;a/b/BiasAdd`` for instance, the common
+    prefix is left, ``a/b``; for a long path its end.
     """
     parts = name.split(";")
     if len(parts) > 1:
@@ -28,9 +28,9 @@ def _short(name: str) -> str:
 
 
 def labels(names: Sequence[str]) -> list[str]:
-    """Return short names, no two of them the same unless two names are.
+    """Return short names; two are equal only if the full names are.
 
-    Of a name that stands for several others its first part follows, then a number.
+    A name that stands for several others is followed by its first component, then a number.
     """
     found = [_short(name) for name in names]
     count = Counter(found)
@@ -53,7 +53,7 @@ def as_text(
     peak: int,
     again: int = 0,
 ) -> str:
-    """Return the rows as a table for people, with what was measured if there is any.
+    """Return the rows as a table for people, with counts of the RTL if given.
 
     ``peak`` and ``again`` are as of ``celosia.sw.compiler.report.as_dict``.
     """
@@ -122,7 +122,7 @@ def _measured_lines(table: Sequence[Row], names: Sequence[str]) -> list[str]:
 
 
 def _lines(heads: Sequence[str], cells: Sequence[Sequence[str]], left: set[int]) -> list[str]:
-    """Return a table whose last row is set apart; columns ``left`` are aligned to the left."""
+    """Return a table with a line before its last row; columns ``left`` are aligned to the left."""
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
 
     def line(words: Sequence[str]) -> str:

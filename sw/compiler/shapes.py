@@ -1,4 +1,4 @@
-"""Extents of the tensors that a graph computes, one item at a time."""
+"""Shapes of one sample of the tensors that a graph computes."""
 
 from collections.abc import Container
 
@@ -7,7 +7,7 @@ from celosia.sw.ir.graph import Graph, short_name
 
 __all__ = ["DENSE", "RESHAPES", "items_of", "shapes_of"]
 
-#: Products of rows with a matrix.
+#: Operators that multiply rows by a matrix.
 DENSE = ("FULLY_CONNECTED", "QLinearMatMul")
 
 #: Operators that give the same bytes another shape.
@@ -15,9 +15,9 @@ RESHAPES = ("EXPAND_DIMS", "RESHAPE", "SQUEEZE")
 
 
 def items_of(graph: Graph, without: Container[int] = ()) -> int:
-    """Return the model's own batch: the first extent, where all operators keep items apart.
+    """Return the model's own batch: the first extent, if all operators keep samples apart.
 
-    Operators whose places are in ``without`` are taken to do so.
+    Operators with numbers in ``without`` are assumed to do so.
     """
     ends = [graph.tensors[number] for number in (*graph.inputs, *graph.outputs)]
     first = {tensor.shape[0] if len(tensor.shape) > 1 else 1 for tensor in ends}
@@ -38,10 +38,10 @@ def items_of(graph: Graph, without: Container[int] = ()) -> int:
 
 
 def shapes_of(graph: Graph, items: int) -> dict[int, tuple[int, int, int]]:
-    """Return rows, columns and channels of one item of each tensor that is computed.
+    """Return rows, columns and channels of one sample of each tensor that is computed.
 
     Tensors of four dimensions are images, all others vectors: one row, of as many pixels as a
-    matrix product has rows. An input that is only reshaped to images is one from the start.
+    matrix product has rows. An input that is only reshaped to images is an image, too.
     """
     shapes: dict[int, tuple[int, int, int]] = {}
 

@@ -1,12 +1,12 @@
 """Parameters of the requantiser for float32 factors whose products are rounded half to even.
 
 ONNX Runtime multiplies sums by a factor in single precision and rounds halves to even. The least
-sum that comes to each result is known, and so is the least sum that the requantiser takes there:
-their distances add up to the number of sums that come to another result. For most factors there is
-a Q31 multiplier without any. Where the product in single precision falls on halves that the exact
-product misses, on both sides, there may be none. Then double rounding helps: it takes what is
-halfway away from zero, and a little less than half as well, the less the further sums are shifted
-left. What is left over is counted; each such sum comes to a result that is one off.
+sum of each result is known, and so is the least sum for which the requantiser gives it: their
+distances add up to the number of sums with another result. Most factors have a Q31 multiplier
+without any. If the product in single precision falls on halves that the exact product misses, on
+both sides, there may be none. Then double rounding helps: it rounds halves away from zero, and
+numbers slightly less than a half, too, in a range that shrinks with the left shift of the sums.
+Remaining sums are counted; the result of each is one off.
 """
 
 from collections.abc import Sequence
@@ -41,12 +41,12 @@ class Multipliers:
     Parameters
     ----------
     multiplier, left, right : numpy.ndarray
-        int64, as of ``Scaling``.
+        int64, see ``Scaling``.
     rounding : Rounding
-        Of the requantiser.
+        Rounding of the requantiser.
     differing, sums : numpy.ndarray
-        Sums that come to another result than the factor's, and sums that come to one inside the
-        clamp, of all that inputs can lead to.
+        Number of sums with another result than the factor's, and of sums with a result inside the
+        clamp, among all possible sums.
     """
 
     multiplier: np.ndarray
@@ -98,7 +98,7 @@ class _Way:
     double: bool
 
     def halves(self, results: np.ndarray) -> np.ndarray:
-        """Return the least products of shifted sums that come to results."""
+        """Return the least products of shifted sums that give ``results``."""
         halves = (2 * results - 1).astype(np.int64 if self.right <= _MOST_RIGHT else object)
         halves = halves << (30 + self.right)
         if self.double and self.right:
@@ -112,7 +112,7 @@ _Found = tuple[int, int, _Way]
 
 @dataclass(frozen=True, eq=False)
 class _Wanted:
-    """The least sums of results that a factor leads to, from ``low`` to ``high + 1``."""
+    """The least sums of results that a factor gives, from ``low`` to ``high + 1``."""
 
     factor: float
     results: np.ndarray
@@ -127,7 +127,7 @@ class _Wanted:
         return _Wanted(self.factor, self.results[near], self.sums[near], self.low, self.high)
 
     def differing(self, way: _Way, multipliers: np.ndarray) -> np.ndarray:
-        """Return for each multiplier the number of sums that come to another result."""
+        """Return for each multiplier the number of sums with another result."""
         halves = way.halves(self.results)
         found = -(-halves // (multipliers[:, None].astype(halves.dtype) << way.left))
         return np.abs(np.clip(found, self.low, self.high + 1) - self.sums).sum(axis=1)
@@ -148,7 +148,7 @@ class _Wanted:
         return int(counts[number]), int(found[number])
 
     def starts(self, double: bool) -> tuple[int, _Way]:
-        """Return the nearest multiplier, and the shifts that are tried first."""
+        """Return the nearest multiplier, and the shifts to try first."""
         multiplier, shift = _centred(self.factor)
         bits = max(-self.low, self.high, 1).bit_length()
         left = max(min(30 - bits, 31 + shift), shift, 0) if double else max(shift, 0)
@@ -233,7 +233,7 @@ def _united(groups: np.ndarray, ranges: Sequence[tuple[int, int]]) -> tuple[np.n
 
 
 def _search(wanted: Sequence[_Wanted], *, double: bool) -> list[_Found]:
-    """Return the best parameters of each factor; searched for where the nearest do not agree."""
+    """Return the best parameters of each factor, searched if the nearest do not agree."""
     found = []
     starts = [one.starts(double) for one in wanted]
     ways = np.array([(m, way.left, way.right) for m, way in starts], np.int64)[:, :, None]

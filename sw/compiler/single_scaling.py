@@ -1,7 +1,7 @@
 """Parameters of the requantiser that give ONNX Runtime's bytes: see ``single``.
 
-A layer where more than one sum in ``1 / _MOST_DIFFERING`` would come to another result is refused,
-and so runs on the host.
+A layer is refused if more than one sum in ``1 / _MOST_DIFFERING`` would have another result. It
+then runs on the host.
 """
 
 import math
@@ -26,16 +26,16 @@ from celosia.sw.ir.graph import Graph, Operation, Quantization
 
 __all__ = ["addition_scalings", "average_scaling", "mean_scaling", "product_scaling"]
 
-#: Sums among which one may come to a result that is one off.
+#: Number of sums among which one may have a result that is one off.
 _MOST_DIFFERING = 250_000
 
 #: Factors that a Q31 multiplier and its shifts reach.
 _LEAST_FACTOR, _MOST_FACTOR = 2.0**-31, 2.0**30
 
-#: Of the 65,536 pairs of an addition, those that may.
+#: Pairs of the 65,536 of an addition that may be one off.
 _MOST_PAIRS = 0
 
-#: How often the parameters of an addition are moved, and the seed of that.
+#: Attempts to adjust the parameters of an addition, and their seed.
 _TRIES, _SEED = 200, 2029
 
 _Ends = tuple[int, int, int]
@@ -109,13 +109,13 @@ def mean_scaling(source: Quantization, output: Quantization, count: int) -> Scal
 def average_scaling(source: Quantization, output: Quantization, count: int) -> Scaling:
     """Return the parameters of an AVERAGE_POOL_2D of ``count`` elements.
 
-    The kernel adds in single precision: the parameters hold where no sum comes so near to a half
-    that rounding on the way could matter.
+    The kernel adds in single precision: the parameters are valid if no sum comes so near to a half
+    that rounding of intermediate sums could matter.
 
     Raises
     ------
     CompileError
-        If one does.
+        If a sum does.
     """
     ratio = source.scale / output.scale / count
     sums = np.arange(-128 * count, 127 * count + 1) - source.zero_point * count
@@ -133,13 +133,13 @@ def addition_scalings(
 ) -> tuple[Scaling, Scaling, Scaling]:
     """Return the parameters of ADD: of both inputs, and of their sum.
 
-    Inputs are brought to a common fraction of the result's steps, as fine as 32 bits allow. Where
-    a pair of inputs still comes to another result, their factors are moved a little.
+    Inputs are brought to a common fraction of the result's steps, as fine as 32 bits allow. If a
+    pair of inputs still has another result, their factors are adjusted.
 
     Raises
     ------
     CompileError
-        If a pair does, whatever is tried.
+        If a pair has another result after all attempts.
     """
     quotients = np.array([one.scales[0] / output.scales[0] for one in (first, second)], np.float32)
     _require_factors(quotients)
@@ -192,7 +192,7 @@ def _sums(scalings: tuple[Scaling, Scaling, Scaling], values: np.ndarray) -> np.
 
 
 def _rescaled(values: np.ndarray, scaling: Scaling) -> np.ndarray:
-    """Return what the requantiser makes of values that no shift takes out of 32 bits."""
+    """Return the requantised values; no shift takes them out of 32 bits."""
     right = scaling.right
     half = np.where(right == 0, 1 << 30, 0)
     high = (((values + scaling.bias) << scaling.left) * scaling.multiplier + half) >> 31

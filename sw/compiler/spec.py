@@ -1,4 +1,4 @@
-"""Layers and networks: what the compiler's passes hand to one another, checked as it is made."""
+"""Layers and networks, the data of the compiler's passes, checked when they are made."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,7 +43,7 @@ class Product:
     name : str
         Name of the layer in reports and messages.
     kind : str
-        Operators it came from, joined by ``+``.
+        Operators of the layer, joined by ``+``.
     place : int
         Number of the first of them in the model.
     source, result : int
@@ -56,20 +56,20 @@ class Product:
     grid : (int, int)
         Rows and columns of sums, before ``pool``.
     pool : Pool
-        Windows whose greatest sums are kept; of one sum each where there is no pooling.
+        Windows whose greatest sums are kept; of one sum each without pooling.
     weights : numpy.ndarray
         int8, shape ``(channels, *kernel, source channels)``; the last 1 if ``each``. int16 from
-        -255 to 255 where some do not fit: these are multiplied in two or three parts.
+        -255 to 255 if some do not fit: these are multiplied in two or three summands.
     each : int
-        Output channels that each source channel leads to by itself, 0 if all lead to all.
+        Output channels computed from each source channel alone, 0 if all depend on all.
     first : int
-        Channel of ``result`` that the first output channel becomes; others are made elsewhere.
+        Channel of ``result`` for the first output channel; other layers make the others.
     scaling : Scaling
         By channel. The source's zero point is folded into the bias, modulo 2³².
     macs : int
-        Multiplications of the model, for each item.
+        Multiplications of the model, for each sample.
     table : numpy.ndarray, optional
-        int8, shape ``(256,)``: what becomes of results after their clamp, by their bits.
+        int8, shape ``(256,)``: final results by the bits of the results after their clamp.
     """
 
     name: str
@@ -98,8 +98,8 @@ class Product:
         return start, (last - 1) // self.each + 1 - start
 
     @property
-    def parts(self) -> int:
-        """How many int8 each weight is the sum of: 1 to 3."""
+    def summands(self) -> int:
+        """Number of int8 summands of each weight: 1 to 3."""
         if self.weights.dtype == np.int8:
             return 1
         return 3 if self.weights.max() > 2 * 127 else 2
@@ -111,10 +111,10 @@ class Product:
         -------
         numpy.ndarray
             int8, shape ``(last - first, rows, columns and source channels of the kernel)``;
-            ``parts`` times as long, the second parts after all first ones.
+            ``summands`` times as long, the second summands after all first ones.
         """
         rest, found = self.weights[first:last], []
-        for _ in range(self.parts):
+        for _ in range(self.summands):
             part = np.clip(rest, -128, 127).astype(np.int8)
             found.append(self._matrix(part, first, last))
             rest = rest - part
@@ -146,7 +146,7 @@ class Product:
 
     @property
     def pixels(self) -> int:
-        """Sums of each channel, for each item."""
+        """Sums of each channel, for each sample."""
         return self.grid[0] * self.grid[1]
 
     @property
@@ -156,7 +156,7 @@ class Product:
         return (gh - wh) // sh + 1, (gw - ww) // sw + 1
 
     def __post_init__(self) -> None:
-        """Refuse what no instruction can express."""
+        """Refuse fields that no instruction can express."""
         self.scaling.check(self.name, self.channels)
         _require_table(self.name, self.table)
         whole = self.kernel == self.weights.shape[1:3]
@@ -165,18 +165,18 @@ class Product:
 
 @dataclass(frozen=True, kw_only=True)
 class Windows:
-    """Equal windows of a Pooling: a rectangle of results, and where the first of them looks.
+    """Equal windows of a Pooling: a rectangle of results, and the source of the first.
 
     Parameters
     ----------
     result, count : (int, int)
-        First row and column of results, and how many.
+        First row and column of results, and their numbers.
     source : (int, int)
-        Row and column of the source where the first window starts.
+        Row and column of the source at which the first window starts.
     size : (int, int)
         Rows and columns of each window.
     parameters : int
-        Which of the layer's scalings applies.
+        Index of its scaling among those of the layer.
     """
 
     result: tuple[int, int]
@@ -213,7 +213,7 @@ class Pooling:
     scalings : tuple of Scaling
         For one channel each, the same for all.
     seen : (int, int, int), optional
-        Rows, columns and channels that a source of one row is read as.
+        Rows, columns and channels as which a source of one row is read.
     first : int
         As in ``Product``.
     table : numpy.ndarray, optional
@@ -241,7 +241,7 @@ class Pooling:
         return (self.source,)
 
     def __post_init__(self) -> None:
-        """Refuse what no instruction can express."""
+        """Refuse fields that no instruction can express."""
         for scaling in self.scalings:
             scaling.check(self.name, 1)
         _require_table(self.name, self.table)
@@ -299,7 +299,7 @@ class Sum:
         return self.source, self.second
 
     def __post_init__(self) -> None:
-        """Refuse what no instruction can express."""
+        """Refuse fields that no instruction can express."""
         for scaling in self.scalings:
             scaling.check(self.name, 1)
         _require_table(self.name, self.table)
@@ -310,16 +310,16 @@ Layer = Product | Pooling | Sum
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Network:
-    """Work for each item: values and the layers between them, in order.
+    """Work for each sample: values and the layers between them, in order.
 
     Parameters
     ----------
     values : tuple of Value
         Activations.
     layers : tuple of Product, Pooling or Sum
-        What the core does, in an order that can be run.
+        Layers of the core, in an order of execution.
     items : int
-        Items in one invocation of the graph as it stands in its file: its own batch.
+        Samples in one invocation of the graph in its file: its own batch.
     inputs, outputs : dict
         Tensor of the graph to value.
     """
@@ -331,7 +331,7 @@ class Network:
     outputs: dict[int, int]
 
     def __post_init__(self) -> None:
-        """Check that layers read what is there and fill what they say they do."""
+        """Check that sources are made before they are read, and all results are filled."""
         known = {number for number, value in enumerate(self.values) if value.is_input}
         made: dict[int, int] = {}
         for layer in self.layers:
@@ -358,7 +358,7 @@ class Network:
 
     @cached_property
     def makers(self) -> list[list[int]]:
-        """By value: the layers that make it, each some of its channels."""
+        """Layers that make each value, each some of its channels."""
         found: list[list[int]] = [[] for _ in self.values]
         for number, layer in enumerate(self.layers):
             found[layer.result].append(number)
@@ -366,7 +366,7 @@ class Network:
 
     @cached_property
     def readers(self) -> list[list[int]]:
-        """By value: the layers that read it."""
+        """Layers that read each value."""
         found: list[list[int]] = [[] for _ in self.values]
         for number, layer in enumerate(self.layers):
             for source in dict.fromkeys(layer.sources):

@@ -32,9 +32,9 @@ def table(
     fill : callable
         Returns the entries from the other arguments; see ``Operator.table``.
     source, output : Quantization
-        Of its input and its result.
+        Quantisation of its input and its result.
     attributes : mapping
-        As of ``Operation``.
+        Attributes of the ``Operation``.
 
     Returns
     -------
@@ -44,7 +44,7 @@ def table(
     Raises
     ------
     UndefinedError
-        If a ratio of scales is past what the kernel can do.
+        If a ratio of scales is past the kernel's range.
     """
     try:
         with np.errstate(over="raise", divide="raise", invalid="raise"):

@@ -1,4 +1,4 @@
-"""Values between layers, and how sums become values."""
+"""Values between layers, and the scaling of sums to values."""
 
 from dataclasses import dataclass
 
@@ -12,18 +12,18 @@ __all__ = ["Scaling", "Value", "scaling_of", "uniform_scaling"]
 
 @dataclass(frozen=True, kw_only=True)
 class Value:
-    """An activation: int8 of ``height`` × ``width`` pixels of ``channels``, for each item.
+    """An activation: int8 of ``height`` × ``width`` pixels of ``channels``, for each sample.
 
     Parameters
     ----------
     name : str
-        As the model names it.
+        Name in the model.
     height, width, channels : int
         Extents. A vector is one pixel.
     fill : int
-        int8 that stands around the pixels, where a consumer reads past the edge.
+        int8 of the bytes around the pixels, for consumers that read past the edge.
     is_input, is_output : bool
-        Whether the host writes it, reads it.
+        True if the host writes it, reads it.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Value:
 
     @property
     def bytes_per_item(self) -> int:
-        """Elements of one item."""
+        """Elements of one sample."""
         return self.height * self.width * self.channels
 
 
@@ -53,9 +53,9 @@ class Scaling:
     left, right : numpy.ndarray
         int64, shape ``(channels,)``, 0 to 31: shifts before and after the multiplication.
     rounding : isa.Rounding
-        Of the requantiser.
+        Rounding of the requantiser.
     zero_point, low, high : int
-        int8: added last, and the range results are clamped to.
+        int8: added last, and the range of the clamp.
     note : str
         Remark for the report of layers; empty if there is none.
     """
@@ -109,9 +109,9 @@ def scaling_of(
     bias, multiplier, shift : numpy.ndarray
         int64, shape ``(channels,)``; shifts to the right are negative.
     rounding : isa.Rounding
-        Of the requantiser.
+        Rounding of the requantiser.
     ends : (int, int, int)
-        Zero point, and the range results are clamped to.
+        Zero point, and the range of the clamp.
     """
     zero_point, low, high = ends
     return Scaling(

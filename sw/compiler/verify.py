@@ -1,4 +1,4 @@
-"""The judge of the machine model goes over what was emitted."""
+"""Check of a program by the machine model's hazard checker."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -15,7 +15,7 @@ _CONSTANTS = (Opcode.LOAD_WEIGHTS, Opcode.LOAD_PARAMS)
 
 
 def verify(program: Program, code: Mapping[int, Sequence[Instruction]]) -> None:
-    """Refuse a program in which something depends on chance, or that the core would refuse.
+    """Refuse a program whose result depends on timing, or that the core would refuse.
 
     Parameters
     ----------
@@ -27,14 +27,14 @@ def verify(program: Program, code: Mapping[int, Sequence[Instruction]]) -> None:
     Raises
     ------
     CompileError
-        Naming the instructions and the layer. It means that the compiler has a fault.
+        If a check fails, naming the instructions and the layer: a fault of the compiler.
     """
     from celosia.sim.hazards import Hazard, MachineError, judge
 
     names = {section.address: name for name, section in program.sections}
 
     def check(section: Section, written: Any) -> Any:
-        """Judge a section; return what holds something after it."""
+        """Check a section; return the contents of the memories after it."""
         try:
             return judge(code[section.address], program.config, initial=written)
         except (Hazard, MachineError) as error:
@@ -55,7 +55,7 @@ def verify(program: Program, code: Mapping[int, Sequence[Instruction]]) -> None:
 def _check_kept(
     program: Program, constants: Iterable[Instruction], others: Iterable[Iterable[Instruction]]
 ) -> None:
-    """Refuse constants that others of them, or a part, overwrite.
+    """Refuse resident constants that other constants or a part overwrite.
 
     Raises
     ------

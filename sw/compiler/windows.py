@@ -1,6 +1,6 @@
-"""Windows of pooling, cut to rectangles in which all are equal.
+"""Windows of pooling, grouped into rectangles of equal ones.
 
-A window that reaches past the edge counts only what is inside, so windows at edges are smaller.
+A window that reaches past the edge counts only elements inside, so windows at edges are smaller.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,9 +18,9 @@ class Axis:
     Parameters
     ----------
     start : int
-        Where the first window begins, below zero before the edge.
+        First element of the first window, below zero before the edge.
     stride, count, size : int
-        From one window to the next, how many, and elements of each.
+        Elements from one window to the next, number of windows, and elements of each.
     extent : int
         Elements of the source.
     """
@@ -47,9 +47,9 @@ class _Run:
 
 
 def padding(kind: str, extent: int, size: int, stride: int, count: int) -> int:
-    """Return the elements before the edge: of ``SAME`` half of all, rounded down; else none.
+    """Return the elements before the edge: for ``SAME`` half of all, rounded down; else none.
 
-    ``size`` is that of the window from its first to its last element.
+    ``size`` spans the window from its first to its last element.
     """
     if kind == "VALID":
         return 0
@@ -57,7 +57,7 @@ def padding(kind: str, extent: int, size: int, stride: int, count: int) -> int:
 
 
 def _runs(axis: Axis) -> Iterator[_Run]:
-    """Yield windows of one size that follow one another at the stride."""
+    """Yield groups of windows of one size that follow one another at the stride."""
     run: _Run | None = None
     for result in range(axis.count):
         start = axis.start + result * axis.stride
@@ -73,7 +73,7 @@ def _runs(axis: Axis) -> Iterator[_Run]:
 
 
 def _stretches(indices: Sequence[int], stride: int) -> Iterator[_Run]:
-    """Yield indices that follow one another at the stride."""
+    """Yield groups of indices that follow one another at the stride."""
     first = 0
     for place in range(1, len(indices) + 1):
         if place == len(indices) or indices[place] != indices[place - 1] + stride:

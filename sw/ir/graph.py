@@ -30,7 +30,7 @@ class Quantization:
     zero_points : numpy.ndarray
         int64, shape ``(n,)``.
     axis : int
-        Dimension of the tensor that ``scales`` runs along; of no meaning when ``n`` is 1.
+        Dimension of the tensor that ``scales`` belong to; without meaning when ``n`` is 1.
     """
 
     scales: np.ndarray
@@ -58,18 +58,18 @@ class Quantization:
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor of the graph; ``data`` of constants alone.
+    """A tensor of the graph; only constants have ``data``.
 
     Parameters
     ----------
     name : str
-        As the model names it.
+        Name in the model.
     shape : tuple of int
         Extents, all at least 1. The model's own batch is the first.
     dtype : numpy.dtype
         Type of the elements.
     quantization : Quantization, optional
-        What the integers mean.
+        Meaning of the integers.
     data : numpy.ndarray, optional
         Constant contents, of ``shape`` and ``dtype``.
     """
@@ -95,7 +95,7 @@ class Operation:
     kind : str
         Name of the operator as TensorFlow Lite spells it, for instance ``FULLY_CONNECTED``.
     place : int
-        Its number in the model, for messages.
+        Number of the operator in the model, for messages.
     inputs, outputs : tuple of int
         Numbers of tensors; −1 is an input left out.
     attributes : dict
@@ -130,15 +130,15 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A model: tensors, operations in an order that can be run, inputs, outputs and states.
+    """A model: tensors, operations in an order of execution, inputs, outputs and states.
 
-    ``unsigned`` are inputs and outputs that are uint8 in the model: theirs are 128 more than the
+    ``unsigned`` are inputs and outputs that are uint8 in the model: 128 more there than the
     int8 of the graph.
 
     Raises
     ------
     ValueError
-        If a number of a tensor is out of range, or an operation reads what is not there yet.
+        If a number of a tensor is out of range, or an operation reads a tensor before it is made.
     """
 
     name: str
@@ -150,7 +150,7 @@ class Graph:
     states: tuple[State, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check what every pass relies on."""
+        """Check the numbers of tensors, and that each is made once and before it is read."""
         known = {*self.inputs, *(state.tensor for state in self.states)}
         known |= {n for n, t in enumerate(self.tensors) if t.data is not None}
         for operation in self.operations:
@@ -168,6 +168,6 @@ class Graph:
                 raise ValueError(f"graph: wanted inputs and outputs computed, got tensor {number}")
 
     def label(self, operation: Operation) -> str:
-        """Return how messages name an operation: place, kind and the name of its result."""
+        """Return the name of an operation in messages: number, kind and name of its result."""
         result = self.tensors[operation.outputs[0]].name if operation.outputs else ""
         return f"operator {operation.place} {operation.kind} ({short_name(result)!r})"

@@ -1,6 +1,6 @@
 """Steps, sections, constants and ports of a program, to and from the header of its file.
 
-Readers take ``said``, an entry of the header, and raise ValueError where it is not as it should be.
+Readers take ``entry``, an entry of the header, and raise ValueError if it is malformed.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,13 +25,13 @@ __all__ = [
     "step_header",
 ]
 
-#: Gives so many bytes of those after the header; the text names them in messages.
+#: Returns the next bytes after the header, as many as given; the text names them in messages.
 Take = Callable[[Any, str], bytes]
 
 
-def require_fields(said: Any, where: str, names: Sequence[str]) -> None:
-    """Refuse an entry that has other fields than these."""
-    if not isinstance(said, dict) or sorted(said) != sorted(names):
+def require_fields(entry: Any, where: str, names: Sequence[str]) -> None:
+    """Refuse an entry that has other fields than ``names``."""
+    if not isinstance(entry, dict) or sorted(entry) != sorted(names):
         raise ValueError(f"{where}: wanted {', '.join(names)} and nothing else")
 
 
@@ -45,10 +45,10 @@ def step_blobs(step: Part | HostOperator) -> list[bytes]:
 def step_header(step: Part | HostOperator) -> dict[str, Any]:
     """Return the header's entry of a step."""
     if isinstance(step, HostOperator):
-        said = asdict(step)
-        for operand in (*said["sources"], *said["results"]):
+        entry = asdict(step)
+        for operand in (*entry["sources"], *entry["results"]):
             operand["data"] = None if operand["data"] is None else len(operand["data"])
-        return {"host": said}
+        return {"host": entry}
     sections = {name: section_header(s) for name, s in (("setup", step.setup), ("main", step.main))}
     ports = {
         name: [asdict(port) for port in ports]
@@ -58,75 +58,75 @@ def step_header(step: Part | HostOperator) -> dict[str, Any]:
 
 
 def section_header(section: Section) -> dict[str, Any]:
-    """Return the header's entry of a section: (layer, count) for each run of instructions."""
+    """Return the header's entry of a section: (layer, count) for each group of instructions."""
     layers = [[number, len(list(run))] for number, run in groupby(section.layers)]
     return {"address": section.address, "bytes": len(section.code), "layers": layers}
 
 
-def read_step(said: Any, take: Take) -> Part | HostOperator:
+def read_step(entry: Any, take: Take) -> Part | HostOperator:
     """Return the step of an entry of the header."""
-    if isinstance(said, dict) and "host" in said:
-        require_fields(said, "step", ("host",))
-        return _host_operator(said["host"], take)
-    require_fields(said, "step", ("core",))
-    part = said["core"]
+    if isinstance(entry, dict) and "host" in entry:
+        require_fields(entry, "step", ("host",))
+        return _host_operator(entry["host"], take)
+    require_fields(entry, "step", ("core",))
+    part = entry["core"]
     require_fields(part, "part", ("setup", "main", "inputs", "outputs", "items"))
     setup, main = (read_section(name, part[name], take) for name in ("setup", "main"))
     inputs, outputs = (read_ports(part[name], name) for name in ("inputs", "outputs"))
     return Part(setup, main, inputs, outputs, value(part["items"], int, "items"))
 
 
-def _host_operator(said: Any, take: Take) -> HostOperator:
-    if not isinstance(said, dict) or not isinstance(said.get("attributes"), dict):
+def _host_operator(entry: Any, take: Take) -> HostOperator:
+    if not isinstance(entry, dict) or not isinstance(entry.get("attributes"), dict):
         raise ValueError("operator of the host: wanted fields, and attributes among them")
-    given: dict[str, Any] = {"attributes": said["attributes"]}
+    given: dict[str, Any] = {"attributes": entry["attributes"]}
     for side in ("sources", "results"):
-        operands = listed(said.get(side), side)
+        operands = listed(entry.get(side), side)
         given[side] = tuple(_operand(operand, take) for operand in operands)
     if any(operand.data is not None for operand in given["results"]):
         raise ValueError("operator of the host: wanted results to be computed")
-    return record(HostOperator, said, "operator of the host", given)
+    return record(HostOperator, entry, "operator of the host", given)
 
 
-def read_section(name: str, said: Any, take: Take) -> Section:
+def read_section(name: str, entry: Any, take: Take) -> Section:
     """Return the section of an entry; ``name`` is for messages."""
-    require_fields(said, name, ("address", "bytes", "layers"))
-    code = take(said["bytes"], f"{name} bytes")
+    require_fields(entry, name, ("address", "bytes", "layers"))
+    code = take(entry["bytes"], f"{name} bytes")
     layers: list[int] = []
-    for run in listed(said["layers"], f"{name} layers"):
+    for run in listed(entry["layers"], f"{name} layers"):
         pair = [value(each, int, f"{name} layers") for each in listed(run, f"{name} layers")]
-        # What is too much for the code is not even spelt out.
+        # Checked first, so that a large count builds no long list.
         if len(pair) != 2 or not 1 <= pair[1] <= len(code) // INSTRUCTION_BYTES - len(layers):
             raise ValueError(f"{name}: wanted a layer for each instruction")
         layers += [pair[0]] * pair[1]
     if len(layers) * INSTRUCTION_BYTES != len(code):
         raise ValueError(f"{name}: wanted a layer for each instruction")
-    return Section(value(said["address"], int, f"{name} address"), code, tuple(layers))
+    return Section(value(entry["address"], int, f"{name} address"), code, tuple(layers))
 
 
-def read_segment(said: Any, take: Take) -> Segment:
+def read_segment(entry: Any, take: Take) -> Segment:
     """Return the constants of an entry."""
-    require_fields(said, "segment", ("name", "address", "bytes"))
-    name = value(said["name"], str, "segment name")
-    data = take(said["bytes"], "segment bytes")
-    return Segment(name, value(said["address"], int, "segment address"), data)
+    require_fields(entry, "segment", ("name", "address", "bytes"))
+    name = value(entry["name"], str, "segment name")
+    data = take(entry["bytes"], "segment bytes")
+    return Segment(name, value(entry["address"], int, "segment address"), data)
 
 
-def read_variable(said: Any, take: Take) -> Variable:
+def read_variable(entry: Any, take: Take) -> Variable:
     """Return the variable of an entry."""
-    require_fields(said, "variable", ("port", "successor", "bytes"))
-    port = record(Port, said["port"], "port of variable")
-    data = take(said["bytes"], "variable bytes")
-    return Variable(port, value(said["successor"], int, "variable successor"), data)
+    require_fields(entry, "variable", ("port", "successor", "bytes"))
+    port = record(Port, entry["port"], "port of variable")
+    data = take(entry["bytes"], "variable bytes")
+    return Variable(port, value(entry["successor"], int, "variable successor"), data)
 
 
-def _operand(said: Any, take: Take) -> Operand:
-    if not isinstance(said, dict) or "data" not in said:
+def _operand(entry: Any, take: Take) -> Operand:
+    if not isinstance(entry, dict) or "data" not in entry:
         raise ValueError("operand: wanted fields, and data among them")
-    data = None if said["data"] is None else take(said["data"], "operand data")
-    return record(Operand, said, "operand", {"data": data})
+    data = None if entry["data"] is None else take(entry["data"], "operand data")
+    return record(Operand, entry, "operand", {"data": data})
 
 
-def read_ports(said: Any, where: str) -> tuple[Port, ...]:
+def read_ports(entry: Any, where: str) -> tuple[Port, ...]:
     """Return the ports of a list of entries."""
-    return tuple(record(Port, port, f"port of {where}") for port in listed(said, where))
+    return tuple(record(Port, port, f"port of {where}") for port in listed(entry, where))

@@ -26,7 +26,7 @@ def ends_table(title: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> s
 
 
 def layers_table(title: str, layers: Sequence[Layer], host: Sequence[HostOperator]) -> str:
-    """Return layers and operators of the host as an HTML table, in the model's order."""
+    """Return layers and host operators as an HTML table, in the model's order."""
     rows = [
         (layer.place, short_name(layer.name), layer.kind, layer.runs_on, layer.macs)
         for layer in layers

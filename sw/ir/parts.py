@@ -22,11 +22,11 @@ __all__ = [
 ]
 
 
-#: Items of one run of a program, at most.
+#: Samples of one run of a program, at most.
 MOST_BATCH = 4096
 
-#: Elements of a tensor that the host computes, of one unit, at most: it keeps several copies of
-#: eight bytes each.
+#: Elements of a tensor that the host computes, for one invocation, at most: it keeps several
+#: copies of eight bytes each.
 MOST_ELEMENTS = 1 << 24
 
 
@@ -41,7 +41,7 @@ class Section:
     code : bytes
         Encoded instructions.
     layers : tuple of int
-        For each instruction the number of the layer it works for, −1 for none.
+        For each instruction the number of its layer, −1 for none.
     """
 
     address: int
@@ -75,25 +75,25 @@ class Segment:
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output: the items of the batch one after the other.
+    """An input or output: the samples of the batch one after the other.
 
     Parameters
     ----------
     name : str
-        As the model names it.
+        Name in the model.
     shape : tuple of int
-        Of one item.
+        Shape of one sample.
     items : int
-        Items in one invocation of the model as it stands in its file.
+        Samples in one invocation of the model's file.
     scale, zero_point : float, int
         real = scale × (integer − zero point).
     address : int
-        Byte address of the first item in external memory; −1 of what the core neither reads nor
+        Byte address of the first sample in external memory; −1 if the core neither reads nor
         writes.
     tensor : int
-        Number in the model.
+        Number of the tensor in the model.
     dtype : str
-        ``int8``; of what the host reads or makes also another.
+        ``int8``; the host reads and makes other types, too.
     """
 
     name: str
@@ -107,12 +107,12 @@ class Port:
 
     @property
     def elements(self) -> int:
-        """Numbers of one item."""
+        """Elements of one sample."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     @property
     def bytes_per_item(self) -> int:
-        """Bytes of one item."""
+        """Bytes of one sample."""
         return self.elements * np.dtype(self.dtype).itemsize
 
 
@@ -148,13 +148,13 @@ class Layer:
     runs_on : str
         ``core`` or ``host``.
     macs : int
-        Multiplications for each item.
+        Multiplications for each sample.
     weight_bytes, parameter_bytes, activation_bytes : int
-        Constants in external memory, and input and output of one item.
+        Constants in external memory; input and output of one sample.
     resident : bool
-        Whether the weights are loaded once and stay.
+        True if the weights are loaded once.
     note : str
-        What people should know about how it runs; empty if nothing.
+        Remark for people on how it runs; empty if there is none.
     """
 
     name: str
@@ -171,24 +171,24 @@ class Layer:
 
 @dataclass(frozen=True)
 class Operand:
-    """Input or result of an operator of the host.
+    """Input or result of a host operator.
 
     Parameters
     ----------
     tensor : int
-        Number in the model.
+        Number of the tensor in the model.
     name : str
-        As the model names it.
+        Name in the model.
     shape : tuple of int
-        Of one unit: what the model's batch counts, or all of it where that cannot be distinguished.
+        Shape for one invocation of the model's file, or for one sample of its batch.
     dtype : str
         Type of the elements.
     scale, zero_point : float, int
-        real = scale × (integer − zero point); 1 and 0 of floating-point numbers.
+        real = scale × (integer − zero point); 1 and 0 for floating-point numbers.
     data : bytes, optional
-        Contents of a constant.
+        Contents if it is a constant.
     scales : tuple of float
-        Of a constant that has one for each output channel; else empty.
+        Scales of a constant with one for each output channel; else empty.
     """
 
     tensor: int
@@ -212,11 +212,11 @@ class HostOperator:
     place : int
         Number of the operator in the model.
     sources, results : tuple of Operand
-        What it reads and makes.
+        Operands read and made.
     attributes : dict
-        Its attributes, in numbers, texts and lists of them.
+        Attributes of the operator: numbers, texts and lists of them.
     note : str
-        Why the core does not run it.
+        Reason why the core does not run it.
     """
 
     name: str
@@ -230,16 +230,16 @@ class HostOperator:
 
 @dataclass(frozen=True)
 class Part:
-    """Work of the core between two operators of the host, or all of it.
+    """Work of the core between two host operators, or all of it.
 
     Parameters
     ----------
     setup, main : Section
-        One-time loads of constants that stay until another part runs, and the rest.
+        One-time loads of constants that stay until another part runs; all other work.
     inputs, outputs : tuple of Port
-        What the host writes before ``main`` and reads after it, all of it int8.
+        Tensors that the host writes before ``main`` and reads after it, all int8.
     items : int
-        Items of these ports in one unit: see ``Operand``.
+        Samples of these ports in one invocation: see ``Operand``.
     """
 
     setup: Section

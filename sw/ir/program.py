@@ -1,7 +1,7 @@
-"""A compiled program: code, constants and what the host needs to use it, in one file.
+"""A compiled program: code, constants and the host's data about them, in one file.
 
 The file is the magic bytes, a version and the length of the header (little-endian uint32 each), the
-header as JSON, the blobs that it lists one after the other, and a CRC-32 of all of that.
+header as JSON, the blobs that it lists one after the other, and a CRC-32 of everything before it.
 """
 
 import binascii
@@ -54,25 +54,25 @@ class Program:
     name : str
         Name of the model.
     config : Config
-        What it was compiled for.
+        Configuration of the cores.
     batch : int
-        Items of one run of ``main``.
+        Samples of one run of ``main``.
     steps : tuple of Part and HostOperator
-        What is done for each batch, in order; layers are numbered over all parts.
+        Work for each batch, in order; layers are numbered over all parts.
     segments : tuple of Segment
         Constants.
     inputs, outputs : tuple of Port
-        What the host writes and reads.
+        Tensors that the host writes and reads.
     layers : tuple of Layer
         Layers by number.
     memory_bytes : int
-        External memory that all of it takes, from address 0.
+        External memory of the program, from address 0.
     constants : Section, optional
-        One-time load of constants that stay for all parts. Without it, the ``setup`` of each part
-        loads its own, again and again.
+        One-time load of constants that stay for all parts. Without it, ``setup`` of each part loads
+        the constants of that part, for each batch again.
     variables : tuple of Variable
-        Tensors that keep their contents from one invocation to the next; units are then computed
-        one after the other, each an invocation.
+        Tensors that keep their contents from one invocation to the next; invocations are then
+        computed one after the other.
     """
 
     name: str
@@ -89,12 +89,12 @@ class Program:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Work of the core, in order; more than one part where the host has work in between."""
+        """Work of the core, in order; more than one part if the host has work in between."""
         return tuple(step for step in self.steps if isinstance(step, Part))
 
     @property
     def sections(self) -> tuple[tuple[str, Section], ...]:
-        """All code with names for people: what is loaded for all parts, and of each part both."""
+        """All code with names for people: constants for all parts, then setup and main of each."""
         found = [("constants", self.constants)] if self.constants else []
         for place, part in enumerate(self.parts):
             which = f" of part {place}" if len(self.parts) > 1 else ""
@@ -109,24 +109,24 @@ class Program:
 
     @property
     def each(self) -> tuple[Section, ...]:
-        """Code that runs for each batch, in order; parts load again what others took the place of."""
+        """Code that runs for each batch, in order; parts load overwritten constants again."""
         if len(self.parts) == 1:
             return (self.main,)
         return tuple(s for part in self.parts for s in (*self.before(part), part.main))
 
     def before(self, part: Part) -> tuple[Section, ...]:
-        """Return what a part needs to have run before ``main`` when another one ran last."""
+        """Return the code that runs before ``main`` of a part if another part ran last."""
         empty = self.constants and part.setup.count == 1
         return () if empty else (part.setup,)
 
     @property
     def host(self) -> tuple[HostOperator, ...]:
-        """Work of the host, in order."""
+        """Host operators, in order."""
         return tuple(step for step in self.steps if isinstance(step, HostOperator))
 
     @property
     def setup(self) -> Section:
-        """One-time loads of constants that stay, of a program of one part."""
+        """One-time loads of resident constants, of a program of one part."""
         return self._only().setup
 
     @property
@@ -157,7 +157,7 @@ class Program:
 
     @property
     def macs(self) -> int:
-        """Multiplications for each item."""
+        """Multiplications for each sample."""
         return sum(layer.macs for layer in self.layers)
 
     def __repr__(self) -> str:
@@ -190,7 +190,7 @@ class Program:
             )
 
     def to_bytes(self) -> bytes:
-        """Return the contents of the program's file. The same program gives the same bytes."""
+        """Return the bytes of the program's file. The same program gives the same bytes."""
         blobs = [self.constants.code] if self.constants else []
         blobs += [blob for step in self.steps for blob in step_blobs(step)]
         blobs += [segment.data for segment in self.segments]
@@ -220,7 +220,7 @@ class Program:
         return content + struct.pack("<I", binascii.crc32(content))
 
     def save(self, path: str | Path) -> None:
-        """Write the program's file: all of it, or nothing."""
+        """Write the program's file, all of it or nothing."""
         write_atomically({path: self.to_bytes()})
 
     @classmethod
@@ -230,7 +230,7 @@ class Program:
         Raises
         ------
         ProgramError
-            If there is none, or it is damaged, naming the file.
+            If the file is missing or damaged; the message names it.
         """
         try:
             content = read_file(path)
@@ -243,12 +243,12 @@ class Program:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "Program":
-        """Return the program that ``to_bytes`` gave these bytes of.
+        """Return the program whose ``to_bytes`` gave ``content``.
 
         Raises
         ------
         ProgramError
-            If they are not, or not all, or changed on the way.
+            If ``content`` is no program file, truncated or changed.
         """
         start = len(MAGIC) + 8
         if not content.startswith(MAGIC):
@@ -286,10 +286,10 @@ def _from_header(header: Any, blobs: bytes) -> Program:
         return taken
 
     constants = read_section("constants", header["constants"], take) if shared else None
-    steps = tuple(read_step(said, take) for said in listed(header["steps"], "steps"))
-    segments = tuple(read_segment(said, take) for said in listed(header["segments"], "segments"))
+    steps = tuple(read_step(entry, take) for entry in listed(header["steps"], "steps"))
+    segments = tuple(read_segment(entry, take) for entry in listed(header["segments"], "segments"))
     variables = tuple(
-        read_variable(said, take) for said in listed(header["variables"], "variables")
+        read_variable(entry, take) for entry in listed(header["variables"], "variables")
     )
     if blobs:
         raise ValueError(f"{len(blobs)} bytes too many")
@@ -306,6 +306,6 @@ def _from_header(header: Any, blobs: bytes) -> Program:
         constants=constants,
         variables=variables,
     )
-    checked: Any = program  # pyright takes this module and the one that validate imports for two
+    checked: Any = program  # pyright takes this module and the one of validate for two
     validate(checked)
     return program

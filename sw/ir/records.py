@@ -1,4 +1,4 @@
-"""Dataclasses out of what a JSON file has, every field of the type that it is declared with."""
+"""Dataclasses from the contents of a JSON file; every field has its declared type."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ _MOST = 1 << 63
 _NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
-def _said(found: object) -> str:
+def _shown(found: object) -> str:
     text = repr(found)
     return text if len(text) <= 40 else f"{text[:40]}..."
 
@@ -30,7 +30,7 @@ def _is(found: object, kind: type) -> bool:
 
 
 def value(found: Any, kind: type, where: str) -> Any:
-    """Return a number or text of the type wanted; whole numbers are good as any number.
+    """Return a number or text of the given type; a whole number may stand for any number.
 
     Raises
     ------
@@ -38,69 +38,69 @@ def value(found: Any, kind: type, where: str) -> Any:
         If it is of another type, not finite, or a text that cannot be shown.
     """
     if not _is(found, kind) or (kind is float and not math.isfinite(found)):
-        raise ValueError(f"{where}: wanted {_NAMES[kind]}, got {_said(found)}")
+        raise ValueError(f"{where}: wanted {_NAMES[kind]}, got {_shown(found)}")
     return float(found) if kind is float else found
 
 
 def listed(found: Any, where: str) -> list[Any]:
-    """Return what must be a list.
+    """Return a list, refused if it is none.
 
     Raises
     ------
     ValueError
-        If it is none.
+        If it is no list.
     """
     if not isinstance(found, list):
-        raise ValueError(f"{where}: wanted a list, got {_said(found)}")
+        raise ValueError(f"{where}: wanted a list, got {_shown(found)}")
     return found
 
 
 @cache
 def _declared(cls: type) -> Mapping[str, tuple[Any, bool]]:
-    """Return type of each field, and whether it may be left out."""
+    """Return the type of each field, and True if it may be left out."""
     hints = get_type_hints(cls)
     return {field.name: (hints[field.name], field.default is not MISSING) for field in fields(cls)}
 
 
-def record(cls: type, said: Any, where: str, given: Mapping[str, Any] | None = None) -> Any:
+def record(cls: type, entry: Any, where: str, given: Mapping[str, Any] | None = None) -> Any:
     """Return a dataclass whose fields are numbers, texts, or tuples of them.
 
     Parameters
     ----------
     cls : type
         The dataclass.
-    said : Any
+    entry : Any
         Contents of the file: a value for each field, lists for tuples.
     where : str
-        What messages call it.
+        Name in messages.
     given : mapping, optional
-        Values of fields of other types, which are taken as they are.
+        Values of fields of other types, not checked here.
 
     Raises
     ------
     ValueError
-        If it is no mapping, or a field is missing, unknown, or of another type.
+        If ``entry`` is no mapping, or a field is missing, unknown, or of another type.
     """
-    if not isinstance(said, dict):
-        raise ValueError(f"{where}: wanted fields, got {_said(said)}")
+    if not isinstance(entry, dict):
+        raise ValueError(f"{where}: wanted fields, got {_shown(entry)}")
     declared, values = _declared(cls), dict(given or {})
-    for name in said:
+    for name in entry:
         if name not in declared:
-            raise ValueError(f"{where}: no such field as {_said(name)}")
+            raise ValueError(f"{where}: no such field as {_shown(name)}")
     for name, (kind, optional) in declared.items():
         if name in values:
             continue
-        if name not in said:
+        if name not in entry:
             if not optional:
                 raise ValueError(f"{where}: wanted {name}, got none")
             continue
-        values[name] = _typed(said[name], kind, f"{where} {name}")
+        values[name] = _typed(entry[name], kind, f"{where} {name}")
     return cls(**values)
 
 
 def _typed(found: Any, kind: Any, where: str) -> Any:
     if kind in _NAMES:
         return value(found, kind, where)
-    # tuple[int, ...] and the like
+    # tuple[int, ...] has two arguments.
     element: Sequence[type] = get_args(kind)
     return tuple(value(each, element[0], where) for each in listed(found, where))

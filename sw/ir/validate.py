@@ -1,4 +1,4 @@
-"""Checks of a program before anything runs: places in memory, and who makes what is read."""
+"""Checks of a program before it runs: addresses in memory, and a maker for each tensor read."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ _TYPES = ("int8", "uint8", "int16", "float32", "int32", "int64", "bool")
 #: Scales are single precision.
 _SCALES = (2.0**-149, (2 - 2.0**-23) * 2.0**127)
 
-#: What is known of a value: type and elements in one unit.
+#: Type and elements of a tensor in one invocation, by number.
 _Values = dict[int, tuple[str, int]]
 
 
@@ -42,18 +42,18 @@ def _require(holds: bool, where: str, wanted: str, got: object) -> None:
 
 
 def validate(program: "Program") -> None:
-    """Refuse a program that names memory which it has not got, or reads what nobody makes.
+    """Refuse a program with addresses outside its memory, or tensors read that no step makes.
 
     Raises
     ------
     ValueError
-        Naming what is wrong.
+        If a check fails; the message names the entry.
     """
     memory = program.memory_bytes
     _require(1 <= program.batch <= MOST_BATCH, "batch", f"1 to {MOST_BATCH}", program.batch)
     _require(1 <= memory <= 1 << ADDRESS_BITS, "memory_bytes", f"1 to {1 << ADDRESS_BITS}", memory)
     for segment in program.segments:
-        _require_place(segment.name, segment.address, len(segment.data), memory)
+        _require_address(segment.name, segment.address, len(segment.data), memory)
     variables = [variable.port for variable in program.variables]
     for port in (*program.inputs, *program.outputs, *variables):
         _require_tensor(port)
@@ -67,7 +67,7 @@ def validate(program: "Program") -> None:
     _require_flow(program)
 
 
-def _require_place(where: str, address: int, count: int, memory: int) -> None:
+def _require_address(where: str, address: int, count: int, memory: int) -> None:
     wanted = f"{count} bytes within {memory} of external memory"
     _require(0 <= address <= memory - count, where, wanted, f"address {address}")
 
@@ -94,7 +94,7 @@ def _require_part(part: Part, program: "Program") -> None:
     for port in (*part.inputs, *part.outputs):
         _require_tensor(port)
         _require(port.dtype == "int8", port.name, "int8 in the core", port.dtype)
-        _require_place(
+        _require_address(
             port.name, port.address, program.batch * port.bytes_per_item, program.memory_bytes
         )
 
@@ -104,14 +104,14 @@ def _require_section(name: str, section: Section, program: "Program") -> None:
     _require(1 <= section.count <= most, name, f"1 to {most} instructions", section.count)
     aligned = section.address % INSTRUCTION_BYTES == 0
     _require(aligned, name, f"a multiple of {INSTRUCTION_BYTES} as address", section.address)
-    _require_place(name, section.address, len(section.code), program.memory_bytes)
+    _require_address(name, section.address, len(section.code), program.memory_bytes)
     for number in set(section.layers):
         good = -1 <= number < len(program.layers)
         _require(good, name, f"layers below {len(program.layers)}", number)
 
 
 class _Range(NamedTuple):
-    """Bytes of external memory, up to but without ``end``."""
+    """Bytes of external memory, from ``address`` to ``end`` (exclusive)."""
 
     address: int
     end: int
@@ -121,7 +121,7 @@ class _Range(NamedTuple):
 def _require_apart(program: "Program") -> None:
     """Refuse constants and instructions that overlap, and inputs and outputs that overlap them.
 
-    Inputs and outputs of a part may be one and the same bytes, where one is a view of another.
+    An input and an output of a part may share their bytes if one is a view of the other.
     """
     fixed = [_range(one.name, one.address, len(one.data)) for one in program.segments]
     for name, section in program.sections:
@@ -148,13 +148,13 @@ def _overlap(one: _Range, other: _Range) -> bool:
 
 
 def _apart(one: _Range, other: _Range) -> tuple[str, str]:
-    """Return what was wanted of two ranges that overlap, and where they do."""
+    """Return the wanted relation of two ranges that overlap, and the first byte of both."""
     place = max(one.address, other.address)
     return f"bytes of external memory apart from {other.name}", f"both at {place:#x}"
 
 
 def _disjoint(ranges: Sequence[_Range], *, views: bool) -> list[_Range]:
-    """Return ranges by address, refused where they overlap; ``views`` of one address may."""
+    """Return ranges by address, refused if they overlap; ``views`` of one address may."""
     ordered = sorted(one for one in ranges if one.end > one.address)
     last: _Range | None = None
     for one in ordered:
@@ -166,7 +166,7 @@ def _disjoint(ranges: Sequence[_Range], *, views: bool) -> list[_Range]:
 
 
 def _require_flow(program: "Program") -> None:
-    """Refuse a step that reads what no input or step before it makes, of this type and size."""
+    """Refuse a step that reads a tensor not made before it, or of another type or size."""
     values: _Values = {}
     inside = program.shifted
     inputs, outputs = (
@@ -198,7 +198,7 @@ def _require_flow(program: "Program") -> None:
 
 
 def _require_operator(operator: HostOperator) -> None:
-    """Refuse operands of the host that are no tensors, or too large for it."""
+    """Refuse host operands that are no tensors, or too large."""
     for operand in (*operator.sources, *operator.results):
         _require_tensor(operand)
         elements = _elements(operand.shape)

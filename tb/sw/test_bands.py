@@ -128,7 +128,7 @@ def test_blocks_of_bands_cover_rows_once_and_fit(rng: np.random.Generator) -> No
         row = grid[1] + int(rng.integers(0, 3))
         rows = []
         for block in band_blocks(product(rng, grid, (3, 3), 8), band, row, (2, 3), config):
-            assert (block.items, block.columns) == ((2, 3), (0, grid[1]))
+            assert (block.samples, block.columns) == ((2, 3), (0, grid[1]))
             rows += range(*block.rows)
             counts = vectors(band, block.extents[1], grid[1], row)
             assert math.prod(counts) <= config.accumulator_depth
@@ -183,7 +183,7 @@ def test_narrow_images_are_one_long_row() -> None:
     assert source.after == 1 + 7
     assert (result.pixel, result.row, result.margins) == (66, 6, False)
     # Results behind the last one have a place, too: the last row has one pixel more already.
-    assert result.item_pitch == (25 * 6 + 7 - 1) * 66
+    assert result.sample_pitch == (25 * 6 + 7 - 1) * 66
 
 
 @pytest.mark.parametrize(

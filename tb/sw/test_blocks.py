@@ -8,7 +8,7 @@ import pytest
 from celosia.hw.arch.config import preset
 from celosia.hw.arch.isa import Rounding
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.layout.strips import source_rows
+from celosia.sw.compiler.layout.stripes import source_rows
 from celosia.sw.compiler.schedule.blocks import blocks, sums, wanted_sums
 from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
 from celosia.sw.compiler.spec import Pool, Product
@@ -61,7 +61,7 @@ def test_blocks_cover_results_once_and_fit(rng: np.random.Generator) -> None:
         wanted = (max(end, int(rng.integers(1, 200))), end) if rng.random() < 0.7 else None
         for block in blocks(layer, items, config, wanted=wanted):
             assert math.prod(sums(layer.pool, block)) <= config.accumulator_depth
-            covered[slice(*block.items), slice(*block.rows), slice(*block.columns)] += 1
+            covered[slice(*block.samples), slice(*block.rows), slice(*block.columns)] += 1
         assert not covered[: items[0]].any() and (covered[items[0] :] == 1).all()
 
 

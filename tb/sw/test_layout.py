@@ -111,7 +111,7 @@ def test_padding_becomes_margins() -> None:
     layout = lay_out(network(image(6, 7, 2), layer), {}, EDGE)[0]
     assert (layout.top, layout.left, layout.bottom, layout.right) == (2, 1, 2, 1)
     assert layout.pitch >= 18 and layout.pitch % EDGE.rows == 6
-    assert layout.item_pitch == 10 * layout.pitch
+    assert layout.sample_pitch == 10 * layout.pitch
 
 
 def test_readers_and_makers_of_values() -> None:

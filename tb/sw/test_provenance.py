@@ -16,7 +16,7 @@ from celosia.sw.compiler.emit.access import Owner, Step
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.provenance import Displaced, follow
-from celosia.sw.compiler.schedule.actions import Action, Drain, LoadRegion, StoreRegion, Strip
+from celosia.sw.compiler.schedule.actions import Action, Drain, LoadRegion, StoreRegion, Stripe
 from celosia.sw.frontend.tflite import load
 
 NANO = PRESETS["nano"]
@@ -88,9 +88,9 @@ def test_places_between_what_is_read_may_hold_anything() -> None:
 
 def test_rows_of_another_strip_are_named() -> None:
     """A buffer whose rows are moved on holds nothing of the strip before."""
-    first, second = (Strip(layer=1, turn=0, first=row) for row in (0, 4))
-    load = loads(0, 8, 0)._replace(writes=Owner(0, (0, 1), strip=first))
-    reads = [stores(0, 8, 0)._replace(reads=Owner(0, (0, 1), strip=x)) for x in (first, second)]
+    first, second = (Stripe(layer=1, turn=0, first=row) for row in (0, 4))
+    load = loads(0, 8, 0)._replace(writes=Owner(0, (0, 1), stripe=first))
+    reads = [stores(0, 8, 0)._replace(reads=Owner(0, (0, 1), stripe=x)) for x in (first, second)]
     assert followed([load, reads[0]]) == ""
     assert "reads byte 0 " in followed([load, reads[1]])
     assert "reads byte 0 " in followed([loads(0, 8, 0), reads[0]])
@@ -151,7 +151,7 @@ def test_a_load_over_an_output_that_is_not_stored_yet(monkeypatch: pytest.Monkey
 
     def early(actions: list[Action]) -> list[Action]:
         second = next(
-            n for n, a in enumerate(actions) if isinstance(a, LoadRegion) and a.region.items[0]
+            n for n, a in enumerate(actions) if isinstance(a, LoadRegion) and a.region.samples[0]
         )
         drain = max(n for n in range(second) if isinstance(actions[n], Drain))
         rest = [a for a in actions[drain:second] if not isinstance(a, LoadRegion)]
@@ -178,11 +178,11 @@ def test_two_values_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every value begins where the first of them does."""
 
     def moved(placement: Placement) -> Placement:
-        places = {
-            number: replace(place, addresses=(0,) * len(place.addresses))
-            for number, place in placement.places.items()
+        values = {
+            number: replace(kept, addresses=(0,) * len(kept.addresses))
+            for number, kept in placement.values.items()
         }
-        return replace(placement, places=places)
+        return replace(placement, values=values)
 
     compiled = planted(monkeypatch, "allocate", moved)
     assert ", where " in compiled(load(MODELS / "mnist_d.tflite"), preset("edge"), 1)

@@ -112,7 +112,7 @@ def test_after_an_error_all_is_loaded_again(rng: np.random.Generator) -> None:
 def test_constants_in_one_place_are_refused(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passes, "together", lambda tilings, config: list(tilings))
+    monkeypatch.setattr(passes, "all_resident", lambda tilings, config: list(tilings))
     with pytest.raises(CompileError, match="constants of .*: wanted a tile for each constant"):
         compile_graph(graph(rng), TOGETHER)
 
@@ -120,14 +120,14 @@ def test_constants_in_one_place_are_refused(
 def test_parts_that_load_constants_of_their_own_are_refused(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = passes.together
+    right = passes.all_resident
 
     def streaming(tilings: Sequence[Tiling], config: Config) -> list[Tiling] | None:
         *before, last = right(tilings, config) or []
         layers = tuple(replace(layer, resident=0) for layer in last.layers)
         return [*before, replace(last, layers=layers, weights=replace(last.weights, first=0))]
 
-    monkeypatch.setattr(passes, "together", streaming)
+    monkeypatch.setattr(passes, "all_resident", streaming)
     with pytest.raises(CompileError, match="wanted constants that stay, got loads of others"):
         compile_graph(graph(rng), TOGETHER)
 

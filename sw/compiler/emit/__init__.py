@@ -1,1 +1,1 @@
-"""Passes that make instructions of the work."""
+"""Passes that turn actions into instructions."""

@@ -3,13 +3,13 @@
 from typing import NamedTuple
 
 from celosia.hw.arch.isa import Instruction
-from celosia.sw.compiler.schedule.actions import Strip
+from celosia.sw.compiler.schedule.actions import Stripe
 
 __all__ = ["Access", "Owner", "Step", "span"]
 
 
 class Access(NamedTuple):
-    """Part of one of the core's memories that an instruction reads or writes.
+    """Region of one of the core's memories that an instruction reads or writes.
 
     Rows of ``pitch`` from ``base``; of rows ``first_row`` to ``last_row`` (exclusive) the columns
     ``first_column`` to ``last_column`` (exclusive), of pixels of ``pixel`` bytes in these columns
@@ -38,7 +38,7 @@ class Access(NamedTuple):
         return self.base + (self.last_row - 1) * self.pitch + self.last_column
 
     def conflicts(self, other: "Access") -> bool:
-        """Return whether the order of both matters."""
+        """Return whether the order of two accesses matters."""
         if self.memory != other.memory or not (self.writes or other.writes):
             return False
         if self.end <= other.start or other.end <= self.start:
@@ -57,23 +57,23 @@ class Access(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """Owner of bytes of the unified buffer: a value, of some items of the batch.
+    """Owner of bytes of the unified buffer: a value, of some samples of the batch.
 
-    Margins of a value are the same for all items. ``strip`` is the buffer of rows that they are in,
-    if not the whole value is there.
+    Margins of a value are the same for all samples. ``stripe`` is the buffer of the rows, if the
+    unified buffer does not hold the whole value.
     """
 
     value: int
-    items: tuple[int, int]
+    samples: tuple[int, int]
     margins: bool = False
-    strip: Strip | None = None
+    stripe: Stripe | None = None
 
 
 class Step(NamedTuple):
-    """An instruction, without its semaphores, and what it touches.
+    """An instruction without its semaphores, and the bytes that it reads and writes.
 
-    ``layer`` is the number of the layer it works for, ``reads`` and ``writes`` say whose bytes of the
-    unified buffer it does.
+    ``layer`` is the number of its layer. ``reads`` and ``writes`` are the owners of its bytes of
+    the unified buffer.
     """
 
     instruction: Instruction
@@ -84,5 +84,5 @@ class Step(NamedTuple):
 
 
 def span(memory: str, writes: bool, first: int, count: int) -> Access:
-    """Return an access to ``count`` places side by side."""
+    """Return an access to ``count`` slots side by side."""
     return Access(memory, writes, 0, 0, 0, 1, first, first + count)

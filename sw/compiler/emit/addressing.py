@@ -14,7 +14,7 @@ __all__ = ["Addressing", "loops"]
 def loops(
     counts: tuple[int, int, int], strides: tuple[int, int, int], prefix: str = ""
 ) -> dict[str, int]:
-    """Return the fields of loops over items, rows and columns; what runs once does not move."""
+    """Return the fields of loops over samples, rows and columns; a single turn has no stride."""
     fields = {}
     for axis, count, stride in zip("zyx", counts, strides, strict=True):
         fields[f"{axis}_count"] = count
@@ -23,12 +23,12 @@ def loops(
 
 
 class Addressing:
-    """Results of the passes before, and the addresses that follow from them.
+    """Results of the passes before, and the addresses computed from them.
 
     Parameters
     ----------
     network, tiling, placement, config
-        What a program is made of.
+        Results of the passes before, and the core.
     """
 
     def __init__(
@@ -40,30 +40,30 @@ class Addressing:
         self.config = config
 
     def address(self, region: Region) -> int:
-        """Return where a region begins in the unified buffer."""
+        """Return the address of a region in the unified buffer."""
         layout = self.placement.layouts[region.value]
         base, row = self.base(region)
         return base + row * layout.pitch + layout.left * layout.pixel + region.columns[0]
 
     def base(self, region: Region) -> tuple[int, int]:
-        """Return where a region's first item, or its buffer, begins, and its first row in that."""
-        strip = region.strip
-        if strip:
-            turns = self.placement.strips[region.value, strip.layer]
-            return turns[strip.turn], region.rows[0] - strip.first
-        base = self.placement.address(region.value, region.part, region.items[0])
+        """Return the address of a region's first sample or buffer, and its first row in that."""
+        stripe = region.stripe
+        if stripe:
+            turns = self.placement.stripes[region.value, stripe.layer]
+            return turns[stripe.turn], region.rows[0] - stripe.first
+        base = self.placement.address(region.value, region.sub_batch, region.samples[0])
         return base, self.placement.layouts[region.value].top + region.rows[0]
 
     def access(self, region: Region, *, writes: bool) -> Access:
-        """Return the bytes of a region in the unified buffer, or some more."""
+        """Return bytes of the unified buffer that include a region."""
         layout = self.placement.layouts[region.value]
         value = self.network.values[region.value]
         base, row = self.base(region)
-        count = region.items[1] - region.items[0]
+        count = region.samples[1] - region.samples[0]
         left = layout.left * layout.pixel
         columns = (left + region.columns[0], left + region.columns[1])
         if layout.row and count == 1:
-            # Of values that bands read or make, by pixel and channel.
+            # Values that bands read or make: by pixel and channel.
             pixels = (
                 row * layout.row + columns[0] // layout.pixel,
                 (row + region.rows[1] - region.rows[0] - 1) * layout.row
@@ -71,22 +71,22 @@ class Addressing:
             )
             channels = region.channels or (0, layout.pixel)
             return Access("unified", writes, base, layout.pixel, *pixels, *channels)
-        if value.height == 1 and not layout.margins and not region.strip:
-            if self.placement.places[region.value].whole:
-                # All accesses to a vector count from the part's first item.
-                part = self.placement.parts[region.part][0]
-                first = region.items[0] - part
-                base -= first * layout.item_pitch
+        if value.height == 1 and not layout.margins and not region.stripe:
+            if self.placement.values[region.value].whole:
+                # All accesses to a vector count from the sub-batch's first sample.
+                sub_batch = self.placement.sub_batches[region.sub_batch][0]
+                first = region.samples[0] - sub_batch
+                base -= first * layout.sample_pitch
             else:
                 first = 0
             return Access(
-                "unified", writes, base, layout.item_pitch, first, first + count, *columns
+                "unified", writes, base, layout.sample_pitch, first, first + count, *columns
             )
         if count == 1:
             rows = (row, row + region.rows[1] - region.rows[0])
             pixel, channels = layout.pixel, region.channels
             return Access("unified", writes, base, layout.pitch, *rows, *columns, pixel, channels)
-        return span("unified", writes, base, count * layout.item_pitch)
+        return span("unified", writes, base, count * layout.sample_pitch)
 
     def channels(self, number: int, tile: int) -> tuple[int, int]:
         """Return the first output channel of a tile of a layer, and the one after its last."""
@@ -96,7 +96,7 @@ class Addressing:
         return tile * tiled.channels, min((tile + 1) * tiled.channels, layer.channels)
 
     def pixels(self, number: int, tile: int) -> tuple[int, int]:
-        """Return the bytes from pixel to pixel, and the first channel that an output tile reads."""
+        """Return the bytes from one pixel to the next, and the first channel of an output tile."""
         layer = self.network.layers[number]
         assert isinstance(layer, Product)
         value, layout = self.network.values[layer.source], self.placement.layouts[layer.source]

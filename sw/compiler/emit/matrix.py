@@ -12,8 +12,8 @@ from celosia.sw.compiler.spec import Product
 __all__ = ["multiply"]
 
 
-def multiply(about: Addressing, action: Multiply, place: int) -> Step:
-    """Return matrix work; a half of the accumulators belongs to one unit at a time."""
+def multiply(about: Addressing, action: Multiply, slot: int) -> Step:
+    """Return the step of a matrix action; one unit at a time owns a half of the accumulators."""
     layer, block = about.network.layers[action.layer], action.block
     assert isinstance(layer, Product)
     layout = about.placement.layouts[layer.source]
@@ -37,13 +37,13 @@ def multiply(about: Addressing, action: Multiply, place: int) -> Step:
     taps -= action.first_step * about.config.rows
     pixel = Region(
         value=layer.source,
-        part=action.part,
-        items=block.items,
+        sub_batch=action.sub_batch,
+        samples=block.samples,
         rows=(start[0], start[0] + 1),
         columns=(start[1] * depth + channel, start[1] * depth + channel + 1),
-        strip=action.source,
+        stripe=action.source,
     )
-    strides = (layout.item_pitch, layer.stride[0] * layout.pitch, layer.stride[1] * depth)
+    strides = (layout.sample_pitch, layer.stride[0] * layout.pitch, layer.stride[1] * depth)
     counts = sums(layer.pool, block)
     if tiled.band:
         strides = (*strides[:2], strides[2] * tiled.band.count)
@@ -55,7 +55,7 @@ def multiply(about: Addressing, action: Multiply, place: int) -> Step:
         Opcode.MATMUL,
         unified=about.address(pixel) + offset,
         taps=taps,
-        tile=place,
+        tile=slot,
         accumulator=action.half * about.config.accumulator_depth + action.accumulator,
         accumulate=int(action.accumulate),
         **fields,
@@ -63,7 +63,7 @@ def multiply(about: Addressing, action: Multiply, place: int) -> Step:
     steps = action.last_step - action.first_step
     accesses = (
         about.access(region, writes=False),
-        span("weights", False, place, steps),
+        span("weights", False, slot, steps),
         span("accumulators", True, action.half, 1),
     )
     return Step(instruction, accesses, action.layer)
@@ -72,7 +72,7 @@ def multiply(about: Addressing, action: Multiply, place: int) -> Step:
 def _reads(
     about: Addressing, action: Multiply, layer: Product, segment: Segment, start: tuple[int, int]
 ) -> Region:
-    """Return a region with all that matrix work reads."""
+    """Return a region with all bytes that a matrix action reads."""
     value = about.network.values[layer.source]
     layout = about.placement.layouts[layer.source]
     rows = about.config.rows
@@ -98,19 +98,19 @@ def _reads(
             channels = (channel + first, channel + last + 1)
     return Region(
         value=layer.source,
-        part=action.part,
-        items=action.block.items,
+        sub_batch=action.sub_batch,
+        samples=action.block.samples,
         rows=ends,
         columns=columns,
         channels=channels,
-        strip=action.source,
+        stripe=action.source,
     )
 
 
 def _band_reads(
     about: Addressing, action: Multiply, layer: Product, segment: Segment, start: tuple[int, int]
 ) -> Region:
-    """Return a region with all that matrix work of a band reads."""
+    """Return a region with all bytes that a matrix action of a band reads."""
     layout = about.placement.layouts[layer.source]
     band = about.tiling.layers[action.layer].band
     assert band
@@ -125,8 +125,8 @@ def _band_reads(
     )
     return Region(
         value=layer.source,
-        part=action.part,
-        items=action.block.items,
+        sub_batch=action.sub_batch,
+        samples=action.block.samples,
         rows=(start[0], start[0] + high),
         columns=(start[1] * depth, (start[1] + along) * depth),
         channels=(channel, channel + band.channels),

@@ -14,39 +14,39 @@ __all__ = ["fill", "move", "parameters", "store_channels", "tables", "weights"]
 _MOST_CHANNELS = (1 << 16) - 1
 
 
-def weights(about: Addressing, layer: int, first: int, count: int, place: int) -> Step:
+def weights(about: Addressing, layer: int, first: int, count: int, slot: int) -> Step:
     """Return a load of tiles."""
     instruction = Instruction(
         Opcode.LOAD_WEIGHTS,
         external=about.placement.weights[layer] + first * about.config.tile_bytes,
-        tile=place,
+        tile=slot,
         tiles=count,
     )
-    return Step(instruction, (span("weights", True, place, count),), layer)
+    return Step(instruction, (span("weights", True, slot, count),), layer)
 
 
-def parameters(about: Addressing, layer: int, first: int, count: int, place: int) -> Step:
+def parameters(about: Addressing, layer: int, first: int, count: int, slot: int) -> Step:
     """Return a load of channel parameters."""
     instruction = Instruction(
         Opcode.LOAD_PARAMS,
         external=about.placement.parameters[layer] + first * PARAMETER_BYTES,
         kind=Kind.CHANNELS,
-        first=place,
+        first=slot,
         count=count,
     )
-    return Step(instruction, (span("parameters", True, place, count),), layer)
+    return Step(instruction, (span("parameters", True, slot, count),), layer)
 
 
-def tables(about: Addressing, layer: int, first: int, count: int, place: int) -> Step:
+def tables(about: Addressing, layer: int, first: int, count: int, slot: int) -> Step:
     """Return a load of tables."""
     instruction = Instruction(
         Opcode.LOAD_PARAMS,
         external=about.placement.tables + first * TABLE_BYTES,
         kind=Kind.TABLES,
-        first=place,
+        first=slot,
         count=count,
     )
-    return Step(instruction, (span("tables", True, place, count),), layer)
+    return Step(instruction, (span("tables", True, slot, count),), layer)
 
 
 def store_channels(about: Addressing, region: Region, layer: int) -> Iterator[Step]:
@@ -56,28 +56,28 @@ def store_channels(about: Addressing, region: Region, layer: int) -> Iterator[St
     assert region.channels
     first, last = region.channels
     rows = region.rows[1] - region.rows[0]
-    together = rows if layout.pitch == value.width * layout.pixel else 1
-    for row in range(region.rows[0], region.rows[1], together):
-        some = region._replace(rows=(row, row + together))
+    rows_at_once = rows if layout.pitch == value.width * layout.pixel else 1
+    for row in range(region.rows[0], region.rows[1], rows_at_once):
+        some = region._replace(rows=(row, row + rows_at_once))
         external = about.placement.external[region.value] + row * value.width * value.channels
         if value.is_output:
-            external += region.items[0] * value.bytes_per_item
+            external += region.samples[0] * value.bytes_per_item
         instruction = Instruction(
             Opcode.STORE,
             external=external + first,
             unified=about.address(some) + first,
             external_pitch=value.channels,
             unified_pitch=layout.pixel,
-            rows=together * value.width,
+            rows=rows_at_once * value.width,
             length=last - first,
         )
-        count = together * value.width * value.channels
+        count = rows_at_once * value.width * value.channels
         accesses = (about.access(some, writes=False), span("external", True, external, count))
         yield Step(instruction, accesses, layer)
 
 
 def move(about: Addressing, opcode: Opcode, region: Region, layer: int) -> Step:
-    """Return a load or store; what lies side by side on both ends is one row."""
+    """Return a load or store; rows that are contiguous on both ends become one row."""
     value = about.network.values[region.value]
     layout = about.placement.layouts[region.value]
     vector = value.height == 1
@@ -85,10 +85,10 @@ def move(about: Addressing, opcode: Opcode, region: Region, layer: int) -> Step:
     external = about.placement.external[region.value] + region.rows[0] * row_bytes
     external += region.columns[0]
     if value.is_input or value.is_output:
-        external += region.items[0] * value.bytes_per_item
-    ends = region.items if vector else region.rows
+        external += region.samples[0] * value.bytes_per_item
+    ends = region.samples if vector else region.rows
     rows, length = ends[1] - ends[0], region.columns[1] - region.columns[0]
-    pitch = layout.item_pitch if vector else layout.pitch
+    pitch = layout.sample_pitch if vector else layout.pitch
     fields = {"external": external, "unified": about.address(region)}
     if rows == 1 or length == row_bytes == pitch:
         fields["length"] = length * rows
@@ -98,14 +98,14 @@ def move(about: Addressing, opcode: Opcode, region: Region, layer: int) -> Step:
         fields["external_pitch"] = row_bytes
         fields["unified_pitch"] = pitch
     accesses = [about.access(region, writes=opcode is Opcode.LOAD)]
-    if region.strip and not value.is_input:
+    if region.stripe and not value.is_input:
         count = rows * row_bytes
         accesses.append(span("external", opcode is Opcode.STORE, external, count))
     return Step(Instruction(opcode, **fields), tuple(accesses), layer)
 
 
 def fill(about: Addressing, region: Region, layer: int) -> Iterator[Step]:
-    """Yield what writes the margins of a region: whole rows of one item, with those around."""
+    """Yield the steps that fill the margins of a region: whole rows of one sample."""
     value, layout = about.network.values[region.value], about.placement.layouts[region.value]
     row_bytes = value.width * layout.pixel
     left, right = layout.left * layout.pixel, layout.right * layout.pixel

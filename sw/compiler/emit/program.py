@@ -1,4 +1,4 @@
-"""Instructions, each with what it reads and writes."""
+"""Instructions, each with its reads and writes."""
 
 from collections.abc import Iterable, Iterator
 
@@ -28,39 +28,41 @@ __all__ = ["emit_main", "emit_setup"]
 
 
 def _owners(network: Network, work: Work) -> tuple[Owner | None, Owner | None]:
-    """Return whose bytes of the unified buffer a piece of work reads, and whose it writes."""
+    """Return the owners of the bytes of the unified buffer that an action reads and writes."""
     match work:
         case LoadRegion(region=region):
-            return None, Owner(region.value, region.items, strip=region.strip)
+            return None, Owner(region.value, region.samples, stripe=region.stripe)
         case StoreRegion(region=region):
-            return Owner(region.value, region.items, strip=region.strip), None
+            return Owner(region.value, region.samples, stripe=region.stripe), None
         case FillMargins(region=region):
-            return None, Owner(region.value, region.items, margins=True, strip=region.strip)
+            return None, Owner(region.value, region.samples, margins=True, stripe=region.stripe)
         case FetchWeights() | FetchParameters() | FetchTables():
             return None, None
     action, layer = work.action, network.layers[work.action.layer]
-    items = action.items if isinstance(action, PoolRegion) else action.block.items
+    samples = action.samples if isinstance(action, PoolRegion) else action.block.samples
     match action:
-        case Multiply(source=strip):
-            return Owner(layer.source, items, strip=strip), None
-        case Drain(result=strip) | AddRegion(step=2, result=strip):
-            return None, Owner(layer.result, items, strip=strip)
+        case Multiply(source=stripe):
+            return Owner(layer.source, samples, stripe=stripe), None
+        case Drain(result=stripe) | AddRegion(step=2, result=stripe):
+            return None, Owner(layer.result, samples, stripe=stripe)
         case PoolRegion(source=source, result=result):
-            made = Owner(layer.result, items, strip=result)
-            return Owner(layer.source, items, strip=source), made
+            made = Owner(layer.result, samples, stripe=result)
+            return Owner(layer.source, samples, stripe=source), made
         case AddRegion():
-            return Owner(layer.sources[action.step], items, strip=action.sources[action.step]), None
+            return Owner(
+                layer.sources[action.step], samples, stripe=action.sources[action.step]
+            ), None
 
 
 def _steps(about: Addressing, work: Work) -> Iterator[Step]:
-    """Yield the instructions that do a piece of work."""
+    """Yield the instructions of an action."""
     match work:
         case FetchWeights():
-            yield weights(about, work.layer, work.first, work.count, work.place)
+            yield weights(about, work.layer, work.first, work.count, work.slot)
         case FetchParameters():
-            yield parameters(about, work.layer, work.first, work.count, work.place)
+            yield parameters(about, work.layer, work.first, work.count, work.slot)
         case FetchTables():
-            yield tables(about, work.layer, work.first, work.count, work.place)
+            yield tables(about, work.layer, work.first, work.count, work.slot)
         case LoadRegion():
             yield move(about, Opcode.LOAD, work.region, work.layer)
         case StoreRegion(region=Region(channels=(_, _))):
@@ -72,13 +74,13 @@ def _steps(about: Addressing, work: Work) -> Iterator[Step]:
         case _:
             match work.action:
                 case Multiply():
-                    yield multiply(about, work.action, work.place)
+                    yield multiply(about, work.action, work.slot)
                 case Drain():
-                    yield drain(about, work.action, work.place, work.table)
+                    yield drain(about, work.action, work.slot, work.table)
                 case AddRegion():
-                    yield add(about, work.action, work.place, work.table)
+                    yield add(about, work.action, work.slot, work.table)
                 case PoolRegion():
-                    yield pool(about, work.action, work.place, work.table)
+                    yield pool(about, work.action, work.slot, work.table)
 
 
 def emit_main(
@@ -86,53 +88,53 @@ def emit_main(
 ) -> Iterator[Step]:
     """Yield the instructions of one batch, in order."""
     about = Addressing(network, tiling, placement, config)
-    for piece in work:
-        reads, writes = _owners(network, piece)
-        for step in _steps(about, piece):
+    for action in work:
+        reads, writes = _owners(network, action)
+        for step in _steps(about, action):
             yield step._replace(reads=reads, writes=writes)
 
 
 def emit_setup(
     network: Network, tiling: Tiling, placement: Placement, config: Config
 ) -> Iterator[Step]:
-    """Yield what is done once: loads of constants that stay, margins that nothing overwrites."""
+    """Yield the one-time steps: loads of resident constants, margins that nothing overwrites."""
     about = Addressing(network, tiling, placement, config)
     for number, layer in enumerate(tiling.layers):
         tile = 0
         while tile < layer.weight_tiles:
             end = layer.stretch(tile, layer.weight_tiles)
-            place = layer.place(tile)
-            if place is not None:
-                yield weights(about, number, tile, end - tile, place)
+            slot = layer.slot(tile)
+            if slot is not None:
+                yield weights(about, number, tile, end - tile, slot)
             tile = end
         if layer.first_channel is not None:
             count = parameters_of(network.layers[number], layer)
             yield parameters(about, number, 0, count, layer.first_channel)
     users = {number: layer for layer, number in reversed(tiling.tables.of.items())}
-    for number, place in enumerate(tiling.tables.places):
-        if place is not None:
-            yield tables(about, users[number], number, 1, place)
-    for number, place in placement.places.items():
-        if not place.permanent:
+    for number, slot in enumerate(tiling.tables.slots):
+        if slot is not None:
+            yield tables(about, users[number], number, 1, slot)
+    for number, kept in placement.values.items():
+        if not kept.permanent:
             continue
         layer = next(n for n, x in enumerate(network.layers) if number in (x.source, x.result))
         height, layout = network.values[number].height, placement.layouts[number]
-        turns = range(len(place.addresses))
+        turns = range(len(kept.addresses))
         copies = [(0, turn) for turn in turns]
-        if place.whole:
+        if kept.whole:
             copies = [
-                (part, first + item)
-                for part, (first, count) in enumerate(placement.parts[: len(turns)])
-                for item in range(count)
+                (sub_batch, first + sample)
+                for sub_batch, (first, count) in enumerate(placement.sub_batches[: len(turns)])
+                for sample in range(count)
             ]
-        for part, item in copies:
+        for sub_batch, sample in copies:
             region = Region(
                 value=number,
-                part=part,
-                items=(item, item + 1),
+                sub_batch=sub_batch,
+                samples=(sample, sample + 1),
                 rows=(-layout.top, height + layout.bottom),
                 columns=(0, 0),
             )
-            margins = Owner(number, region.items, margins=True)
+            margins = Owner(number, region.samples, margins=True)
             for step in fill(about, region, layer):
                 yield step._replace(writes=margins)

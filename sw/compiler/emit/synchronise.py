@@ -1,8 +1,8 @@
 """Semaphores.
 
 Units run their own instructions in order and are ordered against one another by semaphores alone.
-Each ordered pair of units has a semaphore of its own. Where an instruction depends on earlier ones
-of another unit, the latest of them posts and it waits. Posts and waits of a pair come in the same
+Each ordered pair of units has one semaphore. If an instruction depends on earlier ones of another
+unit, the latest of them posts and it waits. Posts and waits of a pair come in the same
 order on both sides, so the n-th wait takes what the n-th post gave, and no count is left over.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["MOST_COUNT", "SEMAPHORE", "synchronise"]
 
 _UNITS = (Unit.LOAD, Unit.STORE, Unit.MATRIX, Unit.VECTOR)
 
-#: Semaphore of each pair (who posts, who waits).
+#: Semaphore of each pair of units (post, wait).
 SEMAPHORE = {
     pair: number for number, pair in enumerate((a, b) for a in _UNITS for b in _UNITS if a is not b)
 }
@@ -62,10 +62,10 @@ def synchronise(steps: Sequence[Step], config: Config) -> list[Instruction]:
     Raises
     ------
     CompileError
-        If a count could pass what a semaphore holds.
+        If a count could exceed a semaphore.
     """
     waits, posts = [0] * len(steps), [0] * len(steps)
-    # Units by number. Of each: the latest step of every other one that it is known to run after.
+    # By unit number: the latest step of every other unit that is known to be complete.
     clocks = [[-1] * len(_UNITS) for _ in _UNITS]
     starts: list[list[int]] = []
     histories = [_History() for _ in _UNITS]

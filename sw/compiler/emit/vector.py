@@ -4,7 +4,7 @@ from celosia.hw.arch.isa import Instruction, Mode, Opcode, Space
 from celosia.sw.compiler.emit.access import Access, Step, span
 from celosia.sw.compiler.emit.addressing import Addressing, loops
 from celosia.sw.compiler.layout.bands import vectors
-from celosia.sw.compiler.schedule.actions import AddRegion, Block, Drain, PoolRegion, Region, Strip
+from celosia.sw.compiler.schedule.actions import AddRegion, Block, Drain, PoolRegion, Region, Stripe
 from celosia.sw.compiler.schedule.blocks import sums
 from celosia.sw.compiler.spec import Pooling, Product, Sum
 from celosia.sw.compiler.values import Scaling
@@ -12,15 +12,15 @@ from celosia.sw.compiler.values import Scaling
 __all__ = ["add", "drain", "pool"]
 
 
-def drain(about: Addressing, action: Drain, place: int, table: int | None) -> Step:
+def drain(about: Addressing, action: Drain, slot: int, table: int | None) -> Step:
     """Return the pooling and requantisation of a tile."""
     block, layer = action.block, about.network.layers[action.layer]
     assert isinstance(layer, Product)
     if about.tiling.layers[action.layer].band:
-        return _drain_band(about, action, place, table)
+        return _drain_band(about, action, slot, table)
     first, last = about.channels(action.layer, action.tile)
     written = (layer.first + first, layer.first + last)
-    region = _writes(about, layer.result, block, action.part, written, action.result)
+    region = _writes(about, layer.result, block, action.sub_batch, written, action.result)
     _, high, wide = sums(layer.pool, block)
     (window_y, window_x), (down, right) = layer.pool.window, layer.pool.stride
     instruction = Instruction(
@@ -35,30 +35,30 @@ def drain(about: Addressing, action: Drain, place: int, table: int | None) -> St
         window_x_stride=int(window_x > 1),
         window_y_stride=wide if window_y > 1 else 0,
         **_destination(about, region, block.extents),
-        params=place,
+        params=slot,
         per_channel=1,
         **_requantised(layer.scaling),
         **_looked_up(table),
     )
     accesses = (
         about.access(region, writes=True),
-        span("parameters", False, place, last - first),
+        span("parameters", False, slot, last - first),
         span("accumulators", False, action.half, 1),
         *_reads_table(table),
     )
     return Step(instruction, accesses, action.layer)
 
 
-def _drain_band(about: Addressing, action: Drain, place: int, table: int | None) -> Step:
-    """Return the requantisation of a tile whose columns are several pixels' channels."""
+def _drain_band(about: Addressing, action: Drain, slot: int, table: int | None) -> Step:
+    """Return the requantisation of a tile whose columns are channels of several pixels."""
     block, layer = action.block, about.network.layers[action.layer]
     tiled = about.tiling.layers[action.layer]
     assert isinstance(layer, Product) and tiled.band
     layout, count = about.placement.layouts[layer.result], tiled.band.count
     channels = about.channels(action.layer, action.tile)
     rows, wide = vectors(tiled.band, *block.extents[1:], layout.row)
-    region = _writes(about, layer.result, block, action.part, channels, None)
-    # With what vectors make after the end of a row.
+    region = _writes(about, layer.result, block, action.sub_batch, channels, None)
+    # Includes the results after the end of a row.
     last = region.columns[0] + (wide * count - 1) * layout.pixel + tiled.channels
     region = region._replace(columns=(region.columns[0], last))
     if tiled.band.joined:
@@ -74,32 +74,32 @@ def _drain_band(about: Addressing, action: Drain, place: int, table: int | None)
         **_destination(about, region, extents, count),
         destination_run=tiled.channels,
         destination_skip=(layout.pixel - tiled.channels) // about.config.rows,
-        params=place,
+        params=slot,
         per_channel=int(tiled.parameters != about.config.lanes),
         **_requantised(layer.scaling),
         **_looked_up(table),
     )
     accesses = (
         about.access(region, writes=True),
-        span("parameters", False, place, tiled.parameters),
+        span("parameters", False, slot, tiled.parameters),
         span("accumulators", False, action.half, 1),
         *_reads_table(table),
     )
     return Step(instruction, accesses, action.layer)
 
 
-def add(about: Addressing, action: AddRegion, place: int, table: int | None) -> Step:
-    """Return one step of a sum; a half of the accumulators holds it meanwhile."""
+def add(about: Addressing, action: AddRegion, slot: int, table: int | None) -> Step:
+    """Return one step of a sum; a half of the accumulators holds it."""
     block, layer = action.block, about.network.layers[action.layer]
     assert isinstance(layer, Sum)
     first, last = about.channels(action.layer, action.tile)
     row = action.half * about.config.accumulator_depth + action.accumulator
     _, high, wide = block.extents
     value = (layer.source, layer.second, layer.result)[action.step]
-    strip = (*action.sources, action.result)[action.step]
-    region = _writes(about, value, block, action.part, (first, last), strip)
+    stripe = (*action.sources, action.result)[action.step]
+    region = _writes(about, value, block, action.sub_batch, (first, last), stripe)
     layout = about.placement.layouts[value]
-    outside = _strides(block, (layout.item_pitch, layout.pitch, layout.pixel))
+    outside = _strides(block, (layout.sample_pitch, layout.pitch, layout.pixel))
     inside = _strides(block, (high * wide, wide, 1))
     ends = {"accumulators": (row, inside), "unified": (about.address(region), outside)}
     source, destination = ("unified", "accumulators")
@@ -114,7 +114,7 @@ def add(about: Addressing, action: AddRegion, place: int, table: int | None) -> 
         Opcode.VECTOR,
         channels=last - first,
         mode=layer.mode if action.step == 1 else Mode.OVERWRITE,
-        params=place,
+        params=slot,
         per_channel=0,
         **fields,
         **_requantised(layer.scalings[action.step]),
@@ -122,14 +122,14 @@ def add(about: Addressing, action: AddRegion, place: int, table: int | None) -> 
     )
     accesses = (
         about.access(region, writes=action.step == 2),
-        span("parameters", False, place, about.config.lanes),
+        span("parameters", False, slot, about.config.lanes),
         span("accumulators", action.step < 2, action.half, 1),
         *_reads_table(table),
     )
     return Step(instruction, accesses, action.layer)
 
 
-def pool(about: Addressing, action: PoolRegion, place: int, table: int | None) -> Step:
+def pool(about: Addressing, action: PoolRegion, slot: int, table: int | None) -> Step:
     """Return one rectangle of windows of a layer without weights."""
     layer = about.network.layers[action.layer]
     assert isinstance(layer, Pooling)
@@ -140,33 +140,33 @@ def pool(about: Addressing, action: PoolRegion, place: int, table: int | None) -
     if layer.seen:
         pitch, pixel, depth = layer.seen[1] * layer.seen[2], layer.seen[2], layer.seen[2]
     left, columns = windows.result[1], windows.count[1]
-    block = Block(items=action.items, rows=action.rows, columns=(left, left + columns))
+    block = Block(samples=action.samples, rows=action.rows, columns=(left, left + columns))
     first = windows.source[0] + (action.rows[0] - windows.result[0]) * layer.stride[0]
     last = first + (block.extents[1] - 1) * layer.stride[0] + windows.size[0]
     start = Region(
         value=layer.source,
-        part=action.part,
-        items=action.items,
+        sub_batch=action.sub_batch,
+        samples=action.samples,
         rows=(first, last),
         columns=(windows.source[1] * pixel, windows.ends(layer.stride)[1] * pixel),
-        strip=action.source,
+        stripe=action.source,
     )
     if layer.seen:
         start = _all_of(about, layer.source, action)
     read = about.access(start, writes=False)
     written = Region(
         value=layer.result,
-        part=action.part,
-        items=action.items,
+        sub_batch=action.sub_batch,
+        samples=action.samples,
         rows=block.rows,
         columns=(
             left * result.pixel + layer.first,
             (left + columns - 1) * result.pixel + layer.first + depth,
         ),
-        strip=action.result,
+        stripe=action.result,
     )
     scaling = layer.scalings[windows.parameters]
-    strides = (layout.item_pitch, layer.stride[0] * pitch, layer.stride[1] * pixel)
+    strides = (layout.sample_pitch, layer.stride[0] * pitch, layer.stride[1] * pixel)
     instruction = Instruction(
         Opcode.VECTOR,
         source=Space.UNIFIED,
@@ -180,7 +180,7 @@ def pool(about: Addressing, action: PoolRegion, place: int, table: int | None) -
         window_x_stride=pixel if windows.size[1] > 1 else 0,
         window_y_stride=pitch if windows.size[0] > 1 else 0,
         **_destination(about, written, block.extents),
-        params=place,
+        params=slot,
         per_channel=0,
         **_requantised(scaling),
         **_looked_up(table),
@@ -188,14 +188,14 @@ def pool(about: Addressing, action: PoolRegion, place: int, table: int | None) -
     accesses = (
         read,
         about.access(written, writes=True),
-        span("parameters", False, place, about.config.lanes),
+        span("parameters", False, slot, about.config.lanes),
         *_reads_table(table),
     )
     return Step(instruction, accesses, action.layer)
 
 
 def _strides(block: Block, strides: tuple[int, int, int]) -> dict[str, int]:
-    """Return strides by axis; what runs once does not move."""
+    """Return strides by axis; a single turn has none."""
     counts = zip("zyx", block.extents, strides, strict=True)
     return {axis: stride if count > 1 else 0 for axis, count, stride in counts}
 
@@ -204,42 +204,42 @@ def _writes(
     about: Addressing,
     value: int,
     block: Block,
-    part: int,
+    sub_batch: int,
     channels: tuple[int, int],
-    strip: Strip | None,
+    stripe: Stripe | None,
 ) -> Region:
-    """Return the region that a block and some channels of a value lie in."""
+    """Return the region of a block and some channels of a value."""
     pixel = about.placement.layouts[value].pixel
     left, right = block.columns
     return Region(
         value=value,
-        part=part,
-        items=block.items,
+        sub_batch=sub_batch,
+        samples=block.samples,
         rows=block.rows,
         columns=(left * pixel + channels[0], (right - 1) * pixel + channels[1]),
         channels=channels,
-        strip=strip,
+        stripe=stripe,
     )
 
 
 def _destination(
     about: Addressing, region: Region, extents: tuple[int, int, int], apart: int = 1
 ) -> dict[str, int]:
-    """Return the fields of VECTOR that say where results go, ``apart`` pixels from x to x."""
+    """Return the destination fields of VECTOR, ``apart`` pixels from x to x."""
     layout = about.placement.layouts[region.value]
-    strides = (layout.item_pitch, layout.pitch, apart * layout.pixel)
+    strides = (layout.sample_pitch, layout.pitch, apart * layout.pixel)
     fields = loops(extents, strides, "destination_")
     strides = {name: value for name, value in fields.items() if name.startswith("destination")}
     return {"destination_base": about.address(region), **strides}
 
 
 def _all_of(about: Addressing, number: int, action: PoolRegion) -> Region:
-    """Return all of a value."""
+    """Return the region of all of a value."""
     value = about.network.values[number]
     return Region(
         value=number,
-        part=action.part,
-        items=action.items,
+        sub_batch=action.sub_batch,
+        samples=action.samples,
         rows=(0, value.height),
         columns=(0, value.width * value.channels),
     )

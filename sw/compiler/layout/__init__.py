@@ -1,1 +1,1 @@
-"""Passes that choose tiles, and where everything lies."""
+"""Passes that choose tiles and addresses."""

@@ -1,10 +1,10 @@
-"""Which items are worked on together, and an address for everything.
+"""Samples computed at the same time, and addresses of values and constants.
 
-The first layers of a network, which have many pixels, run item by item: the head. The last ones,
-whose pixels are fewer than a tile has rows, run for many items at once, so that these share the
-weights: the tail. What the head leaves for the tail is kept for all items. A batch that does not
-fit runs in parts. While one item, or part, is computed, the input of the next is loaded, where
-there is room for both.
+The first layers of a network, which have many pixels, run sample by sample: the per-image layers.
+The last ones have fewer pixels than a tile has rows. They run for many samples at once, so that
+these share the weights: the batched layers. Values that per-image layers make for batched layers
+are kept for all samples. A batch that does not fit runs in sub-batches. While one sample or
+sub-batch is computed, the input of the next is loaded, if the buffer has space for both.
 """
 
 from bisect import bisect_left
@@ -16,30 +16,30 @@ from itertools import pairwise
 from celosia.hw.arch.config import ADDRESS_BITS, Config
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.pitches import Layout
-from celosia.sw.compiler.layout.placement import Place, Placement
+from celosia.sw.compiler.layout.placement import Placement, ValueAddresses
 from celosia.sw.compiler.layout.spans import Span, bytes_needed, first_fit
-from celosia.sw.compiler.layout.strips import result_rows, source_rows, strip_bytes, widest
+from celosia.sw.compiler.layout.stripes import result_rows, source_rows, stripe_bytes, widest
 from celosia.sw.compiler.schedule.blocks import attached
 from celosia.sw.compiler.spec import Layer, Network, Product
 
-#: Strips, at least, of a value that passes from one layer to the next.
+#: Row stripes, at least, of a value that passes from one layer to the next.
 _PIPELINED = 8
 
-__all__ = ["ALIGNMENT", "Place", "Placement", "allocate", "head_layers"]
+__all__ = ["ALIGNMENT", "Placement", "ValueAddresses", "allocate", "per_image_layers"]
 
 #: External addresses of tables start at multiples of this: no burst crosses a 4 KiB page early.
 ALIGNMENT = 4096
 
 
-def head_layers(network: Network, config: Config) -> int:
-    """Return how many of the layers have so many pixels that each item runs on its own."""
-    head = 0
+def per_image_layers(network: Network, config: Config) -> int:
+    """Return the number of layers with so many pixels that each sample runs alone."""
+    per_image = 0
     for number, layer in enumerate(network.layers):
         source = network.values[layer.source]
         pixels = layer.pixels if isinstance(layer, Product) else source.height * source.width
         if pixels >= config.rows and source.height > 1:
-            head = number + 1
-    return head
+            per_image = number + 1
+    return per_image
 
 
 def allocate(
@@ -51,28 +51,28 @@ def allocate(
     table_bytes: int,
     gains: Sequence[int],
 ) -> Placement:
-    """Place values and constants.
+    """Choose addresses of values and constants.
 
     Parameters
     ----------
     network, layouts, config
         Results of the passes before, and the core.
     batch : int
-        Items of one run of the program, at least 1.
+        Samples of one run of the program, at least 1.
     constants : sequence of (int, int)
         Bytes of the weights and of the parameters of each layer.
     table_bytes : int
         Bytes of all tables.
     gains : sequence of int
-        By layer, the cycles that are saved if the one after it begins before its end.
+        By layer, the cycles saved if the next layer begins before its end.
 
     Raises
     ------
     CompileError
-        If one item alone does not fit, naming the layer.
+        If one sample alone does not fit, naming the layer.
     """
-    head = head_layers(network, config)
-    chosen = _Allocator(network, layouts, config, head, gains).choose(batch)
+    per_image = per_image_layers(network, config)
+    chosen = _Allocator(network, layouts, config, per_image, gains).choose(batch)
     address = 0
 
     def take(count: int) -> int:
@@ -89,26 +89,26 @@ def allocate(
         if value.is_input or value.is_output
     }
     for number, value in enumerate(network.values):
-        # Items follow one another: one at a time is outside.
+        # Samples follow one another in external memory.
         if number in chosen.spilled and number not in external:
             external[number] = take(value.bytes_per_item)
     if address >> ADDRESS_BITS:
         got = f"wanted at most 4 GiB of external memory, got {address} bytes"
         raise CompileError(got, layer="network")
     return Placement(
-        head=head,
-        parts=tuple(
-            (first, min(chosen.items, batch - first)) for first in range(0, batch, chosen.items)
+        per_image=per_image,
+        sub_batches=tuple(
+            (first, min(chosen.samples, batch - first)) for first in range(0, batch, chosen.samples)
         ),
-        places=chosen.places,
+        values=chosen.values,
         layouts=layouts,
         external=external,
         weights=tuple(weights for weights, _ in pairs),
         parameters=tuple(parameters for _, parameters in pairs),
         tables=tables,
         code=address,
-        strips=chosen.strips,
-        strip_rows=chosen.strip_rows,
+        stripes=chosen.stripes,
+        stripe_rows=chosen.stripe_rows,
         overlap=chosen.overlap,
         direct=chosen.direct,
     )
@@ -116,13 +116,13 @@ def allocate(
 
 @dataclass(frozen=True)
 class _Choice:
-    """One way to use the unified buffer."""
+    """One use of the unified buffer."""
 
-    items: int
+    samples: int
     spilled: frozenset[int]
-    places: dict[int, Place]
-    strips: dict[tuple[int, int], tuple[int, ...]]
-    strip_rows: dict[int, int]
+    values: dict[int, ValueAddresses]
+    stripes: dict[tuple[int, int], tuple[int, ...]]
+    stripe_rows: dict[int, int]
     overlap: frozenset[int]
     direct: frozenset[int]
 
@@ -133,32 +133,32 @@ class _Allocator:
         network: Network,
         layouts: tuple[Layout, ...],
         config: Config,
-        head: int,
+        per_image: int,
         gains: Sequence[int],
     ) -> None:
         self.network = network
         self.layouts = layouts
         self.config = config
-        self.head = head
+        self.per_image = per_image
         self.gains = gains
         self.overlap = self.direct = frozenset[int]()
         self.stuck: CompileError | None = None
         self.widest = cache(
-            lambda number, values, room: widest(network, layouts, number, values, room, config)
+            lambda number, values, space: widest(network, layouts, number, values, space, config)
         )
 
     def choose(self, batch: int) -> _Choice:
-        """Return the best use of the unified buffer; what is too big goes outside, big ones first.
+        """Return the best use of the unified buffer; values too large go outside, largest first.
 
         Raises
         ------
         CompileError
-            If that is not enough.
+            If nothing fits.
         """
         large = [n for n in range(len(self.network.values)) if not self.whole(n)]
-        large.sort(key=lambda n: -self.layouts[n].item_pitch)
+        large.sort(key=lambda n: -self.layouts[n].sample_pitch)
         ways = [frozenset(large[:count]) for count in range(len(large) + 1)]
-        # The more is outside, the less is needed inside.
+        # More values outside leave more space inside.
         first = bisect_left(ways, True, key=self.may_fit)
         for spilled in ways[first:]:
             found = self.best_order(batch, (False,) if spilled else (True, False), spilled)
@@ -170,7 +170,7 @@ class _Allocator:
         raise self.stuck or self.why()
 
     def may_fit(self, spilled: frozenset[int]) -> bool:
-        """Return whether the values that are not outside fit, whatever else there is."""
+        """Return whether the values kept inside could fit, even with no other bytes beside them."""
         spans = self.spans(1, False, False, spilled)
         needed = bytes_needed(spans, len(self.network.layers), 1)
         return max(needed) <= self.config.unified_bytes
@@ -178,7 +178,7 @@ class _Allocator:
     def best_order(
         self, batch: int, permanent: Sequence[bool], spilled: frozenset[int]
     ) -> _Choice | None:
-        """Return the best use of the buffer, with as many layers that overlap as there is room for."""
+        """Return the best use of the buffer, with as many overlapping layers as fit."""
 
         def fits(ends: frozenset[int]) -> _Choice | None:
             self.overlap = ends | self.direct
@@ -200,12 +200,12 @@ class _Allocator:
             if not (attached(network, n + 1) or outside[n] or outside[n + 1])
         ]
         everything = fits(frozenset(ends))
-        if everything is not None and everything.items >= alone.items:
+        if everything is not None and everything.samples >= alone.samples:
             return everything
         best, taken = alone, frozenset[int]()
         for end in sorted(ends, key=lambda n: -self.gains[n]):
             found = fits(taken | {end})
-            if found is not None and found.items >= alone.items:
+            if found is not None and found.samples >= alone.samples:
                 best, taken = found, taken | {end}
         return best
 
@@ -223,43 +223,43 @@ class _Allocator:
                 and isinstance(after, Product)
                 and layer.source not in spilled
                 and after.result not in spilled
-                and number + 1 != self.head
+                and number + 1 != self.per_image
             ):
                 found.add(number)
         return frozenset(found)
 
     def until(self, number: int) -> int:
-        """Return the last layer that may begin before a layer has ended."""
+        """Return the last layer that may begin before the end of a layer."""
         last = self.end_of_run(number)
         return self.end_of_run(last + 1) if last in self.overlap else number
 
     def end_of_run(self, number: int) -> int:
-        """Return the last layer that is done along with one."""
+        """Return the last layer that runs jointly with a layer."""
         while number + 1 < len(self.network.layers) and attached(self.network, number + 1):
             number += 1
         return number
 
     def best(self, batch: int, permanent: bool, spilled: frozenset[int]) -> _Choice | None:
-        """Return the largest part of the batch that fits, with inputs loaded ahead if possible."""
-        fit = cache(lambda items, ahead: self.fit(items, ahead, permanent, spilled))
+        """Return the use for the largest sub-batch that fits, with inputs ahead if possible."""
+        fit = cache(lambda samples, ahead: self.fit(samples, ahead, permanent, spilled))
         whole = fit(batch, False)
-        if whole is not None and not self.head:
+        if whole is not None and not self.per_image:
             return whole
-        alone = _largest(lambda items: fit(items, False), batch)
+        alone = _largest(lambda samples: fit(samples, False), batch)
         values = enumerate(self.network.values)
         ahead = any(value.is_input and number not in spilled for number, value in values)
-        double = _largest(lambda items: fit(items, ahead), batch)
-        # Fewer pixels than a tile has rows leave the array waiting for weights.
+        double = _largest(lambda samples: fit(samples, ahead), batch)
+        # With fewer pixels than a tile has rows, the array waits for weights.
         if double is not None and (
-            alone is None or double.items >= self.config.rows or double.items == alone.items
+            alone is None or double.samples >= self.config.rows or double.samples == alone.samples
         ):
             return double
         return alone
 
     def spans(
-        self, items: int, ahead: bool, permanent: bool, spilled: frozenset[int]
+        self, samples: int, ahead: bool, permanent: bool, spilled: frozenset[int]
     ) -> list[Span]:
-        """Return the copies of all values that lie in the unified buffer as a whole."""
+        """Return the copies of all values that the unified buffer holds whole."""
         end = len(self.network.layers)
         spans = []
         for number, value in enumerate(self.network.values):
@@ -271,14 +271,14 @@ class _Allocator:
             if births and attached(self.network, birth):
                 birth -= 1
             death = end if value.is_output else self.until(max([birth, *uses]))
-            count = layout.item_pitch * (items if self.whole(number) else 1)
-            # An input that head and tail read comes item by item, and stays.
-            both = self.whole(number) and birth < self.head
+            count = layout.sample_pitch * (samples if self.whole(number) else 1)
+            # An input of per-image and batched layers arrives by sample, and stays.
+            both = self.whole(number) and birth < self.per_image
             turns = 2 if ahead and value.is_input and not both else 1
             if turns == 2 or (permanent and layout.margins):
                 birth, death = 0, end
-            elif both and items > 1:
-                # The head goes on with other items after this one was written.
+            elif both and samples > 1:
+                # Per-image layers go on with other samples after it is written.
                 birth = 0
             spans += [Span((number, -1, turn), count, birth, death) for turn in range(turns)]
         return spans
@@ -286,10 +286,7 @@ class _Allocator:
     def buffers(
         self, spans: Sequence[Span], spilled: frozenset[int]
     ) -> tuple[list[Span], dict[int, int]] | None:
-        """Return buffers of strips, and the rows of each layer's strips; None if there is no room.
-
-        Buffers are there while their layer runs.
-        """
+        """Return stripe buffers, and the rows of each layer's stripes; None if they do not fit."""
         result: list[Span] = []
         rows: dict[int, int] = {}
         needed = bytes_needed(spans, len(self.network.layers), self.config.rows)
@@ -300,9 +297,9 @@ class _Allocator:
                 continue
             first = number - 1 if number - 1 in self.direct else number
             taken = max(needed[first : number + 1])
-            room = self.config.unified_bytes - taken
+            space = self.config.unified_bytes - taken
             most, turns = self.widest(
-                number, spilled.intersection((*layer.sources, layer.result)), room
+                number, spilled.intersection((*layer.sources, layer.result)), space
             )
             if not most:
                 self.stuck = CompileError(
@@ -313,28 +310,28 @@ class _Allocator:
                 return None
             height = result_rows(self.network, layer)
             if first < number:
-                # The second begins once the first has made a strip.
+                # The second layer begins after the first one has made a stripe.
                 most = min(most, -(-height // _PIPELINED))
                 if turns < 2:
                     return None
             rows[number] = -(-height // -(-height // most))
             if first < number and not _two_buffers_do(layer, height, rows[number]):
                 return None
-            sizes = strip_bytes(self.network, self.layouts, number, rows[number], spilled)
+            sizes = stripe_bytes(self.network, self.layouts, number, rows[number], spilled)
             for value, size in sizes.items():
                 result += [Span((value, number, t), size, first, number) for t in range(turns)]
         return result, rows
 
     def whole(self, number: int) -> bool:
-        """Return whether a value is kept for all items of a part: the tail makes or reads it."""
+        """Return whether a value is kept for all samples of a sub-batch, for batched layers."""
         network = self.network
-        return max([-1, *network.readers[number], *network.makers[number]]) >= self.head
+        return max([-1, *network.readers[number], *network.makers[number]]) >= self.per_image
 
     def fit(
-        self, items: int, ahead: bool, permanent: bool, spilled: frozenset[int]
+        self, samples: int, ahead: bool, permanent: bool, spilled: frozenset[int]
     ) -> _Choice | None:
-        """Return places for a part of the batch, or None if they do not fit."""
-        spans = self.spans(items, ahead, permanent, spilled)
+        """Return the addresses for a size of sub-batch, or None if they do not fit."""
+        spans = self.spans(samples, ahead, permanent, spilled)
         found = self.buffers(spans, spilled)
         if found is None:
             return None
@@ -347,36 +344,37 @@ class _Allocator:
         for order, alternate in ((by_birth, False), (by_count, False), (by_birth, True)):
             addresses = first_fit(order, self.config, alternate)
             if addresses is not None:
-                return self.choice(items, spilled, addresses, rows, permanent)
+                return self.choice(samples, spilled, addresses, rows, permanent)
         return None
 
     def choice(
         self,
-        items: int,
+        samples: int,
         spilled: frozenset[int],
         addresses: dict[tuple[int, int, int], int],
         rows: dict[int, int],
         permanent: bool,
     ) -> _Choice:
-        """Return the places of values and buffers by the addresses of their copies."""
+        """Return the use of the buffer with the given addresses of all copies."""
         copies: dict[tuple[int, int], tuple[int, ...]] = {}
         for value, layer, turn in sorted(addresses):
             copies[value, layer] = (*copies.get((value, layer), ()), addresses[value, layer, turn])
-        places = {
-            value: Place(turns, self.whole(value), permanent and self.layouts[value].margins)
+        layouts = self.layouts
+        values = {
+            value: ValueAddresses(turns, self.whole(value), permanent and layouts[value].margins)
             for (value, layer), turns in copies.items()
             if layer < 0
         }
-        strips = {key: turns for key, turns in copies.items() if key[1] >= 0}
-        return _Choice(items, spilled, places, strips, rows, self.overlap, self.direct)
+        stripes = {key: turns for key, turns in copies.items() if key[1] >= 0}
+        return _Choice(samples, spilled, values, stripes, rows, self.overlap, self.direct)
 
     def why(self) -> CompileError:
-        """Return the error of a network of which one item does not fit: its largest layer."""
+        """Return the error of a network of which one sample does not fit: its largest layer."""
         network = self.network
 
         def need(number: int) -> int:
             layer = network.layers[number]
-            return sum(self.layouts[v].item_pitch for v in (*layer.sources, layer.result))
+            return sum(self.layouts[v].sample_pitch for v in (*layer.sources, layer.result))
 
         worst = max(range(len(network.layers)), key=need)
         return CompileError(
@@ -388,7 +386,7 @@ class _Allocator:
 
 
 def _largest(fit: Callable[[int], _Choice | None], batch: int) -> _Choice | None:
-    """Return the largest even part of the batch that fits."""
+    """Return the use for the largest even sub-batch that fits."""
     low, high = 0, batch + 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -397,9 +395,9 @@ def _largest(fit: Callable[[int], _Choice | None], batch: int) -> _Choice | None
 
 
 def _two_buffers_do(layer: Layer, height: int, rows: int) -> bool:
-    """Return whether no row of its source is read by three of a layer's strips of ``rows``.
+    """Return whether no row of its source is read by three of a layer's stripes of ``rows``.
 
-    A row that is passed on is written into the buffers of this strip and of the next one.
+    A row passed to the next layer is written into the buffers of this stripe and of the next one.
     """
     reads = [source_rows(layer, (n, min(n + rows, height))) for n in range(0, height, rows)]
     return all(one[1] <= other[0] for one, other in zip(reads, reads[2:], strict=False))

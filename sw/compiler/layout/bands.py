@@ -1,9 +1,9 @@
 """Bands: several pixels of a few channels in one vector of the array.
 
-Where channels keep to themselves, a tile whose lanes are the channels of one pixel is a diagonal:
-R weights of R × C. In a band the lanes are ``channels`` channels of pixels that follow one another,
-the columns the same channels of ``count`` results, and the tile is a Toeplitz matrix. The run of
-taps is one pixel's channels; a pixel pitch of the run plus a multiple of R keeps R taps in R banks.
+In a depthwise layer, a tile whose lanes are the channels of one pixel is a diagonal: R weights of
+R × C. In a band the lanes are ``channels`` channels of pixels that follow one another, the columns
+the same channels of ``count`` results, and the tile is a Toeplitz matrix. A segment of taps is one
+pixel's channels; a pixel pitch of its length plus a multiple of R keeps R taps in R banks.
 """
 
 from collections.abc import Sequence
@@ -27,16 +27,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Band:
-    """Layout over pixels of a tile of a layer whose channels keep to themselves.
+    """Layout over pixels of a tile of a depthwise layer.
 
     Parameters
     ----------
     channels : int
         Source channels of a tile.
     count : int
-        Results of each of them that a vector makes.
+        Results of each source channel that a vector makes.
     joined : bool
-        Whether rows of results are counted through as one, with what lies between them.
+        True if all rows of results count as one row, with the pixels between them.
     """
 
     channels: int
@@ -45,14 +45,14 @@ class Band:
 
 
 def pixel_pitch(channels: int, run: int, config: Config) -> int:
-    """Return the least distance of pixels at which runs of ``run`` channels fill the banks."""
+    """Return the least pitch of pixels at which segments of ``run`` channels fill the banks."""
     return channels + (run - channels) % config.rows
 
 
 def parameters_of_tile(channels: int, config: Config) -> int:
-    """Return how many channels of parameters a tile of some output channels takes.
+    """Return the channels of parameters of a tile of some output channels.
 
-    One for each lane of the vector unit will do where the channels of a band repeat with them.
+    One for each lane of the vector unit is enough if the channels of a band repeat with the lanes.
     """
     return config.lanes if config.lanes % channels == 0 else config.columns
 
@@ -67,7 +67,7 @@ def vectors(band: Band, rows: int, width: int, row: int) -> tuple[int, int]:
     rows, width : int
         Rows of results, and results of each.
     row : int
-        Pixels from row to row.
+        Pixels from one row to the next.
     """
     if band.joined:
         return 1, -(-((rows - 1) * row + width) // band.count)
@@ -75,16 +75,16 @@ def vectors(band: Band, rows: int, width: int, row: int) -> tuple[int, int]:
 
 
 def spans(layer: Product, band: Band, row: int, config: Config) -> list[tuple[int, int]]:
-    """Return the pixels that a vector reads, as stretches of (first, count).
+    """Return the pixels that a vector reads, as ranges of (first, count).
 
-    All of them at once, or each row of the kernel by itself, whichever takes fewer steps. Pixels
-    count from tap (0, 0) of the vector's first result.
+    One range for all, or one for each row of the kernel, depending on which takes fewer steps.
+    Pixels count from tap (0, 0) of the vector's first result.
     """
     (high, wide), (down, right) = layer.kernel, layer.dilation
     one = (wide - 1) * right + (band.count - 1) * layer.stride[1] + 1
     apart = [(y * down * row, one) for y in range(high)]
     whole = [(0, (high - 1) * down * row + one)]
-    # Two taps of one result on one pixel would be one weight, which might not fit.
+    # Two taps of one result on one pixel would share a weight, which might exceed int8.
     if high > 1 and (wide - 1) * right >= down * row:
         return apart
     return min((whole, apart), key=lambda found: _steps(found, band, config))
@@ -95,25 +95,25 @@ def _steps(found: Sequence[tuple[int, int]], band: Band, config: Config) -> int:
 
 
 def overrun(layer: Product, band: Band) -> int:
-    """Return the results that vectors make at most after the last of a row, or of all rows."""
+    """Return the most results that vectors make after the last of a row, or of all rows."""
     return band.count - 1 if band.joined else -layer.output[1] % band.count
 
 
 def band_matrix(
     layer: Product, band: Band, first: int, stretches: Sequence[tuple[int, int]], row: int
 ) -> np.ndarray:
-    """Return the weights of a tile on all taps of its stretches of pixels, one after the other.
+    """Return the weights of a tile on all taps of its ranges of pixels, one after the other.
 
     Parameters
     ----------
     layer, band
-        What it is of.
+        The layer and its band.
     first : int
         First source channel.
     stretches : sequence of (int, int)
-        As of ``spans``.
+        Ranges of ``spans``.
     row : int
-        Pixels of the source from row to row.
+        Pixels of the source from one row to the next.
 
     Returns
     -------
@@ -121,7 +121,7 @@ def band_matrix(
         int8, shape ``(results and their channels, pixels and their channels)``.
     """
     channels, count, each = band.channels, band.count, layer.each
-    # By row of the kernel, what to add to a pixel for its place among those of all stretches.
+    # By row of the kernel, the offset from a pixel to its index among those of all ranges.
     before, lengths = [], 0
     for start, length in stretches:
         before.append(lengths - start)

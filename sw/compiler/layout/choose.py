@@ -1,8 +1,8 @@
-"""Which layers multiply in bands.
+"""Choice of the layers that multiply in bands.
 
 A band takes fewer cycles than a diagonal, but more tiles, and pixel pitches of its source and its
-result that other readers may not like. Each layer that could have a band gets the one that saves
-most cycles of the array, over all layers that read its source or its result.
+result that may be worse for other readers. Each layer that could have a band gets the one that
+saves most cycles of the array, over all layers that read its source or its result.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from celosia.hw.arch.config import PARAMETER_BYTES, Config
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.layout.allocate import head_layers
+from celosia.sw.compiler.layout.allocate import per_image_layers
 from celosia.sw.compiler.layout.bands import (
     Band,
     overrun,
@@ -33,24 +33,24 @@ from celosia.sw.compiler.spec import Network, Pool, Product
 
 __all__ = ["choose"]
 
-#: Part of the weight buffer that one instruction may stream; see ``tile``.
-_PIECES = 16
+#: Fraction of the weight buffer that one instruction may stream; see ``tile``.
+_FRACTION = 16
 #: Cycles from the last sum of a drain to the first of the next one.
 _DRAIN = 8
-#: Cycles from one instruction to the next where the sequencer does not keep up.
+#: Cycles from one instruction to the next if the sequencer does not keep up.
 _FETCH = 10
-#: How often each layer chooses anew.
+#: Choices for each layer.
 _TURNS = 2
 #: Windows of a product without pooling.
 _ALONE = Pool(window=(1, 1), stride=(1, 1))
 
 
 def choose(network: Network, config: Config) -> dict[int, Band]:
-    """Return the bands of layers that are better off with one, by their number."""
+    """Return the bands of layers that are faster with one, by their number."""
     choice = _Choice(network, config)
-    # What is best for a layer depends on what the others leave of the memories.
+    # The best choice of a layer depends on the memory that the others leave.
     for _ in range(_TURNS):
-        for number in range(head_layers(network, config)):
+        for number in range(per_image_layers(network, config)):
             choice.consider(number)
     return choice.bands if choice.holds() else {}
 
@@ -86,7 +86,7 @@ class _Choice:
         layer = self.network.layers[number]
         if not isinstance(layer, Product) or not layer.each or layer.pool != _ALONE:
             return
-        if layer.parts > 1:
+        if layer.summands > 1:
             return
         after = number + 1
         if after < len(self.network.layers) and attached(self.network, after):
@@ -106,7 +106,7 @@ class _Choice:
         self.bands, self.layouts, self.work = best
 
     def holds(self) -> bool:
-        """Return whether all bands are possible together."""
+        """Return whether all bands are possible at once."""
         layouts = dict(enumerate(lay_out(self.network, self.bands, self.config)))
         chosen = ((self.network.layers[number], band) for number, band in self.bands.items())
         return all(
@@ -115,7 +115,7 @@ class _Choice:
         )
 
     def candidates(self, layer: Product) -> Iterator[Band]:
-        """Yield the bands that a layer could have if there is room for what they read."""
+        """Yield the bands that a layer could have if their reads fit the memory."""
         ends = [self.network.values[value] for value in (layer.source, layer.result)]
         if min(value.height for value in ends) == 1 or ends[1].channels != layer.channels:
             return
@@ -151,7 +151,7 @@ class _Choice:
         return True
 
     def around(self, layer: Product, bands: Mapping[int, Band]) -> dict[int, Layout]:
-        """Return the layouts of all values, those of what a layer reads and makes new."""
+        """Return the layouts of all values, new ones for those that a layer reads and makes."""
         layouts = dict(self.layouts)
         for value in (layer.source, layer.result):
             layouts[value] = layout_of(self.network, value, bands, layouts, self.config)
@@ -161,12 +161,12 @@ class _Choice:
         """Return whether instructions express a band, and the weight buffer streams its tiles."""
         config, source, result = self.config, layouts[layer.source], layouts[layer.result]
         _, wide = vectors(band, 1, layer.output[1], source.row)
-        parts = band_segments(layer, band, source, config)
-        longest = max(part.steps(config) for part in parts)
+        segments = band_segments(layer, band, source, config)
+        longest = max(segment.steps(config) for segment in segments)
         far = band.count * max(layer.stride[1] * source.pixel, result.pixel)
         return (
             wide <= config.accumulator_depth
-            and longest <= max(1, config.weight_tiles // _PIECES)
+            and longest <= max(1, config.weight_tiles // _FRACTION)
             and far < config.unified_bytes
             and (not band.joined or layer.output[1] <= source.row)
         )
@@ -174,9 +174,9 @@ class _Choice:
     def cost(
         self, layer: Product, bands: Mapping[int, Band], layouts: Mapping[int, Layout]
     ) -> tuple[int, dict[int, _Work]]:
-        """Return the cycles of all that read what a layer reads or makes, and the work of all.
+        """Return the cycles of all layers that share a value with a layer, and the work of all.
 
-        Tiles and parameters that stream count for as long as they take to load.
+        Streamed tiles and parameters count for the cycles of their load.
         """
         config, work = self.config, dict(self.work)
         near: list[int] = []
@@ -206,7 +206,7 @@ class _Choice:
         bands: Mapping[int, Band],
         layouts: Mapping[int, Layout],
     ) -> _Work:
-        """Return what a layer takes."""
+        """Return the work of a layer."""
         config, source = self.config, layouts[layer.source]
         load = config.rows // config.weight_rows
         band = bands.get(number)
@@ -216,7 +216,7 @@ class _Choice:
             apart = cycles(layer, value, source.pitch, source.pixel, config) // count
             return _Work(count, apart, 0, apart // max(layer.pixels, load), config.columns)
         made = band.channels * layer.each
-        steps = sum(part.steps(config) for part in band_segments(layer, band, source, config))
+        steps = sum(segment.steps(config) for segment in band_segments(layer, band, source, config))
         pixels = math.prod(vectors(band, *layer.output, source.row))
         drained = pixels * -(-band.count * made // config.lanes) + _DRAIN
         each = parameters_of_tile(made, config)
@@ -224,5 +224,5 @@ class _Choice:
 
 
 def _excess(wanted: int, capacity: int) -> int:
-    """Return how much of something streams: what it streams through is lost to the rest."""
+    """Return the amount that streams: the ring that it streams through is lost to the rest."""
     return max(0, wanted - capacity * 3 // 4) if wanted > capacity else 0

@@ -40,8 +40,8 @@ def packed_bytes(layer: Layer, tiled: TiledLayer, config: Config) -> tuple[int, 
 def pack_weights(layer: Layer, tiled: TiledLayer, source: Layout, config: Config) -> bytes:
     """Return a layer's tiles as external memory holds them, output tile by output tile.
 
-    Taps and channels past the end of a segment or of the layer are zero. ``source`` is how what it
-    reads lies.
+    Taps and channels past the end of a segment or of the layer are zero. ``source`` is the layout
+    of the value read.
     """
     if not isinstance(layer, Product):
         return b""
@@ -55,10 +55,10 @@ def pack_weights(layer: Layer, tiled: TiledLayer, source: Layout, config: Config
         else:
             matrix = layer.matrix(first, min(first + columns, layer.channels))
         step = 0
-        for part in tile:
-            steps = part.steps(config)
+        for segment in tile:
+            steps = segment.steps(config)
             padded = np.zeros((steps * rows, columns), np.int8)
-            padded[: len(part.taps), : len(matrix)] = matrix[:, part.taps].T
+            padded[: len(segment.taps), : len(matrix)] = matrix[:, segment.taps].T
             image[number, step : step + steps, :, :columns] = padded.reshape(steps, rows, columns)
             step += steps
     return image.tobytes()
@@ -67,7 +67,7 @@ def pack_weights(layer: Layer, tiled: TiledLayer, source: Layout, config: Config
 def pack_parameters(layer: Layer, tiled: TiledLayer) -> bytes:
     """Return a layer's channel parameters as external memory holds them, padded to whole tiles.
 
-    Those of a band stand once for each of its results; those of a layer without weights once for
+    Those of a band are repeated for each of its results; those of a layer without weights for
     each lane, for each of its scalings.
     """
     image = np.zeros(parameters_of(layer, tiled), _CHANNEL)

@@ -1,10 +1,9 @@
-"""Layouts of values in the unified buffer, and how the array reads them.
+"""Layouts of values in the unified buffer, and the array's reads of them.
 
-Rows of a value follow one another at a pitch, with room around the pixels for what consumers read
-past the edges. The reduction of a product reads runs of taps that lie side by side; where the
-pitch suits its kernel, all of them in one instruction, R taps a step whichever row they are of.
-Where consumers want different pitches, the one that costs least is taken, and the others read one
-run at a time.
+Rows of a value follow one another at a pitch, with margins around the pixels for reads past the
+edges. The reduction of a matrix layer reads runs of taps that lie side by side. If the pitch suits
+its kernel, one instruction reads all of them, R taps a step across rows. If consumers need
+different pitches, the cheapest one is taken, and the others read one run at a time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,13 +31,13 @@ __all__ = [
     "segments",
 ]
 
-#: Rows and pixels before a value, and after it.
+#: Rows and pixels before and after a value.
 Margins = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Layout of one item of a value in the unified buffer, in bytes.
+    """Layout of one sample of a value in the unified buffer, in bytes.
 
     Parameters
     ----------
@@ -46,14 +45,14 @@ class Layout:
         Rows and pixels around the value.
     pitch : int
         From one row to the next.
-    item_pitch : int
-        From one item to the next.
+    sample_pitch : int
+        From one sample to the next.
     pixel : int
         From one pixel to the next.
     row : int
         Pixels from one row to the next, of values that bands read or make; else 0.
     after : int
-        Pixels after the last row that are read, too.
+        Pixels read after the last row.
     """
 
     top: int
@@ -61,7 +60,7 @@ class Layout:
     bottom: int
     right: int
     pitch: int
-    item_pitch: int
+    sample_pitch: int
     pixel: int
     row: int = 0
     after: int = 0
@@ -81,9 +80,9 @@ class Segment:
     offset : int
         Byte of the first tap, from the first tap of the pixel's kernel.
     taps : numpy.ndarray
-        int64: which columns of the weights, in the order they are read.
+        int64: columns of the weights, in the order they are read.
     run, skip : int
-        As of MATMUL; ``run`` is all taps where they lie side by side.
+        As in MATMUL; ``run`` is all taps if they lie side by side.
     """
 
     offset: int
@@ -93,7 +92,7 @@ class Segment:
 
     @property
     def side_by_side(self) -> bool:
-        """True if the taps may be cut anywhere."""
+        """True if the taps may be split anywhere."""
         return self.run >= len(self.taps)
 
     def steps(self, config: Config) -> int:
@@ -102,7 +101,7 @@ class Segment:
 
 
 def least_steps(layer: Product, config: Config) -> int:
-    """Return the steps of a reduction whose taps are packed as tightly as can be."""
+    """Return the steps of a reduction whose taps are packed densely."""
     _, depth = layer.inputs(0, min(config.columns, layer.channels))
     return -(-layer.kernel[0] * layer.kernel[1] * depth // config.rows)
 
@@ -115,21 +114,21 @@ def segments(
     config: Config,
     most: int | None = None,
 ) -> tuple[Segment, ...]:
-    """Return the reads that make up the reduction of some output channels of a layer.
+    """Return the reads of the reduction of some output channels of a layer.
 
     Parameters
     ----------
     layer : Product
         The layer.
     pitch, pixel : int
-        Bytes of its source from row to row, and from pixel to pixel.
+        Bytes of its source from one row to the next, and from one pixel to the next.
     channels : (int, int)
         First output channel, and the one after the last.
     config : Config
         The core.
     most : int, optional
-        Steps of an instruction that may not be exceeded where it can be avoided; taps that lie side
-        by side can be cut anywhere and do not count.
+        Preferred limit of the steps of an instruction; taps that lie side by side can be split
+        anywhere and do not count.
     """
     (high, wide), (down, right) = layer.kernel, layer.dilation
     _, depth = layer.inputs(*channels)
@@ -153,7 +152,7 @@ def segments(
 def band_segments(
     layer: Product, band: Band, source: Layout, config: Config
 ) -> tuple[Segment, ...]:
-    """Return the reads that make up the reduction of a tile of a band.
+    """Return the reads of the reduction of a tile of a band.
 
     ``taps`` are columns of ``band_matrix``.
     """
@@ -168,9 +167,9 @@ def band_segments(
 
 
 def pixel_bytes(layer: Product, value: Value, pixel: int) -> int:
-    """Return the bytes from one pixel to the next of what a layer reads.
+    """Return the bytes from one pixel to the next in a layer's reads of a value.
 
-    ``pixel`` are those of the value. A vector may be cut into rows of its own.
+    ``pixel`` is the pitch of the value's own pixels. A layer may read a vector as several rows.
     """
     depth = value.channels if layer.each else layer.weights.shape[3]
     return pixel if depth == value.channels else depth
@@ -207,7 +206,7 @@ def lay_out(network: Network, bands: Mapping[int, Band], config: Config) -> tupl
     Raises
     ------
     CompileError
-        If a row is longer than instructions can say.
+        If a row is longer than the fields of instructions allow.
     """
     layouts: dict[int, Layout] = {}
     results = [layer.result for layer in network.layers]
@@ -238,7 +237,7 @@ def layout_of(
     value = network.values[number]
     top, left, bottom, right = margins_of(network, number)
     readers = [network.layers[n] for n in network.readers[number]]
-    # The others read it at any pitch in the same time.
+    # Bands take the same time at any pitch.
     products = [x for x in readers if isinstance(x, Product) and x.kernel[0] > 1]
     least = (left + value.width + right) * value.channels
     rows = top + value.height + bottom
@@ -265,7 +264,7 @@ def margins_of(network: Network, number: int) -> Margins:
     Raises
     ------
     CompileError
-        If one of them cannot do with any.
+        If a reader cannot have margins.
     """
     value = network.values[number]
     readers = [network.layers[n] for n in network.readers[number]]
@@ -294,14 +293,14 @@ def _banded(
 ) -> Layout:
     """Return the layout of a value that bands read or make.
 
-    What stands after a row stands before the next one, too.
+    Pixels after a row are at the same time pixels before the next one.
     """
     value = network.values[number]
     top, left, bottom, right = margins = margins_of(network, number)
     row = left + value.width + max(0, right - left)
     rows = top + value.height + bottom
     run = written = 0
-    # Pixels from the first one to after the last that is read.
+    # Pixels from the first to the last that is read.
     last = (rows - 1) * row + left + value.width + right
     filled = any(margins)
     for layer_number in network.makers[number]:
@@ -324,18 +323,18 @@ def _banded(
     _check_pitch(value, pitch, config)
     after = max(0, last - rows * row) if filled else 0
     more = max(after, written - rows * row)
-    item_pitch = rows * pitch + more * pixel
+    sample_pitch = rows * pitch + more * pixel
     right = row - left - value.width if filled else 0
-    return Layout(top, left, bottom, right, pitch, item_pitch, pixel, row, after)
+    return Layout(top, left, bottom, right, pitch, sample_pitch, pixel, row, after)
 
 
 def _cuts(layer: Product, value: Value) -> bool:
-    """Return whether a layer reads a vector as rows of its own."""
+    """Return whether a layer reads a vector as several rows."""
     return not layer.each and layer.weights.shape[3] != value.channels
 
 
 def _reach(layer: Product, value: Value) -> Margins:
-    """Return first row and column that a layer reads, and those after the last."""
+    """Return the first row and column that a layer reads, and those after the last."""
     if _cuts(layer, value):
         return 0, 0, 1, value.width
     bottom, right = (
@@ -361,7 +360,7 @@ def _cost(products: Sequence[Product], value: Value, pitch: int, config: Config)
 def cycles(layer: Product, value: Value, pitch: int, pixel: int, config: Config) -> int:
     """Return the cycles of the array that a layer without a band takes to read a value.
 
-    ``pitch`` and ``pixel`` are the bytes of the value from row to row and from pixel to pixel.
+    ``pitch`` and ``pixel`` are the bytes of the value from one row or pixel to the next.
     """
     depth = pixel_bytes(layer, value, pixel)
     channels = 0, min(config.columns, layer.channels)

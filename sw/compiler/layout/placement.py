@@ -1,4 +1,4 @@
-"""Addresses of everything in the unified buffer and in external memory."""
+"""Addresses in the unified buffer and in external memory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -7,21 +7,21 @@ from celosia.hw.arch.config import ADDRESS_BITS
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.pitches import Layout
 
-__all__ = ["Place", "Placement"]
+__all__ = ["Placement", "ValueAddresses"]
 
 
 @dataclass(frozen=True)
-class Place:
+class ValueAddresses:
     """Addresses of a value in the unified buffer.
 
     Parameters
     ----------
     addresses : tuple of int
-        Byte addresses of its copies, used in turn by items or parts that follow one another.
+        Byte addresses of its copies, used in turn by successive samples or sub-batches.
     whole : bool
-        Whether it holds all items of a part, else one.
+        True if it holds all samples of a sub-batch, else one.
     permanent : bool
-        Whether nothing else ever lies there.
+        True if no other bytes ever use the addresses.
     """
 
     addresses: tuple[int, ...]
@@ -31,15 +31,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Placement:
-    """Addresses of everything, and how layers run.
+    """Addresses of values and constants, and the order of samples.
 
     Parameters
     ----------
-    head : int
-        Number of layers that run item by item.
-    parts : tuple of (int, int)
-        First item and number of items of each part of the batch.
-    places : dict of int to Place
+    per_image : int
+        Number of per-image layers.
+    sub_batches : tuple of (int, int)
+        First sample and number of samples of each sub-batch.
+    values : dict of int to ValueAddresses
         By value.
     layouts : tuple of Layout
         By value.
@@ -48,52 +48,52 @@ class Placement:
     weights, parameters : tuple of int
         External address of each layer's tiles and channel parameters.
     tables, code : int
-        External address of the tables, and that from which on code may lie.
-    strips : dict of (int, int) to tuple of int
-        By value and layer, addresses of the buffers through which the layer passes a value that
-        lies in external memory.
-    strip_rows : dict of int to int
+        External address of the tables, and the first address free for code.
+    stripes : dict of (int, int) to tuple of int
+        By value and layer, addresses of the stripe buffers through which the layer reads or writes
+        a value in external memory.
+    stripe_rows : dict of int to int
         By layer, the rows of its result that it makes at a time, if not all.
     overlap : frozenset of int
-        Layers before whose end the next one may begin.
+        Layers after which the next one may begin early.
     direct : frozenset of int
         Layers whose results the next one reads from its buffers, without external memory.
     """
 
-    head: int
-    parts: tuple[tuple[int, int], ...]
-    places: Mapping[int, Place]
+    per_image: int
+    sub_batches: tuple[tuple[int, int], ...]
+    values: Mapping[int, ValueAddresses]
     layouts: tuple[Layout, ...]
     external: Mapping[int, int]
     weights: tuple[int, ...]
     parameters: tuple[int, ...]
     tables: int
     code: int
-    strips: Mapping[tuple[int, int], tuple[int, ...]]
-    strip_rows: Mapping[int, int]
+    stripes: Mapping[tuple[int, int], tuple[int, ...]]
+    stripe_rows: Mapping[int, int]
     overlap: frozenset[int]
     direct: frozenset[int]
 
-    def address(self, value: int, part: int, item: int) -> int:
-        """Return where an item of the batch, in a part of it, begins in the unified buffer."""
-        place = self.places[value]
-        turns = place.addresses
-        if not place.whole:
-            return turns[item % len(turns)]
-        index = item - self.parts[part][0]
-        return turns[part % len(turns)] + index * self.layouts[value].item_pitch
+    def address(self, value: int, sub_batch: int, sample: int) -> int:
+        """Return the address of a sample of the batch, in its sub-batch, in the unified buffer."""
+        kept = self.values[value]
+        turns = kept.addresses
+        if not kept.whole:
+            return turns[sample % len(turns)]
+        index = sample - self.sub_batches[sub_batch][0]
+        return turns[sub_batch % len(turns)] + index * self.layouts[value].sample_pitch
 
     def outside(self, value: int) -> bool:
-        """Return whether a value lies in external memory, and only passes through buffers."""
-        return value not in self.places
+        """Return whether a value lies in external memory and only passes through buffers."""
+        return value not in self.values
 
     def moved(self, by: int) -> "Placement":
-        """Return a placement with everything outside the core so many bytes further up.
+        """Return a placement with all external addresses increased by ``by`` bytes.
 
         Raises
         ------
         CompileError
-            If its code would begin past the addresses that there are.
+            If its code would begin past the last address.
         """
         moved = replace(
             self,

@@ -1,4 +1,4 @@
-"""Tiles of weights that stay in the core."""
+"""Choice of the weight tiles that are resident."""
 
 import math
 from collections.abc import Sequence
@@ -8,36 +8,36 @@ from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
 from celosia.sw.compiler.layout.pitches import Segment
 from celosia.sw.compiler.spec import Product
 
-__all__ = ["Parts", "demand_of", "reside", "steps_of"]
+__all__ = ["TileSegments", "demand_of", "reside", "steps_of"]
 
-#: Steps of the search for what stays.
+#: Steps of the search for the resident tiles.
 _HALVINGS = 30
 
-#: What instructions read for each output tile.
-Parts = tuple[tuple[Segment, ...], ...]
+#: Segments of each output tile.
+TileSegments = tuple[tuple[Segment, ...], ...]
 
 
-def steps_of(parts: Parts, config: Config) -> int:
-    """Return the steps of the output tile that has most."""
-    return max((sum(part.steps(config) for part in tile) for tile in parts), default=0)
+def steps_of(segments: TileSegments, config: Config) -> int:
+    """Return the steps of the output tile with the most."""
+    return max((sum(segment.steps(config) for segment in tile) for tile in segments), default=0)
 
 
 @dataclass(frozen=True)
 class Demand:
-    """The bus cycles that a layer takes while it runs, and the cycles that it runs.
+    """Bus cycles that a layer needs while it runs, and the cycles of its run.
 
     Parameters
     ----------
     tiles, period : int
-        Tiles of weights; tiles that stay or stream together.
+        Tiles of weights; tiles that stay or stream as one group.
     cycles : int
-        For which the array or the vector unit works.
+        Cycles of the array or the vector unit.
     fixed, each : float
-        Cycles of the bus for instructions, and for each tile that streams.
+        Bus cycles for instructions, and for each streamed tile.
     first : bool
-        Whether it reads an input, which the first cycles of the bus are for, and has few tiles.
+        True if it reads an input, which takes the first cycles of the bus, and has few tiles.
     turns : bool
-        Whether blocks take turns on a tile, which streams once.
+        True if blocks take turns on a tile, which streams once.
     """
 
     tiles: int
@@ -49,24 +49,24 @@ class Demand:
     turns: bool
 
     def staying(self, level: float) -> int:
-        """Return the periods that have to stay if the bus is to be busy for a share of the time."""
+        """Return the resident periods with which the bus is busy at most a share of the time."""
         if self.first:
             return -(-self.tiles // self.period)
         streamed = max(0.0, level * self.cycles - self.fixed) / self.each
         return max(0, math.ceil((self.tiles - streamed) / self.period))
 
-    def places(self, periods: int) -> int:
-        """Return the tiles that so many periods take."""
+    def slots(self, periods: int) -> int:
+        """Return the tiles of some periods."""
         return min(periods * self.period, self.tiles)
 
 
 def demand_of(
-    layer: Product, parts: Parts, first: bool, ring: int, period: int, config: Config
+    layer: Product, segments: TileSegments, first: bool, ring: int, period: int, config: Config
 ) -> Demand:
     """Return the demand of a layer, for one sample."""
-    steps = steps_of(parts, config)
-    first = first and steps * len(parts) <= period
-    if not all(part.side_by_side for tile in parts for part in tile):
+    steps = steps_of(segments, config)
+    first = first and steps * len(segments) <= period
+    if not all(segment.side_by_side for tile in segments for segment in tile):
         period = steps
     sums = layer.pixels
     array = steps * max(sums, config.rows // config.weight_rows)
@@ -74,46 +74,46 @@ def demand_of(
     blocks = -(-sums // config.accumulator_depth)
     instruction = INSTRUCTION_BYTES / config.bus_bytes
     beats = config.tile_bytes / config.bus_bytes + instruction / min(period, steps)
-    fixed = 2 * instruction * blocks * len(parts)
-    cycles, tiles = len(parts) * max(array, vector), steps * len(parts)
+    fixed = 2 * instruction * blocks * len(segments)
+    cycles, tiles = len(segments) * max(array, vector), steps * len(segments)
     turns = takes_turns(steps, tiles, ring) and blocks * tiles * beats > cycles
     once = turns or 3 * tiles <= ring
     return Demand(tiles, period, cycles, fixed, beats if once else blocks * beats, first, turns)
 
 
 def takes_turns(steps: int, tiles: int, ring: int) -> bool:
-    """Return whether blocks can take turns on the steps of an output tile that stream once.
+    """Return whether blocks can take turns on the steps of an output tile, streamed once.
 
-    There is no need to where all tiles stay in the ring from one block to the next.
+    They need not if all tiles stay in the ring from one block to the next.
     """
     return 3 * steps <= ring < 3 * tiles
 
 
-def reside(demands: Sequence[Demand | None], room: int) -> tuple[list[tuple[int, int, int]], int]:
-    """Return first place, period and periods of the tiles of each layer that stay; places taken.
+def reside(demands: Sequence[Demand | None], space: int) -> tuple[list[tuple[int, int, int]], int]:
+    """Return the first slot, period and periods of each layer's resident tiles; slots taken.
 
-    What stays is chosen so that the bus is never much busier in one layer than in the others: the
-    array does not wait for tiles where it uses them fast.
+    The choice keeps the bus about equally busy in all layers: the array does not wait for tiles
+    in layers that use them fast.
     """
     layers = [demand for demand in demands if demand]
 
     def taken(level: float) -> int:
-        return sum(demand.places(demand.staying(level)) for demand in layers)
+        return sum(demand.slots(demand.staying(level)) for demand in layers)
 
     low, high = 0.0, max([1.0, *((d.fixed + d.tiles * d.each) / d.cycles for d in layers)])
-    if taken(low) <= room:
+    if taken(low) <= space:
         high = low
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (low, middle) if taken(middle) <= room else (middle, high)
-    places: list[tuple[int, int, int]] = []
+        low, high = (low, middle) if taken(middle) <= space else (middle, high)
+    slots: list[tuple[int, int, int]] = []
     used = 0
     for demand in demands:
         if demand is None:
-            places.append((used, 1, 0))
+            slots.append((used, 1, 0))
             continue
         periods = demand.staying(high)
         whole = periods * demand.period >= demand.tiles
-        places.append((used, demand.tiles, 1) if whole else (used, demand.period, periods))
-        used += demand.places(periods)
-    return places, used
+        slots.append((used, demand.tiles, 1) if whole else (used, demand.period, periods))
+        used += demand.slots(periods)
+    return slots, used

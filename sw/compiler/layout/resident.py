@@ -1,4 +1,4 @@
-"""Constants of several parts of a program that stay in the core together."""
+"""Resident constants of all parts of a program at the same time."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,13 +6,13 @@ from dataclasses import replace
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.tile import Tiling
 
-__all__ = ["together"]
+__all__ = ["all_resident"]
 
 
-def together(tilings: Sequence[Tiling], config: Config) -> list[Tiling] | None:
-    """Return the tilings of all parts with a place of its own for each constant.
+def all_resident(tilings: Sequence[Tiling], config: Config) -> list[Tiling] | None:
+    """Return the tilings of all parts with separate slots for each constant.
 
-    None if there is but one part, if one of them streams constants, or if they do not fit.
+    None if there is only one part, if one of them streams constants, or if they do not fit.
     """
     if len(tilings) < 2 or not all(map(_stays, tilings)):
         return None
@@ -32,16 +32,16 @@ def together(tilings: Sequence[Tiling], config: Config) -> list[Tiling] | None:
 
 
 def _stays(tiling: Tiling) -> bool:
-    """Return whether all constants of a part stay."""
+    """Return whether all constants of a part are resident."""
     layers = tiling.layers
     return (
         not any(layer.streams or layer.first_channel is None for layer in layers)
-        and None not in tiling.tables.places
+        and None not in tiling.tables.slots
     )
 
 
 def _shifted(tiling: Tiling, tiles: int, channels: int, tables: int) -> Tiling:
-    """Return a tiling whose constants all stay, so many places further up."""
+    """Return a tiling with resident constants, moved up by some slots."""
     layers = tuple(
         replace(
             layer,
@@ -50,5 +50,5 @@ def _shifted(tiling: Tiling, tiles: int, channels: int, tables: int) -> Tiling:
         )
         for layer in tiling.layers
     )
-    places = tuple((place or 0) + tables for place in tiling.tables.places)
-    return replace(tiling, layers=layers, tables=replace(tiling.tables, places=places))
+    slots = tuple((slot or 0) + tables for slot in tiling.tables.slots)
+    return replace(tiling, layers=layers, tables=replace(tiling.tables, slots=slots))

@@ -1,4 +1,4 @@
-"""Addresses for what lies in the unified buffer at some time: first fit."""
+"""First-fit addresses for spans of the unified buffer."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Span:
 
 
 def bytes_needed(spans: Iterable[Span], layers: int, unit: int) -> list[int]:
-    """Return the bytes that spans take while each layer runs and at the end, in whole units each."""
+    """Return the bytes of the spans of each layer and of the end, in multiples of ``unit``."""
     steps = [0] * (layers + 2)
     for span in spans:
         count = -(-span.count // unit) * unit
@@ -53,7 +53,7 @@ def first_fit(
 
 
 def _lowest(count: int, busy: list[tuple[int, int]], config: Config) -> int:
-    """Return the lowest address with so many free bytes after it, as if memory had no end."""
+    """Return the lowest address with ``count`` free bytes after it, in unlimited memory."""
     start = 0
     for begin, end in sorted(busy):
         if start + count <= begin:
@@ -63,7 +63,7 @@ def _lowest(count: int, busy: list[tuple[int, int]], config: Config) -> int:
 
 
 def _highest(count: int, busy: list[tuple[int, int]], config: Config) -> int:
-    """Return the highest address with so many free bytes after it; negative if there is none."""
+    """Return the highest address with ``count`` free bytes after it; negative if there is none."""
     start = (config.unified_bytes - count) // config.rows * config.rows
     for begin, end in sorted(busy, key=lambda one: -one[1]):
         if end <= start:

@@ -1,7 +1,7 @@
-"""Cuts layers into tiles, and decides what stays in the core's memories.
+"""Tiles of layers, and the choice of resident constants.
 
-A tile is R taps by C channels. What fits of tiles, channel parameters and tables stays resident,
-loaded once; the rest streams through a part of the memory kept free for that, in the order of use.
+A tile is R taps by C channels. Tiles, channel parameters and tables that fit are resident, loaded
+once. The rest streams, in the order of use, through a region of the memory kept free for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from celosia.hw.arch.config import Config
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.bands import Band, parameters_of_tile
 from celosia.sw.compiler.layout.pitches import Layout, Segment, band_segments, pixel_bytes, segments
-from celosia.sw.compiler.layout.residence import Parts, demand_of, reside, steps_of
+from celosia.sw.compiler.layout.residence import TileSegments, demand_of, reside, steps_of
 from celosia.sw.compiler.layout.split import further_parts
 from celosia.sw.compiler.spec import Layer, Network, Product
 
@@ -24,39 +24,38 @@ __all__ = [
     "tile",
 ]
 
-#: Part of the weight buffer that streams what does not fit into the rest.
+#: Fraction of the weight buffer for streaming, if not all tiles fit.
 _STREAMING = 4
-#: Fetches of parameters that there is room for where some stream.
+#: Fetches of parameters that fit the ring if some stream.
 _FETCHES = 8
 
 
 @dataclass(frozen=True, eq=False)
 class TiledLayer:
-    """Tiling of one layer, and the place of its constants.
+    """Tiling of one layer, and the slots of its constants.
 
     Parameters
     ----------
     segments : tuple of tuple of Segment
-        What instructions read for each output tile; none for a layer without weights.
+        Reads of each output tile; none for a layer without weights.
     steps, tiles : int
-        Reduction steps of R taps over all segments of the first output tile, which has most;
+        Reduction steps of R taps over all segments of the first output tile, which has the most;
         output tiles.
     channels : int
         Output channels of a tile, of which the last may have fewer: C without a band.
     parameters : int
-        Channels of parameters that a tile takes.
+        Channels of parameters for a tile.
     period : int
-        Tiles that stay or stream together.
+        Tiles that stay or stream as one group.
     resident : int
-        How many periods stay. They are spread evenly, so that one streams while others are used.
-    first_tile : int
-        Place in the weight buffer of the first tile that stays.
+        Number of resident periods, spread evenly: one streams while others are used.
+        Slot in the weight buffer of the first resident tile.
     first_channel : int or None
-        Channel of the parameter memory where its parameters stay; None if they stream.
+        Channel of the parameter memory of its resident parameters; None if they stream.
     band : Band, optional
-        How tiles lie over pixels, if not one pixel each.
+        Layout of tiles over pixels, if not one pixel each.
     turns : bool
-        Whether blocks take turns on a tile that streams, and not tiles on a block.
+        True if blocks take turns on a streamed tile, instead of tiles on a block.
     """
 
     segments: tuple[tuple[Segment, ...], ...]
@@ -83,34 +82,34 @@ class TiledLayer:
 
     @property
     def streams(self) -> bool:
-        """True if not all tiles stay."""
+        """True if some tiles stream."""
         return self.resident < self.periods
 
-    def place(self, tile: int) -> int | None:
-        """Return where a tile of the layer stays in the weight buffer; None if it streams."""
+    def slot(self, tile: int) -> int | None:
+        """Return the slot of a resident tile in the weight buffer; None if it streams."""
         number, offset = divmod(tile, self.period)
-        # The first period stays: the array starts on it while others are on their way.
+        # The first period is resident: the array starts on it while others arrive.
         before = -(-number * self.resident // self.periods)
         if -(-(number + 1) * self.resident // self.periods) == before:
             return None
         return self.first_tile + before * self.period + offset
 
     def stretch(self, tile: int, last: int) -> int:
-        """Return the first tile after ``tile`` where staying ends, or streaming, or ``last``."""
-        streams = self.place(tile) is None
+        """Return the first tile after ``tile`` of the other kind, resident or streamed, or ``last``."""
+        streams = self.slot(tile) is None
         end = tile + self.period - tile % self.period
-        while end < last and (self.place(end) is None) == streams:
+        while end < last and (self.slot(end) is None) == streams:
             end += self.period
         return min(end, last)
 
     def first_step(self, tile: int, segment: int, config: Config) -> int:
-        """Return the step at which a segment of an output tile starts."""
+        """Return the first step of a segment of an output tile."""
         return sum(earlier.steps(config) for earlier in self.segments[tile][:segment])
 
 
 @dataclass(frozen=True)
 class Ring:
-    """Part of a memory that streamed constants pass through: ``count`` places from ``first``."""
+    """Region of a memory for streamed constants: ``count`` slots from ``first``."""
 
     first: int
     count: int
@@ -123,24 +122,24 @@ class Tables:
     Parameters
     ----------
     contents : tuple of bytes
-        Tables as external memory holds them, those that are the same once.
+        Distinct tables as in external memory.
     of : dict of int to int
-        Layer to the number of its table, of layers that have one.
-    places : tuple of int or None
-        Where each table stays in the core; None if it streams.
+        Number of the table of each layer that has one.
+    slots : tuple of int or None
+        Slot of each table in the core; None if it streams.
     ring : Ring
-        What tables stream through.
+        Region for streamed tables.
     """
 
     contents: tuple[bytes, ...]
     of: dict[int, int]
-    places: tuple[int | None, ...]
+    slots: tuple[int | None, ...]
     ring: Ring
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """All layers' tiles, their tables, and what is left of the memories for streaming."""
+    """Tiles of all layers, their tables, and the regions of the memories for streaming."""
 
     layers: tuple[TiledLayer, ...]
     weights: Ring
@@ -151,7 +150,7 @@ class Tiling:
 def tile(
     network: Network, layouts: Sequence[Layout], bands: Mapping[int, Band], config: Config
 ) -> Tiling:
-    """Cut the layers for a core; ``bands`` are those of layers that have one.
+    """Return the tiles of the layers for a core; ``bands`` are those of layers with one.
 
     Raises
     ------
@@ -167,43 +166,43 @@ def tile(
             layer=layer,
         )
     cut = [_segments(network, n, layouts, bands, config, None) for n in range(len(network.layers))]
-    sizes = [steps_of(parts, config) * len(parts) for parts in cut]
+    sizes = [steps_of(segments, config) * len(segments) for segments in cut]
     keep = 0
     if sum(sizes) > config.weight_tiles:
         keep = max(config.weight_tiles // _STREAMING, min(config.weight_tiles, 2))
     if keep:
-        # What streams goes through the ring in pieces of which it holds several.
+        # The ring holds several fetches.
         most = max(1, keep // 4)
         cut = [
-            parts
-            if all(p.side_by_side or p.steps(config) <= most for tile in parts for p in tile)
+            segments
+            if all(p.side_by_side or p.steps(config) <= most for tile in segments for p in tile)
             else _segments(network, number, layouts, bands, config, most)
-            for number, parts in enumerate(cut)
+            for number, segments in enumerate(cut)
         ]
     demands = [
         demand_of(
-            layer, parts, network.values[layer.source].is_input, keep, max(1, keep // 8), config
+            layer, segments, network.values[layer.source].is_input, keep, max(1, keep // 8), config
         )
         if isinstance(layer, Product)
         else None
-        for layer, parts in zip(network.layers, cut, strict=True)
+        for layer, segments in zip(network.layers, cut, strict=True)
     ]
-    places, used = reside(demands, config.weight_tiles - keep)
+    slots, used = reside(demands, config.weight_tiles - keep)
     layers = [
         TiledLayer(
-            segments=parts,
-            steps=steps_of(parts, config),
-            tiles=len(parts),
+            segments=segments,
+            steps=steps_of(segments, config),
+            tiles=len(segments),
             channels=_channels(layer, bands.get(number), config),
             parameters=parameters_of_tile(_channels(layer, bands.get(number), config), config),
             band=bands.get(number),
-            period=places[number][1],
-            resident=places[number][2],
-            first_tile=places[number][0],
+            period=slots[number][1],
+            resident=slots[number][2],
+            first_tile=slots[number][0],
             first_channel=None,
             turns=bool((demand := demands[number]) and demand.turns),
         )
-        for number, (layer, parts) in enumerate(zip(network.layers, cut, strict=True))
+        for number, (layer, segments) in enumerate(zip(network.layers, cut, strict=True))
     ]
     weights = Ring(used, config.weight_tiles - used)
     sizes = [parameters_of(*pair) for pair in zip(network.layers, layers, strict=True)]
@@ -228,7 +227,7 @@ def _segments(
     bands: Mapping[int, Band],
     config: Config,
     most: int | None,
-) -> Parts:
+) -> TileSegments:
     """Return the segments of each output tile of a layer."""
     layer = network.layers[number]
     if not isinstance(layer, Product):
@@ -251,35 +250,35 @@ def _segments(
 
 
 def _stay(sizes: Sequence[int], capacity: int, unit: int) -> tuple[list[int | None], Ring]:
-    """Place constants, small ones first, and keep part of the memory to stream what is left.
+    """Assign slots to constants, small ones first, and keep a region to stream the rest.
 
-    ``unit`` is the least that can be streamed at once; places are multiples of it.
+    ``unit`` is the least that can be streamed at once; slots are multiples of it.
     """
     keep = 0
     if sum(sizes) > capacity:
         keep = max(min(capacity // 2, _FETCHES * unit), min(2 * unit, capacity))
-    places: list[int | None] = [None] * len(sizes)
+    slots: list[int | None] = [None] * len(sizes)
     used = 0
     for number in sorted(range(len(sizes)), key=lambda n: sizes[n]):
         if used + sizes[number] <= capacity - keep:
-            places[number] = used
+            slots[number] = used
             used += sizes[number]
-    return places, Ring(used, (capacity - used) // unit * unit)
+    return slots, Ring(used, (capacity - used) // unit * unit)
 
 
 def _tables(network: Network, config: Config) -> Tables:
-    """Return the tables of all layers; as many stay as there are places for."""
+    """Return the tables of all layers; as many are resident as there are slots."""
     found = {
         number: layer.table.tobytes()
         for number, layer in enumerate(network.layers)
         if layer.table is not None
     }
     contents = tuple(dict.fromkeys(found.values()))
-    places, ring = _stay([1] * len(contents), config.tables, 1)
+    slots, ring = _stay([1] * len(contents), config.tables, 1)
     of = {number: contents.index(entries) for number, entries in found.items()}
-    return Tables(contents, of, tuple(places), ring)
+    return Tables(contents, of, tuple(slots), ring)
 
 
 def parameters_of(layer: Layer, tiled: TiledLayer) -> int:
-    """Return the channels of parameters that a layer takes, whole tiles."""
+    """Return the channels of parameters of a layer, in whole tiles."""
     return tiled.parameters * (tiled.tiles if isinstance(layer, Product) else len(layer.scalings))

@@ -1,4 +1,4 @@
-"""The work that a schedule is made of."""
+"""Actions of a schedule."""
 
 from typing import NamedTuple
 
@@ -13,22 +13,22 @@ __all__ = [
     "PoolRegion",
     "Region",
     "StoreRegion",
-    "Strip",
+    "Stripe",
 ]
 
-#: From the first to behind the last.
+#: From the first to after the last.
 Range = tuple[int, int]
 
 
-class Strip(NamedTuple):
-    """A buffer for some rows of a value that lies in external memory.
+class Stripe(NamedTuple):
+    """A buffer for a row stripe of a value that lies in external memory.
 
     Parameters
     ----------
     layer : int
         The layer that the buffer serves.
     turn : int
-        Which of its buffers.
+        Index of the buffer among those of the layer.
     first : int
         Row of the value at which the buffer begins.
     """
@@ -39,69 +39,69 @@ class Strip(NamedTuple):
 
 
 class Region(NamedTuple):
-    """Part of a value.
+    """Rectangle of a value.
 
     Parameters
     ----------
-    value, part : int
-        Which value, in which part of the batch.
-    items : (int, int)
-        Items of the batch.
+    value, sub_batch : int
+        The value, and the sub-batch.
+    samples : (int, int)
+        Samples of the batch.
     rows : (int, int)
-        Rows of each item, counted from the value's first.
+        Rows of each sample, counted from the value's first.
     columns : (int, int)
         Bytes of each row, counted from the value's first.
     channels : (int, int), optional
-        Which channels of each pixel, if not all.
-    strip : Strip, optional
-        Where its rows are, if the value is not in the unified buffer as a whole.
+        Channels of each pixel, if not all.
+    stripe : Stripe, optional
+        Buffer of the rows, if the unified buffer does not hold the whole value.
     """
 
     value: int
-    part: int
-    items: Range
+    sub_batch: int
+    samples: Range
     rows: Range
     columns: Range
     channels: Range | None = None
-    strip: Strip | None = None
+    stripe: Stripe | None = None
 
 
 class Block(NamedTuple):
-    """Results of a product that its sums are in the accumulators for at the same time.
+    """Results of a matrix layer whose sums are in the accumulators at the same time.
 
     Parameters
     ----------
-    items, rows, columns : (int, int)
-        Items of the batch, rows and columns of the output.
+    samples, rows, columns : (int, int)
+        Samples of the batch, rows and columns of the output.
     """
 
-    items: Range
+    samples: Range
     rows: Range
     columns: Range
 
     @property
     def extents(self) -> tuple[int, int, int]:
-        """Numbers of items, rows and columns."""
-        (item, items), (row, rows), (column, columns) = self
-        return items - item, rows - row, columns - column
+        """Numbers of samples, rows and columns."""
+        (sample, samples), (row, rows), (column, columns) = self
+        return samples - sample, rows - row, columns - column
 
 
 class LoadRegion(NamedTuple):
-    """Bring a region from external memory to the unified buffer."""
+    """Copy a region from external memory to the unified buffer."""
 
     region: Region
     layer: int
 
 
 class StoreRegion(NamedTuple):
-    """Bring a region from the unified buffer to external memory."""
+    """Copy a region from the unified buffer to external memory."""
 
     region: Region
     layer: int
 
 
 class FillMargins(NamedTuple):
-    """Write what stands around the pixels of a region: whole rows of one item."""
+    """Fill the margins of a region: whole rows of one sample."""
 
     region: Region
     layer: int
@@ -111,7 +111,7 @@ class Multiply(NamedTuple):
     """Reduction steps of one segment of one output tile, for the sums of a block."""
 
     block: Block
-    part: int
+    sub_batch: int
     layer: int
     tile: int
     segment: int
@@ -120,49 +120,49 @@ class Multiply(NamedTuple):
     half: int
     accumulator: int
     accumulate: bool
-    source: Strip | None = None
+    source: Stripe | None = None
 
 
 class Drain(NamedTuple):
     """Pool and requantise one output tile of a block from the accumulators."""
 
     block: Block
-    part: int
+    sub_batch: int
     layer: int
     tile: int
     half: int
     accumulator: int
-    result: Strip | None = None
+    result: Stripe | None = None
 
 
 class PoolRegion(NamedTuple):
     """Some rows of results of one rectangle of windows, of a layer without weights."""
 
-    part: int
-    items: Range
+    sub_batch: int
+    samples: Range
     layer: int
     windows: int
     rows: Range
-    source: Strip | None = None
-    result: Strip | None = None
+    source: Stripe | None = None
+    result: Stripe | None = None
 
 
 class AddRegion(NamedTuple):
     """One of the three steps of the sum of two values, for a block and an output tile.
 
-    ``step`` 0 and 1 bring the first and the second value to the accumulators, 2 their sum to the
-    result.
+    ``step`` 0 and 1 load the first and the second value into the accumulators, 2 drains their sum
+    to the result.
     """
 
     block: Block
-    part: int
+    sub_batch: int
     layer: int
     tile: int
     step: int
     half: int
     accumulator: int
-    sources: tuple[Strip | None, Strip | None] = (None, None)
-    result: Strip | None = None
+    sources: tuple[Stripe | None, Stripe | None] = (None, None)
+    result: Stripe | None = None
 
 
 Action = LoadRegion | StoreRegion | FillMargins | Multiply | Drain | PoolRegion | AddRegion

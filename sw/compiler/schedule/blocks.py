@@ -1,4 +1,4 @@
-"""Cuts the results of a product into blocks whose sums one half of the accumulators holds."""
+"""Blocks of a matrix layer's results whose sums one half of the accumulators holds."""
 
 import math
 
@@ -10,8 +10,8 @@ from celosia.sw.compiler.spec import Network, Pool, Product, Sum
 
 __all__ = ["attached", "band_blocks", "blocks", "drains_slowly", "sums", "wanted_sums"]
 
-#: Rows of a tile that a block without pooling has pixels for. Small blocks let the next layer start
-#: early, and leave little to drain at the end. Pooling drains quickly enough by itself.
+#: Pixels of a block without pooling, in rows of a tile. Small blocks let the next layer start
+#: early, and leave little to drain at the end. Pooling drains fast enough with large ones.
 _TILES = 4
 
 #: Cycles of the array in which the sums of a small block drain, additions included.
@@ -24,10 +24,10 @@ def _grid(count: int, size: int, stride: int) -> int:
 
 
 def sums(pool: Pool, block: Block) -> tuple[int, int, int]:
-    """Return items, rows and columns of sums that a block takes."""
-    items, rows, columns = block.extents
+    """Return the samples, rows and columns of sums of a block."""
+    samples, rows, columns = block.extents
     (high, wide), (down, right) = pool.window, pool.stride
-    return items, _grid(rows, high, down), _grid(columns, wide, right)
+    return samples, _grid(rows, high, down), _grid(columns, wide, right)
 
 
 def _even(first: int, last: int, most: int) -> list[Range]:
@@ -38,27 +38,27 @@ def _even(first: int, last: int, most: int) -> list[Range]:
 
 
 def _most(limit: int, size: int, stride: int) -> int:
-    """Return how many windows read at most ``limit`` sums."""
+    """Return the number of windows that read at most ``limit`` sums."""
     return max(0, (limit - size) // stride + 1) if limit >= size else 0
 
 
 def drains_slowly(layer: Product, steps: int, config: Config) -> bool:
-    """Return whether the sums of a layer, of ``steps`` each, take no longer to make than to drain."""
+    """Return whether the sums of a layer, of ``steps`` each, are made no slower than drained."""
     return layer.pool.window == (1, 1) and steps <= _groups(layer, config)
 
 
 def _groups(layer: Product, config: Config) -> int:
-    """Return the cycles in which the sums of a pixel drain."""
+    """Return the cycles of the drain of a pixel's sums."""
     return -(-min(layer.channels, config.columns) // config.lanes)
 
 
 def wanted_sums(
     layer: Product, steps: int, streams: bool, latency: int, config: Config
 ) -> tuple[int, int]:
-    """Return the sums of a block, and of the last one, of a layer that does not pool.
+    """Return the sums of a block and of the last block of a layer without pooling.
 
-    Where sums drain no faster than they are made, the start and end of each block's drain count,
-    and blocks are large. Where many steps make them, small blocks at the end drain in time, too, and
+    If sums drain no faster than they are made, the start and end of each block's drain count, and
+    blocks are large. If a sum takes many steps, small blocks at the end drain in time, too, and
     the next layer can start, unless the layer's weights stream in for each block anew.
     """
     usual = _TILES * config.rows
@@ -69,14 +69,14 @@ def wanted_sums(
         return usual, usual
     end = -(-_CYCLES // steps)
     if end > usual:
-        # Of few steps: as many as drain while the next tile is made, which shares their half with the
-        # one behind it.
+        # Few steps: as many sums as drain while the next tile is made. The tile after that one
+        # needs their half.
         end = -(-latency // max(1, steps - _groups(layer, config)))
     return usual, min(usual, max(config.rows, end))
 
 
 def _taper(ranges: list[Range], least: int) -> list[Range]:
-    """Return ranges of which the last is cut in halves down to ``least``."""
+    """Return ranges of which the last is split into halves down to ``least``."""
     *others, (first, last) = ranges
     while last - first >= 2 * least:
         middle = (first + last) // 2
@@ -87,44 +87,44 @@ def _taper(ranges: list[Range], least: int) -> list[Range]:
 
 def blocks(
     layer: Product | Sum,
-    items: Range,
+    samples: Range,
     config: Config,
-    strip: Range | None = None,
+    stripe: Range | None = None,
     *,
     wanted: tuple[int, int] | None = None,
     large: bool = False,
 ) -> list[Block]:
-    """Return blocks that cover the results of a layer for some items, in order.
+    """Return blocks that cover the results of a layer for some samples, in order.
 
     Parameters
     ----------
-    layer, items, config
-        The layer, the items of the batch and the core.
-    strip : (int, int), optional
+    layer, samples, config
+        The layer, the samples of the batch and the core.
+    stripe : (int, int), optional
         Rows of results, if not all.
     wanted : (int, int), optional
         See ``wanted_sums``; 4 · R unless given.
     large : bool
-        Asks for as few blocks as there can be instead.
+        True for as few blocks as possible.
 
     Raises
     ------
     CompileError
-        If one window takes more sums than a half of the accumulators has rows.
+        If one window needs more sums than a half of the accumulators has rows.
     """
     depth = config.accumulator_depth
     output = layer.output
     columns = output[1]
-    strip = strip or (0, output[0])
-    rows = strip[1] - strip[0]
+    stripe = stripe or (0, output[0])
+    rows = stripe[1] - stripe[0]
     (high, wide), (down, right) = layer.pool.window, layer.pool.stride
     across, along = _grid(columns, wide, right), _grid(rows, high, down)
     pixels = along * across
-    count = items[1] - items[0]
+    count = samples[1] - samples[0]
     if count > 1 and 2 * pixels <= depth:
         return [
-            Block(items=part, rows=strip, columns=(0, columns))
-            for part in _even(*items, depth // pixels)
+            Block(samples=sub_batch, rows=stripe, columns=(0, columns))
+            for sub_batch in _even(*samples, depth // pixels)
         ]
     most_columns = columns
     if high * across > depth:
@@ -140,34 +140,34 @@ def blocks(
     if pixels >= usual and not large:
         usual = pixels // 2 if pooled else usual
         most_rows = min(most_rows, max(1, -(-usual // (across * down))))
-    rows_of_blocks = _even(*strip, most_rows)
+    rows_of_blocks = _even(*stripe, most_rows)
     if not pooled and not large:
         if usual > _TILES * config.rows and len(rows_of_blocks) > 1:
-            # Drains are what takes time: the first starts as early as the others let it.
-            first = strip[0] + (rows - 1) % most_rows + 1
-            rows_of_blocks = [(strip[0], first), *_even(first, strip[1], most_rows)]
+            # Drains limit the speed: the first one starts as early as possible.
+            first = stripe[0] + (rows - 1) % most_rows + 1
+            rows_of_blocks = [(stripe[0], first), *_even(first, stripe[1], most_rows)]
         least = -(-end // across)
         rows_of_blocks = _taper(rows_of_blocks, least)
         if len(rows_of_blocks) == 2:
-            # Too short to be cut in halves: the one before takes what it can.
+            # Too short for halves: the block before takes as much as fits.
             (first, middle), (_, last) = rows_of_blocks
             middle = max(middle, min(last - least, first + depth // across))
             rows_of_blocks = [(first, middle), (middle, last)]
     return [
-        Block(items=(item, item + 1), rows=part, columns=piece)
-        for item in range(*items)
-        for part in rows_of_blocks
+        Block(samples=(sample, sample + 1), rows=sub_batch, columns=piece)
+        for sample in range(*samples)
+        for sub_batch in rows_of_blocks
         for piece in _even(0, columns, most_columns)
     ]
 
 
 def band_blocks(
-    layer: Product, band: Band, row: int, items: Range, config: Config, least: int = 0
+    layer: Product, band: Band, row: int, samples: Range, config: Config, least: int = 0
 ) -> list[Block]:
     """Return blocks of whole rows that cover the results of a layer with a band, in order.
 
-    ``row`` are the pixels of its source from row to row. What is made in several blocks itself is
-    read in two at least, so that the first need not wait for the last rows.
+    ``row`` are the pixels of its source from one row to the next. A source made in several blocks
+    is read in at least two, so that the first need not wait for the last rows.
     """
     rows, width = layer.output
     several = rows * layer.stride[0] * row > config.accumulator_depth
@@ -178,17 +178,17 @@ def band_blocks(
         while most > 1 and math.prod(vectors(band, most - 1, width, row)) >= least:
             most -= 1
     return [
-        Block(items=(item, item + 1), rows=part, columns=(0, width))
-        for item in range(*items)
-        for part in _even(0, rows, most)
+        Block(samples=(sample, sample + 1), rows=sub_batch, columns=(0, width))
+        for sample in range(*samples)
+        for sub_batch in _even(0, rows, most)
     ]
 
 
 def attached(network: Network, number: int) -> bool:
-    """Return whether a layer is a sum that is done along with the product in front of it.
+    """Return whether a layer is a sum that runs jointly with the matrix layer before it.
 
-    Then each block is added as soon as it is drained, in the same rows of accumulators. An input
-    that is read there first would come too late: a sum of one is done by itself.
+    Then each block is added as soon as it is drained, in the same rows of accumulators. A sum that
+    is the first reader of an input runs alone, because the input would arrive too late.
     """
     if number == 0:
         return False

@@ -1,4 +1,4 @@
-"""Constants that work reads: which stay, which stream, and in what pieces."""
+"""Constants read by actions: resident or streamed, and their fetches."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -16,15 +16,15 @@ from celosia.sw.compiler.spec import Network, Pooling
 
 __all__ = ["READERS", "Constants"]
 
-#: Pieces that the ring of tiles holds.
-_PIECES = 8
+#: Fetches that the ring of tiles holds.
+_FETCHES = 8
 
-#: Work that reads constants.
+#: Actions that read constants.
 READERS = (Multiply, Drain, PoolRegion, AddRegion)
 
 
 class Constants:
-    """What work reads of weights, parameters and tables.
+    """Weights, parameters and tables that actions read.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Constants:
         self.config = config
 
     def tiles(self, action: Multiply) -> tuple[int, int]:
-        """Return the first of a layer's tiles that matrix work reads, and how many it does."""
+        """Return the first of a layer's tiles that a matrix action reads, and their number."""
         layer = self.tiling.layers[action.layer]
         first = action.tile * layer.steps + layer.first_step(
             action.tile, action.segment, self.config
@@ -48,27 +48,31 @@ class Constants:
     def fetched(
         self, action: Multiply | Drain | PoolRegion | AddRegion
     ) -> tuple[int, int, int] | None:
-        """Return first and number of the tiles or channels that are fetched together for work.
+        """Return the first and the number of the tiles or channels of one fetch for an action.
 
-        The third is the number of those that come before what it reads. None if they are resident.
+        The third is the number of those before the ones that it reads. None if they are resident.
         """
-        return self._piece(action) if isinstance(action, Multiply) else self._portion(action)
+        return (
+            self._tile_fetch(action)
+            if isinstance(action, Multiply)
+            else self._channel_fetch(action)
+        )
 
-    def _piece(self, action: Multiply) -> tuple[int, int, int] | None:
-        """Return what ``fetched`` does, for matrix work."""
+    def _tile_fetch(self, action: Multiply) -> tuple[int, int, int] | None:
+        """Return the result of ``fetched`` for a matrix action."""
         first, count = self.tiles(action)
         layer = self.tiling.layers[action.layer]
-        if layer.place(first) is not None:
+        if layer.slot(first) is not None:
             return None
         alone = len(layer.segments[action.tile]) == 1 or layer.period % layer.steps
-        if alone or _PIECES * layer.steps > self.tiling.weights.count:
+        if alone or _FETCHES * layer.steps > self.tiling.weights.count:
             return first, count, 0
         start = action.tile * layer.steps
-        steps = sum(part.steps(self.config) for part in layer.segments[action.tile])
+        steps = sum(segment.steps(self.config) for segment in layer.segments[action.tile])
         return start, steps, first - start
 
     def channel(self, action: Drain | PoolRegion | AddRegion) -> int:
-        """Return the first of a layer's channels that vector work reads."""
+        """Return the first of a layer's channels that a vector action reads."""
         if isinstance(action, AddRegion):
             return action.step * self.config.columns
         if isinstance(action, Drain):
@@ -77,36 +81,36 @@ class Constants:
         assert isinstance(layer, Pooling)
         return layer.windows[action.windows].parameters * self.config.columns
 
-    def _portion(self, action: Drain | PoolRegion | AddRegion) -> tuple[int, int, int] | None:
-        """Return what ``fetched`` does, for vector work."""
+    def _channel_fetch(self, action: Drain | PoolRegion | AddRegion) -> tuple[int, int, int] | None:
+        """Return the result of ``fetched`` for a vector action."""
         channel, tiled = self.channel(action), self.tiling.layers[action.layer]
         if tiled.first_channel is not None:
             return None
         total = parameters_of(self.network.layers[action.layer], tiled)
-        most = self.tiling.parameters.count // _PIECES // tiled.parameters
+        most = self.tiling.parameters.count // _FETCHES // tiled.parameters
         count = max(1, most) * tiled.parameters
         first = channel // count * count
         return first, min(count, total - first), channel - first
 
-    def place(self, action: Multiply | Drain | PoolRegion | AddRegion) -> int:
-        """Return where resident constants lie."""
+    def slot(self, action: Multiply | Drain | PoolRegion | AddRegion) -> int:
+        """Return the slot of resident constants."""
         layer = self.tiling.layers[action.layer]
         if isinstance(action, Multiply):
-            place = layer.place(self.tiles(action)[0])
-            assert place is not None
-            return place
+            slot = layer.slot(self.tiles(action)[0])
+            assert slot is not None
+            return slot
         assert layer.first_channel is not None
         return layer.first_channel + self.channel(action)
 
     def table(self, action: Multiply | Drain | PoolRegion | AddRegion) -> int | None:
-        """Return the number of the table that work looks up in, if it does."""
+        """Return the number of the table of an action, if it has one."""
         if isinstance(action, Multiply) or (isinstance(action, AddRegion) and action.step < 2):
             return None
         return self.tiling.tables.of.get(action.layer)
 
     def split(self, actions: Sequence[Action]) -> Iterator[Action]:
-        """Cut matrix work where its weights cease to be resident, and to pieces for the ring."""
-        most = max(1, self.tiling.weights.count // _PIECES)
+        """Split matrix actions between resident and streamed tiles, and by fetches of the ring."""
+        most = max(1, self.tiling.weights.count // _FETCHES)
         for action in actions:
             if not isinstance(action, Multiply):
                 yield action
@@ -120,7 +124,7 @@ class Constants:
             while ends[-1] < count:
                 at = start + ends[-1]
                 last = start + count
-                if layer.place(at) is None:
+                if layer.slot(at) is None:
                     last = min(last, at + most)
                 ends.append(layer.stretch(at, last) - start)
             for first, last in itertools.pairwise(ends):

@@ -1,8 +1,8 @@
-"""Jobs of layers that follow one another, put in one order.
+"""Jobs of successive layers in one order.
 
 A job fills a half of the accumulators and drains it. Jobs of a layer keep their order; those of the
-next layer may come between them as soon as what they read is made. The next job is the one that can
-start first by the clocks of the units: the array works for one layer while sums of the other drain.
+next layer may come between them after the jobs whose results they read. The next job can start
+first by the clocks of the units: the array works for one layer while sums of the other drain.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ import numpy as np
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.placement import Placement
-from celosia.sw.compiler.layout.strips import product_rows, source_rows
+from celosia.sw.compiler.layout.stripes import product_rows, source_rows
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.compiler.schedule.actions import (
     Action,
@@ -37,35 +37,35 @@ _EVERYTHING = (-(1 << 62), 1 << 62)
 
 @dataclass(eq=False)
 class Job:
-    """Work on one half of the accumulators, or work of the vector unit alone.
+    """Actions on one half of the accumulators, or of the vector unit alone.
 
     Parameters
     ----------
     before : list of Action
         Loads and margins that come first.
     tiles : list of list of Action
-        Matrix work, by output tile.
+        Matrix actions, by output tile.
     drains : list of list of Action
-        What empties the half and stores what is complete, by output tile.
-    put_off : bool
-        Whether drains stand between the tiles of the next job, so that they do not fill the queue
+        Drains of the half and stores of complete results, by output tile.
+    late : bool
+        True if drains come between the tiles of the next job, so that they do not fill the queue
         of the vector unit.
     waits : int
-        Jobs of the next layer that come first: they read what this one writes over.
+        Jobs of the next layer that come first, because this one overwrites values that they read.
     """
 
     before: list[Action] = field(default_factory=list)
     tiles: list[list[Multiply]] = field(default_factory=list)
     drains: list[list[Action]] = field(default_factory=list)
-    put_off: bool = False
+    late: bool = False
     waits: int = 0
 
 
 class _Area(NamedTuple):
-    """Part of a value, in items, rows and channels."""
+    """Box of a value, in samples, rows and channels."""
 
     value: int
-    items: Range
+    samples: Range
     rows: Range
     channels: Range
 
@@ -97,18 +97,18 @@ class Interleaver:
         self.config = config
         self.pace = Pace(network, tiling, placement.layouts, config)
         self.half = 0
-        # Drains that have been put off, and what they write.
+        # Late drains, and the areas that they write.
         self.late: list[list[Action]] = []
-        #: When drains that have been emitted are over, with what they write.
+        #: Ends of emitted drains, with the areas that they write.
         self.made: list[tuple[_Area, int]] = []
 
     @property
     def cycles(self) -> int:
-        """Cycles of all work so far."""
+        """Cycles of all actions so far."""
         return max(self.pace.matrix, self.pace.vector)
 
     def order(self, layers: Sequence[list[Job]]) -> Iterator[Action]:
-        """Yield the work of layers; of two that follow one another, jobs take turns."""
+        """Yield the actions of layers; jobs of two successive layers take turns."""
         current: list[Job] = []
         for following in layers:
             needs = self._needs(current, following)
@@ -127,14 +127,14 @@ class Interleaver:
             yield from self._emit(job)
 
     def flush(self) -> Iterator[Action]:
-        """Yield drains that have been put off."""
+        """Yield late drains."""
         while self.late:
             yield from self._drain()
 
     def _next(
         self, current: list[Job], done: int, following: list[Job], start: int, needs: list[int]
     ) -> bool:
-        """Return whether a job of the following layer is to come next."""
+        """Return whether a job of the following layer is next."""
         if current[done].waits > start:
             return True
         if start == len(following) or needs[start] > done:
@@ -148,29 +148,29 @@ class Interleaver:
         array, vector = self._cycles(first)
         more, less = self._cycles(second)
         if self.pace.vector > begin + array + sum_latency(self.config):
-            # The vector unit lags behind: what gives it less to do comes first.
+            # The vector unit is late: the job with less vector work comes first.
             return more * vector > array * less
         idle = self.pace.vector <= self.pace.matrix
-        # While the vector unit has nothing to do, work that drains slowly comes first.
+        # While the vector unit is idle, the job that drains slowly comes first.
         return idle and less > more and array > vector
 
     def _cycles(self, job: Job) -> tuple[int, int]:
-        """Return the cycles of the array and of the vector unit that a job takes."""
+        """Return the cycles of a job in the array and in the vector unit."""
         array = sum(self.pace.cycles(action) for action in chain(*job.tiles))
         drains = (a for a in chain(*job.drains) if isinstance(a, (Drain, PoolRegion, AddRegion)))
         return array, sum(self.pace.cycles(action) for action in drains)
 
     def _start(self, job: Job) -> int:
-        """Return when a job can start."""
+        """Return the cycle at which a job can start."""
         reads = [area for action in _computing(job) for area in self._reads(action)]
         if not job.tiles:
             return self._ready(reads, self.pace.vector)
         return self._ready(reads, max(self.pace.matrix, self.pace.drained[self.half]))
 
     def _ready(self, reads: Sequence[_Area], start: int) -> int:
-        """Return when areas are written, or when their reader can start if that is later."""
+        """Return the cycle at which areas are written, at least ``start``."""
         for area, end in reversed(self.made):
-            # What was made before is over before.
+            # Earlier results are ready earlier.
             if end <= start:
                 break
             if any(area.meets(x) for x in reads):
@@ -178,7 +178,7 @@ class Interleaver:
         return start
 
     def _needs(self, current: list[Job], following: list[Job]) -> list[int]:
-        """Return for each job of a layer how many jobs of the layer before it come first."""
+        """Return for each job of a layer the number of jobs of the layer before that come first."""
         # The last job that writes an area.
         writers: dict[_Area, int] = {}
         for number, job in enumerate(current, 1):
@@ -196,7 +196,7 @@ class Interleaver:
         return list(accumulate(most, max))
 
     def _emit(self, job: Job) -> Iterator[Action]:
-        """Yield a job, but for drains that are put off."""
+        """Yield the actions of a job, without late drains."""
         yield from job.before
         for tile in job.tiles:
             for action in tile:
@@ -212,24 +212,24 @@ class Interleaver:
             [a._replace(half=self.half) if isinstance(a, (Drain, AddRegion)) else a for a in drains]
             for drains in job.drains
         ]
-        if not job.put_off:
+        if not job.late:
             yield from self.flush()
         self.half ^= 1
 
     def _independent(self, actions: Sequence[Action]) -> bool:
-        """Return whether work reads nothing that drains write which have been put off."""
+        """Return whether actions read nothing that late drains write."""
         writes = [self._writes(a) for a in chain(*self.late)]
         reads = [area for action in actions for area in self._reads(action)]
         return not any(w and w.meets(r) for w in writes for r in reads)
 
     def _drain(self) -> Iterator[Action]:
-        """Yield the drain of one tile that has been put off."""
+        """Yield the late drain of one tile."""
         for action in self.late.pop(0):
             self._clock(action)
             yield action
 
     def _clock(self, action: Action) -> None:
-        """Move the clocks on by some work."""
+        """Advance the clocks by an action."""
         if not isinstance(action, (Multiply, Drain, PoolRegion, AddRegion)):
             self.pace.dispatch("vector")
             return
@@ -239,13 +239,13 @@ class Interleaver:
             self.made.append((area, self.pace.vector + drain_latency(self.config)))
 
     def _writes(self, action: Action) -> _Area | None:
-        """Return what work writes of a value."""
+        """Return the area that an action writes."""
         if isinstance(action, (StoreRegion, FillMargins, LoadRegion)):
             region = action.region
-            return _Area(region.value, region.items, region.rows, _EVERYTHING)
+            return _Area(region.value, region.samples, region.rows, _EVERYTHING)
         if isinstance(action, PoolRegion):
             layer = self.network.layers[action.layer]
-            return _Area(layer.result, action.items, action.rows, _EVERYTHING)
+            return _Area(layer.result, action.samples, action.rows, _EVERYTHING)
         if isinstance(action, AddRegion) and action.step < 2:
             return None
         if not isinstance(action, (Drain, AddRegion)):
@@ -254,27 +254,27 @@ class Interleaver:
         assert not isinstance(layer, Pooling)
         start = action.tile * tiled.channels + (layer.first if isinstance(layer, Product) else 0)
         channels = start, start + tiled.channels
-        return _Area(layer.result, action.block.items, action.block.rows, channels)
+        return _Area(layer.result, action.block.samples, action.block.rows, channels)
 
     def _reads(self, action: Action) -> list[_Area]:
-        """Return what work reads of values."""
-        if isinstance(action, LoadRegion) and action.region.strip:
+        """Return the areas that an action reads."""
+        if isinstance(action, LoadRegion) and action.region.stripe:
             region = action.region
-            return [_Area(region.value, region.items, region.rows, _EVERYTHING)]
+            return [_Area(region.value, region.samples, region.rows, _EVERYTHING)]
         if not isinstance(action, (Multiply, PoolRegion, AddRegion)):
             return []
         layer = self.network.layers[action.layer]
         if isinstance(action, PoolRegion):
             assert isinstance(layer, Pooling)
             rows = _EVERYTHING if layer.seen else source_rows(layer, action.rows)
-            return [_Area(layer.source, action.items, rows, _EVERYTHING)]
-        items, rows = action.block.items, action.block.rows
+            return [_Area(layer.source, action.samples, rows, _EVERYTHING)]
+        samples, rows = action.block.samples, action.block.rows
         if isinstance(action, AddRegion):
             assert isinstance(layer, Sum)
             first = action.tile * self.config.columns
             channels = first, first + self.config.columns
             value = layer.second if action.step == 1 else layer.source
-            return [] if action.step == 2 else [_Area(value, items, rows, channels)]
+            return [] if action.step == 2 else [_Area(value, samples, rows, channels)]
         assert isinstance(layer, Product)
         tiled, layout = self.tiling.layers[action.layer], self.placement.layouts[layer.source]
         channels, some = _EVERYTHING, product_rows(layer, rows, tiled.band, layout)
@@ -292,11 +292,11 @@ class Interleaver:
             some = first // layout.pitch, -(-last // layout.pitch)
         elif layer.kernel == (1, 1) and value.height > 1:
             channels = first, last
-        return [_Area(layer.source, items, some, channels)]
+        return [_Area(layer.source, samples, some, channels)]
 
 
 def _last_writers(writers: dict[_Area, int], reads: list[_Area]) -> dict[_Area, int]:
-    """Return for each area that is read the last job that writes a byte of it, 0 if none does."""
+    """Return the last job that writes a byte of each area read, 0 if none does."""
     if not writers or not reads:
         return dict.fromkeys(reads, 0)
     values, spans = _bounds(list(writers))
@@ -309,11 +309,11 @@ def _last_writers(writers: dict[_Area, int], reads: list[_Area]) -> dict[_Area, 
 
 
 def _bounds(areas: list[_Area]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of areas, and begin and end of their items, rows and channels, [3, 2, n]."""
+    """Return the values of areas, and the limits of their axes, [3, 2, n]."""
     spans = np.array([area[1:] for area in areas])
     return np.array([area.value for area in areas]), spans.transpose(1, 2, 0)
 
 
 def _computing(job: Job) -> list[Action]:
-    """Return the work that a job starts with."""
+    """Return the actions that a job starts with."""
     return list(job.tiles[0][:1]) if job.tiles else list(chain(*job.drains))

@@ -1,32 +1,33 @@
-"""What a schedule moves: inputs, outputs, strips, and the margins around them."""
+"""Loads and stores of a schedule: inputs, outputs, row stripes and margins."""
 
 from collections.abc import Iterator
 from itertools import pairwise
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.placement import Placement
-from celosia.sw.compiler.layout.strips import source_rows
+from celosia.sw.compiler.layout.stripes import source_rows
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.compiler.schedule.actions import (
     Action,
     FillMargins,
     LoadRegion,
+    Range,
     Region,
     StoreRegion,
-    Strip,
+    Stripe,
 )
 from celosia.sw.compiler.spec import Network
 
 __all__ = ["Movement"]
 
-#: Bytes of an image that one load brings.
+#: Bytes of an image in one load.
 _LOAD_BYTES = 1024
-#: Bytes of it that the first load brings, so that the array starts soon.
+#: Bytes of an image in the first load: few, so that the array starts soon.
 _FIRST_BYTES = 192
 
 
 class Movement:
-    """Loads and stores of a program, by layer, part of the batch and items.
+    """Loads and stores of a program, by layer, sub-batch and samples.
 
     Parameters
     ----------
@@ -47,97 +48,98 @@ class Movement:
             for source in layer.sources
         }
 
-    def load_strips(
-        self,
-        number: int,
-        part: int,
-        items: tuple[int, int],
-        cut: list[tuple[int, int]],
-        place: int,
+    def load_stripe(
+        self, number: int, sub_batch: int, samples: Range, cut: list[Range], index: int
     ) -> Iterator[Action]:
-        """Yield what brings the rows of its sources that a strip reads, and their margins."""
+        """Yield the loads of the source rows that a stripe reads, and their margins."""
         layer = self.network.layers[number]
-        if place >= len(cut):
+        if index >= len(cut):
             return
-        rows = source_rows(layer, cut[place])
+        rows = source_rows(layer, cut[index])
         for value in dict.fromkeys(layer.sources):
-            strip = self.buffer(value, number, place, rows[0])
-            if strip is None or (
+            stripe = self.buffer(value, number, index, rows[0])
+            if stripe is None or (
                 number - 1 in self.placement.direct
                 and value == self.network.layers[number - 1].result
             ):
                 continue
-            region = self.everything(value, part, items)._replace(rows=rows, strip=strip)
+            region = self.everything(value, sub_batch, samples)._replace(rows=rows, stripe=stripe)
             if self.placement.layouts[value].margins:
                 yield FillMargins(region=region, layer=number)
             inside = max(rows[0], 0), min(rows[1], self.network.values[value].height)
             if inside[0] < inside[1]:
                 yield LoadRegion(region=region._replace(rows=inside), layer=number)
 
-    def buffer(self, value: int, number: int, place: int, first: int) -> Strip | None:
-        """Return the buffer of a layer's strip, which begins at row ``first`` of a value outside.
+    def buffer(self, value: int, number: int, index: int, first: int) -> Stripe | None:
+        """Return the buffer of a layer's stripe that begins at row ``first`` of an external value.
 
-        None for a value that is in the unified buffer.
+        None for a value that the unified buffer holds.
         """
         if not self.placement.outside(value):
             return None
-        turns = len(self.placement.strips[value, number])
-        return Strip(layer=number, turn=place % turns, first=first)
+        turns = len(self.placement.stripes[value, number])
+        return Stripe(layer=number, turn=index % turns, first=first)
 
-    def is_fresh(self, number: int, value: int, part: int, items: tuple[int, int]) -> bool:
-        """Whether a layer is the first to read an input that has not been loaded ahead."""
+    def is_fresh(self, number: int, value: int, sub_batch: int, samples: Range) -> bool:
+        """Return whether a layer is the first reader of an input that has not been loaded ahead."""
         if not self.network.values[value].is_input or self.first_use[value] != number:
             return False
         if self.placement.outside(value):
             return False
-        ahead = len(self.placement.places[value].addresses) == 2
-        return not ahead or (items[0] == 0 if not self.placement.places[value].whole else part == 0)
+        ahead = len(self.placement.values[value].addresses) == 2
+        return not ahead or (
+            samples[0] == 0 if not self.placement.values[value].whole else sub_batch == 0
+        )
 
     def is_vector(self, value: int) -> bool:
-        """Whether a value is one row with nothing around it."""
+        """Return whether a value is one row without margins."""
         about, layout = self.network.values[value], self.placement.layouts[value]
         return about.height == 1 and not layout.margins
 
-    def everything(self, value: int, part: int, items: tuple[int, int]) -> Region:
-        """Return all of a value."""
+    def everything(self, value: int, sub_batch: int, samples: Range) -> Region:
+        """Return the region of all of a value."""
         about = self.network.values[value]
         columns = (0, about.width * about.channels)
-        return Region(value=value, part=part, items=items, rows=(0, about.height), columns=columns)
+        return Region(
+            value=value,
+            sub_batch=sub_batch,
+            samples=samples,
+            rows=(0, about.height),
+            columns=columns,
+        )
 
-    def margins(
-        self, value: int, part: int, items: tuple[int, int], number: int
-    ) -> Iterator[Action]:
-        """Yield the writing of margins, where memory has been used for something else."""
+    def margins(self, value: int, sub_batch: int, samples: Range, number: int) -> Iterator[Action]:
+        """Yield the writing of margins whose memory has had other contents."""
         layout = self.placement.layouts[value]
-        if not layout.margins or self.placement.places[value].permanent:
+        if not layout.margins or self.placement.values[value].permanent:
             return
         if number > min([number, *self.network.makers[value]]):
             return
         rows = (-layout.top, self.network.values[value].height + layout.bottom)
-        for item in range(*items):
-            region = self.everything(value, part, (item, item + 1))._replace(rows=rows)
+        for sample in range(*samples):
+            region = self.everything(value, sub_batch, (sample, sample + 1))._replace(rows=rows)
             yield FillMargins(region=region, layer=number)
 
-    def load(self, number: int, value: int, part: int, items: tuple[int, int]) -> Iterator[Action]:
+    def load(self, number: int, value: int, sub_batch: int, samples: Range) -> Iterator[Action]:
         """Yield loads of a layer's source, some rows at a time."""
-        yield from self.margins(value, part, items, number)
-        region = self.everything(value, part, items)
-        for piece in self.pieces(region, self.first_rows(value)):
-            yield LoadRegion(region=piece, layer=number)
+        yield from self.margins(value, sub_batch, samples, number)
+        region = self.everything(value, sub_batch, samples)
+        for rows in self.regions(region, self.first_rows(value)):
+            yield LoadRegion(region=rows, layer=number)
 
     def store(self, number: int, region: Region) -> Iterator[Action]:
-        """Yield stores of what is complete of an output."""
+        """Yield stores of the complete rows of an output."""
         if self.network.values[region.value].is_output:
-            for piece in self.pieces(region):
-                yield StoreRegion(region=piece, layer=number)
+            for rows in self.regions(region):
+                yield StoreRegion(region=rows, layer=number)
 
     def first_rows(self, value: int) -> int:
         """Return the rows of an image that the first load brings; an image may have fewer."""
         about = self.network.values[value]
         return max(1, _FIRST_BYTES // (about.width * about.channels))
 
-    def pieces(self, region: Region, first: int | None = None) -> Iterator[Region]:
-        """Yield what one load or store each moves of a region of whole rows, ``first`` rows first."""
+    def regions(self, region: Region, first: int | None = None) -> Iterator[Region]:
+        """Yield the region of each load or store of whole rows, ``first`` rows first."""
         value = self.network.values[region.value]
         if self.is_vector(region.value):
             yield region
@@ -145,23 +147,23 @@ class Movement:
         step = max(1, _LOAD_BYTES // (value.width * value.channels))
         begin, end = region.rows
         ends = [begin, *range(begin + (first or step), end, step), end]
-        for item in range(*region.items):
+        for sample in range(*region.samples):
             for rows in pairwise(ends):
-                yield region._replace(items=(item, item + 1), rows=rows)
+                yield region._replace(samples=(sample, sample + 1), rows=rows)
 
-    def prefetch(self, number: int, part: int, items: tuple[int, int]) -> Iterator[Action]:
-        """Yield the loads of the next item's or part's inputs that have a place of their own."""
-        parts = self.placement.parts
+    def prefetch(self, number: int, sub_batch: int, samples: Range) -> Iterator[Action]:
+        """Yield the loads of the next sample's or sub-batch's inputs with a separate address."""
+        sub_batches = self.placement.sub_batches
         for value in dict.fromkeys(self.network.layers[number].sources):
             if not self.network.values[value].is_input or self.first_use[value] != number:
                 continue
             if self.placement.outside(value):
                 continue
-            place = self.placement.places[value]
-            last = sum(parts[part])
-            after = part if not place.whole and items[1] < last else part + 1
-            if len(place.addresses) == 2 and after < len(parts):
-                following = (items[1], items[1] + 1)
-                if place.whole:
-                    following = (parts[after][0], sum(parts[after]))
+            kept = self.placement.values[value]
+            last = sum(sub_batches[sub_batch])
+            after = sub_batch if not kept.whole and samples[1] < last else sub_batch + 1
+            if len(kept.addresses) == 2 and after < len(sub_batches):
+                following = (samples[1], samples[1] + 1)
+                if kept.whole:
+                    following = (sub_batches[after][0], sum(sub_batches[after]))
                 yield from self.load(number, value, after, following)

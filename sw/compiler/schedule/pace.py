@@ -1,4 +1,4 @@
-"""When the work of a schedule runs, roughly: the clocks of the units while a program is put together.
+"""Approximate clocks of the units while a program is scheduled.
 
 The latencies are those of the estimate (``celosia.sim.timing.costs``).
 """
@@ -18,19 +18,19 @@ from celosia.sw.compiler.spec import Layer, Network, Pooling, Product, Sum
 
 __all__ = ["Pace", "Work", "drain_latency", "layer_cycles", "overlap_gains", "sum_latency"]
 
-#: Work that keeps the array or the vector unit busy.
+#: Actions of the array or the vector unit.
 Work = Multiply | Drain | PoolRegion | AddRegion
 
 
 def sum_latency(config: Config) -> int:
-    """Return the cycles from the last pixel that enters the array until a drain of its sums starts."""
+    """Return the cycles from the last pixel that enters the array to the drain of its sums."""
     return config.rows + config.columns + COSTS.matrix + COSTS.post + 1
 
 
 def drain_latency(config: Config) -> int:
-    """Return the cycles from the end of a drain until matrix work that waited for it starts.
+    """Return the cycles from the end of a drain to the matrix action that waited for it.
 
-    The end of a drain is its start and the cycles for which it keeps the vector unit.
+    The end of a drain is its start plus the cycles in the vector unit.
     """
     own = COSTS.prepare + (config.lanes - 1).bit_length() + COSTS.first_request
     after = COSTS.post + 1 + COSTS.prepare + (config.rows - 1).bit_length() + 1
@@ -38,7 +38,7 @@ def drain_latency(config: Config) -> int:
 
 
 class Pace:
-    """Clocks of the units, moved on by one piece of work after the other.
+    """Clocks of the units, advanced by one action after the other.
 
     Parameters
     ----------
@@ -54,17 +54,17 @@ class Pace:
         self.layouts = layouts
         self.config = config
         self.dispatched = self.matrix = self.vector = self.bus = 0
-        # By half of the accumulators: when its sums are complete, and when they have been drained.
+        # By half of the accumulators: cycles at which its sums are complete, and drained.
         self.sums = [0, 0]
         self.drained = [0, 0]
-        # Starts of the last work of the array and of the vector unit, and of loads.
+        # Starts of the last actions of the array and of the vector unit, and of loads.
         self.queues = {
             name: deque[int](maxlen=config.queue_depth) for name in ("matrix", "vector", "load")
         }
         self.load_start = 0
 
     def pixels(self, action: Multiply | Drain) -> int:
-        """Return the rows of accumulators that work of a product fills or drains."""
+        """Return the rows of accumulators that an action of a matrix layer fills or drains."""
         layer = self.network.layers[action.layer]
         assert isinstance(layer, Product)
         counts = sums(layer.pool, action.block)
@@ -75,7 +75,7 @@ class Pace:
         return math.prod(counts)
 
     def cycles(self, action: Work) -> int:
-        """Return for how many cycles work keeps its unit."""
+        """Return the cycles of an action in its unit."""
         config, layer = self.config, self.network.layers[action.layer]
         if isinstance(action, Multiply):
             each = max(self.pixels(action), config.rows // config.weight_rows)
@@ -83,8 +83,8 @@ class Pace:
         if isinstance(action, PoolRegion):
             assert isinstance(layer, Pooling)
             windows = layer.windows[action.windows]
-            items = action.items[1] - action.items[0]
-            pixels = items * (action.rows[1] - action.rows[0]) * windows.count[1]
+            samples = action.samples[1] - action.samples[0]
+            pixels = samples * (action.rows[1] - action.rows[0]) * windows.count[1]
             channels = self.network.values[layer.result].channels
             groups = -(-channels // config.lanes)
             reads = -(-groups // config.read_groups)
@@ -102,13 +102,13 @@ class Pace:
         return math.prod(action.block.extents) * max(groups, math.prod(layer.pool.window))
 
     def start(self, action: Work) -> int:
-        """Return when the unit of some work can begin with it, as far as sums go."""
+        """Return the cycle at which the unit of an action can begin it, by its sums."""
         if isinstance(action, Multiply):
             return max(self.matrix, self.drained[action.half])
         return max(self.vector, self.sums[action.half] if isinstance(action, Drain) else 0)
 
     def work(self, action: Work, ready: int = 0) -> int:
-        """Move the clocks on by some work, whose data are there at ``ready``; return its end."""
+        """Advance the clocks by an action, whose data are complete at ``ready``; return its end."""
         cycles = self.cycles(action)
         unit = "matrix" if isinstance(action, Multiply) else "vector"
         self.dispatch(unit)
@@ -124,18 +124,18 @@ class Pace:
         return self.vector
 
     def dispatch(self, queue: str) -> None:
-        """Let the sequencer hand on an instruction, once there is room in the queue of its unit."""
+        """Dispatch an instruction, after the queue of its unit has space."""
         self.dispatched += INSTRUCTION_BYTES // self.config.bus_bytes + COSTS.check
         starts = self.queues[queue]
         if len(starts) == starts.maxlen:
             self.dispatched = max(self.dispatched, starts[0])
 
     def load_waits(self) -> bool:
-        """Return whether the load unit has not begun with a load when the next one is dispatched."""
+        """Return whether the load unit has not begun a load when the next one is dispatched."""
         return self.load_start > self.dispatched
 
     def load(self, beats: int, free: int = 0) -> int:
-        """Move the clocks on by a load whose place is free at ``free``; return when it is there."""
+        """Advance the clocks by a load to an address free at ``free``; return its end."""
         self.dispatch("load")
         start = max(self.bus, self.dispatched, free)
         self.queues["load"].append(start)
@@ -144,13 +144,13 @@ class Pace:
         return self.bus + COSTS.memory + COSTS.arrival + COSTS.request
 
     def beats(self, action: LoadRegion) -> int:
-        """Return the beats of the bus that a load of a region takes."""
+        """Return the beats of the bus of a load of a region."""
         region = action.region
-        rows = math.prod(last - first for first, last in (region.items, region.rows))
+        rows = math.prod(last - first for first, last in (region.samples, region.rows))
         return rows * -(-(region.columns[1] - region.columns[0]) // self.config.bus_bytes)
 
     def fetch_beats(self, tiles: int = 0, channels: int = 0, tables: int = 0) -> int:
-        """Return the beats of the bus that constants take."""
+        """Return the beats of the bus of constants."""
         count = tiles * self.config.tile_bytes + channels * PARAMETER_BYTES + tables * TABLE_BYTES
         return -(-count // self.config.bus_bytes)
 
@@ -158,7 +158,7 @@ class Pace:
 def layer_cycles(
     layer: Layer, tiled: TiledLayer, source: Layout, config: Config
 ) -> tuple[int, int]:
-    """Return the cycles of the array and of the vector unit that a layer takes, for one sample."""
+    """Return the cycles of a layer in the array and in the vector unit, for one sample."""
     load = config.rows // config.weight_rows
     if isinstance(layer, Pooling):
         pixels = sum(math.prod(w.count) * math.prod(w.size) for w in layer.windows)
@@ -179,10 +179,10 @@ def layer_cycles(
 def overlap_gains(
     network: Network, tiling: Tiling, layouts: tuple[Layout, ...], config: Config
 ) -> list[int]:
-    """Return for each layer the cycles that are saved if the one after it begins before its end.
+    """Return for each layer the cycles saved if the next one begins before its end.
 
-    That is what one of them has to drain beyond its own matrix work, as far as the other has matrix
-    work beyond its drains.
+    These are the drains of one layer beyond its matrix work, as far as the other has matrix work
+    beyond its drains.
     """
     spare = []
     for layer, tiled in zip(network.layers, tiling.layers, strict=True):

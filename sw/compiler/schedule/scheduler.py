@@ -1,8 +1,8 @@
-"""The order of work.
+"""The order of actions.
 
-Order is all that matters for speed, since the units run side by side: blocks of a layer alternate
-between the halves of the accumulators, so that one drains while the other fills; a layer starts on
-what is there already; the next input loads while this one is computed.
+Only the order matters for speed, because the units work at the same time. Blocks of a layer
+alternate between the halves of the accumulators, so that one drains while the other fills. A layer
+starts on the results that are complete. The next input loads while this one is computed.
 """
 
 from collections.abc import Iterator
@@ -11,29 +11,25 @@ from itertools import chain
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.tile import Tiling
-from celosia.sw.compiler.schedule.actions import (
-    Action,
-    FillMargins,
-    LoadRegion,
-)
-from celosia.sw.compiler.schedule.cutting import Cutting
+from celosia.sw.compiler.schedule.actions import Action, FillMargins, LoadRegion, Range
 from celosia.sw.compiler.schedule.interleave import Interleaver, Job
 from celosia.sw.compiler.schedule.jobs import Jobs
 from celosia.sw.compiler.schedule.movement import Movement
 from celosia.sw.compiler.schedule.stripes import Stripes
+from celosia.sw.compiler.schedule.tiling import BlockTiling
 from celosia.sw.compiler.spec import Network, Product
 
 __all__ = ["schedule"]
 
 
-#: Parts of the margins of a value that are written while inputs come.
+#: Segments of the margins of a value that are written while inputs arrive.
 _MARGINS = 6
 
 
 def schedule(
     network: Network, tiling: Tiling, placement: Placement, config: Config
 ) -> list[Action]:
-    """Return all work of one run of the program, in program order.
+    """Return all actions of one run of the program, in program order.
 
     Layers that can overlap do so if that is faster than few large jobs, one layer after another.
     """
@@ -46,98 +42,95 @@ def schedule(
 
 
 class _Scheduler:
-    """The order of work, with layers that overlap or one after another."""
+    """The order of actions, with layers that overlap or one after another."""
 
     def __init__(
-        self,
-        network: Network,
-        tiling: Tiling,
-        placement: Placement,
-        config: Config,
-        overlap: bool,
+        self, network: Network, tiling: Tiling, placement: Placement, config: Config, overlap: bool
     ) -> None:
         self.network = network
         self.tiling = tiling
         self.placement = placement
         self.config = config
         self.moves = Movement(network, tiling, placement, config)
-        self.cuts = Cutting(self.moves, overlap)
-        self.jobs = Jobs(self.moves, self.cuts)
+        self.block_tiling = BlockTiling(self.moves, overlap)
+        self.jobs = Jobs(self.moves, self.block_tiling)
         self.stripes = Stripes(self.moves, self.jobs)
         self.order = Interleaver(network, tiling, placement, config)
 
     def batch(self) -> Iterator[Action]:
-        """Yield the work of all parts: the head item by item, the tail for all of them."""
-        head, count = self.placement.head, len(self.network.layers)
-        for part, (first, items) in enumerate(self.placement.parts):
-            for item in range(first, first + items) if head else ():
-                yield from self.layers(range(head), part, (item, item + 1))
-                # The next input may take the place of what is still to be written and stored.
+        """Yield all actions: the per-image layers by sample, the batched layers by sub-batch."""
+        per_image, count = self.placement.per_image, len(self.network.layers)
+        for sub_batch, (first, samples) in enumerate(self.placement.sub_batches):
+            for sample in range(first, first + samples) if per_image else ():
+                yield from self.layers(range(per_image), sub_batch, (sample, sample + 1))
+                # The next input may overwrite values still to be written and stored.
                 yield from self.order.flush()
-            yield from self.layers(range(head, count), part, (first, first + items))
+            yield from self.layers(range(per_image, count), sub_batch, (first, first + samples))
         yield from self.order.flush()
 
-    def layers(self, numbers: range, part: int, items: tuple[int, int]) -> Iterator[Action]:
-        """Yield the work of some layers; jobs of those that lie in the unified buffer take turns."""
+    def layers(self, numbers: range, sub_batch: int, samples: Range) -> Iterator[Action]:
+        """Yield the actions of some layers; jobs of those in the unified buffer take turns."""
         waiting: list[list[Job]] = []
         for number in numbers:
-            strips = number in self.placement.strip_rows
+            stripes = number in self.placement.stripe_rows
             if number in self.placement.direct:
-                jobs = self.stripes.passed_on(number, part, items)
+                jobs = self.stripes.passed_on(number, sub_batch, samples)
             else:
-                jobs = (self.stripes.in_strips if strips else self.layer)(number, part, items)
+                jobs = (self.stripes.in_stripes if stripes else self.layer)(
+                    number, sub_batch, samples
+                )
             waiting += [jobs] if jobs else []
             last = number + 1 == len(self.network.layers) or not self.jobs.joins(number + 1)
-            if last and not self.cuts.overlaps(number):
+            if last and not self.block_tiling.overlaps(number):
                 yield from self.order.order(waiting)
                 waiting = []
-                if strips or number + 1 in self.placement.strip_rows:
+                if stripes or number + 1 in self.placement.stripe_rows:
                     yield from self.order.flush()
         yield from self.order.order(waiting)
 
-    def layer(self, number: int, part: int, items: tuple[int, int]) -> list[Job]:
+    def layer(self, number: int, sub_batch: int, samples: Range) -> list[Job]:
         """Return the jobs of one layer."""
         layer = self.network.layers[number]
         if self.jobs.joins(number):
             return []
         before: list[Action] = []
-        margins = list(self.moves.margins(layer.result, part, items, number))
+        margins = list(self.moves.margins(layer.result, sub_batch, samples, number))
         if number + 1 < len(self.network.layers) and self.jobs.joins(number + 1):
             margins += self.moves.margins(
-                self.network.layers[number + 1].result, part, items, number
+                self.network.layers[number + 1].result, sub_batch, samples, number
             )
         staged = False
         for value in dict.fromkeys(layer.sources):
-            if not self.moves.is_fresh(number, value, part, items):
+            if not self.moves.is_fresh(number, value, sub_batch, samples):
                 continue
             staged = isinstance(layer, Product) and self.moves.is_vector(value)
             if not staged:
-                before += self.moves.load(number, value, part, items)
+                before += self.moves.load(number, value, sub_batch, samples)
                 if isinstance(layer, Product):
                     self.jobs.arriving = self.moves.first_rows(value)
-        before += self.moves.prefetch(number, part, items)
+        before += self.moves.prefetch(number, sub_batch, samples)
         if isinstance(layer, Product):
-            jobs = list(self.jobs.product(number, part, items, staged))
+            jobs = list(self.jobs.product(number, sub_batch, samples, staged))
         else:
             height = self.network.values[layer.result].height
-            jobs = list(self.jobs.vector_jobs(number, part, items, (0, height)))
+            jobs = list(self.jobs.vector_jobs(number, sub_batch, samples, (0, height)))
             if number == self.network.makers[layer.result][-1]:
                 jobs[-1].drains[-1] += self.moves.store(
-                    number, self.moves.everything(layer.result, part, items)
+                    number, self.moves.everything(layer.result, sub_batch, samples)
                 )
         jobs[0].before[:0] = before
         if not any(isinstance(action, LoadRegion) for action in before):
-            # The vector unit has time for it while the first sums are made.
+            # The vector unit is idle while the first sums are made.
             jobs[0].drains[0][:0] = margins
             return jobs
-        # Inputs come meanwhile, which are not held up by a part of the margins after each job.
-        pieces = list(chain(*(self.cut_margins(a) for a in margins)))
-        for place, piece in enumerate(pieces):
-            jobs[min(2 + place, len(jobs) - 1)].drains[0].insert(0, piece)
+        # Inputs arrive meanwhile: some margins after each job do not delay them.
+        fills = list(chain(*(self.split_margins(a) for a in margins)))
+        for index, fill in enumerate(fills):
+            jobs[min(2 + index, len(jobs) - 1)].drains[0].insert(0, fill)
         return jobs
 
-    def cut_margins(self, action: Action) -> Iterator[FillMargins]:
-        """Yield the writing of margins some rows at a time."""
+    def split_margins(self, action: Action) -> Iterator[FillMargins]:
+        """Yield the filling of margins some rows at a time."""
         assert isinstance(action, FillMargins)
         first, last = action.region.rows
         step = -(-(last - first) // _MARGINS)

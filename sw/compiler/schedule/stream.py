@@ -1,8 +1,8 @@
-"""Constants that do not stay are fetched in time.
+"""Early fetches of streamed constants.
 
-Tiles, parameters and tables that stream pass through a ring of places. A fetch is put as early as
-its place is free, at most a few ahead, so that it runs while earlier work is under way. What is
-used again soon is not fetched again.
+Tiles, parameters and tables that stream pass through a ring of slots. A fetch starts as soon as its
+slot is free, at most a few ahead, so that it runs while earlier actions do. Constants used again
+soon are not fetched again.
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.placement import Placement
-from celosia.sw.compiler.layout.strips import product_rows, source_rows
+from celosia.sw.compiler.layout.stripes import product_rows, source_rows
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.compiler.schedule.actions import (
     Action,
@@ -35,39 +35,39 @@ __all__ = ["Bound", "FetchParameters", "FetchTables", "FetchWeights", "Work", "s
 
 @dataclass(frozen=True, kw_only=True)
 class FetchWeights:
-    """Load ``count`` tiles of a layer, from its ``first`` on, to ``place`` of the weight buffer."""
+    """Load ``count`` tiles of a layer, from its ``first`` on, to ``slot`` of the weight buffer."""
 
     layer: int
     first: int
     count: int
-    place: int
+    slot: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class FetchParameters:
-    """Load ``count`` channels of a layer, from ``first`` on, to ``place`` of parameter memory."""
+    """Load ``count`` channels of a layer, from ``first`` on, to ``slot`` of parameter memory."""
 
     layer: int
     first: int
     count: int
-    place: int
+    slot: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class FetchTables:
-    """Load ``count`` tables, from number ``first`` on, to ``place``, for a layer."""
+    """Load ``count`` tables, from number ``first`` on, to ``slot``, for a layer."""
 
     layer: int
     first: int
     count: int
-    place: int
+    slot: int
 
 
 class Bound(NamedTuple):
-    """Work that reads constants, and the places of its first tile or channel and of its table."""
+    """An action that reads constants, with the slots of its first tile or channel and its table."""
 
     action: Multiply | Drain | PoolRegion | AddRegion
-    place: int
+    slot: int
     table: int | None = None
 
 
@@ -82,27 +82,27 @@ def stream(
     placement: Placement,
     config: Config,
 ) -> list[Work]:
-    """Return the work with fetches put in, and matrix work cut to pieces that the ring holds."""
+    """Return the actions with fetches added, and matrix actions split by fetches of the ring."""
     return _Streamer(actions, network, tiling, placement, config).run()
 
 
 class _Loads:
-    """Loads of regions in the order of their use, from where the schedule allows them on."""
+    """Loads of regions in the order of their use, not earlier than the schedule allows."""
 
     def __init__(self, found: Sequence[tuple[int, int, LoadRegion]]) -> None:
-        self.waiting = deque(sorted(found, key=lambda item: (item[0], item[1])))
+        self.waiting = deque(sorted(found, key=lambda sample: (sample[0], sample[1])))
         self.now = -1
 
     @property
     def position(self) -> int | None:
-        """Position of the work that reads what is to be loaded next, if it may be by now."""
+        """Position of the action that reads the next load, if it may start by now."""
         if not self.waiting or self.waiting[0][1] > self.now:
             return None
         return self.waiting[0][0]
 
 
 class _Streamer:
-    """Puts loads between the work: those needed next first, as early as the bus is free for them."""
+    """Puts loads between the actions: earliest use first, as early as the bus is free."""
 
     def __init__(
         self,
@@ -117,12 +117,12 @@ class _Streamer:
         self.layouts = placement.layouts
         self.config = config
         self.about = about = Constants(network, tiling, config)
-        self.tables_at = tiling.tables.places
+        self.tables_at = tiling.tables.slots
         self.pace = Pace(network, tiling, placement.layouts, config)
         split = list(about.split(actions))
-        self.pieces = [a for a in split if not isinstance(a, LoadRegion)]
+        self.actions = [a for a in split if not isinstance(a, LoadRegion)]
         self.loads = _Loads(self._uses(split))
-        #: By the position of work: in what is fetched for it, the place of what it reads.
+        #: By the position of an action: the offset of its constants in their fetch.
         self.offsets: dict[int, int] = {}
         self.tiles = Queue(tiling.weights, [*self._fetched(matrix=True)])
         self.channels = Queue(tiling.parameters, [*self._fetched(matrix=False)])
@@ -133,12 +133,12 @@ class _Streamer:
             (FetchTables, self.tables),
         )
         self.work: list[Work] = []
-        #: When what has been loaded for work that is still to come is there, by its position.
+        #: By the position of a later action: the cycle at which its loads are complete.
         self.arrived: dict[int, int] = {}
 
     def _fetched(self, *, matrix: bool) -> Iterator[Use]:
         """Yield the uses of weights that stream, or of parameters."""
-        for number, action in enumerate(self.pieces):
+        for number, action in enumerate(self.actions):
             if not isinstance(action, READERS) or isinstance(action, Multiply) != matrix:
                 continue
             fetched = self.about.fetched(action)
@@ -149,14 +149,14 @@ class _Streamer:
     def _looked_up(self) -> Iterator[Use]:
         """Yield the uses of tables that stream; the first layer that reads one fetches it."""
         users: dict[int, int] = {}
-        for number, action in enumerate(self.pieces):
+        for number, action in enumerate(self.actions):
             table = self.about.table(action) if isinstance(action, READERS) else None
             if table is not None and self.tables_at[table] is None:
                 yield number, (users.setdefault(table, action.layer), table, 1), 1
 
     def run(self) -> list[Work]:
-        """Return all work."""
-        for number, action in enumerate(self.pieces):
+        """Return all actions, with the fetches between them."""
+        for number, action in enumerate(self.actions):
             self.loads.now = number
             if isinstance(action, (StoreRegion, FillMargins)):
                 self.work.append(action)
@@ -169,7 +169,7 @@ class _Streamer:
         return self.work
 
     def _need(self, number: int) -> None:
-        """Load what work reads and is not there."""
+        """Load the missing data of an action."""
         while self.loads.position is not None and self.loads.position <= number:
             self._load()
         for kind, ring in self.rings:
@@ -178,10 +178,10 @@ class _Streamer:
                     self._fetch(kind, ring)
 
     def _ahead(self) -> bool:
-        """Load what is needed next and has a place; return whether there is anything."""
+        """Start the next load that has a slot; return whether there is one."""
         queues = ((ring.position, kind, ring) for kind, ring in self.rings)
         soon = [(at, kind, ring) for at, kind, ring in queues if at is not None]
-        first = min(soon, key=lambda item: item[0], default=None)
+        first = min(soon, key=lambda sample: sample[0], default=None)
         position = self.loads.position
         if position is not None and (first is None or position <= first[0]):
             self._load()
@@ -198,31 +198,31 @@ class _Streamer:
         self.work.append(action)
 
     def _fetch(self, kind: Any, ring: Queue) -> None:
-        piece = ring.next
-        (layer, first, count), place, places = ring.fetch()
+        number = ring.next
+        (layer, first, count), slot, slots = ring.fetch()
         unit = {FetchWeights: "tiles", FetchParameters: "channels", FetchTables: "tables"}[kind]
         beats = self.pace.fetch_beats(**{unit: count})
-        ring.ready[piece] = self.pace.load(beats, ring.freed(place, places))
-        self.work.append(kind(layer=layer, first=first, count=count, place=place))
+        ring.ready[number] = self.pace.load(beats, ring.freed(slot, slots))
+        self.work.append(kind(layer=layer, first=first, count=count, slot=slot))
 
     def _append(self, number: int, action: Any) -> None:
-        """Append work that computes, with the places of the constants it reads."""
+        """Append an action that computes, with the slots of its constants."""
         streamed = [ring for _, ring in self.rings if ring.reader == number]
-        ready = [ring.ready[ring.piece_of[ring.use]] for ring in streamed]
+        ready = [ring.ready[ring.fetch_of[ring.use]] for ring in streamed]
         end = self.pace.work(action, max([0, self.arrived.pop(number, 0), *ready]))
         ring = self.tiles if isinstance(action, Multiply) else self.channels
         if ring in streamed:
-            place = ring.take(end) + self.offsets[number]
+            slot = ring.take(end) + self.offsets[number]
         else:
-            place = self.about.place(action)
+            slot = self.about.slot(action)
         table = self.about.table(action)
         if table is not None:
             known = self.tables_at[table]
             table = self.tables.take(end) if known is None else known
-        self.work.append(Bound(action=action, place=place, table=table))
+        self.work.append(Bound(action=action, slot=slot, table=table))
 
     def _uses(self, actions: Sequence[Action]) -> list[tuple[int, int, LoadRegion]]:
-        """Return each load with the positions, loads left out, of its first reader and of itself."""
+        """Return each load with the positions, without loads, of its first reader and of itself."""
         found: list[tuple[int, int, LoadRegion]] = []
         waiting: list[tuple[int, LoadRegion]] = []
         position = 0
@@ -230,30 +230,30 @@ class _Streamer:
             if isinstance(action, LoadRegion):
                 waiting.append((position, action))
                 continue
-            for item in list(waiting):
-                if self._reads(action, item[1].region):
-                    waiting.remove(item)
-                    found.append((position, *item))
+            for sample in list(waiting):
+                if self._reads(action, sample[1].region):
+                    waiting.remove(sample)
+                    found.append((position, *sample))
             position += 1
-        return found + [(position, *item) for item in waiting]
+        return found + [(position, *sample) for sample in waiting]
 
     def _reads(self, action: Action, region: Region) -> bool:
-        """Return whether work may read part of a region."""
+        """Return whether an action may read bytes of a region."""
         if not isinstance(action, (Multiply, PoolRegion, AddRegion)):
             return False
         layer = self.network.layers[action.layer]
-        if region.value not in layer.sources or action.part != region.part:
+        if region.value not in layer.sources or action.sub_batch != region.sub_batch:
             return False
         pooled = isinstance(action, PoolRegion)
-        items = action.items if pooled else action.block.items
-        if items[0] >= region.items[1] or region.items[0] >= items[1]:
+        samples = action.samples if pooled else action.block.samples
+        if samples[0] >= region.samples[1] or region.samples[0] >= samples[1]:
             return False
         if isinstance(layer, Pooling) and layer.seen:
             return True
         if self.network.values[region.value].height == 1:
             return not isinstance(action, Multiply) or self._taps(action, region)
-        strips = action.sources if isinstance(action, AddRegion) else (action.source,)
-        if region.strip and region.strip not in strips:
+        stripes = action.sources if isinstance(action, AddRegion) else (action.source,)
+        if region.stripe and region.stripe not in stripes:
             return False
         rows = action.rows if pooled else action.block.rows
         first, last = source_rows(layer, rows)
@@ -263,7 +263,7 @@ class _Streamer:
         return first < region.rows[1] and region.rows[0] < last
 
     def _taps(self, action: Multiply, region: Region) -> bool:
-        """Return whether matrix work may read some bytes of a vector."""
+        """Return whether a matrix action may read some bytes of a vector."""
         layer = self.network.layers[action.layer]
         assert isinstance(layer, Product)
         if layer.taps != self.network.values[region.value].bytes_per_item or action.segment:

@@ -1,9 +1,9 @@
-"""Jobs of layers that work on row stripes: values that the unified buffer does not hold whole."""
+"""Jobs of layers that compute row stripes of values too large for the unified buffer."""
 
 from collections.abc import Iterator
 from itertools import chain
 
-from celosia.sw.compiler.layout.strips import source_rows
+from celosia.sw.compiler.layout.stripes import source_rows
 from celosia.sw.compiler.schedule.actions import (
     Action,
     AddRegion,
@@ -11,8 +11,9 @@ from celosia.sw.compiler.schedule.actions import (
     FillMargins,
     Multiply,
     PoolRegion,
+    Range,
     StoreRegion,
-    Strip,
+    Stripe,
 )
 from celosia.sw.compiler.schedule.interleave import Job
 from celosia.sw.compiler.schedule.jobs import Jobs
@@ -37,106 +38,108 @@ class Stripes:
         self.jobs = jobs
 
     def cut(self, number: int) -> list[tuple[int, int]]:
-        """Return the rows of its result that a layer makes at a time."""
+        """Return the row stripes in which a layer makes its result."""
         height = self.network.values[self.network.layers[number].result].height
-        step = self.placement.strip_rows[number]
+        step = self.placement.stripe_rows[number]
         return [(first, min(first + step, height)) for first in range(0, height, step)]
 
-    def passed_on(self, number: int, part: int, items: tuple[int, int]) -> list[Job]:
-        """Return the jobs of a layer whose result the next one reads from buffers, two in turn.
+    def passed_on(self, number: int, sub_batch: int, samples: Range) -> list[Job]:
+        """Return the jobs of a layer whose result the next one reads from two buffers in turn.
 
-        Rows that two strips of the next layer read are drained into the buffers of both.
+        Rows that two stripes of the next layer read are drained into the buffers of both.
         """
         layer, after = self.network.layers[number], self.network.layers[number + 1]
         height = self.network.values[layer.result].height
         cut = self.cut(number + 1)
-        readers = [len(list(self.jobs.strip(number + 1, part, items, rows))) for rows in cut]
+        readers = [
+            len(list(self.jobs.stripe(number + 1, sub_batch, samples, rows))) for rows in cut
+        ]
         reads = [source_rows(after, rows) for rows in cut]
         buffers = [
-            Strip(layer=number + 1, turn=turn % 2, first=first)
+            Stripe(layer=number + 1, turn=turn % 2, first=first)
             for turn, (first, _) in enumerate(reads)
         ]
         found: list[Job] = []
         before: list[Action] = []
         for value in dict.fromkeys(layer.sources):
-            if self.moves.is_fresh(number, value, part, items):
-                before += self.moves.load(number, value, part, items)
-        before += self.moves.prefetch(number, part, items)
-        before += self.fill(number, part, items, reads[0], buffers[0])
+            if self.moves.is_fresh(number, value, sub_batch, samples):
+                before += self.moves.load(number, value, sub_batch, samples)
+        before += self.moves.prefetch(number, sub_batch, samples)
+        before += self.fill(number, sub_batch, samples, reads[0], buffers[0])
         done = max(reads[0][0], 0)
         for turn, (_, last) in enumerate(reads):
             last = min(last, height)
             more = buffers[turn + 1 : turn + 2]
             shared = max(done, min(reads[turn + 1][0], last)) if more else last
-            for rows, strips in (((done, shared), 1), ((shared, last), 2)):
-                jobs = self.jobs.strip(number, part, items, rows) if rows[0] < rows[1] else ()
+            for rows, stripes in (((done, shared), 1), ((shared, last), 2)):
+                jobs = (
+                    self.jobs.stripe(number, sub_batch, samples, rows) if rows[0] < rows[1] else ()
+                )
                 for job in jobs:
-                    if strips == 2 and rows[0] == shared and more:
-                        before += self.fill(number, part, items, reads[turn + 1], more[0])
+                    if stripes == 2 and rows[0] == shared and more:
+                        before += self.fill(number, sub_batch, samples, reads[turn + 1], more[0])
                         more = []
                     job.before = before + job.before
                     before = []
-                    job.waits = sum(readers[: max(0, turn + strips - 2)])
+                    job.waits = sum(readers[: max(0, turn + stripes - 2)])
                     job.drains = [
                         [
-                            action._replace(result=strip) if isinstance(action, Drain) else action
-                            for strip in buffers[turn : turn + strips]
+                            action._replace(result=stripe) if isinstance(action, Drain) else action
+                            for stripe in buffers[turn : turn + stripes]
                             for action in drains
                         ]
                         for drains in job.drains
                     ]
                     found.append(job)
             if more:
-                before += self.fill(number, part, items, reads[turn + 1], more[0])
+                before += self.fill(number, sub_batch, samples, reads[turn + 1], more[0])
             done = max(done, last)
         return found
 
     def fill(
-        self,
-        number: int,
-        part: int,
-        items: tuple[int, int],
-        rows: tuple[int, int],
-        strip: Strip,
+        self, number: int, sub_batch: int, samples: Range, rows: Range, stripe: Stripe
     ) -> Iterator[Action]:
-        """Yield the writing of the margins of a buffer."""
+        """Yield the filling of the margins of a buffer."""
         value = self.network.layers[number].result
         if self.placement.layouts[value].margins:
-            region = self.moves.everything(value, part, items)._replace(rows=rows, strip=strip)
+            region = self.moves.everything(value, sub_batch, samples)._replace(
+                rows=rows, stripe=stripe
+            )
             yield FillMargins(region=region, layer=number)
 
-    def in_strips(self, number: int, part: int, items: tuple[int, int]) -> list[Job]:
-        """Return the jobs of a layer that works on some rows at a time, with loads one strip ahead."""
+    def in_stripes(self, number: int, sub_batch: int, samples: Range) -> list[Job]:
+        """Return the jobs of a layer by stripes, with loads one stripe ahead."""
         layer = self.network.layers[number]
         cut = self.cut(number)
         before: list[Action] = []
         if not self.placement.outside(layer.result):
-            before += self.moves.margins(layer.result, part, items, number)
+            before += self.moves.margins(layer.result, sub_batch, samples, number)
         for value in dict.fromkeys(layer.sources):
-            if self.moves.is_fresh(number, value, part, items):
-                before += self.moves.load(number, value, part, items)
-        turns = [self.placement.strips.get((source, number), (0,)) for source in layer.sources]
+            if self.moves.is_fresh(number, value, sub_batch, samples):
+                before += self.moves.load(number, value, sub_batch, samples)
+        turns = [self.placement.stripes.get((source, number), (0,)) for source in layer.sources]
         ahead = max(len(addresses) for addresses in turns) - 1
         if ahead:
-            before += self.moves.load_strips(number, part, items, cut, 0)
+            before += self.moves.load_stripe(number, sub_batch, samples, cut, 0)
         found: list[Job] = []
         for turn, rows in enumerate(cut):
             jobs = [
-                self.passed(job, turn, rows) for job in self.jobs.strip(number, part, items, rows)
+                self.passed(job, turn, rows)
+                for job in self.jobs.stripe(number, sub_batch, samples, rows)
             ]
             jobs[0].before += before
-            jobs[0].before += self.moves.load_strips(number, part, items, cut, turn + ahead)
+            jobs[0].before += self.moves.load_stripe(number, sub_batch, samples, cut, turn + ahead)
             before = []
             result = self.moves.buffer(layer.result, number, turn, rows[0])
             if result or self.network.values[layer.result].is_output:
-                region = self.moves.everything(layer.result, part, items)._replace(rows=rows)
-                region = region._replace(strip=result, channels=self.jobs.made(number))
+                region = self.moves.everything(layer.result, sub_batch, samples)._replace(rows=rows)
+                region = region._replace(stripe=result, channels=self.jobs.made(number))
                 jobs[-1].drains[-1].append(StoreRegion(region=region, layer=number))
             found += jobs
-        found[-1].drains[-1] += self.moves.prefetch(number, part, items)
+        found[-1].drains[-1] += self.moves.prefetch(number, sub_batch, samples)
         return found
 
-    def passed(self, job: Job, turn: int, rows: tuple[int, int]) -> Job:
+    def passed(self, job: Job, turn: int, rows: Range) -> Job:
         """Return a job on some rows of a result whose values pass through buffers."""
         first = next(action for action in chain(*job.tiles, *job.drains))
         assert isinstance(first, (Multiply, PoolRegion, AddRegion))

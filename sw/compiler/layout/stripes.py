@@ -1,8 +1,7 @@
-"""Rows of a layer at a time, for values that the unified buffer does not hold whole.
+"""Row stripes of values that the unified buffer does not hold whole.
 
-Such a value lies in external memory. The layer that makes it and those that read it pass it through
-buffers of some rows, two each where there is room: while one strip is computed, the next is loaded
-and the one before is stored.
+Such a value lies in external memory. The layers that make and read it use buffers of some rows, two
+each if they fit: while one stripe is computed, the next is loaded and the one before is stored.
 """
 
 from collections.abc import Sequence
@@ -13,18 +12,18 @@ from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.schedule.actions import Range
 from celosia.sw.compiler.spec import Layer, Network, Pooling, Product, Sum
 
-__all__ = ["product_rows", "result_rows", "source_rows", "strip_bytes", "widest"]
+__all__ = ["product_rows", "result_rows", "source_rows", "stripe_bytes", "widest"]
 
 
 def result_rows(network: Network, layer: Layer) -> int:
-    """Return the rows that a layer makes of each item."""
+    """Return the rows of each sample that a layer makes."""
     return network.values[layer.result].height
 
 
 def source_rows(layer: Layer, rows: Range) -> Range:
     """Return the rows of its source that a layer reads for some rows of its result.
 
-    They reach past the edges where the source is padded.
+    They reach past the edges if the source is padded.
     """
     first, last = rows
     if isinstance(layer, Product):
@@ -46,7 +45,7 @@ def source_rows(layer: Layer, rows: Range) -> Range:
 
 
 def product_rows(layer: Product, rows: Range, band: Band | None, layout: Layout) -> Range:
-    """Return the rows of its source that a product reads for some rows of its result.
+    """Return the rows of its source that a matrix layer reads for some rows of its result.
 
     The last vector of a band may end on pixels of the next row, whose weights are 0.
     """
@@ -59,10 +58,10 @@ def product_rows(layer: Product, rows: Range, band: Band | None, layout: Layout)
     return first, last + (layer.origin[1] + reach >= layout.row - layout.left)
 
 
-def strip_bytes(
+def stripe_bytes(
     network: Network, layouts: Sequence[Layout], number: int, rows: int, spilled: frozenset[int]
 ) -> dict[int, int]:
-    """Return the bytes of one buffer for each spilled value of a layer, for strips of ``rows``."""
+    """Return the bytes of one buffer for each spilled value of a layer, for stripes of ``rows``."""
     layer = network.layers[number]
     height = result_rows(network, layer)
     sizes = {}
@@ -83,20 +82,20 @@ def widest(
     layouts: Sequence[Layout],
     number: int,
     spilled: frozenset[int],
-    room: int,
+    space: int,
     config: Config,
 ) -> tuple[int, int]:
-    """Return the most rows of result whose buffers fit into ``room`` bytes, and how many take turns.
+    """Return the most rows of a result whose buffers fit into ``space`` bytes, and the buffers.
 
-    Two buffers where one row fits so, else one; zero rows if not even that.
+    There are two buffers if one row fits twice, else one; zero rows if one row does not fit.
     """
     layer = network.layers[number]
     if isinstance(layer, Pooling) and layer.seen:
         return 0, 1
 
     def fits(rows: int, turns: int) -> bool:
-        sizes = strip_bytes(network, layouts, number, rows, spilled).values()
-        return turns * sum(-(-size // config.rows) * config.rows for size in sizes) <= room
+        sizes = stripe_bytes(network, layouts, number, rows, spilled).values()
+        return turns * sum(-(-size // config.rows) * config.rows for size in sizes) <= space
 
     for turns in (2, 1):
         low, high = 0, result_rows(network, layer) + 1

@@ -1,4 +1,4 @@
-"""How a product is cut: into blocks of its results, and its reduction into stages."""
+"""Tiling of matrix layers: blocks of results, and stages of the reduction."""
 
 import math
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.bands import vectors
-from celosia.sw.compiler.layout.strips import source_rows
-from celosia.sw.compiler.schedule.actions import Action, Block, LoadRegion, Region
+from celosia.sw.compiler.layout.stripes import source_rows
+from celosia.sw.compiler.schedule.actions import Action, Block, LoadRegion, Range, Region
 from celosia.sw.compiler.schedule.blocks import (
     band_blocks,
     blocks,
@@ -19,17 +19,17 @@ from celosia.sw.compiler.schedule.movement import Movement
 from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
 from celosia.sw.compiler.spec import Product
 
-__all__ = ["GROUP", "WHOLE", "Cutting", "Piece", "Stages"]
+__all__ = ["GROUP", "WHOLE", "BlockTiling", "Stages", "StepRange"]
 
 #: Output tiles that share one pass over an input that is still being loaded.
 GROUP = 4
-#: Cycles from asking external memory to the first answer that the split of loads reckons with.
+#: Cycles from a request to external memory to the first response, for the split of loads.
 _LATENCY = 64
 #: Steps of one vector that are loaded before the rest of it: few, so that the array starts soon.
 _FIRST_STEPS = 4
 
-# How small jobs are where those of the next layer may come between them.
-#: Cycles of the array that a tile of a band takes for a block, at least.
+# Sizes of small jobs, between which those of the next layer may come.
+#: Least cycles of the array for a tile of a band and a block.
 _BAND = 300
 #: Cycles of the array after which no more tiles of a band share a half of the accumulators.
 _BAND_TILES = 450
@@ -38,7 +38,7 @@ _SLOW_SUMS = 256
 
 
 @dataclass(frozen=True)
-class Piece:
+class StepRange:
     """Reduction steps of one segment."""
 
     segment: int
@@ -46,20 +46,20 @@ class Piece:
     last: int
 
 
-#: What a reduction is cut into; None is all of it.
-Stages = Sequence[Piece | None]
+#: Steps of each stage of a reduction; None is all of it.
+Stages = Sequence[StepRange | None]
 WHOLE: Stages = (None,)
 
 
-class Cutting:
-    """Blocks and stages of products.
+class BlockTiling:
+    """Blocks and stages of matrix layers.
 
     Parameters
     ----------
     moves : Movement
         Loads of the program.
     overlap : bool
-        Whether jobs are small, and those of the next layer come between them.
+        True if jobs are small, and those of the next layer come between them.
     """
 
     def __init__(self, moves: Movement, overlap: bool) -> None:
@@ -72,27 +72,27 @@ class Cutting:
         self.latency = sum_latency(self.config) + drain_latency(self.config)
 
     def overlaps(self, number: int) -> bool:
-        """Return whether work of the next layer may come between that of a layer."""
+        """Return whether actions of the next layer may come between those of a layer."""
         direct = number in self.placement.direct
         return direct or (self.overlap and number in self.placement.overlap)
 
-    def blocks(self, number: int, items: tuple[int, int]) -> list[Block]:
-        """Return the blocks of a product, for some items."""
+    def blocks(self, number: int, samples: Range) -> list[Block]:
+        """Return the blocks of a matrix layer, for some samples."""
         layer, tiled = self.network.layers[number], self.tiling.layers[number]
         assert isinstance(layer, Product)
         if tiled.band:
             row = self.placement.layouts[layer.source].row
             least = -(-_BAND // tiled.steps) if self.overlap else 0
-            return band_blocks(layer, tiled.band, row, items, self.config, least)
-        # A band can start on channels that are there before others, if one block makes all pixels.
+            return band_blocks(layer, tiled.band, row, samples, self.config, least)
+        # A band can start on the first channels of its source if one block makes all pixels.
         readers = self.network.readers[layer.result]
         large = layer.pixels <= self.config.accumulator_depth and any(
             self.tiling.layers[reader].band for reader in readers
         )
-        return blocks(layer, items, self.config, wanted=self.wanted(number), large=large)
+        return blocks(layer, samples, self.config, wanted=self.wanted(number), large=large)
 
     def wanted(self, number: int) -> tuple[int, int]:
-        """Return the sums of a block of a product, and of its last one."""
+        """Return the sums of a block of a matrix layer, and of its last one."""
         layer, tiled = self.network.layers[number], self.tiling.layers[number]
         assert isinstance(layer, Product)
         usual, last = wanted_sums(layer, tiled.steps, tiled.streams, self.latency, self.config)
@@ -101,11 +101,11 @@ class Cutting:
             return min(usual, _SLOW_SUMS), min(last, _SLOW_SUMS)
         return usual, last
 
-    def together(self, number: int, block: Block) -> int:
-        """Return how many output tiles share a half of the accumulators.
+    def tiles_in_flight(self, number: int, block: Block) -> int:
+        """Return the number of output tiles that share a half of the accumulators.
 
-        Those of a band, whose sums are few, make a step of the next layer together. Where sums drain
-        no faster than they are made, the more the better: the next layer then fills the other half.
+        Those of a band, with few sums, make one reduction step of the next layer. If sums drain no
+        faster than they are made, more is better: the next layer then fills the other half.
         """
         layer, tiled = self.network.layers[number], self.tiling.layers[number]
         assert isinstance(layer, Product)
@@ -122,7 +122,7 @@ class Cutting:
         return max(1, most) if drains_slowly(layer, tiled.steps, self.config) else 1
 
     def rows(self, number: int, block: Block) -> int:
-        """Return the rows of accumulators that a block takes."""
+        """Return the rows of accumulators of a block."""
         layer, band = self.network.layers[number], self.tiling.layers[number].band
         assert isinstance(layer, Product)
         counts = sums(layer.pool, block)
@@ -132,9 +132,9 @@ class Cutting:
         return math.prod(counts)
 
     def arrivals(self, number: int, block: Block, rows: int) -> list[tuple[Block, int]]:
-        """Return parts of a block to multiply one after the other, and their rows of accumulators.
+        """Return the blocks to multiply one after the other, each with its rows of accumulators.
 
-        What reads an image of which ``rows`` come first, if not 0, begins on those.
+        A reader of an image of which ``rows`` come first, if not 0, begins on those.
         """
         layer, tiled = self.network.layers[number], self.tiling.layers[number]
         assert isinstance(layer, Product)
@@ -149,23 +149,25 @@ class Cutting:
             middle += 1
         if middle in block.rows:
             return whole
-        before, after = (block._replace(rows=part) for part in ((first, middle), (middle, last)))
+        before, after = (block._replace(rows=span) for span in ((first, middle), (middle, last)))
         row = self.rows(number, before)
         if min(row, self.rows(number, after)) < self.config.rows:
             return whole
         return [(before, 0), (after, row)]
 
-    def all_steps(self, number: int, tile: int) -> list[Piece]:
-        """Return the whole reduction of an output tile of a layer."""
-        parts = self.tiling.layers[number].segments[tile]
-        return [Piece(n, 0, part.steps(self.config)) for n, part in enumerate(parts)]
+    def all_steps(self, number: int, tile: int) -> list[StepRange]:
+        """Return the steps of the whole reduction of an output tile."""
+        found = self.tiling.layers[number].segments[tile]
+        return [StepRange(n, 0, segment.steps(self.config)) for n, segment in enumerate(found)]
 
-    def stage_loads(self, number: int, part: int, block: Block, stages: Stages) -> list[Action]:
-        """Return the loads of the bytes that each stage of a reduction reads of flat values."""
+    def stage_loads(
+        self, number: int, sub_batch: int, block: Block, stages: Stages
+    ) -> list[Action]:
+        """Return the loads of the bytes of flat values that each stage of a reduction reads."""
         layer = self.network.layers[number]
         about = self.network.values[layer.source]
         if len(stages) == 1:
-            region = self.moves.everything(layer.source, part, block.items)
+            region = self.moves.everything(layer.source, sub_batch, block.samples)
             return [LoadRegion(region=region, layer=number)]
         ends = [stage.last * self.config.rows for stage in stages if stage]
         ends[-1] = about.width * about.channels
@@ -173,8 +175,8 @@ class Cutting:
             LoadRegion(
                 region=Region(
                     value=layer.source,
-                    part=part,
-                    items=block.items,
+                    sub_batch=sub_batch,
+                    samples=block.samples,
                     rows=(0, 1),
                     columns=columns,
                 ),
@@ -184,50 +186,50 @@ class Cutting:
         ]
 
     def stages(self, number: int, block: Block, loads: bool) -> Stages:
-        """Return the reduction of the first tiles of a layer, cut so that it can start early.
+        """Return the stages of the first tiles of a layer, short at first for an early start.
 
-        Only a reduction of taps that all lie side by side is cut.
+        A reduction is split only if all its taps lie side by side.
         """
         layer = self.network.layers[number]
         assert isinstance(layer, Product)
         first = self.tiling.layers[number].segments[0][0]
-        others = any(len(parts) > 1 for parts in self.tiling.layers[number].segments)
+        others = any(len(found) > 1 for found in self.tiling.layers[number].segments)
         if others or not first.side_by_side or layer.each:
             return WHOLE
         steps = first.steps(self.config)
         if not loads:
             ready = self.ready_taps(number, block) // self.config.rows
-            cuts = [ready, steps] if 0 < ready < steps else [steps]
+            ends = [ready, steps] if 0 < ready < steps else [steps]
         else:
             about = self.network.values[layer.source]
-            items = block.extents[0]
-            beats = items * -(-about.bytes_per_item // self.config.bus_bytes)
+            samples = block.extents[0]
+            beats = samples * -(-about.bytes_per_item // self.config.bus_bytes)
             vector = about.bytes_per_item == layer.taps
             resident = not self.tiling.layers[number].streams
-            if vector and items == 1 and resident and steps > 2 * _FIRST_STEPS:
-                # A vector goes by a step at a time: it need not be there as a whole.
-                cuts = [_FIRST_STEPS, steps]
-            elif not vector or items == 1 or beats <= 2 * _LATENCY:
-                cuts = [steps]
+            if vector and samples == 1 and resident and steps > 2 * _FIRST_STEPS:
+                # A vector is read a step at a time: it need not be complete.
+                ends = [_FIRST_STEPS, steps]
+            elif not vector or samples == 1 or beats <= 2 * _LATENCY:
+                ends = [steps]
             else:
-                cuts = _growing_cuts(layer, items, self.config)
-        pieces = zip([0, *cuts], cuts, strict=False)
-        return [Piece(0, first, last) for first, last in pieces]
+                ends = _growing_ends(layer, samples, self.config)
+        ranges = zip([0, *ends], ends, strict=False)
+        return [StepRange(0, first, last) for first, last in ranges]
 
     def maker(self, number: int) -> int | None:
-        """Return the product that makes what a product reads, if one does."""
+        """Return the matrix layer that makes the source of a matrix layer, if one does."""
         layer = self.network.layers[number]
         assert isinstance(layer, Product)
         before = self.network.makers[layer.source][:1]
         return before[0] if before and isinstance(self.network.layers[before[0]], Product) else None
 
     def band_before(self, number: int) -> bool:
-        """Return whether a product reads what a band makes."""
+        """Return whether a matrix layer reads the result of a band."""
         before = self.maker(number)
         return before is not None and self.tiling.layers[before].band is not None
 
     def ready_taps(self, number: int, block: Block) -> int:
-        """Return the taps that are there before the last drain of the layer before has ended."""
+        """Return the taps that are complete before the last drain of the layer before has ended."""
         layer = self.network.layers[number]
         assert isinstance(layer, Product)
         before = self.maker(number)
@@ -235,9 +237,9 @@ class Cutting:
             return 0
         tiled = self.tiling.layers[before]
         if tiled.band and layer.kernel == (1, 1):
-            cut = self.blocks(before, block.items)
-            together = self.together(before, cut[0])
-            return (tiled.tiles - 1) // together * together * tiled.channels if len(cut) == 1 else 0
+            cut = self.blocks(before, block.samples)
+            most = self.tiles_in_flight(before, cut[0])
+            return (tiled.tiles - 1) // most * most * tiled.channels if len(cut) == 1 else 0
         if layer.pixels > 1:
             return 0
         value, layout = self.network.values[layer.source], self.placement.layouts[layer.source]
@@ -245,12 +247,12 @@ class Cutting:
             return 0
         if value.height == 1:
             return (value.channels - 1) // self.config.columns * self.config.columns
-        cut = self.blocks(before, (block.items[1] - 1, block.items[1]))
+        cut = self.blocks(before, (block.samples[1] - 1, block.samples[1]))
         return cut[-1].rows[0] * layout.pitch if block.extents[0] == 1 else 0
 
 
-def _growing_cuts(layer: Product, rows: int, config: Config) -> list[int]:
-    """Return steps at which to cut so that each part loads while those before are multiplied."""
+def _growing_ends(layer: Product, rows: int, config: Config) -> list[int]:
+    """Return the steps to split at so that each stage loads while those before are multiplied."""
     steps = -(-layer.taps // config.rows)
     tiles = -(-layer.channels // config.columns)
     group = min(tiles, GROUP, config.accumulator_depth // rows)
@@ -260,7 +262,7 @@ def _growing_cuts(layer: Product, rows: int, config: Config) -> list[int]:
     ends = [min(width, steps)]
     while ends[-1] < steps:
         spare = 0.75 * width * step_cycles - _LATENCY
-        # The second comes while the first, short as it is, is multiplied.
+        # The second stage loads while the first, a short one, is multiplied.
         least = steps // 16 if len(ends) > 1 else 0
         width = max(width, least, int(spare / step_beats))
         ends.append(min(ends[-1] + width, steps))
