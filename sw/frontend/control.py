@@ -107,8 +107,8 @@ class Control:
             if goes_on is None or more:
                 raise ModelError(
                     "wanted one condition that follows from constants, got "
-                    f"{described(tensors[condition])}; a loop of so many steps as the input says "
-                    "cannot run: give the model a fixed number of steps"
+                    f"{described(tensors[condition])}; a loop whose number of steps depends on "
+                    "the input cannot run: give the model a fixed number of steps"
                 )
             if not goes_on:
                 return made, inputs

@@ -9,7 +9,7 @@ __all__ = ["Device", "DeviceError", "RunResult"]
 
 
 class DeviceError(RuntimeError):
-    """A device stopped, cannot be had, or does not fit; the message is one line."""
+    """A device stopped, is not available, or does not match; the message is one line."""
 
 
 class Device(Protocol):
@@ -23,7 +23,7 @@ class Device(Protocol):
         Raises
         ------
         ValueError
-            If the bytes do not lie in the memory; a line that does not know its size: in 4 GiB.
+            If the bytes do not lie in the memory, or in 4 GiB on a line that does not know its size.
         DeviceError
             If the device is gone, or refuses.
         """
@@ -46,5 +46,5 @@ class Device(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what the device holds."""
+        """Release the device."""
         ...

@@ -36,13 +36,13 @@ class MachineDevice:
 
     def write(self, address: int, data: bytes) -> None:
         """Write to external memory, from byte ``address`` on."""
-        self.machine.memory[self._place(address, len(data))] = np.frombuffer(data, np.uint8)
+        self.machine.memory[self._span(address, len(data))] = np.frombuffer(data, np.uint8)
 
     def read(self, address: int, count: int) -> bytes:
         """Return ``count`` bytes of external memory."""
-        return self.machine.memory[self._place(address, count)].tobytes()
+        return self.machine.memory[self._span(address, count)].tobytes()
 
-    def _place(self, address: int, count: int) -> slice:
+    def _span(self, address: int, count: int) -> slice:
         require_place(address, count, len(self.machine.memory))
         return slice(address, address + count)
 
@@ -68,4 +68,4 @@ class MachineDevice:
         return RunResult()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the model holds no device."""
