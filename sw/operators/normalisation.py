@@ -31,7 +31,7 @@ from celosia.sw.operators.windows import image
 
 __all__ = ["OPERATORS"]
 
-#: Scales and zero points that results have to have.
+#: Scales and zero points that results must have.
 _LOGARITHMS = (1 / 16, 127)
 _NORMALISED = (1 / 128, 0)
 

@@ -100,7 +100,7 @@ def _laid_out(array: np.ndarray, port: Port, flat: bool, pixels: bool) -> np.nda
 def _own_range(array: np.ndarray, port: Port) -> np.ndarray:
     """Return pixels with 0 at the least value of the input, and 255 at the greatest."""
     if port.dtype != "int8":
-        text = f"{label(port)}: wanted a range of pixels, as {port.dtype} has none of its own"
+        text = f"{label(port)}: wanted a range of pixels, because {port.dtype} has none"
         raise InputError(text, "--pixels=LOW:HIGH")
     return (array ^ np.uint8(0x80)).view(np.int8)
 

@@ -25,7 +25,7 @@ class Device(Protocol):
         ValueError
             If the bytes do not lie in the memory, or in 4 GiB on a line that does not know its size.
         DeviceError
-            If the device is gone, or refuses.
+            If the device is disconnected, or refuses.
         """
         ...
 
@@ -41,7 +41,7 @@ class Device(Protocol):
         ValueError
             If ``count`` is not 1 to 65535, or the program does not lie in the memory.
         DeviceError
-            If the device is gone, or does not end.
+            If the device is disconnected, or does not end.
         """
         ...
 

@@ -44,7 +44,7 @@ class Transport(Protocol):
         ...
 
     def receive(self, seconds: float) -> bytes:
-        """Return what arrives, at least a byte unless ``seconds`` pass; raises OSError."""
+        """Return the bytes that arrive, at least one unless ``seconds`` pass; raises OSError."""
         ...
 
     def now(self) -> float:

@@ -32,7 +32,7 @@ class MachineDevice:
         try:
             self.machine = Machine(config, memory_bytes=memory_bytes)
         except MemoryError:
-            raise DeviceError(f"machine: no {memory_bytes} bytes of memory to be had") from None
+            raise DeviceError(f"machine: no {memory_bytes} bytes of memory available") from None
 
     def write(self, address: int, data: bytes) -> None:
         """Write to external memory, from byte ``address`` on."""

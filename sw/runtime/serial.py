@@ -64,7 +64,7 @@ class SerialTransport:
         self._port.write(data)
 
     def receive(self, seconds: float) -> bytes:
-        """Return what arrives, at least a byte unless ``seconds`` pass; raises OSError."""
+        """Return the bytes that arrive, at least one unless ``seconds`` pass; raises OSError."""
         self._port.timeout = seconds
         first = self._port.read(1)
         if not first:
