@@ -1,4 +1,4 @@
-"""All boards beside one another: what their builds took, and how fast they run the shipped networks."""
+"""Table of all boards: resources and clocks of their builds, speed on the shipped networks."""
 
 import argparse
 import json
@@ -56,34 +56,34 @@ def run_boards(arguments: argparse.Namespace) -> None:
 
 
 class Built(NamedTuple):
-    """Results of a build, one text for each of ``COLUMNS``, and how fast its seeds are."""
+    """Results of a build: one text for each of ``COLUMNS``, and the clocks of its seeds."""
 
     areas: list[str]
     spread: str
 
 
 def _built(path: Path, board: Any) -> Built | None:
-    """Return what ``celosia build`` has left of this board with its own core, or None.
+    """Return the results of ``celosia build`` for this board with its default core, or None.
 
     Raises
     ------
     InputError
-        If there is something else.
+        If the file is no report of a board.
     """
     from celosia.hw.flow.parts import COLUMNS
 
     try:
-        said = json.loads(path.read_text())
-        if said["core"] != board.config.name:
+        report = json.loads(path.read_text())
+        if report["core"] != board.config.name:
             return None
-        rooms, found = said["rooms"].values(), said["fmax_mhz"]
-        areas = [f"{sum(room[column] for room in rooms):,}" for column in COLUMNS]
+        blocks, found = report["rooms"].values(), report["fmax_mhz"]
+        areas = [f"{sum(block[column] for block in blocks):,}" for column in COLUMNS]
         seeds = len(found["seeds"])
         which = {1: ("median",), 2: ("minimum", "maximum")}
         clocks = [found[name] for name in which.get(seeds, ("minimum", "median", "maximum"))]
         spread = " / ".join(f"{clock:.1f}" for clock in clocks) + f" ({seeds})"
-        if round(said["asked_mhz"] * 1e6) != board.clock_hz:
-            spread += f", {said['asked_mhz']:g} asked for"
+        if round(report["asked_mhz"] * 1e6) != board.clock_hz:
+            spread += f", {report['asked_mhz']:g} requested"
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -92,7 +92,7 @@ def _built(path: Path, board: Any) -> Built | None:
 
 
 def _cycles(network: str, board: Any, *, measure: bool) -> float:
-    """Return cycles of one input behind the memory of a board, estimated or counted by the RTL."""
+    """Return cycles of one input with the memory of a board, estimated or counted by the RTL."""
     path = Path(__file__).with_name("models") / f"{network}.tflite"
     program = compile_graph(load(path), board.config, 1)
     if measure:
@@ -125,14 +125,14 @@ def as_markdown(
     boards : mapping of str to Board
         By name.
     built : mapping of str to Built or None
-        Of each what its last build took; None where there is none.
+        Results of the last build of each; None without one.
     paces : mapping of str to mapping of str to float
         For each board and network, inputs a second.
     """
     from celosia.hw.flow.parts import COLUMNS
 
-    head = ["board", "core", *COLUMNS, "Fmax, MHz (seeds)", "clock, MHz", "GOPS"]
-    lines = [[*head, *(f"`{network}`" for network in _NETWORKS)]]
+    titles = ["board", "core", *COLUMNS, "Fmax, MHz (seeds)", "clock, MHz", "GOPS"]
+    lines = [[*titles, *(f"`{network}`" for network in _NETWORKS)]]
     lines.append(["---"] * len(lines[0]))
     for name, board in boards.items():
         config = board.config

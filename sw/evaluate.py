@@ -29,7 +29,7 @@ _WRONG = "#c0392b"
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled:
-    """Labels of the items that a model is evaluated on.
+    """Labels of the samples that a model is evaluated on.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Evaluation:
     classes : tuple of str
         Names of the classes.
     confusion : numpy.ndarray
-        int64, shape ``(classes, classes)``: items by their label and by what they were taken for.
+        int64, shape ``(classes, classes)``: samples by label and by predicted class.
     statistics : Statistics
         Costs of the runs.
     note : str
@@ -83,12 +83,12 @@ class Evaluation:
 
     @property
     def right(self) -> int:
-        """Number of images taken for what they show."""
+        """Number of images whose predicted class is their label."""
         return int(self.confusion.trace())
 
     @property
     def accuracy(self) -> float:
-        """Share of images taken for what they show, 0 to 1."""
+        """Share of images whose predicted class is their label, 0 to 1."""
         return self.right / self.images
 
     @property
@@ -113,7 +113,7 @@ class Evaluation:
 
 
 def confusion_matrix(labels: np.ndarray, guesses: np.ndarray, classes: int) -> np.ndarray:
-    """Count the images of each class by what they were taken for.
+    """Count the images of each class by predicted class.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def confusion_matrix(labels: np.ndarray, guesses: np.ndarray, classes: int) -> n
 
 
 def inputs_of(program: Program, dataset: str, images: np.ndarray) -> np.ndarray:
-    """Return images as a classifier of the data set takes them.
+    """Return images as inputs of a classifier of the data set.
 
     Parameters
     ----------
@@ -169,19 +169,19 @@ def inputs_of(program: Program, dataset: str, images: np.ndarray) -> np.ndarray:
 
 
 def classes_of(port: Port, labelled: Labelled) -> tuple[str, ...]:
-    """Return the names of the classes that an output tells apart.
+    """Return the names of the classes that an output distinguishes.
 
     Raises
     ------
     InputError
-        If it tells others apart than the labels do.
+        If these differ from the classes of the labels.
     """
-    places, labels = _is_place(port), labelled.labels
+    numbers, labels = _is_class_number(port), labelled.labels
     names = labelled.classes
     if not names:
-        names = tuple(map(str, range(1 + int(labels.max()) if places else port.elements)))
+        names = tuple(map(str, range(1 + int(labels.max()) if numbers else port.elements)))
     where = f"output {short_name(port.name)!r}"
-    if not places and len(names) != port.elements:
+    if not numbers and len(names) != port.elements:
         wanted = f"{len(names)} numbers, one for each class of {labelled.name}"
         raise InputError(f"{where}: wanted {wanted}, got {port.elements}")
     if len(names) < 2:
@@ -192,20 +192,20 @@ def classes_of(port: Port, labelled: Labelled) -> tuple[str, ...]:
     return names
 
 
-def _is_place(port: Port) -> bool:
+def _is_class_number(port: Port) -> bool:
     """Return whether an output is the number of a class, as that of ARG_MAX."""
     return port.elements == 1 and port.dtype in ("int32", "int64")
 
 
 def guesses_of(y: np.ndarray, port: Port, classes: int) -> np.ndarray:
-    """Return the class of each item: the greatest score, the first of equals.
+    """Return the class of each sample: the greatest score, the first of equals.
 
     Raises
     ------
     InputError
         If the model gives the number of a class itself, and there is no such class.
     """
-    if not _is_place(port):
+    if not _is_class_number(port):
         return y.reshape(len(y), -1).argmax(axis=1)
     guesses = y.reshape(-1).astype(np.int64)
     if guesses.min() < 0 or guesses.max() >= classes:
@@ -215,7 +215,7 @@ def guesses_of(y: np.ndarray, port: Port, classes: int) -> np.ndarray:
 
 
 def summary(evaluation: Evaluation) -> dict[str, str]:
-    """Return what was reached, a text for each figure."""
+    """Return a text for each figure of the result."""
     costs, config = evaluation.statistics, evaluation.statistics.program.config
     images, right = evaluation.images, evaluation.right
     lines = {
@@ -242,8 +242,8 @@ def summary(evaluation: Evaluation) -> dict[str, str]:
 def draw(evaluation: Evaluation) -> bytes:
     """Return the confusion matrix as a picture, PNG.
 
-    Rows are what the images show, with the share that was recognised; columns what they were
-    taken for. Right answers are blue, wrong ones red, the more the darker.
+    Rows are labels, with the share that was recognised; columns are predicted classes. Right results
+    are blue, wrong ones red; darker cells have higher counts.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -274,7 +274,7 @@ def _cells(axes: Any, confusion: np.ndarray) -> None:
 
     diagonal = np.eye(len(confusion), dtype=bool)
     share = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1)
-    # Mistakes are rare: each kind has a scale of its own, and the root lifts single ones.
+    # Mistakes are rare: right and wrong cells have separate scales, and the root raises single ones.
     full = np.where(diagonal, 1.0, max(share[~diagonal].max(), 1e-9))
     depth = np.sqrt(np.clip(share / full, 0, 1))[..., None]
     ink = np.where(diagonal[..., None], to_rgb(_RIGHT), to_rgb(_WRONG))
@@ -309,8 +309,8 @@ def _label(axes: Any, evaluation: Evaluation) -> None:
     for row, counts in enumerate(evaluation.confusion):
         text = f"{counts[row] / counts.sum():.1%}" if counts.any() else "none"
         axes.text(count - 0.35, row, text, va="center", fontsize=10, color=_INK)
-    for place in range(1, count):
-        axes.axhline(place - 0.5, color="#ecf0f1", linewidth=1)
-        axes.axvline(place - 0.5, color="#ecf0f1", linewidth=1)
+    for edge in range(1, count):
+        axes.axhline(edge - 0.5, color="#ecf0f1", linewidth=1)
+        axes.axvline(edge - 0.5, color="#ecf0f1", linewidth=1)
     for side in axes.spines.values():
         side.set_color("#ecf0f1")

@@ -54,7 +54,7 @@ def read_file(path: str | Path, most: int = MOST_BYTES) -> bytes:
 
 
 def _up_to(file: BinaryIO, most: int) -> bytes:
-    """Return at most so many bytes; memory grows with what there is."""
+    """Return at most ``count`` bytes; memory grows with the bytes read."""
     chunks: list[bytes] = []
     while most > 0 and (chunk := file.read(min(most, _CHUNK))):
         chunks.append(chunk)
@@ -67,7 +67,7 @@ def _too_large(path: str | Path, most: int) -> str:
 
 
 def writable(*paths: Path | None, sources: tuple[Path, ...] = ()) -> None:
-    """Refuse outputs that could not be written, before anything takes time."""
+    """Refuse outputs that could not be written, before any long work."""
     taken = [path.resolve() for path in sources]
     for path in paths:
         if path is None:
@@ -89,7 +89,7 @@ def write_atomically(contents: Mapping[str | Path, bytes]) -> None:
     Parameters
     ----------
     contents : mapping of path to bytes
-        What each file shall hold. What is not a regular file, a pipe for instance, is written to.
+        New contents of each file. Pipes and other special files are written to directly.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def write_atomically(contents: Mapping[str | Path, bytes]) -> None:
     try:
         for path, content in contents.items():
             if Path(path).exists() and not Path(path).is_file():
-                # By the name that was given: what a pipe resolves to is no path.
+                # By the name that was given: a pipe does not resolve to a path.
                 Path(path).write_bytes(content)
                 continue
             final = Path(path).resolve()

@@ -7,15 +7,15 @@ from typing import Protocol
 
 import numpy as np
 
-__all__ = ["Place", "draw"]
+__all__ = ["Cell", "draw"]
 
-#: What is drawn on top of the cells, and how.
+#: Markers of kinds drawn on top of the cells.
 _MARKS = {"DSP": "s", "block RAM": "D"}
 _COLOURS = "tab20"
 
 
-class Place(Protocol):
-    """Site of a cell, the block it belongs to, and what it counts for."""
+class Cell(Protocol):
+    """Site, block and kind of a cell."""
 
     @property
     def column(self) -> int:
@@ -29,7 +29,7 @@ class Place(Protocol):
 
     @property
     def room(self) -> str:
-        """Room of the core or the board."""
+        """Block of the core or the board."""
         ...
 
     @property
@@ -38,13 +38,13 @@ class Place(Protocol):
         ...
 
 
-def draw(places: Sequence[Place], *, title: str) -> bytes:
-    """Return a PNG of the part seen from above, each tile in the colour of the room that has most of it.
+def draw(cells: Sequence[Cell], *, title: str) -> bytes:
+    """Return a PNG of the device from above, each tile in the colour of the block with most cells in it.
 
     Parameters
     ----------
-    places : sequence of Place
-        Where the cells are.
+    cells : sequence of Cell
+        The cells with their sites.
     title : str
         Above the picture.
     """
@@ -53,35 +53,35 @@ def draw(places: Sequence[Place], *, title: str) -> bytes:
 
     tiles: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
     marks: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
-    for place in places:
-        if place.kind in _MARKS:
-            marks[place.kind, place.room].append((place.column, place.row))
+    for cell in cells:
+        if cell.kind in _MARKS:
+            marks[cell.kind, cell.room].append((cell.column, cell.row))
         else:
-            tiles[place.column, place.row][place.room] += 1
-    sizes = Counter(place.room for place in places)
-    rooms = [room for room, _ in sizes.most_common()]
+            tiles[cell.column, cell.row][cell.room] += 1
+    sizes = Counter(cell.room for cell in cells)
+    blocks = [block for block, _ in sizes.most_common()]
     figure = Figure(figsize=(12, 6), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    colours = _colours(len(rooms))
-    width = 1 + max((place.column for place in places), default=0)
-    height = 1 + max((place.row for place in places), default=0)
+    colours = _colours(len(blocks))
+    width = 1 + max((cell.column for cell in cells), default=0)
+    height = 1 + max((cell.row for cell in cells), default=0)
     image = np.ones((height, width, 4))
     for (column, row), votes in tiles.items():
-        image[row, column] = colours[rooms.index(votes.most_common(1)[0][0])]
+        image[row, column] = colours[blocks.index(votes.most_common(1)[0][0])]
     axes.imshow(image, interpolation="nearest")
-    for (kind, room), spots in marks.items():
+    for (kind, block), spots in marks.items():
         x, y = zip(*spots, strict=True)
-        colour = [colours[rooms.index(room)]]
+        colour = [colours[blocks.index(block)]]
         axes.scatter(x, y, c=colour, marker=_MARKS[kind], s=18, edgecolors="black", linewidths=0.5)
-    for number, room in enumerate(rooms):
-        axes.scatter([], [], c=[colours[number]], marker="s", label=f"{room} ({sizes[room]:,})")
+    for number, block in enumerate(blocks):
+        axes.scatter([], [], c=[colours[number]], marker="s", label=f"{block} ({sizes[block]:,})")
     for kind, mark in _MARKS.items():
         axes.scatter([], [], c="white", marker=mark, edgecolors="black", label=kind)
     axes.set_title(title)
     axes.set_xlabel("column")
     axes.set_ylabel("row")
-    figure.legend(loc="outside right upper", title="room (cells)")
+    figure.legend(loc="outside right upper", title="block (cells)")
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=120)
     return file.getvalue()

@@ -20,7 +20,7 @@ __all__ = ["Difference", "add_arguments", "run_fuzz"]
 
 
 class Difference(Failure):
-    """The core did not do what it must; the message is one line."""
+    """The core gave a wrong result; the message is one line."""
 
 
 def add_arguments(made: argparse.ArgumentParser, whole: Any, seed: Any) -> None:
@@ -113,7 +113,7 @@ def _campaign(arguments: argparse.Namespace) -> None:
     configs = [replace(config, **given) for config in configs]
     plan = campaign.Plan(tuple(configs), arguments.seed, arguments.faults)
     if not arguments.scheduler:
-        # Workers on this machine find them built.
+        # Workers on this machine then find the models built.
         for config in configs:
             model(config)
     coverage, found, cycles, start = Coverage(), [], 0, time.monotonic()

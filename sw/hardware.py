@@ -57,7 +57,7 @@ def _directory(path: Path) -> Path:
 
 @contextmanager
 def _tools() -> Iterator[None]:
-    """Say in one line which package or tool of the flow is missing or fails."""
+    """Report in one line a package or tool of the flow that is missing or fails."""
     try:
         from celosia.hw.boards.platform import BoardError
         from celosia.hw.flow.tools import ToolError
@@ -72,7 +72,7 @@ def _tools() -> Iterator[None]:
 
 
 def run_synth(arguments: argparse.Namespace) -> None:
-    """Synthesise, place and route a core; print what it takes and how fast it is."""
+    """Synthesise, place and route a core; print its resources and its clock."""
     from celosia.hw.flow.parts import PARTS
 
     config, directory = arguments.preset, _directory(arguments.directory)
@@ -93,7 +93,7 @@ def _folder(arguments: argparse.Namespace) -> Path:
 
 
 def run_build(arguments: argparse.Namespace) -> None:
-    """Make the bitstream of a board; print what it takes, how fast it is and what holds it back."""
+    """Make the bitstream of a board; print its resources, its clock and the critical path."""
     from celosia.sw.floorplan import draw
 
     board, directory = board_of(arguments.board), _directory(_folder(arguments))
@@ -109,13 +109,13 @@ def run_build(arguments: argparse.Namespace) -> None:
         from celosia.hw.flow.report import as_text
 
         found = build(board, seeds=seeds, directory=directory, report=_reporter())
-        said = {"board": board.name, "core": board.config.name, **found.as_dict()}
+        figures = {"board": board.name, "core": board.config.name, **found.as_dict()}
     assert found.bitstream is not None
     title = f"{board.config.name} on {board.title}, {found.fmax_mhz[2]:.1f} MHz"
     bitstream = directory / f"{board.name}.{board.fpga.family.bitstream}"
     contents: dict[str | Path, bytes] = {
         bitstream: found.bitstream.read_bytes(),
-        directory / "report.json": (json.dumps(said, indent=2) + "\n").encode(),
+        directory / "report.json": (json.dumps(figures, indent=2) + "\n").encode(),
         directory / "floorplan.png": draw(found.places, title=title),
     }
     write_atomically(contents)

@@ -1,4 +1,4 @@
-"""Pictures as arrays of pixels, in the size and the channels that a model takes."""
+"""Pictures as arrays of pixels, in the size and the channels of a model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ __all__ = ["ENDINGS", "is_image", "pictures_of", "read_image"]
 #: Endings of files that are read as pictures.
 ENDINGS = (".bmp", ".jpeg", ".jpg", ".png")
 
-#: How Pillow calls pixels of so many channels.
+#: Pillow's modes by number of channels.
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 #: Pictures that have 8 bits a channel.
 _BYTES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
@@ -48,10 +48,10 @@ def read_image(path: Path, shape: Sequence[int], *, resize: bool = False) -> np.
         The picture: 8 bits a channel. Colours are made grey, and grey coloured, where the model
         wants it; transparency is left out.
     shape : sequence of int
-        Shape of an item of the model: height and width, and channels last or first. An item of
-        another number of axes takes the picture as it is, in grey.
+        Shape of a sample of the model: height and width, and channels last or first. A sample of
+        another number of axes takes the picture unscaled, in grey.
     resize : bool
-        Whether to scale it to the model's height and width, bilinear.
+        Scale it to the model's height and width, bilinear.
 
     Returns
     -------

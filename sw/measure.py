@@ -22,7 +22,7 @@ __all__ = ["measure"]
 
 
 def measure(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) -> Measured:
-    """Run a program on the RTL, whole and one layer at a time; return what was counted.
+    """Run a program on the RTL, whole and one layer at a time; return the cycles counted.
 
     The inputs are random: cycles do not depend on them. Shows its progress on stderr, when that is
     a terminal and it takes long.
@@ -32,7 +32,7 @@ def measure(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) ->
     compiled : Compiled
         The program.
     latency : int
-        Cycles from a request to external memory to its first answer.
+        Cycles from a request to external memory to its first response.
     bandwidth : float
         Beats of external memory per cycle, above 0 up to 2.
 
@@ -50,15 +50,15 @@ def measure(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) ->
     def alone(section: Section, counted: int) -> Alone:
         return Alone(estimate(section.code, program.config, costs).total, counted)
 
-    pieces = [layer_sections(compiled, number) for number in range(len(program.parts))]
-    counted = _count(compiled, pieces, {"latency": latency, "bandwidth": bandwidth})
+    by_part = [layer_sections(compiled, number) for number in range(len(program.parts))]
+    counted = _count(compiled, by_part, {"latency": latency, "bandwidth": bandwidth})
 
     def together(sections: Iterable[Section]) -> Alone:
         return _sum(alone(section, counted[section]) for section in sections)
 
     of_layer: dict[int, list[Section]] = defaultdict(list)
-    for piece in (piece for cut in pieces for piece in cut):
-        of_layer[piece.layer].append(piece.section)
+    for each in (each for cut in by_part for each in cut):
+        of_layer[each.layer].append(each.section)
     layers = (together(of_layer[number]) for number in range(len(program.layers)))
     return Measured(tuple(layers), together(program.each), together(program.once))
 
@@ -68,11 +68,11 @@ def _sum(found: Iterable[Alone]) -> Alone:
 
 
 def _count(
-    compiled: Compiled, pieces: Sequence[Sequence[LayerSection]], memory: dict[str, Any]
+    compiled: Compiled, by_part: Sequence[Sequence[LayerSection]], memory: dict[str, Any]
 ) -> dict[Section, int]:
-    """Return the cycles of each section of a program and of its pieces, on the RTL."""
+    """Return the cycles of each section of a program and of each of its layers, on the RTL."""
     program = compiled.program
-    ends = [cut[-1].section.address + len(cut[-1].section.code) for cut in pieces]
+    ends = [cut[-1].section.address + len(cut[-1].section.code) for cut in by_part]
     rng = np.random.default_rng(0)
     x = [_drawn(rng, port, program.batch) for port in program.inputs]
     counted = {}
@@ -82,16 +82,16 @@ def _count(
         outputs = _outputs(device, program)
         if program.constants:
             counted[program.constants] = _cycles(device, program, program.constants)
-        for part, cut in zip(program.parts, pieces, strict=True):
+        for part, cut in zip(program.parts, by_part, strict=True):
             for section in (part.setup, part.main):
                 counted[section] = _cycles(device, program, section)
-            # The pieces' own results have to be there in the end.
+            # Cleared, so that the outputs compared below come from the layers.
             for port in part.outputs:
                 device.write(port.address, bytes(program.batch * port.bytes_per_item))
-            for piece in cut:
-                device.write(piece.section.address, piece.section.code)
-            for piece in tqdm(cut, unit="section", delay=1, file=sys.stderr, disable=None):
-                counted[piece.section] = _cycles(device, program, piece.section)
+            for each in cut:
+                device.write(each.section.address, each.section.code)
+            for each in tqdm(cut, unit="section", delay=1, file=sys.stderr, disable=None):
+                counted[each.section] = _cycles(device, program, each.section)
         alone = _outputs(device, program)
     with open_session(program) as session:
         session.run(x)
@@ -110,7 +110,7 @@ def _drawn(rng: np.random.Generator, port: Port, count: int) -> np.ndarray:
 
 
 def _outputs(device: Device, program: Program) -> list[bytes]:
-    """Return what a run has left in external memory."""
+    """Return the outputs that a run left in external memory."""
     return [
         device.read(port.address, program.batch * port.bytes_per_item)
         for part in program.parts
@@ -119,13 +119,13 @@ def _outputs(device: Device, program: Program) -> list[bytes]:
 
 
 def _cycles(device: Device, program: Program, section: Section) -> int:
-    """Run a section on the inputs that are there; return its cycles."""
+    """Run a section on the inputs in external memory; return its cycles."""
     result = device.run(section.address, section.count)
     if result.error is not None:
         code, unit, index = result.error
-        what = disassemble(section.instruction(index))
+        text = disassemble(section.instruction(index))
         number = section.layers[index]
         name = program.layers[number].name if number >= 0 else "none"
-        raise DeviceError(f"{code.name} in {unit.name}: layer {name!r} alone, {what}")
+        raise DeviceError(f"{code.name} in {unit.name}: layer {name!r} alone, {text}")
     assert result.cycles is not None
     return result.cycles

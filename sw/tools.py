@@ -1,4 +1,4 @@
-"""Programs and packages that Celosia uses: one table, and what of it this machine has."""
+"""Programs and packages that Celosia uses: one table, and the versions on this machine."""
 
 import re
 import shutil
@@ -19,7 +19,7 @@ _SECONDS = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """A program or a package, as it is on this machine.
+    """A program or a package on this machine.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def _simulators() -> ModuleType:
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """A program that Celosia starts, or that shows what it writes.
+    """A program that Celosia starts, or that shows its files.
 
     Parameters
     ----------
@@ -177,13 +177,13 @@ def items() -> Iterator[Item]:
 
 
 def _version_of(program: Program) -> str | None:
-    """Return the version that a program reports; None where there is none that will do."""
+    """Return the version that a program reports; None without a suitable one."""
     try:
         path = program.find(program.name)
         packaged = Path(path).name
         if packaged.startswith(_BRINGS_PROGRAM):
             return _installed(packaged)
-        said = subprocess.run(
+        done = subprocess.run(
             [path, program.option],
             capture_output=True,
             text=True,
@@ -192,12 +192,12 @@ def _version_of(program: Program) -> str | None:
         )
     except (OSError, RuntimeError, subprocess.SubprocessError):
         return None
-    found = _VERSION.search(said.stdout + said.stderr)
+    found = _VERSION.search(done.stdout + done.stderr)
     return found[0] if found else "?"
 
 
 def _packages() -> dict[str, list[str]]:
-    """Return the extras that name each package, the empty one for what Celosia always needs."""
+    """Return the extras that name each package, the empty one for packages always needed."""
     found: dict[str, list[str]] = {}
     for extra in EXTRAS:
         for requirement in requirements(extra):
@@ -216,7 +216,7 @@ def _installed(name: str) -> str | None:
 
 
 def _images() -> str | None:
-    """Return the folder of the test images, or the package that has others in their place."""
+    """Return the folder of the test images, or the package that has others instead."""
     try:
         folder = folder_of("mnist")
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The command ``celosia``: its commands, and one clear line for everything that is wrong."""
+"""The command ``celosia``: its commands, and one clear line for each error."""
 
 import argparse
 import sys
@@ -77,6 +77,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _complain(what: object, code: int) -> int:
-    print(f"celosia: {line_of(what)}", file=sys.stderr)
+def _complain(message: object, code: int) -> int:
+    print(f"celosia: {line_of(message)}", file=sys.stderr)
     return code

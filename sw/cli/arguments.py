@@ -47,7 +47,7 @@ class Commands(Protocol):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints take one line."""
+    """A parser with error messages of one line."""
 
     def error(self, message: str) -> NoReturn:
         """End the process with the message."""
@@ -178,7 +178,7 @@ def add_waves(parser: argparse.ArgumentParser) -> None:
         "--waves",
         type=Path,
         metavar="FILE.fst",
-        help="write the core's signals, on rtl; views for GTKWave and Surfer beside it",
+        help="write the core's signals, on rtl; views for GTKWave and Surfer in the same folder",
     )
     parser.add_argument(
         "--waves-cycles",

@@ -20,7 +20,7 @@ def add_parsers(command: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Classify handwritten digits, and draw what came out."""
+    """Classify handwritten digits, and draw the results."""
     writable(arguments.output)
     demo(
         arguments.output,

@@ -26,14 +26,14 @@ def run(arguments: argparse.Namespace) -> None:
     Raises
     ------
     Missing
-        Naming what ``celosia demo`` lacks.
+        With the names of the missing ones.
     """
     found = list(items())
     lacking = [item.name for item in found if item.demo and item.version is None]
     python = ".".join(map(str, sys.version_info[:3]))
     if arguments.json:
-        said = {"celosia": __version__, "python": python, "demo": not lacking}
-        print(json.dumps({**said, "items": [asdict(item) for item in found]}, indent=2))
+        report = {"celosia": __version__, "python": python, "demo": not lacking}
+        print(json.dumps({**report, "items": [asdict(item) for item in found]}, indent=2))
     else:
         print(f"celosia {__version__}, Python {python}\n")
         print(_listed(found), end="")
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _listed(found: Sequence[Item]) -> str:
-    """Return what is there as a table, and then the commands that install the rest."""
+    """Return the installed items as a table, then the commands that install the others."""
     width = max(len(item.name) for item in found)
     there = [item for item in found if item.version is not None]
     long = max((len(item.version or "") for item in there), default=0)

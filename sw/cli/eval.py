@@ -46,13 +46,13 @@ def add_parsers(command: Commands) -> None:
         metavar="[NAME=]DATA",
         help=".npy, .npz, or a folder with a folder of pictures for each class; may be repeated",
     )
-    made.add_argument("--labels", type=Path, metavar="Y.npy", help="class of each item of --data")
+    made.add_argument("--labels", type=Path, metavar="Y.npy", help="class of each sample of --data")
     made.add_argument("--output", metavar="NAME", help="the output with the scores, of several")
     inputs.add_conversions(made)
     add_device(made, "machine")
-    add_batch(made, 16, "items of one run (16)")
+    add_batch(made, 16, "samples of one run (16)")
     add_workers(made)
-    made.add_argument("--limit", type=whole, metavar="N", help="the first N items alone")
+    made.add_argument("--limit", type=whole, metavar="N", help="the first N samples alone")
     made.add_argument(
         "--png", type=Path, metavar="F", help="confusion matrix to draw (MODEL_confusion.png)"
     )
@@ -61,7 +61,7 @@ def add_parsers(command: Commands) -> None:
 
 
 class _Data(NamedTuple):
-    """Items, by the model's names, and their labels."""
+    """Samples, by the model's names, and their labels."""
 
     given: dict[str, inputs.Given]
     labelled: Labelled
@@ -76,18 +76,18 @@ def run(arguments: argparse.Namespace) -> None:
     writable(picture, arguments.stats, sources=(model,))
     graph = load(model)
     names, outputs = inputs.names_of(graph)
-    place = _output(arguments.output, model, outputs)
+    index = _output(arguments.output, model, outputs)
     found = _data(arguments, model, names)
     labelled = found.labelled
     program = compile_graph(graph, arguments.preset, min(arguments.batch, len(labelled.labels)))
-    port = program.outputs[place]
+    port = program.outputs[index]
     try:
         classes = classes_of(port, labelled)
     except InputError as error:
         raise InputError(f"{program.name}: {error}") from None
     arrays = _arrays(arguments, found, program)
     results, costs = carried_out(program, arguments.preset, arrays, arguments)
-    guesses = guesses_of(results[place], port, len(classes))
+    guesses = guesses_of(results[index], port, len(classes))
     evaluation = Evaluation(
         dataset=labelled.name,
         device=arguments.device,
@@ -118,7 +118,7 @@ def _output(name: str | None, model: Path, outputs: Sequence[str]) -> int:
 
 
 def _data(arguments: argparse.Namespace, model: Path, names: Sequence[str]) -> _Data:
-    """Return the items and labels that the arguments name."""
+    """Return the samples and labels that the arguments name."""
     limit = arguments.limit
     if arguments.dataset:
         if arguments.labels:
@@ -160,7 +160,7 @@ def _of_folder(folder: Path, name: str, limit: int | None) -> _Data:
 
 
 def _arrays(arguments: argparse.Namespace, found: _Data, program: Program) -> list[np.ndarray]:
-    """Return the items as the program takes them."""
+    """Return the samples as the program takes them."""
     if not arguments.dataset:
         return inputs.prepare(found.given, program.inputs, arguments)
     for name in ("pixels", "flat", "resize"):

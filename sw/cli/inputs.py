@@ -40,19 +40,19 @@ class Given(NamedTuple):
     origin : str
         File or folder, for messages.
     contents : numpy.ndarray or list of pathlib.Path
-        The items.
+        The samples.
     """
 
     origin: str
     contents: np.ndarray | list[Path]
 
     def first(self, most: int | None) -> "Given":
-        """Return the first items; all of them with None."""
+        """Return the first samples; all of them with None."""
         return self._replace(contents=self.contents[:most])
 
 
 def add_conversions(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how inputs are converted."""
+    """Add the options for the conversion of inputs."""
     parser.add_argument(
         "--pixels",
         type=_pixels,
@@ -97,7 +97,7 @@ def names_of(source: Graph | Program) -> tuple[list[str], list[str]]:
 
 
 def gather(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str, Given]:
-    """Return what is given for each input.
+    """Return the contents of each input.
 
     Parameters
     ----------
@@ -152,19 +152,19 @@ def _assigned(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[s
 
 
 def _names_something(text: str) -> bool:
-    """Return whether a text without a known name is meant to have one."""
+    """Return whether a text without a known name was meant to have one."""
     return "=" in text and not Path(text).exists() and not Path(text).parent.is_dir()
 
 
 def _split(text: str, names: Sequence[str]) -> tuple[str, Path] | None:
     """Return name and file; names may be cut to their last component where that is of one only."""
     short = [short_name(name) for name in names]
-    for place in (n for n, c in enumerate(text) if c == "="):
-        said = text[:place]
-        if said in names:
-            return said, Path(text[place + 1 :])
-        if short.count(said) == 1:
-            return names[short.index(said)], Path(text[place + 1 :])
+    for index in (n for n, c in enumerate(text) if c == "="):
+        given = text[:index]
+        if given in names:
+            return given, Path(text[index + 1 :])
+        if short.count(given) == 1:
+            return names[short.index(given)], Path(text[index + 1 :])
     return None
 
 
@@ -191,12 +191,12 @@ def read_array(path: Path) -> np.ndarray:
 
 
 def read_labels(path: Path, count: int) -> np.ndarray:
-    """Return the labels of items.
+    """Return the labels of samples.
 
     Raises
     ------
     InputError
-        If they are no integers, one for each item.
+        If they are no integers, one for each sample.
     """
     array = read_array(path)
     if array.dtype.kind not in "iu" or array.shape not in ((count,), (count, 1)):
@@ -214,8 +214,8 @@ def _array(content: bytes, name: str) -> np.ndarray:
     try:
         array = np.load(io.BytesIO(content), allow_pickle=False)
     except Exception as error:
-        what = "Python objects" if "pickle" in str(error) else "truncated or damaged .npy file"
-        raise InputError(f"{name}: {what}") from None
+        reason = "Python objects" if "pickle" in str(error) else "truncated or damaged .npy file"
+        raise InputError(f"{name}: {reason}") from None
     if not isinstance(array, np.ndarray):
         raise InputError(f"{name}: not an .npy file")
     return array
@@ -246,7 +246,7 @@ def _unpacked(path: Path, names: Sequence[str]) -> dict[str, Given]:
 
 
 def count_of(given: Mapping[str, Given]) -> int:
-    """Return the number of items of the first input, at least 1."""
+    """Return the number of samples of the first input, at least 1."""
     first = next(iter(given.values())).contents
     return max(1, len(first)) if isinstance(first, list) or first.ndim else 1
 
@@ -254,7 +254,7 @@ def count_of(given: Mapping[str, Given]) -> int:
 def prepare(
     given: Mapping[str, Given], ports: Sequence[Port], arguments: argparse.Namespace
 ) -> list[np.ndarray]:
-    """Return inputs as the ports take them, converted as the arguments say.
+    """Return inputs as the ports take them, converted as the arguments request.
 
     Raises
     ------

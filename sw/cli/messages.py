@@ -1,4 +1,4 @@
-"""Errors that commands end with, and the one line that they become."""
+"""Errors that end commands, and their messages of one line."""
 
 __all__ = ["BAD_INPUT", "Failure", "Missing", "line_of"]
 
@@ -10,14 +10,14 @@ _LINE = 500
 
 
 class Failure(RuntimeError):
-    """A command has found a failure that is not one of its input; the message is one line."""
+    """A failure that is not one of the input; the message is one line."""
 
 
 class Missing(Failure):
     """This machine lacks something; the message is one line."""
 
 
-def line_of(what: object) -> str:
+def line_of(message: object) -> str:
     """Return a message as one line that can be shown; the middle of a long one is left out."""
-    text = "".join(c if c.isprintable() else "?" for c in " ".join(str(what).split()))
+    text = "".join(c if c.isprintable() else "?" for c in " ".join(str(message).split()))
     return text if len(text) <= _LINE else f"{text[: _LINE - 100]} ... {text[-90:]}"

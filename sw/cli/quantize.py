@@ -1,4 +1,4 @@
-"""``celosia quantize``: a float network to int8, and what that costs in accuracy."""
+"""``celosia quantize``: a float network to int8, and the loss of accuracy."""
 
 import argparse
 import sys
@@ -20,7 +20,7 @@ from celosia.sw.runtime.arrays import InputError
 
 __all__ = ["add_parsers", "run"]
 
-_ITEMS = 500
+_SAMPLES = 500
 
 
 def add_parsers(command: Commands) -> None:
@@ -33,23 +33,23 @@ def add_parsers(command: Commands) -> None:
         action="append",
         required=True,
         metavar="[NAME=]DATA",
-        help=f"items of ordinary content: {', '.join(data.DATASETS)}, .npy, .npz or a folder of "
+        help=f"samples of ordinary content: {', '.join(data.DATASETS)}, .npy, .npz or a folder of "
         "pictures; may be repeated",
     )
     made.add_argument(
         "--labels", type=Path, metavar="L.npy", help="their classes: shows the accuracy lost"
     )
     made.add_argument(
-        "--limit", type=whole, metavar="N", help=f"calibrate with the first N items ({_ITEMS})"
+        "--limit", type=whole, metavar="N", help=f"calibrate with the first N samples ({_SAMPLES})"
     )
     inputs.add_conversions(made)
     add_output(made, "quantised model to write", required=True)
 
 
 class _Data(NamedTuple):
-    """Items to calibrate with, and labelled ones."""
+    """Samples to calibrate with, and labelled ones."""
 
-    items: list[np.ndarray]
+    samples: list[np.ndarray]
     labelled: list[np.ndarray]
     labels: np.ndarray | None
     notes: dict[str, str]
@@ -71,8 +71,8 @@ def run(arguments: argparse.Namespace) -> None:
         print(f"converting {arguments.model}", file=sys.stderr)
     with Converter(arguments.model) as converter:
         found = _data(arguments, converter.ports)
-        content = converter.quantized(found.items)
-        lines = {"calibrated with": f"{len(found.items[0]):,} items", **found.notes}
+        content = converter.quantized(found.samples)
+        lines = {"calibrated with": f"{len(found.samples[0]):,} samples", **found.notes}
         if found.labels is not None:
             lines |= _accuracy(converter, content, found.labelled, found.labels)
     write_atomically({arguments.output: content})
@@ -86,8 +86,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _data(arguments: argparse.Namespace, ports: list[Port]) -> _Data:
-    """Return the items that the arguments name, in the layout of the network."""
-    limit = arguments.limit or _ITEMS
+    """Return the samples that the arguments name, in the layout of the network."""
+    limit = arguments.limit or _SAMPLES
     if arguments.calibration[0] in data.DATASETS:
         return _of_dataset(arguments, ports, limit)
     given = inputs.gather("--calibration", arguments.calibration, [port.name for port in ports])
@@ -95,10 +95,10 @@ def _data(arguments: argparse.Namespace, ports: list[Port]) -> _Data:
     if arguments.labels:
         labels = inputs.read_labels(arguments.labels, inputs.count_of(given))
         labelled = inputs.prepare(given, ports, arguments)
-        items, notes = [array[:limit] for array in labelled], {}
-        if len(items[0]) == len(labels):
-            notes["note"] = "accuracies are on the items calibrated with"
-        return _Data(items, labelled, labels, notes)
+        samples, notes = [array[:limit] for array in labelled], {}
+        if len(samples[0]) == len(labels):
+            notes["note"] = "accuracies are on the samples calibrated with"
+        return _Data(samples, labelled, labels, notes)
     first = {name: one.first(limit) for name, one in given.items()}
     return _Data(inputs.prepare(first, ports, arguments), [], None, {})
 
@@ -129,12 +129,12 @@ def _scaled(images: np.ndarray, port: Port, arguments: argparse.Namespace) -> np
 
 
 def _accuracy(
-    converter: Converter, content: bytes, items: list[np.ndarray], labels: np.ndarray
+    converter: Converter, content: bytes, samples: list[np.ndarray], labels: np.ndarray
 ) -> dict[str, str]:
     """Return how often float and int8 are right, a text for each figure."""
     shares = []
     for each in (None, content):
-        outputs = converter.outputs(each, items)
+        outputs = converter.outputs(each, samples)
         scores = outputs.shape[1]
         if labels.min() < 0 or labels.max() >= scores:
             raise InputError(
@@ -143,6 +143,6 @@ def _accuracy(
             )
         shares.append(100 * float(np.mean(outputs.argmax(axis=1) == labels)))
     return {
-        "float accuracy": f"{shares[0]:.2f} % of {len(labels):,} items",
+        "float accuracy": f"{shares[0]:.2f} % of {len(labels):,} samples",
         "int8 accuracy": f"{shares[1]:.2f} %, {shares[0] - shares[1]:.2f} points lost",
     }

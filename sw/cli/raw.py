@@ -36,16 +36,16 @@ class _Range(NamedTuple):
 
 
 def is_raw(path: Path) -> bool:
-    """Return whether a file holds bare instructions: the first is one."""
+    """Return whether a file holds bare instructions, by its first one."""
     try:
         with path.open("rb") as file:
-            head = file.read(INSTRUCTION_BYTES)
+            first = file.read(INSTRUCTION_BYTES)
     except OSError:
         return False
-    if len(head) < INSTRUCTION_BYTES or head.startswith(MAGIC) or head[4:8] == b"TFL3":
+    if len(first) < INSTRUCTION_BYTES or first.startswith(MAGIC) or first[4:8] == b"TFL3":
         return False
     try:
-        isa.decode(head)
+        isa.decode(first)
     except ValueError:
         return False
     return True
@@ -57,7 +57,7 @@ def decode(path: Path, content: bytes) -> list[isa.Instruction]:
     Raises
     ------
     InputError
-        If one of them is none, or the last is cut short.
+        If one of them is illegal, or the last is truncated.
     """
     if len(content) % INSTRUCTION_BYTES:
         wanted = f"a multiple of {INSTRUCTION_BYTES} bytes"
@@ -78,7 +78,7 @@ def run(path: Path, arguments: argparse.Namespace) -> None:
     Raises
     ------
     InputError
-        If arguments do not go together, or files cannot be read or written.
+        If arguments conflict, or files cannot be read or written.
     DeviceError
         If the core stops with an error.
     """
@@ -118,8 +118,8 @@ def run(path: Path, arguments: argparse.Namespace) -> None:
         for dump, data in zip(dumps, found, strict=True)
     }
     if arguments.stats:
-        said = _statistics(path, config, len(instructions), result)
-        contents[arguments.stats] = (json.dumps(said, indent=2) + "\n").encode()
+        report = _statistics(path, config, len(instructions), result)
+        contents[arguments.stats] = (json.dumps(report, indent=2) + "\n").encode()
     write_atomically(contents)
     print(_summary(len(instructions), result, config))
 

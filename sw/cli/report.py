@@ -33,7 +33,7 @@ def add_parsers(command: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Show what each layer takes."""
+    """Print the costs of each layer."""
     from celosia.sw.measure import measure
     from celosia.sw.profile.estimates import estimates
 

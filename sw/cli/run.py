@@ -117,8 +117,8 @@ def run(arguments: argparse.Namespace) -> None:
     contents: dict[str | Path, bytes] = {**inputs.written(files, outs, results)}
     pace = _pace(costs, arguments.board)
     if arguments.stats:
-        said = costs.as_dict() | pace
-        contents[arguments.stats] = (json.dumps(said, indent=2) + "\n").encode()
+        report = costs.as_dict() | pace
+        contents[arguments.stats] = (json.dumps(report, indent=2) + "\n").encode()
     write_atomically(contents)
     print(_summary(costs, pace))
 
@@ -145,7 +145,7 @@ def carried_out(
 
 
 def _pace(costs: Statistics, board: Any) -> dict[str, Any]:
-    """Return how many inputs a second a board takes at its clock; nothing without a board."""
+    """Return the inputs per second of a board at its clock; nothing without a board."""
     if not board or not costs.cycles_per_input:
         return {}
     pace = board.clock_hz / costs.cycles_per_input

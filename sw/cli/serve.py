@@ -1,4 +1,4 @@
-"""``celosia serve``: a page on which one draws, and sees how the core classifies it."""
+"""``celosia serve``: a page for drawings, which the core classifies."""
 
 import argparse
 

@@ -1,8 +1,8 @@
-"""IF and WHILE of ``.tflite`` files: their subgraphs take their place.
+"""IF and WHILE of ``.tflite`` files: their subgraphs replace them.
 
 Operators of a subgraph are read once for each call, with the tensors that the call gives as inputs.
-Constants stay constants, so that counters of loops and what depends on them are known: a WHILE is
-unrolled. Of an IF whose condition is computed, both branches run, and SELECT_V2 takes results of one.
+Constants stay constants, so that counters of loops, and values that depend on them, are known: a WHILE
+is unrolled. Of an IF whose condition is computed, both branches run, and SELECT_V2 takes results of one.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Reader(Protocol):
 
     Attributes
     ----------
-    places : sequence of int
+    numbers : sequence of int
         Numbers in the graph of the subgraph's tensors.
     open, unsigned, kept : set of int
         Tensors of the graph whose recorded shapes are not relied on, that are uint8 in the file,
@@ -45,7 +45,7 @@ class Reader(Protocol):
 
     file: File
     variables: Variables
-    places: Sequence[int]
+    numbers: Sequence[int]
     count: int
     open: set[int]
     unsigned: set[int]
@@ -74,12 +74,12 @@ class Control:
         self._calls = self._operators = 0
 
     def follow(self, kind: str, operator: Any, tensors: list[Tensor]) -> list[Operation]:
-        """Return the operations that take the place of an IF or WHILE.
+        """Return the operations that replace an IF or WHILE.
 
         Raises
         ------
         ModelError
-            If its subgraphs do not fit, or the number of rounds depends on the model's inputs.
+            If its subgraphs do not match, or the number of rounds depends on the model's inputs.
         """
         inputs = self.reader.inputs(operator, tensors)
         outputs = self.reader.outputs(operator)
@@ -107,8 +107,8 @@ class Control:
             if goes_on is None or more:
                 raise ModelError(
                     "wanted one condition that follows from constants, got "
-                    f"{described(tensors[condition])}; a loop of so many steps as the input says "
-                    "cannot run: give the model a fixed number of steps"
+                    f"{described(tensors[condition])}; a loop whose number of steps depends on "
+                    "the input cannot run: give the model a fixed number of steps"
                 )
             if not goes_on:
                 return made, inputs
@@ -157,7 +157,7 @@ class Control:
             raise ModelError(f"wanted no subgraph that calls itself, got {number}")
         if number not in self._subgraphs:
             self._subgraphs[number] = read_subgraph(self.reader.file, number)
-        subgraph, outer = self._subgraphs[number], self.reader.places
+        subgraph, outer = self._subgraphs[number], self.reader.numbers
         self._calls += 1
         self._operators += 1 + len(subgraph.operators)
         if self._operators > _MOST_OPERATORS:
@@ -165,17 +165,17 @@ class Control:
                 f"wanted loops of at most {_MOST_OPERATORS} operators in all their rounds; "
                 "give the model fewer steps"
             )
-        places = self._placed(number, subgraph, given, tensors)
-        self.reader.places = places
+        placed = self._placed(number, subgraph, given, tensors)
+        self.reader.numbers = placed
         self._calling.append(number)
         try:
             made = self.reader.operations(subgraph.operators, tensors)
             alias = self.reader.variables.alias
-            return made, tuple(alias.get(places[n], places[n]) for n in subgraph.outputs)
+            return made, tuple(alias.get(placed[n], placed[n]) for n in subgraph.outputs)
         except ModelError as error:
             raise ModelError(f"subgraph {number}: {error}") from None
         finally:
-            self.reader.places = outer
+            self.reader.numbers = outer
             self._calling.pop()
 
     def _placed(
@@ -187,13 +187,13 @@ class Control:
         _require_alike(recorded, ends, f"inputs of subgraph {number}")
         known = dict(zip(inputs, given, strict=True))
         changed = any(a.shape != b.shape for a, b in zip(recorded, ends, strict=True))
-        places = []
+        placed = []
         for local, tensor in enumerate(subgraph.tensors):
             key, fresh = (number, local), len(tensors)
             stays = tensor.data is not None or local in subgraph.variables
-            place = known.get(local, self._shared.get(key, fresh))
-            places.append(place)
-            if place != fresh:
+            found = known.get(local, self._shared.get(key, fresh))
+            placed.append(found)
+            if found != fresh:
                 continue
             if stays:
                 self._shared[key] = fresh
@@ -205,19 +205,19 @@ class Control:
                 reader.unsigned.add(fresh)
             if local in subgraph.variables:
                 reader.kept.add(fresh)
-        return places
+        return placed
 
 
-def _require_alike(first: Sequence[Tensor], second: Sequence[Tensor], what: str) -> None:
+def _require_alike(first: Sequence[Tensor], second: Sequence[Tensor], subject: str) -> None:
     """Refuse tensors of other numbers, types or scales: their bytes are copied."""
     if len(first) != len(second):
-        raise ModelError(f"wanted {len(first)} {what}, got {len(second)}")
+        raise ModelError(f"wanted {len(first)} {subject}, got {len(second)}")
     for one, other in zip(first, second, strict=True):
         meaning, given = one.quantization, other.quantization
         same = given is None if meaning is None else meaning.equals(given)
         if one.dtype != other.dtype or not same:
             raise ModelError(
-                f"{what}: wanted {_typed(one)}, got {_typed(other)} ({short_name(other.name)!r})"
+                f"{subject}: wanted {_typed(one)}, got {_typed(other)} ({short_name(other.name)!r})"
             )
 
 

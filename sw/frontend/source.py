@@ -1,4 +1,4 @@
-"""Model files of any kind: quantised ones are loaded, others refused with what to do."""
+"""Model files of any kind: quantised ones are loaded, others refused with advice."""
 
 import shlex
 import struct
@@ -25,12 +25,12 @@ _FLOAT = {
 #: Endings of PyTorch files without a program that could be read.
 _WEIGHTS = (".pt", ".pth")
 _HDF5 = b"\x89HDF\r\n\x1a\n"
-#: Operators of quantised ONNX models, as their files spell them.
+#: Names of operators in quantised ONNX files.
 _ONNX_QUANTIZED = (b"QuantizeLinear", b"QLinear", b"ConvInteger", b"MatMulInteger")
 #: First byte of ONNX files: the version of the format comes first.
 _ONNX = b"\x08"
 _INTEGERS = (tflite.TensorType.INT8, tflite.TensorType.UINT8, tflite.TensorType.INT16)
-# Raised by the flatbuffers package where offsets lead nowhere.
+# Raised by the flatbuffers package for invalid offsets.
 _BROKEN = (struct.error, TypeError, IndexError, OverflowError, AttributeError, ValueError)
 
 

@@ -1,4 +1,4 @@
-"""Subgraphs of ``.tflite`` files as they are read, before their operators."""
+"""Subgraphs of ``.tflite`` files, before their operators are read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,8 +55,8 @@ def read_subgraph(file: File, number: int) -> Subgraph:
     tables = [table.Tensors(n) for n in range(len(tensors))]
     operators = tuple(table.Operators(n) for n in range(file.count(table.OperatorsLength(), 4)))
     unsigned = _unsigned(file, operators, tensors)
-    for place in unsigned:
-        tensors[place] = signed(tensors[place])
+    for index in unsigned:
+        tensors[index] = signed(tensors[index])
     return Subgraph(
         tensors=tuple(tensors),
         operators=operators,

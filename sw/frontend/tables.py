@@ -45,7 +45,7 @@ class File:
     def each(
         self, count: int, get: Callable[[int], Any], read: Callable[[Any], Any]
     ) -> Iterator[Any]:
-        """Yield what ``read`` makes of the elements of a vector."""
+        """Yield the elements of a vector, each read by ``read``."""
         for number in range(self.count(count, 4)):
             yield read(get(number))
 
@@ -54,7 +54,7 @@ class File:
         return tuple(int(get(number)) for number in range(self.count(count, 4)))
 
     def check_buffers(self) -> None:
-        """Touch every buffer, used or not, so that no truncated file passes."""
+        """Read every buffer, used or not, so that no truncated file passes."""
         for number in range(self.count(self.model.BuffersLength(), 4)):
             self.buffer(number)
 
@@ -124,13 +124,13 @@ class File:
         """Return the operator's name.
 
         Small codes lie in a field of one byte, in old files in that alone; the greater of both
-        counts. The package's own ``BuiltinCode`` never looks at small codes of the wider field.
+        counts. The package's own ``BuiltinCode`` ignores small codes of the wider field.
         """
         if number >= self.model.OperatorCodesLength():
             raise IndexError
         code = self.model.OperatorCodes(number)
-        place = code._tab.Offset(10)
-        (wide,) = struct.unpack_from("<i", self.content, code._tab.Pos + place) if place else (0,)
+        offset = code._tab.Offset(10)
+        (wide,) = struct.unpack_from("<i", self.content, code._tab.Pos + offset) if offset else (0,)
         value = max(wide, code.DeprecatedBuiltinCode())
         if value == tflite.BuiltinOperator.CUSTOM:
             custom = (code.CustomCode() or b"").decode("utf-8", "replace")

@@ -34,7 +34,7 @@ _IDENTIFIER = b"TFL3"
 _MOST_NAMED = 6
 #: Types of inputs and outputs.
 _ENDS = ("int8", "uint8", "int16", "int32", "int64", "float32", "bool")
-# Raised by the flatbuffers package on files whose offsets lead nowhere.
+# Raised by the flatbuffers package on files with invalid offsets.
 _BROKEN = (
     struct.error,
     TypeError,
@@ -98,7 +98,7 @@ class _Reader:
         # Variable tensors.
         self.kept: set[int] = set()
         # Numbers in the graph of the tensors of the subgraph being read.
-        self.places: Sequence[int] = ()
+        self.numbers: Sequence[int] = ()
         self.control = control.Control(self)
 
     def graph(self) -> Graph:
@@ -139,7 +139,7 @@ class _Reader:
         """Return a subgraph, the tensors of the graph that begins with its own, and operations."""
         subgraph = read_subgraph(self.file, number)
         tensors = list(subgraph.tensors)
-        self.places = range(len(tensors))
+        self.numbers = range(len(tensors))
         self.count = len(subgraph.operators)
         self.open |= subgraph.dynamic
         self.kept |= subgraph.variables
@@ -158,7 +158,7 @@ class _Reader:
             raise ModelError("wanted variables initialised with constants, got computed ones")
         self.variables.initialise(reader.variables, tensors)
 
-    def _followed(self, place: int, kind: str, operator: Any, tensors: list[Tensor]) -> bool:
+    def _followed(self, index: int, kind: str, operator: Any, tensors: list[Tensor]) -> bool:
         """Follow an operator of variables; return False of others."""
         try:
             if kind == "CALL_ONCE" and not self.initial:
@@ -168,17 +168,17 @@ class _Reader:
             else:
                 return False
         except ModelError as error:
-            raise ModelError(f"operator {place} {kind}: {error}") from None
+            raise ModelError(f"operator {index} {kind}: {error}") from None
         return True
 
     def _inlined(
-        self, place: int, kind: str, operator: Any, tensors: list[Tensor]
+        self, index: int, kind: str, operator: Any, tensors: list[Tensor]
     ) -> list[Operation]:
-        """Return the operations that take the place of IF or WHILE."""
+        """Return the operations that replace IF or WHILE."""
         try:
             return self.control.follow(kind, operator, tensors)
         except ModelError as error:
-            raise ModelError(f"operator {place} {kind}: {error}") from None
+            raise ModelError(f"operator {index} {kind}: {error}") from None
 
     def _variable(self, kind: str, operator: Any, tensors: list[Tensor]) -> None:
         """Follow an operator that names, reads or assigns a variable."""
@@ -199,7 +199,7 @@ class _Reader:
     def _numbers(self, count: int, get: Callable[[int], int]) -> tuple[int, ...]:
         """Return the numbers in the graph of some tensors; -1 stands for none."""
         numbers = self.file.numbers(count, get)
-        return tuple(-1 if n == -1 else self.places[index_in(n, self.places)] for n in numbers)
+        return tuple(-1 if n == -1 else self.numbers[index_in(n, self.numbers)] for n in numbers)
 
     def inputs(self, operator: Any, tensors: Sequence[Tensor]) -> tuple[int, ...]:
         """Return the inputs of an operator; -1 of one left out, or without elements."""
@@ -219,17 +219,17 @@ class _Reader:
             others the count of each kind.
         """
         operations, refused = [], list[tuple[int, str, ModelError]]()
-        for place, operator in enumerate(given):
+        for index, operator in enumerate(given):
             kind = self.file.kind(operator.OpcodeIndex())
             try:
                 if kind in control.KINDS:
-                    operations += self._inlined(place, kind, operator, tensors)
+                    operations += self._inlined(index, kind, operator, tensors)
                     continue
-                if self._followed(place, kind, operator, tensors):
+                if self._followed(index, kind, operator, tensors):
                     continue
-                operation, results = self._operation(place, kind, operator, tensors)
+                operation, results = self._operation(index, kind, operator, tensors)
             except ModelError as error:
-                refused.append((place, kind, error))
+                refused.append((index, kind, error))
                 continue
             operations += self.added
             self.added = []
@@ -239,7 +239,7 @@ class _Reader:
             for number, data in zip(operation.outputs, results, strict=True):
                 tensors[number] = replace(tensors[number], data=data)
         if refused:
-            others = [f"{place} {kind}" for place, kind, _ in refused[1:_MOST_NAMED]]
+            others = [f"{index} {kind}" for index, kind, _ in refused[1:_MOST_NAMED]]
             counts = Counter(kind for _, kind, _ in refused[_MOST_NAMED:])
             others += [f"{count} more {kind}" for kind, count in sorted(counts.items())]
             more = f" (refused too: {', '.join(others)})" if others else ""
@@ -247,12 +247,12 @@ class _Reader:
         return operations
 
     def _operation(
-        self, place: int, kind: str, operator: Any, tensors: list[Tensor]
+        self, index: int, kind: str, operator: Any, tensors: list[Tensor]
     ) -> tuple[Operation, list[np.ndarray] | None]:
         """Return an operation, and its results where these are constant."""
         inputs = self.inputs(operator, tensors)
         outputs = self.outputs(operator)
-        label = f"operator {place} {kind}"
+        label = f"operator {index} {kind}"
         results = tuple(tensors[index_in(number, tensors)] for number in outputs)
         for tensor in results:
             require_extents(tensor.name, tensor.shape)
@@ -271,14 +271,14 @@ class _Reader:
             results = tuple(tensors[number] for number in outputs)
             node = Node(operator, given, results, self._intermediates(operator, tensors))
             node.require_inputs(1, max(1, len(inputs)), results=None)
-            operation = Operation(kind, place, inputs, outputs)
+            operation = Operation(kind, index, inputs, outputs)
             unknown = any(not tensor.shape for tensor in results)
             if unknown or self.open.intersection((*inputs, *outputs)):
                 node = self._inferred(operation, node, tensors)
-            said = record.read(node)
+            attributes = record.read(node)
             if record.unsigned and self.unsigned.intersection(record.inputs(operation)[:1]):
-                said["unsigned"] = True
-            operation = replace(operation, attributes=said)
+                attributes["unsigned"] = True
+            operation = replace(operation, attributes=attributes)
             check_operation(tensors, operation)
             return operation, evaluate(tensors, operation)
         except ModelError as error:
@@ -293,10 +293,10 @@ class _Reader:
         tensors: list[Tensor],
     ) -> tuple[int, ...]:
         """Return the results of an operator, and after them one for each state that it renews."""
-        for place in record.states:
-            if place >= len(inputs) or inputs[place] == -1:
-                raise ModelError(f"wanted a variable tensor as input {place}, got none")
-            number, before = self.places[int(operator.Inputs(place))], inputs[place]
+        for index in record.states:
+            if index >= len(inputs) or inputs[index] == -1:
+                raise ModelError(f"wanted a variable tensor as input {index}, got none")
+            number, before = self.numbers[int(operator.Inputs(index))], inputs[index]
             if number not in self.kept:
                 raise ModelError(f"wanted a variable tensor, got {described(tensors[number])}")
             tensors.append(replace(tensors[before]))
@@ -333,8 +333,10 @@ class _Reader:
         made = len(tensors) - 1
         self.unsigned.add(made)
         if data is None:
-            said = {"entries": tuple(entries.tolist())}
-            self.added.append(Operation("LookupTable", self.count + made, (number,), (made,), said))
+            attributes = {"entries": tuple(entries.tolist())}
+            self.added.append(
+                Operation("LookupTable", self.count + made, (number,), (made,), attributes)
+            )
         return made
 
     def _given_out(
@@ -343,18 +345,18 @@ class _Reader:
         """Return an output; a constant becomes the result of an operation, once for each input."""
         if tensors[number].data is None:
             return number
-        place = max((operation.place for operation in operations), default=-1) + 1
+        index = max((operation.place for operation in operations), default=-1) + 1
         tensors.append(replace(tensors[number], data=None))
         made = len(tensors) - 1
         if number in self.unsigned:
             self.unsigned.add(made)
-        operations.append(Operation("CONSTANT", place, (source, number), (made,)))
+        operations.append(Operation("CONSTANT", index, (source, number), (made,)))
         return made
 
     def _inferred(self, operation: Operation, node: Node, tensors: list[Tensor]) -> Node:
         """Return the operator with results of the shapes that follow from its inputs.
 
-        Converters record shapes for a batch of 1 before they know it, wrong ones at times.
+        Converters record shapes for a batch of 1, sometimes wrong ones.
         """
         shapes = infer(tensors, operation, node)
         if len(shapes) != len(node.outputs):

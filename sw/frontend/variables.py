@@ -93,7 +93,7 @@ class Variables:
         number : int
             The tensor in the file.
         before, after : int
-            What the operator reads, and makes.
+            The operator's operand and result.
         tensor : Tensor
             The variable tensor.
         """
@@ -106,12 +106,12 @@ class Variables:
         self.values[number] = self.alias[number] = after
 
     def states(self, tensors: Sequence[Tensor]) -> tuple[State, ...]:
-        """Return what is kept between invocations.
+        """Return the states kept between invocations.
 
         Raises
         ------
         ModelError
-            If a variable is assigned what it cannot hold.
+            If a variable is assigned a tensor that it cannot hold.
         """
         found = []
         for key, number in self._first.items():

@@ -1,7 +1,7 @@
 """Trains and quantises the shipped convolutional networks on MNIST and Fashion-MNIST.
 
 Needs the extra ``train``; run with ``python -m celosia.sw.models.train_convolutional [NAME ...]``.
-Writes ``NAME.tflite`` and ``NAME.json`` beside this file. Half an hour of one core in all.
+Writes ``NAME.tflite`` and ``NAME.json`` in the folder of this file. Half an hour of one core in all.
 """
 
 import argparse
@@ -119,7 +119,7 @@ NETWORKS = {
 
 
 def main() -> None:
-    """Train, quantise, judge and write the networks named, or all."""
+    """Train, quantise, evaluate and write the networks named, or all."""
     parser = argparse.ArgumentParser(description="Train and quantise the convolutional networks.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NETWORKS))
     parser.add_argument("--folder", type=Path, default=Path(__file__).parent)

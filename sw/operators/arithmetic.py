@@ -35,7 +35,7 @@ __all__ = ["OPERATORS"]
 #: Bits by which SQUARED_DIFFERENCE shifts its inputs.
 _SHIFT = 7
 
-#: Factors of quotients that the kernel's shifts are defined for.
+#: Factors of quotients for which the kernel's shifts are defined.
 _MOST_QUOTIENT = 1 << 23
 
 
@@ -51,8 +51,8 @@ def _quotient_factor(operator: HostOperator) -> float:
         return float(first / (second * output))
 
 
-def _quotient_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    shapes = activated(operator, said)
+def _quotient_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    shapes = activated(operator, attributes)
     if operator.sources[0].dtype == "int8":
         factor = _quotient_factor(operator)
         require(factor < _MOST_QUOTIENT, "a factor below 2^23", f"{factor:.6g}")
@@ -67,10 +67,10 @@ def _run_quotient(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[
     bits = digits(b)
     inverse = reciprocal((b << (32 - bits)) - (1 << 31))
     # Leading bits that repeat the sign.
-    room = np.where(a < 0, 32 - digits(-2 * a - 1), 31 - digits(a))
+    spare = np.where(a < 0, 32 - digits(-2 * a - 1), 31 - digits(a))
     multiplier, shift = quantize_multiplier(_quotient_factor(operator))
-    right = room + bits - 1 - shift
-    x = high_product(high_product(a << room, inverse), multiplier)
+    right = spare + bits - 1 - shift
+    x = high_product(high_product(a << spare, inverse), multiplier)
     # Past 31 bits, for small quotients, the kernel shifts as processors of the x86 family do.
     far = (x >> np.maximum(right - 32, 0)) + (x >= 0)
     values = np.where(right < 32, halved(x, np.minimum(right, 31)), far)
@@ -84,8 +84,8 @@ def _squared_factors(operator: HostOperator) -> tuple[float, float, float]:
     return first / twice, second / twice, twice * twice / ((1 << 2 * _SHIFT) * output)
 
 
-def _squared_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    shapes = two(operator, said)
+def _squared_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    shapes = two(operator, attributes)
     if operator.sources[0].dtype == "int8":
         factor = _squared_factors(operator)[2]
         require(factor < 1, "a result of more than (scale of the inputs)^2 / 4096", f"{factor:.6g}")
@@ -99,7 +99,7 @@ def _run_squared(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[n
     return finished(times(difference * difference, *output), operator.results[0])
 
 
-_WHATEVER = "whatever broadcasts"
+_BROADCAST = "shapes that broadcast"
 
 OPERATORS = (
     Operator(
@@ -109,7 +109,7 @@ OPERATORS = (
         types=(("int8", "int32", "float32"), SAME),
         broadcasts=True,
         kernel=by_type(int8=_run_quotient, plain=clamped(quotient)),
-        host=_WHATEVER,
+        host=_BROADCAST,
     ),
     Operator(
         kind="SQUARED_DIFFERENCE",
@@ -117,7 +117,7 @@ OPERATORS = (
         types=(("int8", "int32", "float32"), SAME),
         broadcasts=True,
         kernel=by_type(int8=_run_squared, plain=of_two(squared_difference)),
-        host=f"{_WHATEVER}; int8 with a result of more than 1/4096 of the inputs' scale squared",
+        host=f"{_BROADCAST}; int8 with a result of more than 1/4096 of the inputs' scale squared",
     ),
     *(
         Operator(
@@ -126,7 +126,7 @@ OPERATORS = (
             types=(types, SAME),
             broadcasts=True,
             kernel=kernel,
-            host=_WHATEVER,
+            host=_BROADCAST,
         )
         for kind, types, kernel in (
             ("FLOOR_DIV", ("int32", "float32"), of_two(floor_quotient)),

@@ -17,19 +17,19 @@ _GREATEST = float(np.finfo(np.float32).max)
 
 
 class Mismatch(ValueError):
-    """An operator that is not valid; the message names what was wanted."""
+    """An operator that is not valid; the message names the requirement."""
 
     def __init__(self, wanted: str) -> None:
         super().__init__(f"wanted {wanted}")
 
 
 def require(holds: bool, wanted: str, got: object = None) -> None:
-    """Refuse a condition that does not hold.
+    """Require a condition.
 
     Raises
     ------
     Mismatch
-        If it does not.
+        If the condition does not hold.
     """
     if not holds:
         raise Mismatch(wanted if got is None else f"{wanted}, got {got}")
@@ -42,11 +42,11 @@ class Attributes:
     """
 
     def __init__(self, operator: HostOperator) -> None:
-        self._said = operator.attributes
+        self._attributes = operator.attributes
 
     def whole(self, name: str, least: int, most: int) -> int:
         """Return a whole number."""
-        return self._number(self._said.get(name), name, least, most)
+        return self._number(self._attributes.get(name), name, least, most)
 
     def _number(self, found: Any, name: str, least: int, most: int) -> int:
         good = type(found) is int and least <= found <= most
@@ -55,7 +55,7 @@ class Attributes:
 
     def wholes(self, name: str, count: int, least: int, most: int) -> list[int]:
         """Return ``count`` whole numbers."""
-        found = self._said.get(name)
+        found = self._attributes.get(name)
         good = isinstance(found, list | tuple) and len(found) == count
         require(good, f"{count} numbers as {name}", found)
         assert found is not None
@@ -63,7 +63,7 @@ class Attributes:
 
     def pairs(self, name: str, count: int = 2) -> list[list[int]]:
         """Return pairs of numbers from 0 on."""
-        found = self._said.get(name)
+        found = self._attributes.get(name)
         good = isinstance(found, list | tuple) and len(found) == count
         require(good, f"{count} pairs as {name}", found)
         assert found is not None
@@ -75,7 +75,7 @@ class Attributes:
 
     def axes(self, name: str, rank: int) -> list[int]:
         """Return some different dimensions of ``rank``."""
-        found = self._said.get(name)
+        found = self._attributes.get(name)
         require(isinstance(found, list | tuple), f"dimensions as {name}", found)
         assert found is not None
         axes = [self._number(each, name, 0, rank - 1) for each in found]
@@ -84,20 +84,20 @@ class Attributes:
 
     def name(self, name: str, names: Sequence[str]) -> str:
         """Return one of some names."""
-        found = self._said.get(name)
+        found = self._attributes.get(name)
         require(found in names, f"{name} to be one of {', '.join(names)}", found)
         assert isinstance(found, str)
         return found
 
     def flag(self, name: str) -> bool:
         """Return true or false."""
-        found = self._said.get(name)
+        found = self._attributes.get(name)
         require(type(found) is bool, f"true or false as {name}", found)
         return bool(found)
 
     def real(self, name: str) -> float:
         """Return a number that single precision holds."""
-        found = self._said.get(name)
+        found = self._attributes.get(name)
         known = type(found) in (int, float) and abs(found) <= _GREATEST  # pyright: ignore
         require(known, f"a number of single precision as {name}", found)
         return float(found)  # pyright: ignore

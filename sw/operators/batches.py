@@ -43,13 +43,13 @@ def _factor(operator: HostOperator) -> tuple[int, int]:
     return quantize_multiplier(single_factor(left, right, over=output))
 
 
-def _shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     require(len(operator.sources) == 2, "2 inputs", len(operator.sources))
     first, second = (operand.shape for operand in operator.sources)
     got = f"{first} and {second}"
     require(all(2 <= len(shape) <= 5 for shape in (first, second)), "2 to 5 dimensions", got)
-    rows, depth = first[-2:][::-1] if said.flag("adj_x") else first[-2:]
-    height, columns = second[-2:][::-1] if said.flag("adj_y") else second[-2:]
+    rows, depth = first[-2:][::-1] if attributes.flag("adj_x") else first[-2:]
+    height, columns = second[-2:][::-1] if attributes.flag("adj_y") else second[-2:]
     require(depth == height, "as many columns as rows", got)
     if operator.sources[0].dtype == "int16":
         require(_factor(operator)[1] < 8, "a factor below 2^7")

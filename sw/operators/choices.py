@@ -8,7 +8,7 @@ import numpy as np
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, Mismatch, require
 from celosia.sw.operators.node import ModelError, Node
-from celosia.sw.operators.record import ANY, WHOLE, Operator, Shape, each_unit
+from celosia.sw.operators.record import ANY, WHOLE, Operator, Shape, each_sample
 
 __all__ = ["OPERATORS"]
 
@@ -22,8 +22,8 @@ def _condition(operator: HostOperator) -> Shape:
     return condition.shape
 
 
-def _select_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    """Return the shape of two operands that have to be alike; conditions may be of rows."""
+def _select_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    """Return the shape of two operands, which must agree; a condition may be one for each row."""
     condition, (first, second) = _condition(operator), (x.shape for x in operator.sources[1:])
     require(first == second, "operands of one shape", f"{first} and {second}")
     good = condition in (first, (), first[:1])
@@ -40,7 +40,7 @@ def _run_select(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np
     ]
 
 
-def _select_v2_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _select_v2_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shapes = _condition(operator), *(operand.shape for operand in operator.sources[1:])
     try:
         return [np.broadcast_shapes(*shapes)]
@@ -60,8 +60,8 @@ def _read_where(node: Node) -> dict[str, Any]:
     return {"rows": int(np.count_nonzero(condition))}
 
 
-def _where_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    return [(said.whole("rows", 0, 1 << 31), len(operator.sources[0].shape))]
+def _where_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    return [(attributes.whole("rows", 0, 1 << 31), len(operator.sources[0].shape))]
 
 
 def _run_where(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -77,13 +77,13 @@ def _read_top(node: Node) -> dict[str, Any]:
     return {"k": count}
 
 
-def _top_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _top_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     (source,), (values, indices) = operator.sources, operator.results
     require(bool(source.shape), "at least one dimension", source.shape)
     ends = [(each.dtype, each.scale, each.zero_point) for each in (source, values)]
     require(ends[0] == ends[1], "values of the type, scale and zero point of the input")
     require(indices.dtype in ("int16", "int32"), "int16 or int32 indices", indices.dtype)
-    return [(*source.shape[:-1], said.whole("k", 1, source.shape[-1]))] * 2
+    return [(*source.shape[:-1], attributes.whole("k", 1, source.shape[-1]))] * 2
 
 
 def _run_top(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -101,15 +101,15 @@ OPERATORS = (
     Operator(
         kind="SELECT",
         shapes=_select_shapes,
-        kernel=each_unit(_run_select),
+        kernel=each_sample(_run_select),
         host="a condition of one shape with the operands, of rows, or one",
         **_SELECTS,
     ),
     Operator(
         kind="SELECT_V2",
         shapes=_select_v2_shapes,
-        kernel=each_unit(_run_select_v2),
-        host="whatever broadcasts",
+        kernel=each_sample(_run_select_v2),
+        host="shapes that broadcast",
         **_SELECTS,
     ),
     Operator(
@@ -118,7 +118,7 @@ OPERATORS = (
         shapes=_where_shapes,
         types=(ANY[0], WHOLE[1]),
         plain=True,
-        kernel=each_unit(_run_where),
+        kernel=each_sample(_run_where),
         whole=True,
         host="a constant condition",
     ),

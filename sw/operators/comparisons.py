@@ -31,15 +31,15 @@ _SHIFT = 8
 
 
 def _scaled_types(kind: str) -> tuple[str, ...]:
-    """Return the types whose scales a comparison regards: not int16 where order matters."""
+    """Return the types whose scales a comparison uses; not int16 where order matters."""
     return (*_BYTES, "int16") if kind in ("EQUAL", "NOT_EQUAL") else _BYTES
 
 
-def _shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     if operator.sources[0].dtype in _scaled_types(operator.kind):
         for operand in operator.sources:
             require(operand.scale < 1, "scales below 1", f"{operand.scale:.6g}")
-    return two(operator, said)
+    return two(operator, attributes)
 
 
 def _scaled(compare: np.ufunc) -> Kernel:
@@ -69,7 +69,7 @@ OPERATORS = (
             kernel=by_type(
                 **dict.fromkeys(_scaled_types(kind), _scaled(compare)), plain=of_two(compare)
             ),
-            host="whatever broadcasts, of one type; integers of 8 and 16 bits with scales below 1",
+            host="shapes that broadcast, of one type; integers of 8 and 16 bits with scales below 1",
         )
         for kind, compare in _KINDS.items()
     ),
@@ -80,7 +80,7 @@ OPERATORS = (
             types=(_BOOL, _BOOL),
             broadcasts=True,
             kernel=of_two(combine),
-            host="whatever broadcasts",
+            host="shapes that broadcast",
         )
         for kind, combine in (("LOGICAL_AND", np.logical_and), ("LOGICAL_OR", np.logical_or))
     ),

@@ -22,9 +22,9 @@ _MODES = {tflite.MirrorPadMode.REFLECT: "reflect", tflite.MirrorPadMode.SYMMETRI
 _NUMBERS = ("int8", "uint8", "int16", "int32", "int64", "float32")
 
 
-def _extents(node: Node, place: int, role: str) -> tuple[int, ...]:
+def _extents(node: Node, position: int, role: str) -> tuple[int, ...]:
     """Return the numbers of a constant input, each of at least 1."""
-    found = tuple(node.indices(place, role))
+    found = tuple(node.indices(position, role))
     if min(found, default=1) < 1:
         raise ModelError(f"wanted {role} of at least 1, got {found}")
     return found
@@ -35,13 +35,13 @@ def _read_broadcast(node: Node) -> dict[str, Any]:
     return {"shape": _extents(node, 1, "shape")}
 
 
-def _shape(said: Attributes, rank: int) -> Shape:
-    return tuple(said.wholes("shape", rank, 1, _MOST))
+def _shape(attributes: Attributes, rank: int) -> Shape:
+    return tuple(attributes.wholes("shape", rank, 1, _MOST))
 
 
-def _broadcast_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _broadcast_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     source = operator.sources[0].shape
-    shape = _shape(said, len(operator.results[0].shape))
+    shape = _shape(attributes, len(operator.results[0].shape))
     longer = len(shape) >= len(source)
     pairs = zip(reversed(source), reversed(shape), strict=False)
     fits = longer and all(extent in (1, wanted) for extent, wanted in pairs)
@@ -64,9 +64,9 @@ def _read_tile(node: Node) -> dict[str, Any]:
     return {"multiples": times}
 
 
-def _tile_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _tile_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shape = operator.sources[0].shape
-    times = said.wholes("multiples", len(shape), 1, _MOST)
+    times = attributes.wholes("multiples", len(shape), 1, _MOST)
     return [tuple(extent * count for extent, count in zip(shape, times, strict=True))]
 
 
@@ -79,10 +79,10 @@ def _read_fill(node: Node) -> dict[str, Any]:
     return {"shape": _extents(node, 0, "dims")}
 
 
-def _fill_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _fill_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     source = operator.sources[0].shape
     require(math.prod(source) == 1, "one value", source)
-    return [_shape(said, len(operator.results[0].shape))]
+    return [_shape(attributes, len(operator.results[0].shape))]
 
 
 def _run_fill(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -95,7 +95,7 @@ def _read_range(node: Node) -> dict[str, Any]:
     node.require_inputs(3)
     kinds = (np.int32, np.int64, np.float32)
     roles = ((0, "start"), (1, "limit"), (2, "delta"))
-    found = [node.constant(place, kinds, role).reshape(-1) for place, role in roles]
+    found = [node.constant(position, kinds, role).reshape(-1) for position, role in roles]
     if {len(each) for each in found} != {1} or len({each.dtype for each in found}) != 1:
         raise ModelError("wanted one start, limit and delta of one type")
     start, limit, delta = (each[0].item() for each in found)
@@ -111,19 +111,19 @@ def _read_range(node: Node) -> dict[str, Any]:
     return {"start": start, "delta": delta, "length": count}
 
 
-def _range_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    return [(said.whole("length", 1, _MOST),)]
+def _range_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    return [(attributes.whole("length", 1, _MOST),)]
 
 
 def _run_range(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return numbers, each the one before plus delta."""
-    said, kind = operator.attributes, np.dtype(operator.results[0].dtype)
-    steps = np.full(said["length"], said["delta"], kind)
-    steps[0] = said["start"]
+    attributes, kind = operator.attributes, np.dtype(operator.results[0].dtype)
+    steps = np.full(attributes["length"], attributes["delta"], kind)
+    steps[0] = attributes["start"]
     return [np.add.accumulate(steps, dtype=kind)[None]]
 
 
-def _zeros_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _zeros_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     return [operator.sources[0].shape]
 
 
@@ -145,10 +145,10 @@ def _read_mirror(node: Node) -> dict[str, Any]:
     return {"before": before, "after": after, "mode": _MODES[mode]}
 
 
-def _mirror_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _mirror_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shape = operator.sources[0].shape
-    before, after = (said.wholes(name, len(shape), 0, EXTENT) for name in ("before", "after"))
-    less = int(said.name("mode", tuple(_MODES.values())) == "reflect")
+    before, after = (attributes.wholes(name, len(shape), 0, EXTENT) for name in ("before", "after"))
+    less = int(attributes.name("mode", tuple(_MODES.values())) == "reflect")
     for margins in (before, after):
         good = all(n <= extent - less for n, extent in zip(margins, shape, strict=True))
         require(good, f"margins that {shape} can mirror", margins)
@@ -156,9 +156,9 @@ def _mirror_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
 
 
 def _run_mirror(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    said = operator.attributes
-    margins = [(0, 0), *zip(said["before"], said["after"], strict=True)]
-    return [np.pad(arrays[0], margins, mode=said["mode"])]
+    attributes = operator.attributes
+    margins = [(0, 0), *zip(attributes["before"], attributes["after"], strict=True)]
+    return [np.pad(arrays[0], margins, mode=attributes["mode"])]
 
 
 def _read_reverse(node: Node) -> dict[str, Any]:
@@ -166,8 +166,8 @@ def _read_reverse(node: Node) -> dict[str, Any]:
     return {"axes": node.axes(1)}
 
 
-def _reverse_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    said.axes("axes", len(operator.sources[0].shape))
+def _reverse_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    attributes.axes("axes", len(operator.sources[0].shape))
     return [operator.sources[0].shape]
 
 
@@ -175,22 +175,22 @@ def _run_reverse(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[n
     return [np.flip(arrays[0], tuple(axis + 1 for axis in operator.attributes["axes"]))]
 
 
-def _constant_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _constant_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     _, constant = operator.sources
     require(constant.data is not None, "a constant as second input")
     return [constant.shape]
 
 
 def _run_constant(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return the constant for each unit of the first input."""
-    units, constant = len(arrays[0]), arrays[1]
-    return [np.broadcast_to(constant, (units, *constant.shape))]
+    """Return the constant for each sample of the first input."""
+    samples, constant = len(arrays[0]), arrays[1]
+    return [np.broadcast_to(constant, (samples, *constant.shape))]
 
 
 _FIRST: dict[str, Any] = {"operands": (0,), "types": ANY, "moves": True}
 
 OPERATORS = (
-    # Of no file: an output that is constant.
+    # The compiler makes it, for an output that is constant.
     Operator(
         kind="CONSTANT",
         shapes=_constant_shapes,

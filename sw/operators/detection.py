@@ -1,7 +1,7 @@
 """TFLite_Detection_PostProcess: boxes and scores of a detector to the best detections.
 
-In single precision as LiteRT's kernel does it. That leaves what follows the last detection as it
-was in memory; here it is zero.
+In single precision, like LiteRT's kernel. The kernel leaves results past the last detection
+uninitialised; here they are zero.
 """
 
 import math
@@ -14,7 +14,7 @@ from flatbuffers import flexbuffers
 from celosia.sw.ir.parts import HostOperator, Operand
 from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.node import ModelError, Node
-from celosia.sw.operators.record import Operator, Shape, each_unit
+from celosia.sw.operators.record import Operator, Shape, each_sample
 
 __all__ = ["OPERATORS"]
 
@@ -35,7 +35,7 @@ _TYPES = ("float32", "uint8", "int8")
 
 
 def _read(node: Node) -> dict[str, Any]:
-    """Read the options, a map that the file has as a flexbuffer."""
+    """Read the options, which are a flexbuffer."""
     node.require_inputs(3, results=4)
     raw = node.operator.CustomOptionsAsNumpy()
     if isinstance(raw, int) or not len(raw):
@@ -55,14 +55,14 @@ def _read(node: Node) -> dict[str, Any]:
     return {**wholes, **reals, "use_regular_nms": regular}
 
 
-def _shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     boxes, scores, anchors = operator.sources
     kinds = (boxes.dtype == "float32") == (anchors.dtype == "float32")
     require(kinds, "boxes and anchors of one type", f"{boxes.dtype} and {anchors.dtype}")
-    most, classes_each, each, classes = (said.whole(name, 1, _MOST) for name in _WHOLES)
-    said.flag("use_regular_nms")
-    overlap, *scales = (said.real(name) for name in _REALS[1:])
-    said.real("nms_score_threshold")
+    most, classes_each, each, classes = (attributes.whole(name, 1, _MOST) for name in _WHOLES)
+    attributes.flag("use_regular_nms")
+    overlap, *scales = (attributes.real(name) for name in _REALS[1:])
+    attributes.real("nms_score_threshold")
     require(0 < overlap <= 1, "nms_iou_threshold above 0, up to 1", overlap)
     require(all(scales), "scales other than 0", scales)
     one, count, fields = boxes.shape if len(boxes.shape) == 3 else (0, 0, 0)
@@ -88,7 +88,7 @@ def _decoded(boxes: np.ndarray, anchors: np.ndarray, scales: Sequence[float]) ->
     wide, anchor = boxes[:, :4].astype(np.float64), anchors.astype(np.float64)
     centre = (wide[:, :2] / scales[:2] * anchor[:, 2:] + anchor[:, :2]).astype(np.float32)
     ratios = wide[:, 2:] / scales[2:]
-    # The C library's own, whose last bit numpy's may not have.
+    # NumPy's may differ in the last bit.
     powers = np.array([[_exponential(x) for x in row] for row in ratios.tolist()])
     half = (0.5 * powers * anchor[:, 2:]).astype(np.float32)
     return np.concatenate([centre - half, centre + half], axis=1)
@@ -112,24 +112,24 @@ def _overlaps(box: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def _suppressed(
-    boxes: np.ndarray, scores: np.ndarray, said: dict[str, Any], most: int
+    boxes: np.ndarray, scores: np.ndarray, attributes: dict[str, Any], most: int
 ) -> list[int]:
     """Return the boxes of the greatest scores, without those that overlap better ones."""
-    (kept,) = np.nonzero(scores >= np.float32(said["nms_score_threshold"]))
+    (kept,) = np.nonzero(scores >= np.float32(attributes["nms_score_threshold"]))
     order = kept[np.argsort(-scores[kept], kind="stable")]
     active, selected = np.ones(len(order), bool), []
-    for place, box in enumerate(order.tolist()):
+    for index, box in enumerate(order.tolist()):
         if len(selected) >= most:
             break
-        if active[place]:
+        if active[index]:
             selected.append(box)
             overlaps = _overlaps(boxes[box], boxes[order])
-            active &= ~(overlaps > np.float32(said["nms_iou_threshold"]))
+            active &= ~(overlaps > np.float32(attributes["nms_iou_threshold"]))
     return selected
 
 
 def _sift(heap: list[int], hole: int, values: list[float]) -> None:
-    """Put an element at its place in a heap whose root is the least value, downwards then up."""
+    """Sift an element down, then up, in a heap whose root is the least value."""
     taken, top, child = heap[hole], hole, 2 * hole + 2
     while child < len(heap):
         child -= values[heap[child]] > values[heap[child - 1]]
@@ -143,18 +143,18 @@ def _sift(heap: list[int], hole: int, values: list[float]) -> None:
 
 
 def _greatest(values: list[float], count: int) -> list[int]:
-    """Return the places of the greatest values, equal ones in the order of ``std::partial_sort``.
+    """Return the indices of the greatest values, equal ones in the order of ``std::partial_sort``.
 
-    The kernel sorts classes with that, as the GNU library has it; of one it takes the first.
+    The kernel sorts classes with that of the GNU library; for one class it takes the first.
     """
     if count == 1:
         return [values.index(max(values))]
     heap, result = list(range(count)), list[int]()
     for hole in reversed(range(count // 2)):
         _sift(heap, hole, values)
-    for place in range(count, len(values)):
-        if values[place] > values[heap[0]]:
-            heap[0] = place
+    for index in range(count, len(values)):
+        if values[index] > values[heap[0]]:
+            heap[0] = index
             _sift(heap, 0, values)
     while heap:
         result.append(heap[0])
@@ -169,45 +169,49 @@ def _greatest(values: list[float], count: int) -> list[int]:
 _Found = list[tuple[int, int, np.float32]]
 
 
-def _fast(boxes: np.ndarray, scores: np.ndarray, said: dict[str, Any]) -> tuple[_Found, int]:
-    """Return detections whose boxes are chosen once, by their best class, and how many boxes."""
-    count = min(said["max_classes_per_detection"], said["num_classes"])
+def _fast(boxes: np.ndarray, scores: np.ndarray, attributes: dict[str, Any]) -> tuple[_Found, int]:
+    """Return detections of boxes chosen once, by their best class, and the number of boxes."""
+    count = min(attributes["max_classes_per_detection"], attributes["num_classes"])
     best = [_greatest(row, count) for row in scores.tolist()]
-    selected = _suppressed(boxes, scores.max(axis=1), said, said["max_detections"])
+    selected = _suppressed(boxes, scores.max(axis=1), attributes, attributes["max_detections"])
     found = [(box, kind, scores[box, kind]) for box in selected for kind in best[box]]
     return found, len(selected)
 
 
-def _regular(boxes: np.ndarray, scores: np.ndarray, said: dict[str, Any]) -> tuple[_Found, int]:
-    """Return detections whose boxes are chosen for each class by itself."""
+def _regular(
+    boxes: np.ndarray, scores: np.ndarray, attributes: dict[str, Any]
+) -> tuple[_Found, int]:
+    """Return detections of boxes chosen for each class separately."""
     found: _Found = []
-    for kind in range(said["num_classes"]):
-        selected = _suppressed(boxes, scores[:, kind], said, said["detections_per_class"])
+    for kind in range(attributes["num_classes"]):
+        selected = _suppressed(
+            boxes, scores[:, kind], attributes, attributes["detections_per_class"]
+        )
         found += [(box, kind, scores[box, kind]) for box in selected]
         # A stable sort, as the kernel merges each class into those before it.
-        found = sorted(found, key=lambda each: -each[2])[: said["max_detections"]]
+        found = sorted(found, key=lambda each: -each[2])[: attributes["max_detections"]]
     return found, len(found)
 
 
 def _run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    said = operator.attributes
+    attributes = operator.attributes
     real = [_real(operand, array) for operand, array in zip(operator.sources, arrays, strict=True)]
-    boxes = _decoded(real[0][0], real[2], [said[name] for name in _SCALES])
+    boxes = _decoded(real[0][0], real[2], [attributes[name] for name in _SCALES])
     ordered = (boxes[:, 0] <= boxes[:, 2]) & (boxes[:, 1] <= boxes[:, 3])
     require(bool(ordered.all()), "boxes of at least no height and width")
-    # A class more than there are is the background, the first one.
-    scores = real[1][0][:, real[1].shape[2] - said["num_classes"] :]
-    choose = _regular if said["use_regular_nms"] else _fast
-    found, count = choose(boxes, scores, said)
-    each = said["max_classes_per_detection"]
-    known = min(each, said["num_classes"])
+    # An extra class is the background, the first one.
+    scores = real[1][0][:, real[1].shape[2] - attributes["num_classes"] :]
+    choose = _regular if attributes["use_regular_nms"] else _fast
+    found, count = choose(boxes, scores, attributes)
+    each = attributes["max_classes_per_detection"]
+    known = min(each, attributes["num_classes"])
     results = [np.zeros(result.shape, np.float32) for result in operator.results]
     for number, (box, kind, score) in enumerate(found):
-        place = number
-        if not said["use_regular_nms"]:
-            # Classes that there are not are left out.
-            place = number // known * each + number % known
-        results[0][0, place], results[1][0, place], results[2][0, place] = boxes[box], kind, score
+        index = number
+        if not attributes["use_regular_nms"]:
+            # The kernel leaves entries of missing classes free.
+            index = number // known * each + number % known
+        results[0][0, index], results[1][0, index], results[2][0, index] = boxes[box], kind, score
     results[3][0] = count
     return results
 
@@ -218,7 +222,7 @@ OPERATORS = (
         read=_read,
         shapes=_shapes,
         types=(_TYPES, ("float32",)),
-        kernel=each_unit(_run),
+        kernel=each_sample(_run),
         whole=True,
         host="boxes, scores and anchors of float32 or 8 bits; fast and regular suppression",
     ),

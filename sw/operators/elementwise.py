@@ -62,27 +62,27 @@ _WIDE_SHIFT = 15
 COMPLEMENT = ~np.arange(256, dtype=np.uint8).view(np.int8)
 
 
-def broadcast(operator: HostOperator, said: Attributes) -> list[Shape]:
+def broadcast(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     """Return the shape that all operands broadcast to: shape rule."""
     shapes = [operand.shape for operand in operator.sources]
     if "activation" in operator.attributes:
-        said.name("activation", ACTIVATIONS)
+        attributes.name("activation", ACTIVATIONS)
     try:
         return [np.broadcast_shapes(*shapes)]
     except ValueError:
         raise Mismatch(f"inputs of one shape, got {' and '.join(map(str, shapes))}") from None
 
 
-def two(operator: HostOperator, said: Attributes) -> list[Shape]:
+def two(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     """Return the shape that two operands broadcast to: shape rule."""
     require(len(operator.sources) == 2, "2 inputs", len(operator.sources))
-    return broadcast(operator, said)
+    return broadcast(operator, attributes)
 
 
-def activated(operator: HostOperator, said: Attributes) -> list[Shape]:
+def activated(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     """Return the shape that two operands broadcast to, with a fused activation: shape rule."""
-    said.name("activation", ACTIVATIONS)
-    return two(operator, said)
+    attributes.name("activation", ACTIVATIONS)
+    return two(operator, attributes)
 
 
 def single_constant(first: Tensor, second: Tensor) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def single_constant(first: Tensor, second: Tensor) -> dict[str, Any]:
 
 
 def _is_power(tensor: Tensor) -> bool:
-    """Return whether a tensor is int16 of a scale that is a power of two."""
+    """Return True for int16 whose scale is a power of two."""
     if tensor.dtype != np.int16 or tensor.quantization is None:
         return False
     exponent = math.log2(tensor.quantization.scale)
@@ -127,13 +127,13 @@ def _read_binary(table: type) -> Callable[[Node], dict[str, Any]]:
         node.require_inputs(2)
         options = node.options(table)
         activation = read_activation(options.FusedActivationFunction() if options else 0)
-        said = {"activation": activation, **single_constant(node.tensor(0), node.tensor(1))}
+        attributes = {"activation": activation, **single_constant(node.tensor(0), node.tensor(1))}
         tensors = (node.tensor(0), node.tensor(1), node.outputs[0])
         if options and table is not tflite.MulOptions and options.PotScaleInt16():
             if all(map(_is_power, tensors)):
                 _require_shifts(tensors)
-                said["powers"] = True
-        return said
+                attributes["powers"] = True
+        return attributes
 
     return read
 
@@ -208,12 +208,12 @@ def _product_table(
 def addends(lowering: Lowering, operation: Operation, whole: int = 2) -> list[View]:
     """Return views of two inputs, rows and columns of the smaller one repeated.
 
-    The first ``whole`` are all of a value.
+    The first ``whole`` must cover a whole value.
 
     Raises
     ------
     CompileError
-        If one is not computed by the core, or they are laid out otherwise.
+        If the core does not compute one, or their layouts differ.
     """
     graph, numbers, views = lowering.graph, operation.inputs[:2], list[View]()
     if not all(number in lowering.views for number in numbers):
@@ -226,13 +226,13 @@ def addends(lowering: Lowering, operation: Operation, whole: int = 2) -> list[Vi
     alike = shapes[0] == shapes[1] or (fits and len(ranks) == 1)
     if not alike or graph.tensors[operation.outputs[0]].elements != size:
         raise CompileError(f"wanted inputs laid out alike, got {shapes[0]}, {shapes[1]}")
-    for place, (number, shape) in enumerate(zip(numbers, shapes, strict=True)):
+    for position, (number, shape) in enumerate(zip(numbers, shapes, strict=True)):
         view = lowering.views[number]
         if shape != (rows, columns, channels):
             ends = zip(shape[:2], (rows, columns), strict=True)
-            places = [range(n) if n == m else [0] * m for n, m in ends]
-            view = lowering.take(operation, view, places)
-        elif place < whole and not lowering.covers(view):
+            positions = [range(n) if n == m else [0] * m for n, m in ends]
+            view = lowering.take(operation, view, positions)
+        elif position < whole and not lowering.covers(view):
             lowering.copy(operation, number, view)
             view = lowering.views[number]
         views.append(view)
@@ -272,7 +272,7 @@ def _by_channel(lowering: Lowering, operation: Operation) -> tuple[int, int, np.
 def _spread(lowering: Lowering, operation: Operation) -> int | None:
     """Make the constant of each channel a value as large as the other input; return its tensor.
 
-    A product by zeros makes it of its biases.
+    A matrix layer of zero weights makes it from its biases.
     """
     found = _by_channel(lowering, operation)
     if found is None:
@@ -315,7 +315,7 @@ def _lower_sum(lowering: Lowering, operation: Operation) -> None:
         scalings = scalings[0], replace(scalings[1], bias=bias), scalings[2]
     add_sum(lowering, operation, sources, scalings)
     if constant is not None:
-        # Others may want it of another size.
+        # Other operators may need it in another size.
         del lowering.views[constant]
 
 
@@ -330,7 +330,7 @@ def complement(lowering: Lowering, operation: Operation, view: View) -> int:
 
 
 def _lower_product(lowering: Lowering, operation: Operation) -> None:
-    """Lower MUL by a number, or by a constant for each channel: one that keeps to itself."""
+    """Lower MUL by a number, or by a constant for each channel: a depthwise layer."""
     if "constant" in operation.attributes:
         lookup(lowering, operation)
         return
@@ -361,7 +361,7 @@ def _lower_product(lowering: Lowering, operation: Operation) -> None:
 
 
 _SCALED = ("int8", "int16")
-BROADCAST = "whatever broadcasts: int8, int16, int32, int64, float32"
+BROADCAST = "shapes that broadcast: int8, int16, int32, int64, float32"
 PAIRS: dict[str, Any] = {
     "types": ((*_SCALED, *NUMBERS), SAME),
     "single": "constant",
@@ -394,7 +394,7 @@ OPERATORS = (
         lower=_lower_product,
         table=_product_table,
         factors=products,
-        core="a value and one number, or one a channel: no unit multiplies two values",
+        core="a value and one number, or one per channel; the core cannot multiply two values",
         **_ARITHMETIC,
     ),
 )

@@ -1,4 +1,4 @@
-"""exp(x) and 1 / (1 + x) of fixed-point numbers, as ``gemmlowp/fixedpoint/fixedpoint.h`` has them.
+"""exp(x) and 1 / (1 + x) of fixed-point numbers, as in ``gemmlowp/fixedpoint/fixedpoint.h``.
 
 Arrays are int64 and hold gemmlowp's raw integers of ``width`` bits, 32 or 16: with ``n`` integer
 bits, raw = value · 2^(width − 1 − n).
@@ -29,7 +29,7 @@ _GUESS = (1515870810, -1010580540)
 
 
 def digits(x: np.ndarray) -> np.ndarray:
-    """Return how many binary digits whole numbers have."""
+    """Return the number of binary digits of whole numbers."""
     return np.frexp(x.astype(np.float64))[1].astype(np.int64)
 
 

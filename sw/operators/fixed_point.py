@@ -69,9 +69,7 @@ def times(x: np.ndarray, multiplier: np.ndarray | int, shift: np.ndarray | int) 
     return halved(high, right)
 
 
-def times_wide(
-    x: np.ndarray, multiplier: np.ndarray | int, shift: np.ndarray | int
-) -> np.ndarray:
+def times_wide(x: np.ndarray, multiplier: np.ndarray | int, shift: np.ndarray | int) -> np.ndarray:
     """Return ``MultiplyByQuantizedMultiplier`` of 64-bit numbers, which rounds once.
 
     The multiplier is cut to 16 bits; results are those of 32 bits.
@@ -93,7 +91,7 @@ def multiplied(x: np.ndarray, factor: float) -> np.ndarray:
     Raises
     ------
     ValueError
-        If the factor is past the range of the kernels.
+        If the factor exceeds the range of the kernels.
     """
     if not abs(factor) < MOST_FACTOR:
         raise ValueError(f"wanted factors below 2^30, got {factor:.9g}")

@@ -53,7 +53,7 @@ def _populated(function: Callable[[np.ndarray], np.ndarray]) -> Table:
         inputs = source.scales[0] * (BYTES - source.zero_point).astype(np.float32)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             scaled = function(inputs) * (real.ONE / output.scales[0])
-        # Past this they saturate whatever the zero point.
+        # Past this they saturate with any zero point.
         scaled = np.clip(scaled, -ENTRIES, ENTRIES)
         whole = np.trunc(scaled)
         away = np.abs(scaled - whole) >= np.float32(0.5)
@@ -185,7 +185,7 @@ def _hard_swish(source: Quantization, output: Quantization, _: dict[str, Any]) -
     return _shorthalved(product, -shift) + output.zero_point
 
 
-def same_shape(operator: HostOperator, said: Attributes) -> list[Shape]:
+def same_shape(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     """Return the shape of the only operand: shape rule of functions of one element."""
     require(len(operator.sources) == 1, "1 input", len(operator.sources))
     return [operator.sources[0].shape]
@@ -196,14 +196,14 @@ def _read_gelu(node: Node) -> dict[str, Any]:
     return {"approximate": bool(options.Approximate()) if options else False}
 
 
-def _gelu_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    said.flag("approximate")
-    return same_shape(operator, said)
+def _gelu_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    attributes.flag("approximate")
+    return same_shape(operator, attributes)
 
 
-def _leaky_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    said.real("alpha")
-    return same_shape(operator, said)
+def _leaky_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    attributes.real("alpha")
+    return same_shape(operator, attributes)
 
 
 def _read_leaky_relu(node: Node) -> dict[str, Any]:
@@ -213,28 +213,28 @@ def _read_leaky_relu(node: Node) -> dict[str, Any]:
     return {"alpha": alpha}
 
 
-def _hard_swish_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _hard_swish_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     (source,), (result,) = operator.sources, operator.results
     if source.dtype == "float32":
-        return same_shape(operator, said)
+        return same_shape(operator, attributes)
     ratio = single_factor(single(source), np.float32(1 / 128), over=single(result))
     got = f"{source.scale:.6g} and {result.scale:.6g}"
     require(ratio < 1, "a result of more than 1/128 of the input's scale", got)
-    return same_shape(operator, said)
+    return same_shape(operator, attributes)
 
 
-def _logistic_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _logistic_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     scale = operator.results[0].scale
     good = operator.sources[0].dtype != "int8" or scale == _LOGISTIC_SCALE
     require(good, "a result of scale 1/256", f"{scale:.6g}")
-    return _tanh_shapes(operator, said)
+    return _tanh_shapes(operator, attributes)
 
 
-def _tanh_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _tanh_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     scale = operator.results[0].scale
     good = operator.sources[0].dtype != "int16" or scale == wide.ONE
     require(good, "a result of scale 1/32768", f"{scale:.6g}")
-    return same_shape(operator, said)
+    return same_shape(operator, attributes)
 
 
 def _read_prelu(node: Node) -> dict[str, Any]:
@@ -251,7 +251,7 @@ def _read_prelu(node: Node) -> dict[str, Any]:
     return {"alpha": alpha, "alpha_scale": slope.quantization.scale}
 
 
-def _prelu_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _prelu_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     require(len(operator.sources) == 2, "2 inputs", len(operator.sources))
     shape, slope = (operand.shape for operand in operator.sources)
     pairs = zip(reversed(slope), reversed(shape), strict=False)
@@ -269,7 +269,7 @@ def _run_prelu(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.
     return finished(np.where(x >= 0, above, rescaled(x * slope, factor)), output)
 
 
-_ALONE = "a table of 256 entries, part of the layer before it where nothing else reads that"
+_ALONE = "a table of 256 entries, part of the previous layer if nothing else reads its result"
 
 
 def by_table(fill: Table) -> Kernel:

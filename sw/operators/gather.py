@@ -1,4 +1,4 @@
-"""Operators that look elements up by indices, constant or computed, or put them there."""
+"""Operators that read or write elements at indices, constant or computed."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import tflite
 from celosia.sw.ir.parts import HostOperator, Operand
 from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.node import ModelError, Node
-from celosia.sw.operators.record import ANY, Operator, Shape, each_unit
+from celosia.sw.operators.record import ANY, Operator, Shape, each_sample
 
 __all__ = ["OPERATORS"]
 
@@ -25,7 +25,7 @@ def _indices(operand: Operand, types: Sequence[str] = _INDICES) -> Shape:
 
 
 def _require_inside(indices: np.ndarray, extents: np.ndarray | int) -> None:
-    """Refuse indices that are not from 0 to below ``extents``."""
+    """Refuse indices that are not from 0 to ``extents`` - 1."""
     good = (indices >= 0) & (indices < extents)
     if not good.all():
         most = np.broadcast_to(extents, indices.shape)[~good][0] - 1
@@ -42,18 +42,18 @@ def _read_gather(node: Node) -> dict[str, Any]:
     return {"axis": node.axis(axis), "batch_dims": batch + indices * (batch < 0)}
 
 
-def _gather_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _gather_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shape, indices = operator.sources[0].shape, _indices(operator.sources[1])
-    axis = said.whole("axis", 0, len(shape) - 1)
-    batch = said.whole("batch_dims", 0, min(axis, len(indices)))
+    axis = attributes.whole("axis", 0, len(shape) - 1)
+    batch = attributes.whole("batch_dims", 0, min(axis, len(indices)))
     same = shape[:batch] == indices[:batch]
     require(same, f"indices of {shape[:batch]} batches", indices)
     return [(*shape[:axis], *indices[batch:], *shape[axis + 1 :])]
 
 
 def _run_gather(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    (array, indices), said = arrays, operator.attributes
-    axis, batch, shape = said["axis"], said["batch_dims"], array.shape
+    (array, indices), attributes = arrays, operator.attributes
+    axis, batch, shape = attributes["axis"], attributes["batch_dims"], array.shape
     _require_inside(indices, shape[axis])
     batches = math.prod(shape[:batch])
     outer, inner = math.prod(shape[batch:axis]), math.prod(shape[axis + 1 :])
@@ -62,7 +62,7 @@ def _run_gather(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np
     return [found.transpose(0, 2, 1, 3).reshape(operator.results[0].shape)]
 
 
-def _gather_nd_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _gather_nd_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shape, indices = operator.sources[0].shape, _indices(operator.sources[1])
     good = bool(indices) and indices[-1] <= len(shape)
     require(good, f"indices of up to {len(shape)} dimensions", indices)
@@ -81,9 +81,9 @@ def _read_scatter(node: Node) -> dict[str, Any]:
     return {"shape": tuple(node.indices(2, "shape"))}
 
 
-def _scatter_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _scatter_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     updates, indices = operator.sources[0].shape, _indices(operator.sources[1], ("int32",))
-    shape = tuple(said.wholes("shape", len(operator.results[0].shape), 1, 1 << 31))
+    shape = tuple(attributes.wholes("shape", len(operator.results[0].shape), 1, 1 << 31))
     good = bool(indices) and 1 <= indices[-1] <= len(shape)
     require(good, f"indices of up to {len(shape)} dimensions", indices)
     wanted = (*indices[:-1], *shape[indices[-1] :])
@@ -103,7 +103,7 @@ def _run_scatter(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[n
     return [result ^ np.int8(-128) if unsigned else result]
 
 
-def _lookup_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _lookup_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     indices, shape = _indices(operator.sources[0], ("int32",)), operator.sources[1].shape
     require(len(indices) == 1, "a row of indices", indices)
     require(len(shape) >= 2, "a table of rows", shape)
@@ -125,13 +125,13 @@ def _read_one_hot(node: Node) -> dict[str, Any]:
     return {"axis": node.axis(options.Axis(), rank + 1), "depth": depth[0]}
 
 
-def _one_hot_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _one_hot_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     indices, *values = operator.sources
     shape = _indices(indices, ("int32", "int64"))
     good = [value.shape for value in values] in ([()] * 2, [(1,)] * 2)
     require(good, "one on and one off value", [value.shape for value in values])
-    axis = said.whole("axis", 0, len(shape))
-    return [(*shape[:axis], said.whole("depth", 1, 1 << 31), *shape[axis:])]
+    axis = attributes.whole("axis", 0, len(shape))
+    return [(*shape[:axis], attributes.whole("depth", 1, 1 << 31), *shape[axis:])]
 
 
 def _run_one_hot(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -151,7 +151,7 @@ OPERATORS = (
         read=_read_gather,
         shapes=_gather_shapes,
         aside=(1,),
-        kernel=each_unit(_run_gather),
+        kernel=each_sample(_run_gather),
         host=f"any axis and batch dimensions, {_RANGE}",
         **_LOOKS,
     ),
@@ -159,7 +159,7 @@ OPERATORS = (
         kind="GATHER_ND",
         shapes=_gather_nd_shapes,
         aside=(1,),
-        kernel=each_unit(_run_gather_nd),
+        kernel=each_sample(_run_gather_nd),
         host=_RANGE,
         **_LOOKS,
     ),
@@ -171,7 +171,7 @@ OPERATORS = (
         operands=(1, 0),
         aside=(1,),
         unsigned=True,
-        kernel=each_unit(_run_scatter),
+        kernel=each_sample(_run_scatter),
         host=f"{_RANGE}, a constant shape",
         **_LOOKS,
     ),
@@ -179,7 +179,7 @@ OPERATORS = (
         kind="EMBEDDING_LOOKUP",
         shapes=_lookup_shapes,
         aside=(0,),
-        kernel=each_unit(_run_lookup),
+        kernel=each_sample(_run_lookup),
         host=f"{_RANGE}, a table of the result's type",
         **_LOOKS,
     ),
@@ -189,7 +189,7 @@ OPERATORS = (
         shapes=_one_hot_shapes,
         operands=(0, 2, 3),
         aside=(0,),
-        kernel=each_unit(_run_one_hot),
+        kernel=each_sample(_run_one_hot),
         host="any axis, a constant depth",
         **_LOOKS,
     ),

@@ -29,21 +29,21 @@ _QUANTIZED = (np.int8, np.uint8, np.int16)
 
 
 class OperandError(ValueError):
-    """Contents of tensors that an operator of the host cannot work on; the message is one line."""
+    """Contents of tensors that an operator of the host cannot process; the message is one line."""
 
 
-def unit_shape(shape: tuple[int, ...], items: int) -> tuple[int, ...]:
+def unit_shape(shape: tuple[int, ...], batch: int) -> tuple[int, ...]:
     """Return the shape of one sample's share of a tensor, batch of 1 included."""
-    return (shape[0] // items, *shape[1:]) if items > 1 else shape
+    return (shape[0] // batch, *shape[1:]) if batch > 1 else shape
 
 
 def host_operator(
     tensors: Sequence[Tensor] | Mapping[int, Tensor],
     operation: Operation,
-    items: int = 1,
+    batch: int = 1,
     note: str = "",
 ) -> HostOperator:
-    """Return an operation as the host runs it.
+    """Return the operator of the host for an operation.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def host_operator(
         Of the graph, by number.
     operation : Operation
         Of a kind that has a record.
-    items : int
+    batch : int
         The model's own batch.
     note : str
         Reason why the core does not run it.
@@ -60,26 +60,26 @@ def host_operator(
     attributes = dict(operation.attributes)
     if "count" in attributes and isinstance(attributes["count"], tuple):
         # A slice takes all samples.
-        attributes["count"] = unit_shape(attributes["count"], items)
+        attributes["count"] = unit_shape(attributes["count"], batch)
     return HostOperator(
         name=tensors[operation.outputs[0]].name,
         kind=operation.kind,
         place=operation.place,
-        sources=tuple(_operand(tensors, n, items) for n in record.inputs(operation) if n != -1),
-        results=tuple(_operand(tensors, n, items) for n in operation.outputs),
+        sources=tuple(_operand(tensors, n, batch) for n in record.inputs(operation) if n != -1),
+        results=tuple(_operand(tensors, n, batch) for n in operation.outputs),
         attributes={name: _plain(value) for name, value in attributes.items()},
         note=note,
     )
 
 
-def _operand(tensors: Sequence[Tensor] | Mapping[int, Tensor], number: int, items: int) -> Operand:
+def _operand(tensors: Sequence[Tensor] | Mapping[int, Tensor], number: int, batch: int) -> Operand:
     tensor = tensors[number]
     quantization, data = tensor.quantization, tensor.data
     several = quantization is not None and len(quantization.scales) > 1
     return Operand(
         tensor=number,
         name=tensor.name,
-        shape=tensor.shape if data is not None else unit_shape(tensor.shape, items),
+        shape=tensor.shape if data is not None else unit_shape(tensor.shape, batch),
         dtype=tensor.dtype.name,
         scale=quantization.scale if quantization else 1.0,
         zero_point=quantization.zero_point if quantization else 0,
@@ -108,7 +108,7 @@ def infer(tensors: Sequence[Tensor], operation: Operation, node: Node) -> list[t
     Raises
     ------
     ModelError
-        With what was wanted.
+        With the requirement.
     """
     record = OPERATORS[operation.kind]
     if record.infer is not None:
@@ -122,12 +122,12 @@ def infer(tensors: Sequence[Tensor], operation: Operation, node: Node) -> list[t
 
 
 def check_operation(tensors: Sequence[Tensor], operation: Operation) -> None:
-    """Refuse an operation of a model whose types, quantisation or shapes do not go together.
+    """Refuse an operation of a model whose types, quantisation or shapes do not match.
 
     Raises
     ------
     ModelError
-        With what was wanted.
+        With the requirement.
     """
     record = OPERATORS[operation.kind]
     numbers = [number for number in record.inputs(operation) if number != -1]
@@ -189,7 +189,7 @@ def evaluate(tensors: Sequence[Tensor], operation: Operation) -> list[np.ndarray
     found = [tensors[number].data for number in numbers]
     if record.kernel is None or (not record.static and any(data is None for data in found)):
         return None
-    # Layers with weights know which of their operands are constant.
+    # Layers with weights check themselves which operands are constant.
     computed = {*(numbers[:1] if record.weighted else numbers), *operation.outputs}
     arrays = [
         np.empty(0) if data is None else data[None] if number in computed else data
@@ -234,7 +234,7 @@ def run(operator: HostOperator, values: Mapping[int, np.ndarray]) -> dict[int, n
     Raises
     ------
     OperandError
-        If the operator refuses its inputs, an index past the end for instance.
+        If the operator refuses its inputs, for instance an index past the end.
     """
     arrays = [_array(operand, values) for operand in operator.sources]
     try:

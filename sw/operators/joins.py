@@ -42,9 +42,9 @@ def _read_unpack(node: Node) -> dict[str, Any]:
     return {"axis": node.axis(node.require_options(tflite.UnpackOptions).Axis())}
 
 
-def _concatenation_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _concatenation_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shapes = [operand.shape for operand in operator.sources]
-    axis = said.whole("axis", 0, len(shapes[0]) - 1)
+    axis = attributes.whole("axis", 0, len(shapes[0]) - 1)
     rests = {shape[:axis] + shape[axis + 1 :] for shape in shapes}
     alike = len(rests) == 1 and len({len(shape) for shape in shapes}) == 1
     require(alike, f"inputs that differ along axis {axis} alone", shapes)
@@ -52,16 +52,16 @@ def _concatenation_shapes(operator: HostOperator, said: Attributes) -> list[Shap
     return [(*shapes[0][:axis], total, *shapes[0][axis + 1 :])]
 
 
-def _pack_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _pack_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shapes = [operand.shape for operand in operator.sources]
     require(len(set(shapes)) == 1, "inputs of one shape", " and ".join(map(str, shapes)))
-    axis = said.whole("axis", 0, len(shapes[0]))
+    axis = attributes.whole("axis", 0, len(shapes[0]))
     return [(*shapes[0][:axis], len(shapes), *shapes[0][axis:])]
 
 
-def _unpack_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _unpack_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shape = operator.sources[0].shape
-    axis = said.whole("axis", 0, len(shape) - 1)
+    axis = attributes.whole("axis", 0, len(shape) - 1)
     # As many as there are: that many results would do, and no more are made.
     count = len(operator.results)
     require(shape[axis] == count, f"{shape[axis]} results", count)
@@ -69,10 +69,12 @@ def _unpack_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
 
 
 def _whole(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return the inputs with the units as first dimension, constants repeated for each unit."""
-    units = max([1, *(len(a) for a, x in zip(arrays, operator.sources, strict=True) if not x.data)])
+    """Return the inputs with samples as first dimension, constants repeated for each."""
+    samples = max(
+        [1, *(len(a) for a, x in zip(arrays, operator.sources, strict=True) if not x.data)]
+    )
     return [
-        array if operand.data is None else np.broadcast_to(array, (units, *operand.shape))
+        array if operand.data is None else np.broadcast_to(array, (samples, *operand.shape))
         for array, operand in zip(arrays, operator.sources, strict=True)
     ]
 
@@ -92,16 +94,16 @@ def _run_unpack(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np
 def _lower(lowering: Lowering, operation: Operation) -> None:
     """Lower CONCATENATION of images.
 
-    Channels are written side by side by what makes them. Rows and columns are put into frames of
-    zeros by copies, and these are added.
+    The layers before write channels side by side. Copies put rows and columns into frames of
+    zeros, which are added.
     """
     graph, number = lowering.graph, operation.outputs[0]
     extents, wanted = graph.tensors[number].shape, lowering.shapes[number]
     along = len(extents), operation.attributes["axis"]
-    place = {(4, 1): 0, (4, 2): 1, (4, 3): 2, (2, 1): 2}.get(along)
+    side = {(4, 1): 0, (4, 2): 1, (4, 3): 2, (2, 1): 2}.get(along)
     output = graph.tensors[number].quantization
     fill = output.zero_point if output else 0
-    if place is None or len(operation.inputs) < 2:
+    if side is None or len(operation.inputs) < 2:
         raise CompileError("wanted two or more along rows, columns or channels")
     if extents[0] != lowering.items:
         raise CompileError(f"wanted a batch of {lowering.items}, got shape {extents}")
@@ -111,15 +113,15 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
             raise CompileError("wanted inputs that are computed")
         view = lowering.views[source]
         shape = lowering.extents(source)
-        sizes.append(shape[place])
-        others = [n for axis, n in enumerate(shape) if axis != place]
-        if others != [n for axis, n in enumerate(wanted) if axis != place]:
+        sizes.append(shape[side])
+        others = [n for axis, n in enumerate(shape) if axis != side]
+        if others != [n for axis, n in enumerate(wanted) if axis != side]:
             raise CompileError(f"wanted inputs laid out alike, got {shape} for {wanted}")
         if lowering.values[view.value].fill != fill:
             raise CompileError("wanted zero points around its inputs")
-    if sum(sizes) != wanted[place]:
-        raise CompileError(f"wanted inputs of {wanted[place]} together, got {sizes}")
-    if place == 2:
+    if sum(sizes) != wanted[side]:
+        raise CompileError(f"wanted inputs of {wanted[side]} together, got {sizes}")
+    if side == 2:
         _side_by_side(lowering, operation, wanted)
         return
     centred = exact_scaling(-fill, 0)
@@ -127,7 +129,7 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
     before, total = 0, -1
     for source, size in zip(operation.inputs, sizes, strict=True):
         view = lowering.views[source]
-        top, left = (before, 0) if place == 0 else (0, before)
+        top, left = (before, 0) if side == 0 else (0, before)
         frame = View(view.value, view.top - top, view.left - left, *wanted[:2])
         kept = lowering.views[source]
         framed = lowering.copy(operation, number, frame)
@@ -140,9 +142,7 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
             total = add_sum(lowering, operation, [total, framed], scalings, tail=last)
 
 
-def _side_by_side(
-    lowering: Lowering, operation: Operation, wanted: tuple[int, int, int]
-) -> None:
+def _side_by_side(lowering: Lowering, operation: Operation, wanted: tuple[int, int, int]) -> None:
     """Let the layers of the inputs write their channels into the result; copy others there."""
     number, before = operation.outputs[0], 0
     views = [lowering.views[source] for source in operation.inputs]

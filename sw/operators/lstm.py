@@ -82,23 +82,25 @@ def _check_constants(found: dict[int, Operand], width: int, cells: int, outputs:
     sizes: dict[int, tuple[str, Shape]] = {_PROJECTION: ("int8", (outputs, cells))}
     sizes[_PROJECTION_BIAS] = ("int32", (outputs,))
     for gate in gates:
-        place = _GATES.index(gate)
-        sizes[_WEIGHTS + place] = ("int8", (cells, width))
-        sizes[_RECURRENT + place] = ("int8", (cells, outputs))
-        sizes[_BIAS + place] = ("int32", (cells,))
-        sizes[_NORMS + place] = ("int16", (cells,))
+        index = _GATES.index(gate)
+        sizes[_WEIGHTS + index] = ("int8", (cells, width))
+        sizes[_RECURRENT + index] = ("int8", (cells, outputs))
+        sizes[_BIAS + index] = ("int32", (cells,))
+        sizes[_NORMS + index] = ("int16", (cells,))
         if gate in _PEEPHOLES:
             sizes[_PEEPHOLES[gate]] = ("int16", (cells,))
-    for place, operand in found.items():
-        if place not in (_X, _H, _C):
-            require(place in sizes, "no constants of an input gate left out")
+    for index, operand in found.items():
+        if index not in (_X, _H, _C):
+            require(index in sizes, "no constants of an input gate left out")
             got = (operand.dtype, operand.shape)
-            require(got == sizes[place] and operand.data is not None, f"{sizes[place]}", got)
+            require(got == sizes[index] and operand.data is not None, f"{sizes[index]}", got)
     if "input" in gates:
         require({_RECURRENT, _BIAS} <= found.keys(), "all constants of the input gate")
     for family in (_PEEPHOLES.values(), range(_NORMS, _INPUTS)):
-        places = {place for place in family if place in sizes}
-        require(not places & found.keys() or places <= found.keys(), "such constants of all gates")
+        operands = {index for index in family if index in sizes}
+        require(
+            not operands & found.keys() or operands <= found.keys(), "such constants of all gates"
+        )
 
 
 def _shapes(operator: HostOperator, attributes: Attributes) -> Sequence[Shape]:
@@ -126,8 +128,8 @@ def _shapes(operator: HostOperator, attributes: Attributes) -> Sequence[Shape]:
     require(math.frexp(cell.scale)[0] == 0.5, "a power of two as scale of cells", cell.scale)
     bits = 15 + math.frexp(cell.scale)[1] - 1
     require(0 <= bits <= _BITS, f"cells of 0 to {_BITS} integer bits", bits)
-    for place in (_X, _H, _C):
-        require(found[place].data is None, "computed input and states")
+    for index in (_X, _H, _C):
+        require(found[index].data is None, "computed input and states")
     require(_PROJECTION in found or outputs == cells, "a projection")
     _check_constants(found, source.shape[2], cells, outputs)
     return [(*source.shape[:2], outputs), state.shape, cell.shape]
@@ -137,52 +139,52 @@ class _Layer:
     """Constants of a layer, and its arithmetic for one step of time."""
 
     def __init__(self, operator: HostOperator, arrays: Sequence[np.ndarray]) -> None:
-        said = operator.attributes
-        self.operands = dict(zip(said["given"], operator.sources, strict=True))
+        attributes = operator.attributes
+        self.operands = dict(zip(attributes["given"], operator.sources, strict=True))
         self.arrays = {
-            place: array.astype(np.int64)
-            for place, array in zip(said["given"], arrays, strict=True)
-            if self.operands[place].data is not None
+            index: array.astype(np.int64)
+            for index, array in zip(attributes["given"], arrays, strict=True)
+            if self.operands[index].data is not None
         }
-        self.scales = [np.float32(scale) for scale in said["scales"]]
-        self.hidden_zero = said["hidden_zero_point"]
+        self.scales = [np.float32(scale) for scale in attributes["scales"]]
+        self.hidden_zero = attributes["hidden_zero_point"]
         self.cell_exponent = math.frexp(self.operands[_C].scale)[1] - 1
         self.clips = (
-            self._clip(said["cell_clip"], _C, 32767),
-            self._clip(said["projection_clip"], _H, 127),
+            self._clip(attributes["cell_clip"], _C, 32767),
+            self._clip(attributes["projection_clip"], _H, 127),
         )
 
-    def _clip(self, limit: float, place: int, most: int) -> int:
+    def _clip(self, limit: float, index: int, most: int) -> int:
         if limit <= 0:
             return 0
-        ratio = np.float32(limit) / np.float32(self.operands[place].scale)
+        ratio = np.float32(limit) / np.float32(self.operands[index].scale)
         return int(min(max(ratio, np.float32(-most - 1)), np.float32(most)))
 
-    def scale(self, place: int) -> np.float32:
-        return np.float32(self.operands[place].scale)
+    def scale(self, index: int) -> np.float32:
+        return np.float32(self.operands[index].scale)
 
     def gate(self, name: str, x: np.ndarray, h: np.ndarray, c: np.ndarray) -> np.ndarray:
         """Return a gate for one step: int64, shape ``(batch, cells)``."""
-        place = _GATES.index(name)
-        norm = self.arrays.get(_NORMS + place)
-        unit = np.float32(_PLAIN) if norm is None else self.scales[place]
+        index = _GATES.index(name)
+        norm = self.arrays.get(_NORMS + index)
+        divisor = np.float32(_PLAIN) if norm is None else self.scales[index]
         total = np.zeros(c.shape, np.int64)
         for first, source, values in ((_WEIGHTS, _X, x), (_RECURRENT, _H, h)):
-            sums = (values - self.operands[source].zero_point) @ self.arrays[first + place].T
+            sums = (values - self.operands[source].zero_point) @ self.arrays[first + index].T
             if first == _WEIGHTS and norm is None:
-                sums = sums + self.arrays[_BIAS + place]
-            factor = self.scale(first + place) * self.scale(source) / unit
+                sums = sums + self.arrays[_BIAS + index]
+            factor = self.scale(first + index) * self.scale(source) / divisor
             total = accumulated(total, sums, quantize_multiplier(float(factor)))
         peephole = self.arrays.get(_PEEPHOLES.get(name, -1))
         if peephole is not None:
-            factor = self.scale(_C) * self.scale(_PEEPHOLES[name]) / unit
+            factor = self.scale(_C) * self.scale(_PEEPHOLES[name]) / divisor
             products = _peeped(c, peephole, h.shape[1])
             total = accumulated(total, products, quantize_multiplier(float(factor)))
         if norm is not None:
-            scale = self.scale(_NORMS + place)
+            scale = self.scale(_NORMS + index)
             least = max(1, int(np.float32(10000) * scale))
             factors = quantize_multiplier(float(scale))
-            total = normalised(total, norm, self.arrays[_BIAS + place], factors, least)
+            total = normalised(total, norm, self.arrays[_BIAS + index], factors, least)
         return squashed(total, 3) if name == "cell" else sigmoid(total)
 
     def step(self, x: np.ndarray, h: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -227,12 +229,12 @@ def _sequence(layer: _Layer, x: np.ndarray, h: np.ndarray, c: np.ndarray) -> lis
 
 
 def _run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Compute units one after the other; all but the first three operands are constant."""
+    """Compute samples one after the other; all but the first three operands are constant."""
     layer = _Layer(operator, arrays)
-    places = dict(zip(operator.attributes["given"], arrays, strict=True))
+    operands = dict(zip(operator.attributes["given"], arrays, strict=True))
     results = []
-    for unit in zip(places[_X], places[_H], places[_C], strict=True):
-        x, h, c = (array.astype(np.int64) for array in unit)
+    for sample in zip(operands[_X], operands[_H], operands[_C], strict=True):
+        x, h, c = (array.astype(np.int64) for array in sample)
         if operator.attributes["time_major"]:
             y, h, c = _sequence(layer, x, h, c)
         else:

@@ -1,4 +1,4 @@
-"""Layers with weights: convolutions and matrix products."""
+"""Layers with weights: convolutions and matrix multiplications."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -69,7 +69,7 @@ def _read_depthwise(node: Node) -> dict[str, Any]:
 
 
 def require_constants(operator: HostOperator, channels: int) -> None:
-    """Refuse weights and a bias that are no constants, or not of so many channels."""
+    """Require constant weights and a constant bias of ``channels`` channels."""
     _, weights, *bias = operator.sources
     # Less their zero points, weights may be of nine bits.
     good = weights.data is not None and weights.dtype in ("int8", "int16")
@@ -81,11 +81,11 @@ def require_constants(operator: HostOperator, channels: int) -> None:
         require(good and math.prod(operand.shape) == channels, f"a constant bias of {channels}")
 
 
-def convolution_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def convolution_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     """Return the shape of a convolution's result: shape rule."""
     batch, *extents, inputs = image(operator.sources[0].shape)
     shape = image(operator.sources[1].shape)
-    said.name("activation", ACTIVATIONS)
+    attributes.name("activation", ACTIVATIONS)
     if "depth_multiplier" not in operator.attributes:
         channels, *kernel, depth = shape
         groups = max(1, inputs // depth)
@@ -97,7 +97,7 @@ def convolution_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
         got = f"weights of shape {shape} on {inputs} channels"
         require(one == 1 and channels % inputs == 0, "whole channels for each of the input's", got)
     require_constants(operator, channels)
-    return [(batch, *window_counts(extents, kernel, said, dilated=True), channels)]
+    return [(batch, *window_counts(extents, kernel, attributes, dilated=True), channels)]
 
 
 def _ungrouped(weights: np.ndarray, inputs: int) -> np.ndarray:
@@ -191,12 +191,12 @@ def _infer_dense(node: Node) -> list[Shape]:
     return [(math.prod(shape) // taps, channels)]
 
 
-def dense_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def dense_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     """Return the shape of a matrix product's result: shape rule."""
     source, shape = (operand.shape for operand in operator.sources[:2])
     require(len(shape) == 2, "weights of 2 dimensions", shape)
     channels, taps = shape
-    said.name("activation", ACTIVATIONS)
+    attributes.name("activation", ACTIVATIONS)
     require_constants(operator, channels)
     result = operator.results[0].shape
     rows = math.prod(source) // taps
@@ -217,7 +217,7 @@ def lower_dense(scale: Scale) -> Lower:
 
 
 def dense_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the sums of a matrix product, int32, int64 of int16, shape ``(units, rows, channels)``."""
+    """Return the sums of a matrix product, int32, int64 of int16, shape ``(samples, rows, channels)``."""
     matrix = arrays[1].astype(np.int64)
     rows = arrays[0].reshape(len(arrays[0]), -1, matrix.shape[1]).astype(np.int64)
     sums = (rows - operator.sources[0].zero_point) @ matrix.T
@@ -271,20 +271,21 @@ def scaled_sums(operator: HostOperator, sums: np.ndarray, bias: Sequence[np.ndar
 
 
 def convolution_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the sums of a convolution, int64, shape ``(items, rows, columns, channels)``.
+    """Return the sums of a convolution, int64, shape ``(samples, rows, columns, channels)``.
 
     They are added up in float64, which is exact far below 2^53.
     """
-    source, (output,), said = operator.sources[0], operator.results, operator.attributes
+    source, (output,), attributes = operator.sources[0], operator.results, operator.attributes
     x = arrays[0].reshape(-1, *arrays[0].shape[2:]).astype(np.float64) - source.zero_point
     kernel = arrays[1].astype(np.float64)
-    if "depth_multiplier" not in said:
+    if "depth_multiplier" not in attributes:
         kernel = _ungrouped(kernel, x.shape[3])
     _, rows, columns, channels = output.shape
-    counts, stride, dilation = (rows, columns), said["stride"], said["dilation"]
+    counts, stride, dilation = (rows, columns), attributes["stride"], attributes["dilation"]
     size = [(taps - 1) * apart + 1 for taps, apart in zip(kernel.shape[1:3], dilation, strict=True)]
     first = [
-        padding(said["padding"], x.shape[1 + n], size[n], stride[n], counts[n]) for n in (0, 1)
+        padding(attributes["padding"], x.shape[1 + n], size[n], stride[n], counts[n])
+        for n in (0, 1)
     ]
     last = [
         max(0, (counts[n] - 1) * stride[n] + size[n] - first[n] - x.shape[1 + n]) for n in (0, 1)
@@ -299,7 +300,7 @@ def convolution_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np
                 top : top + (rows - 1) * stride[0] + 1 : stride[0],
                 left : left + (columns - 1) * stride[1] + 1 : stride[1],
             ]
-            if "depth_multiplier" not in said:
+            if "depth_multiplier" not in attributes:
                 sums += part @ kernel[:, row, column].T
             else:
                 sums += np.repeat(part, channels // part.shape[-1], -1) * kernel[0, row, column]

@@ -132,7 +132,7 @@ class Node:
         return options
 
     def constant(self, number: int, types: Sequence[type], role: str) -> np.ndarray:
-        """Return the contents of an input that has to be constant.
+        """Return the contents of an input that must be constant.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ class Node:
         return tensor.data
 
     def indices(self, number: int, role: str) -> list[int]:
-        """Return the int32 or int64 numbers of an input that has to be constant."""
+        """Return the int32 or int64 numbers of an input that must be constant."""
         return self.constant(number, _INDICES, role).reshape(-1).tolist()
 
     def axis(self, given: int, rank: int | None = None) -> int:

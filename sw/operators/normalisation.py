@@ -26,12 +26,12 @@ from celosia.sw.operators.functions import inverse_root, same_shape
 from celosia.sw.operators.node import ModelError, Node, read_activation
 from celosia.sw.operators.pooling import pool_shapes, read_pool, spans
 from celosia.sw.operators.real import exponential, logarithm, power
-from celosia.sw.operators.record import FLOAT, SAME, Operator, Shape, by_type, each_unit
+from celosia.sw.operators.record import FLOAT, SAME, Operator, Shape, by_type, each_sample
 from celosia.sw.operators.windows import image
 
 __all__ = ["OPERATORS"]
 
-#: Scales and zero points that results have to have.
+#: Scales and zero points that results must have.
 _LOGARITHMS = (1 / 16, 127)
 _NORMALISED = (1 / 128, 0)
 
@@ -49,14 +49,14 @@ _EPSILON = np.float32(1e-6)
 def _fixed_logarithm(x: np.ndarray) -> np.ndarray:
     """Return ``log_x_for_x_greater_than_or_equal_to_1``: 12 integer bits in, 5 out."""
     quarter = 1 << (29 - _TERM_BITS)
-    room = 32 - digits(x)
-    first = saturated(high_product(x << (room - 1), _ROOT) << 1)
-    room_of_root = 31 - digits(high_product(x, _ROOT))
-    second = saturated(x << room_of_root)
+    spare = 32 - digits(x)
+    first = saturated(high_product(x << (spare - 1), _ROOT) << 1)
+    spare_of_root = 31 - digits(high_product(x, _ROOT))
+    second = saturated(x << spare_of_root)
     r = np.minimum(first, second)
     bits = 31 - _TERM_BITS
     whole = np.maximum(
-        ((_SUM_BITS - room) << bits) + quarter, ((_SUM_BITS - room_of_root) << bits) - quarter
+        ((_SUM_BITS - spare) << bits) + quarter, ((_SUM_BITS - spare_of_root) << bits) - quarter
     )
     half = (r + _FOURTH_ROOT + 1) >> 1
     q = (r - _FOURTH_ROOT) << 1
@@ -68,14 +68,14 @@ def _fixed_logarithm(x: np.ndarray) -> np.ndarray:
     return saturated(terms << 1)
 
 
-def _log_softmax_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _log_softmax_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     (source,), (result,) = operator.sources, operator.results
     require(bool(source.shape), "at least 1 dimension")
     if source.dtype == "int8":
         got = (result.scale, result.zero_point)
         require(got == _LOGARITHMS, "a result of scale 1/16 and zero point 127", got)
         require(source.scale > 2.0**-25, "a scale of more than 2^-25", f"{source.scale:.6g}")
-    return same_shape(operator, said)
+    return same_shape(operator, attributes)
 
 
 def _run_log_softmax(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -108,20 +108,20 @@ def _read_norm(node: Node) -> dict[str, Any]:
     return {}
 
 
-def _norm_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _norm_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     (source,), (result,) = operator.sources, operator.results
     require(bool(source.shape), "at least 1 dimension")
     got = (result.scale, result.zero_point)
     good = source.dtype != "int8" or got == _NORMALISED
     require(good, "a result of scale 1/128 and zero point 0", got)
-    return same_shape(operator, said)
+    return same_shape(operator, attributes)
 
 
 def _run_norm(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     x = arrays[0].astype(np.int64) - operator.sources[0].zero_point
-    sums, places = np.unique(np.square(x).sum(axis=-1, keepdims=True), return_inverse=True)
+    sums, inverse = np.unique(np.square(x).sum(axis=-1, keepdims=True), return_inverse=True)
     found = np.array([inverse_root(value) for value in sums.tolist()], np.int64)
-    roots, shifts = found[places.reshape(*x.shape[:-1], 1)].transpose(-1, *range(x.ndim))
+    roots, shifts = found[inverse.reshape(*x.shape[:-1], 1)].transpose(-1, *range(x.ndim))
     # 7 fractional bits; uint8 has them before the multiplication.
     unsigned = bool(operator.attributes.get("unsigned"))
     values = times(x << 7, roots, shifts) if unsigned else times(x, roots, shifts + 7)
@@ -142,18 +142,18 @@ def _read_near(node: Node) -> dict[str, Any]:
     return {"radius": options.Radius(), **{name: float(value) for name, value in real.items()}}
 
 
-def _near_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    said.whole("radius", 0, EXTENT)
+def _near_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    attributes.whole("radius", 0, EXTENT)
     for name in ("bias", "alpha", "beta"):
-        said.real(name)
+        attributes.real(name)
     image(operator.sources[0].shape)
-    return same_shape(operator, said)
+    return same_shape(operator, attributes)
 
 
 def _run_near(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return elements times a power of the sum of squares of channels around them."""
-    (x,), said = arrays, operator.attributes
-    channels, reach = x.shape[-1], said["radius"]
+    (x,), attributes = arrays, operator.attributes
+    channels, reach = x.shape[-1], attributes["radius"]
     sums = np.zeros_like(x)
     with np.errstate(all="ignore"):
         squares = np.square(x)
@@ -161,11 +161,11 @@ def _run_near(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.n
             near = squares[..., max(0, channel - reach) : min(channels, channel + reach)]
             if near.shape[-1]:
                 sums[..., channel] = np.add.accumulate(near, axis=-1)[..., -1]
-        base = np.float32(said["bias"]) + np.float32(said["alpha"]) * sums
-        return [x * power(base, np.array(-said["beta"], np.float32))]
+        base = np.float32(attributes["bias"]) + np.float32(attributes["alpha"]) * sums
+        return [x * power(base, np.array(-attributes["beta"], np.float32))]
 
 
-@each_unit
+@each_sample
 def _run_pool(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return the root of the mean square of each window."""
     (array,), (output,) = arrays, operator.results

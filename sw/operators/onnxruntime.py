@@ -1,6 +1,6 @@
 """Operators with ONNX Runtime's arithmetic, under the names they have there.
 
-They do what operators of TensorFlow Lite do, with other roundings: see ``compiler.onnxruntime``.
+They match operators of TensorFlow Lite but round differently: see ``compiler.onnxruntime``.
 Models hold them after the front end: images with channels last, int8 for uint8.
 """
 
@@ -82,9 +82,9 @@ def _meanings(operator: HostOperator) -> _Meanings:
     return meaning(first), meaning(second), meaning(operator.results[0])
 
 
-def _pair_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    said.flag("unsigned")
-    return two(operator, said)
+def _pair_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    attributes.flag("unsigned")
+    return two(operator, attributes)
 
 
 def _run_sum(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
@@ -103,11 +103,11 @@ def _lower_line(lowering: Lowering, operation: Operation) -> None:
     """Lower the sum or product of a value and a constant for each channel."""
     graph, output = lowering.graph, lowering.graph.tensors[operation.outputs[0]]
     tensors = [graph.tensors[number] for number in operation.inputs]
-    place = 0 if tensors[0].data is None else 1
-    source, constant = tensors[place], tensors[1 - place]
-    if constant.data is None or operation.inputs[place] not in lowering.views:
+    position = 0 if tensors[0].data is None else 1
+    source, constant = tensors[position], tensors[1 - position]
+    if constant.data is None or operation.inputs[position] not in lowering.views:
         raise CompileError("wanted a value that the core computes, and a constant")
-    view = lowering.views[operation.inputs[place]]
+    view = lowering.views[operation.inputs[position]]
     channels = lowering.values[view.value].channels
     shapes = source.shape, constant.shape[-1:], constant.elements
     if shapes != (output.shape, (channels,), channels):
@@ -124,7 +124,7 @@ def _lower_line(lowering: Lowering, operation: Operation) -> None:
         compute, slopes = multiplied, first * second / step * centred
         offsets = -slopes * meanings[0].zero_point
     operands, ordered = (x, numbers), meanings
-    if place:
+    if position:
         operands, ordered = (numbers, x), (meanings[1], meanings[0], meanings[2])
     tables = compute(*operands, ordered, unsigned=operation.attributes["unsigned"])
     weights, scaling = lines(tables, slopes, offsets, meanings[2].zero_point)
@@ -155,7 +155,7 @@ def _lower_sum(lowering: Lowering, operation: Operation) -> None:
     add_sum(lowering, operation, sources, _sum_scalings(lowering.graph, operation))
 
 
-def _mean_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _mean_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     require(len(operator.sources) == 1, "1 input", len(operator.sources))
     batch, _, _, channels = image(operator.sources[0].shape)
     return [(batch, 1, 1, channels)]
@@ -177,9 +177,9 @@ def _lower_mean(lowering: Lowering, operation: Operation) -> None:
     lower_windows(lowering, operation, view, size, scaling, Window.SUM)
 
 
-def _average_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    said.flag("unsigned")
-    return pool_shapes(operator, said)
+def _average_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    attributes.flag("unsigned")
+    return pool_shapes(operator, attributes)
 
 
 def _run_average(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
@@ -228,9 +228,9 @@ def _lower_average(lowering: Lowering, operation: Operation) -> None:
     )
 
 
-def _softmax_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _softmax_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     require(bool(operator.sources[0].shape), "at least 1 dimension")
-    return same_shape(operator, said)
+    return same_shape(operator, attributes)
 
 
 def _run_softmax(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
@@ -242,9 +242,9 @@ def _run_quantize(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
     return [quantized(arrays[0], meaning(operator.results[0]))]
 
 
-def _table_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    said.wholes("entries", 256, -128, 127)
-    return same_shape(operator, said)
+def _table_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    attributes.wholes("entries", 256, -128, 127)
+    return same_shape(operator, attributes)
 
 
 def _entries(source: Quantization, output: Quantization, attributes: dict) -> np.ndarray:
@@ -266,8 +266,7 @@ OPERATORS = (
         kernel=_run_table,
         lower=lookup,
         table=_entries,
-        core="any function of one element, part of the layer before it where nothing else reads "
-        "that",
+        core="any function of one element, part of the previous layer if nothing else reads that",
         host="int8",
     ),
     Operator(
@@ -278,14 +277,14 @@ OPERATORS = (
         lower=_lower_sum,
         core="two values of one shape, where 32 bits give all 65,536 sums; a value and a constant "
         "for each channel",
-        host="whatever broadcasts",
+        host="shapes that broadcast",
     ),
     Operator(
         kind="QLinearAveragePool",
         shapes=_average_shapes,
         kernel=_run_average,
         lower=_lower_average,
-        core="windows up to 255 × 255 whose sums stay apart from halves",
+        core="windows up to 255 × 255 whose averages are not too near a half",
         host="any window",
     ),
     Operator(
@@ -321,7 +320,7 @@ OPERATORS = (
         kernel=_run_product,
         lower=_lower_line,
         core="a value and a constant for each channel",
-        host="whatever broadcasts",
+        host="shapes that broadcast",
     ),
     Operator(
         kind="QLinearSoftmax",

@@ -46,13 +46,13 @@ Every byte is that of LiteRT's reference kernel (`BUILTIN_REF`), with these exce
 
 ## All operators
 
-| operator | runs on | on the core | on the host, besides |
+| operator | runs on | limits on the core | limits on the host otherwise |
 |---|---|---|---|
 """
 
 
 def where(record: Operator) -> str:
-    """Return where an operator runs: core, table, view, host or constant, or two of them."""
+    """Return the targets of an operator: core, table, view, host or constant, or two of them."""
     if record.static:
         return "constant"
     found = []

@@ -24,9 +24,9 @@ def _read_transpose(node: Node) -> dict[str, Any]:
     return {"permutation": order}
 
 
-def _transpose_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _transpose_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shape = operator.sources[0].shape
-    order = said.axes("permutation", len(shape))
+    order = attributes.axes("permutation", len(shape))
     require(len(order) == len(shape), "all dimensions permuted", order)
     return [tuple(shape[axis] for axis in order)]
 
@@ -44,17 +44,17 @@ def _read_block(table: type):
     return read
 
 
-def _depth_to_space_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _depth_to_space_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     batch, high, wide, channels = image(operator.sources[0].shape)
-    block = said.whole("block", 1, EXTENT)
+    block = attributes.whole("block", 1, EXTENT)
     got = f"{channels} for {block} x {block}"
     require(channels % block**2 == 0, "whole blocks of channels", got)
     return [(batch, high * block, wide * block, channels // block**2)]
 
 
-def _space_to_depth_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _space_to_depth_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     batch, high, wide, channels = image(operator.sources[0].shape)
-    block = said.whole("block", 1, EXTENT)
+    block = attributes.whole("block", 1, EXTENT)
     got = f"{high} x {wide} for {block} x {block}"
     require(high % block == 0 and wide % block == 0, "whole blocks", got)
     return [(batch, high // block, wide // block, channels * block**2)]
@@ -62,16 +62,16 @@ def _space_to_depth_shapes(operator: HostOperator, said: Attributes) -> list[Sha
 
 def _run_depth_to_space(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     x, block = arrays[0], operator.attributes["block"]
-    units, batch, high, wide, _ = x.shape
-    parts = x.reshape(units, batch, high, wide, block, block, -1)
-    return [parts.transpose(0, 1, 2, 4, 3, 5, 6).reshape(units, *operator.results[0].shape)]
+    samples, batch, high, wide, _ = x.shape
+    parts = x.reshape(samples, batch, high, wide, block, block, -1)
+    return [parts.transpose(0, 1, 2, 4, 3, 5, 6).reshape(samples, *operator.results[0].shape)]
 
 
 def _run_space_to_depth(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     x, block = arrays[0], operator.attributes["block"]
-    units, batch, high, wide, channels = x.shape
-    parts = x.reshape(units, batch, high // block, block, wide // block, block, channels)
-    return [parts.transpose(0, 1, 2, 4, 3, 5, 6).reshape(units, *operator.results[0].shape)]
+    samples, batch, high, wide, channels = x.shape
+    parts = x.reshape(samples, batch, high // block, block, wide // block, block, channels)
+    return [parts.transpose(0, 1, 2, 4, 3, 5, 6).reshape(samples, *operator.results[0].shape)]
 
 
 def _read_blocks(role: str):
@@ -87,17 +87,17 @@ def _read_blocks(role: str):
     return read
 
 
-def _blocks(operator: HostOperator, said: Attributes) -> tuple[list[int], list[list[int]]]:
+def _blocks(operator: HostOperator, attributes: Attributes) -> tuple[list[int], list[list[int]]]:
     """Return blocks and margins: of the dimensions after the batch, at least one of them."""
     blocks, rank = operator.attributes.get("blocks"), len(operator.sources[0].shape)
     count = len(blocks) if isinstance(blocks, list | tuple) else 0
     require(1 <= count < rank, f"blocks of 1 to {rank - 1} dimensions", blocks)
-    return said.wholes("blocks", count, 1, EXTENT), said.pairs("margins", count)
+    return attributes.wholes("blocks", count, 1, EXTENT), attributes.pairs("margins", count)
 
 
-def _space_to_batch_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _space_to_batch_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     batch, *extents = operator.sources[0].shape
-    blocks, margins = _blocks(operator, said)
+    blocks, margins = _blocks(operator, attributes)
     whole = [n + sum(margin) for n, margin in zip(extents, margins, strict=False)]
     good = all(n % b == 0 for n, b in zip(whole, blocks, strict=True))
     require(good, "whole blocks", f"{whole} for {blocks}")
@@ -105,9 +105,9 @@ def _space_to_batch_shapes(operator: HostOperator, said: Attributes) -> list[Sha
     return [(batch * math.prod(blocks), *counts, *extents[len(blocks) :])]
 
 
-def _batch_to_space_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _batch_to_space_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     batch, *extents = operator.sources[0].shape
-    blocks, margins = _blocks(operator, said)
+    blocks, margins = _blocks(operator, attributes)
     require(batch % math.prod(blocks) == 0, "whole blocks of images", f"{batch} for {blocks}")
     ways = list(zip(extents, blocks, margins, strict=False))
     counts = [n * block - sum(margin) for n, block, margin in ways]

@@ -9,7 +9,7 @@ from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import require
 from celosia.sw.operators.fixed_point import aligned
 from celosia.sw.operators.real import power
-from celosia.sw.operators.record import Kernel, each_unit
+from celosia.sw.operators.record import Kernel, each_sample
 
 __all__ = [
     "clamped",
@@ -128,4 +128,4 @@ def _powers(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.nda
     return [values.astype(kind)]
 
 
-powers = each_unit(_powers)
+powers = each_sample(_powers)

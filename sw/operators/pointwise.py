@@ -64,15 +64,15 @@ def _read_scales(node: Node) -> dict[str, Any]:
     }
 
 
-def _scaled_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    shapes = same_shape(operator, said)
+def _scaled_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    shapes = same_shape(operator, attributes)
     if "channel_scales" not in operator.attributes:
         return shapes
     (source,), (output,) = operator.sources, operator.results
     one = output if source.dtype == "float32" else source
     require("float32" in (source.dtype, output.dtype), "float32 at one end")
-    limits, count = np.iinfo(one.dtype), one.shape[said.whole("axis", 0, len(one.shape) - 1)]
-    said.wholes("channel_zero_points", count, int(limits.min), int(limits.max))
+    limits, count = np.iinfo(one.dtype), one.shape[attributes.whole("axis", 0, len(one.shape) - 1)]
+    attributes.wholes("channel_zero_points", count, int(limits.min), int(limits.max))
     scales = operator.attributes["channel_scales"]
     require(isinstance(scales, list | tuple) and len(scales) == count, f"{count} scales")
     good = all(type(scale) is float and 1e-38 < scale < 1e38 for scale in scales)
@@ -82,13 +82,13 @@ def _scaled_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
 
 def _scales(operator: HostOperator, operand: Operand) -> tuple[Any, Any]:
     """Return scale and zero point of an operand, or those of its channels."""
-    said = operator.attributes
-    if "channel_scales" not in said:
+    attributes = operator.attributes
+    if "channel_scales" not in attributes:
         return single(operand), operand.zero_point
     shape = [1] * (1 + len(operand.shape))
-    shape[1 + said["axis"]] = -1
-    scales = np.array(said["channel_scales"], np.float32).reshape(shape)
-    return scales, np.array(said["channel_zero_points"], np.int64).reshape(shape)
+    shape[1 + attributes["axis"]] = -1
+    scales = np.array(attributes["channel_scales"], np.float32).reshape(shape)
+    return scales, np.array(attributes["channel_zero_points"], np.int64).reshape(shape)
 
 
 def _run_quantize(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -114,7 +114,7 @@ def _run_dequantize(operator: HostOperator, arrays: Sequence[np.ndarray]) -> lis
     return [scale * (arrays[0].astype(np.int64) - zero_point).astype(np.float32)]
 
 
-_CLAMP = "a clamp, part of the matrix layer before it where scales are equal"
+_CLAMP = "a clamp, part of the previous matrix layer if scales are equal"
 _INTEGERS = ("int8", "uint8", "int16")
 
 OPERATORS = (
@@ -140,7 +140,7 @@ OPERATORS = (
         lower=_lower,
         factors=quotients,
         core="int8 to int8",
-        host="float32 or integers to integers of 8 or 16 bits; from float32 also a scale a channel",
+        host="float32 or integers to integers of 8 or 16 bits; from float32 also one scale per channel",
     ),
     Operator(
         kind="DEQUANTIZE",
@@ -148,6 +148,6 @@ OPERATORS = (
         read=_read_scales,
         types=(_INTEGERS, ("float32",)),
         kernel=_run_dequantize,
-        host="integers of 8 or 16 bits to float32; those of 8 bits also with a scale a channel",
+        host="integers of 8 or 16 bits to float32; those of 8 bits also with one scale per channel",
     ),
 )

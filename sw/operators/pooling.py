@@ -30,13 +30,13 @@ def read_pool(node: Node) -> dict[str, Any]:
     return read_windows(node, tflite.Pool2DOptions, "stride", "window")
 
 
-def pool_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def pool_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     """Return the shape of a pooling's result: shape rule."""
     require(len(operator.sources) == 1, "1 input", len(operator.sources))
     batch, *extents, channels = image(operator.sources[0].shape)
-    said.name("activation", ACTIVATIONS)
-    window = said.wholes("window", 2, 1, EXTENT)
-    return [(batch, *window_counts(extents, window, said), channels)]
+    attributes.name("activation", ACTIVATIONS)
+    window = attributes.wholes("window", 2, 1, EXTENT)
+    return [(batch, *window_counts(extents, window, attributes), channels)]
 
 
 def _lower(lowering: Lowering, operation: Operation) -> None:
@@ -68,10 +68,10 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
 
 def spans(operator: HostOperator, axis: int) -> list[tuple[int, int]]:
     """Return first row or column of each window, and the one after its last."""
-    said, extent = operator.attributes, operator.sources[0].shape[1 + axis]
+    attributes, extent = operator.attributes, operator.sources[0].shape[1 + axis]
     count = operator.results[0].shape[1 + axis]
-    size, stride = said["window"][axis], said["stride"][axis]
-    first = -padding(said["padding"], extent, size, stride, count)
+    size, stride = attributes["window"][axis], attributes["stride"][axis]
+    first = -padding(attributes["padding"], extent, size, stride, count)
     starts = range(first, first + count * stride, stride)
     return [(max(start, 0), min(start + size, extent)) for start in starts]
 
@@ -105,14 +105,14 @@ def _run_average(operator: HostOperator, arrays: Sequence[np.ndarray]) -> Sequen
 def _run(reduce: _Reduce) -> Kernel:
     def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         output = operator.results[0]
-        said = operator.attributes["activation"]
-        low, high = activation_range(said, meaning(output), output.dtype)
+        activation = operator.attributes["activation"]
+        low, high = activation_range(activation, meaning(output), output.dtype)
         return [np.clip(pooled(operator, arrays[0], reduce), low, high).astype(output.dtype)]
 
     return run
 
 
-_POOL = "windows up to 255 × 255; within what the accumulators hold"
+_POOL = "windows up to 255 × 255 whose results fit the accumulators"
 
 OPERATORS = (
     Operator(
@@ -124,7 +124,7 @@ OPERATORS = (
         unsigned=True,
         kernel=_run_average,
         lower=_lower,
-        core=f"{_POOL}; counts that 31 bits divide by",
+        core=f"{_POOL}; element counts that a 31-bit multiplier divides by",
         host="any window: int8, int16",
     ),
     Operator(
@@ -135,7 +135,7 @@ OPERATORS = (
         keeps_scale=True,
         kernel=_run(lambda part, _: part.max(axis=(2, 3))),
         lower=_lower,
-        core=f"{_POOL}; part of the matrix layer before it where windows do not overlap",
+        core=f"{_POOL}; part of the previous matrix layer if windows do not overlap",
         host="any window: int8, int16",
     ),
 )

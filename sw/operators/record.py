@@ -1,4 +1,4 @@
-"""The record of an operator: everything the project knows about it.
+"""The record of an operator.
 
 An operator appears four times in the life of a model: a front end reads it, the compiler lowers it
 to work of the core or leaves it to the host, and the host runs it. The record holds the function
@@ -36,19 +36,19 @@ __all__ = [
     "Table",
     "Types",
     "by_type",
-    "each_unit",
+    "each_sample",
 ]
 
 Shape = tuple[int, ...]
 
 #: Returns the attributes of an operator in a file.
 Read = Callable[[Node], dict[str, Any]]
-#: Returns the shapes of the results of an operator in a file, whatever the file records of them.
+#: Returns the shapes of an operator's results in a file, whatever shapes the file records.
 Infer = Callable[[Node], Sequence[Shape]]
 #: Checks attributes and shapes; returns the shapes of the results.
 Shapes = Callable[[HostOperator, Attributes], Sequence[Shape]]
 #: Returns the results of an operator on the host. Arrays have one dimension more than the operands,
-#: the first one: the units that are computed together. Constants have not, and broadcast.
+#: the first one: the samples. Constants have not, and broadcast.
 Kernel = Callable[[HostOperator, Sequence[np.ndarray]], Sequence[np.ndarray]]
 #: Adds the work of the core for an operator.
 Lower = Callable[["Lowering", Operation], None]
@@ -82,7 +82,7 @@ def _nothing(node: Node) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Operator:
-    """All that is known about one operator.
+    """Everything the project knows about one operator.
 
     Parameters
     ----------
@@ -101,20 +101,20 @@ class Operator:
     types : tuple of tuples of str
         Types of operands and of results; no types of results stand for that of the operands.
     keeps_scale : bool
-        Whether operands and results have to be of one scale and zero point.
+        Whether operands and results must have the same scale and zero point.
     moves : bool
         Whether results hold elements of the operands, unchanged: of any type, with any
         quantisation or none, the same on all sides.
     aside : tuple of int
-        Positions among the operands of those that are no such elements: indices, conditions. The
+        Positions of operands that are no such elements: indices, conditions. The
         shape rule checks their types.
     plain : bool
-        Whether integers are numbers, whatever their scale.
+        Whether integers are numbers without scale.
     unsigned : bool
-        Whether the kernel of uint8 computes otherwise than that of int8: the attribute ``unsigned``
+        Whether the kernel of uint8 differs from that of int8: the attribute ``unsigned``
         of an operator on tensors that were uint8.
     whole : bool
-        Whether it takes the model's own batch as a whole.
+        Whether it takes the model's batch as a whole.
     kernel : callable, optional
         Runs it on the host. It may refuse its inputs with Mismatch.
     lower : callable, optional
@@ -124,17 +124,17 @@ class Operator:
     single : str
         Attribute that it has where a table can do it; empty where a table always can.
     factors : callable, optional
-        Factors that have to stay below 2^30, else the reference kernel's results are not defined.
+        Factors; the reference kernel's results are undefined from 2^30 on.
     broadcasts : bool
         Whether operands broadcast, aligned at their last dimensions.
     weighted : bool
         Whether its constants belong to channels and not to samples.
     states : tuple of int
-        Positions of variable tensors among the inputs. Its last results are what they hold next.
+        Positions of variable tensors among the inputs. Its last results are their new contents.
     static : bool
         Whether results follow from the shapes of the operands alone.
     core, host : str, optional
-        Limits for the page of operators: on the core, and on the host besides.
+        Limits for the page of operators: on the core, and on the host otherwise.
     """
 
     kind: str
@@ -167,20 +167,22 @@ class Operator:
 
     def inputs(self, operation: Operation) -> list[int]:
         """Return the tensors that an operation reads when it runs; -1 is one left out."""
-        places = range(len(operation.inputs)) if self.operands is None else self.operands
-        return [operation.inputs[place] for place in places if place < len(operation.inputs)]
+        positions = range(len(operation.inputs)) if self.operands is None else self.operands
+        return [
+            operation.inputs[position] for position in positions if position < len(operation.inputs)
+        ]
 
     def check(self, operator: HostOperator) -> None:
-        """Refuse types, attributes and shapes that no kernel can work on.
+        """Refuse types, attributes and shapes that no kernel can process.
 
         Raises
         ------
         Mismatch
-            With what was wanted.
+            With the requirement.
         """
         require(bool(operator.sources and operator.results), "inputs and results")
         sources = operator.sources[:1] if self.weighted else operator.sources
-        sources = [each for place, each in enumerate(sources) if place not in self.aside]
+        sources = [each for position, each in enumerate(sources) if position not in self.aside]
         require(bool(sources), "other inputs")
         self._check_types(sources[:1], self.types[0])
         alike = (sources[0].dtype,)
@@ -223,15 +225,15 @@ def by_type(**kernels: Kernel) -> Kernel:
     return run
 
 
-def each_unit(kernel: Kernel) -> Kernel:
-    """Return a kernel for several units from one whose arrays have the operands' own shapes."""
+def each_sample(kernel: Kernel) -> Kernel:
+    """Return a kernel for several samples from one for arrays of the operands' shapes."""
 
     def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         computed = [operand.data is None for operand in operator.sources]
-        units = max((len(a) for a, c in zip(arrays, computed, strict=True) if c), default=1)
+        samples = max((len(a) for a, c in zip(arrays, computed, strict=True) if c), default=1)
         results = [
-            kernel(operator, [a[unit] if c else a for a, c in zip(arrays, computed, strict=True)])
-            for unit in range(units)
+            kernel(operator, [a[n] if c else a for a, c in zip(arrays, computed, strict=True)])
+            for n in range(samples)
         ]
         return [np.stack(made) for made in zip(*results, strict=True)]
 

@@ -44,7 +44,7 @@ __all__ = ["OPERATORS", "read_axes", "reduced"]
 #: Types with scales.
 _SCALED = ("int8", "int16")
 
-#: Past this sums saturate whatever the zero point.
+#: Past this sums saturate with any zero point.
 _FAR = np.float32(1 << 20)
 
 
@@ -55,12 +55,12 @@ def read_axes(node: Node) -> dict[str, Any]:
     return {"axes": node.axes(1), "keep_dims": bool(options.KeepDims()) if options else False}
 
 
-def reduced(operator: HostOperator, said: Attributes) -> list[Shape]:
+def reduced(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     """Return the shape of a result without the dimensions ``axes``: shape rule."""
     require(len(operator.sources) == 1, "1 input", len(operator.sources))
     shape = operator.sources[0].shape
-    axes = said.axes("axes", len(shape))
-    if said.flag("keep_dims"):
+    axes = attributes.axes("axes", len(shape))
+    if attributes.flag("keep_dims"):
         return [tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))]
     return [tuple(extent for axis, extent in enumerate(shape) if axis not in axes)]
 
@@ -73,7 +73,7 @@ def _laid_out(lowering: Lowering, operation: Operation) -> View:
     Raises
     ------
     CompileError
-        If it is laid out otherwise.
+        If it has another layout.
     """
     number = operation.inputs[0]
     view, shape = lowering.view(operation), lowering.graph.tensors[number].shape
@@ -137,7 +137,7 @@ def lower_windows(
 
 
 def _lower_sum(lowering: Lowering, operation: Operation) -> None:
-    """Lower MEAN and SUM: over rows, columns or both windows, over channels a product by ones."""
+    """Lower MEAN and SUM: over rows, columns or both windows, over channels a matrix layer of ones."""
     graph = lowering.graph
     shape, axes = graph.tensors[operation.inputs[0]].shape, operation.attributes["axes"]
     count = math.prod(shape[axis] for axis in axes)
@@ -208,8 +208,8 @@ def _sum_factor(operator: HostOperator) -> float:
     return single_factor(single(operator.sources[0]), over=single(operator.results[0]))
 
 
-def _sum_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    shapes, factor = reduced(operator, said), _sum_factor(operator)
+def _sum_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    shapes, factor = reduced(operator, attributes), _sum_factor(operator)
     good = operator.sources[0].dtype not in _SCALED or factor < MOST_FACTOR
     require(good, "a factor below 2^30", f"{factor:.6g}")
     return shapes
@@ -289,8 +289,8 @@ def _product_factor(operator: HostOperator) -> float:
     return source.scale / output.scale ** (1 / count)
 
 
-def _product_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
-    shapes = reduced(operator, said)
+def _product_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    shapes = reduced(operator, attributes)
     if operator.sources[0].dtype in _SCALED:
         _, shift = quantize_multiplier(_product_factor(operator))
         require(shift < 8, "a factor of each step below 2^7", f"{_product_factor(operator):.6g}")

@@ -45,42 +45,42 @@ def _infer(node: Node) -> list[Shape]:
     return [(batch, *size, channels)]
 
 
-def _shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     batch, _, _, channels = image(operator.sources[0].shape)
-    both = said.flag("align_corners") and said.flag("half_pixel_centers")
+    both = attributes.flag("align_corners") and attributes.flag("half_pixel_centers")
     require(not both, "align_corners or half_pixel_centers", "both")
-    said.flag("half_pixel_centers")
+    attributes.flag("half_pixel_centers")
     return [(batch, *image(operator.results[0].shape)[1:3], channels)]
 
 
 def _nearest(source: int, result: int, align: bool, half: bool) -> np.ndarray:
-    """Return which row or column each of the result's is taken from; in single precision."""
+    """Return the source row or column of each of the result's, in single precision."""
     scale = np.float32(source) / np.float32(result)
     if align and result > 1:
         scale = np.float32(source - 1) / np.float32(result - 1)
     offset = np.float32(0.5 if half else 0)
-    places = (np.arange(result, dtype=np.float32) + offset) * scale
-    # None is below zero: the kernel rounds halves up.
-    whole = np.floor(places.astype(np.float64) + 0.5) if align else np.floor(places)
+    origins = (np.arange(result, dtype=np.float32) + offset) * scale
+    # The kernel rounds halves up; none is below zero.
+    whole = np.floor(origins.astype(np.float64) + 0.5) if align else np.floor(origins)
     return np.clip(whole.astype(np.int64), 0, source - 1)
 
 
 def _run_nearest(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return an image of another size, each pixel one of the input's."""
-    said = operator.attributes["align_corners"], operator.attributes["half_pixel_centers"]
+    flags = operator.attributes["align_corners"], operator.attributes["half_pixel_centers"]
     _, high, wide, _ = operator.sources[0].shape
     _, rows, columns, _ = operator.results[0].shape
-    taken = arrays[0][:, :, _nearest(high, rows, *said)]
-    return [taken[:, :, :, _nearest(wide, columns, *said)]]
+    taken = arrays[0][:, :, _nearest(high, rows, *flags)]
+    return [taken[:, :, :, _nearest(wide, columns, *flags)]]
 
 
 def _lower_nearest(lowering: Lowering, operation: Operation) -> None:
     """Lower RESIZE_NEAREST_NEIGHBOR to copies of columns, and then of rows."""
     view, number = lowering.view(operation), operation.outputs[0]
-    said = operation.attributes["align_corners"], operation.attributes["half_pixel_centers"]
+    flags = operation.attributes["align_corners"], operation.attributes["half_pixel_centers"]
     extents = zip((view.height, view.width), lowering.shapes[number][:2], strict=True)
-    places = [_nearest(source, result, *said).tolist() for source, result in extents]
-    lowering.take(operation, view, places)
+    origins = [_nearest(source, result, *flags).tolist() for source, result in extents]
+    lowering.take(operation, view, origins)
 
 
 def _between(source: int, result: int, align: bool, half: bool) -> tuple[np.ndarray, ...]:
@@ -91,12 +91,12 @@ def _between(source: int, result: int, align: bool, half: bool) -> tuple[np.ndar
     scale = (_ONE * source + result // 2) // result
     if align and result > 1:
         scale = (_ONE * (source - 1) + (result - 1) // 2) // (result - 1)
-    places = np.arange(result, dtype=np.int64) * scale
+    origins = np.arange(result, dtype=np.int64) * scale
     if half:
-        places = places + scale // 2 - (1 << 9)
-    below = np.maximum(np.trunc(places / _ONE).astype(np.int64), 0)
-    above = np.minimum(np.trunc((places + _ONE - 1) / _ONE).astype(np.int64), source - 1)
-    return below, above, places - _ONE * below
+        origins = origins + scale // 2 - (1 << 9)
+    below = np.maximum(np.trunc(origins / _ONE).astype(np.int64), 0)
+    above = np.minimum(np.trunc((origins + _ONE - 1) / _ONE).astype(np.int64), source - 1)
+    return below, above, origins - _ONE * below
 
 
 def _really_between(source: int, result: int, align: bool, half: bool) -> tuple[np.ndarray, ...]:
@@ -107,23 +107,23 @@ def _really_between(source: int, result: int, align: bool, half: bool) -> tuple[
     scale = np.float32(source) / np.float32(result)
     if align and result > 1:
         scale = np.float32(source - 1) / np.float32(result - 1)
-    places = np.arange(result, dtype=np.float32)
+    origins = np.arange(result, dtype=np.float32)
     if half:
-        places = (places + np.float32(0.5)) * scale - np.float32(0.5)
+        origins = (origins + np.float32(0.5)) * scale - np.float32(0.5)
     else:
-        places = places * scale
-    below = np.maximum(np.floor(places).astype(np.int64), 0)
-    above = np.minimum(np.ceil(places).astype(np.int64), source - 1)
-    return below, above, places - below.astype(np.float32)
+        origins = origins * scale
+    below = np.maximum(np.floor(origins).astype(np.int64), 0)
+    above = np.minimum(np.ceil(origins).astype(np.int64), source - 1)
+    return below, above, origins - below.astype(np.float32)
 
 
 def _run_real_bilinear(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return an image of another size, of int8 that stand for uint8, by float32."""
-    said = operator.attributes["align_corners"], operator.attributes["half_pixel_centers"]
+    flags = operator.attributes["align_corners"], operator.attributes["half_pixel_centers"]
     _, high, wide, _ = operator.sources[0].shape
     _, rows, columns, _ = operator.results[0].shape
-    top, bottom, down = _really_between(high, rows, *said)
-    left, right, over = _really_between(wide, columns, *said)
+    top, bottom, down = _really_between(high, rows, *flags)
+    left, right, over = _really_between(wide, columns, *flags)
     x = (arrays[0].astype(np.int64) + 128).astype(np.float32)
     down, over, one = down[:, None, None], over[:, None], np.float32(1)
     upper, lower = x[:, :, top], x[:, :, bottom]
@@ -138,11 +138,11 @@ def _run_bilinear(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[
     """Return an image of another size, each pixel a mean of four of the input's."""
     if operator.attributes.get("unsigned"):
         return _run_real_bilinear(operator, arrays)
-    said = operator.attributes["align_corners"], operator.attributes["half_pixel_centers"]
+    flags = operator.attributes["align_corners"], operator.attributes["half_pixel_centers"]
     _, high, wide, _ = operator.sources[0].shape
     _, rows, columns, _ = operator.results[0].shape
-    top, bottom, down = _between(high, rows, *said)
-    left, right, over = _between(wide, columns, *said)
+    top, bottom, down = _between(high, rows, *flags)
+    left, right, over = _between(wide, columns, *flags)
     x, down, over = arrays[0].astype(np.int64), down[:, None, None], over[:, None]
     upper = x[:, :, top] * (_ONE - down)
     lower = x[:, :, bottom] * down

@@ -9,7 +9,7 @@ import tflite
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.node import ModelError, Node, constant_name, described
-from celosia.sw.operators.record import FLOAT, Operator, Shape, each_unit
+from celosia.sw.operators.record import FLOAT, Operator, Shape, each_sample
 from celosia.sw.operators.vectors import ACTIVATIONS, activated, summed
 
 __all__ = ["OPERATORS"]
@@ -58,8 +58,8 @@ def _shapes(operator: HostOperator, attributes: Attributes) -> Sequence[Shape]:
         require(types == {"float32"}, "float32 throughout", sorted(types))
         require(all(each.data is not None for each in constants), "constant weights and bias")
         require(state.data is None, "a computed state")
-        units, shapes = bias.shape[:1], [operand.shape for operand in (*constants, state)]
-        wanted = [(*units, source.shape[-1]), (*units, *units), units, (batch, *units)]
+        cells, shapes = bias.shape[:1], [operand.shape for operand in (*constants, state)]
+        wanted = [(*cells, source.shape[-1]), (*cells, *cells), cells, (batch, *cells)]
         require(shapes == wanted, f"shapes {wanted}", shapes)
     widths = [layer[2].shape[0] for layer in layers]
     widths = [sum(widths)] if attributes.flag("merged") else widths
@@ -73,22 +73,22 @@ def _directions(operands: Sequence[Any]) -> list[Sequence[Any]]:
 
 
 def _run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    said = operator.attributes
+    attributes = operator.attributes
     x, *rest = arrays
     # Time before batch.
-    x = x[None] if x.ndim == 2 else x if said["time_major"] else x.swapaxes(0, 1)
+    x = x[None] if x.ndim == 2 else x if attributes["time_major"] else x.swapaxes(0, 1)
     results, states = [], []
     for way, (weights, recurrent, bias, h) in zip((1, -1), _directions(rest), strict=False):
         made = []
         for step in x[::way]:
             total = summed(step[:, None] * weights, bias)
-            h = activated(summed(h[:, None] * recurrent, total), said["activation"])
+            h = activated(summed(h[:, None] * recurrent, total), attributes["activation"])
             made.append(h)
         y = np.stack(made[::way])
-        y = y.swapaxes(0, 1) if not said["time_major"] else y
+        y = y.swapaxes(0, 1) if not attributes["time_major"] else y
         results.append(y)
         states.append(h)
-    results = [np.concatenate(results, axis=-1)] if said["merged"] else results
+    results = [np.concatenate(results, axis=-1)] if attributes["merged"] else results
     shapes = (operand.shape for operand in operator.results)
     return [y.reshape(shape) for y, shape in zip((*results, *states), shapes, strict=True)]
 
@@ -103,7 +103,7 @@ def _record(kind: str, states: tuple[int, ...], host: str) -> Operator:
         weighted=True,
         whole=True,
         states=states,
-        kernel=each_unit(_run),
+        kernel=each_sample(_run),
         host=host,
     )
 

@@ -1,4 +1,4 @@
-"""Operators along one dimension: where its extreme is, sums of all elements so far."""
+"""Operators along one dimension: indices of extremes, cumulative sums."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,14 +21,14 @@ def _read_axis(node: Node) -> dict[str, Any]:
     return {"axis": node.axis(given)}
 
 
-def _place_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _extreme_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     require(len(operator.sources) == 1, "1 input", len(operator.sources))
     shape = operator.sources[0].shape
-    axis = said.whole("axis", 0, len(shape) - 1)
+    axis = attributes.whole("axis", 0, len(shape) - 1)
     return [shape[:axis] + shape[axis + 1 :]]
 
 
-def _places(find: Callable[..., np.ndarray]) -> Kernel:
+def _extreme(find: Callable[..., np.ndarray]) -> Kernel:
     """Return the kernel of the index of an extreme along an axis, of the first of equals."""
 
     def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -45,23 +45,23 @@ def _read_running(node: Node) -> dict[str, Any]:
     return {**_read_axis(node), **{name: bool(f) for name, f in zip(names, flags, strict=True)}}
 
 
-def _running_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _running_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     for name in ("exclusive", "reverse"):
-        said.flag(name)
-    said.whole("axis", 0, len(operator.sources[0].shape) - 1)
-    return same_shape(operator, said)
+        attributes.flag(name)
+    attributes.whole("axis", 0, len(operator.sources[0].shape) - 1)
+    return same_shape(operator, attributes)
 
 
 def _run_running(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return sums of all elements so far, along an axis from either end."""
-    said = operator.attributes
-    x = np.moveaxis(arrays[0], said["axis"] + 1, -1)
-    x = x[..., ::-1] if said["reverse"] else x
+    """Return cumulative sums along an axis, from either end."""
+    attributes = operator.attributes
+    x = np.moveaxis(arrays[0], attributes["axis"] + 1, -1)
+    x = x[..., ::-1] if attributes["reverse"] else x
     sums = np.add.accumulate(x, axis=-1, dtype=x.dtype)
-    if said["exclusive"]:
+    if attributes["exclusive"]:
         sums = np.concatenate([np.zeros_like(sums[..., :1]), sums[..., :-1]], axis=-1)
-    sums = sums[..., ::-1] if said["reverse"] else sums
-    return [np.moveaxis(sums, -1, said["axis"] + 1)]
+    sums = sums[..., ::-1] if attributes["reverse"] else sums
+    return [np.moveaxis(sums, -1, attributes["axis"] + 1)]
 
 
 OPERATORS = (
@@ -69,10 +69,10 @@ OPERATORS = (
         Operator(
             kind=kind,
             read=_read_axis,
-            shapes=_place_shapes,
+            shapes=_extreme_shapes,
             operands=(0,),
             types=(("int8", "uint8", "int32", "float32", "bool"), ("int32", "int64")),
-            kernel=_places(find),
+            kernel=_extreme(find),
             host="any axis, to int32 or int64",
         )
         for kind, find in (("ARG_MAX", np.argmax), ("ARG_MIN", np.argmin))

@@ -19,7 +19,7 @@ from celosia.sw.operators.record import ANY, Operator, Shape
 
 __all__ = ["OPERATORS"]
 
-#: First element, how many and the distance, along rows, columns or channels.
+#: First element, count and stride along rows, columns or channels.
 _Way = tuple[int, int, int]
 
 
@@ -75,8 +75,8 @@ class _Masks(NamedTuple):
     ellipsis: int
     new_axis: int
 
-    def has(self, mask: str, place: int) -> bool:
-        return bool(getattr(self, mask) >> place & 1)
+    def has(self, mask: str, position: int) -> bool:
+        return bool(getattr(self, mask) >> position & 1)
 
 
 def _spelt_out(
@@ -101,18 +101,18 @@ def _spelt_out(
         raise ModelError(f"wanted begin, end and strides of {rank} dimensions, got {numbers}")
     spelt: list[list[int]] = [[], [], []]
     bits, added, result = [0, 0, 0], list[int](), 0
-    for place in range(count):
-        if place in new:
+    for position in range(count):
+        if position in new:
             added.append(result)
             result += 1
             continue
-        whole = place in dots
+        whole = position in dots
         for _ in range(covered if whole else 1):
             axis = len(spelt[0])
             for side, each in enumerate(spelt):
-                each.append((0, 0, 1)[side] if whole else numbers[side][place])
+                each.append((0, 0, 1)[side] if whole else numbers[side][position])
             names = ("begin", "end", "shrink")
-            taken = [name != "shrink" if whole else masks.has(name, place) for name in names]
+            taken = [name != "shrink" if whole else masks.has(name, position) for name in names]
             bits = [mask | one << axis for mask, one in zip(bits, taken, strict=True)]
             result += not taken[2]
     return spelt, bits, tuple(added)
@@ -121,7 +121,7 @@ def _spelt_out(
 def _read_strided_slice(node: Node) -> dict[str, Any]:
     node.require_inputs(4)
     roles = ((1, "begin"), (2, "end"), (3, "strides"))
-    numbers = [node.indices(place, role) for place, role in roles]
+    numbers = [node.indices(position, role) for position, role in roles]
     options = node.require_options(tflite.StridedSliceOptions)
     if len({len(given) for given in numbers}) != 1:
         raise ModelError(f"wanted begin, end and strides of {node.rank} dimensions, got {numbers}")
@@ -137,7 +137,7 @@ def _read_strided_slice(node: Node) -> dict[str, Any]:
     shape = node.tensor(0).shape
     spelt, bits, added = _spelt_out(node.rank, numbers, masks)
     if options.Offset():
-        # Ends are counted from the begin. LiteRT's kernel knows neither open ones nor new axes then.
+        # Ends count from the begin. LiteRT's kernel then has no open ends or new axes.
         if masks.end or masks.ellipsis or added or len(spelt[0]) < node.rank:
             raise ModelError("wanted ends of all dimensions, as offsets from begin")
         begins = [n + extent * (n < 0) for n, extent in zip(spelt[0], shape, strict=False)]
@@ -160,28 +160,28 @@ def _read_slice(node: Node) -> dict[str, Any]:
     return {**_sliced(shape, (first, ends, [1] * rank), [0, 0, 0]), "added": ()}
 
 
-def _slice_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _slice_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shape = operator.sources[0].shape
     ways = [
-        said.wholes(name, len(shape), -least, 1 << 31)
+        attributes.wholes(name, len(shape), -least, 1 << 31)
         for name, least in (("begin", 0), ("count", 0), ("stride", 1 << 31))
     ]
     for extent, begin, count, stride in zip(shape, *ways, strict=True):
         last = begin + (count - 1) * stride
         good = stride != 0 and count >= 1 and begin < extent and 0 <= last < extent
         require(good, f"a slice of at least one of {extent} elements", f"{count} from {begin}")
-    dropped = said.axes("dropped", len(shape))
+    dropped = attributes.axes("dropped", len(shape))
     require(all(ways[1][axis] == 1 for axis in dropped), "single elements in dropped dimensions")
     result = [n for axis, n in enumerate(ways[1]) if axis not in dropped]
-    for place in sorted(said.axes("added", 2 * len(shape) + 1)):
-        require(place <= len(result), f"new dimensions from 0 to {len(result)}", place)
-        result.insert(place, 1)
+    for position in sorted(attributes.axes("added", 2 * len(shape) + 1)):
+        require(position <= len(result), f"new dimensions from 0 to {len(result)}", position)
+        result.insert(position, 1)
     return [tuple(result)]
 
 
 def _run_slice(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    said = operator.attributes
-    ways = zip(said["begin"], said["count"], said["stride"], strict=True)
+    attributes = operator.attributes
+    ways = zip(attributes["begin"], attributes["count"], attributes["stride"], strict=True)
     stops = [(begin, begin + count * stride, stride) for begin, count, stride in ways]
     slices = [slice(begin, stop if stop >= 0 else None, step) for begin, stop, step in stops]
     taken = arrays[0][(slice(None), *slices)]
@@ -195,7 +195,7 @@ def _read_split(node: Node) -> dict[str, Any]:
 
 
 def _infer_split_sizes(node: Node) -> list[Shape]:
-    """Return the shapes of the parts; one of size -1 is what is left."""
+    """Return the shapes of the parts; one of size -1 takes the rest."""
     node.require_inputs(3, results=None)
     (given,) = node.indices(2, "axis")[:1] or [0]
     shape, axis, sizes = node.tensor(0).shape, node.axis(given), node.indices(1, "sizes")
@@ -219,9 +219,9 @@ def _read_split_sizes(node: Node) -> dict[str, Any]:
     return {"axis": axis}
 
 
-def _split_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _split_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shape = operator.sources[0].shape
-    axis = said.whole("axis", 0, len(shape) - 1)
+    axis = attributes.whole("axis", 0, len(shape) - 1)
     found = [result.shape for result in operator.results]
     require(all(len(each) == len(shape) for each in found), f"results of {len(shape)} dimensions")
     parts = [each[axis] for each in found]
@@ -239,11 +239,16 @@ def _run_split(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.
 
 def _lower_slice(lowering: Lowering, operation: Operation) -> None:
     """Lower SLICE and STRIDED_SLICE of an image, forwards, or of channels."""
-    said = operation.attributes
-    ways = list(zip(said["begin"], said["count"], said["stride"], strict=True))
+    attributes = operation.attributes
+    ways = list(zip(attributes["begin"], attributes["count"], attributes["stride"], strict=True))
     extent = lowering.graph.tensors[operation.inputs[0]].shape[0]
-    if ways[0] != (0, extent, 1) or said["dropped"] or said["added"] or min(said["stride"]) < 1:
-        raise CompileError("wanted all items, forwards, and all dimensions to stay")
+    if (
+        ways[0] != (0, extent, 1)
+        or attributes["dropped"]
+        or attributes["added"]
+        or min(attributes["stride"]) < 1
+    ):
+        raise CompileError("wanted all samples, forwards, and no dimension removed")
     _take(lowering, operation, operation.outputs[0], _three(ways[1:]))
 
 
@@ -251,7 +256,7 @@ def _lower_split(lowering: Lowering, operation: Operation) -> None:
     """Lower SPLIT and SPLIT_V of images along rows or columns, or of channels."""
     graph, axis = lowering.graph, operation.attributes["axis"]
     if axis == 0:
-        raise CompileError("wanted all items to stay together")
+        raise CompileError("wanted a split of other dimensions than the batch")
     first = 0
     for number in operation.outputs:
         shape = graph.tensors[number].shape
@@ -262,7 +267,7 @@ def _lower_split(lowering: Lowering, operation: Operation) -> None:
 
 
 def _three(ways: list[_Way]) -> list[_Way]:
-    """Return the ways along rows, columns and channels."""
+    """Return first element, count and stride along rows, columns and channels."""
     if len(ways) not in (1, 3):
         raise CompileError(f"wanted an image or channels, got {len(ways) + 1} dimensions")
     return [*[(0, 1, 1)] * (3 - len(ways)), *ways]
@@ -270,8 +275,8 @@ def _three(ways: list[_Way]) -> list[_Way]:
 
 def _take(lowering: Lowering, operation: Operation, number: int, ways: list[_Way]) -> None:
     """Make a tensor of a slice of an operator's operand."""
-    place = 1 if operation.kind == "SPLIT" else 0
-    source = operation.inputs[place]
+    position = 1 if operation.kind == "SPLIT" else 0
+    source = operation.inputs[position]
     if source not in lowering.views:
         raise CompileError("wanted an input that is computed")
     view = lowering.views[source]

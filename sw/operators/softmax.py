@@ -94,10 +94,10 @@ def _read(node: Node) -> dict[str, Any]:
     return {"beta": beta}
 
 
-def _shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     (source,), (result,) = operator.sources, operator.results
     require(bool(source.shape), "at least 1 dimension")
-    beta = said.real("beta")
+    beta = attributes.real("beta")
     if source.dtype == "float32":
         return [source.shape]
     got = (result.scale, result.zero_point)

@@ -11,7 +11,7 @@ from celosia.sw.operators.record import ANY, WHOLE, Operator, Shape
 __all__ = ["OPERATORS"]
 
 
-def _shape_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _shape_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     require(len(operator.sources) == 1, "1 input", len(operator.sources))
     return [(len(operator.sources[0].shape),)]
 
@@ -20,7 +20,7 @@ def _run_shape(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.
     return [np.array([operator.sources[0].shape], operator.results[0].dtype)]
 
 
-def _rank_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _rank_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     require(len(operator.sources) == 1, "1 input", len(operator.sources))
     return [()]
 

@@ -16,7 +16,7 @@ from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.fixed_point import MOST_FACTOR, single, times
 from celosia.sw.operators.gates import word
 from celosia.sw.operators.node import ModelError, Node, constant_name
-from celosia.sw.operators.record import Operator, Shape, each_unit
+from celosia.sw.operators.record import Operator, Shape, each_sample
 from celosia.sw.operators.vectors import ACTIVATIONS, activated, summed
 
 __all__ = ["OPERATORS"]
@@ -107,7 +107,7 @@ def _run_float(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.
 
 
 def _shifted(window: np.ndarray) -> np.ndarray:
-    """Return the next state: the oldest results forgotten, 0 as the newest."""
+    """Return the next state: without the oldest results, 0 as the newest."""
     later = np.zeros_like(window)
     later[..., :-1] = window[..., 1:]
     return later.reshape(len(window), -1)
@@ -126,7 +126,7 @@ OPERATORS = (
         weighted=True,
         whole=True,
         states=(_STATE,),
-        kernel=each_unit(_run),
+        kernel=each_sample(_run),
         host="int8 with a state of int16 and RELU, or float32; constant weights; its state is kept",
     ),
 )

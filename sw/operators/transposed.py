@@ -1,4 +1,4 @@
-"""TRANSPOSE_CONV: the image that a convolution would have taken to its input."""
+"""TRANSPOSE_CONV: the image that a convolution would have mapped to its input."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,11 +31,13 @@ from celosia.sw.operators.windows import ACTIVATIONS, image, window_counts
 __all__ = ["OPERATORS"]
 
 
-def _margins(extents: Sequence[int], window: Sequence[int], said: dict[str, Any]) -> list[int]:
+def _margins(
+    extents: Sequence[int], window: Sequence[int], attributes: dict[str, Any]
+) -> list[int]:
     """Return the rows and columns before a result that a TRANSPOSE_CONV leaves out."""
     whole = []
-    for extent, taps, stride in zip(extents, window, said["stride"], strict=True):
-        same = said["padding"] == "SAME"
+    for extent, taps, stride in zip(extents, window, attributes["stride"], strict=True):
+        same = attributes["padding"] == "SAME"
         count = -(-extent // stride) if same else (extent - taps) // stride + 1
         whole.append(max(0, (count - 1) * stride + taps - extent) // 2)
     return whole
@@ -47,7 +49,7 @@ def _read_transposed(node: Node) -> dict[str, Any]:
     require_weights(weights)
     require_bias(node.optional(3), weights.shape[0], node.tensor(2))
     options = node.require_options(tflite.TransposeConvOptions)
-    said = {
+    attributes = {
         "padding": read_padding(options),
         "stride": read_pair("stride", options),
         "activation": read_activation(options.FusedActivationFunction()),
@@ -56,39 +58,39 @@ def _read_transposed(node: Node) -> dict[str, Any]:
     if node.indices(0, "shape") != list(node.outputs[0].shape):
         got = node.outputs[0].shape
         raise ModelError(f"wanted a result of shape {node.indices(0, 'shape')}, got {got}")
-    return said | {"margins": tuple(_margins(extents, window, said))}
+    return attributes | {"margins": tuple(_margins(extents, window, attributes))}
 
 
-def _transposed_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _transposed_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     batch, *extents, depth = image(operator.sources[0].shape)
     channels, *taps, inputs = image(operator.sources[1].shape)
-    said.name("activation", ACTIVATIONS)
+    attributes.name("activation", ACTIVATIONS)
     require_constants(operator, channels)
     require(inputs == depth, f"weights of {depth} channels", inputs)
     result = image(operator.results[0].shape)
-    counts = window_counts(result[1:3], taps, said)
+    counts = window_counts(result[1:3], taps, attributes)
     require(counts == extents, f"{extents} pixels from a result of {result}", counts)
-    margins = said.wholes("margins", 2, 0, EXTENT)
+    margins = attributes.wholes("margins", 2, 0, EXTENT)
     wanted = _margins(result[1:3], taps, operator.attributes)
     require(margins == wanted, f"margins of {wanted}", margins)
     return [(batch, *result[1:3], channels)]
 
 
 def _run_transposed(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return the image that a convolution of these weights would have taken to this input."""
+    """Return the image that a convolution of these weights would have mapped to this input."""
     source = operator.sources[0]
-    (output,), said = operator.results, operator.attributes
+    (output,), attributes = operator.results, operator.attributes
     x = arrays[0].astype(np.int64) - source.zero_point
     kernel = arrays[1].astype(np.int64)
-    units, batch, high, wide, _ = x.shape
-    (down, right), (top, left) = said["stride"], said["margins"]
+    samples, batch, high, wide, _ = x.shape
+    (down, right), (top, left) = attributes["stride"], attributes["margins"]
     channels, tall, broad, _ = kernel.shape
     _, rows, columns, _ = output.shape
     around = (
         max(rows, (high - 1) * down + tall) + top,
         max(columns, (wide - 1) * right + broad) + left,
     )
-    sums = np.zeros((units, batch, *around, channels), np.int64)
+    sums = np.zeros((samples, batch, *around, channels), np.int64)
     for row in range(tall):
         for column in range(broad):
             sums[
@@ -112,23 +114,23 @@ def _apart(lowering: Lowering, operation: Operation, stride: tuple[int, int]) ->
         or lowering.values[whole.value].fill != tensor.quantization.zero_point
     ):
         raise CompileError("wanted zero points around its input")
-    places = []
+    origins = []
     for extent, step in zip((whole.height, whole.width), stride, strict=True):
-        # What is past the edge is the zero point.
+        # Elements past the edge are the zero point.
         found = [at // step if at % step == 0 else extent for at in range((extent - 1) * step + 1)]
-        places.append(found)
-    return lowering.take(operation, whole, places)
+        origins.append(found)
+    return lowering.take(operation, whole, origins)
 
 
 def _lower(lowering: Lowering, operation: Operation) -> None:
     """Lower TRANSPOSE_CONV: a convolution of the input with zeros between its pixels."""
     _, kernel, source, *bias = operation.inputs
     operation = replace(operation, inputs=(source, kernel, *bias))
-    data, said = lowering.graph.tensors[kernel].data, operation.attributes
+    data, attributes = lowering.graph.tensors[kernel].data, operation.attributes
     assert data is not None
     high, wide = lowering.view(operation).height, lowering.view(operation).width
-    view = _apart(lowering, operation, said["stride"])
-    taps, margins = data.shape[1:3], said["margins"]
+    view = _apart(lowering, operation, attributes["stride"])
+    taps, margins = data.shape[1:3], attributes["margins"]
     rows, columns, _ = lowering.shapes[operation.outputs[0]]
     product(
         lowering,

@@ -1,4 +1,4 @@
-"""Operators that leave elements where they are: other shapes, and margins around images."""
+"""Operators that move no elements: other shapes, and margins around images."""
 
 import math
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def _lower_reshape(lowering: Lowering, operation: Operation) -> None:
 
 
 def _lower_pad(lowering: Lowering, operation: Operation) -> None:
-    """Lower PAD: a view that reaches past the value's edges, where the zero point stands.
+    """Lower PAD: a view that reaches past the value's edges, into zero points.
 
     Another constant takes a copy with that around it, and one that is read as a whole.
 
@@ -151,7 +151,7 @@ def _read_same_extents(node: Node) -> dict[str, Any]:
     return {}
 
 
-def _reshape_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _reshape_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shape, result = operator.sources[0].shape, operator.results[0].shape
     same = math.prod(shape) == math.prod(result)
     require(same, "as many elements in the result", f"{shape} to {result}")
@@ -183,14 +183,14 @@ def _read_pad(node: Node) -> dict[str, Any]:
     return {"before": before, "after": after, "value": value}
 
 
-def _pad_shapes(operator: HostOperator, said: Attributes) -> list[Shape]:
+def _pad_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shape = operator.sources[0].shape
-    margins = [said.wholes(name, len(shape), 0, EXTENT) for name in ("before", "after")]
+    margins = [attributes.wholes(name, len(shape), 0, EXTENT) for name in ("before", "after")]
     if operator.sources[0].dtype == "float32":
-        said.real("value")
+        attributes.real("value")
     else:
         limits = np.iinfo(operator.sources[0].dtype)
-        said.whole("value", int(limits.min), int(limits.max))
+        attributes.whole("value", int(limits.min), int(limits.max))
     return [tuple(a + n + b for a, n, b in zip(margins[0], shape, margins[1], strict=True))]
 
 
@@ -200,7 +200,7 @@ def _run_pad(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.nd
     return [np.pad(arrays[0], margins, constant_values=attributes["value"])]
 
 
-_MOVED = "part of other layers, no bytes move, but for one row that becomes an image"
+_MOVED = "part of other layers; bytes move only if one row becomes an image"
 _VIEWS: dict[str, Any] = {"types": ANY, "moves": True, "operands": (0,)}
 _NUMBERS = ("int8", "uint8", "int16", "int32", "int64", "float32")
 _PADS: dict[str, Any] = _VIEWS | {"types": (_NUMBERS, _NUMBERS)}
@@ -233,7 +233,7 @@ OPERATORS = (
         )
         for kind, core in (
             ("PAD", "rows and columns, no bytes move"),
-            ("PADV2", "rows and columns, no bytes move where the value is the zero point"),
+            ("PADV2", "rows and columns, no bytes move if the value is the zero point"),
         )
     ),
 )

@@ -20,7 +20,7 @@ _ABOVE = (4, 8, 12, *range(14, 18), *range(19, 23), 25, *range(27, 32), *range(3
     *(135, 255),
 )
 
-#: How far the logarithm of a power of two may be from a whole number.
+#: Tolerance of the logarithm of a power of two.
 _NEARLY = 1e-3
 
 
@@ -53,9 +53,9 @@ def _thirds(operator: HostOperator, arrays: Sequence[np.ndarray], most: int) -> 
 
 def _interpolated(x: np.ndarray, bits: int, most: int) -> np.ndarray:
     """Return sigmoid of whole numbers from 0 on, whose last ``bits`` lie between two entries."""
-    place = np.minimum(x >> bits, 254)
-    below, part = _SIGMOID[place], x & ((1 << bits) - 1)
-    between = (below << bits) + part * (_SIGMOID[place + 1] - below)
+    entry = np.minimum(x >> bits, 254)
+    below, part = _SIGMOID[entry], x & ((1 << bits) - 1)
+    between = (below << bits) + part * (_SIGMOID[entry + 1] - below)
     return np.where(x >> bits >= 255, most, between)
 
 
@@ -78,10 +78,12 @@ def tanh(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarra
 def _table(function: Callable[[np.ndarray], np.ndarray], low: float, high: float) -> np.ndarray:
     """Return 513 values of a function, of 15 bits, such that steps between them are right midway."""
     step = (high - low) / 512
-    places = low + np.arange(513) * step
-    rounded = _away(function(places) * (1 << 15))
-    after = function(places[:-1] + step) * (1 << 15)
-    middle = _away((after + rounded[:-1]) / 2) - _away(function(places[:-1] + step / 2) * (1 << 15))
+    arguments = low + np.arange(513) * step
+    rounded = _away(function(arguments) * (1 << 15))
+    after = function(arguments[:-1] + step) * (1 << 15)
+    middle = _away((after + rounded[:-1]) / 2) - _away(
+        function(arguments[:-1] + step / 2) * (1 << 15)
+    )
     rounded[:-1] -= _away(middle / 2)
     return np.clip(rounded, -(1 << 15), (1 << 15) - 1).astype(np.int64)
 
@@ -99,8 +101,8 @@ _RECIPROCAL = _table(lambda x: 1 / (1 + x), 0, 1)
 def _looked_up(x: np.ndarray, table: np.ndarray) -> np.ndarray:
     """Return a function of numbers of 16 bits."""
     x = np.clip(x, -(1 << 15), (1 << 15) - 1)
-    place = 256 + (x >> 7)
-    return table[place] + (((table[place + 1] - table[place]) * (x & 127) + 64) >> 7)
+    entry = 256 + (x >> 7)
+    return table[entry] + (((table[entry + 1] - table[entry]) * (x & 127) + 64) >> 7)
 
 
 def softmax(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -128,4 +130,3 @@ def leaky(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarr
     ratio = float(single(source) / single(output))
     below = np.sign(slope) * times(x, *quantize_multiplier(abs(float(slope))))
     return finished(np.where(x >= 0, times(x, *quantize_multiplier(ratio)), below), output)
-

@@ -36,7 +36,7 @@ def read_windows(node: Node, table: type, *pairs: str) -> dict[str, Any]:
 
 
 def window_counts(
-    extents: Sequence[int], window: Sequence[int], said: Attributes, *, dilated: bool = False
+    extents: Sequence[int], window: Sequence[int], attributes: Attributes, *, dilated: bool = False
 ) -> list[int]:
     """Return the number of windows along rows and columns.
 
@@ -44,7 +44,7 @@ def window_counts(
     ----------
     extents, window : sequence of int
         Rows and columns of the image, and of the window.
-    said : Attributes
+    attributes : Attributes
         With ``padding``, ``stride``, and ``dilation`` if ``dilated``.
     dilated : bool
         Whether there is an attribute ``dilation``.
@@ -54,9 +54,9 @@ def window_counts(
     Mismatch
         If not one window lies inside the image.
     """
-    padding = said.name("padding", ("SAME", "VALID"))
-    strides = said.wholes("stride", 2, 1, EXTENT)
-    dilations = said.wholes("dilation", 2, 1, EXTENT) if dilated else [1, 1]
+    padding = attributes.name("padding", ("SAME", "VALID"))
+    strides = attributes.wholes("stride", 2, 1, EXTENT)
+    dilations = attributes.wholes("dilation", 2, 1, EXTENT) if dilated else [1, 1]
     counts = [
         -(-extent // stride)
         if padding == "SAME"

@@ -1,7 +1,7 @@
 """Celosia: a compiler of int8 networks, and the tensor processing unit that runs them.
 
-The names below are imported when they are first used, so that ``import celosia`` costs next to
-nothing. Everything else is imported by its path, for instance ``celosia.sw.runtime.session``.
+The names below are imported when they are first used, so that ``import celosia`` is
+fast. Everything else is imported by its path, for instance ``celosia.sw.runtime.session``.
 
 Examples
 --------

@@ -122,7 +122,7 @@ def estimates(
     Raises
     ------
     ValueError
-        If latency or bandwidth are none that a memory can have.
+        If latency or bandwidth are out of range.
     """
     costs = COSTS._replace(memory=latency, bandwidth=bandwidth)
     program = compiled.program

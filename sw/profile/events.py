@@ -12,7 +12,7 @@ from celosia.sw.profile.estimates import Estimates
 
 __all__ = ["LANES", "Event", "events", "shares"]
 
-#: Lanes of the timeline: the four units with a queue. The load unit has two, for what it loads.
+#: Lanes of the timeline: the four units with a queue. The load unit has two, by kind of load.
 LANES = ("load", "weights", "matrix", "vector", "store")
 
 _LANES = {

@@ -40,7 +40,7 @@ class ProfiledLayer:
     causes : dict of str to int
         Cycles by reason, see ``CAUSES``; they sum to the cycles of the row.
     loss : str
-        Why it takes more cycles than its bound, for people.
+        Reason why it takes more cycles than its bound, as text.
     """
 
     row: Row

@@ -113,7 +113,7 @@ def _stretches(
 
 
 def _cause(event: Event, before: int, posted: Sequence[Event], costs: Costs) -> str:
-    """Return why a pass has not begun at once after the one whose vectors ended at ``before``.
+    """Return the reason why a pass began later than ``before``, the end of the previous pass's vectors.
 
     ``posted`` are the instructions that posted the semaphores it waited for.
     """
@@ -158,7 +158,7 @@ def _posters(section: Sequence[Event]) -> dict[int, list[Event]]:
 
 
 def reason(row: Row, found: Causes) -> str:
-    """Return why a layer takes more cycles than its bound, in one line."""
+    """Return the reason why a layer takes more cycles than its bound, in one line."""
     if row.runs_on == "host":
         return "runs on the host, which takes no cycles of the core"
     if row.bound and row.cycles <= row.bound:

@@ -24,7 +24,7 @@ _FRAME = (
     '<iframe srcdoc="{{ page }}" title="Profile of {{ name }}" width="100%" height="900"></iframe>'
 )
 
-#: Names of the lanes for people.
+#: Names of the lanes on the page.
 _LANES = {"load": "load: activations", "weights": "load: weights"}
 
 

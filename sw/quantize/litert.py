@@ -60,16 +60,16 @@ def ports_of(content: bytes) -> list[Port]:
 
 
 def run(content: bytes, arrays: Mapping[str, np.ndarray], steps: Iterable[int]) -> np.ndarray:
-    """Return the outputs of a file in float or int8, item by item.
+    """Return the outputs of a file in float or int8, sample by sample.
 
     Parameters
     ----------
     content : bytes
         A ``.tflite`` file with one output.
     arrays : mapping of str to numpy.ndarray
-        Inputs as ``FloatModel.ports`` describes them, with the items first.
+        Inputs as in ``FloatModel.ports``, with the samples first.
     steps : iterable of int
-        Numbers of the items.
+        Numbers of the samples.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def run(content: bytes, arrays: Mapping[str, np.ndarray], steps: Iterable[int]) 
     QuantizeError
         If there are several outputs.
     """
-    # The kernels that XNNPACK replaces are those that int8 results are defined by.
+    # The kernels that XNNPACK would replace define the int8 results.
     runner = _runner(content, "BUILTIN_WITHOUT_DEFAULT_DELEGATES")
     given = {name: _typed(arrays[name], d) for name, d in runner.get_input_details().items()}
     results = []
@@ -128,9 +128,9 @@ def _with_signature(content: bytes) -> bytes:
 
     def named(numbers: Sequence[int], kind: str) -> list[Any]:
         maps = []
-        for place, number in enumerate(numbers):
+        for index, number in enumerate(numbers):
             one = schema.TensorMapT()
-            one.name, one.tensorIndex = f"{kind}_{place}", int(number)
+            one.name, one.tensorIndex = f"{kind}_{index}", int(number)
             maps.append(one)
         return maps
 

@@ -1,4 +1,4 @@
-"""A float network as the quantisers here take it."""
+"""Float networks, the input of all quantisers."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class FloatModel:
     Parameters
     ----------
     ports : list of Port
-        Inputs: names, shapes of one item, and types. Scale and zero point mean nothing.
+        Inputs: names, shapes of one sample, and types. Scale and zero point are unused.
     content : bytes
         The network in float, as a ``.tflite`` or ``.onnx`` file.
     quantize : callable
@@ -54,10 +54,10 @@ def port(name: str, shape: Iterable[int], dtype: str) -> Port:
     QuantizeError
         If the batch is fixed to more than one, or another extent is not known.
     """
-    first, *item = (*shape, 0)[:1] + tuple(shape)[1:]
+    first, *sample = (*shape, 0)[:1] + tuple(shape)[1:]
     wanted = f"input {name!r}: wanted shape [1, ...] or a free first axis"
     if first > 1:
         raise QuantizeError(f"{wanted}, got {list(shape)}; export it again with a batch of 1")
-    if any(extent < 1 for extent in item):
+    if any(extent < 1 for extent in sample):
         raise QuantizeError(f"{wanted} alone, got {list(shape)}; export it with fixed extents")
-    return Port(name, tuple(item), 1, 0.0, 0, -1, dtype=dtype)
+    return Port(name, tuple(sample), 1, 0.0, 0, -1, dtype=dtype)

@@ -44,7 +44,7 @@ def open_model(path: Path) -> FloatModel:
 
 
 def run(content: bytes, arrays: Mapping[str, np.ndarray], steps: Iterable[int]) -> np.ndarray:
-    """Return the outputs of a file with float ends, item by item; see ``litert.run``."""
+    """Return the outputs of a file with float ends, sample by sample; see ``litert.run``."""
     session = _session(content)
     results = []
     for step in steps:

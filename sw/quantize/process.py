@@ -1,4 +1,4 @@
-"""A float network in a process of its own: converters print pages, and crash."""
+"""A float network in a separate process: converters print pages, and crash."""
 
 import os
 import subprocess
@@ -80,7 +80,7 @@ class Converter:
         Parameters
         ----------
         arrays : sequence of numpy.ndarray
-            For each of ``ports`` the items that ranges are measured on.
+            For each of ``ports`` the samples that ranges are measured on.
 
         Raises
         ------
@@ -95,7 +95,7 @@ class Converter:
         return self._call("quantise", _quantize, self._named(arrays))
 
     def outputs(self, content: bytes | None, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """Return what a file gives for items, shape ``(N, elements)``; the float one for None."""
+        """Return a file's outputs for samples, shape ``(N, elements)``; of the float file for None."""
         return self._call("run", _outputs, content, self._named(arrays))
 
     def _named(self, arrays: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
@@ -127,7 +127,7 @@ def serve(number: int) -> None:
     pipe = Connection(number)
     _progress = os.fdopen(os.dup(2), "w")
     sink = os.open(os.devnull, os.O_WRONLY)
-    # tqdm's own lock outlives a crash, and multiprocessing complains of it.
+    # tqdm's own lock outlives a crash, and multiprocessing warns of it.
     tqdm.set_lock(threading.RLock())
     os.dup2(sink, 1)
     os.dup2(sink, 2)
@@ -143,7 +143,7 @@ def _end_with_input() -> None:
 
 
 def _plainly(verb: str, function: Any, arguments: tuple[Any, ...]) -> Any:
-    """Call a function; its errors become one that needs no framework to be read."""
+    """Call a function; replace its errors by one that needs no framework."""
     try:
         return function(*arguments)
     except (QuantizeError, InputError) as error:
@@ -161,7 +161,7 @@ def _open(path: Path) -> list[Port]:
 
 @dataclass(frozen=True)
 class _Samples:
-    """Items one by one, with a progress bar each time."""
+    """Samples one by one, with a progress bar each time."""
 
     arrays: Mapping[str, np.ndarray]
 
@@ -179,10 +179,10 @@ def _outputs(content: bytes | None, arrays: Mapping[str, np.ndarray]) -> np.ndar
     assert _model is not None
     content = content or _model.content
     kind = "litert" if content[4:8] == b"TFL3" else "onnx"
-    judge = import_module(f"celosia.sw.quantize.{kind}")
-    return judge.run(content, arrays, _steps(arrays, "evaluating"))
+    module = import_module(f"celosia.sw.quantize.{kind}")
+    return module.run(content, arrays, _steps(arrays, "evaluating"))
 
 
 def _steps(arrays: Mapping[str, np.ndarray], text: str) -> Any:
     count = len(next(iter(arrays.values())))
-    return tqdm(range(count), text, unit="item", delay=1, file=_progress, disable=None)
+    return tqdm(range(count), text, unit="sample", delay=1, file=_progress, disable=None)

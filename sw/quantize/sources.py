@@ -18,7 +18,7 @@ class Source:
     Attributes
     ----------
     kind : str
-        Name of the format, for people.
+        Name of the format in messages.
     endings : tuple of str
         Endings of its files; none of a folder.
     extra : str
@@ -98,7 +98,7 @@ def source_of(path: Path) -> Source:
     Raises
     ------
     QuantizeError
-        If there is no such file, or it is of no format that is known.
+        If there is no such file, or its format is unknown.
     """
     if not path.exists():
         raise QuantizeError(f"{path}: no such file")

@@ -13,7 +13,7 @@ from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample
 
 __all__ = ["of_keras", "open_keras", "open_saved"]
 
-#: Parts of the converter's messages, and what to do.
+#: Parts of the converter's messages, and advice.
 _HINTS = {
     "tensor list ops": "recurrent layers want unroll=True",
     "Select TF ops": "a layer has no operator in TensorFlow Lite",

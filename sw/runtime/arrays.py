@@ -1,4 +1,4 @@
-"""Arrays as a model takes them: layout and type are checked, real numbers quantised."""
+"""Inputs of a model: layout and type are checked, real numbers quantised."""
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class InputError(ValueError):
 
 
 def label(port: Port) -> str:
-    """Return how messages name an input."""
+    """Return the name of an input in messages."""
     return f"input {short_name(port.name)!r}"
 
 
@@ -48,7 +48,7 @@ def quantized(
     port : Port
         The input.
     flat : bool
-        Also take rows of numbers for items of any shape, and items of any shape for rows of
+        Also take rows of numbers for samples of any shape, and samples of any shape for rows of
         numbers; in row-major order.
     pixels : Pixels, optional
         Also take uint8 for an input of another type, as pixels of this range; pixels of one channel
@@ -62,7 +62,7 @@ def quantized(
     Raises
     ------
     InputError
-        If it is of another type or shape, empty, or not a number somewhere.
+        If it is of another type or shape, empty, or contains no numbers (NaN).
     """
     are_pixels = array.dtype == np.uint8 and port.dtype != "uint8"
     if array.dtype != port.dtype and array.dtype.kind != "f" and not (are_pixels and pixels):
@@ -100,7 +100,7 @@ def _laid_out(array: np.ndarray, port: Port, flat: bool, pixels: bool) -> np.nda
 def _own_range(array: np.ndarray, port: Port) -> np.ndarray:
     """Return pixels with 0 at the least value of the input, and 255 at the greatest."""
     if port.dtype != "int8":
-        text = f"{label(port)}: wanted a range of pixels, as {port.dtype} has none of its own"
+        text = f"{label(port)}: wanted a range of pixels, because {port.dtype} has none"
         raise InputError(text, "--pixels=LOW:HIGH")
     return (array ^ np.uint8(0x80)).view(np.int8)
 

@@ -19,7 +19,7 @@ def device_name(text: str) -> str:
     Raises
     ------
     ValueError
-        If it does not.
+        If it does not name one.
     """
     if text in ("machine", "rtl") or (text.startswith(_SERIAL) and text != _SERIAL):
         return text
@@ -45,7 +45,7 @@ def open_device(name: str, config: Config, memory_bytes: int, **options: Any) ->
     Raises
     ------
     DeviceError
-        If there is no such device, or no simulator, or nobody answers on the port.
+        If there is no such device, or no simulator, or nothing responds on the port.
     """
     try:
         device_name(name)

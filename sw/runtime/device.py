@@ -9,7 +9,7 @@ __all__ = ["Device", "DeviceError", "RunResult"]
 
 
 class DeviceError(RuntimeError):
-    """A device stopped, cannot be had, or does not fit; the message is one line."""
+    """A device stopped, is not available, or does not match; the message is one line."""
 
 
 class Device(Protocol):
@@ -23,9 +23,9 @@ class Device(Protocol):
         Raises
         ------
         ValueError
-            If the bytes do not lie in the memory; a line that does not know its size: in 4 GiB.
+            If the bytes do not lie in the memory, or in 4 GiB on a line that does not know its size.
         DeviceError
-            If the device is gone, or refuses.
+            If the device is disconnected, or refuses.
         """
         ...
 
@@ -41,10 +41,10 @@ class Device(Protocol):
         ValueError
             If ``count`` is not 1 to 65535, or the program does not lie in the memory.
         DeviceError
-            If the device is gone, or does not end.
+            If the device is disconnected, or does not end.
         """
         ...
 
     def close(self) -> None:
-        """Give back what the device holds."""
+        """Release the device."""
         ...

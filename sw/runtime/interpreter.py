@@ -1,4 +1,4 @@
-"""Python interfaces in two shapes that people know: TensorFlow Lite's and ONNX Runtime's."""
+"""Python interfaces of TensorFlow Lite and of ONNX Runtime."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ __all__ = ["InferenceSession", "Interpreter", "NodeArgument"]
 
 
 class Interpreter:
-    """A model behind the interface of TensorFlow Lite's ``Interpreter``.
+    """A model with the interface of TensorFlow Lite's ``Interpreter``.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Interpreter:
         self._config = config
         self._options = {"device": device, **options}
         self._program = open_program(source, config=config)
-        self._items = max(self._program.inputs[0].items, self._program.batch)
+        self._samples = max(self._program.inputs[0].items, self._program.batch)
         self._session: Session | None = None
         self._inputs: dict[int, np.ndarray] = {}
         self._outputs: dict[int, np.ndarray] = {}
@@ -71,7 +71,7 @@ class Interpreter:
         return self._opened().statistics
 
     def resize_tensor_input(self, input_index: int, tensor_size: Sequence[int]) -> None:
-        """Choose another batch, for all inputs; ``allocate_tensors`` makes it so.
+        """Choose another batch for all inputs; ``allocate_tensors`` applies it.
 
         Raises
         ------
@@ -83,12 +83,12 @@ class Interpreter:
         if len(size) < 2 or size[0] < 1 or size[1:] != port.shape:
             wanted = ", ".join(map(str, port.shape))
             raise ValueError(f"{label(port)}: wanted shape (N, {wanted}), got {size}")
-        self._items = size[0]
+        self._samples = size[0]
         self.close()
 
     def allocate_tensors(self) -> None:
         """Make inputs and outputs ready for the batch chosen; compiles the model for it."""
-        batch = min(self._items, MOST_BATCH)
+        batch = min(self._samples, MOST_BATCH)
         stateful = bool(self._program.variables)
         if batch != self._program.batch and not stateful and not is_program(self._source):
             self.close()
@@ -98,7 +98,7 @@ class Interpreter:
         else:
             self._session = open_session(self._program, **self._options)
         self._inputs = {
-            index: np.zeros((self._items, *port.shape), port.dtype)
+            index: np.zeros((self._samples, *port.shape), port.dtype)
             for index, port in enumerate(self._program.inputs)
         }
         self._outputs = {}
@@ -108,7 +108,7 @@ class Interpreter:
         self._opened().reset()
 
     def close(self) -> None:
-        """Give back the device; ``allocate_tensors`` takes one again."""
+        """Release the device; ``allocate_tensors`` opens one again."""
         if self._session is not None:
             self._session.close()
         self._session = None
@@ -136,7 +136,7 @@ class Interpreter:
         self._opened()
         port = self._port(tensor_index, self._program.inputs)
         value = np.asarray(value)
-        shape = (self._items, *port.shape)
+        shape = (self._samples, *port.shape)
         if value.dtype != port.dtype or value.shape != shape:
             raise InputError(
                 f"{label(port)}: wanted {port.dtype} of shape {shape}, "
@@ -145,7 +145,7 @@ class Interpreter:
         self._inputs[tensor_index] = value.copy()
 
     def invoke(self) -> None:
-        """Run the model on what the inputs hold."""
+        """Run the model on the inputs."""
         results = self._opened().run([self._inputs[n] for n in sorted(self._inputs)])
         self._outputs = dict(enumerate(results, len(self._inputs)))
 
@@ -163,7 +163,7 @@ class Interpreter:
         return tensors[tensor_index].copy()
 
     def __repr__(self) -> str:
-        return _shown(self, self._program, self._options["device"], self._items)
+        return _shown(self, self._program, self._options["device"], self._samples)
 
     def _repr_html_(self) -> str:
         return ends_table(repr(self), self._program.inputs, self._program.outputs)
@@ -179,8 +179,8 @@ class Interpreter:
         return ports[index]
 
     def _details(self, index: int, port: Port) -> dict[str, Any]:
-        shape = np.array([self._items, *port.shape], np.int32)
-        # Floating point has none, as TensorFlow Lite says it.
+        shape = np.array([self._samples, *port.shape], np.int32)
+        # Floating point has none, as in TensorFlow Lite.
         scales = [] if port.dtype == "float32" else [port.scale]
         return {
             "name": port.name,
@@ -200,7 +200,7 @@ class Interpreter:
 
 @dataclass(frozen=True)
 class NodeArgument:
-    """An input or output as ONNX Runtime describes it."""
+    """Description of an input or output, as in ONNX Runtime."""
 
     name: str
     shape: list[str | int]
@@ -208,7 +208,7 @@ class NodeArgument:
 
 
 class InferenceSession:
-    """A model behind the interface of ONNX Runtime's ``InferenceSession``.
+    """A model with the interface of ONNX Runtime's ``InferenceSession``.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ class InferenceSession:
         self._session.reset()
 
     def close(self) -> None:
-        """Give back the device; the session cannot be used afterwards."""
+        """Release the device; the session cannot be used afterwards."""
         self._session.close()
 
     def __enter__(self) -> Self:
@@ -275,12 +275,12 @@ class InferenceSession:
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, np.ndarray]
     ) -> list[np.ndarray]:
-        """Return outputs, of the types the model gives, for any number of items.
+        """Return outputs, of the model's types, for any number of samples.
 
         Parameters
         ----------
         output_names : sequence of str or None
-            Which outputs, in which order; None for all.
+            Names of outputs in the order wanted; None for all.
         input_feed : mapping of str to numpy.ndarray
             For each input its type, or float, then quantised with its scale; shape ``(N, ...)``.
 
@@ -303,9 +303,9 @@ class InferenceSession:
         return [results[name] for name in wanted]
 
 
-def _shown(shown: object, program: Program, device: object, items: int) -> str:
+def _shown(shown: object, program: Program, device: object, batch: int) -> str:
     name, core = type(shown).__name__, program.config.name
-    return f"<{name} {program.name!r} on {core}, device {device}, batch {items}>"
+    return f"<{name} {program.name!r} on {core}, device {device}, batch {batch}>"
 
 
 def _argument(port: Port) -> NodeArgument:

@@ -11,17 +11,17 @@ from celosia.sw.runtime.device import DeviceError
 
 __all__ = ["HostLink", "Transport"]
 
-#: Silence after which the far end counts as gone, in seconds.
+#: Silence after which the far end counts as disconnected, in seconds.
 PATIENCE = 1.5
 #: Bounds of the time after which a request is repeated, in seconds.
 _SHORTEST = 0.02
 _LONGEST = 0.5
-#: Least bytes of a block, those of the first, and how many without loss let them grow.
+#: Least bytes of a block, bytes of the first one, and blocks without loss until they grow.
 _LEAST_BLOCK = 32
 _FIRST_BLOCK = 64
 _STREAK = 8
-#: When patience is over because this process was held: what else it looks at, and how often
-#: requests must have been sent in vain.
+#: After ``PATIENCE``, in case this process was suspended: events that it still reads, and the least
+#: number of requests without response.
 _LATE_EVENTS = 64
 _LEAST_TRIES = 3
 #: Damaged frames in a row that are repeated at once; later ones wait ``_SHORTEST`` before.
@@ -30,7 +30,7 @@ _DAMAGED_IN_A_ROW = 8
 _LEAST_PAYLOAD = 4
 #: Round trip in seconds above which blocks do not grow: a simulated board may be slow.
 _LONG_TRIP = 0.1
-#: Bytes of request and answer together that are not data, delimiters included.
+#: Bytes of request and response that are not data, delimiters included.
 _OVERHEAD = link.HEADER_BYTES + link.RESPONSE_BYTES + 2 * link.CRC_BYTES + 4
 
 
@@ -40,11 +40,11 @@ class Transport(Protocol):
     seconds_per_byte: float
 
     def send(self, data: bytes) -> None:
-        """Send; raises OSError when the line is gone."""
+        """Send; raises OSError when the line is closed."""
         ...
 
     def receive(self, seconds: float) -> bytes:
-        """Return what arrives, at least a byte unless ``seconds`` pass; raises OSError."""
+        """Return the bytes that arrive, at least one unless ``seconds`` pass; raises OSError."""
         ...
 
     def now(self) -> float:
@@ -52,13 +52,13 @@ class Transport(Protocol):
         ...
 
     def close(self) -> None:
-        """Give the line back."""
+        """Close the line."""
         ...
 
 
 @dataclass
 class _Flight:
-    """A request that has been sent and not been answered."""
+    """A request that has been sent and has no response yet."""
 
     address: int
     count: int
@@ -66,7 +66,7 @@ class _Flight:
 
 
 class _Damaged:
-    """Something arrived that nobody can read, here or at the far end."""
+    """A frame that was damaged, here or at the far end."""
 
 
 class HostLink:
@@ -77,7 +77,7 @@ class HostLink:
     transport : Transport
         The line.
     name : str
-        What messages call it.
+        Its name in messages.
     window : int, optional
         Requests under way at once; as many as the far end has slots unless given.
 
@@ -93,7 +93,7 @@ class HostLink:
     Raises
     ------
     DeviceError
-        If the far end does not answer, or speaks another version of the protocol.
+        If the far end does not respond, or uses another version of the protocol.
     """
 
     def __init__(self, transport: Transport, *, name: str, window: int | None = None) -> None:
@@ -109,7 +109,7 @@ class HostLink:
         # Time of a round trip beyond that of the bytes on the line; learned.
         self._delay = 0.05
         try:
-            # Ends whatever a predecessor has left half sent.
+            # Ends a frame that a predecessor has sent in part.
             self._send(bytes((link.FLAG,)))
             self.info = Info.decode(self._request(Operation.INFO, 0, link.INFO_BYTES))
         except FrameError as error:
@@ -147,7 +147,7 @@ class HostLink:
         self._request(Operation.WRITE_REGISTERS, offset, len(data), data)
 
     def close(self) -> None:
-        """Give the line back."""
+        """Close the line."""
         self.transport.close()
 
     def _next(self) -> int:
@@ -161,9 +161,9 @@ class HostLink:
             raise DeviceError(f"{self.name}: the line is gone: {error}") from None
 
     def _event(self, until: float) -> Response | _Damaged | None:
-        """Return the next thing that arrives, None when there is nothing until then.
+        """Return the next event, None when there is none until then.
 
-        What is there already counts even when the time is over: this process may have been held.
+        Events that have arrived count even after that time: this process may have been suspended.
         """
         late = 0
         while not self._events:
@@ -175,7 +175,7 @@ class HostLink:
         return self._events.popleft()
 
     def _receive(self, seconds: float) -> bool:
-        """Take in what arrives within so many seconds; return whether that is anything."""
+        """Receive bytes for at most ``seconds``; return whether there were any."""
         try:
             received = self.transport.receive(seconds)
         except OSError as error:
@@ -184,8 +184,8 @@ class HostLink:
             self._events.append(_event_of(contents))
         return bool(received)
 
-    def _judge(self, event: Response | _Damaged) -> None:
-        """Count damaged frames in a row; of many, wait after each, as repeating does not help."""
+    def _count_damaged(self, event: Response | _Damaged) -> None:
+        """Count damaged frames in a row; wait after each of many, because repeating does not help."""
         self._damaged = self._damaged + 1 if isinstance(event, _Damaged) else 0
         until = self.transport.now() + _SHORTEST
         if self._damaged > _DAMAGED_IN_A_ROW:
@@ -200,23 +200,23 @@ class HostLink:
         return min(max(2 * line + 4 * self._delay, _SHORTEST), _LONGEST)
 
     def _learn(self, taken: float, count: int) -> None:
-        """Follow the time of round trips, slower ones at once."""
+        """Average the time of round trips; follow slower ones at once."""
         delay = max(0.0, taken - count * self.transport.seconds_per_byte)
         self._delay = max(delay, self._delay + (delay - self._delay) / 8)
 
-    def _check(self, answer: Response, address: int, count: int) -> None:
-        if answer.status is Status.OK:
+    def _check(self, response: Response, address: int, count: int) -> None:
+        if response.status is Status.OK:
             return
-        what = answer.operation.name.lower() if isinstance(answer.operation, Operation) else "?"
-        said = answer.status.name.lower().replace("_", " ")
-        raise DeviceError(f"{self.name}: {what} of {count} bytes at {address:#x}: {said}")
+        name = response.operation.name.lower() if isinstance(response.operation, Operation) else "?"
+        status = response.status.name.lower().replace("_", " ")
+        raise DeviceError(f"{self.name}: {name} of {count} bytes at {address:#x}: {status}")
 
     def _silence(self) -> DeviceError:
         damaged = f", {self._damaged} damaged frames" if self._damaged else ""
-        return DeviceError(f"{self.name}: no answer within {PATIENCE} s{damaged}")
+        return DeviceError(f"{self.name}: no response within {PATIENCE} s{damaged}")
 
     def _request(self, operation: Operation, address: int, count: int, data: bytes = b"") -> bytes:
-        """Send one request until it is answered, always under the same number."""
+        """Send one request until a response comes, always under the same number."""
         request = Request(self._next(), operation, address, count, data)
         frame = link.frame(link.encode_request(request))
         end = self.transport.now() + PATIENCE
@@ -230,7 +230,7 @@ class HostLink:
             for _ in range(_LATE_EVENTS):
                 event = self._event(until)
                 if event is not None:
-                    self._judge(event)
+                    self._count_damaged(event)
                 if isinstance(event, Response):
                     if (event.sequence, event.operation) != (request.sequence, operation):
                         continue
@@ -246,10 +246,10 @@ class HostLink:
         raise self._silence()
 
     def _transfer(self, operation: Operation, address: int, data: bytes) -> bytes:
-        """Read or write in blocks, several under way; return what was read.
+        """Read or write in blocks, several under way; return the bytes read.
 
-        What is lost is sent again under a new number, in blocks of the size that is then in use:
-        doing it twice does no harm.
+        Lost blocks are sent again under a new number, with the block size of that moment. Doing so
+        twice does no harm.
         """
         result = bytearray(data)
         waiting = deque([(address, len(data))] if data else [])
@@ -270,13 +270,13 @@ class HostLink:
                 self._delay = min(2 * self._delay, _LONGEST / 4)
                 self._lose(flying, len(flying), waiting)
                 continue
-            self._judge(event)
+            self._count_damaged(event)
             if late and self._damaged > _DAMAGED_IN_A_ROW:
                 raise self._silence()
             if isinstance(event, _Damaged):
                 self._lose(flying, 1, waiting)
             elif event.sequence in flying and event.operation is operation:
-                # The line keeps order: whatever was sent before is lost.
+                # The line keeps order: requests sent before this one are lost.
                 self._lose(flying, list(flying).index(event.sequence), waiting)
                 flight = flying.pop(event.sequence)
                 heard, tries = self.transport.now(), 0
@@ -295,28 +295,28 @@ class HostLink:
         address: int,
         data: bytes,
     ) -> None:
-        """Send the first block of what waits."""
+        """Send the first block that waits."""
         first, count = waiting.popleft()
         if count > self.block:
             waiting.appendleft((first + self.block, count - self.block))
             count = self.block
-        place = first - address
-        content = data[place : place + count] if operation in link.WRITES else b""
+        offset = first - address
+        content = data[offset : offset + count] if operation in link.WRITES else b""
         request = Request(self._next(), operation, first, count, content)
         self._send(link.frame(link.encode_request(request)))
         flying[request.sequence] = _Flight(first, count, self.transport.now())
 
-    def _keep(self, result: bytearray, answer: Response, flight: _Flight, place: int) -> None:
-        if len(answer.data) != flight.count:
+    def _keep(self, result: bytearray, response: Response, flight: _Flight, offset: int) -> None:
+        if len(response.data) != flight.count:
             raise DeviceError(
-                f"{self.name}: wanted {flight.count} bytes read, got {len(answer.data)}"
+                f"{self.name}: wanted {flight.count} bytes read, got {len(response.data)}"
             )
-        result[place : place + flight.count] = answer.data
+        result[offset : offset + flight.count] = response.data
 
     def _lose(
         self, flying: dict[int, _Flight], count: int, waiting: deque[tuple[int, int]]
     ) -> None:
-        """Give up the oldest requests under way; what they were to do waits again."""
+        """Give up the oldest requests under way; their blocks wait again."""
         oldest = list(flying)[:count]
         for number in reversed(oldest):
             flight = flying.pop(number)
@@ -334,7 +334,7 @@ class HostLink:
 
 
 def _sooner(until: float, end: float, now: float) -> float:
-    """Return when to stop listening: at ``until``, or at the ``end`` that is still to come."""
+    """Return the time to stop listening: ``until``, or ``end`` if that comes first."""
     return min(until, end) if now < end else until
 
 
@@ -342,7 +342,7 @@ def _event_of(contents: bytes | None) -> Response | _Damaged:
     if contents is None:
         return _Damaged()
     try:
-        answer = link.decode_response(contents)
+        response = link.decode_response(contents)
     except FrameError:
         return _Damaged()
-    return _Damaged() if answer.status is Status.BAD_FRAME else answer
+    return _Damaged() if response.status is Status.BAD_FRAME else response

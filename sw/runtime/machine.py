@@ -32,17 +32,17 @@ class MachineDevice:
         try:
             self.machine = Machine(config, memory_bytes=memory_bytes)
         except MemoryError:
-            raise DeviceError(f"machine: no {memory_bytes} bytes of memory to be had") from None
+            raise DeviceError(f"machine: no {memory_bytes} bytes of memory available") from None
 
     def write(self, address: int, data: bytes) -> None:
         """Write to external memory, from byte ``address`` on."""
-        self.machine.memory[self._place(address, len(data))] = np.frombuffer(data, np.uint8)
+        self.machine.memory[self._span(address, len(data))] = np.frombuffer(data, np.uint8)
 
     def read(self, address: int, count: int) -> bytes:
         """Return ``count`` bytes of external memory."""
-        return self.machine.memory[self._place(address, count)].tobytes()
+        return self.machine.memory[self._span(address, count)].tobytes()
 
-    def _place(self, address: int, count: int) -> slice:
+    def _span(self, address: int, count: int) -> slice:
         require_place(address, count, len(self.machine.memory))
         return slice(address, address + count)
 
@@ -68,4 +68,4 @@ class MachineDevice:
         return RunResult()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the model holds no device."""

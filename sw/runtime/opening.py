@@ -56,9 +56,9 @@ def open_program(
         A ``.tflite`` or ``.onnx`` model, or a program: its path or its contents; or the name of a
         shipped model.
     config : Config or str
-        The core, or the preset; a program brings its own.
+        The core, or the preset; a program has its own.
     batch : int, optional
-        Items of one run; 1 unless given. A program brings its own.
+        Samples of one run; 1 unless given. A program has its own.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def open_session(program: Program, *, device: str = "machine", **options: Any) -
     Parameters
     ----------
     program : Program
-        What to run.
+        The program.
     device : str
         ``machine``, ``rtl`` or ``serial:PATH``.
     **options

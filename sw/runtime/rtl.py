@@ -19,11 +19,11 @@ class RtlBackend:
     memory_bytes : int
         External memory.
     latency : int
-        Cycles from a request to external memory to its first answer.
+        Cycles from a request to external memory to its first response.
     bandwidth : float
         Beats of external memory per cycle, above 0 up to 2.
     netlist : Path, optional
-        Netlist of the core, which runs instead of its own Verilog; see ``celosia.hw.flow.gates``.
+        Netlist of the core, which runs instead of the generated Verilog; see ``celosia.hw.flow.gates``.
     waves : tuple of pathlib.Path, int and int, optional
         FST file for the core's signals, the first cycle in it and the one after the last; see
         ``celosia.sim.waves``. It is complete after ``close``.
@@ -80,5 +80,5 @@ class RtlBackend:
             raise DeviceError(f"rtl: {error}") from error
 
     def close(self) -> None:
-        """Give back the simulator."""
+        """Release the simulator."""
         self.device.close()

@@ -1,4 +1,4 @@
-"""A core behind a serial line as a device."""
+"""A core on a serial line as a device."""
 
 import time
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from celosia.sw.runtime.link import HostLink, Transport
 
 __all__ = ["BAUD", "SerialDevice", "SerialTransport", "open_serial"]
 
-#: What the boards' gateware uses, and the most that a port is set to.
+#: Bits per second of the boards' gateware, and the most that a port is set to.
 BAUD = 3_000_000
 _MOST_BAUD = (1 << 31) - 1
 #: Bits on the line for a byte.
@@ -54,17 +54,17 @@ class SerialTransport:
             )
         except ValueError as error:
             raise OSError(str(error)) from None
-        # An adapter's driver otherwise holds short answers back, 16 ms as a rule.
+        # An adapter's driver otherwise delays short responses, usually by 16 ms.
         with suppress(AttributeError, NotImplementedError, OSError, ValueError):
             self._port.set_low_latency_mode(True)
         self._port.reset_input_buffer()
 
     def send(self, data: bytes) -> None:
-        """Send; raises OSError when the line is gone."""
+        """Send; raises OSError when the line is closed."""
         self._port.write(data)
 
     def receive(self, seconds: float) -> bytes:
-        """Return what arrives, at least a byte unless ``seconds`` pass; raises OSError."""
+        """Return the bytes that arrive, at least one unless ``seconds`` pass; raises OSError."""
         self._port.timeout = seconds
         first = self._port.read(1)
         if not first:
@@ -77,13 +77,13 @@ class SerialTransport:
         return time.monotonic()
 
     def close(self) -> None:
-        """Give the port back."""
+        """Close the port."""
         with suppress(OSError):
             self._port.close()
 
 
 def open_serial(port: str, config: Config, memory_bytes: int) -> "SerialDevice":
-    """Return the core behind a serial port.
+    """Return the core on a serial port.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def open_serial(port: str, config: Config, memory_bytes: int) -> "SerialDevice":
     Raises
     ------
     DeviceError
-        If the port cannot be opened, nobody answers, or the core is of another configuration.
+        If the port cannot be opened, nothing responds, or the core is of another configuration.
     """
     path, _, speed = port.rpartition("@")
     if not path or not speed.isdecimal():
@@ -123,14 +123,14 @@ class SerialDevice(Driver):
     transport : Transport
         The line; closed when the device cannot be opened.
     name : str
-        What messages call it.
+        Its name in messages.
     window : int, optional
         See ``HostLink``.
 
     Raises
     ------
     DeviceError
-        If nobody answers, or it is no core of this configuration, or it has too little memory.
+        If nothing responds, or it is no core of this configuration, or it has too little memory.
     """
 
     def __init__(
@@ -155,10 +155,10 @@ class SerialDevice(Driver):
     def _identify(self, memory_bytes: int) -> None:
         wanted = {"magic": MAGIC, "version": VERSION, "fingerprint": self.config.fingerprint}
         got = self.read_registers(OFFSETS["magic"], len(wanted))
-        for (what, value), said in zip(wanted.items(), got, strict=True):
-            if value != said:
-                text = f"{self.name}: {what}: wanted {value:#x}, the core says {said:#x}"
-                if what == "fingerprint":
+        for (name, value), found in zip(wanted.items(), got, strict=True):
+            if value != found:
+                text = f"{self.name}: {name}: wanted {value:#x}, got {found:#x}"
+                if name == "fingerprint":
                     text += f"; it is not a {self.config.name!r} core"
                 raise DeviceError(text)
         there = self.link.info.memory_bytes
@@ -199,5 +199,5 @@ class SerialDevice(Driver):
         return self.link.read(address, count)
 
     def close(self) -> None:
-        """Give the line back."""
+        """Close the line."""
         self.link.close()

@@ -22,9 +22,9 @@ from celosia.sw.runtime.device import Device, DeviceError, RunResult
 __all__ = ["InputError", "Session", "Statistics", "quantized"]
 
 
-#: About how many units of a run go through all steps together, and how many numbers of a tensor.
-_MOST_UNITS = 1024
-_MOST_NUMBERS = 1 << 24
+#: Approximate limits of the samples that go through all steps at once, and of a tensor's elements.
+_MOST_SAMPLES = 1024
+_MOST_ELEMENTS = 1 << 24
 
 
 class Statistics:
@@ -37,7 +37,7 @@ class Statistics:
         program of several parts whose constants do not fit together loads those of each anew, and
         that counts as the rest.
     inputs : int
-        Items computed, padding of the last batch not counted.
+        Samples computed, padding of the last batch not counted.
     counters, setup_counters : dict or None
         For each unit, cycles by class.
     seconds : float
@@ -60,7 +60,7 @@ class Statistics:
         self.setup_counters = _sum(self.setup_counters, result.counters)
 
     def add(self, result: RunResult, inputs: int, seconds: float) -> None:
-        """Count one run of the core, with which so many items are done."""
+        """Count one run of the core, which completes ``inputs`` samples."""
         if result.cycles is not None:
             self.cycles = (self.cycles or 0) + result.cycles
         self.counters = _sum(self.counters, result.counters)
@@ -123,7 +123,7 @@ def _sum(
 
 
 def _assembly(section: Section, index: int) -> str:
-    """Return an instruction as text; what is none says so."""
+    """Return an instruction as text, or the error of an illegal one."""
     try:
         return isa.disassemble(section.instruction(index))
     except isa.Illegal as error:
@@ -141,9 +141,9 @@ class Session:
     Parameters
     ----------
     program : Program
-        What to run.
+        The program.
     device : Device
-        Where; its core must be of the configuration that the program was compiled for. Closed with
+        The device; its core must be of the configuration that the program was compiled for. Closed with
         the session, and when there is none because of an error.
 
     Raises
@@ -160,7 +160,7 @@ class Session:
         self.statistics = Statistics(program)
         self._variables: dict[int, np.ndarray] = {}
         self.reset()
-        # The part whose constants and margins are in the core, and whether those of all parts are.
+        # The part whose constants and margins are in the core; True if those of all parts are.
         self._loaded: Part | None = None
         self._kept = False
         self._unsigned = program.shifted
@@ -189,7 +189,7 @@ class Session:
     def run(self, inputs: Sequence[np.ndarray], *, progress: bool = False) -> list[np.ndarray]:
         """Return the outputs for any number of inputs.
 
-        Those of a program with variables are as many invocations, in order.
+        For a program with variables, these are as many invocations, in order.
 
         Parameters
         ----------
@@ -207,15 +207,15 @@ class Session:
         Raises
         ------
         InputError
-            If an input is of another shape or type, or an operator of the host cannot work on what
-            follows from it.
+            If an input is of another shape or type, or an operator of the host refuses
+            values computed from it.
         DeviceError
             If the device stops with an error; names the instruction and the layer.
         """
         count, parts = self.count(inputs), len(self.program.parts)
-        # What lies between parts is kept for so many at a time, whole batches.
-        most = self.program.batch * max(1, _MOST_UNITS // self.program.batch)
-        most = min(most, max(1, _MOST_NUMBERS // self._largest()))
+        # Whole batches at a time, which bounds the memory for tensors between parts.
+        most = self.program.batch * max(1, _MOST_SAMPLES // self.program.batch)
+        most = min(most, max(1, _MOST_ELEMENTS // self._largest()))
         most = 1 if self.program.variables else most
         with tqdm(
             total=count * parts,
@@ -231,20 +231,20 @@ class Session:
         return [np.concatenate(arrays) for arrays in zip(*results, strict=True)]
 
     def _largest(self) -> int:
-        """Return the numbers of the largest tensor that the host has, of one unit."""
+        """Return the elements of one sample of the host's largest tensor."""
         ends = (*self.program.inputs, *self.program.outputs)
         made = [operand.shape for step in self.program.host for operand in step.results]
         return max(math.prod(shape) for shape in (*made, *(port.shape for port in ends)))
 
     def _steps(self, inputs: Sequence[np.ndarray], bar: tqdm) -> list[np.ndarray]:
-        """Run core and host in turn on some units; return the outputs."""
-        units = len(inputs[0])
+        """Run core and host in turn on some samples; return the outputs."""
+        samples = len(inputs[0])
         values = {port.tensor: x for port, x in zip(self.program.inputs, inputs, strict=True)}
         values |= {n: _shifted(values[n]) for n in self._unsigned.intersection(values)}
         values |= self._variables
         for step in self.program.steps:
             if isinstance(step, Part):
-                values |= self._on_core(step, values, units, bar)
+                values |= self._on_core(step, values, samples, bar)
             else:
                 start = time.perf_counter()
                 try:
@@ -253,15 +253,15 @@ class Session:
                     raise InputError(str(error)) from None
                 self.statistics.seconds += time.perf_counter() - start
         self._variables = {v.port.tensor: values[v.successor] for v in self.program.variables}
-        self.statistics.inputs += units
+        self.statistics.inputs += samples
         values |= {n: _shifted(values[n]) for n in self._unsigned.intersection(values)}
-        return [values[port.tensor].reshape(units, *port.shape) for port in self.program.outputs]
+        return [values[port.tensor].reshape(samples, *port.shape) for port in self.program.outputs]
 
     def _on_core(
-        self, part: Part, values: Mapping[int, np.ndarray], units: int, bar: tqdm
+        self, part: Part, values: Mapping[int, np.ndarray], samples: int, bar: tqdm
     ) -> dict[int, np.ndarray]:
-        """Run a part on all units, in batches; return its outputs by number of tensor."""
-        count, batch = units * part.items, self.program.batch
+        """Run a part on all samples, in batches; return its outputs by number of tensor."""
+        count, batch = samples * part.items, self.program.batch
         inputs = [values[port.tensor].reshape(count, *port.shape) for port in part.inputs]
         outputs = [np.empty((count, *port.shape), np.int8) for port in part.outputs]
         if self._loaded is not part:
@@ -280,15 +280,15 @@ class Session:
                 output[first:last] = np.frombuffer(raw, np.int8).reshape(-1, *port.shape)
             bar.update((last - first) / part.items)
         pairs = zip(part.outputs, outputs, strict=True)
-        return {port.tensor: output.reshape(units, -1) for port, output in pairs}
+        return {port.tensor: output.reshape(samples, -1) for port, output in pairs}
 
     def count(self, inputs: Sequence[np.ndarray]) -> int:
-        """Return the number of items, the same for all inputs.
+        """Return the number of samples, the same for all inputs.
 
         Raises
         ------
         InputError
-            If an input is of another shape or type, or there are more of one than of another.
+            If an input is of another shape or type, or their numbers differ.
         """
         ports = self.program.inputs
         if len(inputs) != len(ports):
@@ -305,7 +305,7 @@ class Session:
         return counts.pop()
 
     def _load(self, part: Part) -> list[RunResult]:
-        """Load what stays while a part runs; there may be nothing to do, besides HALT."""
+        """Load a part's resident constants; the section may contain HALT alone."""
         results = []
         if self.program.constants and not self._kept:
             results.append(self._run(self.program.constants, "constants"))
@@ -316,7 +316,7 @@ class Session:
         return results
 
     def _name(self, section: str, part: Part) -> str:
-        """Return how messages name a section."""
+        """Return the name of a section in messages."""
         parts = self.program.parts
         return section if len(parts) == 1 else f"{section} of part {parts.index(part)}"
 
@@ -328,7 +328,7 @@ class Session:
             self.device.write(port.address, np.ascontiguousarray(array).tobytes() + padding)
 
     def _run(self, section: Section, name: str) -> RunResult:
-        # Who knows what is in the core when this does not come to its end.
+        # The contents of the core are unknown if this does not end.
         before = self._loaded, self._kept
         self._loaded, self._kept = None, False
         result = self.device.run(section.address, section.count)
@@ -344,7 +344,7 @@ class Session:
         raise DeviceError(f"{code.name} in {unit.name}: {where}")
 
     def close(self) -> None:
-        """Give back the device."""
+        """Release the device."""
         self.device.close()
 
     def __enter__(self) -> "Session":

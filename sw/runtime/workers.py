@@ -17,7 +17,7 @@ from celosia.sw.runtime.session import Session, Statistics
 
 __all__ = ["run_on_workers"]
 
-#: Shares of a worker, so that a slow one does not hold up the end.
+#: Shares of a worker, so that a slow one does not delay the end.
 _SHARES = 4
 
 #: The session of this process.

@@ -1,1 +1,1 @@
-"""A page on which one draws, and sees how the core classifies it."""
+"""A page for drawings, which the core classifies."""

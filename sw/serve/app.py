@@ -1,8 +1,8 @@
-"""The page's server: one page, one description of the core, one answer for each drawing.
+"""The page's server: one page, one description of the core, one response for each drawing.
 
 It takes requests of this machine's own browser alone: names of other hosts are refused, so that no
-page elsewhere can reach it by a name that leads here, and so are other types of contents, which a
-page elsewhere could send without being asked first.
+page elsewhere can reach it by a name that leads here. Other types of contents are refused too,
+because a page elsewhere could send them without a preflight request.
 """
 
 import base64

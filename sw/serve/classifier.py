@@ -38,7 +38,7 @@ class Result:
     Parameters
     ----------
     picture : numpy.ndarray
-        uint8, shape ``(28, 28)``: what the model saw.
+        uint8, shape ``(28, 28)``: the model's input.
     probabilities : numpy.ndarray
         float64, by class; they sum to 1.
     maps : list of FeatureMap
@@ -66,7 +66,7 @@ class Classifier:
     config : Config
         The core.
     device : str
-        Where to run, see ``open_device``.
+        Name of the device, see ``open_device``.
     pixels : (float, float)
         Numbers that the pixels 0 and 255 stand for.
     latency, bandwidth
@@ -174,7 +174,7 @@ class Classifier:
         return scores / scores.sum()
 
     def close(self) -> None:
-        """Give back the device."""
+        """Release the device."""
         self._session.close()
 
     @property

@@ -46,7 +46,7 @@ class Maps:
     """A program on the machine model whose outputs are those of a model, then results of layers.
 
     The program that is shown keeps most results inside the core for a short time. This one makes the
-    same bytes and stores them; nobody counts its cycles.
+    same bytes and stores them; its cycles do not count.
 
     Parameters
     ----------

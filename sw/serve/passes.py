@@ -18,7 +18,7 @@ _VECTORS = 24
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """Part of what one tile of weights is multiplied by.
+    """One tile of weights, and some of the activations that it is multiplied with.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Recorder(MachineDevice):
     Parameters
     ----------
     program : Program
-        What will run on it.
+        The program that will run.
     """
 
     def __init__(self, program: Program) -> None:
@@ -70,7 +70,7 @@ class Recorder(MachineDevice):
         return super().run(address, count)
 
     def clear(self) -> None:
-        """Forget what was recorded."""
+        """Remove all records."""
         self._best.clear()
 
     @property
@@ -79,7 +79,7 @@ class Recorder(MachineDevice):
         return [self._best[layer][1] for layer in sorted(self._best)]
 
     def _see(self, layers: Sequence[int], index: int, i: Instruction) -> None:
-        """Keep a pass of a MATMUL that is about to run, if it is the best of its layer."""
+        """Keep a pass of a MATMUL that is about to run, if its activations vary most in its layer."""
         from celosia.sim import footprint
 
         if i.opcode is not Opcode.MATMUL:

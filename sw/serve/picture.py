@@ -20,14 +20,14 @@ def normalised(drawing: np.ndarray, dataset: str = "mnist") -> np.ndarray:
     """Return a drawing as a picture of a data set.
 
     A digit of MNIST is scaled into a box of 20 x 20, and its centre of mass becomes the centre of
-    the picture. A piece of Fashion-MNIST is scaled into the whole picture, in its middle.
+    the picture. An article of Fashion-MNIST is scaled into the whole picture, in its middle.
 
     Parameters
     ----------
     drawing : numpy.ndarray
         uint8, two axes; 0 is background.
     dataset : str
-        ``fashion-mnist``; everything else is treated as ``mnist``.
+        ``fashion-mnist``; other names are treated as ``mnist``.
 
     Returns
     -------

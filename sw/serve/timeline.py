@@ -10,7 +10,7 @@ __all__ = ["timeline"]
 
 
 def timeline(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) -> dict[str, Any]:
-    """Return when each unit is at work during one run, and what each layer takes, for JSON.
+    """Return the busy spans of each unit and the costs of each layer in one run, for JSON.
 
     Parameters
     ----------

@@ -172,7 +172,7 @@ def test_silence_is_an_error_within_two_seconds():
     line.dead = True
     for ask in (lambda: host.read(0, 5000), lambda: host.write_registers(12, 1)):
         start = line.now()
-        with pytest.raises(DeviceError, match="^test: no answer within 1.5 s$"):
+        with pytest.raises(DeviceError, match="^test: no response within 1.5 s$"):
             ask()
         assert line.now() - start < 2
     assert line.bytes_sent < 100_000
@@ -262,7 +262,7 @@ def test_a_far_end_that_reads_nothing_draws_few_requests(answer, operation):
     far = Refusing(answer)
     line.far = far
     start = line.now()
-    with pytest.raises(DeviceError, match=r"no answer within 1.5 s, \d+ damaged frames$"):
+    with pytest.raises(DeviceError, match=r"no response within 1.5 s, \d+ damaged frames$"):
         getattr(host, operation)(0, 5000)
     assert line.now() - start < 2
     assert 8 < far.requests < 200
@@ -273,5 +273,5 @@ def test_a_far_end_that_never_stops_sending_is_an_error():
     line.receive = lambda seconds: b"\x55" * 100
     clock = iter(n * 0.001 for n in range(1_000_000))
     line.now = lambda: next(clock)
-    with pytest.raises(DeviceError, match="no answer within 1.5 s$"):
+    with pytest.raises(DeviceError, match="no response within 1.5 s$"):
         host.read(0, 100)

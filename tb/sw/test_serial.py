@@ -179,7 +179,7 @@ def test_unplugged_in_the_middle(board, digits, how):
     program, x, y = digits
     made = board(program.config, memory_bytes=program.memory_bytes)
     setattr(made, how, 20_000)
-    with pytest.raises(DeviceError, match=r"^serial /dev/\S+: (no answer|the line is gone)"):
+    with pytest.raises(DeviceError, match=r"^serial /dev/\S+: (no response|the line is gone)"):
         with Session(program, open_board(made, memory_bytes=program.memory_bytes)) as session:
             session.run([x])
     assert time.monotonic() - made.gone < 2
@@ -194,7 +194,7 @@ def test_nobody_answers(board):
     made = board(preset("nano"))
     made.mute_at = 0
     start = time.monotonic()
-    with pytest.raises(DeviceError, match="no answer within 1.5 s"):
+    with pytest.raises(DeviceError, match="no response within 1.5 s"):
         open_board(made)
     assert time.monotonic() - start < 2
 

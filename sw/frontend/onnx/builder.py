@@ -1,8 +1,8 @@
 """The graph under construction: images have their channels last, without moving bytes.
 
-ONNX keeps channels before rows. A value knows in which order its axes are stored, so a transpose or
-reshape in the model costs nothing until an operator needs its operand as the model has it; what
-comes after it has its weights permuted instead, where it has weights.
+ONNX keeps channels before rows. A value records the order in which its axes are stored. A transpose
+or reshape in the model thus costs nothing until an operator needs the order of the model. An operator
+with weights has its weights permuted instead.
 """
 
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ Shape = tuple[int, ...]
 #: Elements before and after along each axis.
 Pads = tuple[Shape, Shape]
 
-#: Order of the axes of an image as it is stored: channels last.
+#: Order of the axes of a stored image: channels last.
 IMAGE = (0, 2, 3, 1)
 
 _UINT8 = np.dtype(np.uint8)
@@ -31,7 +31,7 @@ _UINT8 = np.dtype(np.uint8)
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A tensor of the model, and how it is stored.
+    """A tensor of the model, and the order in which it is stored.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Value:
 
     @property
     def stored(self) -> tuple[int, ...]:
-        """Shape as it is stored."""
+        """Stored shape."""
         return tuple(self.source[axis] for axis in self.order)
 
     @property
@@ -71,7 +71,7 @@ def in_order(shape: tuple[int, ...], order: tuple[int, ...]) -> bool:
 
 
 def shifted(meaning: Quantization, dtype: np.dtype) -> Quantization:
-    """Return what the int8 mean that stand for integers of a type."""
+    """Return the quantisation of the int8 that stand for integers of a type."""
     offset = 128 if dtype == _UINT8 else 0
     return replace(meaning, zero_points=meaning.zero_points - offset)
 
@@ -82,7 +82,7 @@ class Builder:
     Attributes
     ----------
     values : dict of str to Value
-        What there is, by the model's name.
+        Values made so far, by the model's name.
     """
 
     def __init__(self, name: str) -> None:
@@ -125,7 +125,7 @@ class Builder:
         self.operations.append(operation)
 
     def meaning(self, value: Value) -> Quantization:
-        """Return what a value's integers mean, as they are stored."""
+        """Return the quantisation of a value's stored integers."""
         found = self.tensors[value.number].quantization
         assert found
         return found
@@ -159,16 +159,16 @@ class Builder:
         return made
 
     def alike(self, of: Operand, number: int, value: Value) -> None:
-        """Define what is stored as another value is."""
+        """Define a value that is stored like another one."""
         self.define(of, number, value.shape, value.source, value.order)
 
-    def _moved(self, value: Value, kind: str, shape: tuple[int, ...], **said: Any) -> int:
-        """Add an operation that moves a value's elements, unless it is there already."""
+    def _moved(self, value: Value, kind: str, shape: tuple[int, ...], **attributes: Any) -> int:
+        """Add an operation that moves a value's elements, unless it exists already."""
         key = value.number, kind, shape
         if key not in self._known:
             tensor = self.tensors[value.number]
             number = self.tensor(tensor.name, shape, tensor.dtype, tensor.quantization)
-            self._add(kind, [value.number], number, said)
+            self._add(kind, [value.number], number, attributes)
             self._known[key] = number
         return self._known[key]
 
@@ -204,7 +204,7 @@ class Builder:
         value : Value
             Of four dimensions, or of as many elements as ``shape``.
         shape : tuple of int, optional
-            Items, channels, rows and columns.
+            Samples, channels, rows and columns.
         """
         shape = shape or value.shape
         if len(shape) != 4:
@@ -226,8 +226,8 @@ class Builder:
         before, after = pads
         shape = tuple(a + n + b for a, n, b in zip(before, value.stored, after, strict=True))
         margins = self.constant("paddings", np.array(pads, np.int32).T)
-        said = {"before": before, "after": after, "value": fill}
-        return self.operate("PAD", [value.number, margins], shape, of, **said), shape
+        margin = {"before": before, "after": after, "value": fill}
+        return self.operate("PAD", [value.number, margins], shape, of, **margin), shape
 
     def lookup(self, number: int, entries: np.ndarray, of: Operand) -> int:
         """Add a function of one element, given for each of 256; return its result."""
@@ -246,7 +246,7 @@ class Builder:
         return replace(value, number=number, unsigned=of.dtype == _UINT8)
 
     def input(self, end: End, operand: Operand | None) -> None:
-        """Add an input of the model; what is uint8 becomes int8 on the host."""
+        """Add an input of the model; the host makes int8 of uint8."""
         meaning = operand.quantization if operand else None
         number = self.tensor(end.name, end.shape, end.dtype, meaning)
         self._inputs.append(number)
@@ -271,7 +271,7 @@ class Builder:
         self._outputs.append(number)
 
     def graph(self) -> Graph:
-        """Return what has been built."""
+        """Return the finished graph."""
         return Graph(
             self.name,
             tuple(self.tensors),

@@ -29,7 +29,7 @@ def function(builder: Builder, unit: Unit) -> None:
 
 
 def quantize(builder: Builder, unit: Unit) -> None:
-    """Read QuantizeLinear of a float input; an image is put in its stored order before."""
+    """Read QuantizeLinear of a float input; an image is brought to its stored order first."""
     value, (of,) = builder.value(unit.inputs[0]), unit.outputs
     if len(value.shape) == 4:
         value = builder.image(value)
@@ -95,7 +95,7 @@ def _aligned(builder: Builder, values: list[Value]) -> list[Value]:
 
 
 def _constant(builder: Builder, operand: Operand, rank: int, order: tuple[int, ...]) -> int:
-    """Add a constant operand, stored as its partner is; return its number."""
+    """Add a constant operand, stored like its partner; return its number."""
     data = operand.data
     assert data is not None
     if data.ndim > rank or len(order) != rank:

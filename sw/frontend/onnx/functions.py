@@ -12,7 +12,7 @@ from celosia.sw.operators.node import ModelError
 
 __all__ = ["BOUNDS", "FUNCTIONS", "bound", "evaluate"]
 
-#: Operators that only bound their input.
+#: Operators that only clamp their input.
 BOUNDS = ("Clip", "Relu")
 
 _Attributes = Mapping[str, Any]
@@ -29,8 +29,8 @@ def _of_two(function: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> _Functi
     return lambda inputs, _: function(inputs[0], inputs[1])
 
 
-def _named(said: _Attributes, name: str, default: float) -> np.float32:
-    return np.float32(said.get(name, default))
+def _named(attributes: _Attributes, name: str, default: float) -> np.float32:
+    return np.float32(attributes.get(name, default))
 
 
 def _clip(inputs: Sequence[Any], _: _Attributes) -> np.ndarray:
@@ -40,19 +40,21 @@ def _clip(inputs: Sequence[Any], _: _Attributes) -> np.ndarray:
     return x
 
 
-def _leaky(inputs: Sequence[Any], said: _Attributes) -> np.ndarray:
+def _leaky(inputs: Sequence[Any], attributes: _Attributes) -> np.ndarray:
     (x,) = inputs
-    return np.where(x >= 0, x, x * _named(said, "alpha", 0.01))
+    return np.where(x >= 0, x, x * _named(attributes, "alpha", 0.01))
 
 
-def _elu(inputs: Sequence[Any], said: _Attributes) -> np.ndarray:
+def _elu(inputs: Sequence[Any], attributes: _Attributes) -> np.ndarray:
     (x,) = inputs
-    return np.where(x >= 0, x, _named(said, "alpha", 1) * (np.exp(x) - _ONE))
+    return np.where(x >= 0, x, _named(attributes, "alpha", 1) * (np.exp(x) - _ONE))
 
 
-def _hard_sigmoid(inputs: Sequence[Any], said: _Attributes) -> np.ndarray:
+def _hard_sigmoid(inputs: Sequence[Any], attributes: _Attributes) -> np.ndarray:
     (x,) = inputs
-    return np.clip(_named(said, "alpha", 0.2) * x + _named(said, "beta", 0.5), _ZERO, _ONE)
+    return np.clip(
+        _named(attributes, "alpha", 0.2) * x + _named(attributes, "beta", 0.5), _ZERO, _ONE
+    )
 
 
 def _hard_swish(inputs: Sequence[Any], _: _Attributes) -> np.ndarray:
@@ -64,9 +66,9 @@ def _erf(x: np.ndarray) -> np.ndarray:
     return np.array([math.erf(each) for each in x.ravel()], np.float32).reshape(x.shape)
 
 
-def _gelu(inputs: Sequence[Any], said: _Attributes) -> np.ndarray:
+def _gelu(inputs: Sequence[Any], attributes: _Attributes) -> np.ndarray:
     (x,) = inputs
-    if said.get("approximate", "none") == "tanh":
+    if attributes.get("approximate", "none") == "tanh":
         cube = np.float32(math.sqrt(2 / math.pi)) * (x + np.float32(0.044715) * x * x * x)
         return _HALF * x * (_ONE + onnxruntime.tanh(cube))
     return _HALF * x * (_ONE + _erf(x * np.float32(math.sqrt(0.5))))

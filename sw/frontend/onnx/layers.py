@@ -1,4 +1,4 @@
-"""Readers of operators that multiply and add: convolutions, matrix products, poolings."""
+"""Readers of operators that multiply and add: convolutions, matrix multiplications, poolings."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -21,23 +21,23 @@ _Reader = Callable[[Builder, Unit], None]
 _Pads = tuple[_Pair, _Pair]
 
 
-def _pair(said: dict[str, Any], name: str, rank: int) -> _Pair:
-    """Return two numbers of an attribute; 1 for what it leaves out, also as first of one."""
-    found = list(said.get(name, [1] * rank))
+def _pair(attributes: dict[str, Any], name: str, rank: int) -> _Pair:
+    """Return two numbers of an attribute; missing ones, and the first one of a single number, are 1."""
+    found = list(attributes.get(name, [1] * rank))
     if len(found) != rank or min(found) < 1:
         raise ModelError(f"wanted {rank} {name} of at least 1, got {found}")
     return (1, found[0]) if rank == 1 else (found[0], found[1])
 
 
 def _pads(
-    said: dict[str, Any],
+    attributes: dict[str, Any],
     extents: Sequence[int],
     spans: Sequence[int],
     strides: Sequence[int],
     rank: int,
 ) -> _Pads:
     """Return the padding of rows and columns, before and after."""
-    kind = said.get("auto_pad", "NOTSET")
+    kind = attributes.get("auto_pad", "NOTSET")
     if kind in ("SAME_UPPER", "SAME_LOWER"):
         pads = []
         for extent, span, stride in zip(extents, spans, strides, strict=True):
@@ -45,7 +45,7 @@ def _pads(
             less, more = total // 2, total - total // 2
             pads.append((less, more) if kind == "SAME_UPPER" else (more, less))
         return pads[0], pads[1]
-    given = [0] * 2 * rank if kind == "VALID" else list(said.get("pads", [0] * 2 * rank))
+    given = [0] * 2 * rank if kind == "VALID" else list(attributes.get("pads", [0] * 2 * rank))
     if len(given) != 2 * rank or min(given) < 0:
         raise ModelError(f"wanted {2 * rank} pads of at least 0, got {given}")
     columns = given[rank - 1], given[-1]
@@ -53,7 +53,7 @@ def _pads(
 
 
 class _Windows:
-    """Windows over an image: how they lie, and the padding that the graph has for it.
+    """Windows over an image: their geometry, and the padding in the graph.
 
     Parameters
     ----------
@@ -69,26 +69,26 @@ class _Windows:
         rank = len(value.shape) - 2
         if rank not in (1, 2) or len(kernel) != rank:
             raise ModelError(f"wanted windows of 1 or 2 dimensions, got shape {value.shape}")
-        said = unit.attributes
+        attributes = unit.attributes
         items, channels, *extents = value.shape
-        #: Items, channels, rows and columns of the input.
+        #: Samples, channels, rows and columns of the input.
         self.shape = (items, channels, *([1] * (2 - rank)), *extents)
         self.rank = rank
         self.kernel: _Pair = (1, kernel[0]) if rank == 1 else (kernel[0], kernel[1])
-        self.stride = _pair(said, "strides", rank)
-        self.dilation = _pair(said, "dilations", rank)
+        self.stride = _pair(attributes, "strides", rank)
+        self.dilation = _pair(attributes, "dilations", rank)
         self.spans = tuple(
             (taps - 1) * apart + 1 for taps, apart in zip(self.kernel, self.dilation, strict=True)
         )
         extents = self.shape[2:]
-        self.pads = _pads(said, extents, self.spans, self.stride, rank)
+        self.pads = _pads(attributes, extents, self.spans, self.stride, rank)
         whole = [n + sum(pad) for n, pad in zip(extents, self.pads, strict=True)]
         ways = list(zip(whole, self.spans, self.stride, strict=True))
         self.counts = tuple((n - span) // step + 1 for n, span, step in ways)
         if min(self.counts) < 1:
             raise ModelError(f"wanted a window inside the image, got {self.spans} on {extents}")
         up = tuple(-(-(n - span) // step) + 1 for n, span, step in ways)
-        if said.get("ceil_mode") and up != self.counts:
+        if attributes.get("ceil_mode") and up != self.counts:
             raise ModelError("ceil_mode with windows past the edge is not supported")
 
     @property
@@ -105,7 +105,7 @@ class _Windows:
     def image(self, builder: Builder, value: Value, fill: int | None) -> tuple[int, str]:
         """Return the padded input and the kind of padding that is left.
 
-        ``fill`` is what pads; None for windows that count only what is inside.
+        ``fill`` is the value of the padding; None for windows that count only elements inside.
         """
         image = builder.image(value, self.shape)
         if not any(map(any, self.pads)):
@@ -126,11 +126,11 @@ class _Windows:
         builder.define(of, number, shape, source, IMAGE)
 
     def result(self, channels: int) -> tuple[int, ...]:
-        """Return the shape of the result as it is stored."""
+        """Return the stored shape of the result."""
         return (self.shape[0], *self.counts, channels)
 
     @property
-    def said(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, Any]:
         """Attributes of a pooling."""
         return {"stride": self.stride, "window": self.kernel, "activation": "NONE"}
 
@@ -200,12 +200,12 @@ def convolution(builder: Builder, unit: Unit) -> None:
     groups, inputs = unit.attributes.get("group", 1), windows.shape[1]
     if groups < 1 or depth * groups != inputs or channels % groups:
         raise ModelError(f"wanted weights of {inputs} channels, got {groups} x {depth}")
-    said: dict[str, Any] = {"stride": windows.stride, "dilation": windows.dilation}
+    attributes: dict[str, Any] = {"stride": windows.stride, "dilation": windows.dilation}
     axis = 0
     if groups > 1 and depth == 1:
         axis = 3
         weights = weights.transpose(3, 1, 2, 0)
-        said["depth_multiplier"] = channels // groups
+        attributes["depth_multiplier"] = channels // groups
     elif groups > 1:
         wide = np.zeros((channels, *windows.kernel, inputs), np.int64)
         each = channels // groups
@@ -224,7 +224,7 @@ def convolution(builder: Builder, unit: Unit) -> None:
         of,
         padding=padding,
         activation="NONE",
-        **said,
+        **attributes,
     )
     windows.define(builder, of, bounded(builder, unit, number), channels)
 
@@ -239,14 +239,18 @@ def _columns(value: Value) -> np.ndarray | None:
 
 
 def product(builder: Builder, unit: Unit) -> None:
-    """Read Gemm and MatMul with constant weights: rows of a matrix product."""
+    """Read Gemm and MatMul with constant weights: rows of a matrix multiplication."""
     value = builder.value(unit.inputs[0])
-    said = unit.attributes
-    if said.get("transA") or said.get("alpha", 1.0) != 1 or said.get("beta", 1.0) != 1:
+    attributes = unit.attributes
+    if (
+        attributes.get("transA")
+        or attributes.get("alpha", 1.0) != 1
+        or attributes.get("beta", 1.0) != 1
+    ):
         raise ModelError("wanted alpha and beta of 1, and no transA")
     if unit.inputs[1] is not None and unit.inputs[1].data is None:
         raise ModelError("wanted constant weights, got two inputs that are computed")
-    transposed = bool(said.get("transB"))
+    transposed = bool(attributes.get("transB"))
     weights, scales = _weights(unit.inputs[1], 0 if transposed else -1)
     if weights.ndim != 2 or not value.shape:
         raise ModelError(f"wanted weights of 2 dimensions, got {weights.ndim}")
@@ -278,7 +282,7 @@ def max_pool(builder: Builder, unit: Unit) -> None:
     """Read MaxPool and GlobalMaxPool."""
     value, of = builder.value(unit.inputs[0]), unit.outputs[0]
     if len(unit.outputs) > 1:
-        raise ModelError("the places of the greatest are not supported")
+        raise ModelError("the output of indices is not supported")
     kernel = unit.attributes.get("kernel_shape", value.shape[2:])
     windows = _Windows(unit, value, kernel)
     if windows.dilation != (1, 1):
@@ -286,7 +290,7 @@ def max_pool(builder: Builder, unit: Unit) -> None:
     source, padding = windows.image(builder, value, -128)
     channels = windows.shape[1]
     number = builder.operate(
-        "MAX_POOL_2D", [source], windows.result(channels), of, padding=padding, **windows.said
+        "MAX_POOL_2D", [source], windows.result(channels), of, padding=padding, **windows.attributes
     )
     windows.define(builder, of, number, channels)
 
@@ -310,7 +314,7 @@ def average_pool(builder: Builder, unit: Unit) -> None:
         of,
         padding=padding,
         unsigned=of.dtype == np.uint8,
-        **windows.said,
+        **windows.attributes,
     )
     windows.define(builder, of, bounded(builder, unit, number), channels)
 

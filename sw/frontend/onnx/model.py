@@ -22,10 +22,10 @@ READERS = {
     "MaxPool": max_pool,
 }
 
-#: Raised on files whose numbers make no sense.
+#: Exceptions on files with invalid numbers.
 _BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
 
-#: Operators by which a quantised model is known.
+#: Operators that identify a quantised model.
 _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinear", "QGemm")
 
 
@@ -44,7 +44,7 @@ def load(content: bytes, name: str = "model") -> Graph:
     Raises
     ------
     ModelError
-        If it is damaged, not quantised, or uses what is not supported. One line that names the
+        If it is damaged, not quantised, or uses something unsupported. One line that names the
         file and the operators.
     """
     try:
@@ -70,7 +70,7 @@ def _graph(source: Source, name: str) -> Graph:
         except ModelError as error:
             blockers.append((unit.kind, f"{unit.label}: {error}"))
     if blockers:
-        raise ModelError(_told(blockers))
+        raise ModelError(_report(blockers))
     for end in source.outputs:
         operand = units.integers.get(end.name) or units.floats.get(end.name)
         if operand is None or operand.name not in builder.values:
@@ -93,7 +93,7 @@ def _build(builder: Builder, unit: Unit) -> None:
     reader(builder, unit)
 
 
-def _told(blockers: list[tuple[str, str]]) -> str:
+def _report(blockers: list[tuple[str, str]]) -> str:
     """Return one line about all operators that cannot be read."""
     if len(blockers) == 1:
         return blockers[0][1]

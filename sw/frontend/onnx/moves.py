@@ -1,4 +1,4 @@
-"""Readers of operators that move elements: most only change what is known of how they lie."""
+"""Readers of operators that move elements; most change only the record of their order."""
 
 import math
 from collections.abc import Callable
@@ -14,9 +14,9 @@ __all__ = ["MOVES"]
 _Reader = Callable[[Builder, Unit], None]
 
 
-def _numbers(unit: Unit, place: int) -> list[int] | None:
+def _numbers(unit: Unit, index: int) -> list[int] | None:
     """Return the whole numbers of a constant input; None where it is left out."""
-    operand = unit.inputs[place] if len(unit.inputs) > place else None
+    operand = unit.inputs[index] if len(unit.inputs) > index else None
     if operand is None:
         return None
     if operand.data is None or operand.data.dtype.kind not in "iu":
@@ -24,14 +24,14 @@ def _numbers(unit: Unit, place: int) -> list[int] | None:
     return [int(number) for number in operand.data.reshape(-1)]
 
 
-def _axis(said: int, rank: int) -> int:
-    if not -rank <= said < rank:
-        raise ModelError(f"wanted an axis from {-rank} to {rank - 1}, got {said}")
-    return said % rank
+def _axis(axis: int, rank: int) -> int:
+    if not -rank <= axis < rank:
+        raise ModelError(f"wanted an axis from {-rank} to {rank - 1}, got {axis}")
+    return axis % rank
 
 
 def _reshape(builder: Builder, unit: Unit, shape: list[int]) -> None:
-    """Define the result: the same elements in another shape, where they lie."""
+    """Define the result: the same elements in another shape, not moved."""
     value = builder.value(unit.inputs[0])
     count = math.prod(value.shape)
     if shape.count(-1) == 1:
@@ -63,8 +63,8 @@ def _squeeze(builder: Builder, unit: Unit) -> None:
     axes = _numbers(unit, 1)
     if axes is None:
         axes = [axis for axis, extent in enumerate(shape) if extent == 1]
-    gone = {_axis(axis, len(shape)) for axis in axes}
-    _reshape(builder, unit, [n for axis, n in enumerate(shape) if axis not in gone])
+    removed = {_axis(axis, len(shape)) for axis in axes}
+    _reshape(builder, unit, [n for axis, n in enumerate(shape) if axis not in removed])
 
 
 def _unsqueeze(builder: Builder, unit: Unit) -> None:
@@ -150,12 +150,12 @@ def _pad(builder: Builder, unit: Unit) -> None:
 def _resize(builder: Builder, unit: Unit) -> None:
     """Read Resize of an image to the nearest pixel."""
     value, of = builder.image(builder.value(unit.inputs[0])), unit.outputs[0]
-    said = unit.attributes
-    if said.get("mode", "nearest") != "nearest":
-        raise ModelError(f"mode {said['mode']!r} is not supported")
+    attributes = unit.attributes
+    if attributes.get("mode", "nearest") != "nearest":
+        raise ModelError(f"mode {attributes['mode']!r} is not supported")
     scales = unit.inputs[2] if len(unit.inputs) > 2 else None
     sizes = _numbers(unit, 3)
-    if said.get("axes") is not None:
+    if attributes.get("axes") is not None:
         raise ModelError("axes are not supported")
     if sizes is None:
         if scales is None or scales.data is None or scales.data.size != 4:
@@ -167,7 +167,7 @@ def _resize(builder: Builder, unit: Unit) -> None:
         factor = np.float32(sizes[axis]) / np.float32(value.shape[axis])
         if scales is not None and scales.data is not None and scales.data.size == 4:
             factor = np.float32(scales.data[axis])
-        wanted = _nearest(sizes[axis], value.shape[axis], factor, said)
+        wanted = _nearest(sizes[axis], value.shape[axis], factor, attributes)
         # TensorFlow Lite's nearest pixel: the quotient, rounded down.
         plain = np.arange(sizes[axis]) * value.shape[axis] // sizes[axis]
         if (wanted != plain).any():
@@ -185,17 +185,17 @@ def _resize(builder: Builder, unit: Unit) -> None:
     builder.define(of, number, tuple(sizes), tuple(sizes), IMAGE)
 
 
-def _nearest(count: int, extent: int, factor: np.float32, said: dict) -> np.ndarray:
-    """Return which pixel each pixel of the result is."""
-    places = np.arange(count, dtype=np.float32)
-    way = said.get("coordinate_transformation_mode", "half_pixel")
+def _nearest(count: int, extent: int, factor: np.float32, attributes: dict) -> np.ndarray:
+    """Return the source pixel of each pixel of the result."""
+    sources = np.arange(count, dtype=np.float32)
+    way = attributes.get("coordinate_transformation_mode", "half_pixel")
     if way == "asymmetric":
-        places = places / factor
+        sources = sources / factor
     elif way == "align_corners":
-        places = places * np.float32((extent - 1) / max(count - 1, 1))
+        sources = sources * np.float32((extent - 1) / max(count - 1, 1))
     elif way in ("half_pixel", "pytorch_half_pixel"):
-        places = (places + np.float32(0.5)) / factor - np.float32(0.5)
-        places = np.zeros(1) if way.startswith("pytorch") and count == 1 else places
+        sources = (sources + np.float32(0.5)) / factor - np.float32(0.5)
+        sources = np.zeros(1) if way.startswith("pytorch") and count == 1 else sources
     else:
         raise ModelError(f"{way} is not supported")
     rounding = {
@@ -204,12 +204,12 @@ def _nearest(count: int, extent: int, factor: np.float32, said: dict) -> np.ndar
         "floor": np.floor,
         "ceil": np.ceil,
     }
-    found = rounding[said.get("nearest_mode", "round_prefer_floor")](places)
+    found = rounding[attributes.get("nearest_mode", "round_prefer_floor")](sources)
     return np.clip(found, 0, extent - 1).astype(np.int64)
 
 
 def _cut(builder: Builder, value: Value, ways: list[tuple[int, int, int]], unit: Unit, n: int):
-    """Define a result as some elements of a value: first, how many and the distance by axis."""
+    """Define a result as some elements of a value: first, count and stride by axis."""
     of = unit.outputs[n]
     shape = tuple(count for _, count, _ in ways)
     begin, count, stride = (tuple(ways[axis][k] for axis in value.order) for k in range(3))
@@ -234,11 +234,11 @@ def _slice(builder: Builder, unit: Unit) -> None:
     steps = _numbers(unit, 4) or [1] * len(starts)
     ways = [(0, extent, 1) for extent in value.shape]
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        place = _axis(axis, len(value.shape))
-        taken = range(value.shape[place])[slice(start, end, step)]
+        dimension = _axis(axis, len(value.shape))
+        taken = range(value.shape[dimension])[slice(start, end, step)]
         if not taken:
             raise ModelError(f"wanted elements along axis {axis}, got none")
-        ways[place] = (taken[0], len(taken), step)
+        ways[dimension] = (taken[0], len(taken), step)
     _cut(builder, value, ways, unit, 0)
 
 

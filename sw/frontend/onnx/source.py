@@ -1,4 +1,4 @@
-"""An ONNX file as the readers see it: nodes, constants, ends; shapes fixed, constants folded."""
+"""Nodes, constants and ends of an ONNX file, with shapes fixed and constants folded."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from celosia.sw.operators.node import ModelError
 
 __all__ = ["LINEAR", "End", "Node", "Source", "read"]
 
-#: Versions of the standard operators that can be read, and of ONNX Runtime's own.
+#: Versions of the standard operators that can be read, and of ONNX Runtime's operators.
 _OPSETS = (13, 21)
 _DOMAINS = ("", "ai.onnx", "com.microsoft")
 
-#: By quantised operator: the float one, the places of operands, each followed by scale and zero
-#: point, of the bias, and of the result's scale; no places stand for all from the third on.
+#: By quantised operator: the float one, the positions of operands, each followed by scale and zero
+#: point, of the bias, and of the result's scale; no positions mean all from the third on.
 LINEAR: dict[str, tuple[str, tuple[int, ...], int, int]] = {
     "QGemm": ("Gemm", (0, 3), 6, 7),
     "QLinearAdd": ("Add", (0, 3), -1, 6),
@@ -49,7 +49,7 @@ class Node:
     ----------
     kind : str
         Its type.
-    place : int
+    index : int
         Its number in the file.
     inputs, outputs : tuple of str
         Names of tensors; empty for one left out.
@@ -58,7 +58,7 @@ class Node:
     """
 
     kind: str
-    place: int
+    index: int
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: dict[str, Any]
@@ -120,15 +120,15 @@ def read(content: bytes) -> Source:
 
 
 def _plain(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model whose shapes are the same, without ONNX Runtime's own operators."""
+    """Return a model whose shapes are the same, without ONNX Runtime's operators."""
     plain = onnx.ModelProto()
     plain.CopyFrom(model)
     for node in plain.graph.node:
         if node.op_type not in LINEAR or node.domain != _DOMAINS[2]:
             continue
-        kind, places = LINEAR[node.op_type][:2]
-        places = places or range(2, len(node.input), 3)
-        operands = [node.input[place] for place in places]
+        kind, positions = LINEAR[node.op_type][:2]
+        positions = positions or range(2, len(node.input), 3)
+        operands = [node.input[n] for n in positions]
         del node.input[:]
         node.input.extend(operands)
         node.domain, node.op_type = "", "Identity" if kind in _ELEMENTWISE else kind
@@ -156,7 +156,7 @@ def _array(tensor: onnx.TensorProto) -> np.ndarray:
 
 
 def _fix(model: onnx.ModelProto, constants: dict[str, np.ndarray]) -> None:
-    """Set first extents that are not fixed to 1, and forget what was inferred from others."""
+    """Set first extents that are not fixed to 1, and remove shapes inferred from others."""
     del model.graph.value_info[:]
     names = {}
     for end in model.graph.input:
@@ -171,7 +171,7 @@ def _fix(model: onnx.ModelProto, constants: dict[str, np.ndarray]) -> None:
             if not dimension.HasField("dim_value") and dimension.dim_param in names:
                 dimension.dim_value = 1
     for end in model.graph.output:
-        # The checker wants a shape; that of no dimensions stands for one that is not known.
+        # The checker wants a shape; a shape of no dimensions stands for an unknown one.
         end.type.tensor_type.shape.SetInParent()
         if any(not each.HasField("dim_value") for each in end.type.tensor_type.shape.dim):
             del end.type.tensor_type.shape.dim[:]
@@ -200,7 +200,7 @@ def _folded(
     graph: onnx.GraphProto, constants: dict[str, np.ndarray], known: dict[str, Any], opsets: Any
 ) -> Iterator[Node]:
     """Yield the nodes that compute; the results of others become constants."""
-    for place, node in enumerate(graph.node):
+    for index, node in enumerate(graph.node):
         inputs = [name for name in node.input if name]
         if node.op_type == "Shape" and node.input[0] in known:
             constants[node.output[0]] = _shape(node, known[node.input[0]])
@@ -211,17 +211,17 @@ def _folded(
             try:
                 made = ReferenceEvaluator(single).run(None, {n: constants[n] for n in inputs}, {})
             except Exception:
-                label = f"operator {place} {node.op_type}"
+                label = f"operator {index} {node.op_type}"
                 raise ModelError(f"{label}: wanted constants that can be computed") from None
             constants |= zip(node.output, map(np.asarray, made), strict=True)
         else:
             attributes = {each.name: _attribute(each) for each in node.attribute}
-            yield Node(node.op_type, place, tuple(node.input), tuple(node.output), attributes)
+            yield Node(node.op_type, index, tuple(node.input), tuple(node.output), attributes)
 
 
 def _shape(node: onnx.NodeProto, shape: tuple[int, ...]) -> np.ndarray:
-    said = {each.name: each.i for each in node.attribute}
-    return np.array(shape[said.get("start", 0) : said.get("end")], np.int64)
+    bounds = {each.name: each.i for each in node.attribute}
+    return np.array(shape[bounds.get("start", 0) : bounds.get("end")], np.int64)
 
 
 def _attribute(attribute: onnx.AttributeProto) -> Any:

@@ -1,9 +1,9 @@
-"""Quantised operators of a model, however it spells them.
+"""Quantised operators of a model, in QDQ form or as operators of their own kind.
 
 A QDQ model has float operators between DequantizeLinear and QuantizeLinear, a model of quantised
 operators has QLinearConv and others that name their scales. Both become units: the operator under
-its float name, with integer operands that know what they mean. Operators that only move elements
-are units on whatever they move.
+its float name, with integer operands that know their quantisation. Operators that only move elements
+are units on any operands.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ _ENCLOSED = (
     "Mul",
 ) + ("ReduceMean", "Softmax")
 
-#: Operators that move elements, or choose among them: integers as well as what they stand for.
+#: Operators that move elements, or choose among them: of integer or of float tensors.
 _MOVERS = ("DepthToSpace", "Dropout", "Flatten", "GlobalMaxPool", "Identity", "MaxPool", "Pad") + (
     "Reshape",
     "Resize",
@@ -77,11 +77,11 @@ class Unit:
     kind : str
         Of the float operator.
     node : Node
-        Where it comes from.
+        Source of the unit.
     inputs : tuple of Operand or None
-        What it reads; constants that say how it works among them.
+        Operands, and constants that act as parameters.
     outputs : tuple of Operand
-        What it makes.
+        Results.
     low, high : float
         Bounds of the result's real value.
     function : callable, optional
@@ -99,8 +99,8 @@ class Unit:
 
     @property
     def label(self) -> str:
-        """Place, kind and result, for messages."""
-        return f"operator {self.node.place} {self.node.kind} ({self.node.outputs[0]!r})"
+        """Index, kind and result, for messages."""
+        return f"operator {self.node.index} {self.node.kind} ({self.node.outputs[0]!r})"
 
 
 class Units:
@@ -121,7 +121,7 @@ class Units:
         self.units: list[Unit] = []
         self.blockers: list[tuple[str, str]] = []
         self.integers: dict[str, Operand] = {}
-        #: What float tensors stand for, by name: integers that were dequantised, or float inputs.
+        #: Sources of float tensors, by name: integers that were dequantised, or float inputs.
         self.floats: dict[str, Operand] = {}
         #: Float operators whose result is not quantised yet, by its name.
         self.pending: dict[str, Node] = {}
@@ -134,7 +134,7 @@ class Units:
             try:
                 self._take(node)
             except ModelError as error:
-                message = f"operator {node.place} {node.kind} ({node.outputs[0]!r}): {error}"
+                message = f"operator {node.index} {node.kind} ({node.outputs[0]!r}): {error}"
                 self.blockers.append((node.kind, message))
 
     def unclosed(self) -> Iterator[tuple[str, str]]:
@@ -144,19 +144,19 @@ class Units:
             node = self.pending.pop(names.pop(), None)
             if node is not None:
                 names += node.inputs
-                label = f"operator {node.place} {node.kind} ({node.outputs[0]!r})"
+                label = f"operator {node.index} {node.kind} ({node.outputs[0]!r})"
                 yield node.kind, f"{label}: float operator, wanted a QuantizeLinear after it"
 
     def _input(self, end: End) -> Operand:
-        """Return an integer input; what it means is said by those that read it."""
+        """Return an integer input, with the quantisation that its readers give."""
         names = {end.name}
         for node in self.source.nodes:
-            places = (0,) if node.kind == "DequantizeLinear" else ()
+            positions = (0,) if node.kind == "DequantizeLinear" else ()
             if node.kind in LINEAR:
-                places = LINEAR[node.kind][1] or range(2, len(node.inputs), 3)
-            for place in places:
-                if node.input(place) in names:
-                    meaning = self._meaning(node, place + 1, end.dtype)
+                positions = LINEAR[node.kind][1] or range(2, len(node.inputs), 3)
+            for index in positions:
+                if node.input(index) in names:
+                    meaning = self._meaning(node, index + 1, end.dtype)
                     return Operand(end.name, end.dtype, meaning)
             if node.kind in _MOVERS and node.input(0) in names:
                 names.update(node.outputs)
@@ -167,16 +167,16 @@ class Units:
             raise ModelError(f"wanted a constant {role}, got {name!r} that is computed")
         return self.source.constants[name]
 
-    def _meaning(self, node: Node, place: int, dtype: np.dtype, axis: int = 0) -> Quantization:
-        """Return the scale at a place of a node, and the zero point after it."""
-        scales = self._constant(node.input(place), "scale")
+    def _meaning(self, node: Node, index: int, dtype: np.dtype, axis: int = 0) -> Quantization:
+        """Return the scale at an index of a node's inputs, and the zero point after it."""
+        scales = self._constant(node.input(index), "scale")
         if scales.ndim > 1 or scales.dtype not in (np.float32, np.float16):
             raise ModelError(f"wanted scales of one dimension, got {scales.dtype} {scales.shape}")
         scales = scales.reshape(-1).astype(np.float32)
         if not (np.isfinite(scales) & (scales > 0)).all():
             raise ModelError(f"wanted scales greater than 0, got {scales.min()}")
         points = np.zeros(len(scales), np.int64)
-        if name := node.input(place + 1):
+        if name := node.input(index + 1):
             given = self._constant(name, "zero point").reshape(-1).astype(np.int64)
             if len(given) not in (1, len(scales)):
                 raise ModelError(f"wanted {len(scales)} zero points, got {len(given)}")
@@ -184,7 +184,7 @@ class Units:
         return Quantization(scales, points, axis)
 
     def _take(self, node: Node) -> None:
-        """Make of a node what it is: a unit, an end of units, or part of one to come."""
+        """Take a node as a unit, as the end of a unit, or as part of a later one."""
         if node.kind == "QuantizeLinear":
             self._quantize(node)
         elif node.kind == "DequantizeLinear":
@@ -199,7 +199,7 @@ class Units:
             raise ModelError("operator is not supported")
 
     def _quantize(self, node: Node) -> None:
-        """Close what leads to a QuantizeLinear."""
+        """Make the unit that ends in a QuantizeLinear."""
         name, given = node.input(0), node.input(2)
         dtype = self._constant(given, "zero point").dtype if given else np.dtype(np.uint8)
         if dtype not in _INTEGERS:
@@ -235,7 +235,7 @@ class Units:
         low, high = -np.inf, np.inf
         while node.kind in BOUNDS and node.input(0) in self.pending:
             least, most = bound(node, self.source.constants)
-            # The later bound has the last word.
+            # The later bound wins.
             low, high = min(max(low, least), most), min(high, most)
             node = self.pending[node.input(0)]
         if node.kind not in _ENCLOSED:
@@ -262,7 +262,7 @@ class Units:
         return found
 
     def _operand(self, name: str) -> Operand:
-        """Return what a float operator reads."""
+        """Return an operand of a float operator."""
         if name in self.floats:
             return self.floats[name]
         if name in self.source.constants:
@@ -274,7 +274,7 @@ class Units:
         return f"{self.pending[name].kind} ({name!r})" if name in self.pending else repr(name)
 
     def _dequantize(self, node: Node) -> None:
-        """Note what a float tensor stands for."""
+        """Record the source of a float tensor."""
         name, axis = node.input(0), node.attributes.get("axis", 1)
         if node.attributes.get("block_size"):
             raise ModelError("scales of blocks are not supported")
@@ -290,19 +290,19 @@ class Units:
 
     def _linear(self, node: Node) -> None:
         """Make a unit of an operator that names its scales."""
-        kind, places, bias, result = LINEAR[node.kind]
+        kind, positions, bias, result = LINEAR[node.kind]
         if node.attributes.get("channels_last"):
             raise ModelError("channels_last is not supported")
-        places = places or tuple(range(2, len(node.inputs), 3))
+        positions = positions or tuple(range(2, len(node.inputs), 3))
         axis = {"Conv": 0, "Gemm": 0 if node.attributes.get("transB") else 1}.get(kind, -1)
-        inputs = [self._integer(node, place, axis if place else 0) for place in places]
+        inputs = [self._integer(node, index, axis if index else 0) for index in positions]
         if bias > 0:
             name = node.input(bias)
             data = self._constant(name, "bias") if name else None
             inputs.append(Operand(name, data.dtype, data=data) if data is not None else None)
         if not node.input(result):
             raise ModelError("a float result is not supported")
-        if None in inputs[: len(places)]:
+        if None in inputs[: len(positions)]:
             return
         dtype = inputs[0].dtype if inputs[0] else np.dtype(np.uint8)
         output = Operand(node.outputs[0], dtype, self._meaning(node, result, dtype))
@@ -313,19 +313,19 @@ class Units:
             Unit(kind, node, tuple(inputs), (output,), function=function, attributes=attributes)
         )
 
-    def _integer(self, node: Node, place: int, axis: int) -> Operand | None:
+    def _integer(self, node: Node, index: int, axis: int) -> Operand | None:
         """Return an integer operand; None if the operator that makes it is a blocker."""
-        name = node.input(place)
+        name = node.input(index)
         data = self.source.constants.get(name)
         if data is not None:
-            return Operand(name, data.dtype, self._meaning(node, place + 1, data.dtype, axis), data)
+            return Operand(name, data.dtype, self._meaning(node, index + 1, data.dtype, axis), data)
         known = self.integers.get(name)
-        if known and not self._meaning(node, place + 1, known.dtype).equals(known.quantization):
+        if known and not self._meaning(node, index + 1, known.dtype).equals(known.quantization):
             raise ModelError(f"wanted the scale and zero point of {name!r}")
         return known
 
     def _move(self, node: Node) -> None:
-        """Make a unit of an operator that moves integers, or what stands for them."""
+        """Make a unit of an operator that moves integers, or dequantised floats."""
         name = node.input(0)
         where = self.integers if name in self.integers else self.floats
         if name not in where:
@@ -333,15 +333,17 @@ class Units:
                 raise ModelError(f"wanted a QuantizeLinear after {self._maker(name)}")
             return
         source = where[name]
-        said = []
+        parameters = []
         for each in node.inputs[1:]:
             data = self._constant(each, "parameter") if each else None
-            said.append(None if data is None else Operand(each, data.dtype, data=data))
+            parameters.append(None if data is None else Operand(each, data.dtype, data=data))
         outputs = tuple(replace(source, name=each, data=None) for each in node.outputs if each)
         for output in outputs:
             where[output.name] = output
         attributes = {**node.attributes, "integers": where is self.integers}
-        self.units.append(Unit(node.kind, node, (source, *said), outputs, attributes=attributes))
+        self.units.append(
+            Unit(node.kind, node, (source, *parameters), outputs, attributes=attributes)
+        )
 
 
 def _identity(x: np.ndarray) -> np.ndarray:
