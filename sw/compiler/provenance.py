@@ -3,8 +3,7 @@
 Addresses of values follow from their lifetimes, the order of work from the load of the units, and
 semaphores only keep that order. This check takes the bytes of the unified buffer that each
 instruction reads and writes from its fields, as the machine model does, and not from the passes
-before. Rows of a value are distinguished by their stripes; samples that one instruction writes are
-not.
+before. It distinguishes rows of a value by their stripes, but not the samples of one instruction.
 """
 
 from collections.abc import Iterable

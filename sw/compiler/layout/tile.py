@@ -95,7 +95,7 @@ class TiledLayer:
         return self.first_tile + before * self.period + offset
 
     def stretch(self, tile: int, last: int) -> int:
-        """Return the first tile after ``tile`` of the other kind, resident or streamed, or ``last``."""
+        """Return the first tile after ``tile`` with the other residence, or ``last``."""
         streams = self.slot(tile) is None
         end = tile + self.period - tile % self.period
         while end < last and (self.slot(end) is None) == streams:

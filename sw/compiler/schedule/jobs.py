@@ -24,7 +24,7 @@ __all__ = ["Jobs"]
 #: Longest reduction that the field ``taps`` can hold.
 _MOST_TAPS = (1 << 20) - 1
 #: Output tiles that start on the channels of a band whose last drains are not over.
-_BEHIND_BAND = 2
+_AFTER_BAND = 2
 
 
 class Jobs:
@@ -154,7 +154,7 @@ class Jobs:
         in_flight = self.block_tiling.tiles_in_flight(number, block)
         first = min(tiles, in_flight)
         if len(stages) > 1 and (loads or self.block_tiling.band_before(number)):
-            most = GROUP if loads else max(in_flight, _BEHIND_BAND)
+            most = GROUP if loads else max(in_flight, _AFTER_BAND)
             first = min(
                 tiles, most, self.config.accumulator_depth // self.block_tiling.rows(number, block)
             )

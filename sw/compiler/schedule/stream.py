@@ -90,7 +90,7 @@ class _Loads:
     """Loads of regions in the order of their use, not earlier than the schedule allows."""
 
     def __init__(self, found: Sequence[tuple[int, int, LoadRegion]]) -> None:
-        self.waiting = deque(sorted(found, key=lambda sample: (sample[0], sample[1])))
+        self.waiting = deque(sorted(found, key=lambda load: load[:2]))
         self.now = -1
 
     @property
@@ -181,7 +181,7 @@ class _Streamer:
         """Start the next load that has a slot; return whether there is one."""
         queues = ((ring.position, kind, ring) for kind, ring in self.rings)
         soon = [(at, kind, ring) for at, kind, ring in queues if at is not None]
-        first = min(soon, key=lambda sample: sample[0], default=None)
+        first = min(soon, key=lambda fetch: fetch[0], default=None)
         position = self.loads.position
         if position is not None and (first is None or position <= first[0]):
             self._load()
@@ -230,12 +230,12 @@ class _Streamer:
             if isinstance(action, LoadRegion):
                 waiting.append((position, action))
                 continue
-            for sample in list(waiting):
-                if self._reads(action, sample[1].region):
-                    waiting.remove(sample)
-                    found.append((position, *sample))
+            for load in list(waiting):
+                if self._reads(action, load[1].region):
+                    waiting.remove(load)
+                    found.append((position, *load))
             position += 1
-        return found + [(position, *sample) for sample in waiting]
+        return found + [(position, *load) for load in waiting]
 
     def _reads(self, action: Action, region: Region) -> bool:
         """Return whether an action may read bytes of a region."""
