@@ -18,29 +18,19 @@ def add_parsers(command: Commands) -> None:
     made = command("synth", "synthesise, place and route a core", hardware.run_synth)
     add_preset(made)
     made.add_argument(
-        "--seeds",
-        type=seeds,
-        default=5,
-        metavar="N",
-        help="runs of place and route, 0 for none (5)",
+        "--seeds", type=seeds, default=5, metavar="N", help="placements, 0 for none (5)"
     )
     made.add_argument(
         "--part", default="LFE5U-85F", metavar="P", help="part to build for (LFE5U-85F)"
     )
     made.add_argument(
-        "--directory",
-        type=Path,
-        default=Path("build/synth"),
-        metavar="D",
-        help="folder of the results",
+        "--directory", type=Path, default=Path("build/synth"), metavar="D", help="of the results"
     )
 
     made = command("build", "make the bitstream of a board", hardware.run_build)
     made.add_argument("board", metavar="BOARD", help="name, see docs/reference/boards.md")
     add_preset(made, None)
-    made.add_argument(
-        "--seeds", type=whole, default=5, metavar="N", help="runs of place and route (5)"
-    )
+    made.add_argument("--seeds", type=whole, default=5, metavar="N", help="placements (5)")
     made.add_argument("--clock", type=number, metavar="MHZ", help="of core and memory")
     _folder(made)
 

@@ -379,7 +379,7 @@ OPERATORS = (
             table=_sum_table(sign),
             factors=quotients,
             core="two values of one shape, or rows or columns of one repeated; a value and a "
-            "constant: one number or one a channel",
+            "constant: one number or one per channel",
             **_ARITHMETIC,
         )
         for kind, sign, options, of_reals in (

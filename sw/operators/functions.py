@@ -40,7 +40,7 @@ from celosia.sw.operators.plain import of_two
 from celosia.sw.operators.real import of_each
 from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape, Table, by_type
 
-__all__ = ["OPERATORS", "by_table", "inverse_root", "same_shape"]
+__all__ = ["ALONE", "OPERATORS", "by_table", "inverse_root", "same_shape"]
 
 #: The only scale that LiteRT's kernel of LOGISTIC takes for its result.
 _LOGISTIC_SCALE = 1 / 256
@@ -269,7 +269,7 @@ def _run_prelu(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.
     return finished(np.where(x >= 0, above, rescaled(x * slope, factor)), output)
 
 
-_ALONE = "a table of 256 entries, part of the previous layer if nothing else reads its result"
+ALONE = "a table of 256 entries, part of the previous layer if nothing else reads its result"
 
 
 def by_table(fill: Table) -> Kernel:
@@ -307,7 +307,7 @@ def _function(kind: str, fill: Table, *others: str, **about: Any) -> Operator:
         kernel=by_type(int8=by_table(fill), **kernels),
         table=fill,
         lower=lookup,
-        core=f"int8: {_ALONE}",
+        core=f"int8: {ALONE}",
         host=", ".join(("int8", *others)),
         **{"shapes": same_shape, **about},
     )
@@ -379,7 +379,7 @@ OPERATORS = (
         single="alpha",
         factors=lambda graph, o: [*quotients(graph, o), *products(graph, o)],
         broadcasts=True,
-        core=f"int8, one slope: {_ALONE}",
+        core=f"int8, one slope: {ALONE}",
         host="int8, float32; a slope for each channel or element",
     ),
 )

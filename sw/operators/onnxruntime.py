@@ -36,7 +36,7 @@ from celosia.sw.ir.parts import HostOperator, Operand
 from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.elementwise import addends, two
 from celosia.sw.operators.fixed_point import aligned, meaning
-from celosia.sw.operators.functions import same_shape
+from celosia.sw.operators.functions import ALONE, same_shape
 from celosia.sw.operators.matrix import (
     convolution_shapes,
     convolution_sums,
@@ -266,7 +266,7 @@ OPERATORS = (
         kernel=_run_table,
         lower=lookup,
         table=_entries,
-        core="any function of one element, part of the previous layer if nothing else reads that",
+        core=f"any function of one element: {ALONE}",
         host="int8",
     ),
     Operator(

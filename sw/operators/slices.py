@@ -242,13 +242,9 @@ def _lower_slice(lowering: Lowering, operation: Operation) -> None:
     attributes = operation.attributes
     ways = list(zip(attributes["begin"], attributes["count"], attributes["stride"], strict=True))
     extent = lowering.graph.tensors[operation.inputs[0]].shape[0]
-    if (
-        ways[0] != (0, extent, 1)
-        or attributes["dropped"]
-        or attributes["added"]
-        or min(attributes["stride"]) < 1
-    ):
-        raise CompileError("wanted all samples, forwards, and no dimension removed")
+    changed = attributes["dropped"] or attributes["added"]
+    if ways[0] != (0, extent, 1) or changed or min(attributes["stride"]) < 1:
+        raise CompileError("wanted all samples, forwards, and no dimension removed or added")
     _take(lowering, operation, operation.outputs[0], _three(ways[1:]))
 
 
