@@ -1,8 +1,8 @@
 """Address patterns: nested loops with strides, the access pattern of every instruction.
 
 A pattern is a base and loops of (count, stride), outermost first, with strides of at least 0, then
-elements that lie side by side in runs: element ``k`` lies at ``k + (k div run) · jump``. Memories
-are one-dimensional NumPy arrays, so that every access is at most two strided views.
+a row of elements in contiguous segments: element ``k`` lies at ``k + (k div segment) · jump``.
+Memories are one-dimensional NumPy arrays, so that every access is at most two strided views.
 """
 
 import math
@@ -18,7 +18,7 @@ _Loops = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class _Block:
-    """A part of a pattern that is plain loops: elements ``first`` … of each innermost row.
+    """Plain loops of a pattern: elements ``first`` … of each innermost row.
 
     ``offset`` is the address of its first element, from the base of the pattern.
     """
@@ -38,7 +38,7 @@ class _Block:
 
 
 class _Cover(NamedTuple):
-    """Intervals of ``length`` addresses: one at ``offset`` if there are no loops, else one each."""
+    """Intervals of ``length`` addresses: one at ``offset``, or one for each iteration of loops."""
 
     offset: int
     length: int
@@ -54,15 +54,15 @@ class _Cover(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """Properties that patterns share that differ in their base alone.
+    """Properties shared by patterns that differ only in their base.
 
-    ``span`` is from the least to the greatest address; ``blocks`` say where each element lies,
-    ``covers`` which addresses there are.
+    ``span`` is from the least to the greatest address; ``blocks`` hold the address of each element,
+    ``covers`` the set of addresses.
     """
 
     loops: _Loops
     elements: int
-    run: int
+    segment: int
     jump: int
     span: int
     blocks: tuple[_Block, ...]
@@ -79,7 +79,7 @@ def _view(
 
 
 def _cover(offset: int, loops: Iterable[tuple[int, int]]) -> _Cover:
-    """Return the addresses of loops of (count, stride), touching intervals joined."""
+    """Return the addresses of loops of (count, stride), adjacent intervals joined."""
     length = 1
     apart: list[tuple[int, int]] = []
     for stride, count in sorted((stride, count) for count, stride in loops):
@@ -97,23 +97,23 @@ def _cover(offset: int, loops: Iterable[tuple[int, int]]) -> _Cover:
 
 
 @lru_cache(maxsize=1 << 12)
-def _shape(loops: _Loops, elements: int, run: int, jump: int) -> _Shape:
-    run = min(run, elements) if jump else elements
-    whole, rest = divmod(elements, run)
-    pitch = run + jump
+def _shape(loops: _Loops, elements: int, segment: int, jump: int) -> _Shape:
+    segment = min(segment, elements) if jump else elements
+    whole, rest = divmod(elements, segment)
+    pitch = segment + jump
     counts, strides = tuple(n for n, _ in loops), tuple(stride for _, stride in loops)
-    blocks = [_Block(0, whole * run, 0, (*counts, whole, run), (*strides, pitch, 1))]
-    covers = [_cover(0, (*loops, (whole, pitch), (run, 1)))]
+    blocks = [_Block(0, whole * segment, 0, (*counts, whole, segment), (*strides, pitch, 1))]
+    covers = [_cover(0, (*loops, (whole, pitch), (segment, 1)))]
     if rest:
-        blocks.append(_Block(whole * run, rest, whole * pitch, (*counts, rest), (*strides, 1)))
+        blocks.append(_Block(whole * segment, rest, whole * pitch, (*counts, rest), (*strides, 1)))
         covers.append(_cover(whole * pitch, (*loops, (rest, 1))))
     last = elements - 1
-    span = last + last // run * jump + sum((count - 1) * stride for count, stride in loops)
-    return _Shape(loops, elements, run, jump, span, tuple(blocks), tuple(covers))
+    span = last + last // segment * jump + sum((count - 1) * stride for count, stride in loops)
+    return _Shape(loops, elements, segment, jump, span, tuple(blocks), tuple(covers))
 
 
 class Pattern:
-    """Addresses that loops touch, in order.
+    """Addresses of nested loops, in order.
 
     Parameters
     ----------
@@ -123,10 +123,10 @@ class Pattern:
         Outermost first; counts at least 1, strides at least 0.
     elements : int
         Elements of the innermost row.
-    run : int
-        Elements side by side before ``jump`` is skipped.
+    segment : int
+        Contiguous elements before ``jump``.
     jump : int
-        Addresses left out after each run.
+        Addresses left out after each segment.
 
     Attributes
     ----------
@@ -141,11 +141,11 @@ class Pattern:
         base: int,
         loops: Sequence[tuple[int, int]],
         elements: int = 1,
-        run: int = 1 << 30,
+        segment: int = 1 << 30,
         jump: int = 0,
     ) -> None:
         self.base = base
-        self._shape = _shape(tuple(loops), elements, run, jump)
+        self._shape = _shape(tuple(loops), elements, segment, jump)
         self.last = base + self._shape.span
 
     def at(self, base: int) -> "Pattern":
@@ -167,13 +167,13 @@ class Pattern:
         return self._shape.elements
 
     @property
-    def run(self) -> int:
-        """Elements side by side; all of them if nothing is skipped."""
-        return self._shape.run
+    def segment(self) -> int:
+        """Contiguous elements; all of a row if there is no jump."""
+        return self._shape.segment
 
     @property
     def jump(self) -> int:
-        """Addresses left out after each run."""
+        """Addresses left out after each segment."""
         return self._shape.jump
 
     @property
@@ -189,8 +189,8 @@ class Pattern:
     @property
     def apart(self) -> bool:
         """True if surely no address is touched twice."""
-        pitch = self.run + self.jump
-        loops = (*self.loops, (-(-self.elements // self.run), pitch), (self.run, 1))
+        pitch = self.segment + self.jump
+        loops = (*self.loops, (-(-self.elements // self.segment), pitch), (self.segment, 1))
         reach = 0
         for stride, count in sorted((stride, count) for count, stride in loops):
             if count > 1:
@@ -201,35 +201,35 @@ class Pattern:
 
     @property
     def distinct(self) -> "Pattern":
-        """The same addresses without the loops that stay where they are."""
+        """The same addresses without the loops of stride 0."""
         loops = [(count, stride) for count, stride in self.loops if stride]
-        return Pattern(self.base, loops, self.elements, self.run, self.jump)
+        return Pattern(self.base, loops, self.elements, self.segment, self.jump)
 
     def views(self, memory: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-        """Give each block: the elements of a row that it holds, and the view of ``memory``."""
+        """Yield each block: the elements of a row that it holds, and the view of ``memory``."""
         for block in self._shape.blocks:
-            where = slice(block.first, block.first + block.elements)
-            yield where, _view(memory, self.base + block.offset, block.counts, block.strides)
+            columns = slice(block.first, block.first + block.elements)
+            yield columns, _view(memory, self.base + block.offset, block.counts, block.strides)
 
     def covered(self, memory: np.ndarray) -> Iterator[np.ndarray]:
-        """Give views of ``memory`` with every address, in no order and at least once."""
+        """Yield views of ``memory`` with every address, in no order and at least once."""
         for cover in self._shape.covers:
             yield cover.view(memory, self.base)
 
     def gather(self, memory: np.ndarray) -> np.ndarray:
-        """Return a copy of what ``memory`` holds, of shape (\\*counts, elements)."""
+        """Return a copy of the values in ``memory``, of shape (\\*counts, elements)."""
         result = np.empty((*self.counts, self.elements), memory.dtype)
-        for where, view in self.views(memory):
-            result[..., where].reshape(view.shape)[...] = view
+        for columns, view in self.views(memory):
+            result[..., columns].reshape(view.shape)[...] = view
         return result
 
     def scatter(self, memory: np.ndarray, values: np.ndarray) -> None:
-        """Write ``values`` of shape (\\*counts, elements), in order: the last write stays."""
+        """Write ``values`` of shape (\\*counts, elements), in order: the last write wins."""
         if not self.apart:
             memory[self.addresses().ravel()] = values.ravel()
             return
-        for where, view in self.views(memory):
-            view[...] = values[..., where].reshape(view.shape)
+        for columns, view in self.views(memory):
+            view[...] = values[..., columns].reshape(view.shape)
 
     def mark(self, memory: np.ndarray, value: bool | int) -> None:
         """Write one value to every address."""
@@ -237,19 +237,19 @@ class Pattern:
             view[...] = value
 
     def all(self, memory: np.ndarray) -> bool:
-        """Return whether a boolean ``memory`` holds True at every address."""
+        """Return True if a boolean ``memory`` holds True at every address."""
         return all(view.all() for view in self.covered(memory))
 
     def addresses(self) -> np.ndarray:
         """Return every address, int64 of shape (\\*counts, elements)."""
         result = np.empty((*self.counts, self.elements), np.int64)
         for block in self._shape.blocks:
-            where = slice(block.first, block.first + block.elements)
-            result[..., where] = block.addresses(self.base).reshape(*self.counts, -1)
+            columns = slice(block.first, block.first + block.elements)
+            result[..., columns] = block.addresses(self.base).reshape(*self.counts, -1)
         return result
 
     def bitmap(self, low: int, high: int) -> np.ndarray:
-        """Return booleans for addresses ``low`` … ``high`` inclusive: touched or not."""
+        """Return a bool for each address ``low`` … ``high`` inclusive: True if touched."""
         touched = np.zeros(self._shape.span + 1, np.bool_)
         for cover in self._shape.covers:
             cover.view(touched, 0)[...] = True

@@ -1,4 +1,4 @@
-"""Which places of which memories an instruction touches, and whether they exist."""
+"""Footprints of instructions: the addresses of each memory that they touch, and their limits."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from celosia.sim.addresses import Pattern
 
 
 class Memory(Enum):
-    """A memory; the value names its unit of address."""
+    """Memory of a core; the value names one address of it."""
 
     EXTERNAL = "byte"
     UNIFIED = "byte of the unified buffer"
@@ -24,7 +24,7 @@ class Memory(Enum):
 
 
 class Touch(NamedTuple):
-    """Places of one memory that an instruction reads or writes."""
+    """Addresses of one memory that an instruction reads or writes."""
 
     memory: Memory
     write: bool
@@ -32,7 +32,7 @@ class Touch(NamedTuple):
 
 
 class OutOfRange(ValueError):
-    """An instruction touches what is not there."""
+    """Instruction that touches an address outside its memory."""
 
 
 def extent(memory: Memory, config: Config) -> int:
@@ -74,7 +74,7 @@ def _pixels(i: Instruction, side: str) -> list[tuple[int, int]]:
 
 
 def taps(i: Instruction, config: Config) -> Pattern:
-    """Return what MATMUL reads of the unified buffer, loops (z, y, x)."""
+    """Return the bytes of the unified buffer that MATMUL reads, loops (z, y, x)."""
     return Pattern(i.unified, _pixels(i, ""), i.taps, i.run, i.skip * config.rows)
 
 
@@ -95,7 +95,7 @@ def _of_rows(base: int, loops: list[tuple[int, int]], channels: int, config: Con
 
 
 def destination(i: Instruction, config: Config) -> Pattern:
-    """Return what VECTOR or FILL writes, loops (z, y, x)."""
+    """Return the addresses that VECTOR or FILL writes, loops (z, y, x)."""
     loops = _pixels(i, "destination_")
     if i.opcode is Opcode.VECTOR and i.destination == Space.ACCUMULATORS.value:
         return _of_rows(i.destination_base, loops, i.channels, config)
@@ -104,9 +104,9 @@ def destination(i: Instruction, config: Config) -> Pattern:
 
 
 def source(i: Instruction, config: Config, offset: int = 0) -> Pattern:
-    """Return one element of the window that VECTOR reads, loops (z, y, x).
+    """Return the addresses of one element of the window that VECTOR reads, loops (z, y, x).
 
-    ``offset`` is where the element lies in the window, in bytes or rows.
+    ``offset`` is that of the element in the window, in bytes or rows.
     """
     loops = _pixels(i, "source_")
     if i.source == Space.ACCUMULATORS.value:
@@ -134,17 +134,17 @@ def _window_source(i: Instruction, config: Config) -> Pattern:
 
 
 @dataclass(frozen=True, eq=False)
-class _Place:
-    """A touch of instructions that differ in their bases alone.
+class _RelativeTouch:
+    """Touch relative to a field of the instruction.
 
     Parameters
     ----------
     memory, write
-        As of ``Touch``.
+        As in ``Touch``.
     field : str
-        The field that is the base, in rows for the accumulators.
+        Field with the base address, in rows for the accumulators.
     pattern : Pattern
-        From base 0.
+        Addresses from base 0.
     """
 
     memory: Memory
@@ -154,9 +154,9 @@ class _Place:
 
 
 #: Fields that no footprint depends on.
-_ASIDE = {"wait", "post", "rounding", "zero_point", "low", "high", "value"}
+_IGNORED = {"wait", "post", "rounding", "zero_point", "low", "high", "value"}
 
-#: Fields that are the base of some touch; all others make the shape of a footprint.
+#: Fields that are the base of some touch; all others determine the shape of a footprint.
 _BASES = {
     "external",
     "unified",
@@ -168,85 +168,87 @@ _BASES = {
     "params",
     "table",
 }
-#: By opcode: returns the fields that make the shape; none for what touches nothing.
+#: Getters of the fields that determine the shape, for opcodes that touch memories.
 _OF_SHAPE = {
     opcode: itemgetter(*names)
     for opcode, fields in FORMATS.items()
-    if (names := [field.name for field in fields if field.name not in _BASES | _ASIDE])
+    if (names := [field.name for field in fields if field.name not in _BASES | _IGNORED])
 }
 
 
-def _matmul(i: Instruction, config: Config) -> list[_Place]:
+def _matmul(i: Instruction, config: Config) -> list[_RelativeTouch]:
     sums = Pattern(0, [], pixels(i) * config.columns)
-    places = [
-        _Place(Memory.UNIFIED, False, "unified", taps(i, config)),
-        _Place(Memory.WEIGHTS, False, "tile", Pattern(0, [], steps(i, config))),
+    touches = [
+        _RelativeTouch(Memory.UNIFIED, False, "unified", taps(i, config)),
+        _RelativeTouch(Memory.WEIGHTS, False, "tile", Pattern(0, [], steps(i, config))),
     ]
     if i.accumulate:
-        places.append(_Place(Memory.ACCUMULATORS, False, "accumulator", sums))
-    return [*places, _Place(Memory.ACCUMULATORS, True, "accumulator", sums)]
+        touches.append(_RelativeTouch(Memory.ACCUMULATORS, False, "accumulator", sums))
+    return [*touches, _RelativeTouch(Memory.ACCUMULATORS, True, "accumulator", sums)]
 
 
-def _vector(i: Instruction, config: Config) -> list[_Place]:
+def _vector(i: Instruction, config: Config) -> list[_RelativeTouch]:
     spaces = (Memory.UNIFIED, Memory.ACCUMULATORS)
     channels = i.channels if i.per_channel else min(i.channels, config.lanes)
-    places = [
-        _Place(spaces[i.source], False, "source_base", _window_source(i, config)),
-        _Place(Memory.PARAMETERS, False, "params", Pattern(0, [], channels)),
+    touches = [
+        _RelativeTouch(spaces[i.source], False, "source_base", _window_source(i, config)),
+        _RelativeTouch(Memory.PARAMETERS, False, "params", Pattern(0, [], channels)),
     ]
     result = destination(i, config)
     if i.destination == Space.UNIFIED.value and i.use_table:
-        places.append(_Place(Memory.TABLES, False, "table", Pattern(0, [])))
+        touches.append(_RelativeTouch(Memory.TABLES, False, "table", Pattern(0, [])))
     if i.destination == Space.ACCUMULATORS.value and i.mode != Mode.OVERWRITE.value:
-        places.append(_Place(Memory.ACCUMULATORS, False, "destination_base", result))
-    return [*places, _Place(spaces[i.destination], True, "destination_base", result)]
+        touches.append(_RelativeTouch(Memory.ACCUMULATORS, False, "destination_base", result))
+    return [*touches, _RelativeTouch(spaces[i.destination], True, "destination_base", result)]
 
 
-def _places(i: Instruction, config: Config) -> list[_Place]:
-    """Return what an instruction touches, whose bases are all 0."""
+def _relative_touches(i: Instruction, config: Config) -> list[_RelativeTouch]:
+    """Return the touches of an instruction whose bases are all 0."""
     match i.opcode:
         case Opcode.LOAD | Opcode.STORE:
             outward = i.opcode is Opcode.STORE
             return [
-                _Place(Memory.UNIFIED, not outward, "unified", unified_block(i)),
-                _Place(Memory.EXTERNAL, outward, "external", external_block(i)),
+                _RelativeTouch(Memory.UNIFIED, not outward, "unified", unified_block(i)),
+                _RelativeTouch(Memory.EXTERNAL, outward, "external", external_block(i)),
             ]
         case Opcode.LOAD_WEIGHTS:
             tiles = Pattern(0, [], i.tiles * config.tile_bytes)
             return [
-                _Place(Memory.EXTERNAL, False, "external", tiles),
-                _Place(Memory.WEIGHTS, True, "tile", Pattern(0, [], i.tiles)),
+                _RelativeTouch(Memory.EXTERNAL, False, "external", tiles),
+                _RelativeTouch(Memory.WEIGHTS, True, "tile", Pattern(0, [], i.tiles)),
             ]
         case Opcode.LOAD_PARAMS:
             channels = i.kind == Kind.CHANNELS.value
             width = PARAMETER_BYTES if channels else TABLE_BYTES
             memory = Memory.PARAMETERS if channels else Memory.TABLES
             return [
-                _Place(Memory.EXTERNAL, False, "external", Pattern(0, [], i.count * width)),
-                _Place(memory, True, "first", Pattern(0, [], i.count)),
+                _RelativeTouch(Memory.EXTERNAL, False, "external", Pattern(0, [], i.count * width)),
+                _RelativeTouch(memory, True, "first", Pattern(0, [], i.count)),
             ]
         case Opcode.MATMUL:
             return _matmul(i, config)
         case Opcode.VECTOR:
             return _vector(i, config)
         case Opcode.FILL:
-            return [_Place(Memory.UNIFIED, True, "destination_base", destination(i, config))]
+            return [
+                _RelativeTouch(Memory.UNIFIED, True, "destination_base", destination(i, config))
+            ]
     return []
 
 
 class Footprints:
-    """Footprints on one core; those that differ in their bases alone are worked out once.
+    """Footprints on one core; those that differ only in their bases are computed once.
 
-    Touches of the same places by one kind of instruction are one object, for some time.
+    Equal touches of instructions of one shape are one object while the cache holds it.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.known: dict[object, list[_Place]] = {}
-        self.made: dict[tuple[_Place, int], Touch] = {}
+        self.known: dict[object, list[_RelativeTouch]] = {}
+        self.made: dict[tuple[_RelativeTouch, int], Touch] = {}
 
-    def places(self, i: Instruction) -> list[_Place]:
-        """Return what an instruction touches, as if its bases were 0."""
+    def relative(self, i: Instruction) -> list[_RelativeTouch]:
+        """Return the touches of an instruction, relative to its bases."""
         of_shape = _OF_SHAPE.get(i.opcode)
         if of_shape is None:
             return []
@@ -254,57 +256,57 @@ class Footprints:
         found = self.known.get(key)
         if found is None:
             fields = i.fields | dict.fromkeys(_BASES & i.fields.keys(), 0)
-            found = _places(Instruction.of(i.opcode, fields), self.config)
+            found = _relative_touches(Instruction.of(i.opcode, fields), self.config)
             if len(self.known) >= _MOST_KNOWN:
                 self.known.clear()
             self.known[key] = found
         return found
 
     def touches(self, i: Instruction, only: Memory | None = None) -> list[Touch]:
-        """Return what an instruction touches as the function ``touches`` does."""
+        """Return the touches of an instruction, see the function ``touches``."""
         if i.opcode is Opcode.MATMUL:
             _require_half(i, self.config)
         fields, made = i.fields, self.made
         return [
-            made.get((place, fields[place.field])) or self._touch(place, fields[place.field])
-            for place in self.places(i)
-            if only is None or place.memory is only
+            made.get((touch, fields[touch.field])) or self._touch(touch, fields[touch.field])
+            for touch in self.relative(i)
+            if only is None or touch.memory is only
         ]
 
-    def _touch(self, place: _Place, base: int) -> Touch:
-        """Return a touch of places that exist."""
-        memory, most = place.memory, extent(place.memory, self.config) - 1
+    def _touch(self, relative: _RelativeTouch, base: int) -> Touch:
+        """Return the touch from a base; raises OutOfRange if it ends outside its memory."""
+        memory, most = relative.memory, extent(relative.memory, self.config) - 1
         unit = self.config.columns if memory is Memory.ACCUMULATORS else 1
-        pattern = place.pattern.at(base * unit)
+        pattern = relative.pattern.at(base * unit)
         if pattern.last > most:
             wanted = f"{memory.name.lower()} up to {memory.value} {most}"
             raise OutOfRange(f"wanted {wanted}, got {pattern.last}")
         if len(self.made) >= _MOST_KNOWN:
             self.made.clear()
-        touch = self.made[place, base] = Touch(memory, place.write, pattern)
+        touch = self.made[relative, base] = Touch(memory, relative.write, pattern)
         return touch
 
 
-#: So many shapes of instruction, and touches, are kept.
+#: Most shapes of instruction, and most touches, in a cache.
 _MOST_KNOWN = 1 << 14
 
 footprints = lru_cache(maxsize=8)(Footprints)
 
 
 def work(i: Instruction, config: Config) -> int:
-    """Return how many elements an instruction moves or multiplies, with repetition.
+    """Return the number of elements that an instruction moves or multiplies, with repetition.
 
-    A FILL that stays where it is writes the same again, and needs no second time.
+    Repetitions of a FILL do not count, because it writes the same value again.
     """
     if i.opcode is Opcode.FILL:
         return destination(i, config).distinct.size
     if i.opcode is Opcode.VECTOR:
         return _window_source(i, config).size
-    return max((place.pattern.size for place in footprints(config).places(i)), default=0)
+    return max((touch.pattern.size for touch in footprints(config).relative(i)), default=0)
 
 
 def reach(instructions: Iterable[Instruction], memory: Memory, config: Config) -> int:
-    """Return how many units of a memory instructions use, up to the last that they touch.
+    """Return the addresses of a memory that instructions need, up to the last that they touch.
 
     Raises
     ------
@@ -316,12 +318,12 @@ def reach(instructions: Iterable[Instruction], memory: Memory, config: Config) -
 
 
 def touches(i: Instruction, config: Config, only: Memory | None = None) -> list[Touch]:
-    """Return everything that an instruction reads and writes, or ``only`` of one memory.
+    """Return all touches of an instruction, or ``only`` those of one memory.
 
     Raises
     ------
     OutOfRange
-        If some of it lies outside its memory: what a core reports as ``Error.RANGE``.
+        If some address lies outside its memory; a core reports that as ``Error.RANGE``.
     """
     return footprints(config).touches(i, only)
 

@@ -1,9 +1,9 @@
-"""The judge: races, deadlocks, reads of what nobody wrote, semaphores used by chance.
+"""Hazard checker: races, deadlocks, reads of unwritten memory, ambiguous use of semaphores.
 
-Two instructions are in order when one surely finishes before the other starts: both belong to one
-unit, or semaphores, fences and the sequencer's own instructions say so. The judge keeps, for every
-instruction, how many instructions of each unit have surely finished when it starts (a vector
-clock), and compares every pair that is not in order and shares a memory, byte by byte.
+Two instructions are in order if one surely finishes before the other starts: both belong to one
+unit, or semaphores, fences or the sequencer's own instructions order them. The checker keeps, for
+every instruction, the number of instructions of each unit that have surely finished before it
+starts (a vector clock). It compares every unordered pair that shares a memory, byte by byte.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ _LEAST_DEPTH = 3
 
 
 class Fault(Enum):
-    """Faults that a program can have."""
+    """Fault of a program."""
 
     RACE = "two units touch the same place, and nothing says which comes first"
     DEADLOCK = "an instruction waits for ever"
@@ -39,12 +39,12 @@ class Fault(Enum):
 
 
 class Hazard(ValueError):
-    """A program that must not run.
+    """Program that must not run.
 
     Attributes
     ----------
     fault : Fault
-        What is wrong.
+        Kind of the hazard.
     instructions : tuple of int
         Indices in the program of the instructions that the message names.
     """
@@ -56,14 +56,14 @@ class Hazard(ValueError):
 
 
 class Written:
-    """Which places of the core's memories hold something: booleans, flat, by memory.
+    """Addresses of the core's memories that have been written: flat booleans by memory.
 
     Parameters
     ----------
     config : Config
         Sizes of the core.
     everything : bool
-        Whether all places hold something from the start.
+        Count all addresses as written from the start.
     """
 
     def __init__(self, config: Config, *, everything: bool = False) -> None:
@@ -82,13 +82,13 @@ class Written:
         return other
 
     def add(self, touches: Sequence[Touch]) -> None:
-        """Note what an instruction writes."""
+        """Add the addresses that an instruction writes."""
         for memory, write, pattern in touches:
             if write and memory is not Memory.EXTERNAL:
                 pattern.mark(self.places[memory], True)
 
     def missing(self, touches: Sequence[Touch]) -> tuple[Memory, int] | None:
-        """Return the first place that an instruction reads and that holds nothing, or None."""
+        """Return the first unwritten address that an instruction reads, or None."""
         for memory, write, pattern in touches:
             if write or memory is Memory.EXTERNAL or pattern.all(self.places[memory]):
                 continue
@@ -101,27 +101,27 @@ class Written:
 def judge(
     program: Program | Sequence[Program], config: Config, *, initial: Written | None = None
 ) -> Written:
-    """Refuse a program that could do other than its instructions mean.
+    """Refuse a program with a hazard: its results would depend on the timing of the units.
 
     Parameters
     ----------
     program : sequence of Instruction, bytes, or a sequence of these
         One program, or programs that run one after the other. A program that passes once may run
-        again and again: HALT lets nothing of a run reach into the next.
+        again and again: HALT separates the runs.
     config : Config
-        Core that the program is for.
+        Core that runs the program.
     initial : Written, optional
-        What earlier programs wrote; nothing unless given. External memory counts as written.
+        Addresses that earlier programs wrote; none unless given. External memory counts as written.
 
     Returns
     -------
     Written
-        What holds something after the last program.
+        Addresses written after the last program.
 
     Raises
     ------
     Hazard
-        For the first thing found wrong, naming the instructions with index and assembly.
+        For the first hazard found, naming the instructions with index and assembly.
     MachineError
         If an instruction is one that a core of ``config`` refuses, or HALT is missing.
     """
@@ -136,12 +136,12 @@ def judge(
 
 @cache
 def _halves(first: int, last: int, owner: bool) -> Touch:
-    """Return a touch of halves of the accumulators, as places."""
+    """Return a touch of halves of the accumulators, numbered 0 and 1."""
     return Touch(Memory.ACCUMULATORS, owner, Pattern(first, [], last - first + 1))
 
 
 class _Judge:
-    """One program under judgement; ``written`` is carried on."""
+    """Checks of one program; updates ``written``."""
 
     def __init__(self, program: Program, config: Config, written: Written) -> None:
         self.config = config
@@ -155,7 +155,7 @@ class _Judge:
         return describe(index, self.instructions[index])
 
     def all(self) -> None:
-        """Make every check, those first without which the others have no meaning."""
+        """Run every check, in the order in which they depend on one another."""
         if self.listed.failure:
             raise self.listed.failure
         footprints = footprint.footprints(self.config)
@@ -189,7 +189,7 @@ class _Judge:
                 raise Hazard(Fault.LEFTOVER, (last,), message)
 
     def races(self) -> None:
-        """Check that instructions which touch the same place are in order."""
+        """Check that instructions which touch the same address are in order."""
         for index, i in enumerate(self.instructions):
             if i.opcode is Opcode.VECTOR and feeds_itself(i, self.config):
                 message = f"{self.name(index)} reads what an earlier pixel or group of it wrote"
@@ -211,7 +211,7 @@ class _Judge:
                 raise Hazard(Fault.RACE, (first, second), message)
 
     def half(self, index: int, touch: Touch) -> tuple[int, Touch]:
-        """Return the halves of the accumulators that an instruction takes part in.
+        """Return the halves of the accumulators that an instruction touches.
 
         MATMUL owns its half while it runs: the vector unit cannot even read other rows of it.
         """
@@ -220,7 +220,7 @@ class _Judge:
         return index, _halves(first, last, self.instructions[index].opcode is Opcode.MATMUL)
 
     def reads(self) -> None:
-        """Check that everything read has been written before; what holds something still will."""
+        """Check that everything read has been written before; written addresses remain written."""
         known: set[Pattern] = set()
         for index in self.schedule.order:
             touches = [touch for touch in self.touches[index] if touch.pattern not in known]

@@ -1,4 +1,4 @@
-"""The machine model: runs programs instruction by instruction, and so defines what each means."""
+"""Machine model: runs programs instruction by instruction, and so defines their meaning."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from celosia.sim.vector import in_order_matters
 #: One channel of the parameter memory.
 CHANNEL = np.dtype([("bias", "<i4"), ("multiplier", "<u4"), ("left", "u1"), ("right", "u1")])
 
-#: The same as it lies in external memory.
+#: Layout of a channel in external memory.
 _EXTERNAL_CHANNEL = np.dtype(
     {
         "names": ["bias", "multiplier", "left", "right"],
@@ -31,9 +31,9 @@ _FLOAT32_TAPS = (1 << 24) >> 14
 #: Programs kept ready to run again.
 _CACHE = 64
 
-#: What is too long for the model: elements of MATMUL; groups of a VECTOR that run one after the
-#: other; of other instructions more elements than this and twice all of their memory, of VECTOR
-#: times this many places of a window.
+#: Limits of the model: elements of MATMUL; groups of a VECTOR that run one after the other;
+#: elements of other instructions, or twice their memory if that is more, and for VECTOR times this
+#: many elements of a window.
 _LONG_MATMUL = 1 << 26
 _LONG_IN_ORDER = 1 << 18
 _LONG = 1 << 20
@@ -44,11 +44,11 @@ _Channels = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 class TooLong(RuntimeError):
-    """An instruction that a core would run, but that is beyond the model; names it in one line."""
+    """Instruction that a core would run, but that is too long for the model."""
 
 
 class _Prepared:
-    """A program ready to run: a step for each instruction in the order of the schedule."""
+    """Program ready to run: a step for each instruction, in the order of the schedule."""
 
     def __init__(self, machine: "Machine", program: Program) -> None:
         self.listed = listing(program, machine.config)
@@ -56,12 +56,12 @@ class _Prepared:
         self.steps: list[Step] = [
             machine._step(index, self.listed.instructions[index]) for index in self.schedule.order
         ]
-        self.judged = False
+        self.checked = False
         self.finished = False
 
 
 class Machine:
-    """A core with its external memory, as the host sees them.
+    """Model of a core with its external memory, as the host sees them.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Machine:
     tables : int8 array of shape (tables, 256)
         Memories of the core; write to them in place.
     written : hazards.Written
-        What the programs that have run so far wrote.
+        Addresses written by the programs that have run so far.
     watch : function of int and Instruction, or None
         Called before each instruction that runs, with its index in the program; may read all
         memories.
@@ -117,27 +117,27 @@ class Machine:
     def run(self, program: Program, *, judge: bool = False) -> None:
         """Run a program to its HALT.
 
-        Every unit runs its instructions in order, as early as semaphores allow; all start at
-        zero. A program that ran before is not decoded, checked or judged again.
+        Every unit runs its instructions in order, as early as semaphores allow; all semaphores
+        start at zero. A program that ran before is not decoded or checked again.
 
         Parameters
         ----------
         program : sequence of Instruction, or bytes
-            Ends with HALT; what follows HALT is not looked at.
+            Ends with HALT; instructions after HALT are ignored.
         judge : bool
-            Refuse the program before it starts if ``hazards.judge`` finds something, given what
-            earlier programs wrote.
+            Refuse the program before it starts if ``hazards.judge`` finds a hazard, given the
+            addresses that earlier programs wrote.
 
         Raises
         ------
         MachineError
-            If the core would stop with an error. What earlier instructions did stays done; the
-            failing instruction does nothing.
+            If the core would stop with an error. Effects of earlier instructions remain; the
+            failing instruction has none.
         hazards.Hazard
-            If the program is judged and found wrong.
+            If ``judge`` is set and the program has a hazard.
         TooLong
-            If an instruction touches the same places so often that its run would seem endless. What
-            earlier instructions did stays done.
+            If an instruction touches the same addresses so often that its run would seem endless.
+            Effects of earlier instructions remain.
         """
         key = program if isinstance(program, bytes) else tuple(program)
         prepared = self._prepared.get(key)
@@ -145,9 +145,9 @@ class Machine:
             prepared = self._prepared[key] = _Prepared(self, program)
             if len(self._prepared) > _CACHE:
                 self._prepared.popitem(last=False)
-        if judge and not prepared.judged:
+        if judge and not prepared.checked:
             hazards.judge(program, self.config, initial=self.written)
-            prepared.judged = True
+            prepared.checked = True
         for index, step in zip(prepared.schedule.order, prepared.steps, strict=True):
             if self.watch:
                 self.watch(index, prepared.listed.instructions[index])
@@ -160,7 +160,7 @@ class Machine:
             prepared.finished = True
 
     def _step(self, index: int, instruction: Instruction) -> Step:
-        """Return the action of an instruction; one that raises where it cannot run."""
+        """Return the action of an instruction; the action raises if it cannot run."""
 
         def failing(error: Error, why: str) -> Step:
             message = f"{describe(index, instruction)}: {why}"
@@ -184,7 +184,7 @@ class Machine:
         return self._action(instruction)
 
     def _too_long(self, index: int, i: Instruction) -> Step | None:
-        """Return what refuses an instruction that goes over a memory again and again."""
+        """Return a step that refuses an instruction with too many elements, or None."""
         if i.opcode in (Opcode.LOAD_WEIGHTS, Opcode.LOAD_PARAMS):
             return None
         work = footprint.work(i, self.config)
@@ -267,12 +267,12 @@ class Machine:
         return matmul
 
     def _channels(self, i: Instruction) -> Callable[[], _Channels]:
-        """Return what gives bias, multiplier, left and right of channels 0 and on."""
+        """Return a function that reads bias, multiplier, left and right of all channels."""
         lanes = np.arange(i.channels)
-        places = i.params + (lanes if i.per_channel else lanes % self.config.lanes)
+        indices = i.params + (lanes if i.per_channel else lanes % self.config.lanes)
 
         def channels() -> _Channels:
-            chosen = self.parameters[places]
+            chosen = self.parameters[indices]
             return (
                 chosen["bias"].astype(np.int64),
                 chosen["multiplier"].astype(np.int64),
@@ -283,7 +283,7 @@ class Machine:
         return channels
 
     def _result(self, i: Instruction, h: np.ndarray) -> np.ndarray:
-        """Return the int8 that goes to the unified buffer for requantised ``h``."""
+        """Return the int8 results for the unified buffer of requantised ``h``."""
         y = quantize.finish(h, i.zero_point, i.low, i.high)
         return self.tables[i.table][y.view(np.uint8)] if i.use_table else y
 
@@ -312,7 +312,7 @@ class Machine:
         return vector
 
     def _vector_in_order(self, i: Instruction) -> None:
-        """Run a VECTOR whose groups read what earlier groups of it wrote."""
+        """Run a VECTOR whose groups read results of its earlier groups."""
         memory = self._sums if i.source == Space.ACCUMULATORS.value else self.unified
         read = footprint.source(i, self.config).addresses().reshape(-1, i.channels)
         write = footprint.destination(i, self.config).addresses().reshape(-1, i.channels)
@@ -328,12 +328,12 @@ class Machine:
                 h = quantize.requantize(
                     quantize.wrap32(x), bias, multiplier, left, right, Rounding(i.rounding)
                 )
-                places = write[pixel, group]
+                target = write[pixel, group]
                 if i.destination == Space.UNIFIED.value:
-                    self.unified[places] = self._result(i, h)
+                    self.unified[target] = self._result(i, h)
                 elif i.mode == Mode.ADD.value:
-                    self._sums[places] += h
+                    self._sums[target] += h
                 elif i.mode == Mode.MAX.value:
-                    self._sums[places] = np.maximum(self._sums[places], h)
+                    self._sums[target] = np.maximum(self._sums[target], h)
                 else:
-                    self._sums[places] = h
+                    self._sums[target] = h

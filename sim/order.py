@@ -1,4 +1,4 @@
-"""Which instructions of a program are surely in order: vector clocks over units."""
+"""Guaranteed order of a program's instructions: vector clocks over units."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,11 +18,11 @@ _PAIRS = 1 << 18
 
 
 class MixedSemaphore(Exception):
-    """Two units take counts of one semaphore: (first, second, why)."""
+    """Semaphore of which two units take counts: (first, second, why)."""
 
 
 class PossibleOverflow(Exception):
-    """A count may pass its limit: (first, second, why)."""
+    """Count that may pass its limit: (first, second, why)."""
 
 
 class _Phase:
@@ -37,32 +37,32 @@ class _Phase:
 class Clocks:
     """Vector clocks of a program that ends.
 
-    ``clocks[k, u]`` is the number of instructions of unit ``u`` that have surely finished when
-    instruction ``k`` starts, in any run on any core. It relies on each semaphore being taken by
-    one unit between two fences: then the order in which counts are taken is no matter of chance.
+    ``clocks[k, u]`` is the number of instructions of unit ``u`` that have surely finished before
+    instruction ``k`` starts, in any run on any core. This needs each semaphore to be taken by one
+    unit only between two fences: then the order in which counts are taken is fixed.
 
     Parameters
     ----------
     instructions : sequence of Instruction
         The program.
     order : sequence of int
-        An order in which the instructions may run.
+        A possible order of the instructions.
 
     Raises
     ------
     MixedSemaphore
         If several units take counts of one semaphore between two fences.
     PossibleOverflow
-        If there is a run in which a count passes its limit.
+        If a count passes its limit in some run.
     """
 
     def __init__(self, instructions: Sequence[Instruction], order: Sequence[int]) -> None:
         self.instructions = instructions
         self.units = np.array([i.unit.value for i in instructions], np.int64)
-        self.places = np.zeros(len(instructions), np.int64)
+        self.positions = np.zeros(len(instructions), np.int64)
         self.members = {u: np.flatnonzero(self.units == u.value) for u in Unit}
         for members in self.members.values():
-            self.places[members] = np.arange(len(members))
+            self.positions[members] = np.arange(len(members))
         self.phases = self._phases()
         self.clocks = np.array(self._filled(order), np.int64).reshape(-1, len(Unit))
         self._check_counts()
@@ -85,10 +85,10 @@ class Clocks:
         return phases
 
     def _filled(self, order: Sequence[int]) -> list[list[int]]:
-        """Return the clocks, in an order that knows every instruction's forerunners."""
+        """Return the clocks, computed in an order with predecessors first."""
         none = [0] * len(Unit)
         clocks = [none] * len(self.instructions)
-        units, places = self.units.tolist(), self.places.tolist()
+        units, positions = self.units.tolist(), self.positions.tolist()
         members = {unit.value: found.tolist() for unit, found in self.members.items()}
         sequencer = members[Unit.SEQUENCER.value]
         earlier = (np.cumsum(self.units == Unit.SEQUENCER.value)).tolist()
@@ -96,9 +96,9 @@ class Clocks:
         taken = [[0] * SEMAPHORES for _ in self.phases]
 
         def after(clock: list[int], k: int) -> None:
-            """Let ``clock`` know that instruction ``k`` has finished."""
+            """Merge the end of instruction ``k`` into ``clock``."""
             clock[:] = map(max, clock, clocks[k])
-            clock[units[k]] = max(clock[units[k]], places[k] + 1)
+            clock[units[k]] = max(clock[units[k]], positions[k] + 1)
 
         for k in order:
             i, unit, phase = self.instructions[k], units[k], phase_of[k]
@@ -107,8 +107,10 @@ class Clocks:
                 phase -= 1
             else:
                 before = earlier[k] - (unit == Unit.SEQUENCER.value)
-                clock = clocks[members[unit][places[k] - 1]].copy() if places[k] else none.copy()
-                clock[unit] = places[k]
+                clock = (
+                    clocks[members[unit][positions[k] - 1]].copy() if positions[k] else none.copy()
+                )
+                clock[unit] = positions[k]
                 if before:
                     after(clock, sequencer[before - 1])
             clocks[k] = clock
@@ -119,8 +121,8 @@ class Clocks:
         return clocks
 
     def before(self, first: int, second: int) -> bool:
-        """Return whether ``first`` surely finishes before ``second`` starts."""
-        return bool(self.places[first] < self.clocks[second, self.units[first]])
+        """Return True if ``first`` surely finishes before ``second`` starts."""
+        return bool(self.positions[first] < self.clocks[second, self.units[first]])
 
     def _check_counts(self) -> None:
         """Raise if some semaphore could pass its limit."""
@@ -132,8 +134,8 @@ class Clocks:
     def _check_count(self, s: int, phase: _Phase) -> None:
         """Raise if a semaphore could pass its limit between two fences.
 
-        While one post is made, all those may have been that are not surely later, and only those
-        takes that surely came before. Along a unit clocks never fall.
+        The worst case at a post: all posts that are not surely later have happened, and only those
+        takes that surely came before. Clocks never fall along a unit.
         """
         takes = np.array(phase.takes, np.int64)
         every = [np.array(posts, np.int64) for posts in phase.posts.values()]
@@ -141,27 +143,29 @@ class Clocks:
             unit = self.units[posts[0]]
             most = np.full(len(posts), phase.count, np.int64)
             for others in every:
-                most += np.searchsorted(self.clocks[others, unit], self.places[posts], side="right")
+                most += np.searchsorted(
+                    self.clocks[others, unit], self.positions[posts], side="right"
+                )
             if len(takes):
                 taken = self.clocks[posts, self.units[takes[0]]]
-                most -= np.searchsorted(self.places[takes], taken)
+                most -= np.searchsorted(self.positions[takes], taken)
             if np.any(most > COUNT_LIMIT):
                 k = int(posts[np.argmax(most > COUNT_LIMIT)])
                 why = f"may post semaphore {s} past {COUNT_LIMIT}"
                 raise PossibleOverflow(int(every[0][0]), k, why)
 
     def first_clash(self, touches: Iterable[tuple[int, Touch]]) -> tuple[int, int, int] | None:
-        """Return two instructions in no order that touch the same place, one of them writing.
+        """Return two unordered instructions that touch the same address, one of them writing.
 
         Parameters
         ----------
         touches : iterable of (int, Touch)
-            What instructions, in the order of the program, touch of one memory.
+            Touches of one memory, with the indices of their instructions, in program order.
 
         Returns
         -------
         tuple of int, or None
-            Indices of the two, the earlier in the program first, and the place.
+            Indices of the two, the earlier in the program first, and the address.
         """
         found: dict[int, list[tuple[int, Touch]]] = {unit.value: [] for unit in Unit}
         units = self.units.tolist()
@@ -171,16 +175,16 @@ class Clocks:
         for a, b in combinations(lists, 2):
             clash = self._clash(a, b) if a.any_write or b.any_write else None
             if clash:
-                first, second, place = clash
-                return min(first, second), max(first, second), place
+                first, second, address = clash
+                return min(first, second), max(first, second), address
         return None
 
     def _clash(self, a: "_Touches", b: "_Touches") -> tuple[int, int, int] | None:
-        """Compare every touch of one unit with the unordered ones of another."""
+        """Compare every touch of one unit with the unordered touches of another."""
         unit_a, unit_b = self.units[a.owners[0]], self.units[b.owners[0]]
-        starts = np.searchsorted(self.places[b.owners], self.clocks[a.owners, unit_b])
+        starts = np.searchsorted(self.positions[b.owners], self.clocks[a.owners, unit_b])
         known = self.clocks[b.owners, unit_a]
-        stops = np.searchsorted(known, self.places[a.owners], side="right")
+        stops = np.searchsorted(known, self.positions[a.owners], side="right")
         for ours, theirs in _pairs(starts, np.maximum(stops, starts)):
             meet = (b.low[theirs] <= a.high[ours]) & (b.high[theirs] >= a.low[ours])
             meet &= b.write[theirs] | a.write[ours]
@@ -193,7 +197,7 @@ class Clocks:
 
 
 class _Touches:
-    """Accesses of one unit to one memory, in its order."""
+    """Touches of one memory by one unit, in its order."""
 
     def __init__(self, found: Sequence[tuple[int, Touch]]) -> None:
         self.owners = np.array([k for k, _ in found], np.int64)
@@ -205,7 +209,7 @@ class _Touches:
 
 
 def _pairs(starts: np.ndarray, stops: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Give, some at a time, all (n, m) with ``starts[n] <= m < stops[n]``, as two arrays."""
+    """Yield, in batches, all (n, m) with ``starts[n] <= m < stops[n]``, as two arrays."""
     counts = stops - starts
     ends = np.cumsum(counts)
     first = 0
@@ -219,15 +223,15 @@ def _pairs(starts: np.ndarray, stops: np.ndarray) -> Iterator[tuple[np.ndarray, 
 
 
 def _left(phase: _Phase) -> int:
-    """Return the count at the end of a phase, when all its instructions have finished."""
+    """Return the count at the end of a phase, after all its instructions."""
     return phase.count + sum(map(len, phase.posts.values())) - len(phase.takes)
 
 
 def _needed(phase: _Phase, takes: int) -> list[int]:
-    """Return posts that must have happened before the take with this number, counted from 1.
+    """Return the posts that must happen before the take with this number, counted from 1.
 
-    With posts of several units in a phase, one unit's n-th post is needed only when all posts of
-    the others are not enough.
+    With posts of several units in a phase, one unit's n-th post is needed only if all posts of the
+    others are not enough.
     """
     total = sum(map(len, phase.posts.values()))
     needed = []

@@ -1,7 +1,7 @@
 """Integer arithmetic of the contract, bit-exact: see ``docs/design/architecture.md``, 'Arithmetic'.
 
-Everything is vectorised over NumPy arrays and computed in int64: a product of a 32-bit sum and a
-31-bit multiplier has 63 bits.
+All functions are vectorised over NumPy arrays and compute in int64: a 32-bit sum times a 31-bit
+multiplier has 63 bits.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ def requantize(
     right: ArrayLike,
     rounding: Rounding,
 ) -> np.ndarray:
-    """Return what the vector unit's requantiser makes of ``x``: steps 1 to 5 of the contract.
+    """Return the output of the vector unit's requantiser: steps 1 to 5 of the contract.
 
     All arguments broadcast against one another.
 
@@ -67,7 +67,7 @@ def requantize(
 def finish(h: ArrayLike, zero_point: int, low: int, high: int) -> np.ndarray:
     """Return int8 results: zero point added without wrap, then clamped to ``low`` … ``high``.
 
-    A ``low`` above ``high`` gives ``high``, as the comparisons are made one after the other.
+    A ``low`` above ``high`` gives ``high``, because the comparisons are made one after the other.
     """
     exact = np.asarray(h, np.int64) + zero_point
     return np.minimum(np.maximum(exact, low), high).astype(np.int8)

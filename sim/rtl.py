@@ -1,7 +1,7 @@
-"""The whole core as a device: its Verilog, compiled by Verilator and driven in process.
+"""Device of the whole simulated core: its Verilog, compiled by Verilator and driven in process.
 
-The compiled model is kept in the user's cache, one for each state of the sources and each
-configuration, so that a second run starts at once.
+The user's cache keeps one compiled model for each state of the sources and each configuration, so
+that a second run starts at once.
 """
 
 import ctypes
@@ -35,7 +35,7 @@ _RESET_LOOKS = 1 << 18
 
 
 def fast(config: Config) -> Config:
-    """Return a core of the same sums in the same cycles that simulates faster.
+    """Return a core with the same results in the same cycles that simulates faster.
 
     A multiplication is one operation for the simulator, and dozens when built of gates.
     """
@@ -50,22 +50,21 @@ def _gates(netlist: Path) -> str:
 def model(
     config: Config, netlist: Path | None = None, *, arrays: bool = False, waves: bool = False
 ) -> Path:
-    """Return the compiled model of a core of ``config``, building it where there is none.
+    """Return the compiled model of a core of ``config``, built if it does not exist.
 
-    Within ``celosia.sim.counting.counting`` it is one that counts.
+    Inside ``celosia.sim.counting.counting`` the model counts coverage.
 
     Parameters
     ----------
     config : Config
         Sizes of the core.
     netlist : Path, optional
-        What is compiled instead of the core's own Verilog: its netlist, see
-        ``celosia.hw.flow.gates``.
+        Netlist of the core, compiled instead of its own Verilog, see ``celosia.hw.flow.gates``.
     arrays : bool
-        Whether bits of the core's memories can be flipped, see tb/campaigns/flips; such a model
-        is one of its own.
+        Build a separate model in which bits of the core's memories can be flipped, see
+        tb/campaigns/flips.
     waves : bool
-        Whether it can write waves; such a model is one of its own, too.
+        Build a separate model that can write waves.
 
     Raises
     ------
@@ -97,7 +96,7 @@ def model(
 
 
 def _counted() -> tuple[str, ...]:
-    """Return what makes Verilator count what devices are asked to; nothing where they are not."""
+    """Return the options of Verilator for the coverage of the current collector, if any."""
     counter = counting.current()
     if counter is None:
         return ()
@@ -105,7 +104,7 @@ def _counted() -> tuple[str, ...]:
 
 
 def _counting_files() -> tuple[Path, ...]:
-    """Return what else decides a model that counts."""
+    """Return the other sources of a model that counts."""
     from celosia.hw.flow import origins
 
     return (Path(origins.__file__), *verilate.POINTS)
@@ -186,7 +185,7 @@ def _library(path: Path) -> Any:
 
 
 class RtlDevice(Driver):
-    """A simulated core with an external memory.
+    """Simulated core with an external memory.
 
     Parameters
     ----------
@@ -200,9 +199,9 @@ class RtlDevice(Driver):
     memory_bytes : int
         Bytes of external memory.
     cycles_limit : int
-        Cycles of one run after which the core is taken to hang.
+        Cycles of one run after which the core counts as hung.
     netlist : Path, optional
-        What runs instead of the core's own Verilog, see ``model``.
+        Netlist that runs instead of the core's own Verilog, see ``model``.
     arrays : bool
         Whether bits of its memories can be flipped, see ``model``.
     waves : Waves, optional
@@ -292,7 +291,7 @@ class RtlDevice(Driver):
                 raise RtlError(f"register {place:#x}: wanted an answer to a write, got {response}")
 
     def write(self, address: int, data: bytes) -> None:
-        """Put ``data`` into external memory, in no time."""
+        """Write ``data`` to external memory, in no simulated time."""
         self._memory[self._place(address, len(data))] = np.frombuffer(data, np.uint8)
 
     def read(self, address: int, count: int) -> bytes:
@@ -320,5 +319,5 @@ class RtlDevice(Driver):
         raise RtlError(f"run: wanted an end within {self.cycles_limit} cycles, got none")
 
     def failure(self, text: str) -> Exception:
-        """Return that error."""
+        """Return an ``RtlError`` with this message."""
         return RtlError(f"run: {text}")

@@ -1,4 +1,4 @@
-"""The order in which instructions run: dispatch, queues and semaphores, without what they do."""
+"""Order in which instructions run: dispatch, queues and semaphores, without their effects."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ Program = Sequence[isa.Instruction] | bytes
 
 
 def describe(index: int, instruction: isa.Instruction) -> str:
-    """Return the index and the assembly of an instruction, for messages."""
+    """Return the index and assembly of an instruction, for messages."""
     return f"instruction {index} ({isa.disassemble(instruction)})"
 
 
 class MachineError(RuntimeError):
-    """A program stopped the core.
+    """Error of a program that stops the core.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class MachineError(RuntimeError):
     unit : isa.Unit
         Unit that noticed it.
     index : int
-        Place of the instruction in the program.
+        Index of the instruction in the program.
     """
 
     def __init__(self, error: isa.Error, unit: isa.Unit, index: int, message: str) -> None:
@@ -50,14 +50,14 @@ def bits(mask: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Listing:
-    """The instructions of a program up to the one that cannot be dispatched.
+    """Instructions of a program up to the one that cannot be dispatched.
 
     Attributes
     ----------
     instructions : tuple of isa.Instruction
-        In program order; ends with HALT, or before what ``failure`` names.
+        In program order; ends with HALT, or before the instruction that ``failure`` names.
     failure : MachineError or None
-        What the sequencer reports when it comes to the instruction after the last.
+        Error of the sequencer at the instruction after the last.
     """
 
     instructions: tuple[isa.Instruction, ...]
@@ -104,9 +104,9 @@ class Schedule:
     Attributes
     ----------
     order : tuple of int
-        Indices of the instructions that run, in the order in which they do.
+        Indices of the instructions that run, in this order.
     failure : MachineError or None
-        What stops the program after them; None if HALT is reached.
+        Error that stops the program after them; None if HALT is reached.
     counts : tuple of int
         Counts of the semaphores at the end.
     """
@@ -120,8 +120,8 @@ class _Stop(Exception):
     """The program cannot go on."""
 
 
-class _Run:
-    """Counts and queues of one walk through a program."""
+class _Dispatcher:
+    """Semaphore counts and queues while a program is dispatched."""
 
     def __init__(self, listed: Listing, depth: int) -> None:
         self.listed = listed
@@ -135,7 +135,7 @@ class _Run:
         return _Stop(MachineError(error, unit, index, f"{instruction} {why}"))
 
     def execute(self, index: int) -> bool:
-        """Run an instruction if its semaphores allow it; say whether they did."""
+        """Run an instruction if its semaphores allow it; return True if they did."""
         instruction = self.listed.instructions[index]
         waits = bits(instruction.fields["wait"])
         for s in waits:
@@ -166,7 +166,7 @@ class _Run:
                     moved = True
 
     def deadlock(self, index: int) -> _Stop:
-        """Return the error of a program that is stuck while ``index`` is being dispatched."""
+        """Return the error of a program that is stuck at the dispatch of ``index``."""
         for unit, queue in self.queues.items():
             if queue:
                 return self.stuck(unit, queue[0])
@@ -191,7 +191,7 @@ class _Run:
 
 
 def schedule(listed: Listing, depth: int) -> Schedule:
-    """Return the order in which units run a program that start as early as they may.
+    """Return the order of a program's instructions if every unit starts as early as possible.
 
     Parameters
     ----------
@@ -200,12 +200,12 @@ def schedule(listed: Listing, depth: int) -> Schedule:
     depth : int
         Instructions that may wait in the queue of one unit.
     """
-    run = _Run(listed, depth)
+    dispatcher = _Dispatcher(listed, depth)
     failure = None
     try:
         for index in range(len(listed.instructions)):
-            run.dispatch(index)
+            dispatcher.dispatch(index)
         failure = listed.failure
     except _Stop as stop:
         (failure,) = stop.args
-    return Schedule(tuple(run.order), failure, tuple(run.counts))
+    return Schedule(tuple(dispatcher.order), failure, tuple(dispatcher.counts))

@@ -1,12 +1,12 @@
-"""Finds the HDL simulators, and installs them where they are missing.
+"""Finds the HDL simulators, and installs missing ones.
 
 Uses the standard library alone, so that it also runs before the package is installed:
-``python3 sim/simulators.py`` lists what is found, with ``--install`` it first gets what is missing.
-It also gets the viewers of pages and waves that tests need.
+``python3 sim/simulators.py`` lists the simulators found; with ``--install`` it first installs the
+missing ones, and the viewers of pages and waves that tests need.
 
 Debian 12 has Verilator 5.006, which cocotb 2 refuses. A newer one is then unpacked from a later
-Debian suite, with the libraries it was linked against, into a folder of the user's cache. Neither
-the system's packages nor apt's state change by that.
+Debian suite, with the libraries it was linked against, into a folder of the user's cache. The
+system's packages and apt's state do not change.
 """
 
 import argparse
@@ -78,16 +78,16 @@ exec "$top/{loader}" --library-path "$top/{libraries}" "$self.elf" "$@"
 
 
 class SimulatorNotFound(RuntimeError):
-    """No simulator of the wanted kind and version; the message is one line for the user."""
+    """Missing simulator of the wanted kind and version; the message is one line for the user."""
 
 
 def find_verilator(minimum: tuple[int, int] = (5, 0)) -> Path:
-    """Return the Verilator to use: the system's where it is new enough, else the private one.
+    """Return the Verilator to use: the system's if it is new enough, else the private one.
 
     Parameters
     ----------
     minimum : tuple of two int
-        Oldest version that will do, as major and minor: 5.036 is ``(5, 36)``.
+        Oldest version allowed, as major and minor: 5.036 is ``(5, 36)``.
 
     Returns
     -------
@@ -130,19 +130,19 @@ def find_icarus() -> Path:
 
 
 def has_zlib() -> bool:
-    """Return whether the C++ compiler finds the headers of zlib."""
+    """Return True if the C++ compiler finds the headers of zlib."""
     command = ["g++", "-E", "-x", "c++", "-include", "zlib.h", os.devnull]
     found = shutil.which("g++") is not None
     return found and not subprocess.run(command, capture_output=True).returncode
 
 
 def install() -> None:
-    """Install what is missing: packages through apt, then a Verilator new enough for cocotb.
+    """Install missing packages through apt, then a Verilator new enough for cocotb.
 
     Raises
     ------
     SimulatorNotFound
-        Something needed is still missing; the message names the packages to install.
+        A needed package is still missing; the message names the packages to install.
     """
     _install_packages()
     try:
@@ -173,12 +173,12 @@ def _verilators() -> Iterator[Path]:
 def _version(verilator: Path) -> tuple[int, ...]:
     """Return the version a Verilator reports; empty if it does not start."""
     try:
-        answer = subprocess.run(
+        result = subprocess.run(
             [verilator, "--version"], capture_output=True, text=True, timeout=60
         )
     except (OSError, subprocess.SubprocessError):
         return ()
-    match = re.match(r"Verilator (\d+\.\d+)", answer.stdout)
+    match = re.match(r"Verilator (\d+\.\d+)", result.stdout)
     return _numbers(match[1]) if match else ()
 
 
@@ -199,7 +199,7 @@ def user_cache() -> Path:
 
 
 def _missing() -> dict[str, bool]:
-    """Return the Debian packages not there, each with whether it is needed."""
+    """Return the missing Debian packages, with True for the needed ones."""
     missing = {
         package: program not in _OPTIONAL
         for program, package in PROGRAMS.items()
@@ -216,7 +216,7 @@ def _missing() -> dict[str, bool]:
 
 
 def _apt_install(packages: Iterable[str]) -> None:
-    """Install packages through apt, as root or by sudo; nothing happens where that cannot be."""
+    """Install packages through apt, as root or by sudo; do nothing if neither is possible."""
     root = _root_prefix()
     if root is None or shutil.which("apt-get") is None:
         return
@@ -228,7 +228,7 @@ def _apt_install(packages: Iterable[str]) -> None:
 
 
 def _install_packages() -> None:
-    """Install what the simulators lack."""
+    """Install the missing packages of the simulators."""
     missing = _missing()
     if not missing:
         return
@@ -264,7 +264,7 @@ def install_viewers() -> None:
 
 
 def _root_prefix() -> list[str] | None:
-    """Return what to put before a command to run it as root; None where that is not possible."""
+    """Return the words before a command that run it as root; None if that is not possible."""
     if os.geteuid() == 0:
         return []
     if shutil.which("sudo") is None:
@@ -281,7 +281,7 @@ def _root_prefix() -> list[str] | None:
 def _install_private() -> Path:
     """Unpack a newer Verilator into the cache, completely or not at all; return its program.
 
-    Raises OSError, ValueError or subprocess.SubprocessError where that fails.
+    Raises OSError, ValueError or subprocess.SubprocessError if that fails.
     """
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
         raise ValueError("not a Debian system")
@@ -301,7 +301,7 @@ def _install_private() -> Path:
 
 
 def _unpack(work: Path, stanza: str) -> Path:
-    """Download and unpack the packages below `work`, then move the result into place."""
+    """Download and unpack the packages below `work`, then move the result into the cache."""
     for folder in ("lists/partial", "cache/archives/partial", "packages", "prefix"):
         (work / folder).mkdir(parents=True)
     (work / "suite.sources").write_text(stanza)
@@ -324,7 +324,7 @@ def _unpack(work: Path, stanza: str) -> Path:
 
 
 def _wrap(prefix: Path) -> None:
-    """Let the unpacked programs start through the loader and libraries unpacked with them."""
+    """Make the unpacked programs start through the loader and libraries unpacked with them."""
     loaders = [path for path in prefix.glob("usr/lib/*/ld-linux*.so.*") if not path.is_symlink()]
     if not loaders:
         raise ValueError("no loader in the package libc6")
@@ -339,7 +339,7 @@ def _wrap(prefix: Path) -> None:
 
 
 def _quietly(command: list[str], folder: Path) -> None:
-    """Run a command in a folder; its output shows in the error alone."""
+    """Run a command in a folder; only an error shows its output."""
     subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=300)
 
 

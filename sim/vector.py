@@ -1,4 +1,4 @@
-"""Dependences inside one VECTOR: groups that read what earlier groups of it wrote."""
+"""Dependences inside one VECTOR: groups that read results of its earlier groups."""
 
 import numpy as np
 
@@ -18,10 +18,10 @@ def _order(pattern: Pattern, config: Config) -> np.ndarray:
 
 
 def in_order_matters(i: Instruction, config: Config) -> bool:
-    """Return whether a VECTOR reads in one group what it wrote in an earlier one.
+    """Return True if a group of a VECTOR reads results of an earlier one.
 
     Such an instruction is the same as running its groups one after the other; any other may read
-    everything before it writes anything. Places that are only written again do not count.
+    everything before it writes anything. Addresses that are only written again do not count.
     """
     target = footprint.destination(i, config)
     combines = i.destination == Space.ACCUMULATORS.value and i.mode != Mode.OVERWRITE.value
@@ -31,10 +31,10 @@ def in_order_matters(i: Instruction, config: Config) -> bool:
 
 
 def feeds_itself(i: Instruction, config: Config) -> bool:
-    """Return whether the source of a VECTOR's group is what an earlier group of it wrote.
+    """Return True if the source of a VECTOR's group overlaps results of an earlier group.
 
-    Reads of the source run ahead of writes, so that is a race. Sums that are added to or kept when
-    greater, again and again, are none: the accumulators' port hands each on to the next.
+    Reads of the source run ahead of writes, so that is a race. Repeated updates of the same sums
+    (modes ADD and MAX) are none: the accumulators' port forwards each to the next.
     """
     if i.source != i.destination:
         return False
@@ -45,13 +45,13 @@ def feeds_itself(i: Instruction, config: Config) -> bool:
         return False
     never = np.iinfo(np.int64).max
     written = np.full(target.last - target.base + 1, never)
-    # The last assignment stays: backwards, that is the earliest group.
+    # The last assignment wins; in reverse order that is the earliest group.
     written[target.addresses().ravel()[::-1] - target.base] = _order(target, config)[::-1]
     for offset in offsets:
         element = footprint.source(i, config, offset)
-        places = element.addresses().ravel() - target.base
-        inside = (places >= 0) & (places < written.size)
-        if np.any(_order(element, config)[inside] > written[places[inside]]):
+        read = element.addresses().ravel() - target.base
+        inside = (read >= 0) & (read < written.size)
+        if np.any(_order(element, config)[inside] > written[read[inside]]):
             return True
     return False
 

@@ -1,4 +1,4 @@
-"""Compiles Verilog to a shared library, through Verilator and the C++ compiler."""
+"""Compiler of Verilog to a shared library, through Verilator and the C++ compiler."""
 
 import fcntl
 import hashlib
@@ -73,11 +73,11 @@ POINTS = tuple(Path(__file__).with_name(name) for name in ("points.h", "points.c
 
 
 class RtlError(RuntimeError):
-    """The model could not be built, or the core does not answer."""
+    """Model that could not be built, or core that does not respond."""
 
 
 def cache_directory() -> Path:
-    """Return where compiled models are kept: ``$CELOSIA_CACHE``, else the user's cache."""
+    """Return the folder of compiled models: ``$CELOSIA_CACHE``, else the user's cache."""
     if os.environ.get("CELOSIA_CACHE"):
         return Path(os.environ["CELOSIA_CACHE"]).absolute()
     return user_cache()
@@ -85,7 +85,7 @@ def cache_directory() -> Path:
 
 @contextmanager
 def locked(target: Path) -> Iterator[None]:
-    """Let one process at a time make ``target``, a file or a folder; what holds it is created."""
+    """Hold a lock with which one process at a time makes ``target``, a file or a folder."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.with_name(f"{target.name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -93,10 +93,10 @@ def locked(target: Path) -> Iterator[None]:
 
 
 def once(target: Path, make: Callable[[], object]) -> None:
-    """Make the file ``target`` where it is not there yet; of processes that want it, all but one wait.
+    """Make the file ``target`` if it is missing; one process makes it, others wait.
 
-    Its digest is kept beside it: a file that was cut short or changed is made again. Where it is
-    there, nothing is written and nobody waits.
+    Its digest is kept beside it: a truncated or changed file is made again. If it is complete,
+    nothing is written and no process waits.
     """
     if _is_whole(target):
         return
@@ -117,7 +117,7 @@ def _digest(target: Path) -> str:
 
 
 def _is_whole(target: Path) -> bool:
-    """Return whether a file is there as it was made."""
+    """Return True if a file exists and is unchanged."""
     try:
         return _digest_of(target).read_text() == _digest(target)
     except (OSError, UnicodeDecodeError):
@@ -125,12 +125,12 @@ def _is_whole(target: Path) -> bool:
 
 
 def require_tools(*, waves: bool = False) -> Path:
-    """Return Verilator.
+    """Return the path of Verilator.
 
     Raises
     ------
     SimulatorNotFound
-        If it is missing, or the C++ compiler, or zlib, which ``waves`` are compressed with.
+        If it, the C++ compiler or, for ``waves``, zlib is missing.
     """
     verilator = find_verilator()
     if not shutil.which("g++"):
@@ -176,11 +176,11 @@ def compile_library(
     harness : sequence of Path
         Headers, and one file of C++.
     level : str
-        How hard the C++ compiler tries: ``-O2`` takes half as long again, and models run no faster.
+        Optimisation of the C++ compiler; models of ``-O2`` compile slower and run no faster.
     definitions : sequence of str
         ``NAME=VALUE`` for the C++ compiler.
     counting : sequence of str
-        ``LINES`` or ``TOGGLES``: what Verilator counts, see ``points.h``.
+        ``LINES`` or ``TOGGLES``: coverage that Verilator counts, see ``points.h``.
     waves : bool
         Whether the model can write waves.
 
@@ -225,9 +225,9 @@ def compile_library(
 
 
 def _joined(made: Path) -> list[Path]:
-    """Return files of C++ that Verilator has made, the small ones included by one.
+    """Return the C++ files that Verilator has made, the small ones included by one file.
 
-    Each takes a second for its headers alone.
+    Each file takes a second for its headers alone.
     """
     sources = sorted(made.glob("*.cpp"))
     small = [path for path in sources if path.stat().st_size < _SMALL]

@@ -97,7 +97,7 @@ def _cycles(network: str, board: Any, *, measure: bool) -> float:
     program = compile_graph(load(path), board.config, 1)
     if measure:
         return _counted(program, board.config, board.memory_latency, board.memory_bandwidth)
-    from celosia.sim.cycles import COSTS, estimate
+    from celosia.sim.timing.cycles import COSTS, estimate
 
     costs = COSTS._replace(memory=board.memory_latency, bandwidth=board.memory_bandwidth)
     return sum(estimate(part.main.code, board.config, costs).total for part in program.parts)

@@ -101,8 +101,8 @@ def _replay(path: Path) -> None:
 
 def _campaign(arguments: argparse.Namespace) -> None:
     from celosia.sim.fuzz import campaign, workers
-    from celosia.sim.fuzz.configurations import configurations
     from celosia.sim.fuzz.coverage import Coverage
+    from celosia.sim.fuzz.programs.configurations import configurations
     from celosia.sim.rtl import model
 
     writable(arguments.coverage)

@@ -42,7 +42,7 @@ def measure(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) ->
         If there is no simulator, the core stops with an error, or the layers one at a time leave
         other outputs than the machine model.
     """
-    from celosia.sim.cycles import COSTS, estimate
+    from celosia.sim.timing.cycles import COSTS, estimate
 
     program = compiled.program
     costs = COSTS._replace(memory=latency, bandwidth=bandwidth)

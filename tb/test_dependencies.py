@@ -58,7 +58,7 @@ RULES = (
         ("PIL", "celosia.hw", "celosia.sim", "matplotlib", "mlxtend"),
     ),
     Rule("celosia.sw.compiler", COMPILER),
-    Rule("celosia.sw.compiler.schedule.pace", (*COMPILER, "celosia.sim.costs")),
+    Rule("celosia.sw.compiler.schedule.pace", (*COMPILER, "celosia.sim.timing.costs")),
     Rule("celosia.sw.compiler.provenance", COMPILER, ("celosia.sim.footprint",)),
     Rule("celosia.sw.compiler.verify", COMPILER, ("celosia.sim.footprint", "celosia.sim.hazards")),
     Rule("celosia.sw.frontend", FRONTEND),

@@ -1,1 +1,1 @@
-"""What hardware and software agree on: sizes, instructions, registers."""
+"""Architecture shared by hardware and software: sizes, instructions, registers."""

@@ -1,4 +1,4 @@
-"""Sizes of a core: one frozen dataclass, the presets, and what derives from them."""
+"""Sizes of a core: one frozen dataclass, its derived sizes, and the presets."""
 
 import binascii
 from dataclasses import asdict, dataclass, fields, replace
@@ -12,15 +12,16 @@ PARAMETER_BYTES = 16
 TABLE_BYTES = 256
 SEMAPHORES = 16
 
-#: Cells of the array: a multiplication that synthesis makes of what it finds, one MULT18X18D of an
-#: ECP5, one multiplier for two columns, the same of a MULT18X18D, or of an SB_MAC16 of an iCE40.
+#: Cells of the array. ``portable`` leaves the choice of multiplier to synthesis; ``ecp5`` is one
+#: MULT18X18D. The pairs share one multiplier between two columns: a portable one, a MULT18X18D,
+#: or an SB_MAC16 of an iCE40.
 CELLS = ("portable", "ecp5", "pair", "ecp5_pair", "ice40_pair")
 
-#: What guards the words of the memories: nothing, or parity.
+#: Protection of the words of the memories.
 PROTECTIONS = ("none", "parity")
 
-#: What the requantiser is, and the cycles from a group of channels that it takes to the next: a
-#: pipeline, or digits of numbers one after the other in little area, without multipliers.
+#: Requantisers, with the cycles from one group of channels to the next. The sequential one needs
+#: no multipliers and little area: it works digit by digit.
 REQUANTIZERS = {"pipelined": 1, "sequential": 23}
 
 
@@ -35,7 +36,7 @@ class Config:
     Parameters
     ----------
     name : str
-        Name of the preset; takes no part in comparison of programs and cores.
+        Name of the preset; not part of the fingerprint.
     rows : int
         Rows of the array: taps of one reduction step, and byte banks of the unified buffer.
         A power of two, at least 4.
@@ -59,26 +60,26 @@ class Config:
     tables : int
         Tables of 256 entries, at least 1.
     queue_depth : int
-        Instructions waiting in the queue of one unit, at least 3.
+        Instructions that wait in the queue of one unit, at least 3.
     burst_beats : int
         Longest burst in beats, a power of two up to 256, and of at most 4096 bytes.
     outstanding : int
-        Read bursts under way at once.
+        Outstanding read bursts.
     dsp_columns : int
-        Columns of the array whose cells may use the part's hardware multipliers. The cells of the
-        others multiply in logic.
+        Columns of the array whose cells may use hardware multipliers. The cells of the others
+        multiply in logic.
     cells : str
-        What the cells are made of that may use hardware multipliers, one of ``CELLS``; where the
-        name is of an ECP5, the requantiser is made of its multipliers, too, of an iCE40, of logic.
+        Kind of the cells that may use hardware multipliers, one of ``CELLS``. It also selects the
+        multipliers of the requantiser, see ``primitive``.
     protection : str
-        What guards the words of the memories against bits that flip, one of ``PROTECTIONS``.
+        Protection of the words of the memories against bits that flip, one of ``PROTECTIONS``.
     requantizer : str
-        How the vector unit requantises, one of ``REQUANTIZERS``.
+        Requantiser of the vector unit, one of ``REQUANTIZERS``.
 
     Raises
     ------
     ValueError
-        If a size is not as said above.
+        If a size is outside the range above.
     """
 
     name: str = "custom"
@@ -177,17 +178,17 @@ class Config:
 
     @property
     def primitive(self) -> str:
-        """What the requantiser multiplies with, see ``celosia.hw.product``."""
+        """Multiplier of the requantiser, see ``celosia.hw.product``."""
         return {"ecp5": "ecp5", "ice40": "logic"}.get(self.cells.partition("_")[0], "portable")
 
     @property
     def parity(self) -> bool:
-        """Whether words of memories carry parity, see ``celosia.hw.memory.parity``."""
+        """True if words of memories carry parity, see ``celosia.hw.memory.parity``."""
         return self.protection == "parity"
 
     @property
     def group_cycles(self) -> int:
-        """Cycles from one group of ``lanes`` channels that the vector unit finishes to the next."""
+        """Cycles in which the vector unit finishes one group of ``lanes`` channels."""
         return REQUANTIZERS[self.requantizer]
 
     @property
@@ -207,7 +208,7 @@ class Config:
 
     @property
     def accumulator_rows(self) -> int:
-        """Rows of both halves together; the upper half starts at ``accumulator_depth``."""
+        """Rows of both halves; the upper half starts at ``accumulator_depth``."""
         return 2 * self.accumulator_depth
 
     @property
@@ -217,7 +218,7 @@ class Config:
 
     @property
     def read_groups(self) -> int:
-        """Most groups of ``lanes`` channels that VECTOR reads at once of the unified buffer."""
+        """Most groups of ``lanes`` channels in one read of the unified buffer by VECTOR."""
         return 1 << ((min(self.rows, self.columns) // self.lanes).bit_length() - 1)
 
     @property
@@ -237,7 +238,7 @@ class Config:
         return binascii.crc32(repr(sorted(sizes.items())).encode())
 
 
-#: Greatest sizes that the fields of the instructions reach.
+#: Greatest sizes that the fields of the instructions can address.
 _ADDRESSABLE = {
     "columns": (1 << 16) - 1,
     "unified_bytes": 1 << 26,
@@ -246,7 +247,7 @@ _ADDRESSABLE = {
     "parameter_channels": (1 << 16) - 1,
 }
 
-#: Fields that change neither what a program may say nor what it means.
+#: Fields that change neither the valid programs nor their results.
 _NOT_IN_PROGRAMS = (
     "name",
     "weight_rows",
@@ -320,7 +321,7 @@ PRESETS = {
 
 
 def preset(text: str) -> Config:
-    """Return the preset that ``text`` names, with the changes that follow the name.
+    """Return the preset named in ``text``, with the changes that follow the name.
 
     Parameters
     ----------
@@ -330,7 +331,7 @@ def preset(text: str) -> Config:
     Raises
     ------
     ValueError
-        If there is no such preset or field, or no core of these sizes.
+        If the preset or a field does not exist, or the sizes are refused by ``Config``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How a host runs programs: the registers behind the doorbell, read and written in one order."""
+"""Driver base class: runs programs through the host registers, on any device."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -19,14 +19,14 @@ from celosia.hw.arch.registers import (
 __all__ = ["Driver", "RunResult", "require_place", "require_program"]
 
 _MOST_INSTRUCTIONS = (1 << 16) - 1
-#: In these states a core does not hear the doorbell, or its bus is not at rest.
+#: In these states a core ignores the doorbell, or its bus is not idle.
 _OCCUPIED = Status.BUSY | Status.ERROR | Status.DRAINING
 _ENDED = Status.DONE | Status.ERROR
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a run of a program ended.
+    """End of a run of a program.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class RunResult:
         Cycles from start to HALT; None where the device has no clock.
     counters : mapping or None
         For each unit, in lower case, cycles by class; the classes of a unit sum to ``cycles``.
-        Those that did not occur are left out.
+        Classes without cycles are left out.
     error : tuple or None
         Code of the error, unit that noticed it, and index of the instruction in the program.
     """
@@ -45,7 +45,7 @@ class RunResult:
 
 
 def require_place(address: int, count: int, memory_bytes: int) -> None:
-    """Raise ValueError unless ``count`` bytes at ``address`` lie in so much external memory."""
+    """Raise ValueError unless ``count`` bytes at ``address`` lie in external memory."""
     if address < 0 or count < 0 or address + count > memory_bytes:
         raise ValueError(
             f"external memory: wanted bytes below {memory_bytes:#x}, "
@@ -61,12 +61,12 @@ def require_program(address: int, count: int, memory_bytes: int) -> None:
 
 
 class Driver(ABC):
-    """Runs programs on a core by its registers.
+    """Runs programs on a core through its registers.
 
     Attributes
     ----------
     memory_bytes : int
-        External memory that the core has, as far as is known.
+        Bytes of external memory, as far as known.
     """
 
     memory_bytes: int
@@ -81,22 +81,22 @@ class Driver(ABC):
 
     @abstractmethod
     def pauses(self, *, running: bool) -> Iterator[None]:
-        """Yield each time that it is worth while to look at the status again.
+        """Yield before each poll of the status.
 
         Parameters
         ----------
         running : bool
-            Whether a program runs; else the core is to become idle.
+            True while a program runs, False while the core becomes idle.
 
         Raises
         ------
         RuntimeError
-            When it has taken too long.
+            After too long a time.
         """
 
     @abstractmethod
     def failure(self, text: str) -> Exception:
-        """Return the error that says so."""
+        """Return the device's error with this message."""
 
     def register(self, name: str) -> int:
         """Return the value of a register."""
@@ -107,21 +107,21 @@ class Driver(ABC):
         self.write_registers(OFFSETS[name], value)
 
     def status(self) -> Status:
-        """Return what the core does."""
+        """Return the status register."""
         return Status(self.register("status") & 0xF)
 
     def run(self, address: int, count: int) -> RunResult:
         """Run the program of ``count`` instructions at byte ``address`` of external memory.
 
-        What a run that was broken off has left is ended before, by a soft reset, and so is an
-        error afterwards, so that the next program runs.
+        A soft reset ends an interrupted run before, and an error afterwards, so that the next
+        program runs.
 
         Raises
         ------
         ValueError
             If ``count`` is not 1 to 65535, or the program does not lie in the memory.
         RuntimeError
-            If the core does not end, or forgets that it was started.
+            If the core does not end, or becomes idle without an end.
         """
         require_program(address, count, self.memory_bytes)
         self.make_idle()
@@ -146,32 +146,32 @@ class Driver(ABC):
         return result
 
     def cleared(self) -> None:
-        """Wait until the counters are clear: ``COUNTERS_PER_UNIT`` cycles, if a look takes fewer."""
+        """Wait ``COUNTERS_PER_UNIT`` cycles until the counters are clear, on a device this fast."""
         return
 
     def started(self) -> None:
-        """Do what a device does to a program that was started."""
+        """Hook of a device after the start of a program."""
         return
 
     def error(self) -> tuple[isa.Error, isa.Unit, int]:
-        """Return code of the error, unit that noticed it, and index of the instruction."""
+        """Return the code of the error, the unit that noticed it, the index of the instruction."""
         assert OFFSETS["error_index"] == OFFSETS["error_code"] + 8
         code, unit, index = self.read_registers(OFFSETS["error_code"], 3)
         return isa.Error(code), isa.Unit(unit), index
 
     def counters(self) -> dict[str, dict[str, int]]:
-        """Return for each unit cycles by class; those that did not occur are left out."""
+        """Return cycles by class for each unit; classes without cycles are left out."""
         names = activity_names()
         values = self.read_registers(COUNTERS, COUNTERS_PER_UNIT * len(isa.Unit))
         counters: dict[str, dict[str, int]] = {}
         for unit in isa.Unit:
             base = unit.value * COUNTERS_PER_UNIT
-            counts = {name: values[base + place] for place, name in names.items()}
+            counts = {name: values[base + number] for number, name in names.items()}
             counters[unit.name.lower()] = {name: value for name, value in counts.items() if value}
         return counters
 
     def make_idle(self) -> None:
-        """End what is under way, by a soft reset, and take back the interrupt.
+        """End a running program by a soft reset, and clear the interrupt.
 
         Raises
         ------
@@ -183,11 +183,11 @@ class Driver(ABC):
         self.acknowledge()
 
     def is_idle(self) -> bool:
-        """Say whether the core hears the doorbell and its bus is at rest."""
+        """Return True if the core accepts the doorbell and its bus is idle."""
         return not self.status() & _OCCUPIED
 
     def acknowledge(self) -> None:
-        """Take back the interrupt."""
+        """Clear the interrupt."""
         self.set_register("interrupt", (Interrupt.DONE | Interrupt.ERROR).value)
 
     def _reset(self) -> None:

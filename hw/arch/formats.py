@@ -14,9 +14,9 @@ from celosia.hw.arch.config import ADDRESS_BITS, PARAMETER_BYTES, SEMAPHORES, Co
 
 
 class Opcode(enum.Enum, shape=8):
-    """Operation of an instruction. Zero is none, so that blank memory does not run."""
+    """Operation of an instruction. Zero is no opcode, so that blank memory does not run."""
 
-    # Members are looked up several times for each instruction: by identity is faster than by name.
+    # Members are dictionary keys several times for each instruction: identity is the faster hash.
     __hash__ = object.__hash__
 
     NOP = 1
@@ -44,7 +44,7 @@ class Unit(enum.Enum, shape=3):
 
 
 class Error(enum.Enum, shape=4):
-    """Why the core stopped."""
+    """Reason for which the core stopped."""
 
     NONE = 0
     OPCODE = 1
@@ -97,7 +97,7 @@ class Field(NamedTuple):
     """One field of an instruction.
 
     ``shape`` is a width in bits, negative for a signed field, or an enumeration; ``default`` is
-    what the assembler puts where the field is not given.
+    the value of a field that is not given.
     """
 
     name: str
@@ -107,14 +107,14 @@ class Field(NamedTuple):
 
     @property
     def amaranth_shape(self) -> ShapeLike:
-        """The field as an Amaranth shape."""
+        """Amaranth shape of the field."""
         if not isinstance(self.shape, int):
             return self.shape
         return unsigned(self.shape) if self.shape > 0 else signed(-self.shape)
 
     @property
     def representable(self) -> tuple[int, int]:
-        """Least and greatest value that the field's bits can say."""
+        """Least and greatest value that the field's bits can hold."""
         if not isinstance(self.shape, int):
             members = [int(member.value) for member in self.shape]
             return min(members), max(members)
@@ -163,7 +163,7 @@ _DESTINATION = (
     Field("destination_skip", COUNT_BITS, 0, "rows of R bytes left out after each run"),
 )
 
-#: Fields of each instruction behind the header, least significant first.
+#: Fields of each instruction after the header, least significant first.
 FORMATS: dict[Opcode, tuple[Field, ...]] = {
     Opcode.NOP: (),
     Opcode.FENCE: (),
@@ -193,20 +193,20 @@ FORMATS: dict[Opcode, tuple[Field, ...]] = {
         Field("accumulate", 1, 0, "1: the first step adds to the accumulators; 0: it overwrites"),
     ),
     Opcode.VECTOR: (
-        Field("source", Space, 0, "where the elements come from"),
-        Field("destination", Space, 0, "where the results go"),
+        Field("source", Space, 0, "memory of the elements"),
+        Field("destination", Space, 0, "memory of the results"),
         *_PIXELS,
         Field("channels", COUNT_BITS, 1, "channels of each pixel"),
         Field("source_base", UNIFIED_BITS, 0, "byte address, or row of the accumulators"),
         *_strides("source_", "bytes, or rows of the accumulators,"),
         Field("source_run", COUNT_BITS, (1 << COUNT_BITS) - 1, "channels that lie side by side"),
         Field("source_skip", COUNT_BITS, 0, "rows of R bytes left out after each run"),
-        Field("window", Window, 0, "how the elements of a window are combined, as int32"),
+        Field("window", Window, 0, "combination of the elements of a window, as int32"),
         Field("window_x_count", 8, 1, "elements of the window, innermost loop"),
         Field("window_y_count", 8, 1, "rows of the window"),
         *_strides("window_", "bytes, or rows of the accumulators,", "xy"),
         *_DESTINATION,
-        Field("mode", Mode, 0, "what happens to accumulators written"),
+        Field("mode", Mode, 0, "operation on the accumulators written"),
         Field("params", COUNT_BITS, 0, "channel of the parameter memory for channel 0"),
         Field("per_channel", 1, 0, "1: each channel has its parameters; 0: each lane has its own"),
         Field("rounding", Rounding, 0, "rounding of the requantiser"),
@@ -259,11 +259,11 @@ class Limit(NamedTuple):
 
 @cache
 def limits(config: Config) -> dict[Opcode, dict[str, Limit]]:
-    """Return what each field may be on a core of this configuration.
+    """Return the limits of each field on a core of this configuration.
 
     Ranges that need more than one field (the end of a block, the last row of a loop) are checked
-    while the instruction runs, see ``Error.RANGE``; the two that concern a field's meaning are in
-    ``cross_check``.
+    while the instruction runs, see ``Error.RANGE``. Two rules about the meaning of several fields
+    are in ``cross_check``.
     """
     parameter_step = max(PARAMETER_BYTES, config.bus_bytes)
     narrower = {

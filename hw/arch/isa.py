@@ -64,7 +64,7 @@ __all__ = [
 
 
 class _Code(NamedTuple):
-    """One field of an instruction as the encoder has it; the opcode, which comes first, is none."""
+    """Field of an instruction for the encoder; the opcode, which comes first, is not one."""
 
     name: str
     offset: int
@@ -108,12 +108,12 @@ _SIZES = {opcode: layout.size for opcode, layout in LAYOUTS.items()}
 
 
 def _number(value: int | enum.Enum) -> int:
-    """Return the plain int of a field's value, a member or another kind of whole number."""
+    """Return a field's value, an enumeration's member or any whole number, as a plain int."""
     return int(value.value if isinstance(value, enum.Enum) else value)
 
 
 class Instruction:
-    """One instruction: an opcode and a value for each field of its format.
+    """Instruction: an opcode and a value for each field of its format.
 
     Fields that are not given take their default. ``wait`` and ``post`` are masks, bit ``s`` for
     semaphore ``s``. Values are plain ints, also those of enumerated fields, and are read as
@@ -134,7 +134,7 @@ class Instruction:
 
     @classmethod
     def of(cls, opcode: Opcode, fields: dict[str, int]) -> "Instruction":
-        """Return the instruction that takes over ``fields``, all of them and known to fit."""
+        """Return the instruction with ``fields``: all of its fields, already checked, not copied."""
         self = cls.__new__(cls)
         self.opcode = opcode
         self.fields = fields
@@ -147,7 +147,7 @@ class Instruction:
         return other
 
     def _set(self, values: Mapping[str, int | enum.Enum]) -> None:
-        """Check values and take them over."""
+        """Check and set values of fields."""
         fields, ranges = self.fields, _RANGES[self.opcode]
         for name, value in values.items():
             number = value if type(value) is int else _number(value)
@@ -180,12 +180,12 @@ class Instruction:
 
     @property
     def unit(self) -> Unit:
-        """The unit that executes it."""
+        """Unit that executes it."""
         return UNITS[self.opcode]
 
 
 class Illegal(ValueError):
-    """An instruction that a core refuses; ``error`` is the code that the core records."""
+    """Instruction that a core refuses; ``error`` is the code that the core records."""
 
     def __init__(self, error: Error, message: str) -> None:
         super().__init__(message)
@@ -193,9 +193,9 @@ class Illegal(ValueError):
 
 
 def cross_check(instruction: Instruction, config: Config) -> str | None:
-    """Return what is wrong between fields of ``instruction``, or None.
+    """Return the conflict between fields of ``instruction``, or None.
 
-    Accumulators are ``columns`` channels wide, and VECTOR reads them at one place only: a result
+    Accumulators are ``columns`` channels wide, and VECTOR reads them through one port: a result
     may not be combined with accumulators when its elements come from accumulators too.
     """
     if instruction.opcode is not Opcode.VECTOR:
@@ -238,7 +238,7 @@ def encode(instruction: Instruction) -> bytes:
 
 
 def decode(word: bytes) -> Instruction:
-    """Return the instruction that ``INSTRUCTION_BYTES`` bytes say.
+    """Return the instruction encoded in ``INSTRUCTION_BYTES`` bytes.
 
     Raises
     ------
@@ -269,7 +269,7 @@ def _mask_text(mask: int) -> str:
 
 
 def disassemble(instruction: Instruction) -> str:
-    """Return one line of assembly; fields that have their default are left out."""
+    """Return one line of assembly; fields with their default are left out."""
     words = [instruction.opcode.name]
     for field in (*FORMATS[instruction.opcode], *HEADER_FIELDS[1:]):
         value = instruction.fields[field.name]
@@ -299,7 +299,7 @@ def _value(field: Field, text: str) -> int:
 
 
 def assemble_line(line: str) -> Instruction | None:
-    """Return the instruction that one line of assembly says; None for a blank line or a comment.
+    """Return the instruction in one line of assembly; None for a blank line or a comment.
 
     A line is an opcode, then ``field=value`` for the fields that differ from their default, in any
     order; ``#`` starts a comment. Numbers may be written in any base that Python reads; semaphores
@@ -308,7 +308,7 @@ def assemble_line(line: str) -> Instruction | None:
     Raises
     ------
     ValueError
-        Naming the word that cannot be read and what was wanted.
+        If a word cannot be read; names the word and the syntax wanted.
     """
     name, *words = line.split("#", 1)[0].split() or [""]
     if not name:
@@ -337,7 +337,7 @@ def assemble(text: str) -> list[Instruction]:
     Raises
     ------
     ValueError
-        As ``assemble_line``, with the number of the line in front.
+        As ``assemble_line``, after the number of the line.
     """
     instructions = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -351,5 +351,5 @@ def assemble(text: str) -> list[Instruction]:
 
 
 def encode_program(instructions: Iterable[Instruction]) -> bytes:
-    """Return the words of ``instructions`` one after the other."""
+    """Return the concatenated words of ``instructions``."""
     return b"".join(encode(instruction) for instruction in instructions)

@@ -1,4 +1,4 @@
-"""Host link: frames, requests and answers, once for gateware, driver and model.
+"""Host link: frames, requests and responses, shared by gateware, driver and model.
 
 See ``docs/reference/link.md``. Framing is that of RFC 1662 (HDLC-like): ``FLAG`` around each frame,
 ``ESCAPE`` inside; the checksum is the CRC-32 of zlib.
@@ -14,22 +14,22 @@ from celosia.hw.arch.registers import REGISTER_ADDRESS_BITS
 VERSION = 1
 FLAG = 0x7E
 ESCAPE = 0x7D
-#: What an escaped byte is combined with by exclusive or.
+#: Exclusive or of an escaped byte.
 ESCAPED = 0x20
-#: Added to the operation in an answer.
-ANSWER = 0x80
+#: Added to the operation in a response.
+RESPONSE = 0x80
 CRC_BYTES = 4
 HEADER_BYTES = 8
-ANSWER_BYTES = 3
+RESPONSE_BYTES = 3
 INFO_BYTES = 8
-#: Bytes of a slot that are not data: header, CRC, and what makes the data a multiple of 16.
+#: Bytes of a slot besides data: header, CRC, padding to a multiple of 16.
 SLOT_OVERHEAD = 16
 #: CRC-32 of anything followed by its own CRC-32.
 RESIDUE = 0x2144DF1C
 
 
 class Operation(enum.Enum, shape=7):
-    """What a request asks for. ``NONE`` stands in answers to frames that nobody could read."""
+    """Operation of a request. ``NONE`` is that of responses to damaged frames."""
 
     NONE = 0
     INFO = 1
@@ -40,7 +40,7 @@ class Operation(enum.Enum, shape=7):
 
 
 class Status(enum.Enum, shape=8):
-    """How a request ended."""
+    """Result of a request."""
 
     OK = 0
     BUS_ERROR = 1
@@ -52,23 +52,23 @@ WRITES = (Operation.WRITE, Operation.WRITE_REGISTERS)
 
 
 class FrameError(ValueError):
-    """A frame whose checksum, length or contents are wrong; the message is one line."""
+    """Frame with a wrong checksum, length or contents; the message is one line."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request.
+    """Request of the host.
 
     Parameters
     ----------
     sequence : int
         Number, 0 to 255.
     operation : Operation or int
-        What to do; a number where it is none that this protocol has.
+        Operation; a number if this protocol does not have it.
     address : int
         First byte, 0 to 2**32 − 1.
     count : int
-        Bytes to move, 0 to 65535; at least 1 in a good request.
+        Bytes to move, 0 to 65535; at least 1 in a valid request.
     data : bytes
         ``count`` bytes for a write, else none.
     """
@@ -81,8 +81,8 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One answer; ``data`` holds what was read, nothing unless ``status`` is OK."""
+class Response:
+    """Response to a request; ``data`` holds the bytes read, none unless ``status`` is OK."""
 
     sequence: int
     operation: Operation | int
@@ -92,12 +92,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Info:
-    """What a link says about itself.
+    """Properties of a link, as its far end reports them.
 
     Parameters
     ----------
     version : int
-        Of the protocol.
+        Version of the protocol.
     slots : int
         Requests that may wait at the far end.
     payload_bytes : int
@@ -112,17 +112,16 @@ class Info:
     memory_bytes: int
 
     def encode(self) -> bytes:
-        """Return the ``INFO_BYTES`` bytes that answer INFO."""
-        head = bytes((self.version, self.slots))
+        """Return the ``INFO_BYTES`` bytes of a response to INFO."""
         return (
-            head
+            bytes((self.version, self.slots))
             + self.payload_bytes.to_bytes(2, "little")
             + self.memory_bytes.to_bytes(4, "little")
         )
 
     @classmethod
     def decode(cls, data: bytes) -> "Info":
-        """Return what an answer to INFO says; raises FrameError when its length is wrong."""
+        """Return the contents of a response to INFO; raises FrameError if its length is wrong."""
         if len(data) != INFO_BYTES:
             raise FrameError(f"info: wanted {INFO_BYTES} bytes, got {len(data)}")
         return cls(
@@ -134,7 +133,7 @@ class Info:
 
 
 def frame(contents: bytes) -> bytes:
-    """Return ``contents`` and their checksum as they go over the line.
+    """Return the bytes on the line of a frame with ``contents`` and their checksum.
 
     Examples
     --------
@@ -150,9 +149,9 @@ def frame(contents: bytes) -> bytes:
 
 
 class Deframer:
-    """Cuts what arrives into frames, as the gateware does.
+    """Splits received bytes into frames, as the gateware does.
 
-    A frame that goes on for more than ``limit`` bytes counts as damaged.
+    A frame of more than ``limit`` bytes counts as damaged.
 
     Parameters
     ----------
@@ -167,7 +166,7 @@ class Deframer:
         self._escaped = False
 
     def feed(self, received: bytes) -> list[bytes | None]:
-        """Return the contents of every frame that ends in ``received``, None for damaged ones."""
+        """Return the contents of every frame that ends in ``received``, None for a damaged one."""
         frames: list[bytes | None] = []
         for byte in received:
             if byte == FLAG:
@@ -202,13 +201,13 @@ def _number(operation: Operation | int) -> int:
 
 def encode_request(request: Request) -> bytes:
     """Return the contents of a request's frame."""
-    head = bytes((request.sequence, _number(request.operation)))
-    head += request.count.to_bytes(2, "little") + request.address.to_bytes(4, "little")
-    return head + request.data
+    header = bytes((request.sequence, _number(request.operation)))
+    header += request.count.to_bytes(2, "little") + request.address.to_bytes(4, "little")
+    return header + request.data
 
 
 def decode_request(contents: bytes) -> Request:
-    """Return the request in a good frame.
+    """Return the request in a valid frame.
 
     Raises
     ------
@@ -226,36 +225,38 @@ def decode_request(contents: bytes) -> Request:
     )
 
 
-def encode_answer(answer: Answer) -> bytes:
-    """Return the contents of an answer's frame."""
-    head = (answer.sequence, _number(answer.operation) | ANSWER, answer.status.value)
-    return bytes(head) + answer.data
+def encode_response(response: Response) -> bytes:
+    """Return the contents of a response's frame."""
+    header = (response.sequence, _number(response.operation) | RESPONSE, response.status.value)
+    return bytes(header) + response.data
 
 
-def decode_answer(contents: bytes) -> Answer:
-    """Return the answer in a good frame.
+def decode_response(contents: bytes) -> Response:
+    """Return the response in a valid frame.
 
     Raises
     ------
     FrameError
-        If it is too short, or not an answer, or its status is unknown.
+        If it is too short, or not a response, or its status is unknown.
     """
-    if len(contents) < ANSWER_BYTES or not contents[1] & ANSWER:
-        raise FrameError(f"answer: wanted a header with bit 7 set, got {contents[:3].hex(' ')}")
+    if len(contents) < RESPONSE_BYTES or not contents[1] & RESPONSE:
+        raise FrameError(f"response: wanted a header with bit 7 set, got {contents[:3].hex(' ')}")
     try:
         status = Status(contents[2])
     except ValueError:
-        raise FrameError(f"answer: wanted a known status, got {contents[2]}") from None
-    return Answer(contents[0], _operation(contents[1] & ~ANSWER), status, contents[ANSWER_BYTES:])
+        raise FrameError(f"response: wanted a known status, got {contents[2]}") from None
+    return Response(
+        contents[0], _operation(contents[1] & ~RESPONSE), status, contents[RESPONSE_BYTES:]
+    )
 
 
 def fault(request: Request, payload_bytes: int) -> bool:
-    """Say whether a request is one that the far end refuses as BAD_REQUEST.
+    """Return True if the far end refuses a request as BAD_REQUEST.
 
     Parameters
     ----------
     request : Request
-        What was asked for.
+        The request.
     payload_bytes : int
         Most bytes that a request may move.
     """

@@ -15,7 +15,7 @@ from celosia.hw.arch.config import INSTRUCTION_BYTES, PRESETS, SEMAPHORES, Confi
 from celosia.hw.arch.isa import Error, Opcode
 from celosia.hw.arch.registers import Activity
 
-#: How the pages are written anew.
+#: Command that writes the pages again.
 COMMAND = "python -m celosia.hw.arch.reference"
 
 MEANINGS: dict[Opcode, str] = {
@@ -93,7 +93,7 @@ _SIZES: dict[str, Callable[[Config], int]] = {
     "max(16, bus_bytes)": lambda config: max(16, config.bus_bytes),
 }
 
-#: Cores whose limits tell all the sizes apart.
+#: Cores whose limits distinguish all the sizes.
 _PROBES = (
     *PRESETS.values(),
     preset("edge,unified_bytes=1040,weight_tiles=77,parameter_channels=24,tables=9,lanes=4"),
@@ -102,12 +102,12 @@ _PROBES = (
 
 
 def _symbol(values: list[int], greatest: int) -> str:
-    """Return how the pages write the ``values`` that a bound has on ``_PROBES``.
+    """Return the text for a bound that has ``values`` on ``_PROBES``.
 
     Raises
     ------
     ValueError
-        If no size of a core gives them.
+        If no size of a core has these values.
     """
     if len(set(values)) == 1:
         return str(values[0])
@@ -131,24 +131,24 @@ def range_text(opcode: Opcode, field: isa.Field) -> str:
     return text if multiple == "1" else f"{text}; a multiple of {multiple}"
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> list[str]:
-    lines = [[str(cell).replace("|", "\\|") for cell in row] for row in (head, *rows)]
+def _table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> list[str]:
+    lines = [[str(cell).replace("|", "\\|") for cell in row] for row in (header, *rows)]
     lines.insert(1, ["---"] * len(lines[0]))
     return [f"| {' | '.join(line)} |" for line in lines] + [""]
 
 
 def _field_row(layout: data.StructLayout, field: isa.Field, ranges: str) -> list[object]:
-    place = layout[field.name]
+    slot = layout[field.name]
     default: object = field.default
     if field.shape is Opcode:
         default = "none"
     elif not isinstance(field.shape, int):
         default = f"`{field.shape(field.default).name}`"
     signed = ", signed" if isinstance(field.shape, int) and field.shape < 0 else ""
-    return [f"`{field.name}`", f"{place.width}{signed}", place.offset, default, ranges, field.text]
+    return [f"`{field.name}`", f"{slot.width}{signed}", slot.offset, default, ranges, field.text]
 
 
-_HEAD = ("field", "bits", "offset", "default", "range", "meaning")
+_COLUMNS = ("field", "bits", "offset", "default", "range", "meaning")
 
 
 def _instruction(opcode: Opcode) -> list[str]:
@@ -160,7 +160,7 @@ def _instruction(opcode: Opcode) -> list[str]:
     if isa.FORMATS[opcode]:
         fields = isa.FORMATS[opcode]
         rows = [_field_row(layout, field, range_text(opcode, field)) for field in fields]
-        lines += _table(_HEAD, rows)
+        lines += _table(_COLUMNS, rows)
     return lines
 
 
@@ -209,7 +209,7 @@ def reference() -> str:
         "",
         "The first fields of every instruction.",
         "",
-        *_table(_HEAD, header),
+        *_table(_COLUMNS, header),
         "## Instructions",
         "",
     ]
@@ -286,7 +286,7 @@ def docs_folder() -> Path:
     Raises
     ------
     FileNotFoundError
-        If the sources do not lie in a working tree.
+        If the sources are not in a working tree.
     """
     tree = Path(__file__).resolve().parents[2]
     folder = tree / "docs" / "reference"

@@ -1,4 +1,4 @@
-"""Host registers, behind AXI4-Lite: one table for gateware, driver and documentation.
+"""Host registers on AXI4-Lite: one table for gateware, driver and documentation.
 
 Registers are 32 bits wide; addresses are in bytes. Access is ``r``, ``rw`` or ``w1`` (writing ones
 acts, reads give the state).
@@ -84,10 +84,10 @@ class Interrupt(enum.Flag, shape=2):
 
 
 class Activity(enum.Enum, shape=5):
-    """What a unit does in one cycle; exactly one for each cycle and unit.
+    """Activity of a unit in one cycle; exactly one for each cycle and unit.
 
-    Units report the first five; the others are told apart in front of the unit: no instruction, or
-    waiting for semaphore ``s``, which is ``SEMAPHORE + s`` (the lowest one that is not there yet).
+    Units report the first five; their queues report the others. ``SEMAPHORE + s`` is waiting for
+    semaphore ``s``, the lowest one that has no count.
     """
 
     IDLE = 0

@@ -7,11 +7,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.link import (
-    ANSWER,
-    ANSWER_BYTES,
     CRC_BYTES,
     HEADER_BYTES,
     INFO_BYTES,
+    RESPONSE,
+    RESPONSE_BYTES,
     SLOT_OVERHEAD,
     VERSION,
     Info,
@@ -316,7 +316,7 @@ class Bridge(wiring.Component):
     def _answer(self, m: Module, s: "_State") -> None:
         """Send the header of the answer, what was read, and let go of the slot."""
         header, answer = s.header, self.answer
-        head = Array([header.sequence, header.operation | ANSWER, s.status.as_value()])
+        head = Array([header.sequence, header.operation | RESPONSE, s.status.as_value()])
         said = Const(int.from_bytes(self.info.encode(), "little"), 8 * INFO_BYTES)
         carries = Signal()
         m.d.comb += carries.eq((s.is_read | s.is_info) & (s.status == Status.OK))
@@ -325,11 +325,11 @@ class Bridge(wiring.Component):
             m.d.comb += [
                 answer.valid.eq(1),
                 answer.payload.data.eq(head[s.index]),
-                answer.payload.last.eq((s.index == ANSWER_BYTES - 1) & ~carries),
+                answer.payload.last.eq((s.index == RESPONSE_BYTES - 1) & ~carries),
             ]
             with m.If(answer.ready):
                 m.d.sync += s.index.eq(s.index + 1)
-                with m.If(s.index == ANSWER_BYTES - 1):
+                with m.If(s.index == RESPONSE_BYTES - 1):
                     m.next = "RELEASE"
                     with m.If(carries):
                         m.next = "LOOK_UP"

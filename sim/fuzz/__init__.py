@@ -1,1 +1,1 @@
-"""Random programs, run on the simulated core and on the machine model."""
+"""Random programs that run on the simulated core and on the machine model."""

@@ -1,42 +1,43 @@
-"""Counter classes of a program that ran to its end: which cycles may fall into which class."""
+"""Check of the counter classes of a program that ran to its end."""
 
 from collections.abc import Mapping, Sequence
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Unit
 from celosia.sim import footprint
-from celosia.sim.costs import PIECES, bursts, work
 from celosia.sim.schedule import bits
+from celosia.sim.timing.costs import WORDS, bursts, work
 
 __all__ = ["busy", "misplaced"]
 
-#: Cycles that the vector unit takes to prepare an instruction and to start it, at most. It works,
-#: too, while the next one is there and waits for it.
+#: Most cycles in which the vector unit prepares and starts an instruction. It also counts as busy
+#: while the next one waits for it.
 _PREPARE = 64
 
 
 def busy(unit: Unit, own: Sequence[Instruction], config: Config) -> tuple[int, int]:
-    """Return the least and the most cycles in which a unit works.
+    """Return the least and the most busy cycles of a unit.
 
     Parameters
     ----------
     unit : Unit
         The unit.
     own : sequence of Instruction
-        Its instructions; of the sequencer those of all units.
+        Its instructions; for the sequencer those of all units.
     config : Config
         The core.
     """
     match unit:
         case Unit.SEQUENCER:
-            least = most = sum(PIECES[i.unit] for i in own)
+            least = most = sum(WORDS[i.unit] for i in own)
         case Unit.MATRIX:
             least = most = sum(footprint.steps(i, config) * footprint.pixels(i) for i in own)
         case Unit.VECTOR:
             least = sum(work(i, config) for i in own)
             most = 2 * least + _PREPARE * len(own)
         case _:
-            # A load requests each burst, a store for the bytes of each beat; a beat may come then.
+            # Requests may take cycles besides the beats: of bursts for a load, of the bytes of each
+            # beat for a store.
             least = sum(work(i, config) for i in own)
             requests = sum(len(row) for i in own for row in bursts(i, config))
             most = least + requests + (least if unit is Unit.STORE else 0)
@@ -46,14 +47,14 @@ def busy(unit: Unit, own: Sequence[Instruction], config: Config) -> tuple[int, i
 def misplaced(
     counters: Mapping[str, Mapping[str, int]], program: Sequence[Instruction], config: Config
 ) -> list[str]:
-    """Return what is wrong with the classes of counters, each a text.
+    """Return the errors in the classes of counters, as texts.
 
     Parameters
     ----------
     counters : mapping
-        For each unit, cycles by class.
+        Cycles by class for each unit.
     program : sequence of Instruction
-        What ran, to its HALT.
+        Instructions that ran, up to HALT.
     config : Config
         The core.
     """

@@ -1,4 +1,4 @@
-"""Many random cases, each from its number: drawn, run, counted; the same wherever they run."""
+"""Campaigns of random cases: each is drawn from its number, so that results are reproducible."""
 
 import random
 from collections.abc import Sequence
@@ -8,8 +8,8 @@ from celosia.hw.arch.config import Config
 from celosia.sim import rtl
 from celosia.sim.fuzz.case import Case
 from celosia.sim.fuzz.coverage import Coverage
-from celosia.sim.fuzz.faulty import faulty
-from celosia.sim.fuzz.legal import legal
+from celosia.sim.fuzz.programs.faulty import faulty
+from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.fuzz.trial import Problem, attempt
 from celosia.sim.rtl import RtlError
 
@@ -17,7 +17,7 @@ __all__ = ["Batch", "Found", "Plan", "case_of", "run_batch"]
 
 
 class Plan(NamedTuple):
-    """Plan of a campaign: cores, the seed of everything, whether cases have faults."""
+    """Plan of a campaign: cores, seed, and True for cases with faults."""
 
     configs: tuple[Config, ...]
     seed: int
@@ -25,7 +25,7 @@ class Plan(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A case that did not go as it must."""
+    """Case with problems."""
 
     number: int
     case: Case
@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Results of some cases."""
+    """Results of a batch of cases."""
 
     programs: int
     cycles: int
@@ -42,7 +42,7 @@ class Batch(NamedTuple):
 
 
 def case_of(plan: Plan, number: int) -> tuple[str, Case]:
-    """Return what kind of case has a number, and the case."""
+    """Return the kind of the case with a number, and the case."""
     rng = random.Random(f"{plan.seed} {plan.faults} {number}")
     config = rng.choice(plan.configs)
     return faulty(config, rng) if plan.faults else ("legal", legal(config, rng))
@@ -54,7 +54,7 @@ def run_batch(plan: Plan, numbers: Sequence[int]) -> Batch:
     Raises
     ------
     SimulatorNotFound, RtlError
-        If there is no simulator, or the model of a core cannot be built.
+        If the simulator is missing, or the model of a core cannot be built.
     """
     coverage, found, cycles = Coverage(), [], 0
     for config in plan.configs:

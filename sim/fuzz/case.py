@@ -1,4 +1,4 @@
-"""One thing to try: a program, the core it runs on, the bus behind it, what goes wrong there."""
+"""Fuzzing case: a program, its core, its bus, and a fault."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
-from celosia.sim.fuzz import stage
+from celosia.sim.fuzz.programs import stage
 
 __all__ = ["CHANNELS", "FAULTS", "Bus", "Case", "Fault", "load", "save"]
 
 CHANNELS = ("ar", "r", "aw", "w", "b")
 
 #: A beat read or a burst written is refused; a soft reset or another doorbell after some cycles;
-#: more instructions are announced than lie in memory, which ends there.
+#: the program length exceeds the instructions in memory, which ends there.
 FAULTS = ("beat", "answer", "reset", "doorbell", "beyond")
 
 _MARK = "#! "
@@ -22,10 +22,10 @@ _WORD = "#word "
 
 
 class Bus(NamedTuple):
-    """External memory: its speed, and how often each channel rests.
+    """Speed of external memory, and pauses of its channels.
 
-    ``pauses`` are chances, 0 to 1, that a channel of ``CHANNELS`` rests for a cycle; ``latency`` is
-    in cycles, ``bandwidth`` in beats a cycle.
+    ``pauses`` are the probabilities, 0 to 1, that a channel of ``CHANNELS`` pauses for a cycle;
+    ``latency`` is in cycles, ``bandwidth`` in beats per cycle.
     """
 
     pauses: tuple[float, ...] = (0.0,) * len(CHANNELS)
@@ -34,16 +34,16 @@ class Bus(NamedTuple):
 
     @property
     def stalls(self) -> tuple[str, ...]:
-        """The channels that rest now and then; ``none`` where none does."""
+        """Channels with pauses; ``none`` if there are none."""
         found = tuple(name for name, p in zip(CHANNELS, self.pauses, strict=True) if p)
         return found or ("none",)
 
 
 class Fault(NamedTuple):
-    """Faults around the program.
+    """Fault outside the program.
 
     ``kind`` is one of ``FAULTS``; ``place`` counts beats or bursts from 1, cycles from the doorbell,
-    or instructions; ``response`` is that of AXI4.
+    or instructions; ``response`` is the AXI4 response.
     """
 
     kind: str
@@ -53,20 +53,20 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """A program and everything that it runs in.
+    """Program with its core, external memory and fault.
 
     Parameters
     ----------
     config : Config
         The core.
     seed : int
-        Of the contents of external memory and the pauses, 0 to 2**32 - 1.
+        Seed of the contents of external memory and of the pauses, 0 to 2**32 - 1.
     words : tuple of bytes
-        The instructions, also those that no core runs.
+        Instructions, valid or not.
     bus : Bus
         External memory.
     fault : Fault, optional
-        What goes wrong.
+        Fault outside the program.
     """
 
     config: Config
@@ -77,7 +77,7 @@ class Case:
 
     @property
     def code(self) -> bytes:
-        """All words, one after the other."""
+        """Concatenated words."""
         return b"".join(self.words)
 
     @property
@@ -94,7 +94,7 @@ class Case:
 
     @property
     def count(self) -> int:
-        """Instructions that the core is told of."""
+        """Program length as written to the core."""
         more = self.fault.place if self.fault and self.fault.kind == "beyond" else 0
         return len(self.words) + more
 
@@ -109,15 +109,15 @@ def decoded(word: bytes) -> isa.Instruction | None:
 
 
 def save(case: Case, remarks: tuple[str, ...] = ()) -> str:
-    """Return a case as assembly, everything but the instructions in comments."""
+    """Return a case as assembly, with all but the instructions in comments."""
     lines = [f"# {remark}" for remark in remarks]
-    head = {
+    header = {
         "config": asdict(case.config),
         "seed": case.seed,
         "bus": case.bus._asdict(),
         "fault": case.fault and case.fault._asdict(),
     }
-    lines.append(_MARK + json.dumps(head))
+    lines.append(_MARK + json.dumps(header))
     for word in case.words:
         instruction = decoded(word)
         lines.append(isa.disassemble(instruction) if instruction else _WORD + word.hex())
@@ -132,12 +132,12 @@ def load(text: str) -> Case:
     ValueError
         If the text is no such case.
     """
-    head: dict[str, Any] | None = None
+    header: dict[str, Any] | None = None
     words: list[bytes] = []
     for number, line in enumerate(text.splitlines(), 1):
         try:
             if line.startswith(_MARK):
-                head = json.loads(line.removeprefix(_MARK))
+                header = json.loads(line.removeprefix(_MARK))
             elif line.startswith(_WORD):
                 words.append(bytes.fromhex(line.removeprefix(_WORD)))
             elif instruction := isa.assemble_line(line):
@@ -146,11 +146,12 @@ def load(text: str) -> Case:
             raise ValueError(f"line {number}: {error}") from None
     if any(len(word) != INSTRUCTION_BYTES for word in words):
         raise ValueError(f"wanted instructions of {INSTRUCTION_BYTES} bytes")
-    if head is None or not words:
+    if header is None or not words:
         raise ValueError(f"wanted a program, and a line {_MARK.strip()!r} with its configuration")
     try:
-        bus = Bus(tuple(head["bus"]["pauses"]), head["bus"]["latency"], head["bus"]["bandwidth"])
-        fault = Fault(**head["fault"]) if head["fault"] else None
-        return Case(Config(**head["config"]), int(head["seed"]), tuple(words), bus, fault)
+        fields = header["bus"]
+        bus = Bus(tuple(fields["pauses"]), fields["latency"], fields["bandwidth"])
+        fault = Fault(**header["fault"]) if header["fault"] else None
+        return Case(Config(**header["config"]), int(header["seed"]), tuple(words), bus, fault)
     except (KeyError, TypeError) as error:
         raise ValueError(f"line {_MARK.strip()!r}: {error}") from None

@@ -1,4 +1,4 @@
-"""Coverage of random programs: instructions, what runs beside them, fields, errors."""
+"""Coverage of random programs: instructions, overlaps with other units, fields, errors."""
 
 from collections import Counter
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import FORMATS, Instruction, Opcode, Unit
-from celosia.sim.cycles import COSTS, Cost, estimate
 from celosia.sim.fuzz.case import CHANNELS, Case, decoded
 from celosia.sim.fuzz.trial import Trial
 from celosia.sim.schedule import EXECUTING
+from celosia.sim.timing.cycles import COSTS, Cost, estimate
 
 __all__ = ["STALLS", "STATES", "Coverage"]
 
@@ -19,21 +19,21 @@ _OPCODES = [opcode for opcode in Opcode if isa.UNITS[opcode] in EXECUTING]
 
 
 class Coverage:
-    """Counts of everything come across.
+    """Counts over many cases.
 
     Attributes
     ----------
     instructions : Counter of opcode
     overlaps : Counter of (opcode, other unit, its state, stall)
-        What the other units did when an instruction started, by the estimate of its program, and
-        which channels of the bus rested now and then.
-    fields : Counter of (opcode, field, place)
-        Least, greatest, or some value between that the configuration allows.
+        State of the other units at the start of an instruction, by the estimate of its program,
+        and the channels of the bus with pauses.
+    fields : Counter of (opcode, field, level)
+        Level among the allowed values: ``least``, ``greatest``, ``between``.
     activities : Counter of (unit, activity)
         Programs in which a counter of the core was not zero.
-    ends : Counter of (kind of case, how it ended)
-    told : Counter of (kind of case, what the machine model could tell)
-        ``memory``, byte for byte; ``end``, how the program ends; ``nothing`` but that it stops.
+    ends : Counter of (kind of case, end)
+    told : Counter of (kind of case, prediction of the machine model)
+        ``memory``, byte for byte; ``end``, the error or HALT; ``nothing`` but that it stops.
     """
 
     def __init__(self) -> None:
@@ -45,12 +45,12 @@ class Coverage:
         self.told: Counter[tuple[str, str]] = Counter()
 
     def add(self, other: "Coverage") -> None:
-        """Take over what another one has counted."""
+        """Add the counts of another one."""
         for name, counts in vars(other).items():
             getattr(self, name).update(counts)
 
     def note(self, kind: str, case: Case, trial: Trial) -> None:
-        """Count what a case came across; instructions only where all of them ran."""
+        """Count the events of a case; instructions only if all of them ran."""
         outcome = trial.outcome
         code, unit = (outcome.error[0].name, outcome.error[1].name) if outcome.error else ("", "")
         end = f"{code} of {unit}" if outcome.error else "done" if outcome.finished else "stopped"
@@ -76,8 +76,8 @@ class Coverage:
         limits = isa.limits(config)[i.opcode]
         for name, (low, high, _) in limits.items():
             value = i.fields[name]
-            place = "least" if value == low else "greatest" if value == high else "between"
-            self.fields[i.opcode.name, name, place] += 1
+            level = "least" if value == low else "greatest" if value == high else "between"
+            self.fields[i.opcode.name, name, level] += 1
 
     def _overlaps(
         self, name: str, cost: Cost, times: tuple[Cost, ...], stalls: tuple[str, ...]
@@ -89,7 +89,7 @@ class Coverage:
                     self.overlaps[name, unit.name.lower(), state, stall] += 1
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all counts, keys joined by spaces, for JSON."""
+        """Return all counts for JSON, keys joined by spaces."""
         result: dict[str, Any] = {"bins": self.bins()}
         for name, counts in vars(self).items():
             keys = {key if isinstance(key, str) else " ".join(key): n for key, n in counts.items()}
@@ -97,16 +97,16 @@ class Coverage:
         return result
 
     def bins(self) -> dict[str, tuple[int, int]]:
-        """Return how many kinds of overlaps and fields' values were met, and how many there are."""
+        """Return the numbers of covered and of all bins, for overlaps and for fields."""
         overlaps = (len(EXECUTING) - 1) * len(STATES) * len(STALLS) * len(_OPCODES)
-        fields = sum(_places(field) for opcode in _OPCODES for field in FORMATS[opcode])
+        fields = sum(_bins(field) for opcode in _OPCODES for field in FORMATS[opcode])
         return {"overlaps": (len(self.overlaps), overlaps), "fields": (len(self.fields), fields)}
 
     def as_text(self) -> str:
-        """Return a table: for each instruction, what it met of what can be met."""
-        head = f"{'instruction':<13}{'run':>8}"
-        head += "".join(f"{'beside ' + unit.name.lower():>16}" for unit in EXECUTING)
-        lines = [head + f"{'fields':>10}"]
+        """Return a table of the covered and of all bins of each instruction."""
+        header = f"{'instruction':<13}{'run':>8}"
+        header += "".join(f"{'beside ' + unit.name.lower():>16}" for unit in EXECUTING)
+        lines = [header + f"{'fields':>10}"]
         for opcode in _OPCODES:
             name = opcode.name
             line = f"{name:<13}{self.instructions[name]:>8}"
@@ -115,26 +115,26 @@ class Coverage:
                 most = len(STATES) * len(STALLS)
                 line += f"{'-' if isa.UNITS[opcode] is unit else f'{met}/{most}':>16}"
             met = sum(key[0] == name for key in self.fields)
-            most = sum(_places(field) for field in FORMATS[opcode])
+            most = sum(_bins(field) for field in FORMATS[opcode])
             lines.append(line + f"{f'{met}/{most}':>10}")
         lines.append("")
         for name, counts in (("ends", self.ends), ("model tells", self.told)):
             total = Counter[str]()
-            for (_, what), count in counts.items():
-                total[what] += count
-            parts = ", ".join(f"{count} {what}" for what, count in total.most_common())
-            lines.append(f"{name}: {parts}")
+            for (_, value), count in counts.items():
+                total[value] += count
+            counted = ", ".join(f"{count} {value}" for value, count in total.most_common())
+            lines.append(f"{name}: {counted}")
         return "".join(line + "\n" for line in lines)
 
 
-def _places(field: isa.Field) -> int:
-    """Return how many places of a field's range can be met: ends, and between."""
+def _bins(field: isa.Field) -> int:
+    """Return the number of bins of a field's range: two ends, and the values between."""
     low, high = field.representable
     return min(3, high - low + 1)
 
 
 def _state(unit: Unit, cost: Cost, times: tuple[Cost, ...]) -> str:
-    """Return what a unit does when the instruction of ``cost`` starts."""
+    """Return the state of a unit at the start of the instruction of ``cost``."""
     of_unit = [other for other in times if other.unit is unit]
     if any(other.start <= cost.start < other.finish for other in of_unit):
         return "busy"

@@ -1,4 +1,4 @@
-"""The simulated core behind a bus that rests, refuses, and is watched."""
+"""Simulated core on a bus with pauses, refusals and protocol checks."""
 
 import ctypes
 from pathlib import Path
@@ -15,17 +15,18 @@ __all__ = ["Device", "Outcome", "Refused"]
 
 Failure = tuple[isa.Error, isa.Unit, int]
 
-#: Cycles without progress before the core gives up, and of a program that the model knows.
+#: Cycles without progress before the core stops.
 WATCHDOG = 5000
+#: Most cycles of a program whose end is known, and of one whose end is not.
 LIMIT = 1 << 22
-#: Cycles that a program of unknown length gets, and in which nothing may happen at the end.
 PATIENCE = 100_000
+#: Cycles without bus transfers that are checked after the end.
 QUIET = 64
 _IDLE_POLLS = 20_000
 
 
 class Refused(NamedTuple):
-    """A transfer that the bus refused: a beat read by ``id``, or a burst written; its address."""
+    """Transfer that the bus refused: a beat read by ``id``, or a burst written; its address."""
 
     write: bool
     address: int
@@ -35,9 +36,9 @@ class Refused(NamedTuple):
 class Outcome(NamedTuple):
     """End of a program.
 
-    ``finished`` says whether the core said so itself; ``error`` is what it recorded; ``reset`` and
-    ``quiet`` say whether it became idle when asked to, and stayed so. ``broken`` are bits of
-    ``Rule`` in ``disturb.h``.
+    ``finished`` is True if the core reported the end; ``error`` is the error that it recorded;
+    ``idle`` is True if it became idle after a soft reset, ``quiet`` if it remained so. ``broken``
+    are bits of ``Rule`` in ``disturb.h``.
     """
 
     finished: bool
@@ -51,9 +52,9 @@ class Outcome(NamedTuple):
 
 
 class Device(RtlDevice):
-    """A core as the fuzzer sees it; everything of a case but the program's contents is set up.
+    """Core of a case, with its external memory and pauses, but without its program.
 
-    ``netlist`` is what runs instead of the core's own Verilog, see ``RtlDevice``.
+    ``netlist`` runs instead of the core's own Verilog, see ``RtlDevice``.
     """
 
     def __init__(self, case: Case, netlist: Path | None = None) -> None:
@@ -75,12 +76,12 @@ class Device(RtlDevice):
         return self._memory
 
     def play(self, case: Case, *, patience: int = LIMIT) -> Outcome:
-        """Run the program that lies in memory, with what goes wrong around it.
+        """Run the program in memory, with the fault of its case.
 
         Parameters
         ----------
         case : Case
-            Program, and fault.
+            Program and fault.
         patience : int
             Cycles after which the program is stopped by a soft reset.
         """
@@ -110,7 +111,7 @@ class Device(RtlDevice):
         return bool(self._library.celosia_quiet(self._device, cycles))
 
     def _finish(self, patience: int) -> bool:
-        """Wait for the interrupt; a doorbell at the last moment makes the program run again."""
+        """Wait for the interrupt; a late doorbell makes the program run again."""
         if not self._wait(patience):
             return False
         for _ in range(patience // QUIET):
@@ -122,7 +123,7 @@ class Device(RtlDevice):
     def _ending(self, finished: bool) -> Outcome:
         error = self._error()
         if not finished:
-            # Counters stand still from here on.
+            # The reset stops the counters.
             self.set_register("control", Control.RESET.value)
         cycles, counters = self.register("cycles"), self.counters()
         if error:
@@ -142,8 +143,8 @@ class Device(RtlDevice):
     def _refused(self) -> Refused | None:
         address, number = ctypes.c_uint64(), ctypes.c_uint32()
         references: tuple[Any, Any] = ctypes.byref(address), ctypes.byref(number)
-        what = self._library.celosia_refused(self._device, *references)
-        return Refused(what == 2, address.value, number.value) if what else None
+        kind = self._library.celosia_refused(self._device, *references)
+        return Refused(kind == 2, address.value, number.value) if kind else None
 
     def _broken(self) -> int:
         return self._library.celosia_broken(self._device)

@@ -1,4 +1,4 @@
-"""Predictions of the machine model about a program before it runs, legal or not."""
+"""Predictions by the machine model for a program before it runs, legal or not."""
 
 import math
 from typing import NamedTuple
@@ -17,47 +17,47 @@ __all__ = ["WORK", "Expected", "Failure", "elements", "expect", "holders", "name
 
 Failure = tuple[Error, Unit, int]
 
-#: Elements moved or multiplied up to which a program is worth modelling.
+#: Most elements moved or multiplied by a program that is modelled.
 WORK = 1 << 18
 
 _COUNTS = ("rows", "length", "tiles", "count", "taps", "channels")
 
 
 class Expected(NamedTuple):
-    """State that must hold after a program.
+    """Expected state after a program.
 
     Attributes
     ----------
     exact : bool
         Memory must be that of the machine model.
     ends : frozenset of (Failure or None), or None
-        How it may end: with one of these errors, or well; None where nobody can tell.
+        Possible errors, with None for HALT; None if every end is possible.
     stuck : bool
-        It may also end in WATCHDOG, by whichever unit.
-    confined : bool
-        Nothing may be written but what its stores name.
+        It may also end in WATCHDOG, by any unit.
+    bounded : bool
+        Only bytes that its stores address may be written.
     """
 
     exact: bool
     ends: "frozenset[Failure | None] | None"
     stuck: bool = False
-    confined: bool = True
+    bounded: bool = True
 
     def allows(self, error: Failure | None) -> bool:
-        """Say whether a program may end so."""
+        """Return True if a program may end with this error, or without one."""
         if self.ends is None or error in self.ends:
             return True
         return self.stuck and error is not None and error[0] is Error.WATCHDOG
 
 
 def elements(i: Instruction) -> int:
-    """Return the elements that an instruction moves, about."""
+    """Return the approximate number of elements that an instruction moves."""
     names = [name for name in i.fields if name.endswith("_count") or name in _COUNTS]
     return math.prod(i.fields[name] for name in names)
 
 
 def contested(listed: Listing) -> bool:
-    """Return whether units compete for a semaphore, so that who waits is a matter of time."""
+    """Return True if units compete for a semaphore, so that the waiting unit depends on timing."""
     takers: dict[int, set[Unit]] = {}
     for i in listed.instructions:
         for s in bits(i.wait):
@@ -66,7 +66,7 @@ def contested(listed: Listing) -> bool:
 
 
 def failures(index: int, i: Instruction, config: Config, memory_bytes: int) -> list[Failure]:
-    """Return the errors that an instruction may end in, the more likely one first."""
+    """Return the possible errors of an instruction, the more likely one first."""
     found: list[Failure] = []
     try:
         touches = footprint.touches(i, config)
@@ -89,13 +89,13 @@ def _external_last(i: Instruction, config: Config) -> int:
 
 
 def expect(case: Case) -> Expected:
-    """Return what must hold after the program of a case, its fault left aside."""
+    """Return the expected state after the program of a case, without its fault."""
     config, code = case.config, case.code
     listed = listing(code, config)
     stores = named(case)
     if stores[case.address : case.address + len(code)].any():
         # It may overwrite itself.
-        return Expected(False, None, confined=False)
+        return Expected(False, None, bounded=False)
     if sum(elements(i) for i in listed.instructions) > WORK:
         return Expected(False, None)
     found = schedule(listed, config.queue_depth)
@@ -121,7 +121,7 @@ def expect(case: Case) -> Expected:
             }
         return Expected(False, frozenset(ends), stuck)
     try:
-        # Memories that nobody wrote hold zeros, on the core as on the machine.
+        # Unwritten memories hold zeros, on the core and in the machine model.
         hazards.judge(code, config, initial=hazards.Written(config, everything=True))
     except (hazards.Hazard, MachineError):
         return Expected(False, frozenset([None]), stuck)
@@ -137,8 +137,8 @@ def _accepted(i: Instruction, config: Config) -> bool:
 
 
 def named(case: Case) -> np.ndarray:
-    """Return which bytes of external memory the stores that a core accepts name, bool."""
-    # One more at each start, one less after each end.
+    """Return a bool for each byte of external memory: True if an accepted store addresses it."""
+    # Plus one at each start, minus one after each end.
     edges = np.zeros(case.memory_bytes + 1, np.int64)
     for word in case.words:
         i = decoded(word)
@@ -152,7 +152,7 @@ def named(case: Case) -> np.ndarray:
 
 
 def holders(case: Case, address: int, *, write: bool) -> set[int]:
-    """Return the instructions whose external bytes share a beat with ``address``."""
+    """Return the indices of instructions whose external bytes share a beat with ``address``."""
     size = case.config.bus_bytes
     low = address // size * size
     found = set()

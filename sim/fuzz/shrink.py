@@ -1,4 +1,4 @@
-"""Makes a failing case small: fewer instructions, plainer fields, a calmer bus."""
+"""Reduction of failing cases: fewer instructions, simpler fields, a simpler bus."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -7,13 +7,13 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sim.footprint import OutOfRange
 from celosia.sim.fuzz.case import Bus, Case, decoded
-from celosia.sim.fuzz.legal import assembled
+from celosia.sim.fuzz.programs.legal import assembled
 from celosia.sim.fuzz.trial import Problem, Trial, attempt
 from celosia.sim.rtl import RtlError
 
 __all__ = ["shrink", "shrunk"]
 
-#: Cases tried at most, and cycles each of them gets.
+#: Most cases tried, and most cycles of each.
 _BUDGET = 600
 _PATIENCE = 1 << 18
 
@@ -21,7 +21,7 @@ Words = tuple[bytes, ...]
 
 
 class _Search:
-    """Looks for smaller cases that fail in the same way."""
+    """Search for smaller cases that fail in the same way."""
 
     def __init__(self, case: Case, trial: Trial, try_case: Callable[[Case], Trial]) -> None:
         self.best = case
@@ -31,7 +31,7 @@ class _Search:
         self.left = _BUDGET
 
     def accepts(self, case: Case) -> bool:
-        """Take a case over if it fails, too, and is as legal as the first."""
+        """Keep a case if it fails in the same way and is as legal as the first."""
         if self.left <= 0:
             return False
         self.left -= 1
@@ -47,7 +47,7 @@ class _Search:
         return True
 
     def plainer_bus(self) -> None:
-        """Take away what goes wrong on the bus, all at once or channel by channel."""
+        """Remove the fault and the pauses of the bus, all at once or channel by channel."""
         self.accepts(replace(self.best, fault=None))
         if self.accepts(replace(self.best, bus=Bus())):
             return
@@ -58,16 +58,16 @@ class _Search:
                 self.accepts(replace(self.best, bus=self.best.bus._replace(pauses=tuple(pauses))))
 
     def fewer(self, build: Callable[[Sequence[bytes]], Words], words: Words) -> Words:
-        """Leave out words, in halves, quarters and so on down to single ones; return what is left."""
+        """Remove words, in halves, quarters and so on down to single ones; return the rest."""
         size = max(1, len(words) // 2)
         while True:
-            place = 0
-            while place < len(words):
-                rest = words[:place] + words[place + size :]
+            index = 0
+            while index < len(words):
+                rest = words[:index] + words[index + size :]
                 if rest and self._builds(build, rest):
                     words = rest
                 else:
-                    place += size
+                    index += size
             if size == 1:
                 return words
             size //= 2
@@ -80,8 +80,8 @@ class _Search:
         return self.accepts(case)
 
     def plainer(self, build: Callable[[Sequence[bytes]], Words], words: Words) -> Words:
-        """Bring fields to their default, or half-way towards it as often as that works."""
-        for place, word in enumerate(words):
+        """Set fields to their default, or move them half-way towards it as often as that works."""
+        for index, word in enumerate(words):
             i = decoded(word)
             if i is None:
                 continue
@@ -90,7 +90,7 @@ class _Search:
                 value = default
                 while i.fields[name] != value:
                     changed = Instruction(i.opcode, **(i.fields | {name: value}))
-                    rest = (*words[:place], isa.encode(changed), *words[place + 1 :])
+                    rest = (*words[:index], isa.encode(changed), *words[index + 1 :])
                     if self._builds(build, rest):
                         i, words = changed, rest
                         value = default
@@ -118,14 +118,14 @@ def _bare(words: Words) -> Words:
 def shrink(case: Case, trial: Trial, try_case: Callable[[Case], Trial] | None = None) -> Case:
     """Return a smaller case that fails in the same way.
 
-    A legal program stays legal: where instructions go, its semaphores are drawn up anew.
+    A legal program remains legal: its semaphores are computed again after each removal.
 
     Parameters
     ----------
     case : Case
-        The case, as found.
+        Failing case.
     trial : Trial
-        What came out of it; has problems.
+        Its result, with problems.
     try_case : callable, optional
         Runs a case; ``attempt`` unless given.
     """
@@ -146,9 +146,9 @@ def shrink(case: Case, trial: Trial, try_case: Callable[[Case], Trial] | None = 
 
 
 def shrunk(case: Case) -> tuple[Case, list[Problem]]:
-    """Return a smaller case that fails as ``case`` does, and what is wrong with it.
+    """Return a smaller case that fails as ``case`` does, and its problems.
 
-    The case itself, and nothing, where it does not fail here, or the core does not even answer.
+    If the case does not fail here, or the core does not respond: the case itself and no problems.
     """
     try:
         trial = attempt(case)

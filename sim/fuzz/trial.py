@@ -1,4 +1,4 @@
-"""Runs a case on the core and on the machine model, and reports what is not as it must be."""
+"""Trial of a case: runs it on the core and on the machine model, and reports differences."""
 
 import random
 from contextlib import closing
@@ -9,24 +9,24 @@ import numpy as np
 
 from celosia.hw.arch.config import INSTRUCTION_BYTES
 from celosia.hw.arch.isa import Error, Unit
-from celosia.sim.fuzz import stage
 from celosia.sim.fuzz.activity import misplaced
 from celosia.sim.fuzz.case import Case
 from celosia.sim.fuzz.device import LIMIT, PATIENCE, Device, Outcome
 from celosia.sim.fuzz.expectation import Expected, Failure, expect, holders, named
-from celosia.sim.fuzz.legal import legal
+from celosia.sim.fuzz.programs import stage
+from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.machine import Machine
 from celosia.sim.schedule import listing
 
 __all__ = ["Problem", "Trial", "attempt"]
 
 _READ_BY_FETCH = 0
-#: Instructions of the program that follows a wrong one.
+#: Random instructions of the legal program after a wrong one.
 _FOLLOWING = 4
 
 
 class Problem(NamedTuple):
-    """A failure: ``kind`` is one word that distinguishes it from others."""
+    """Problem found by a trial; ``kind`` is one word that distinguishes it from others."""
 
     kind: str
     text: str
@@ -44,21 +44,21 @@ class Trial(NamedTuple):
 
 
 def attempt(case: Case, *, patience: int = LIMIT, netlist: Path | None = None) -> Trial:
-    """Run a case; where something was wrong in it, then a legal program on the same core.
+    """Run a case; after an illegal or faulty one, run a legal program on the same core.
 
     Parameters
     ----------
     case : Case
-        What to run.
+        The case.
     patience : int
-        Cycles that a program gets whose end is known.
+        Most cycles of a program whose end is known.
     netlist : Path, optional
-        What runs instead of the core's own Verilog, see ``RtlDevice``.
+        Netlist that runs instead of the core's own Verilog, see ``RtlDevice``.
 
     Raises
     ------
     RtlError, SimulatorNotFound
-        If there is no core to run it on, or it does not answer.
+        If the core cannot be built, or does not respond.
     """
     with closing(Device(case, netlist)) as device:
         trial = _play(device, case, patience)
@@ -92,7 +92,7 @@ def _play(device: Device, case: Case, patience: int) -> Trial:
         listed = listing(case.code, case.config).instructions
         wrong = misplaced(outcome.counters, listed, case.config)
         problems += [Problem("classes", text) for text in wrong]
-    elif expected.confined:
+    elif expected.bounded:
         may = named(case)
         changed = np.where(may[: image.size], image, device.content)
         problems += _same(changed, image, "damage")
@@ -107,7 +107,7 @@ def _with_fault(case: Case, expected: Expected) -> Expected:
 
 
 def _refusals(case: Case, outcome: Outcome) -> "frozenset[Failure | None]":
-    """Return the errors that fit what the bus refused."""
+    """Return the errors that match the transfer refused by the bus."""
     refused = outcome.refused
     assert refused is not None
     if refused.write:

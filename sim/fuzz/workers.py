@@ -1,4 +1,4 @@
-"""Workers for batches of cases: this process, or those of a Dask cluster."""
+"""Workers for batches of cases: this process, or processes of a Dask cluster."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -9,27 +9,27 @@ from celosia.hw.arch.extras import install_command
 
 __all__ = ["MissingDask", "run"]
 
-#: Cases that are handed to a worker at once.
+#: Cases of one task of a worker.
 _BATCH = 20
 
-#: Seconds in which a scheduler answers.
+#: Seconds in which a scheduler must respond.
 _PATIENCE = 10
 
 _Result = TypeVar("_Result")
 
 
 class MissingDask(RuntimeError):
-    """More than one worker is wanted, and Dask is not installed."""
+    """Error: several workers need Dask, which is not installed."""
 
 
 def _batches(cases: int) -> Iterator[range]:
-    """Give the numbers of the cases, some at a time."""
+    """Yield the numbers of the cases in batches."""
     for first in range(0, cases, _BATCH):
         yield range(first, min(first + _BATCH, cases))
 
 
 def _connected(client: Any, address: Any) -> Any:
-    """Return a client of a cluster, or of the scheduler that has an address."""
+    """Return a client of a cluster, or of the scheduler at an address."""
     try:
         return client(address, timeout=_PATIENCE)
     except OSError:
@@ -45,25 +45,25 @@ def run(
     workers: int = 1,
     scheduler: str | None = None,
 ) -> Iterator[_Result]:
-    """Give what comes out of batches of cases, as they finish.
+    """Yield the results of batches of cases, as they finish.
 
     Parameters
     ----------
     job : callable
-        Takes the numbers of some cases; goes to other processes.
+        Takes the numbers of some cases; sent to other processes.
     cases : int
-        How many there are, numbered from 0.
+        Number of cases, numbered from 0.
     workers : int
-        Processes on this machine; with one, this process does it without Dask.
+        Processes on this machine; with one, this process runs the cases without Dask.
     scheduler : str, optional
         Address of the scheduler of a cluster, instead of processes here.
 
     Raises
     ------
     MissingDask
-        If it is needed and not there.
+        If Dask is needed and not installed.
     ValueError
-        If this is no address, or nobody answers there within ten seconds.
+        If the address is invalid, or no scheduler responds there within ten seconds.
     """
     if scheduler is None and workers == 1:
         for numbers in _batches(cases):

@@ -1,6 +1,4 @@
-"""Simulation models in Verilog of what parts have and Verilog has not.
-
-Multipliers, carry chains and block memory."""
+"""Simulation models in Verilog of FPGA primitives: multipliers, carry chains, block memory."""
 
 from pathlib import Path
 
@@ -8,13 +6,13 @@ __all__ = ["models"]
 
 
 def models(part: str) -> list[Path]:
-    """Return the Verilog files with the models of a part.
+    """Return the Verilog files with the models of a family of FPGAs.
 
     Parameters
     ----------
     part : str
-        Family of the part, for instance ``"ecp5"``; the first word of ``Config.cells``. None have
-        models for ``"portable"`` and what else is no part; all are meant by ``"*"``.
+        Name of the family, for instance ``"ecp5"``; the first word of ``Config.cells``. ``"*"``
+        means all families; unknown names, such as ``"portable"``, have no models.
     """
-    room = Path(__file__).parent
-    return sorted({*room.glob(f"{part}.v"), *room.glob(f"{part}_*.v")})
+    folder = Path(__file__).parent
+    return sorted({*folder.glob(f"{part}.v"), *folder.glob(f"{part}_*.v")})

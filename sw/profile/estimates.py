@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from celosia.sim.costs import COSTS, Costs
-from celosia.sim.cycles import Cost, Estimate, estimate
 from celosia.sim.footprint import Memory, reach
+from celosia.sim.timing.costs import COSTS, Costs
+from celosia.sim.timing.cycles import Cost, Estimate, estimate
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compiled import Compiled, bounds
 from celosia.sw.compiler.report import Measured, Row, Span

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from celosia.hw.arch.isa import Instruction, Opcode, Unit
-from celosia.sim.cycles import Cost
+from celosia.sim.timing.cycles import Cost
 from celosia.sw.profile.estimates import Estimates
 
 __all__ = ["LANES", "Event", "events", "shares"]

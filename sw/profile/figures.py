@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from celosia.hw.arch.config import Config, preset
-from celosia.sim.costs import COSTS
+from celosia.sim.timing.costs import COSTS
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.report import Row

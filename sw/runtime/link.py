@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from celosia.hw.arch import link
-from celosia.hw.arch.link import Answer, FrameError, Info, Operation, Request, Status
+from celosia.hw.arch.link import FrameError, Info, Operation, Request, Response, Status
 from celosia.sw.runtime.device import DeviceError
 
 __all__ = ["HostLink", "Transport"]
@@ -31,7 +31,7 @@ _LEAST_PAYLOAD = 4
 #: Round trip in seconds above which blocks do not grow: a simulated board may be slow.
 _LONG_TRIP = 0.1
 #: Bytes of request and answer together that are not data, delimiters included.
-_OVERHEAD = link.HEADER_BYTES + link.ANSWER_BYTES + 2 * link.CRC_BYTES + 4
+_OVERHEAD = link.HEADER_BYTES + link.RESPONSE_BYTES + 2 * link.CRC_BYTES + 4
 
 
 class Transport(Protocol):
@@ -103,7 +103,7 @@ class HostLink:
         self.block = _LEAST_BLOCK
         self._sequence = random.randrange(256)
         self._deframer = link.Deframer()
-        self._events: deque[Answer | _Damaged] = deque()
+        self._events: deque[Response | _Damaged] = deque()
         self._streak = 0
         self._damaged = 0
         # Time of a round trip beyond that of the bytes on the line; learned.
@@ -160,7 +160,7 @@ class HostLink:
         except OSError as error:
             raise DeviceError(f"{self.name}: the line is gone: {error}") from None
 
-    def _event(self, until: float) -> Answer | _Damaged | None:
+    def _event(self, until: float) -> Response | _Damaged | None:
         """Return the next thing that arrives, None when there is nothing until then.
 
         What is there already counts even when the time is over: this process may have been held.
@@ -184,7 +184,7 @@ class HostLink:
             self._events.append(_event_of(contents))
         return bool(received)
 
-    def _judge(self, event: Answer | _Damaged) -> None:
+    def _judge(self, event: Response | _Damaged) -> None:
         """Count damaged frames in a row; of many, wait after each, as repeating does not help."""
         self._damaged = self._damaged + 1 if isinstance(event, _Damaged) else 0
         until = self.transport.now() + _SHORTEST
@@ -204,7 +204,7 @@ class HostLink:
         delay = max(0.0, taken - count * self.transport.seconds_per_byte)
         self._delay = max(delay, self._delay + (delay - self._delay) / 8)
 
-    def _check(self, answer: Answer, address: int, count: int) -> None:
+    def _check(self, answer: Response, address: int, count: int) -> None:
         if answer.status is Status.OK:
             return
         what = answer.operation.name.lower() if isinstance(answer.operation, Operation) else "?"
@@ -231,7 +231,7 @@ class HostLink:
                 event = self._event(until)
                 if event is not None:
                     self._judge(event)
-                if isinstance(event, Answer):
+                if isinstance(event, Response):
                     if (event.sequence, event.operation) != (request.sequence, operation):
                         continue
                     self.repeated += tries - 1
@@ -306,7 +306,7 @@ class HostLink:
         self._send(link.frame(link.encode_request(request)))
         flying[request.sequence] = _Flight(first, count, self.transport.now())
 
-    def _keep(self, result: bytearray, answer: Answer, flight: _Flight, place: int) -> None:
+    def _keep(self, result: bytearray, answer: Response, flight: _Flight, place: int) -> None:
         if len(answer.data) != flight.count:
             raise DeviceError(
                 f"{self.name}: wanted {flight.count} bytes read, got {len(answer.data)}"
@@ -338,11 +338,11 @@ def _sooner(until: float, end: float, now: float) -> float:
     return min(until, end) if now < end else until
 
 
-def _event_of(contents: bytes | None) -> Answer | _Damaged:
+def _event_of(contents: bytes | None) -> Response | _Damaged:
     if contents is None:
         return _Damaged()
     try:
-        answer = link.decode_answer(contents)
+        answer = link.decode_response(contents)
     except FrameError:
         return _Damaged()
     return _Damaged() if answer.status is Status.BAD_FRAME else answer

@@ -26,8 +26,8 @@ def timeline(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) -
         last cycle, layer (-1 for none) and opcode; ``layers``, each with name, operator,
         multiplications, cycles, bound and note.
     """
-    from celosia.sim.cycles import COSTS, estimate
     from celosia.sim.schedule import EXECUTING
+    from celosia.sim.timing.cycles import COSTS, estimate
 
     program = compiled.program
     costs = COSTS._replace(memory=latency, bandwidth=bandwidth)

@@ -1,4 +1,4 @@
-"""The command line of all campaigns: one clear line for everything that is wrong."""
+"""Command line of all campaigns: one clear line for every error."""
 
 import argparse
 import importlib
@@ -16,14 +16,14 @@ CAMPAIGNS = ("coverage", "flips", "malformed", "mutation")
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose complaints take one line."""
+    """Parser whose error messages take one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a campaign; return 0, 1 where something fails or is missing, or 2 for bad input."""
+    """Run a campaign; return 0, 1 after a failure or without a prerequisite, 2 for bad input."""
     parser = _Parser(prog="campaigns")
     parser.add_argument("campaign", choices=CAMPAIGNS)
     name = parser.parse_args(arguments[:1]).campaign

@@ -10,7 +10,7 @@ from memories import UnifiedBuffer
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
-from celosia.sim.fuzz.generator import Generator
+from celosia.sim.fuzz.programs.generator import Generator
 from celosia.sim.machine import Machine
 
 

@@ -11,8 +11,8 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
 from celosia.hw.arch.isa import Instruction, Kind, Opcode
 from celosia.sim import footprint
-from celosia.sim.fuzz.generator import Generator
-from celosia.sim.fuzz.ordering import conflict
+from celosia.sim.fuzz.programs.generator import Generator
+from celosia.sim.fuzz.programs.ordering import conflict
 from celosia.sim.machine import Machine
 from celosia.sim.schedule import MachineError
 

@@ -9,8 +9,8 @@ from memories import AccumulatorMemory, UnifiedBuffer
 
 from celosia.hw.arch.isa import Instruction, Kind, Mode, Opcode, Space
 from celosia.hw.memory.unified_buffer import UnifiedBuffer as HardwareBuffer
-from celosia.sim.fuzz.generator import Generator
-from celosia.sim.fuzz.images import channels_image, tables_image
+from celosia.sim.fuzz.programs.generator import Generator
+from celosia.sim.fuzz.programs.images import channels_image, tables_image
 from celosia.sim.machine import Machine
 from celosia.sim.schedule import MachineError
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
 from whole_networks.golden import NETWORKS
 
 from celosia.hw.arch.config import preset
-from celosia.sim.cycles import estimate
+from celosia.sim.timing.cycles import estimate
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.parts import Port

@@ -9,7 +9,7 @@ import pytest
 from networks import Convolution, FullyConnected, Pool, Reshape, Softmax, write_sequential
 
 from celosia.hw.arch.config import preset
-from celosia.sim.cycles import estimate
+from celosia.sim.timing.cycles import estimate
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.compiler.report import Alone

@@ -15,9 +15,9 @@ import prerequisites
 import pytest
 
 from celosia.sim.fuzz.case import Bus, load
-from celosia.sim.fuzz.configurations import CONFIGURATIONS
 from celosia.sim.fuzz.device import Device, Outcome
-from celosia.sim.fuzz.legal import legal
+from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS
+from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.fuzz.trial import attempt
 from celosia.sim.machine import Machine
 from celosia.sw.cli import main

@@ -18,8 +18,8 @@ from celosia.hw.flow.flow import Design, synthesised
 from celosia.hw.flow.gates import gates
 from celosia.hw.flow.parts import PARTS
 from celosia.hw.flow.tools import ToolError
-from celosia.sim.fuzz.faulty import faulty
-from celosia.sim.fuzz.legal import legal
+from celosia.sim.fuzz.programs.faulty import faulty
+from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.fuzz.trial import attempt
 from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sw.compiler.compile import compile_graph

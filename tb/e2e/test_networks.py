@@ -12,7 +12,7 @@ import prerequisites
 import pytest
 
 from celosia.hw.arch.config import preset
-from celosia.sim.cycles import estimate
+from celosia.sim.timing.cycles import estimate
 from celosia.sw import data
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load

@@ -3,7 +3,7 @@
 import numpy as np
 import prerequisites
 import pytest
-from whole_networks.onnx import NETWORKS, inputs, judge, quantised
+from whole_networks.onnx import NETWORKS, inputs, open_reference, quantised
 
 from celosia.hw.arch.config import preset
 from celosia.sw.compiler.compile import compile_graph
@@ -16,7 +16,7 @@ COUNT, MANY = 200, 1_000
 
 def differing(content: bytes, program: Program, *, signed: bool, count: int, seed: int):
     """Return the greatest difference of each value in steps of the result."""
-    reference = judge(content, signed=signed)
+    reference = open_reference(content, signed=signed)
     (end,) = reference.get_inputs()
     x = inputs(tuple(end.shape[1:]), count, seed)
     results = [reference.run(None, {end.name: each[None]})[0] for each in x]

@@ -21,10 +21,10 @@ from celosia.hw.arch.isa import Error, Instruction, Mode, Opcode, Space, Unit
 from celosia.hw.memory import parity
 from celosia.sim import footprint
 from celosia.sim.footprint import Memory
-from celosia.sim.fuzz import stage
-from celosia.sim.fuzz.configurations import CONFIGURATIONS
-from celosia.sim.fuzz.legal import legal
-from celosia.sim.fuzz.ordering import ordered
+from celosia.sim.fuzz.programs import stage
+from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS
+from celosia.sim.fuzz.programs.legal import legal
+from celosia.sim.fuzz.programs.ordering import ordered
 from celosia.sim.machine import Machine
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load

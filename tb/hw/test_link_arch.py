@@ -1,7 +1,7 @@
 import pytest
 
 from celosia.hw.arch import link
-from celosia.hw.arch.link import Answer, FrameError, Info, Operation, Request, Status
+from celosia.hw.arch.link import FrameError, Info, Operation, Request, Response, Status
 
 
 @pytest.mark.parametrize(
@@ -20,25 +20,25 @@ def test_requests_come_back(request_):
 @pytest.mark.parametrize(
     "answer",
     [
-        Answer(0, Operation.NONE, Status.BAD_FRAME),
-        Answer(255, Operation.READ, Status.OK, bytes(range(256))),
-        Answer(3, 0x7F, Status.BAD_REQUEST),
+        Response(0, Operation.NONE, Status.BAD_FRAME),
+        Response(255, Operation.READ, Status.OK, bytes(range(256))),
+        Response(3, 0x7F, Status.BAD_REQUEST),
     ],
 )
 def test_answers_come_back(answer):
-    assert link.decode_answer(link.encode_answer(answer)) == answer
+    assert link.decode_response(link.encode_response(answer)) == answer
 
 
 def test_layout_of_a_request():
     raw = link.encode_request(Request(9, Operation.WRITE, 0x04030201, 0x0605, bytes(0x0605)))
     assert raw[:8].hex() == "0903050601020304"
-    assert link.encode_answer(Answer(9, Operation.READ, Status.BUS_ERROR)).hex() == "098201"
+    assert link.encode_response(Response(9, Operation.READ, Status.BUS_ERROR)).hex() == "098201"
 
 
 @pytest.mark.parametrize("raw", [b"", b"\0\x81", b"\0\x02\0", b"\0\x82\x63"])
 def test_no_answers(raw):
-    with pytest.raises(FrameError, match="answer: wanted"):
-        link.decode_answer(raw)
+    with pytest.raises(FrameError, match="response: wanted"):
+        link.decode_response(raw)
 
 
 def test_no_request():

@@ -5,7 +5,7 @@ from amaranth.lib import stream
 from devices.link import Noise
 
 from celosia.hw.arch import link
-from celosia.hw.arch.link import Answer, Operation, Request, Status
+from celosia.hw.arch.link import Operation, Request, Response, Status
 from celosia.hw.arch.registers import COUNTERS, MAGIC, OFFSETS, VERSION
 from celosia.hw.link.bridge import Bridge
 from celosia.hw.link.link import Endpoint, Link
@@ -41,7 +41,7 @@ def ask(line, *requests):
         received = line.receive(1.0)
         assert received, f"{len(answers)} answers to {len(requests)} requests"
         answers += deframer.feed(received)
-    return [link.decode_answer(answer) for answer in answers]
+    return [link.decode_response(answer) for answer in answers]
 
 
 @pytest.mark.parametrize(("bus_bytes", "slots"), [(4, 1), (8, 2), (16, 4)])
@@ -104,12 +104,12 @@ def test_doorbell_rings_once_however_often_it_is_asked_for(bench, rng):
         data = value.to_bytes(4, "little")
         return Request(sequence, Operation.WRITE_REGISTERS, OFFSETS["control"], 4, data)
 
-    done = Answer(9, Operation.WRITE_REGISTERS, Status.OK)
+    done = Response(9, Operation.WRITE_REGISTERS, Status.OK)
     assert ask(line, write(9, 1), write(9, 1), write(9, 1)) == [done] * 3
     assert registers.rung == {1: 1}
     # Something damaged in between changes nothing.
     answers = ask(line, b"\x7egarbage is here\x7e", write(9, 1))
-    assert answers == [Answer(0, Operation.NONE, Status.BAD_FRAME), done]
+    assert answers == [Response(0, Operation.NONE, Status.BAD_FRAME), done]
     assert registers.rung == {1: 1}
     # Another number is another write; so is the same one after any other request.
     assert ask(line, write(10, 1))[0].status is Status.OK
@@ -127,7 +127,7 @@ def dut_info(slot_bytes):
 def test_repeated_answer_keeps_the_error(bench, rng):
     line, _, registers = bench(Endpoint(bus_bytes=4, slots=4, slot_bytes=64), rng)
     bad = Request(3, Operation.WRITE_REGISTERS, OFFSETS["status"], 8, bytes(8))
-    refused = Answer(3, Operation.WRITE_REGISTERS, Status.BUS_ERROR)
+    refused = Response(3, Operation.WRITE_REGISTERS, Status.BUS_ERROR)
     assert ask(line, bad, bad) == [refused, refused]
     assert not registers.rung
 
@@ -168,9 +168,9 @@ def test_damaged_frames_have_no_effect(bench, rng):
     for n in range(2, len(frame) - 1, 3):
         damaged = frame[:n] + bytes((frame[n] ^ 1,)) + frame[n + 1 :]
         (answer,) = ask(line, damaged)
-        assert answer == Answer(0, Operation.NONE, Status.BAD_FRAME)
+        assert answer == Response(0, Operation.NONE, Status.BAD_FRAME)
     assert not memory.reads and not memory.writes and not registers.rung
-    assert ask(line, frame) == [Answer(1, Operation.WRITE, Status.OK)]
+    assert ask(line, frame) == [Response(1, Operation.WRITE, Status.OK)]
     assert memory.content[64:80] == bytes(range(16))
 
 
@@ -179,10 +179,10 @@ def test_bus_errors_are_told_and_the_rest_is_done(bench, rng):
     line, memory, _ = bench(dut, rng, refuses=lambda address: address == 68)
     before = bytes(memory.content)
     write = Request(1, Operation.WRITE, 64, 12, bytes(range(12)))
-    assert ask(line, write) == [Answer(1, Operation.WRITE, Status.BUS_ERROR)]
+    assert ask(line, write) == [Response(1, Operation.WRITE, Status.BUS_ERROR)]
     assert memory.content[64:76] == bytes(range(4)) + before[68:72] + bytes(range(8, 12))
     read = Request(2, Operation.READ, 64, 12)
-    assert ask(line, read) == [Answer(2, Operation.READ, Status.BUS_ERROR)]
+    assert ask(line, read) == [Response(2, Operation.READ, Status.BUS_ERROR)]
     host = HostLink(line, name="test")
     with pytest.raises(DeviceError, match="test: read of 12 bytes at 0x40: bus error"):
         host.read(64, 12)
@@ -200,7 +200,7 @@ def test_more_requests_than_slots_are_dropped_whole(bench, rng):
     answers = []
     while received := line.receive(0.2):
         answers += [
-            link.decode_answer(contents) for contents in deframer.feed(received) if contents
+            link.decode_response(contents) for contents in deframer.feed(received) if contents
         ]
     numbers = [answer.sequence for answer in answers]
     assert numbers == sorted(set(numbers)) and 2 <= len(numbers) < 12

@@ -12,7 +12,7 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Mode, Opcode, Space
 from celosia.hw.vector.pace import Pace
 from celosia.hw.vector.sequential import SequentialRequantizer
-from celosia.sim import costs
+from celosia.sim.timing import costs
 
 EACH = SequentialRequantizer.INTERVAL
 SEQUENTIAL: dict[str, Any] = {"requantizer": "sequential"}

@@ -5,7 +5,7 @@ from vector_bench import SHAPES, Bench, run, sizes, span
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Space, Window
-from celosia.sim import costs
+from celosia.sim.timing import costs
 
 
 def from_unified(channels, **changes):

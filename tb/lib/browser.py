@@ -54,7 +54,7 @@ class Browser:
     Attributes
     ----------
     requests : list of str
-        Addresses that the page has asked for.
+        Addresses that the page has requested.
     problems : list of str
         Errors that the page has logged.
 
@@ -231,7 +231,7 @@ class Browser:
         )
 
     def prefer(self, **features: str) -> None:
-        """Set what the user prefers: ``color_scheme="dark"``, ``reduced_motion="reduce"``."""
+        """Set preferences of the user: ``color_scheme="dark"``, ``reduced_motion="reduce"``."""
         wanted = [
             {"name": f"prefers-{name.replace('_', '-')}", "value": value}
             for name, value in features.items()
@@ -239,7 +239,7 @@ class Browser:
         self._call("Emulation.setEmulatedMedia", features=wanted)
 
     def accessible(self) -> list[dict[str, Any]]:
-        """Return the accessibility tree: role, name and properties of what is not ignored."""
+        """Return the accessibility tree: role, name and properties of each node not ignored."""
         nodes = self._call("Accessibility.getFullAXTree")["nodes"]
         return [
             {
@@ -252,7 +252,7 @@ class Browser:
         ]
 
     def picture(self, path: Path, height: int) -> None:
-        """Write a picture of the upper part of the page, PNG."""
+        """Write a picture of the top of the page, PNG."""
         width = self.run("innerWidth")
         clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
         found = self._call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)

@@ -1,4 +1,4 @@
-"""Plays rows of numbers to a Verilog module in Icarus, with the models of parts at hand."""
+"""Bench in Icarus that applies rows of numbers to a Verilog module, with models of FPGAs."""
 
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,24 +30,24 @@ endmodule
 
 
 class Player:
-    """A module in a bench.
+    """Module in a bench.
 
     Parameters
     ----------
     module : str
         Its name.
     folder : Path
-        Where files may go.
+        Folder of the files.
     inputs, outputs : dict
         Width in bits of each port.
     parameters : mapping
-        What they are set to, as Verilog has it.
+        Values of the module's parameters, in Verilog's syntax.
     clocks : sequence of str
         Pins of the clock.
     single : str
-        Ports whose bits are pins of their own, a blank between them.
+        Ports whose bits are separate pins, a blank between them.
     verilog : str
-        Source of the module, if it is no model of ``parts``.
+        Source of the module, if it is not a model of ``celosia.sim.parts``.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class Player:
         self.clocks, self.single, self.parameters = clocks, single.split(), parameters or {}
 
     def _pins(self, ports: dict[str, int], bus: str) -> Iterator[str]:
-        place = 0
+        bit = 0
         for port, width in ports.items():
             if port in self.single:
-                yield from (f".{port}{n}({bus}[{place + n}])" for n in range(width))
+                yield from (f".{port}{n}({bus}[{bit + n}])" for n in range(width))
             else:
-                yield f".{port}({bus}[{place + width - 1}:{place}])"
-            place += width
+                yield f".{port}({bus}[{bit + width - 1}:{bit}])"
+            bit += width
 
     def _write(self, rows: Sequence[Sequence[int]]) -> None:
         words = []
@@ -102,7 +102,7 @@ class Player:
         return done.stdout
 
     def play(self, rows: Iterable[Sequence[int]]) -> list[list[int]]:
-        """Return what is at the outputs in each cycle, without a sign.
+        """Return the outputs of each cycle, as unsigned numbers.
 
         Parameters
         ----------
@@ -112,10 +112,10 @@ class Player:
         Raises
         ------
         SimulatorNotFound
-            There is no Icarus.
+            If Icarus is missing.
         RuntimeError
-            It refuses the module or warns of it, the module says something, or an output is not
-            defined.
+            If it refuses the module or warns about it, the module prints text, or an output is
+            not defined.
         """
         compiler = find_icarus()
         self._write(list(rows))
@@ -125,9 +125,9 @@ class Player:
         for line in lines:
             if not set(line) <= {"0", "1"}:
                 raise RuntimeError(f"{self.module}: wanted zeros and ones, got {line[-500:]}")
-        return [self._taken_apart(int(line, 2)) for line in lines]
+        return [self._split(int(line, 2)) for line in lines]
 
-    def _taken_apart(self, bits: int) -> list[int]:
+    def _split(self, bits: int) -> list[int]:
         values = []
         for width in self.outputs.values():
             values.append(bits % (1 << width))

@@ -1,4 +1,4 @@
-"""The kernels of LiteRT that judge a model."""
+"""Kernels of LiteRT that are the reference of a model."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ _BUILT_IN = {"CEIL", "ELU", "ROUND"}
 def resolver(graph: Any) -> Any:
     """Return the ``OpResolverType`` of the reference kernels, or of the built-in ones.
 
-    ``graph`` is one of the frontend or of ``networks``. The built-in ones are for models with operators whose reference kernel is missing, or takes int8 for uint8,
-    as that of SUM does.
+    ``graph`` is one of the frontend or of ``networks``. The built-in kernels are needed for
+    operators whose reference kernel is missing, or takes int8 for uint8, as that of SUM does.
     """
     from ai_edge_litert.interpreter import OpResolverType
 

@@ -18,7 +18,7 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
     """Return ``(multiplier, shift)`` with ``real`` ≈ multiplier · 2^(shift − 31).
 
     TensorFlow Lite's ``QuantizeMultiplier``: multipliers below 2⁻³² become 0, those above the
-    greatest that 30 bits of left shift can say become that one.
+    greatest that 30 bits of left shift can express become that one.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ __all__ = [
 
 
 def missing(reason: object) -> NoReturn:
-    """Skip the test, or fail it where the environment variable ``CI`` is ``true``."""
+    """Skip the test, or fail it if the environment variable ``CI`` is ``true``."""
     if os.environ.get("CI") == "true":
         pytest.fail(f"in CI nothing may be missing: {reason}", pytrace=False)
     pytest.skip(str(reason))
@@ -45,7 +45,7 @@ def package(name: str) -> ModuleType:
 
 @contextmanager
 def needed(*more: type[Exception]) -> Iterator[None]:
-    """Take the error that there is no simulator, and ``more``, for something missing."""
+    """Treat a missing simulator, and the errors ``more``, as missing prerequisites."""
     try:
         yield
     except (SimulatorNotFound, *more) as error:

@@ -1,6 +1,6 @@
 """Helpers for Amaranth simulations: put and get on streams, and run benches with a time limit.
 
-A bench is ``async def bench(ctx)``. Probabilities say how often a side of a stream rests for one
+A bench is ``async def bench(ctx)``. A stall is the probability that a side of a stream pauses for a
 cycle before its next transfer; draws come from the generator that the bench passes, so that a
 simulation can be repeated.
 """
@@ -55,7 +55,7 @@ async def put_all(
     rng: Draws | None = None,
     stall: float = 0.0,
 ) -> None:
-    """Put ``payloads`` one after the other, resting with probability ``stall`` before each."""
+    """Put ``payloads`` one after the other, with pauses of probability ``stall`` before each."""
     for payload in payloads:
         await rest(ctx, rng, stall)
         await put(ctx, stream, payload)
@@ -69,7 +69,7 @@ async def get_all(
     rng: Draws | None = None,
     stall: float = 0.0,
 ) -> list[Any]:
-    """Take ``count`` payloads, resting with probability ``stall`` before each, and return them."""
+    """Take and return ``count`` payloads, with pauses of probability ``stall`` before each."""
     payloads = []
     for _ in range(count):
         await rest(ctx, rng, stall)
@@ -80,7 +80,7 @@ async def get_all(
 def _close(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Drop benches that still wait when the simulation ends."""
     for coroutine in coroutines:
-        # Amaranth's until() and repeat() cannot be closed while they wait, and say so.
+        # Amaranth's until() and repeat() raise when they are closed while they wait.
         with suppress(RuntimeError):
             coroutine.close()
 
@@ -97,15 +97,15 @@ def run(
     Parameters
     ----------
     dut : Component
-        What is simulated.
+        Design under test.
     *benches : async function of the simulation context
-        Run side by side, all from time zero.
+        Run concurrently, all from time zero.
     background : iterable of async functions
-        Run too, but are not waited for: memories, monitors.
+        Run concurrently without being waited for: memories, monitors.
     cycles_limit : int
-        Clock cycles after which the benches are taken to hang.
+        Clock cycles after which the benches count as hung.
     vcd : path, optional
-        Where to write waves.
+        File of the waves.
 
     Raises
     ------

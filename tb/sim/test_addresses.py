@@ -9,7 +9,7 @@ def slow(p: Pattern) -> np.ndarray:
     found = [p.base]
     for count, stride in p.loops:
         found = [a + n * stride for a in found for n in range(count)]
-    row = [k + k // p.run * p.jump for k in range(p.elements)]
+    row = [k + k // p.segment * p.jump for k in range(p.elements)]
     return np.array([a + k for a in found for k in row])
 
 
@@ -45,7 +45,7 @@ def test_everything_follows_from_the_addresses(rng: np.random.Generator):
     assert apart > 50
 
 
-def test_bitmap_of_any_stretch(rng: np.random.Generator):
+def test_bitmap_of_any_range(rng: np.random.Generator):
     for _ in range(100):
         p = random_pattern(rng)
         low = int(rng.integers(0, 200))
@@ -59,7 +59,7 @@ def test_repetition_is_not_apart(strides: tuple[int, ...]):
     assert not Pattern(0, [(2, stride) for stride in strides], 3).apart
 
 
-def test_loops_that_stay_cost_nothing():
+def test_loops_of_stride_zero_take_no_time():
     p = Pattern(3, [(1 << 40, 0), (2, 5)], 2)
     memory = np.zeros(10, np.uint8)
     p.mark(memory, 1)

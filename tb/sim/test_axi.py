@@ -1,4 +1,4 @@
-"""The judge of the buses must itself be seen to judge."""
+"""Memory model of AXI4: latency, data, and each check of the master."""
 
 from functools import partial
 from typing import Any
@@ -70,19 +70,19 @@ def test_latency_of_a_read(latency):
     assert seen == [None] * (latency - 1) + beats + [None]
 
 
-def test_write_and_its_answer():
-    answers = []
+def test_write_and_its_response():
+    responses = []
 
     async def bench(ctx, bus):
         ctx.set(bus.bready, 1)
         for n in range(2):
             await offer(ctx, bus, "w", wdata=0xAABBCCDD, wstrb=5 + n, wlast=n)
         await offer(ctx, bus, "aw", awaddr=8, awlen=1, awsize=2, awburst=1)
-        answers.extend(await ctx.tick().sample(bus.bresp).until(bus.bvalid))
+        responses.extend(await ctx.tick().sample(bus.bresp).until(bus.bvalid))
 
     memory = simulate(bench)
     assert memory.content[8:16] == bytes([0xDD, 9, 0xBB, 11, 12, 0xCC, 0xBB, 15])
-    assert answers == [0]
+    assert responses == [0]
 
 
 @pytest.mark.parametrize(

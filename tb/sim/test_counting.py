@@ -91,7 +91,7 @@ extern "C" void drive(const uint8_t* words, int count) {
 
 
 def tiny(folder: Path) -> Any:
-    """Return a component whose source lies in a folder of its own."""
+    """Return a component whose source lies in its own folder."""
     path = folder / "hw" / "tiny.py"
     path.parent.mkdir()
     path.write_text(TINY)
@@ -103,27 +103,26 @@ def tiny(folder: Path) -> Any:
 
 
 def outside_of_branches(text: str) -> list[str]:
-    """Return all lines of Verilog that drive something without asking for a condition."""
+    """Return all lines of Verilog that drive a signal unconditionally."""
     plain = re.sub(r"/\*verilator coverage_(on|off)\*/", "", text).split("\n")
     return [line for line in plain if re.match(r"  (assign|input|output) |    \S+ <= ", line)]
 
 
-def test_marks_are_in_branches_alone(tmp_path: Path) -> None:
+def test_only_branches_have_marks(tmp_path: Path) -> None:
     component = tiny(tmp_path)
     text, origins = convert_with_origins(component, name="celosia", folder=tmp_path / "hw")
     plain = convert(component, name="celosia")
     assert outside_of_branches(text) == outside_of_branches(plain)
     assert len(outside_of_branches(plain)) > 10
     assert {
-        place.partition(":")[0] for places in origins.branches.values() for place in places
+        source.partition(":")[0] for sources in origins.branches.values() for source in sources
     } == {"hw/tiny.py"}
-    # Only who asks for marks gets them.
     assert "branch$" in text and "branch$" not in plain
 
 
 @pytest.fixture(scope="module")
 def met(tmp_path_factory: pytest.TempPathFactory) -> Tally:
-    """What the tiny component met: choices 0, 2 and 3, all of bits 2 to 4, never 5 to 7."""
+    """Coverage of the tiny component: choices 0, 2 and 3, all of bits 2 to 4, never 5 to 7."""
     with prerequisites.needed():
         require_tools()
     folder = tmp_path_factory.mktemp("tiny")
@@ -142,29 +141,29 @@ def met(tmp_path_factory: pytest.TempPathFactory) -> Tally:
     return found
 
 
-def test_exactly_the_lines_not_met_are_told(met: Tally) -> None:
+def test_lines_not_covered_are_exact(met: Tally) -> None:
     lines = TINY.split("\n")
     wanted = {n for n, text in enumerate(lines, 1) if text.endswith("# missed")}
-    assert {place for place, taken in met.lines.items() if not taken} == {
+    assert {source for source, taken in met.lines.items() if not taken} == {
         f"hw/tiny.py:{n}" for n in wanted
     }
-    taken = {lines[int(place.partition(":")[2]) - 1].strip() for place in met.lines}
+    taken = {lines[int(source.partition(":")[2]) - 1].strip() for source in met.lines}
     for text in ("with m.If(choice == 0):", 'with m.State("A"):', "with m.Case(0, 2):"):
         assert text in taken
     assert "m.d.comb += self.q[1].eq(1)" in taken
 
 
-def test_exactly_the_bits_that_never_changed_are_told(met: Tally) -> None:
+def test_bits_that_never_changed_are_exact(met: Tally) -> None:
     bits = {name: mask for (_, name), mask in met.signals.items()}
     assert bits["held"] == Toggles(0b1111, 0b0111, 0)
-    # The highest bit keeps its initial value: nothing writes it.
+    # The highest bit keeps its initial value: no statement writes it.
     assert bits["kept"] == Toggles(0b0111, 0b0111, 0b1000)
     assert bits["wide"] == Toggles(0b01, 0b01, 0b10)
     assert bits["pair.one"] == Toggles(0b11, 0b01, 0)
     assert bits["pair.two.0"] == Toggles(0, 0, 1) and bits["pair.two.1"] == Toggles(1, 1, 0)
     assert "word" not in bits and not any("$" in name for name in bits)
-    (place,) = (place for place, name in met.signals if name == "held")
-    assert TINY.split("\n")[int(place.partition(":")[2]) - 1].strip() == "held = Signal(4)"
+    (source,) = (source for source, name in met.signals if name == "held")
+    assert TINY.split("\n")[int(source.partition(":")[2]) - 1].strip() == "held = Signal(4)"
 
 
 def test_tallies_of_cores_join() -> None:
@@ -211,7 +210,7 @@ def test_points_become_lines_and_bits() -> None:
     }
 
 
-def test_only_who_asks_counts() -> None:
+def test_counting_ends_with_its_context() -> None:
     assert current() is None
     with counting() as one:
         assert current() is one

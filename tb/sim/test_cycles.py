@@ -3,10 +3,10 @@ import pytest
 
 from celosia.hw.arch.config import PRESETS, preset
 from celosia.hw.arch.isa import Instruction, Opcode, Space, Unit, assemble, encode_program
-from celosia.sim.costs import bursts
-from celosia.sim.cycles import COSTS, estimate, work
 from celosia.sim.schedule import MachineError
-from celosia.sim.traffic import Port
+from celosia.sim.timing.costs import bursts
+from celosia.sim.timing.cycles import COSTS, estimate, work
+from celosia.sim.timing.traffic import Port
 from celosia.sw.runtime.backends import open_device
 
 EDGE = PRESETS["edge"]
@@ -61,7 +61,7 @@ def test_bursts_end_where_addresses_are_multiples_of_full_ones():
     assert bursts(Instruction(Opcode.LOAD_PARAMS, count=1, kind=1), EDGE) == [[16]]
 
 
-def test_a_port_gives_what_others_leave():
+def test_a_port_gives_the_cycles_that_others_leave():
     port = Port()
     assert port.end(10, 5) == 15
     port.take(12, 20, 1.0)
@@ -138,7 +138,7 @@ def test_cycles_of_small_programs_are_those_of_the_rtl(name: str, verilator: Non
     counted = {}
     for text in COUNTED:
         program = [*assemble(text), HALT]
-        # Behind all that the programs read and write.
+        # After all that the programs read and write.
         device.write(1 << 20, encode_program(program))
         counted[text] = device.run(1 << 20, len(program)).cycles
     assert counted == {text: cycles[CORES.index(name)] for text, cycles in COUNTED.items()}
@@ -146,9 +146,9 @@ def test_cycles_of_small_programs_are_those_of_the_rtl(name: str, verilator: Non
 
 @pytest.mark.parametrize("name", CORES)
 @pytest.mark.parametrize("program", COUNTED)
-def test_small_programs_take_what_the_rtl_takes(program: str, name: str):
+def test_estimate_is_near_the_rtl(program: str, name: str):
     counted = COUNTED[program][CORES.index(name)]
-    # Who comes first on the bus is counted by shares.
+    # The estimate models priorities on the bus by shares.
     assert abs(total(*assemble(program), config=preset(name)) - counted) <= 2
 
 
@@ -190,7 +190,7 @@ def test_reads_and_writes_share_the_bandwidth():
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         ({"memory": 0}, "latency: wanted at least 1 cycle, got 0"),
         ({"bandwidth": 0.0}, "bandwidth: wanted 1/1024 to 2 beats per cycle, got 0.0"),
@@ -198,19 +198,19 @@ def test_reads_and_writes_share_the_bandwidth():
         ({"bandwidth": float("nan")}, "got nan"),
     ],
 )
-def test_memories_that_cannot_be(change: dict[str, float], says: str):
-    with pytest.raises(ValueError, match=says):
+def test_impossible_memories_are_refused(change: dict[str, float], message: str):
+    with pytest.raises(ValueError, match=message):
         total(costs=COSTS._replace(**change))
 
 
 def test_instructions_ahead_of_a_slow_memory_run_dry():
     fills = [Instruction(Opcode.FILL, x_count=20, channels=8)] * 40
     slow = COSTS._replace(memory=1000)
-    # Five instructions are asked for at a time.
+    # Five instructions are requested at a time.
     assert total(*fills, costs=slow) == pytest.approx(9 * 1000, rel=0.05)
 
 
-def test_units_side_by_side_take_as_long_as_the_slowest():
+def test_concurrent_units_take_as_long_as_the_slowest():
     load = Instruction(Opcode.LOAD_WEIGHTS, tiles=30)
     fill = Instruction(Opcode.FILL, x_count=400, channels=8)
     both, alone = total(load, fill), total(load)
@@ -273,7 +273,7 @@ def test_a_full_queue_holds_up_what_follows():
 def test_reads_in_every_cycle_leave_the_array_none():
     pool = Instruction(Opcode.VECTOR, x_count=1000, channels=4, source_x_stride=4)
     both = total(pool, matmul(taps=784))
-    # What the RTL takes, a part of whose passes go between.
+    # Cycles of the RTL; some of the passes run between the reads.
     assert both == pytest.approx(1859, rel=0.01)
 
 

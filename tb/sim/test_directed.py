@@ -1,4 +1,4 @@
-"""What the directed runs of coverage are made of; `make coverage` runs them."""
+"""Instructions and addresses of the directed runs of coverage; `make coverage` runs them."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Footprints: instructions that differ in their bases alone share what was worked out once."""
+"""Footprints: instructions that differ only in their bases share one computation."""
 
 import numpy as np
 import pytest
@@ -10,8 +10,8 @@ from celosia.sim.footprint import Memory, OutOfRange, touches
 MICRO = preset("micro")
 
 
-def places(i: Instruction) -> set[tuple[Memory, bool, int]]:
-    """Return every place that an instruction touches."""
+def addresses(i: Instruction) -> set[tuple[Memory, bool, int]]:
+    """Return every address that an instruction touches."""
     return {
         (memory, write, int(address))
         for memory, write, pattern in touches(i, MICRO)
@@ -53,10 +53,8 @@ def places(i: Instruction) -> set[tuple[Memory, bool, int]]:
     ],
     ids=lambda value: value.opcode.name if isinstance(value, Instruction) else "",
 )
-def test_bases_move_what_they_are_the_base_of(
-    i: Instruction, moves: dict[str, tuple[Memory, int]]
-) -> None:
-    still = places(i)
+def test_bases_shift_their_touches(i: Instruction, moves: dict[str, tuple[Memory, int]]) -> None:
+    still = addresses(i)
     assert {memory for memory, _, _ in still} == {memory for memory, _ in moves.values()}
     for field, (memory, unit) in moves.items():
         by = 8
@@ -64,12 +62,12 @@ def test_bases_move_what_they_are_the_base_of(
             (where, write, address + by * unit * (where is memory))
             for where, write, address in still
         }
-        assert places(i.but(**{field: by})) == moved
-    # What was worked out for others does not depend on where they were.
-    assert places(i) == still
+        assert addresses(i.but(**{field: by})) == moved
+    # The shared footprint has not changed.
+    assert addresses(i) == still
 
 
-def test_a_footprint_depends_on_all_that_is_no_base() -> None:
+def test_a_footprint_depends_on_all_other_fields() -> None:
     i = Instruction(Opcode.VECTOR, channels=4, use_table=1)
     assert Memory.TABLES in {touch.memory for touch in touches(i, MICRO)}
     assert Memory.TABLES not in {touch.memory for touch in touches(i.but(use_table=0), MICRO)}
@@ -82,14 +80,14 @@ def test_a_footprint_depends_on_all_that_is_no_base() -> None:
 
 
 def test_touches_of_the_same_places_are_one() -> None:
-    """Checks rely on it to look at places once."""
+    """Equal touches are one object: the checks of hazards rely on it."""
     i = Instruction(Opcode.MATMUL, x_count=2, taps=3, unified=8)
     first, other = touches(i, MICRO), touches(i.but(unified=9, tile=1), MICRO)
     assert all(a is b for a, b in zip(first, touches(i.but(wait=1), MICRO), strict=True))
     assert [a is b for a, b in zip(first, other, strict=True)] == [False, False, True]
 
 
-def test_places_that_are_not_there() -> None:
+def test_addresses_out_of_range() -> None:
     last = MICRO.unified_bytes - 4
     i = Instruction(Opcode.FILL, channels=4, destination_base=last)
     assert touches(i, MICRO)[0].pattern.last == MICRO.unified_bytes - 1

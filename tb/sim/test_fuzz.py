@@ -1,4 +1,4 @@
-"""What the fuzzer draws, and what it expects, without a simulator."""
+"""Cases of the fuzzer and their expected results, without a simulator."""
 
 import random
 from dataclasses import replace
@@ -9,13 +9,14 @@ import pytest
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Unit
 from celosia.sim import hazards
-from celosia.sim.fuzz import expectation, stage
+from celosia.sim.fuzz import expectation
 from celosia.sim.fuzz.activity import misplaced
 from celosia.sim.fuzz.campaign import Plan, case_of
 from celosia.sim.fuzz.case import Bus, Case, Fault, load, save
-from celosia.sim.fuzz.configurations import CONFIGURATIONS, configurations, draw
-from celosia.sim.fuzz.faulty import KINDS
-from celosia.sim.fuzz.legal import legal
+from celosia.sim.fuzz.programs import stage
+from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS, configurations, draw
+from celosia.sim.fuzz.programs.faulty import KINDS
+from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.fuzz.shrink import shrink
 from celosia.sim.fuzz.trial import Problem, Trial
 from celosia.sim.schedule import MachineError
@@ -32,14 +33,14 @@ def case(*instructions: Instruction, config=ODD, fault: Fault | None = None) -> 
 def test_legal_programs_are_legal(name: str, seed: int) -> None:
     rng = random.Random(seed)
     config = CONFIGURATIONS[name]
-    assert stage.misfit(config) is None
+    assert stage.unsupported(config) is None
     for _ in range(4):
         found = legal(config, rng)
         hazards.judge(found.code, config)
         assert expectation.expect(found).exact
 
 
-def test_drawn_cores_have_room(seed: int) -> None:
+def test_drawn_cores_are_supported(seed: int) -> None:
     rng = random.Random(seed)
     cores = [draw(rng) for _ in range(20)]
     assert len({core.fingerprint for core in cores}) > 10
@@ -76,7 +77,7 @@ def test_text_is_assembly() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("HALT\n", "wanted a program, and a line '#!' with its configuration"),
         ("#! {}\n", "wanted a program"),
@@ -86,13 +87,13 @@ def test_text_is_assembly() -> None:
         ("#! {}\n\nHOLT\n", "line 3: opcode: wanted one of"),
     ],
 )
-def test_other_texts_are_refused(text: str, says: str) -> None:
+def test_other_texts_are_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError) as refusal:
         load(text)
-    assert says in str(refusal.value)
+    assert message in str(refusal.value)
 
 
-#: What faults by construction may end in.
+#: Possible errors of the kinds of faults whose errors are known.
 ENDS = {
     "opcode": {Error.OPCODE},
     "field": {Error.FIELD},
@@ -106,7 +107,7 @@ ENDS = {
 
 @pytest.mark.parametrize("kind", ENDS)
 def test_errors_by_construction(kind: str, seed: int) -> None:
-    """Each fault is what its name says, and the machine model agrees with what is expected."""
+    """Each kind ends in its error, and the machine model agrees with the expectation."""
     rng = random.Random(seed)
     for _ in range(8):
         found = KINDS[kind][0](legal(ODD, rng, 6), rng)
@@ -130,7 +131,7 @@ def stage_machine(found: Case):
     return machine
 
 
-def test_what_stores_name() -> None:
+def test_bytes_that_stores_address() -> None:
     store = Instruction(Opcode.STORE, external=100, external_pitch=7, rows=3, length=4)
     far = Instruction(Opcode.STORE, external=stage.SIZE - 2, length=64)
     refused = Instruction(Opcode.STORE, external=200, length=ODD.unified_bytes + 1)
@@ -142,7 +143,7 @@ def test_what_stores_name() -> None:
     assert np.array_equal(found, wanted)
 
 
-def test_who_reads_an_address() -> None:
+def test_instructions_that_share_a_beat() -> None:
     rows = Instruction(Opcode.LOAD, external=70, external_pitch=100, rows=2, length=3)
     other = Instruction(Opcode.LOAD, external=256, length=8)
     found = case(rows, other, Instruction(Opcode.STORE, external=170), HALT)
@@ -154,9 +155,9 @@ def test_who_reads_an_address() -> None:
     assert expectation.holders(found, 100, write=False) == set()
 
 
-def test_what_nobody_can_tell() -> None:
+def test_unpredictable_programs() -> None:
     itself = Instruction(Opcode.STORE, external=stage.CODE, length=8)
-    assert not expectation.expect(case(itself, HALT)).confined
+    assert not expectation.expect(case(itself, HALT)).bounded
     endless = Instruction(Opcode.VECTOR, x_count=60_000, y_count=60_000)
     assert expectation.expect(case(endless, HALT)).ends is None
     race = (Instruction(Opcode.LOAD, length=8), Instruction(Opcode.STORE, length=8))
@@ -169,7 +170,7 @@ def test_what_nobody_can_tell() -> None:
 
 
 def test_shrinking_finds_the_culprit(seed: int) -> None:
-    """A legal program fails where a FILL of more than 9 bytes is in it; nothing else matters."""
+    """A legal program fails only because of a FILL of more than 9 bytes."""
     rng = random.Random(seed)
     config = ODD
     found = legal(config, rng)
@@ -204,7 +205,7 @@ def test_cycles_in_the_wrong_class() -> None:
         "vector": {"busy": 15, "drain": 3, "empty": 28},
     }
     assert misplaced(right, program, config) == []
-    for unit, changes, says in (
+    for unit, changes, message in (
         ("matrix", {"busy": 14, "drain": 1}, "matrix: wanted 15 to 15 busy, got 14"),
         ("matrix", {"semaphore_2": 1}, "matrix: wanted no cycle of semaphore_2"),
         ("load", {"busy": 3, "memory": 5}, "load: wanted 4 to 5 busy, got 3"),
@@ -214,6 +215,6 @@ def test_cycles_in_the_wrong_class() -> None:
         ("sequencer", {"busy": 11, "empty": 1}, "sequencer: wanted 12 to 12 busy, got 11"),
     ):
         wrong = misplaced({**right, unit: right[unit] | changes}, program, config)
-        assert wrong[0] == says
+        assert wrong[0] == message
     idle = [i for i in program if i.unit is not Unit.VECTOR]
     assert "vector: wanted no cycle of drain" in misplaced(right, idle, config)

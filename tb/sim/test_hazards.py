@@ -45,7 +45,7 @@ def everything() -> Written:
     return Written(SMALL, everything=True)
 
 
-# Two instructions that touch the same place, by memory; {0} and {1} take semaphores.
+# Two instructions that touch the same address, by memory; {0} and {1} take semaphores.
 PAIRS = {
     "unified": ("LOAD length=8 {0}", "FILL destination_base=7 channels=3 {1}"),
     "unified read": ("FILL channels=8 {0}", "STORE unified=7 length=1 {1}"),
@@ -94,7 +94,7 @@ def test_race_is_found_and_a_semaphore_or_fence_cures_it(name: str):
         "MATMUL accumulator=3\nVECTOR source=ACCUMULATORS source_base=32 destination_base=100",
         # Two readers of external memory.
         "LOAD length=4\nSTORE external=4 unified=8 length=4",
-        # One unit alone.
+        # Two instructions of one unit.
         "LOAD length=8\nLOAD length=8",
     ],
 )
@@ -134,7 +134,7 @@ def test_the_second_take_waits_for_the_second_post():
     assert (one.fault, one.instructions) == (Fault.RACE, (1, 2))
 
 
-def test_posts_of_two_units_say_nothing_until_all_are_taken():
+def test_posts_of_two_units_order_nothing_until_all_are_taken():
     posts = "LOAD length=4 post=0\nFILL destination_base=4 channels=4 post=0\n"
     both = "STORE external=99 length=8 wait=0\nHALT"
     first = found(posts + "STORE external=99 length=4 wait=0\n" + both)
@@ -292,9 +292,9 @@ def test_illegal_instructions_are_machine_errors(text: str, error: Error):
 
 
 def double_buffered(tiles: int) -> list[Instruction]:
-    """Weights streamed into two places, sums drained from the half that is not being filled.
+    """Double-buffered weights, and sums drained from the half that is not being filled.
 
-    Semaphores: 0, 1 weights there; 2, 3 sums there; 4, 5 half drained; 6, 7 weights used.
+    Semaphores: 0, 1 weights loaded; 2, 3 sums ready; 4, 5 half drained; 6, 7 weights used.
     """
     program = [
         Instruction(Opcode.LOAD, rows=64, length=784, unified_pitch=784, external_pitch=784, post=1)
@@ -350,9 +350,9 @@ def test_a_long_program_is_judged_quickly():
     assert time.perf_counter() - began < 2
 
 
-@pytest.mark.parametrize("place", range(8))
-def test_every_semaphore_of_a_pipeline_is_needed(place: int):
-    bit = 1 << place
+@pytest.mark.parametrize("semaphore", range(8))
+def test_every_semaphore_of_a_pipeline_is_needed(semaphore: int):
+    bit = 1 << semaphore
     broken = []
     for i in double_buffered(12):
         fields = i.fields | {"wait": i.wait & ~bit, "post": i.post & ~bit}

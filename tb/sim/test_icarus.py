@@ -39,7 +39,7 @@ def test_rows_are_played_one_a_cycle(tmp_path):
     assert sums(tmp_path).play(rows) == [[0, 0], [8, 1], [7, 0], [9, 0]]
 
 
-def test_what_a_module_says_is_told(tmp_path):
+def test_output_of_a_module_is_an_error(tmp_path):
     with pytest.raises(RuntimeError, match="^sums: wanted zeros and ones, got nine$"):
         sums(tmp_path).play([(9, 0), (0, 0)])
 

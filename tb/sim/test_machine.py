@@ -32,7 +32,7 @@ CONFIGS = [SMALL, PRESETS["nano"], PRESETS["edge"]]
 
 
 def filled(config: Config, rng: np.random.Generator, memory_bytes: int = 1 << 14) -> Machine:
-    """A machine with something in every place."""
+    """Machine with random contents of all memories."""
     machine = Machine(config, memory_bytes=memory_bytes)
     machine.memory[:] = rng.integers(0, 256, memory_bytes)
     for array in (machine.unified, machine.weights, machine.tables):
@@ -89,8 +89,8 @@ def test_blocks(opcode: Opcode, config: Config, rng: np.random.Generator):
     machine = filled(config, rng)
     for _ in range(20):
         sizes = draw(rng, rows=7, length=40, external_pitch=60, unified_pitch=60)
-        places = {"external": int(rng.integers(0, 5000)), "unified": int(rng.integers(0, 500))}
-        i = Instruction(opcode, **sizes, **places)
+        bases = {"external": int(rng.integers(0, 5000)), "unified": int(rng.integers(0, 500))}
+        i = Instruction(opcode, **sizes, **bases)
         want = machine.state
         for row in range(i.rows):
             for byte in range(i.length):
@@ -142,7 +142,7 @@ def test_load_params(rng: np.random.Generator):
 
 
 def slow_matmul(machine: Machine, i: Instruction) -> np.ndarray:
-    """Sums by the text of docs/design/architecture.md, one product at a time."""
+    """Sums by the text of docs/design/architecture.md, one multiplication at a time."""
     config = machine.config
     sums = machine.accumulators.astype(object)
     for p, origin in enumerate(pixels(i, "")):
@@ -211,7 +211,7 @@ def slow_vector(machine: Machine, i: Instruction) -> None:
     flat = machine.accumulators.reshape(-1)
     combine = max if i.window == Window.MAX.value else sum
 
-    def place(space: int, base: int, c: int, run: int, skip: int) -> int:
+    def address(space: int, base: int, c: int, run: int, skip: int) -> int:
         if space == Space.ACCUMULATORS.value:
             return base * config.columns + c
         return base + c + c // run * skip * config.rows
@@ -226,12 +226,12 @@ def slow_vector(machine: Machine, i: Instruction) -> None:
                     for wx in range(i.window_x_count):
                         base = i.source_base + origin
                         base += wy * i.window_y_stride + wx * i.window_x_stride
-                        a = place(i.source, base, c, i.source_run, i.source_skip)
+                        a = address(i.source, base, c, i.source_run, i.source_skip)
                         elements.append(int((flat if i.source else machine.unified)[a]))
                 p = machine.parameters[i.params + (c if i.per_channel else c % config.lanes)]
                 h = slow_requantize(wrap(combine(elements)), p, i.rounding == Rounding.DOUBLE.value)
                 base = i.destination_base + target
-                a = place(i.destination, base, c, i.destination_run, i.destination_skip)
+                a = address(i.destination, base, c, i.destination_run, i.destination_skip)
                 results.append((a, h))
             for a, h in results:
                 if i.destination == Space.ACCUMULATORS.value:
@@ -338,7 +338,7 @@ def test_fence_and_nop_take_and_post():
     assert machine.memory[4:7].tolist() == [1, 1, 1]
 
 
-def test_what_follows_halt_does_not_run():
+def test_instructions_after_halt_do_not_run():
     machine = Machine(SMALL)
     machine.run([HALT, Instruction(Opcode.FILL, value=1)])
     assert not machine.unified.any()

@@ -140,7 +140,7 @@ def test_judge_comes_first_and_knows_earlier_programs():
     assert machine.memory[100:104].tolist() == [5, 5, 5, 5]
 
 
-def test_memory_must_be_there():
+def test_memory_must_not_be_empty():
     with pytest.raises(ValueError, match="memory_bytes: wanted at least 1, got 0"):
         Machine(SMALL, memory_bytes=0)
 

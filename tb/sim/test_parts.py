@@ -1,4 +1,4 @@
-"""Models of what parts have against plain arithmetic, in Icarus."""
+"""Models of FPGA primitives against plain arithmetic, in Icarus."""
 
 import pytest
 from icarus import Player
@@ -74,8 +74,8 @@ def test_ccu2c(rng, tmp_path):
     rows = [[number >> bit & 1 for bit in range(9)] for number in range(512)]
     for row, got in zip(rows, cell.play(rows), strict=True):
         carry, wanted = row[0], []
-        for table, place in zip(tables, (1, 5), strict=True):
-            a, b, c, d = row[place : place + 4]
+        for table, first in zip(tables, (1, 5), strict=True):
+            a, b, c, d = row[first : first + 4]
             passed_on = table >> (a + 2 * b + 4 * c + 8 * d) & 1
             wanted.append(passed_on ^ carry)
             carry = carry if passed_on else table >> (a + 2 * b) & 1
@@ -102,8 +102,8 @@ def test_sb_mac16(rng, tmp_path):
             b = b if b_held else new_b
 
 
-def places(address, width):
-    """Return the bits of a word among the 18 Kbit, and the enable of each, as addresses say them."""
+def word_bits(address, width):
+    """Return the bits of a word among the 18 Kbit, and the enable of each, by its address."""
     if width >= 18:
         first = (address >> (5 if width == 36 else 4)) * width
         return [(first + n, address >> (n // 9) & 1) for n in range(width)]
@@ -145,7 +145,7 @@ def test_dp16kd(width_a, width_b, mode, rng, tmp_path):
     )
     rows = []
     for row in random_rows(rng, cell, 600):
-        # Everywhere at first, then where words meet.
+        # All addresses first, then few, so that words meet.
         high = 0x3FFF if len(rows) < 200 else 0x7F
         rows.append([row[0] & high, row[1] & high, *row[2:7], 0, 0, 0, 0, 0])
     out_a = out_b = 0
@@ -159,20 +159,20 @@ def test_dp16kd(width_a, width_b, mode, rng, tmp_path):
         old = memory.copy()
         written = set()
         if enabled_a and write:
-            for n, (place, enable) in enumerate(places(address_a, width_a)):
+            for n, (bit, enable) in enumerate(word_bits(address_a, width_a)):
                 if enable:
-                    memory[place] = data >> n & 1
-                    written.add(place)
+                    memory[bit] = data >> n & 1
+                    written.add(bit)
         if enabled_a and not (write and mode == "NORMAL"):
             source = memory if mode == "WRITETHROUGH" else old
-            out_a = sum(source[p] << n for n, (p, _) in enumerate(places(address_a, width_a)))
+            out_a = sum(source[p] << n for n, (p, _) in enumerate(word_bits(address_a, width_a)))
         if enabled_b:
-            read = [(p, old[p] ^ (p in written)) for p, _ in places(address_b, width_b)]
+            read = [(p, old[p] ^ (p in written)) for p, _ in word_bits(address_b, width_b)]
             out_b = sum(bit << n for n, (_, bit) in enumerate(read))
 
 
 @pytest.mark.parametrize("setting", ["REGMODE_B", "CLKAMUX", "CSDECODE_A"])
-def test_what_has_no_model_is_told(setting, tmp_path):
+def test_settings_without_a_model_are_refused(setting, tmp_path):
     cell = Player(
         "DP16KD",
         tmp_path,

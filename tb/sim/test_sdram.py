@@ -1,4 +1,4 @@
-"""Every rule that the chip knows, kept to the cycle and broken by one."""
+"""Every rule of the SDRAM chip, kept to the cycle and broken by one."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -9,7 +9,7 @@ from devices.sdram_sheet import SHEETS
 
 #: At this clock one cycle is 10 ns.
 CLOCK_HZ = 100_000_000
-#: tRC is longer than tRAS and tRP together, so that it can be told from them.
+#: tRC is longer than the sum of tRAS and tRP, so that the rules can be distinguished.
 SHEET = replace(SHEETS["AS4C32M16SB-7"], t_startup=1000, t_rc=83, t_ras_max=1000, row_bits=9)
 ALL = 1 << 10
 PRECHARGE, ACTIVATE, READ, WRITE = (

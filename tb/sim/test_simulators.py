@@ -7,17 +7,17 @@ import pytest
 from celosia.sim import simulators
 
 
-def program(path: Path, says: str) -> Path:
+def program(path: Path, output: str) -> Path:
     """Write a program that prints one line."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\necho '{says}'\n")
+    path.write_text(f"#!/bin/sh\necho '{output}'\n")
     path.chmod(0o755)
     return path
 
 
 @pytest.fixture(autouse=True)
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing on the path, nothing in the cache."""
+    """Empty path and empty cache."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     simulators._version.cache_clear()
@@ -43,7 +43,7 @@ def test_newest_private_verilator_where_the_system_has_an_old_one(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("says", "message"),
+    ("output", "message"),
     [
         ("Verilator 4.228 2022-10-01", "only 4.228 found"),
         ("Verilator 5.006 2023-01-22", "only 5.006 found"),
@@ -51,9 +51,9 @@ def test_newest_private_verilator_where_the_system_has_an_old_one(tmp_path: Path
         (None, "none found"),
     ],
 )
-def test_no_verilator(tmp_path: Path, says: str | None, message: str) -> None:
-    if says is not None:
-        program(tmp_path / "bin/verilator", says)
+def test_no_verilator(tmp_path: Path, output: str | None, message: str) -> None:
+    if output is not None:
+        program(tmp_path / "bin/verilator", output)
     with pytest.raises(simulators.SimulatorNotFound, match=message) as caught:
         simulators.find_verilator(simulators.COCOTB_VERILATOR)
     assert "5.036" in str(caught.value) and "\n" not in str(caught.value)
@@ -92,7 +92,7 @@ def test_packages_are_named_where_apt_cannot_run(monkeypatch: pytest.MonkeyPatch
         simulators.install()
 
 
-def test_older_verilator_serves_where_no_newer_is_to_be_had(
+def test_older_verilator_is_used_if_no_newer_is_available(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program(tmp_path / "bin/verilator", "Verilator 5.006 2023-01-22")

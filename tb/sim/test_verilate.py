@@ -33,7 +33,7 @@ def test_one_at_a_time_makes_a_model(tmp_path: Path) -> None:
     assert target.read_text() == "third"
 
 
-def test_what_is_there_is_taken_without_a_wait(tmp_path: Path) -> None:
+def test_a_complete_file_needs_no_wait(tmp_path: Path) -> None:
     target = tmp_path / "core.so"
     once(target, lambda: target.write_text("made"))
     before = sorted(tmp_path.iterdir())
@@ -46,7 +46,7 @@ def test_what_is_there_is_taken_without_a_wait(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"mad", b"", b"mode"])
-def test_a_file_that_is_not_as_it_was_made_is_made_again(tmp_path: Path, content: bytes) -> None:
+def test_a_changed_file_is_made_again(tmp_path: Path, content: bytes) -> None:
     target = tmp_path / "core.so"
     for _ in range(2):
         once(target, lambda: target.write_bytes(b"made"))

@@ -8,7 +8,7 @@ from networks import Convolution, FullyConnected, write_fully_connected, write_s
 
 from celosia.hw.arch.config import Config, preset
 from celosia.hw.arch.isa import Opcode
-from celosia.sim.cycles import estimate
+from celosia.sim.timing.cycles import estimate
 from celosia.sw.compiler import compile as passes
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.errors import CompileError

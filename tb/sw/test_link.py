@@ -7,7 +7,7 @@ import pytest
 from devices.link import FarEnd, Noise
 
 from celosia.hw.arch import link
-from celosia.hw.arch.link import Answer, Operation, Request, Status
+from celosia.hw.arch.link import Operation, Request, Response, Status
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.link import HostLink
 
@@ -215,10 +215,10 @@ def test_far_end_does_a_repeated_write_of_registers_once():
     def ask(request):
         (contents,) = link.Deframer().feed(far.feed(link.frame(link.encode_request(request))))
         assert contents is not None
-        return link.decode_answer(contents)
+        return link.decode_response(contents)
 
     ring = Request(5, Operation.WRITE_REGISTERS, 12, 4, bytes((1, 0, 0, 0)))
-    done = Answer(5, Operation.WRITE_REGISTERS, Status.OK)
+    done = Response(5, Operation.WRITE_REGISTERS, Status.OK)
     assert [ask(ring), ask(ring)] == [done, done]
     assert registers.rung == {(12, 1): 1}
     assert ask(Request(5, Operation.INFO, 0, 8)).status is Status.OK
@@ -251,7 +251,7 @@ class Refusing:
 @pytest.mark.parametrize(
     "answer",
     [
-        link.frame(link.encode_answer(Answer(0, Operation.NONE, Status.BAD_FRAME))),
+        link.frame(link.encode_response(Response(0, Operation.NONE, Status.BAD_FRAME))),
         b"\x00" * 40 + bytes((link.FLAG,)),
     ],
     ids=["bad frame", "noise"],

@@ -14,7 +14,7 @@ from whole_networks.small import compiled, convolution
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config, preset
 from celosia.hw.arch.isa import Unit
-from celosia.sim.cycles import estimate
+from celosia.sim.timing.cycles import estimate
 from celosia.sw import measure
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import compile_steps

@@ -16,7 +16,7 @@ import pytest
 import celosia
 from celosia.hw.arch.config import PRESETS, preset
 from celosia.hw.arch.notebook import html_table
-from celosia.sim.cycles import estimate
+from celosia.sim.timing.cycles import estimate
 from celosia.sw.quantize.model import QuantizeError
 from celosia.sw.runtime.arrays import InputError
 

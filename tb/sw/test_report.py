@@ -18,8 +18,8 @@ from whole_networks.small import compiled, convolution, dense
 
 from celosia.hw.arch.config import INSTRUCTION_BYTES, preset
 from celosia.hw.arch.isa import Instruction, Opcode, Unit
-from celosia.sim.cycles import estimate
 from celosia.sim.hazards import judge
+from celosia.sim.timing.cycles import estimate
 from celosia.sw.compiler import report, report_text
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import Compiled, bounds, layer_sections

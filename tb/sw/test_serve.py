@@ -16,7 +16,7 @@ from PIL import Image
 
 from celosia.hw.arch.config import preset
 from celosia.hw.arch.extras import install_command
-from celosia.sim.cycles import estimate
+from celosia.sim.timing.cycles import estimate
 from celosia.sw.cli import main
 from celosia.sw.frontend.tflite import load
 from celosia.sw.runtime.arrays import InputError

@@ -1,6 +1,6 @@
 """When the work of a schedule runs, roughly: the clocks of the units while a program is put together.
 
-The latencies are those of the estimate (``celosia.sim.costs``).
+The latencies are those of the estimate (``celosia.sim.timing.costs``).
 """
 
 import itertools
@@ -8,7 +8,7 @@ import math
 from collections import deque
 
 from celosia.hw.arch.config import INSTRUCTION_BYTES, PARAMETER_BYTES, TABLE_BYTES, Config
-from celosia.sim.costs import COSTS
+from celosia.sim.timing.costs import COSTS
 from celosia.sw.compiler.layout.bands import vectors
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.tile import TiledLayer, Tiling
@@ -32,7 +32,7 @@ def drain_latency(config: Config) -> int:
 
     The end of a drain is its start and the cycles for which it keeps the vector unit.
     """
-    own = COSTS.prepare + (config.lanes - 1).bit_length() + COSTS.walk
+    own = COSTS.prepare + (config.lanes - 1).bit_length() + COSTS.first_request
     after = COSTS.post + 1 + COSTS.prepare + (config.rows - 1).bit_length() + 1
     return own + COSTS.sums + COSTS.to_bytes + after + config.group_cycles - 1
 

@@ -61,7 +61,7 @@ def add_arguments(made: argparse.ArgumentParser) -> None:
 
 
 def shortfall(found: Summary, lines: float = LINES, toggles: float = TOGGLES) -> str | None:
-    """Return what is below the targets, in one line; None where nothing is."""
+    """Return the shortfall below the targets, in one line; None if there is none."""
     counts = found.counts
     wrong = []
     for name, met, least in (("lines", counts.lines, lines), ("bits", counts.bits, toggles)):
@@ -75,7 +75,7 @@ def shortfall(found: Summary, lines: float = LINES, toggles: float = TOGGLES) ->
 
 
 def _plan(arguments: argparse.Namespace) -> Plan:
-    from celosia.sim.fuzz.configurations import CONFIGURATIONS, configurations
+    from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS, configurations
 
     cores = tuple(CONFIGURATIONS)
     if arguments.configurations:
@@ -88,12 +88,12 @@ def _plan(arguments: argparse.Namespace) -> Plan:
     return Plan(cores, arguments.programs, arguments.faulted, arguments.seed, more)
 
 
-def _sources(places: set[str]) -> dict[str, str]:
-    """Return the texts of the files of some places."""
+def _sources(locations: set[str]) -> dict[str, str]:
+    """Return the texts of the files of some lines."""
     import celosia.hw
 
     top = Path(celosia.hw.__file__).parent.parent
-    files = {place.rpartition(":")[0] for place in places}
+    files = {location.rpartition(":")[0] for location in locations}
     return {file: (top / file).read_text() for file in files}
 
 
@@ -105,9 +105,9 @@ def run(arguments: argparse.Namespace) -> None:
     InputError
         If arguments or the table are wrong.
     Missing
-        If there is no simulator.
+        If the simulator is missing.
     Failure
-        If a core did not do what it must, or coverage is below its targets.
+        If a core differs from its model, or coverage is below its targets.
     """
     from celosia.sim.counting import Tally
     from celosia.sim.simulators import SimulatorNotFound
@@ -133,8 +133,8 @@ def run(arguments: argparse.Namespace) -> None:
                 progress.set_postfix_str(str(result.job))
     except (SimulatorNotFound, RtlError) as error:
         raise Missing(str(error)) from error
-    places = {*met.lines, *(place for place, _ in met.signals)}
-    found = summary(met.lines, met.signals, _sources(places), keys)
+    locations = {*met.lines, *(location for location, _ in met.signals)}
+    found = summary(met.lines, met.signals, _sources(locations), keys)
     remarks = _remarks(results, time.monotonic() - start)
     arguments.output.mkdir(parents=True, exist_ok=True)
     target = arguments.output / "index.html"
@@ -155,12 +155,12 @@ def _remarks(results: list[Result], seconds: float) -> list[str]:
     kinds: dict[str, list[Result]] = {}
     for result in results:
         kinds.setdefault(result.job.kind, []).append(result)
-    told = [
+    done = [
         f"{len(held)} × {kind} in {sum(result.seconds for result in held):.0f} s"
         for kind, held in kinds.items()
     ]
     slowest = max(results, key=lambda result: result.seconds)
     return [
-        f"{', '.join(told)}; {seconds:.0f} s in all",
+        f"{', '.join(done)}; {seconds:.0f} s in all",
         f"longest: {slowest.job}, {slowest.seconds:.0f} s",
     ]

@@ -1,4 +1,4 @@
-"""What random programs of small cores do not come to: great sizes, addresses and counts, the host."""
+"""Directed programs of the coverage: great sizes, addresses and counts, and accesses of the host."""
 
 import ctypes
 import random
@@ -19,13 +19,13 @@ from celosia.hw.arch.registers import (
 )
 from celosia.sim import footprint
 from celosia.sim.fuzz.expectation import elements
-from celosia.sim.fuzz.images import channels_image
+from celosia.sim.fuzz.programs.images import channels_image
 from celosia.sim.machine import Machine, MachineError
 from celosia.sim.rtl import RtlDevice, RtlError
 from celosia.sim.schedule import COUNT_LIMIT
 from celosia.sim.vector import feeds_itself
 
-__all__ = ["RUNS", "VAST", "Desk", "Wrong"]
+__all__ = ["RUNS", "VAST", "CheckedDevice", "Wrong"]
 
 #: A core with more memory than those of the fuzzer. Amaranth writes a line for each word of one.
 VAST = Config(
@@ -50,11 +50,11 @@ _HALF = _MEMORY >> 1
 _LONGEST = (1 << 16) - 1
 #: Elements that an instruction moves, mostly and now and then.
 _WORK, _MUCH = 3000, 140_000
-#: Of so many legal instructions the richest is taken.
+#: Legal instructions drawn, of which the one with the most work is taken.
 _DRAWS = 8
-#: Cycles of the longest rest: counters have 32 bits.
+#: Cycles of the longest wait: counters have 32 bits.
 _REST = 1 << 20
-#: Without runs a skip does nothing; what writes where it reads does not count as legal.
+#: Fields beside a greatest value: a jump needs segments, and a VECTOR may not write its source.
 _APART = {"destination_base": 1 << 16}
 _BESIDE = {
     (Opcode.MATMUL, "skip"): {"run": 1, "taps": 4},
@@ -68,10 +68,10 @@ _MOVING = tuple(opcode for opcode in Opcode if opcode.value >= Opcode.LOAD.value
 
 
 class Wrong(RuntimeError):
-    """The core did not do what the machine model does; the message is one line."""
+    """Difference between the core and the machine model; the message is one line."""
 
 
-class Desk(RtlDevice):
+class CheckedDevice(RtlDevice):
     """A core of ``VAST`` and the machine model beside it, both with all that earlier programs left.
 
     Parameters
@@ -101,7 +101,7 @@ class Desk(RtlDevice):
         self.machine = Machine(VAST, memory_bytes=_MEMORY)
         numbers = np.random.default_rng(rng.getrandbits(32))
         self._memory[:] = numbers.integers(0, 256, _MEMORY, np.uint8)
-        # Half of what may be parameters makes sense.
+        # Half of the possible parameters have common values.
         self._memory[: _HALF >> 1] = channels_image(_HALF >> 5, numbers)
         self.machine.memory[:] = self._memory
 
@@ -111,12 +111,12 @@ class Desk(RtlDevice):
         Parameters
         ----------
         program : sequence of Instruction
-            Nothing in it races.
+            Program without races.
         address : int
-            Where it is fetched from; it lies in the upper half of memory.
+            Address of the program; it lies in the upper half of memory.
         loose : bool
-            Compare who failed where, but neither why nor memory: an instruction that is wrong in
-            two ways may tell either, and has done a part of its work.
+            Compare unit and index of an error, but neither its code nor memory: an instruction with
+            two errors may report either, after some of its work.
 
         Raises
         ------
@@ -124,9 +124,9 @@ class Desk(RtlDevice):
             If core and machine model differ.
         """
         code = b"".join(map(isa.encode, program))
-        place = address % _MEMORY
-        self.write(place, code)
-        self.machine.memory[place : place + len(code)] = np.frombuffer(code, np.uint8)
+        offset = address % _MEMORY
+        self.write(offset, code)
+        self.machine.memory[offset : offset + len(code)] = np.frombuffer(code, np.uint8)
         result = self.run(address, len(program))
         expected = None
         try:
@@ -148,14 +148,14 @@ class Desk(RtlDevice):
             raise Wrong(f"directed: wanted no such opcode, got {error}")
 
     def access(self, offset: int, value: int | None, strobes: int = 15, rest: int = 0) -> int:
-        """Write a register, or read it where there is no value; return the response of AXI4-Lite."""
+        """Write a register, or read it without a value; return the response of AXI4-Lite."""
         if value is not None:
             return self._library.celosia_write_part(self._device, offset, value, strobes, rest)
         got = ctypes.c_uint32()
         return self._library.celosia_read_late(self._device, offset, ctypes.byref(got), rest)
 
     def rest(self, cycles: int) -> None:
-        """Let the core go on, whatever it does."""
+        """Advance the core by some cycles."""
         self._library.celosia_quiet(self._device, cycles)
 
 
@@ -195,7 +195,7 @@ def _drawn(opcode: Opcode, rng: random.Random, most: int) -> Instruction:
 
 
 def _playable(i: Instruction) -> bool:
-    """Return whether an instruction does not race with itself, nor writes where programs are."""
+    """Return True if an instruction neither races with itself nor writes over programs."""
     touches = footprint.touches(i, VAST)
     if i.opcode is Opcode.VECTOR and feeds_itself(i, VAST):
         return False
@@ -240,31 +240,31 @@ def _great(rng: random.Random) -> None:
     """Instructions of any size, the rare ones as often as the others; each field at its greatest."""
     fields = [(opcode, name) for opcode in _MOVING for name in isa.limits(VAST)[opcode]]
     corners = [_corner(*field, less) for field in fields for less in (0, 1)]
-    with closing(Desk(rng)) as desk:
+    with closing(CheckedDevice(rng)) as device:
         for _ in range(30):
             chosen = [rng.choice(_MOVING) for _ in range(40)]
-            desk.play(_apart([rich(one, rng) for one in chosen]), _far(rng))
-        # Back again, too, so that what the last ones set does not stay.
-        desk.play(_apart([i for i in (*corners, *reversed(corners)) if i]), _far(rng))
+            device.play(_apart([rich(one, rng) for one in chosen]), _far(rng))
+        # Also in reverse order, so that values set by the last ones change back.
+        device.play(_apart([i for i in (*corners, *reversed(corners)) if i]), _far(rng))
 
 
 def _faults(rng: random.Random) -> None:
     """Wrong fields, ends of memories passed in each way, and semaphores past their limit by each unit."""
-    with closing(Desk(rng)) as desk:
+    with closing(CheckedDevice(rng)) as device:
         for opcode in (*_MOVING, Opcode.NOP):
             one = 1 << rng.randrange(SEMAPHORES)
             post = Instruction(opcode, post=_EVERY if opcode is Opcode.NOP else one)
-            desk.play([*[post] * (COUNT_LIMIT + 1), Instruction(Opcode.HALT)], _far(rng))
+            device.play([*[post] * (COUNT_LIMIT + 1), Instruction(Opcode.HALT)], _far(rng))
         for opcode in _MOVING:
             for i in _beyond(opcode, rng):
-                desk.play(_apart([i]), _far(rng), loose=True)
+                device.play(_apart([i]), _far(rng), loose=True)
         ones = (1 << 8 * INSTRUCTION_BYTES) - (1 << 40)
-        for word in (*(1 << place | ones for place in range(4, 8)), 0):
-            desk.refuse(word)
+        for word in (*(1 << bit | ones for bit in range(4, 8)), 0):
+            device.refuse(word)
 
 
 def _beyond(opcode: Opcode, rng: random.Random) -> Iterator[Instruction]:
-    """Give instructions that do not run: one field past its limit, or an end past a memory's."""
+    """Yield illegal instructions: one field past its limit, or an end past a memory's."""
     limits = isa.limits(VAST)[opcode]
     for field in isa.FORMATS[opcode]:
         low, high, _ = limits[field.name]
@@ -295,89 +295,89 @@ def _late(rng: random.Random) -> None:
         Opcode.MATMUL: {"unified": VAST.unified_bytes - 1, "taps": 2},
         Opcode.FILL: {"destination_base": VAST.unified_bytes - 1, "channels": 2},
     }
-    with closing(Desk(rng, calm=True)) as desk:
+    with closing(CheckedDevice(rng, calm=True)) as device:
         for opcode, fields in wrong.items():
             program = [Instruction(Opcode.NOP)] * (_LONGEST - 3)
             for _ in range(100):
                 program[rng.randrange(len(program))] = rich(opcode, rng, 8)
-            desk.play([*program, *_apart([Instruction(opcode, **fields)])], _HALF)
-            desk.play(_apart([rich(opcode, rng, 8) for _ in range(3)]), _far(rng))
+            device.play([*program, *_apart([Instruction(opcode, **fields)])], _HALF)
+            device.play(_apart([rich(opcode, rng, 8) for _ in range(3)]), _far(rng))
 
 
 def _counts(rng: random.Random) -> None:
-    """All semaphores up to their limit and down again; a long rest that the watchdog ends."""
+    """All semaphores up to their limit and down again; a long wait that the watchdog ends."""
     posts = [Instruction(Opcode.NOP, post=_EVERY)] * COUNT_LIMIT
     waits = [Instruction(Opcode.NOP, wait=_EVERY)] * COUNT_LIMIT
-    with closing(Desk(rng)) as desk:
-        desk.play([*posts, *waits, Instruction(Opcode.HALT)], _far(rng))
-        desk.set_register("watchdog", _REST + 1)
-        desk.play([Instruction(Opcode.NOP, wait=1), Instruction(Opcode.HALT)], _far(rng))
+    with closing(CheckedDevice(rng)) as device:
+        device.play([*posts, *waits, Instruction(Opcode.HALT)], _far(rng))
+        device.set_register("watchdog", _REST + 1)
+        device.play([Instruction(Opcode.NOP, wait=1), Instruction(Opcode.HALT)], _far(rng))
 
 
 def _host(rng: random.Random) -> None:
-    """Accesses to all registers and beside them, while nothing runs and while something does."""
+    """Accesses to all registers and beside them, while the core is idle and while it runs."""
     every = range(0, 1 << REGISTER_ADDRESS_BITS, 2)
     known = [*OFFSETS.values(), *rng.sample(every, 40)]
-    with closing(Desk(rng)) as desk:
+    with closing(CheckedDevice(rng)) as device:
         for offset in every:
-            desk.access(offset, None, rest=rng.choice((0, 0, 3)))
+            device.access(offset, None, rest=rng.choice((0, 0, 3)))
         for offset in OFFSETS.values():
             for value in (0, (1 << 32) - 1) * 2:
                 start = Control.START.value if offset == OFFSETS["control"] else 0
-                desk.access(offset, value & ~start)
+                device.access(offset, value & ~start)
         for _ in range(400):
             offset = rng.choice(known) + rng.choice((0, 0, 1, 2, 3))
             value = rng.choice((0, (1 << 32) - 1, rng.getrandbits(32)))
             if offset // 4 * 4 == OFFSETS["control"]:
                 value &= ~Control.START.value
-            desk.access(offset, value, rng.randrange(16), rng.choice((0, 0, 3)))
-            desk.access(offset, None, rest=rng.choice((0, 0, 3)))
+            device.access(offset, value, rng.randrange(16), rng.choice((0, 0, 3)))
+            device.access(offset, None, rest=rng.choice((0, 0, 3)))
         for _ in range(40):
-            _interrupted(desk, rng)
+            _interrupted(device, rng)
         for cycles in range(0, 120, 3):
-            _rung(desk, cycles)
+            _rung(device, cycles)
 
 
-def _interrupted(desk: Desk, rng: random.Random) -> None:
+def _interrupted(device: CheckedDevice, rng: random.Random) -> None:
     """Start a program, and disturb it by a doorbell, a clear, or a soft reset."""
     program = _apart([rich(rng.choice(_MOVING), rng) for _ in range(4)])
     address = rng.getrandbits(32) // INSTRUCTION_BYTES * INSTRUCTION_BYTES
     address -= address % _MEMORY // _HALF * (len(program) * INSTRUCTION_BYTES)
-    desk.write(address % _MEMORY, b"".join(map(isa.encode, program)))
-    desk.set_register("watchdog", rng.choice((0, 5000)))
-    desk.set_register("program_address", address)
-    desk.set_register("program_length", rng.choice((len(program), len(program) - 1)))
-    desk.set_register("interrupt_enable", rng.randrange(4))
-    desk.set_register("control", Control.CLEAR.value)
-    desk.rest(COUNTERS_PER_UNIT)
-    desk.set_register("control", Control.START.value)
-    desk.rest(rng.choice((0, 1, 10, 300)))
+    device.write(address % _MEMORY, b"".join(map(isa.encode, program)))
+    device.set_register("watchdog", rng.choice((0, 5000)))
+    device.set_register("program_address", address)
+    device.set_register("program_length", rng.choice((len(program), len(program) - 1)))
+    device.set_register("interrupt_enable", rng.randrange(4))
+    device.set_register("control", Control.CLEAR.value)
+    device.rest(COUNTERS_PER_UNIT)
+    device.set_register("control", Control.START.value)
+    device.rest(rng.choice((0, 1, 10, 300)))
     for _ in range(rng.randrange(3)):
-        desk.set_register("control", rng.randrange(8))
-        desk.rest(rng.randrange(4))
-    desk.rest(20_000)
-    desk.set_register("control", Control.RESET.value)
-    desk.rest(2000)
-    if desk.register("status") & ~2:
+        device.set_register("control", rng.randrange(8))
+        device.rest(rng.randrange(4))
+    device.rest(20_000)
+    device.set_register("control", Control.RESET.value)
+    device.rest(2000)
+    if device.register("status") & ~2:
         raise RtlError("reset: wanted the core to become idle, it does not")
-    desk.set_register("interrupt", 3)
+    device.set_register("interrupt", 3)
 
 
-def _rung(desk: Desk, cycles: int) -> None:
-    """Ring the doorbell once more while what was fetched behind HALT is dropped, or near to it."""
+def _rung(device: CheckedDevice, cycles: int) -> None:
+    """Ring the doorbell again at about the time when instructions after HALT are dropped."""
     program = [Instruction(Opcode.HALT), *[Instruction(Opcode.NOP)] * 60]
-    desk.write(_HALF, b"".join(map(isa.encode, program)))
-    desk.set_register("program_address", _HALF)
-    desk.set_register("program_length", len(program))
-    desk.set_register("control", Control.START.value)
-    desk.rest(cycles)
-    desk.set_register("control", Control.START.value)
-    desk.rest(4000)
-    if desk.register("status") & 15 != Status.DONE.value:
+    device.write(_HALF, b"".join(map(isa.encode, program)))
+    device.set_register("program_address", _HALF)
+    device.set_register("program_length", len(program))
+    device.set_register("control", Control.START.value)
+    device.rest(cycles)
+    device.set_register("control", Control.START.value)
+    device.rest(4000)
+    if device.register("status") & 15 != Status.DONE.value:
         raise Wrong("directed: wanted an end after two doorbells, got none")
 
 
-#: What to run, by name; each takes the source of its random numbers.
+#: Directed runs by name; each takes a source of random numbers.
 RUNS: dict[str, Callable[[random.Random], None]] = {
     "great": _great,
     "faults": _faults,

@@ -1,4 +1,4 @@
-"""The table of what no run meets, with a reason each: by text of lines and names of signals."""
+"""Table of lines and bits that no run covers, with reasons: by text of lines, names of signals."""
 
 import re
 import tomllib
@@ -44,7 +44,7 @@ class Key(NamedTuple):
     bits: int
 
     def line(self, file: str, text: str) -> bool:
-        """Return whether it stands for a line."""
+        """Return True if the entry applies to a line."""
         return not self.bits and self.name == text.strip() and fnmatchcase(file, self.file)
 
     def signal(self, file: str, name: str) -> int:

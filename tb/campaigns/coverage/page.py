@@ -12,7 +12,7 @@ body { font: 15px/1.4 sans-serif; margin: 2em; color: #222; }
 table { border-collapse: collapse; margin-bottom: 2em; }
 th, td { padding: 2px 10px; text-align: right; }
 th:first-child, td:first-child { text-align: left; }
-tr.room { background: #eee; font-weight: bold; }
+tr.block { background: #eee; font-weight: bold; }
 td.bad { color: #b00020; font-weight: bold; }
 pre { margin: 0; font: 13px/1.35 monospace; }
 .line { display: flex; }
@@ -39,16 +39,16 @@ def ranges(mask: int) -> str:
     >>> ranges(0b1011100)
     '6, 4:2'
     """
-    parts = []
+    texts = []
     high = mask.bit_length() - 1
     while high >= 0:
         low = high
         while low and mask >> low - 1 & 1:
             low -= 1
-        parts.append(f"{high}:{low}" if high > low else str(high))
+        texts.append(f"{high}:{low}" if high > low else str(high))
         mask &= (1 << low) - 1
         high = mask.bit_length() - 1
-    return ", ".join(parts)
+    return ", ".join(texts)
 
 
 def _percent(met: Met) -> str:
@@ -66,11 +66,11 @@ _HEADS = ("lines", "of", "", "explained", "missing", "bits", "of", "", "explaine
 
 
 def table(summary: Summary, *, files: bool = False) -> str:
-    """Return the overview as text, a line for each room, or for each file, and one of all."""
+    """Return the overview as text: a line for each block, or for each file, and one for all."""
     rows: list[tuple[str, ...]] = [("", *_HEADS)]
-    for room, held in summary.rooms.items():
+    for block, held in summary.blocks.items():
         counts = sum((file.counts for file in held[1:]), held[0].counts)
-        rows.append((room, *_cells(counts)))
+        rows.append((block, *_cells(counts)))
         if files:
             rows += [(f"  {file.path.rpartition('/')[2]}", *_cells(file.counts)) for file in held]
     rows.append(("all", *_cells(summary.counts)))
@@ -95,24 +95,24 @@ def _row(kind: str, name: str, counts: Counts) -> str:
 def _overview(summary: Summary) -> Iterator[str]:
     heads = "".join(f"<th>{head}</th>" for head in ("", *_HEADS))
     yield f"<table><tr>{heads}</tr>"
-    for room, held in summary.rooms.items():
+    for block, held in summary.blocks.items():
         counts = sum((file.counts for file in held[1:]), held[0].counts)
-        yield _row("room", escape(room), counts)
+        yield _row("block", escape(block), counts)
         for file in held:
             name = file.path.rpartition("/")[2]
             yield _row("file", f'<a href="#{escape(file.path)}">{escape(name)}</a>', file.counts)
-    yield _row("room", "all", summary.counts) + "</table>"
+    yield _row("block", "all", summary.counts) + "</table>"
 
 
 def _note(signal: Signal) -> str:
-    parts = []
+    texts = []
     if signal.missing:
-        parts.append(f"never changed: {ranges(signal.missing)}")
+        texts.append(f"never changed: {ranges(signal.missing)}")
     if signal.explained:
-        parts.append(f"explained: {ranges(signal.explained)} ({'; '.join(signal.why)})")
+        texts.append(f"explained: {ranges(signal.explained)} ({'; '.join(signal.why)})")
     if signal.constant:
-        parts.append(f"constant: {ranges(signal.constant)}")
-    return f"<b>{escape(signal.name)}</b> {escape('; '.join(parts))}"
+        texts.append(f"constant: {ranges(signal.constant)}")
+    return f"<b>{escape(signal.name)}</b> {escape('; '.join(texts))}"
 
 
 def _source(file: File) -> Iterator[str]:
@@ -123,13 +123,13 @@ def _source(file: File) -> Iterator[str]:
     yield f'<details id="{escape(file.path)}"><summary>{escape(file.path)}</summary><pre>'
     for number, text in enumerate(file.text, 1):
         line = file.lines.get(number)
-        told = notes.get(number, [])
-        kind, words = "", [_note(signal) for signal in told]
+        uncovered = notes.get(number, [])
+        kind, words = "", [_note(signal) for signal in uncovered]
         if line:
             kind = "met" if line.met else "explained" if line.why else "missed"
             words += [escape(line.why)] if line.why else []
-        if kind in ("", "met") and told:
-            kind = "missed" if any(signal.missing for signal in told) else kind or "explained"
+        if kind in ("", "met") and uncovered:
+            kind = "missed" if any(signal.missing for signal in uncovered) else kind or "explained"
         yield (
             f'<div class="line {kind}"><span class="number">{number}</span>'
             f'<span class="text">{escape(text)}</span>'
@@ -144,11 +144,11 @@ def page(summary: Summary, remarks: Sequence[str]) -> str:
     Parameters
     ----------
     summary : Summary
-        What was met.
+        Coverage of all files.
     remarks : sequence of str
-        What was run, a line each.
+        Descriptions of the runs, one line each.
     """
-    parts = [
+    texts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Celosia: coverage</title>',
         f"<style>{_STYLE}</style></head><body><h1>Coverage of the core</h1>",
         *(f"<p>{escape(remark)}</p>" for remark in remarks),
@@ -156,13 +156,13 @@ def page(summary: Summary, remarks: Sequence[str]) -> str:
     ]
     if summary.stale:
         stale = "".join(f"<li>{escape(key.text)}</li>" for key in summary.stale)
-        parts.append(f"<h2>Explanations of nothing</h2><ul>{stale}</ul>")
-    parts.append(f"<h2>Sources</h2>{_LEGEND}")
+        texts.append(f"<h2>Explanations of nothing</h2><ul>{stale}</ul>")
+    texts.append(f"<h2>Sources</h2>{_LEGEND}")
     for file in summary.files:
-        parts += _source(file)
-    parts.append(
+        texts += _source(file)
+    texts.append(
         "<script>const open = () => { const found = document.getElementById("
         "decodeURIComponent(location.hash.slice(1))); if (found) found.open = true; };"
         "addEventListener('hashchange', open); open();</script></body></html>\n"
     )
-    return "\n".join(parts)
+    return "\n".join(texts)

@@ -16,8 +16,8 @@ __all__ = ["Job", "Plan", "Result", "jobs", "run_all"]
 
 #: Models that run through the runtime, on the greatest core.
 NETWORKS = ("mnist_mlp", "fashion_b")
-#: Cores whose bits count, too, so that all are done in minutes: greatest memories, sizes that are no
-#: powers of two, widest array and bus.
+#: Cores whose bits are also counted; few, so that a run takes minutes: greatest memories, sizes that
+#: are not powers of two, widest array and bus.
 TOGGLED = ("vast", "odd", "square16")
 _MODELS = Path(__file__).parents[3] / "sw" / "models"
 
@@ -33,7 +33,7 @@ class Plan(NamedTuple):
 
 
 class Job(NamedTuple):
-    """Something to run on one core: ``kind`` is ``build``, ``legal``, ``faulted``, ``directed`` or ``network``."""
+    """Job on one core: ``kind`` is ``build``, ``legal``, ``faulted``, ``directed`` or ``network``."""
 
     core: str
     kind: str
@@ -54,7 +54,7 @@ class Result(NamedTuple):
 
 
 def _config(name: str) -> Config:
-    from celosia.sim.fuzz.configurations import CONFIGURATIONS
+    from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS
     from coverage.directed import VAST
 
     return VAST if name == VAST.name else CONFIGURATIONS[name]
@@ -135,7 +135,7 @@ def run_job(job: Job) -> Result:
     Raises
     ------
     SimulatorNotFound, RtlError
-        If there is no simulator, or a model cannot be built, or does not answer.
+        If the simulator is missing, a model cannot be built, or a core does not respond.
     """
     from celosia.sim.counting import counting
 
@@ -147,7 +147,7 @@ def run_job(job: Job) -> Result:
 
 
 def run_all(wanted: Sequence[Job], workers: int) -> Iterator[Result]:
-    """Give what comes of jobs as they finish; those of a core run when its model is built."""
+    """Yield the results of jobs as they finish; the jobs of a core run after its model is built."""
     built: set[str] = set()
     waiting = list(wanted)
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:

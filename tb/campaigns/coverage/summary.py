@@ -7,13 +7,13 @@ from coverage.explained import Key
 
 __all__ = ["Counts", "File", "Line", "Met", "Signal", "Summary", "summary"]
 
-#: Lines by number, and their states; signals by place and name: live, toggled, constant bits.
+#: Lines by ``file:number`` and signals by ``file:number`` and name: live, toggled, constant bits.
 Lines = Mapping[str, bool]
 Signals = Mapping[tuple[str, str], tuple[int, int, int]]
 
 
 class Line(NamedTuple):
-    """A line in a branch: whether it was met, and why not where that is known."""
+    """Line in a branch: True if it was covered, and the reason if that is explained."""
 
     met: bool
     why: str | None
@@ -37,19 +37,19 @@ class Signal(NamedTuple):
 
 
 class Met(NamedTuple):
-    """Counts of points: met, all, and those of the rest that are explained."""
+    """Counts of points: covered, all, and the explained ones of the rest."""
 
     met: int
     total: int
     explained: int
 
     def __add__(self, other: "Met") -> "Met":  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return both together."""
+        """Return the sums of both."""
         return Met(*(one + more for one, more in zip(self, other, strict=True)))
 
     @property
     def percent(self) -> float:
-        """Share of those met; of nothing it is all."""
+        """Share of covered points in percent; 100 if there are none."""
         return 100 * self.met / self.total if self.total else 100.0
 
     @property
@@ -65,7 +65,7 @@ class Counts(NamedTuple):
     bits: Met
 
     def __add__(self, other: "Counts") -> "Counts":  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return both together."""
+        """Return the sums of both."""
         return Counts(self.lines + other.lines, self.bits + other.bits)
 
 
@@ -84,23 +84,23 @@ class File(NamedTuple):
     def counts(self) -> Counts:
         """Lines and bits."""
         met = sum(line.met for line in self.lines.values())
-        told = sum(not line.met and line.why is not None for line in self.lines.values())
+        explained = sum(not line.met and line.why is not None for line in self.lines.values())
         bits = Met(
             sum(signal.toggled.bit_count() for signal in self.signals),
             sum(signal.live.bit_count() for signal in self.signals),
             sum(signal.explained.bit_count() for signal in self.signals),
         )
-        return Counts(Met(met, len(self.lines), told), bits)
+        return Counts(Met(met, len(self.lines), explained), bits)
 
 
 class Summary(NamedTuple):
-    """All files, and entries of the table that explain nothing."""
+    """All files, and stale entries of the table of reasons."""
 
     files: tuple[File, ...]
     stale: tuple[Key, ...]
 
     @property
-    def rooms(self) -> dict[str, list[File]]:
+    def blocks(self) -> dict[str, list[File]]:
         """Files by the folder they are in."""
         found: dict[str, list[File]] = {}
         for file in self.files:
@@ -113,7 +113,7 @@ class Summary(NamedTuple):
         return sum((file.counts for file in self.files), _NOTHING)
 
 
-def _place(text: str) -> tuple[str, int]:
+def _location(text: str) -> tuple[str, int]:
     file, _, number = text.rpartition(":")
     return file, int(number)
 
@@ -121,7 +121,7 @@ def _place(text: str) -> tuple[str, int]:
 def summary(
     lines: Lines, signals: Signals, texts: Mapping[str, str], keys: Sequence[Key]
 ) -> Summary:
-    """Return what was met, file by file.
+    """Return the coverage, file by file.
 
     Parameters
     ----------
@@ -130,26 +130,26 @@ def summary(
     texts : mapping of str to str
         Sources by the files that ``lines`` and ``signals`` name.
     keys : sequence of Key
-        What is explained.
+        Entries of the table of reasons.
     """
     used: set[Key] = set()
     found: dict[str, tuple[dict[int, Line], list[Signal]]] = {}
-    for place, met in lines.items():
-        file, number = _place(place)
+    for location, met in lines.items():
+        file, number = _location(location)
         text = texts[file].splitlines()[number - 1]
         why = next((key for key in keys if key.line(file, text)), None) if not met else None
         if why:
             used.add(why)
         found.setdefault(file, ({}, []))[0][number] = Line(met, why.why if why else None)
-    for (place, name), (live, toggled, constant) in signals.items():
-        file, number = _place(place)
-        fitting = {key: key.signal(file, name) & live & ~toggled for key in keys if key.bits}
-        fitting = {key: mask for key, mask in fitting.items() if mask}
-        used |= set(fitting)
+    for (location, name), (live, toggled, constant) in signals.items():
+        file, number = _location(location)
+        matching = {key: key.signal(file, name) & live & ~toggled for key in keys if key.bits}
+        matching = {key: mask for key, mask in matching.items() if mask}
+        used |= set(matching)
         explained = 0
-        for mask in fitting.values():
+        for mask in matching.values():
             explained |= mask
-        why = tuple(dict.fromkeys(key.why for key in fitting))
+        why = tuple(dict.fromkeys(key.why for key in matching))
         signal = Signal(name, number, live, toggled, constant, explained, why)
         found.setdefault(file, ({}, []))[1].append(signal)
     files = tuple(

@@ -82,7 +82,7 @@ def test_reasons_of_nothing_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("[[reason]]\nlines = []", "wanted why, lines and signals"),
         ('[[reason]]\nwhy = "x"\nline = []', "wanted why, lines and signals"),
@@ -94,10 +94,10 @@ def test_reasons_of_nothing_are_told() -> None:
         ("[[reason]", "explanations: "),
     ],
 )
-def test_a_wrong_table_is_refused(text: str, says: str) -> None:
+def test_a_wrong_table_is_refused(text: str, message: str) -> None:
     with pytest.raises(TableError) as caught:
         explanations(text)
-    assert says in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_the_table_of_the_tree_names_lines_that_are_there(root: Path) -> None:
@@ -136,7 +136,7 @@ def test_jobs_of_a_core_come_after_its_model() -> None:
 
 
 def results(problems: tuple[str, ...] = ()):
-    """Stand for the runs: one of each core meets what ``LINES`` and ``SIGNALS`` say."""
+    """Replace the runs: each core covers the entries of ``LINES`` and ``SIGNALS``."""
 
     def run_all(wanted, workers):
         for job in wanted:
@@ -155,7 +155,7 @@ def test_command(
     reasons = tmp_path / "reasons.toml"
     reasons.write_text("")
     options = f"coverage --explained {reasons} -o {tmp_path}/made"
-    # Of some cores alone nothing is wanted.
+    # A run of some cores has no targets.
     assert main(f"{options} --configurations least".split()) == 0
     said = capsys.readouterr()
     assert "hw " in said.out and (tmp_path / "made" / "index.html").exists()
@@ -167,7 +167,7 @@ def test_command(
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ("--configurations huge", "configurations: wanted some of least, "),
         ("--explained none.toml", "none.toml: "),
@@ -178,7 +178,7 @@ def test_command(
 )
 def test_bad_arguments(
     options: str,
-    says: str,
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -190,4 +190,4 @@ def test_bad_arguments(
     except SystemExit as stop:
         code = stop.code
     err = capsys.readouterr().err
-    assert code == 2 and err.startswith("coverage: ") and says in err and err.count("\n") == 1
+    assert code == 2 and err.startswith("coverage: ") and message in err and err.count("\n") == 1

@@ -53,10 +53,10 @@ class Plan(NamedTuple):
 class Outcome(NamedTuple):
     """Outcome of one flip.
 
-    ``memory`` and ``guard`` say where it was, ``guard`` that it was parity; ``reported`` is the unit
-    of the error, or None; ``right`` says whether the result, where there is one, is; ``bare`` whether
-    a core without protection gives the right result; ``label`` whether that result names the
-    same class, at least.
+    ``memory`` is the flipped memory, ``guard`` is True for a bit of parity; ``reported`` is the unit
+    of the error, or None; ``right`` is True for a right result; ``bare`` is True if a core without
+    protection gives the right result; ``label`` is True if that result has at least the right
+    class.
     """
 
     memory: str
@@ -68,7 +68,7 @@ class Outcome(NamedTuple):
 
 
 class _Flipping:
-    """A device for one inference, during which a bit flips."""
+    """Device for one inference, during which a bit flips."""
 
     def __init__(self, core: Any) -> None:
         self.core = core
@@ -105,7 +105,7 @@ def _play(plan: Plan, config: Config, x: np.ndarray, flip: Any) -> tuple[np.ndar
         try:
             return session.run([x[np.newaxis]])[0][0], None
         except DeviceError:
-            # Anything else than an error of the core shows as none.
+            # Only an error of the core is an outcome.
             if device.error is None:
                 raise
             return None, device.error

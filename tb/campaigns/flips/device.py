@@ -1,4 +1,4 @@
-"""A simulated core in whose memories bits flip while it runs."""
+"""Simulated core with a flip of one bit of its memories during a run."""
 
 import ctypes
 import random
@@ -15,8 +15,8 @@ from celosia.sim.rtl import RtlDevice
 
 __all__ = ["Array", "Flip", "FlipDevice", "drawn"]
 
-#: Where memories lie in the core's Verilog.
-_ROOMS = {
+#: Paths of the memories in the core's Verilog.
+_PATHS = {
     r"unified_buffer\.bank_": Memory.UNIFIED,
     r"matrix\.buffer\.bank_": Memory.WEIGHTS,
     r"accumulators\.column_\d+\.half_": Memory.ACCUMULATORS,
@@ -28,7 +28,7 @@ _NAME_BYTES = 256
 
 @dataclass(frozen=True)
 class Array:
-    """One memory of the Verilog: a bank, or what one column or lane has of a memory of the core.
+    """Memory of the Verilog: a bank, or the words of one column or lane of a memory of the core.
 
     ``name`` is its path; ``numbers`` are those at its end, for instance segment and column.
     """
@@ -50,7 +50,7 @@ class Flip(NamedTuple):
 
 
 def _array(name: str, words: int, bits: int) -> Array:
-    memory = next(memory for room, memory in _ROOMS.items() if re.search(room, name))
+    memory = next(memory for path, memory in _PATHS.items() if re.search(path, name))
     numbers = re.findall(r"\d+", ".".join(name.split(".")[-2:]))
     return Array(name, memory, tuple(map(int, numbers)), words, bits)
 
@@ -58,15 +58,15 @@ def _array(name: str, words: int, bits: int) -> Array:
 def drawn(arrays: Sequence[Array], rng: random.Random, cycles: int) -> Flip:
     """Return a flip: all bits of all memories are as likely, and so are the ``cycles``."""
     ends = list(accumulate(array.words * array.bits for array in arrays))
-    place = rng.randrange(ends[-1])
-    number = next(n for n, end in enumerate(ends) if place < end)
+    position = rng.randrange(ends[-1])
+    number = next(n for n, end in enumerate(ends) if position < end)
     array = arrays[number]
-    word, bit = divmod(place - ends[number] + array.words * array.bits, array.bits)
+    word, bit = divmod(position - ends[number] + array.words * array.bits, array.bits)
     return Flip(number, word, bit, rng.randrange(cycles))
 
 
 class FlipDevice(RtlDevice):
-    """A core that starts from power-up, and one bit of whose memories flips during a run.
+    """Core from power-up with a flip of one bit of its memories during a run.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Malformed files: models and programs changed at random, and what must become of them."""
+"""Malformed files: models and programs with random changes, and checks of their outcomes."""

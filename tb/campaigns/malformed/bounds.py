@@ -1,4 +1,4 @@
-"""Bounds check: external memory that a program wrote and nothing in it names."""
+"""Bounds check: external memory that a program wrote outside of its stores."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _MOST = 1 << 26
 
 
 class Damage(Exception):
-    """A byte was written that nobody names; the message says where."""
+    """Byte written outside of all stores; the message has its address."""
 
 
 def check_bounds(program: Program, memory: np.ndarray) -> None:
@@ -24,7 +24,7 @@ def check_bounds(program: Program, memory: np.ndarray) -> None:
     Parameters
     ----------
     program : Program
-        What has run, well or not.
+        Program that has run, with or without an error.
     memory : numpy.ndarray
         uint8, all of external memory, which was zero before.
 
@@ -40,7 +40,7 @@ def check_bounds(program: Program, memory: np.ndarray) -> None:
         for block in stores
         for section in code
     )
-    # Who writes to instructions may say anything with them.
+    # A program that overwrites its instructions may store to any address.
     if memory.size > _MOST or itself:
         return
     left = memory != 0
@@ -51,7 +51,7 @@ def check_bounds(program: Program, memory: np.ndarray) -> None:
     for address, count in spans:
         left[address : address + count] = False
     for block in stores:
-        # Where it names more than there is, it must write nothing.
+        # A store that reaches past the end must write nothing.
         if block.last < left.size:
             block.mark(left, False)
     if left.any():
@@ -59,7 +59,7 @@ def check_bounds(program: Program, memory: np.ndarray) -> None:
 
 
 def _stores(program: Program) -> list[Any]:
-    """Return what the stores of a program name."""
+    """Return the addresses of the stores of a program."""
     from celosia.sim.footprint import external_block
 
     found = []
@@ -69,7 +69,7 @@ def _stores(program: Program) -> list[Any]:
                 instruction = section.instruction(index)
             except isa.Illegal:
                 continue
-            # One without rows or bytes, which no core runs, names nothing.
+            # No core runs a store without rows or bytes.
             if instruction.opcode is Opcode.STORE and instruction.rows and instruction.length:
                 found.append(external_block(instruction))
     return found

@@ -1,4 +1,4 @@
-"""Many changed files, each from its number: drawn, run, counted; the same wherever they run."""
+"""Campaigns of changed files: each is drawn from its number, so that results are reproducible."""
 
 import random
 from collections import Counter
@@ -12,13 +12,13 @@ from malformed.verdict import Problem, verdict
 
 __all__ = ["KINDS", "Batch", "Found", "Plan", "case_of", "run_batch", "shrunk"]
 
-#: Kinds of files: what draws one, and the ending of its name.
+#: Kinds of files: the function that draws one, and the ending of its name.
 KINDS: dict[str, tuple[Callable[[random.Random], bytes], str]] = {
     "models": (models.changed, "tflite"),
     "programs": (programs.changed, "celosia"),
 }
 
-#: Files tried at most when one is made small.
+#: Most files tried while one is made small.
 _BUDGET = 300
 
 
@@ -30,7 +30,7 @@ class Plan(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A file that did not end as it must."""
+    """File with a problem."""
 
     number: int
     content: bytes
@@ -48,7 +48,7 @@ class Batch(NamedTuple):
 
 
 def case_of(plan: Plan, number: int) -> bytes:
-    """Return the file that has a number."""
+    """Return the file of a number."""
     return KINDS[plan.kind][0](random.Random(f"{plan.seed} {plan.kind} {number}"))
 
 
@@ -57,19 +57,19 @@ def run_batch(plan: Plan, numbers: Sequence[int]) -> Batch:
     ends, found, peak, slowest = Counter[str](), [], 0, 0.0
     for number in numbers:
         content = case_of(plan, number)
-        came = verdict(content)
-        ends[came.end] += 1
-        peak, slowest = max(peak, came.peak), max(slowest, came.seconds)
-        if came.problem:
-            found.append(Found(number, content, came.problem))
+        result = verdict(content)
+        ends[result.end] += 1
+        peak, slowest = max(peak, result.peak), max(slowest, result.seconds)
+        if result.problem:
+            found.append(Found(number, content, result.problem))
     return Batch(len(numbers), ends, tuple(found), peak, slowest)
 
 
 def shrunk(content: bytes, kind: str) -> bytes:
     """Return a file with fewer changes that fails in the same way.
 
-    Bytes that differ from the file it was made of are put back, many at once, then fewer. Where
-    their lengths differ it stays as it is.
+    Bytes that differ from the original file are restored, many at once, then fewer. A file whose
+    length differs from its original is returned unchanged.
     """
     program = is_program(content)
     whole = seeds.programs() if program else seeds.models()
@@ -78,20 +78,20 @@ def shrunk(content: bytes, kind: str) -> bytes:
         return content
     differing = {seed: [n for n, b in enumerate(content) if seed[n] != b] for seed in like}
     origin = min(like, key=lambda seed: len(differing[seed]))
-    places, best, left = differing[origin], bytearray(content), _BUDGET
-    size = max(1, len(places) // 2)
+    offsets, best, left = differing[origin], bytearray(content), _BUDGET
+    size = max(1, len(offsets) // 2)
     while left > 0:
         start = 0
-        while start < len(places) and left > 0:
+        while start < len(offsets) and left > 0:
             tried = bytearray(best)
-            for place in places[start : start + size]:
-                tried[place] = origin[place]
+            for offset in offsets[start : start + size]:
+                tried[offset] = origin[offset]
             tried = bytearray(summed(bytes(tried[:-4]))) if program else tried
             left -= 1
             problem = verdict(bytes(tried)).problem
             if problem and problem.kind == kind:
                 best = tried
-                del places[start : start + size]
+                del offsets[start : start + size]
             else:
                 start += size
         if size == 1:

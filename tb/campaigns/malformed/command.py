@@ -1,4 +1,4 @@
-"""Runs files changed at random: each must give the right answer or one clear line."""
+"""Campaign of files with random changes: each must give the right result or one clear line."""
 
 import argparse
 import os
@@ -65,12 +65,12 @@ def run(options: argparse.Namespace) -> None:
 
 def _replay(path: Path) -> None:
     try:
-        came = verdict(path.read_bytes())
+        result = verdict(path.read_bytes())
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    if came.problem:
-        raise Failure(f"{path}: {came.problem}")
-    print(f"{path}: {came.end}" + (f" ({came.text})" if came.text else ""))
+    if result.problem:
+        raise Failure(f"{path}: {result.problem}")
+    print(f"{path}: {result.end}" + (f" ({result.text})" if result.text else ""))
 
 
 def _campaign(options: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Model files changed at random: any bytes, numbers that the reader looks at, or the graph."""
+"""Model files with random changes: of any bytes, of numbers that the reader uses, or of the graph."""
 
 import random
 import struct
@@ -16,11 +16,11 @@ from celosia.sw.frontend.tflite import load
 from malformed.seeds import graphs, models
 from malformed.values import anywhere, integer, real, real_bytes
 
-__all__ = ["Place", "changed", "places"]
+__all__ = ["Slot", "changed", "slots"]
 
 
-class Place(NamedTuple):
-    """A number in a file: where it is, its bytes, and whether it is a floating-point one."""
+class Slot(NamedTuple):
+    """Number in a file: its offset, its bytes, and True for floating point."""
 
     start: int
     width: int
@@ -28,21 +28,21 @@ class Place(NamedTuple):
 
 
 @cache
-def places(content: bytes) -> tuple[Place, ...]:
+def slots(content: bytes) -> tuple[Slot, ...]:
     """Return all numbers of a model file that the reader looks at, offsets and lengths included."""
-    found: dict[int, Place] = {}
+    found: dict[int, Slot] = {}
     get, vector = encode.Get, encode.GetVectorAsNumpy
 
     def one(packer: struct.Struct, buffer: bytes, start: int) -> Any:
         floating = packer.format in ("<f", "<d")
-        found.setdefault(start, Place(start, packer.size, floating))
+        found.setdefault(start, Slot(start, packer.size, floating))
         return get(packer, buffer, start)
 
     def several(dtype: Any, buffer: bytes, count: int, start: int) -> np.ndarray:
         array = vector(dtype, buffer, count, start)
         for number in range(count):
-            place = start + number * array.itemsize
-            found.setdefault(place, Place(place, array.itemsize, array.dtype.kind == "f"))
+            offset = start + number * array.itemsize
+            found.setdefault(offset, Slot(offset, array.itemsize, array.dtype.kind == "f"))
         return array
 
     with patch.object(encode, "Get", one), patch.object(encode, "GetVectorAsNumpy", several):
@@ -50,50 +50,50 @@ def places(content: bytes) -> tuple[Place, ...]:
     return tuple(found[start] for start in sorted(found))
 
 
-def _read(content: bytearray, place: Place) -> bytes:
-    return bytes(content[place.start : place.start + place.width])
+def _read(content: bytearray, slot: Slot) -> bytes:
+    return bytes(content[slot.start : slot.start + slot.width])
 
 
-def _write(content: bytearray, place: Place, data: bytes) -> None:
-    """Write over a place, where the file still has it."""
-    if place.start + place.width <= len(content):
-        content[place.start : place.start + place.width] = data
+def _write(content: bytearray, slot: Slot, data: bytes) -> None:
+    """Overwrite a number, if the file still contains it."""
+    if slot.start + slot.width <= len(content):
+        content[slot.start : slot.start + slot.width] = data
 
 
-def _drawn(rng: random.Random, place: Place, old: bytes) -> bytes:
-    """Return other contents of a place."""
-    if place.floating:
-        (near,) = struct.unpack("<f" if place.width == 4 else "<d", old)
-        return real_bytes(real(rng, near), place.width)
-    number = integer(rng, 8 * place.width, int.from_bytes(old, "little"))
-    return number.to_bytes(place.width, "little")
+def _drawn(rng: random.Random, slot: Slot, old: bytes) -> bytes:
+    """Return other contents of a number."""
+    if slot.floating:
+        (near,) = struct.unpack("<f" if slot.width == 4 else "<d", old)
+        return real_bytes(real(rng, near), slot.width)
+    number = integer(rng, 8 * slot.width, int.from_bytes(old, "little"))
+    return number.to_bytes(slot.width, "little")
 
 
-def _one(content: bytearray, rng: random.Random, known: Sequence[Place]) -> None:
-    """Write another number to a place."""
-    place = rng.choice(known)
-    _write(content, place, _drawn(rng, place, _read(content, place)))
+def _one(content: bytearray, rng: random.Random, known: Sequence[Slot]) -> None:
+    """Change a number."""
+    slot = rng.choice(known)
+    _write(content, slot, _drawn(rng, slot, _read(content, slot)))
 
 
-def _copied(content: bytearray, rng: random.Random, known: Sequence[Place]) -> None:
-    """Write to a place what stands at another."""
-    place = rng.choice(known)
-    like = [other for other in known if other[1:] == place[1:]]
-    _write(content, place, _read(content, rng.choice(like)))
+def _copied(content: bytearray, rng: random.Random, known: Sequence[Slot]) -> None:
+    """Copy a number over another."""
+    slot = rng.choice(known)
+    like = [other for other in known if other[1:] == slot[1:]]
+    _write(content, slot, _read(content, rng.choice(like)))
 
 
-def _everywhere(content: bytearray, rng: random.Random, known: Sequence[Place]) -> None:
-    """Write another number to all places that hold the same one: an extent, an index, a scale."""
-    place = rng.choice(known)
-    old = _read(content, place)
-    new = _drawn(rng, place, old)
+def _everywhere(content: bytearray, rng: random.Random, known: Sequence[Slot]) -> None:
+    """Change all numbers with the same value: an extent, an index, a scale."""
+    slot = rng.choice(known)
+    old = _read(content, slot)
+    new = _drawn(rng, slot, old)
     for other in known:
-        if other[1:] == place[1:] and _read(content, other) == old:
+        if other[1:] == slot[1:] and _read(content, other) == old:
             _write(content, other, new)
 
 
 def _in_places(content: bytes, rng: random.Random) -> bytes:
-    known, result = places(content), bytearray(content)
+    known, result = slots(content), bytearray(content)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         rng.choices((_one, _copied, _everywhere), (5, 2, 3))[0](result, rng, known)
     return bytes(result)
@@ -107,7 +107,7 @@ def _in_bytes(content: bytes, rng: random.Random) -> bytes:
 
 
 def _resized(tensor: Tensor, old: int, new: int) -> Tensor:
-    """Return a tensor whose extents of ``old`` are ``new``, contents and scales with them."""
+    """Return a tensor with extents ``new`` instead of ``old``, in contents and scales as well."""
     shape = tuple(new if extent == old else extent for extent in tensor.shape)
     data, quantization = tensor.data, tensor.quantization
     if data is not None and shape != tensor.shape:
@@ -135,14 +135,14 @@ def _extent(graph: Graph, rng: random.Random) -> Graph:
 
 
 def _meaning(graph: Graph, rng: random.Random) -> Graph:
-    """Change what the integers of a tensor, or of all with its scale, mean."""
+    """Change the quantisation of a tensor, or of all with its scale."""
     known = [t.quantization for t in graph.tensors if t.quantization is not None]
     chosen = rng.choice(known)
     scales, zeros = chosen.scales.copy(), chosen.zero_points.copy()
     if rng.random() < 0.7:
-        place = rng.randrange(len(scales))
-        scales[place if rng.random() < 0.5 else slice(None)] = np.frombuffer(
-            real_bytes(real(rng, float(scales[place])), 4), np.float32
+        index = rng.randrange(len(scales))
+        scales[index if rng.random() < 0.5 else slice(None)] = np.frombuffer(
+            real_bytes(real(rng, float(scales[index])), 4), np.float32
         )[0]
     else:
         zeros[:] = rng.choice((-128, 127, -129, 128, 0, 255, 1 << 31, rng.randint(-128, 127)))
@@ -175,8 +175,8 @@ def _contents(graph: Graph, rng: random.Random) -> Graph:
 
 def _option(graph: Graph, rng: random.Random) -> Graph:
     """Change an option of an operator, or an input."""
-    place = rng.randrange(len(graph.operations))
-    operation = graph.operations[place]
+    index = rng.randrange(len(graph.operations))
+    operation = graph.operations[index]
     inputs, options = list(operation.inputs), dict(operation.options)
     if options and rng.random() < 0.7:
         name = rng.choice(list(options))
@@ -184,7 +184,7 @@ def _option(graph: Graph, rng: random.Random) -> Graph:
     elif inputs:
         inputs[rng.randrange(len(inputs))] = rng.randrange(-1, len(graph.tensors))
     operations = list(graph.operations)
-    operations[place] = replace(operation, inputs=tuple(inputs), options=options)
+    operations[index] = replace(operation, inputs=tuple(inputs), options=options)
     return replace(graph, operations=tuple(operations))
 
 
@@ -215,12 +215,12 @@ def _in_graph(content: bytes, rng: random.Random) -> bytes:
             graph = rng.choices(_GRAPHS, (3, 4, 3, 3))[0](graph, rng)
         return serialize(graph)
     except (ValueError, TypeError, OverflowError, KeyError, struct.error):
-        # The writer cannot say it.
+        # The writer cannot represent it.
         return _in_places(content, rng)
 
 
 def changed(rng: random.Random) -> bytes:
-    """Return a model file with something changed."""
+    """Return a model file with a random change."""
     content = rng.choice(models())
     ways = (_in_bytes, _in_places, _in_graph)
     return rng.choices(ways, (2, 4, 4))[0](content, rng)

@@ -20,18 +20,18 @@ _START = len(MAGIC) + 8
 
 
 def _opened(content: bytes) -> tuple[dict[str, Any], list[bytearray]]:
-    """Return header and blobs of a sound program file."""
+    """Return header and blobs of a valid program file."""
     (length,) = struct.unpack_from("<I", content, _START - 4)
     header = json.loads(content[_START : _START + length])
-    blobs, place = [], _START + length
+    blobs, offset = [], _START + length
     for count in _counts(header):
-        blobs.append(bytearray(content[place : place + count]))
-        place += count
+        blobs.append(bytearray(content[offset : offset + count]))
+        offset += count
     return header, blobs
 
 
 def _counts(header: dict[str, Any]) -> Iterator[int]:
-    """Give the bytes of each blob in turn."""
+    """Yield the bytes of each blob."""
     for step in header["steps"]:
         if "core" in step:
             yield from (step["core"][name]["bytes"] for name in ("setup", "main"))
@@ -47,7 +47,7 @@ def _closed(header: Any, blobs: Sequence[bytearray]) -> bytes:
 
 
 def summed(content: bytes) -> bytes:
-    """Return contents with their checksum behind them."""
+    """Return contents followed by their checksum."""
     return content + struct.pack("<I", binascii.crc32(content))
 
 
@@ -63,14 +63,14 @@ def _in_bytes(content: bytes, rng: random.Random) -> bytes:
 def _in_front(content: bytes, rng: random.Random) -> bytes:
     """Change version or length of the header."""
     result = bytearray(content[:-4])
-    place = rng.choice((_START - 8, _START - 4, _START - 4))
-    (old,) = struct.unpack_from("<I", result, place)
-    struct.pack_into("<I", result, place, integer(rng, 32, old))
+    offset = rng.choice((_START - 8, _START - 4, _START - 4))
+    (old,) = struct.unpack_from("<I", result, offset)
+    struct.pack_into("<I", result, offset, integer(rng, 32, old))
     return summed(bytes(result))
 
 
 def _leaves(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Give (container, key) of everything in a header."""
+    """Yield (container, key) of every value in a header."""
     keys = value if isinstance(value, dict) else range(len(value))
     for key in list(keys):
         yield value, key
@@ -79,7 +79,7 @@ def _leaves(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _drawn(value: Any, rng: random.Random) -> Any:
-    """Return something else for a value, most often of its type."""
+    """Return a different value, most often of the same type."""
     if rng.random() < 0.15:
         return rng.choice((None, True, -1, 0.5, 1e300, "", "x", [], {}, [0], 10**30, "\ud800"))
     if isinstance(value, bool):
@@ -99,18 +99,20 @@ def _in_header(content: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         known = list(_leaves(header))
         container, key = rng.choice(known)
-        other, place = rng.choice(known)
+        other, source_key = rng.choice(known)
         match rng.choices(("draw", "copy", "delete", "add"), (6, 2, 1, 1))[0]:
             case "draw":
                 container[key] = _drawn(container[key], rng)
             case "copy":
-                container[key] = copy.deepcopy(other[place])
+                container[key] = copy.deepcopy(other[source_key])
             case "delete":
                 del container[key]
             case "add" if isinstance(container, list):
-                container.insert(key, copy.deepcopy(other[place]))
+                container.insert(key, copy.deepcopy(other[source_key]))
             case "add":
-                container[rng.choice(("x", "name", "data", "host"))] = copy.deepcopy(other[place])
+                container[rng.choice(("x", "name", "data", "host"))] = copy.deepcopy(
+                    other[source_key]
+                )
     if rng.random() < 0.7:
         try:
             header["fingerprint"] = Config(**header["config"]).fingerprint
@@ -125,7 +127,7 @@ def _word(blob: bytearray, rng: random.Random) -> slice:
 
 
 def _field(blob: bytearray, rng: random.Random) -> None:
-    """Give a field of an instruction another value that fits its bits."""
+    """Set a field of an instruction to another value that its bits can hold."""
     where = _word(blob, rng)
     try:
         found = isa.decode(bytes(blob[where]))
@@ -180,7 +182,7 @@ def _in_code(content: bytes, rng: random.Random) -> bytes:
 
 
 def changed(rng: random.Random) -> bytes:
-    """Return a program file with something changed."""
+    """Return a program file with a random change."""
     content = rng.choice(programs())
     ways = (_in_bytes, _in_front, _in_header, _in_code)
     return rng.choices(ways, (15, 3, 40, 42))[0](content, rng)

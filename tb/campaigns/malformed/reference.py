@@ -1,4 +1,4 @@
-"""LiteRT's kernels, which say what a model's answer is."""
+"""LiteRT's kernels, the reference for a model's outputs."""
 
 from collections.abc import Sequence
 
@@ -7,22 +7,22 @@ from litert import resolver
 
 from celosia.sw.frontend.tflite import load
 
-__all__ = ["answer", "differs"]
+__all__ = ["differs", "outputs"]
 
 
-def answer(asked: tuple[bytes, Sequence[np.ndarray]]) -> list[np.ndarray] | str:
+def outputs(request: tuple[bytes, Sequence[np.ndarray]]) -> list[np.ndarray] | str:
     """Return the outputs of a model for inputs, or why LiteRT refuses it.
 
-    A damaged model may make it read or write anywhere: it has to run in a process of its own.
+    A damaged model may make it read or write any address: it needs a separate process.
 
     Parameters
     ----------
-    asked : tuple of bytes and sequence of numpy.ndarray
+    request : tuple of bytes and sequence of numpy.ndarray
         A model file, and its inputs in any shape.
     """
     from ai_edge_litert.interpreter import Interpreter
 
-    content, inputs = asked
+    content, inputs = request
     try:
         interpreter = Interpreter(
             model_content=content, experimental_op_resolver_type=resolver(load(content))
@@ -44,7 +44,7 @@ def differs(got: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> str:
         pair = [np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in (mine, theirs)]
         wrong = np.flatnonzero(pair[0] != pair[1]) // mine.itemsize
         if wrong.size:
-            place = int(wrong[0])
-            values = f"wanted {theirs.reshape(-1)[place]}, got {mine.reshape(-1)[place]}"
-            return f"output {number}: {wrong.size} of {mine.size} differ, at {place} {values}"
+            index = int(wrong[0])
+            values = f"wanted {theirs.reshape(-1)[index]}, got {mine.reshape(-1)[index]}"
+            return f"output {number}: {wrong.size} of {mine.size} differ, at {index} {values}"
     return ""

@@ -12,14 +12,14 @@ import time
 from contextlib import suppress
 from typing import IO, Any, NamedTuple
 
-__all__ = ["Answer", "Sandbox"]
+__all__ = ["Result", "Sandbox"]
 
 
 #: Seconds for a process to be gone that has closed its end.
 _PATIENCE = 5
 
 
-class Answer(NamedTuple):
+class Result(NamedTuple):
     """Result of a call: ``end`` is ``done``, ``hang`` or ``died``."""
 
     end: str
@@ -45,7 +45,7 @@ class Sandbox:
         self._memory_bytes = memory_bytes
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __call__(self, argument: Any) -> Answer:
+    def __call__(self, argument: Any) -> Result:
         """Run the function on an argument."""
         process = self._started()
         assert process.stdin is not None and process.stdout is not None
@@ -59,7 +59,7 @@ class Sandbox:
                 )
                 if not ready:
                     self.close()
-                    return Answer("hang")
+                    return Result("hang")
                 more = os.read(process.stdout.fileno(), 1 << 20)
                 if not more:
                     raise EOFError
@@ -68,8 +68,8 @@ class Sandbox:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_PATIENCE)
             self.close()
-            return Answer("died", process.returncode)
-        return Answer("done", pickle.loads(bytes(data[8:])))
+            return Result("died", process.returncode)
+        return Result("done", pickle.loads(bytes(data[8:])))
 
     def close(self) -> None:
         """Kill the process."""
@@ -81,7 +81,7 @@ class Sandbox:
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             command = [sys.executable, "-m", __name__, self._function, str(self._memory_bytes)]
-            # Threads of libraries take address space and nothing else.
+            # Threads of libraries take address space without using it.
             alone = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
             self._process = subprocess.Popen(
                 command,
@@ -90,7 +90,7 @@ class Sandbox:
                 stderr=subprocess.DEVNULL,
                 env={**os.environ, **alone, "PYTHONPATH": os.pathsep.join(sys.path)},
             )
-            # The first answer says that everything is imported.
+            # The first result reports that all modules are imported.
             assert self._process.stdout is not None
             self._process.stdout.read(1)
         return self._process
@@ -103,18 +103,18 @@ def _send(file: IO[bytes], value: Any) -> None:
 
 
 def _serve(function: str, memory_bytes: int) -> None:
-    # What a library prints must not mix with the answers.
-    answers = os.fdopen(os.dup(1), "wb")
+    # Output of libraries must not mix with the results.
+    results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     module, name = function.split(":")
     call = getattr(importlib.import_module(module), name)
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    answers.write(b".")
-    answers.flush()
+    results.write(b".")
+    results.flush()
     while head := sys.stdin.buffer.read(8):
         argument = pickle.loads(sys.stdin.buffer.read(struct.unpack("<Q", head)[0]))
-        _send(answers, call(argument))
+        _send(results, call(argument))
 
 
 if __name__ == "__main__":

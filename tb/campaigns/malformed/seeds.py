@@ -187,8 +187,8 @@ def models() -> tuple[bytes, ...]:
 def programs() -> tuple[bytes, ...]:
     """Return the program files, of each model for two of the cores."""
     made = []
-    for place, model in enumerate(models()):
-        for number in (place, place + 1):
+    for index, model in enumerate(models()):
+        for number in (index, index + 1):
             program = compile_graph(load(model), core_of(number), _BATCH[number % len(_BATCH)])
             made.append(program.to_bytes())
     return tuple(made)

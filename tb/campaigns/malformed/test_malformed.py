@@ -1,4 +1,4 @@
-"""Malformed files: a short campaign of each kind, what was found before, and that bugs are found."""
+"""Malformed files: short campaigns of each kind, past bugs, and detection of planted ones."""
 
 import random
 import re
@@ -19,13 +19,13 @@ from celosia.sw.ir.program import Program
 from malformed import models, programs, seeds, trial
 from malformed import verdict as verdicts
 from malformed.campaign import KINDS, Plan, case_of, shrunk
-from malformed.sandbox import Answer, Sandbox
+from malformed.sandbox import Result, Sandbox
 
 GIBIBYTE = 1 << 30
 
 
 def campaign(options: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    """Run the command in this process; return its code and what it says."""
+    """Run the command in this process; return its code and its output."""
     capsys.readouterr()
     code = main(["malformed", *options.split()])
     said = capsys.readouterr()
@@ -42,7 +42,7 @@ def test_no_file_does_harm(
     figure(f"malformed: {out.splitlines()[0]}")
     ends = {end: int(n) for n, end in re.findall(r"^ +(\d+) (.*)$", out, re.MULTILINE)}
     assert sum(ends.values()) == count
-    # Changes get behind the reader, and not only there.
+    # Some changes pass the reader, others do not.
     good, bad = (
         ("answer as LiteRT", "ModelError") if kind == "models" else ("answer", "ProgramError")
     )
@@ -73,13 +73,13 @@ def test_seeds_have_all_operators() -> None:
 
 def test_places_are_what_the_reader_looks_at() -> None:
     content = seeds.models()[0]
-    found = models.places(content)
+    found = models.slots(content)
     scale = np.float32(0.2).tobytes()
     assert any(p.floating and content[p.start : p.start + p.width] == scale for p in found)
     assert {p.width for p in found} >= {1, 2, 4, 8}
 
 
-# What was found, each as small as it came out.
+# Past findings, each as small as the campaign made it.
 
 
 def scaled(layers: list[Any], number: int, scale: float) -> bytes:
@@ -106,28 +106,30 @@ TRANSPOSED = w.TransposedConvolution(
 
 
 @pytest.mark.parametrize(
-    ("layers", "number", "scale", "says"),
+    ("layers", "number", "scale", "message"),
     [
         # Quotients past single precision, and a bound past 32 bits: they ended in warnings.
         ([MUL], 1, 1e-45, "MUL.*wanted factors below 2^30, got"),
         ([w.Activation(kind="RELU6")], 1, 1e-38, "RELU6.*wanted factors below 2^30, got"),
         ([DENSE], 2, 1e-40, "FULLY_CONNECTED.*"),
         ([w.Pool(activation="RELU6")], 0, 1e-40, "MAX_POOL_2D.*"),
-        # Factors past what the kernels can do: other bytes than theirs.
+        # Factors too large for the kernels gave other bytes.
         ([TRANSPOSED], 0, 1e18, "TRANSPOSE_CONV.*wanted factors below 2^30, got"),
         ([w.Mean()], 2, 1e-12, "MEAN.*wanted factors below 2^30, got"),
         ([w.Activation(kind="RELU_N1_TO_1")], 0, 1e11, "RELU_N1_TO_1.*wanted factors below 2^30"),
-        # Tables of what is no number.
+        # Tables of NaN.
         ([Function(kind="GELU", approximate=True)], 0, 3e38, "GELU.*that leave single precision"),
         ([Function(kind="GELU", approximate=True)], 1, 1e-45, "GELU.*that leave single precision"),
         ([Function(kind="RSQRT")], 1, 1e-45, "RSQRT.*"),
         ([Function(kind="HARD_SWISH")], 1, 1e-45, "HARD_SWISH.*wanted a result of more than"),
     ],
 )
-def test_scales_without_a_meaning(layers: list[Any], number: int, scale: float, says: str) -> None:
+def test_scales_without_a_meaning(
+    layers: list[Any], number: int, scale: float, message: str
+) -> None:
     outcome = trial.attempt(scaled(layers, number, scale))
     assert outcome.end in ("ModelError", "CompileError", "UndefinedError"), outcome
-    assert re.search(says.replace("^", r"\^"), outcome.text), outcome.text
+    assert re.search(message.replace("^", r"\^"), outcome.text), outcome.text
 
 
 def test_a_constant_is_an_output_as_it_stands() -> None:
@@ -155,13 +157,13 @@ def test_a_long_message_is_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("function", "argument", "end"),
     [
-        ("math:factorial", 5, Answer("done", 120)),
-        ("time:sleep", 60, Answer("hang")),
-        ("os:_exit", 3, Answer("died", 3)),
-        ("builtins:bytearray", 2 * GIBIBYTE, Answer("died", 1)),
+        ("math:factorial", 5, Result("done", 120)),
+        ("time:sleep", 60, Result("hang")),
+        ("os:_exit", 3, Result("died", 3)),
+        ("builtins:bytearray", 2 * GIBIBYTE, Result("died", 1)),
     ],
 )
-def test_sandboxes_hold(function: str, argument: int, end: Answer) -> None:
+def test_sandboxes_hold(function: str, argument: int, end: Result) -> None:
     sandbox = Sandbox(function, seconds=5 if end.end != "hang" else 0.2, memory_bytes=GIBIBYTE)
     try:
         assert sandbox(argument) == end
@@ -171,26 +173,26 @@ def test_sandboxes_hold(function: str, argument: int, end: Answer) -> None:
         sandbox.close()
 
 
-def planted(kind: str) -> Callable[[str], Callable[[Any], Answer]]:
-    """Return sandboxes in which something is wrong with every model that compiles."""
+def planted(kind: str) -> Callable[[str], Callable[[Any], Result]]:
+    """Return sandboxes with an error for every model that compiles."""
 
-    def sandbox(function: str) -> Callable[[Any], Answer]:
-        def call(argument: Any) -> Answer:
-            if function == "reference:answer":
-                return Answer("done", [np.zeros(1, np.int8)])
+    def sandbox(function: str) -> Callable[[Any], Result]:
+        def call(argument: Any) -> Result:
+            if function == "reference:outputs":
+                return Result("done", [np.zeros(1, np.int8)])
             outcome = trial.attempt(argument)
             if outcome.end != "answer" or kind == "bytes":
-                return Answer("done", outcome)
+                return Result("done", outcome)
             match kind:
                 case "hang":
-                    return Answer("hang")
+                    return Result("hang")
                 case "crash":
-                    return Answer("died", -11)
+                    return Result("died", -11)
                 case "memory":
                     outcome = outcome._replace(peak=3 * GIBIBYTE)
                 case _:
                     outcome = outcome._replace(end=kind, text="so it is")
-            return Answer("done", outcome)
+            return Result("done", outcome)
 
         return call
 
@@ -224,8 +226,8 @@ def test_a_program_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
     origin = seeds.programs()[0]
     rng = random.Random(1)
     changed = bytearray(origin[:-4])
-    for place in [len(changed) - 9, *rng.sample(range(len(changed) - 200, len(changed)), 12)]:
-        changed[place] ^= 1
+    for index in [len(changed) - 9, *rng.sample(range(len(changed) - 200, len(changed)), 12)]:
+        changed[index] ^= 1
     culprit = changed[len(changed) - 9]
 
     def verdict(content: bytes) -> verdicts.Verdict:

@@ -1,4 +1,4 @@
-"""Outcome of a malformed file: an answer, a clear error, or a failure."""
+"""Outcome of a malformed file: outputs, a clear error, or a failure."""
 
 import binascii
 import resource
@@ -23,10 +23,10 @@ from malformed.seeds import core_of
 
 __all__ = ["CLEAR", "Outcome", "attempt", "is_program"]
 
-#: What the command line turns into one line.
+#: Errors that the command line reports in one line.
 CLEAR = (ModelError, CompileError, ProgramError, InputError, DeviceError)
 
-#: Numbers that all inputs together have at most.
+#: Most numbers of all inputs.
 _INPUTS = 1 << 22
 
 
@@ -36,14 +36,14 @@ class Outcome(NamedTuple):
     Parameters
     ----------
     end : str
-        ``answer``, ``unfed`` where the inputs would be too large, the name of a clear error, or
-        what is wrong: ``traceback``, ``damage``, or ``message`` where a clear error has none.
+        ``answer``, ``unfed`` if the inputs would be too large, the name of a clear error, or a
+        failure: ``traceback``, ``damage``, or ``message`` for an error with an empty message.
     text : str
         The message.
     inputs, outputs : tuple of numpy.ndarray
-        Of the model as a whole, where there is an answer.
+        Arrays of the whole model after ``answer``.
     peak : int
-        Most memory that the process ever had, in bytes.
+        Peak memory of the process, in bytes.
     """
 
     end: str
@@ -54,18 +54,18 @@ class Outcome(NamedTuple):
 
 
 def is_program(content: bytes) -> bool:
-    """Return whether a file is to be a program; others are to be models."""
+    """Return True for the contents of a program file; other files are models."""
     return content.startswith(MAGIC)
 
 
-def _drawn(program: Program, items: int, seed: int) -> list[np.ndarray] | None:
-    """Return inputs, or None where they would be too large."""
+def _drawn(program: Program, samples: int, seed: int) -> list[np.ndarray] | None:
+    """Return random inputs, or None if they would be too large."""
     rng = np.random.default_rng(seed)
-    if sum(items * port.elements for port in program.inputs) > _INPUTS:
+    if sum(samples * port.elements for port in program.inputs) > _INPUTS:
         return None
     arrays = []
     for port in program.inputs:
-        shape = (items, *port.shape)
+        shape = (samples, *port.shape)
         if port.dtype == "float32":
             arrays.append(rng.normal(0, 10, shape).astype(np.float32))
         else:
@@ -74,8 +74,8 @@ def _drawn(program: Program, items: int, seed: int) -> list[np.ndarray] | None:
     return arrays
 
 
-def _ran(program: Program, items: int, seed: int) -> Outcome:
-    inputs = _drawn(program, items, seed)
+def _ran(program: Program, samples: int, seed: int) -> Outcome:
+    inputs = _drawn(program, samples, seed)
     if inputs is None:
         return Outcome("unfed")
     device = MachineDevice(program.config, program.memory_bytes)
@@ -96,7 +96,7 @@ def _program(content: bytes, seed: int) -> Outcome:
 
 
 def attempt(content: bytes) -> Outcome:
-    """Read a file and run what is in it; whatever happens is an outcome."""
+    """Read a file and run it; every exception is an outcome."""
     run: Callable[[bytes, int], Outcome] = _program if is_program(content) else _model
     try:
         with warnings.catch_warnings():

@@ -11,7 +11,7 @@ _REALS = (0.0, -0.0, math.inf, -math.inf, math.nan, 5e-324, 1e-45, 1e-38, 3.4e38
 
 
 def integer(rng: random.Random, bits: int, near: int = 0) -> int:
-    """Return a number of so many bits, unsigned: an end, a power of two, or close to ``near``."""
+    """Return an unsigned number of ``bits`` bits: an end, a power of two, or close to ``near``."""
     match rng.randrange(4):
         case 0:
             value = near + rng.choice((-2, -1, 1, 2))
@@ -35,7 +35,7 @@ def real(rng: random.Random, near: float = 1.0) -> float:
 
 
 def real_bytes(value: float, width: int) -> bytes:
-    """Return a number as a float of 4 or 8 bytes; what is too large becomes infinite."""
+    """Return a number as a float of 4 or 8 bytes; too large ones become infinite."""
     try:
         return struct.pack("<f" if width == 4 else "<d", value)
     except OverflowError:
@@ -75,7 +75,7 @@ def _overwrite(content: bytearray, rng: random.Random, other: bytes) -> None:
 
 
 def _splice(content: bytearray, rng: random.Random, other: bytes) -> None:
-    """Go on with another file from some place on."""
+    """Continue with another file from a random offset."""
     first = rng.randrange(len(content))
     content[first:] = other[min(first, len(other)) :]
 

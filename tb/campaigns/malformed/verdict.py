@@ -11,17 +11,17 @@ from malformed.trial import Outcome, is_program
 
 __all__ = ["MEMORY_BYTES", "SECONDS", "Problem", "Verdict", "verdict"]
 
-#: What a file may take.
+#: Limits of a file.
 SECONDS = 60.0
 MEMORY_BYTES = 2 << 30
 
-#: What is wrong by itself, and what a model must not end in: the compiler made what is refused.
+#: Failures of any file, and of models: the compiler made the program that is refused.
 _WRONG = ("traceback", "damage", "message")
 _REFUSED = ("ProgramError", "DeviceError", "InputError")
 
 
 class Problem(NamedTuple):
-    """A failure: ``kind`` is one word that names failures of one sort."""
+    """Failure; ``kind`` is one word for failures of one kind."""
 
     kind: str
     text: str
@@ -36,13 +36,13 @@ class Verdict(NamedTuple):
     Parameters
     ----------
     end : str
-        How it ended, in a few words that many files share.
+        End in a few words, shared by many files.
     problem : Problem or None
-        What is wrong with that.
+        Its problem.
     text : str
-        The message of a clear error.
+        Message of a clear error.
     seconds, peak : float, int
-        What it took: time, and most memory that the process has had so far, in bytes.
+        Seconds taken, and peak memory of the process so far in bytes.
     """
 
     end: str
@@ -60,16 +60,16 @@ def _sandbox(function: str) -> Sandbox:
 
 
 def verdict(content: bytes) -> Verdict:
-    """Run a file of either kind, and say what became of it."""
+    """Run a file of either kind, and return the verdict."""
     start = time.monotonic()
-    answer = _sandbox("trial:attempt")(content)
+    result = _sandbox("trial:attempt")(content)
     seconds = time.monotonic() - start
-    if answer.end == "hang":
+    if result.end == "hang":
         return Verdict("hang", Problem("hang", f"no end within {SECONDS:g} s"), "", seconds)
-    if answer.end == "died":
-        why = f"the process ended with code {answer.value}"
+    if result.end == "died":
+        why = f"the process ended with code {result.value}"
         return Verdict("crash", Problem("crash", why), "", seconds)
-    outcome: Outcome = answer.value
+    outcome: Outcome = result.value
     end, problem = outcome.end, None
     if end in _WRONG or (end in _REFUSED and not is_program(content)):
         problem = Problem(end, outcome.text)
@@ -81,8 +81,8 @@ def verdict(content: bytes) -> Verdict:
 
 
 def _compared(content: bytes, outcome: Outcome) -> tuple[str, Problem | None]:
-    """Compare the answer of a model with LiteRT's, where that takes the file."""
-    theirs = _sandbox("reference:answer")((content, outcome.inputs))
+    """Compare the outputs of a model with LiteRT's, if it accepts the file."""
+    theirs = _sandbox("reference:outputs")((content, outcome.inputs))
     if theirs.end != "done":
         return f"answer, LiteRT: {theirs.end}", None
     if isinstance(theirs.value, str):

@@ -10,11 +10,11 @@ class Block:
     Parameters
     ----------
     name : str
-        What it is called.
+        Name of the block.
     files : tuple of str
         Its sources.
     unit, room : tuple of str
-        Tests of its parts, and of what they are parts of; below tb/hw.
+        Tests of its components, and of the components that contain it; below tb/hw.
     proofs : tuple of str
         Files of its proofs, below tb/formal.
     benches : tuple of str

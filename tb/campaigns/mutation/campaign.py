@@ -1,4 +1,4 @@
-"""Breaks a block many times and says what noticed it; known results are not checked again."""
+"""Mutation of a block: makes many changes and counts those noticed; reuses known results."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ BEFORE, AFTER = 0.90, 0.95
 
 #: Stages that check a change, one after the other.
 STAGES = ("unit", "proof", "room", "bench", "core")
-#: What decides a verdict besides the gateware and the tests.
+#: Files that decide a verdict besides the gateware and the tests.
 _MODULES = ("changes", "same", "sites", "trials")
 _TOOL = (*(f"tb/campaigns/mutation/{name}.py" for name in _MODULES), "tb/conftest.py")
 
@@ -94,8 +94,8 @@ def _digest(paths: tuple[str, ...]) -> str:
 
 
 @cache
-def _surroundings() -> str:
-    """Return a digest of the gateware, the models and what the tests share."""
+def _shared_digest() -> str:
+    """Return a digest of the gateware, the models and the code shared by tests."""
     paths = [*(ROOT / "hw").rglob("*.py"), *(ROOT / "sim").rglob("*.py")]
     paths += [path for path in (ROOT / "tb").rglob("*.py") if path.name[:5] != "test_"]
     found = {str(path.relative_to(ROOT)) for path in paths if "campaigns" not in path.parts}
@@ -103,9 +103,9 @@ def _surroundings() -> str:
 
 
 class Memory:
-    """Results of the changes of a block in one stage, kept in a file.
+    """Results of the changes of a block in one stage, stored in a file.
 
-    A kill holds as long as the test does that killed; else as long as all of the tests.
+    A kill is valid while the test that killed is unchanged; other results while all tests are.
     """
 
     def __init__(self, block: Block, stage: Stage) -> None:
@@ -118,10 +118,10 @@ class Memory:
     def _key(self, result: Result) -> str:
         test = result.by.partition("::")[0]
         tests = (test,) if test in self._tests else self._tests
-        return f"{_surroundings()} {_digest(tests)}"
+        return f"{_shared_digest()} {_digest(tests)}"
 
     def known(self, site: Site) -> Result | None:
-        """Return what came out before, if that still holds."""
+        """Return an earlier result that is still valid, or None."""
         key, *found = self._known.get(site.identity, ("", "", "", 0.0))
         result = Result(*found)
         return result if key and key == self._key(result) else None
@@ -132,7 +132,7 @@ class Memory:
         return {site: found[2] for site, found in self._known.items()}
 
     def note(self, site: Site, result: Result) -> None:
-        """Keep what came out."""
+        """Store a result."""
         self._known[site.identity] = (self._key(result), *result)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         part = self._path.with_suffix(".part")
@@ -141,13 +141,13 @@ class Memory:
 
 
 class Timings:
-    """Times of tests, kept in a file for as long as their file and the gateware stay the same."""
+    """Times of tests, stored in a file; valid while their file and the gateware are unchanged."""
 
     def __init__(self, stage: Stage) -> None:
         self._path = FOLDER / f"timings-{stage.name}.json"
         text = self._path.read_text() if self._path.is_file() else "{}"
         self._all: dict[str, Any] = json.loads(text)
-        tests = {test: f"{_surroundings()} {_digest((test,))}" for test in stage.tests}
+        tests = {test: f"{_shared_digest()} {_digest((test,))}" for test in stage.tests}
         self._keys = tests
         self.known = {
             name: Timing(seconds, tuple(modules))
@@ -156,7 +156,7 @@ class Timings:
         }
 
     def save(self) -> None:
-        """Keep what is known now."""
+        """Store the known times."""
         for name, timing in self.known.items():
             self._all[name] = (self._keys[name.partition("::")[0]], *timing)
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -171,22 +171,22 @@ def _stage(
     sites: list[Site],
     number: int,
     workers: int,
-    tell: Callable[[str, Site, Result], None],
+    report: Callable[[str, Site, Result], None],
 ) -> dict[Site, Result]:
-    """Run one stage in a process of its own, so that no test module is there twice."""
+    """Run one stage in a separate process, so that no test module is imported twice."""
     memory = Memory(block, stage)
     results: dict[Site, Result] = {}
 
-    def heard(site: Site, result: Result) -> None:
+    def record(site: Site, result: Result) -> None:
         results[site] = result
         memory.note(site, result)
-        tell(stage.name, site, result)
+        report(stage.name, site, result)
 
-    if _all_known(memory, sites, number, heard):
+    if _all_known(memory, sites, number, record):
         return results
     receive, process = processes.start(_work, stage, sites, number, workers, memory)
-    while (told := processes.received(receive)) is not None:
-        heard(*told)
+    while (reported := processes.received(receive)) is not None:
+        record(*reported)
     process.join()
     if process.exitcode:
         raise RuntimeError(f"{block.name}, {stage.name}: stopped by signal {-process.exitcode}")
@@ -194,7 +194,12 @@ def _stage(
 
 
 def _work(
-    tell: processes.Tell, stage: Stage, sites: list[Site], number: int, workers: int, memory: Memory
+    report: processes.Report,
+    stage: Stage,
+    sites: list[Site],
+    number: int,
+    workers: int,
+    memory: Memory,
 ) -> None:
     timings = Timings(stage)
     plugin = trials.Trials(
@@ -204,7 +209,7 @@ def _work(
         known=memory.known,
         timings=timings.known,
         hints=memory.hints,
-        tell=lambda site, result: tell((site, result)),
+        report=lambda site, result: report((site, result)),
         compare=stage.name == "unit",
         timed=timings.save,
     )
@@ -213,9 +218,9 @@ def _work(
 
 
 def _all_known(
-    memory: Memory, sites: list[Site], number: int, heard: Callable[[Site, Result], None]
+    memory: Memory, sites: list[Site], number: int, record: Callable[[Site, Result], None]
 ) -> bool:
-    """Say whether no test has to run, and pass on what is known if so."""
+    """Report known results and return True, if no test has to run."""
     found: list[tuple[Site, Result]] = []
     counted = 0
     for site in sites:
@@ -227,7 +232,7 @@ def _all_known(
     if counted < number and len(found) < len(sites):
         return False
     for site, result in found:
-        heard(site, result)
+        record(site, result)
     return True
 
 
@@ -238,7 +243,7 @@ def check(
     seed: int,
     workers: int,
     reasons: dict[Key, str],
-    tell: Callable[[str, Site, Result], None],
+    report: Callable[[str, Site, Result], None],
     stages: tuple[str, ...] = STAGES,
 ) -> Score:
     """Break a block and count.
@@ -246,19 +251,19 @@ def check(
     Parameters
     ----------
     block : Block
-        What is broken.
+        The block.
     number : int
         Changes that count.
     seed : int
-        Of the draw.
+        Seed of the draw.
     workers : int
         Processes.
     reasons : dict
         See ``explained.read``.
-    tell : function of str, Site and Result
-        Told what each stage says of a change.
+    report : function of str, Site and Result
+        Called with each stage's result of a change.
     stages : tuple of str
-        Stages that are run.
+        Stages to run.
 
     Raises
     ------
@@ -267,12 +272,12 @@ def check(
     """
     sites = draw(block.files, sum(len(sites_of(file)) for file in block.files), seed)
     chosen = [stage for stage in stages_of(block) if stage.name in stages]
-    results = _stage(block, chosen[0], sites, number, workers, tell)
+    results = _stage(block, chosen[0], sites, number, workers, report)
     left = [site for site in sites if site in results and _survived(results[site])]
     killed = {chosen[0].name: sum(result.verdict == KILLED for result in results.values())}
     unreached = {site for site in left if results[site].verdict == UNREACHED}
     for stage in chosen[1:]:
-        again = _stage(block, stage, left, len(left), workers, tell) if left else {}
+        again = _stage(block, stage, left, len(left), workers, report) if left else {}
         unreached -= {site for site, result in again.items() if result.verdict != UNREACHED}
         left = [site for site in left if _survived(again[site])]
         killed[stage.name] = len(again) - len(left)

@@ -1,7 +1,7 @@
 """Possible changes in the source of a component: expressions, conditions, assignments.
 
-A change is made in the syntax tree of a function and has no effect on any other. Left alone is what
-decides the shape of a circuit, not what it does: widths, names, loops and tests of Python.
+A change is made in the syntax tree of a function and has no other effect. It never touches code that
+decides the shape of a circuit instead of its function: widths, names, loops and tests of Python.
 """
 
 import ast
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-#: Names under which changed code finds ``Helpers``, and whether this is a first round.
+#: Names of ``Helpers`` in changed code, and of the flag of a first round.
 HELPERS = "_helpers_"
 FIRST = "_first_"
 
@@ -20,7 +20,7 @@ _SWAPPED: dict[type, tuple[type, ...]] = {
     ast.BitOr: (ast.BitAnd,),
     ast.BitXor: (ast.BitOr,),
 }
-#: Operators of which one side may be left out, by whether it may be the left one.
+#: Operators of which one side may be left out; True if that may be the left one.
 _DROPPED: dict[type, bool] = {
     ast.Add: True,
     ast.Sub: False,
@@ -40,7 +40,7 @@ _COMPARED: dict[type, tuple[type, ...]] = {
 }
 _METHODS = {"any": "all", "all": "any", "xor": "any"}
 _SIGNED = ("as_signed", "as_unsigned")
-#: Calls whose arguments are shapes or names; of those in the first, ``init`` is looked at.
+#: Calls whose arguments are shapes or names; of the first ones, only ``init`` is changed.
 _SIGNALS = ("Signal", "Signal.like")
 _SHAPES = (
     *("unsigned", "signed", "range", "len", "enumerate", "isinstance", "reset_less"),
@@ -51,7 +51,7 @@ _NO_KEYWORDS = ("name", "shape", "attrs", "strict", "reset_less", "width")
 
 @dataclass(frozen=True)
 class Slot:
-    """A place in a tree that holds an expression or a statement."""
+    """Slot in a tree that holds an expression or a statement."""
 
     parent: ast.AST
     field: str
@@ -60,12 +60,12 @@ class Slot:
 
     @property
     def node(self) -> ast.AST:
-        """Source of the place."""
+        """Source of the slot's node."""
         held = getattr(self.parent, self.field)
         return held if self.index is None else held[self.index]
 
     def put(self, node: ast.AST) -> None:
-        """Replace what is there."""
+        """Replace the node."""
         if self.index is None:
             setattr(self.parent, self.field, node)
         else:
@@ -73,7 +73,7 @@ class Slot:
 
 
 def dotted(node: ast.AST) -> str:
-    """Return ``a.b`` for a name or an attribute of names, else nothing."""
+    """Return ``a.b`` for a name or an attribute of names, else an empty string."""
     if isinstance(node, ast.Attribute):
         before = dotted(node.value)
         return f"{before}.{node.attr}" if before else ""
@@ -88,7 +88,7 @@ def _children(node: ast.AST) -> Iterator[tuple[str, int | None, ast.AST]]:
 
 
 def _kept(parent: ast.AST, field: str, child: ast.AST) -> bool:
-    """Say whether a part of a node is looked at."""
+    """Return True if a child of a node may be changed."""
     if isinstance(parent, ast.If | ast.IfExp | ast.While) and field == "test":
         return False
     if isinstance(parent, ast.For) and field in ("iter", "target"):
@@ -113,27 +113,27 @@ def _kept(parent: ast.AST, field: str, child: ast.AST) -> bool:
 
 
 def slots(function: ast.FunctionDef, *, inits_only: bool = False) -> list[Slot]:
-    """Return the places of a function at which something can be changed, in order of its source.
+    """Return the slots of a function that can be changed, in order of its source.
 
     Parameters
     ----------
     function : ast.FunctionDef
-        Where to look.
+        Syntax tree of the function.
     inits_only : bool
-        Those of initial values alone: of ports, in ``__init__``.
+        Only those of initial values of ports, in ``__init__``.
     """
     found: list[Slot] = []
 
-    def walk(node: ast.AST, repeated: bool, within: bool) -> None:
+    def visit(node: ast.AST, repeated: bool, within: bool) -> None:
         again = isinstance(node, ast.For | ast.ListComp | ast.GeneratorExp | ast.DictComp)
         for field, index, child in _children(node):
             if inits_only or _kept(node, field, child):
                 inside = within or (isinstance(child, ast.keyword) and child.arg == "init")
                 if inside or not inits_only:
                     found.append(Slot(node, field, index, repeated or again))
-                walk(child, repeated or again, inside)
+                visit(child, repeated or again, inside)
 
-    walk(function, False, False)
+    visit(function, False, False)
     return found
 
 
@@ -251,7 +251,7 @@ def _registers(function: ast.FunctionDef) -> set[str]:
 
 
 def _beginning(node: ast.AST, function: ast.FunctionDef) -> list[tuple[str, ast.AST]]:
-    """Return a register that begins with something else than 0, and is reset to it."""
+    """Return a register whose initial and reset value is not 0."""
     if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
         return []
     call, name = node.value, dotted(node.targets[0])
@@ -271,16 +271,16 @@ def _next(node: ast.AST) -> str | None:
 
 
 def _states(function: ast.FunctionDef) -> list[str]:
-    """Return the states that a function goes to, or has."""
+    """Return the states that a function has or enters."""
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
     named = [call.args[0] for call in calls if dotted(call.func) == "m.State"]
     return [str(name.value) for name in named if isinstance(name, ast.Constant)]
 
 
 def changes(slot: Slot, function: ast.FunctionDef) -> list[tuple[str, ast.AST]]:
-    """Return what may stand in a place instead, each with what is said of it.
+    """Return the replacements of a slot's node, each with its description.
 
-    What is said is made of the source as it was and as it is then, free of its layout.
+    The description has the source before and after the change, without its layout.
     """
     node: Any = slot.node
     found: list[tuple[str, Any]] = []
@@ -308,12 +308,12 @@ def _first() -> ast.expr:
 
 
 def traced(node: ast.AST) -> bool:
-    """Say whether ``reach`` can be put around what stands for a node."""
+    """Return True if ``reach`` can wrap the replacement of a node."""
     return isinstance(node, ast.expr) and not isinstance(node, ast.Slice)
 
 
 def reach(node: ast.AST) -> ast.AST:
-    """Return what says that it was elaborated, in the first round alone where the change is."""
+    """Return code that records its elaboration, only in the first round for the change itself."""
     assert isinstance(node, ast.expr)
     if isinstance(node, ast.IfExp):
         node.body = _help("reach", node.body)

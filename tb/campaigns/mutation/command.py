@@ -1,4 +1,4 @@
-"""Breaks blocks of the core, and counts what the tests, proofs and programs notice."""
+"""Mutation campaign: changes blocks of the core, and counts the changes that are noticed."""
 
 import argparse
 import time
@@ -74,7 +74,7 @@ def _checked(block: Block, options: argparse.Namespace) -> Score:
     """Check a block with a bar that moves."""
     with tqdm(total=options.number, desc=block.name, leave=False, disable=None) as bar:
 
-        def tell(stage: str, site: Site, result: Result) -> None:
+        def report(stage: str, site: Site, result: Result) -> None:
             if options.verbose:
                 tqdm.write(f"{stage} {result.verdict} {result.by} {site.name}")
             if stage == "unit":
@@ -88,7 +88,7 @@ def _checked(block: Block, options: argparse.Namespace) -> Score:
             seed=options.seed,
             workers=options.workers,
             reasons=read(),
-            tell=tell,
+            report=report,
             stages=options.stages,
         )
 

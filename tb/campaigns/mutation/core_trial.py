@@ -1,4 +1,4 @@
-"""Random programs on small cores, for changes that no test of a block sees. No part of `make test`."""
+"""Random programs on small cores, for changes that no test of a block notices. Not in `make test`."""
 
 import os
 import random
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from celosia.hw.build import verilog
-from celosia.sim.fuzz.configurations import CONFIGURATIONS
-from celosia.sim.fuzz.faulty import faulty
-from celosia.sim.fuzz.legal import legal
+from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS
+from celosia.sim.fuzz.programs.faulty import faulty
+from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.fuzz.trial import attempt
 from celosia.sim.rtl import fast
 
@@ -22,7 +22,7 @@ PATIENCE = 500_000
 
 @pytest.mark.parametrize("name", ["least", "odd"])
 def test_programs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As ``celosia fuzz`` runs them, on what is elaborated here and now."""
+    """Run programs as ``celosia fuzz`` does, on the gateware elaborated in this process."""
     config = CONFIGURATIONS[name]
     monkeypatch.setitem(os.environ, "CELOSIA_CACHE", str(tmp_path))
     text = tmp_path / "core.v"

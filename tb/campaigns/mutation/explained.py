@@ -1,7 +1,7 @@
-"""Changes that nothing can see, with the reason: the table ``explained.toml``.
+"""Changes that cannot be noticed, with the reasons: the table ``explained.toml``.
 
-An entry names the file, the line of source and the change, so that it holds when lines are moved. One
-whose line or change is gone is stale, and reported.
+An entry has the file, the line of source and the change, so that it survives moved lines. An entry
+whose line or change no longer exists is stale, and reported.
 """
 
 import tomllib
@@ -21,7 +21,7 @@ def read(path: Path = TABLE) -> dict[Key, str]:
     Raises
     ------
     ValueError
-        If an entry lacks something, or is there twice.
+        If an entry is incomplete or duplicate.
     """
     reasons: dict[Key, str] = {}
     for entry in tomllib.loads(path.read_text()).get("explained", []):

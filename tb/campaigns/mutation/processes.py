@@ -1,4 +1,4 @@
-"""Work in forked processes that are silent, and say what they have to say through a pipe."""
+"""Work in forked processes without output, which send results through a pipe."""
 
 import multiprocessing
 import os
@@ -9,11 +9,11 @@ from typing import Any
 
 _FORK: Any = multiprocessing.get_context("fork")
 
-Tell = Callable[[Any], None]
+Report = Callable[[Any], None]
 
 
 def start(work: Callable[..., None], *args: Any) -> tuple[Connection, Any]:
-    """Start ``work(tell, *args)`` in a forked process; what it tells comes out of the connection."""
+    """Start ``work(report, *args)`` in a forked process; its reports come out of the connection."""
     receive, send = _FORK.Pipe(duplex=False)
 
     def run() -> None:
@@ -21,7 +21,7 @@ def start(work: Callable[..., None], *args: Any) -> tuple[Connection, Any]:
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)
         try:
-            work(lambda told: send.send((told, "")), *args)
+            work(lambda value: send.send((value, "")), *args)
         except BaseException:
             send.send((None, traceback.format_exc()))
 
@@ -32,7 +32,7 @@ def start(work: Callable[..., None], *args: Any) -> tuple[Connection, Any]:
 
 
 def received(receive: Connection) -> Any:
-    """Return what a process told next, None at its end.
+    """Return the next report of a process, None at its end.
 
     Raises
     ------
@@ -40,9 +40,9 @@ def received(receive: Connection) -> Any:
         If an exception ended it.
     """
     try:
-        told, error = receive.recv()
+        value, error = receive.recv()
     except EOFError:
         return None
     if error:
         raise RuntimeError(error)
-    return told
+    return value

@@ -1,7 +1,7 @@
 """Changes that make no difference: two circuits compared by the solver.
 
-They are the same if, whatever the inputs and the registers that both have hold, outputs and next
-values agree, and all begin alike. Registers belong together by name.
+They are the same if outputs and next values agree for all inputs and all values of the registers
+that both have, and if all initial values agree. Registers match by name.
 """
 
 import hashlib
@@ -23,10 +23,10 @@ sys.path.append(str(ROOT / "tb" / "formal"))
 btor: Any = import_module("btor")
 _RTLIL: Any = import_module("amaranth.back.rtlil")
 
-#: Looked at are so many components, sizes apart; more are not, nor what takes longer.
+#: Most components compared, not counting those that differ only in size; and time of a comparison.
 COMPONENTS = 24
 _MILLISECONDS = 20_000
-#: A circuit with longer text is not looked at.
+#: A circuit with longer text is not compared.
 _CHARACTERS = 400_000
 
 _SCRIPT = (
@@ -36,7 +36,7 @@ _SCRIPT = (
 
 
 class _Paired(btor.Unrolled):
-    """An unrolled circuit whose inputs and first registers are those of others of the same name."""
+    """Unrolled circuit that shares inputs and first registers with circuits of the same names."""
 
     shared: dict[tuple[str, int, int], Any]
 
@@ -63,13 +63,13 @@ def _circuit(text: str, folder: Path) -> Any:
 
 
 def _first_values(circuit: Any) -> dict[str, Any]:
-    """Return what registers begin with, by name: operator and operands of the constant."""
+    """Return the initial values of registers by name: operator and operands of the constant."""
     nodes = {number: (operator, rest[1:]) for number, operator, rest in circuit.nodes}
     return {circuit.names[state]: nodes[first] for state, first in circuit.init.items()}
 
 
 def equivalent(texts: tuple[str, str], folder: Path) -> bool:
-    """Say whether two circuits in RTLIL are shown to be the same; tools that give up show nothing."""
+    """Return True if two circuits in RTLIL are proven the same; False if a tool gives up."""
     try:
         circuits = [_circuit(text, folder) for text in texts]
     except (tools.ToolError, ValueError, KeyError):
@@ -89,7 +89,7 @@ def equivalent(texts: tuple[str, str], folder: Path) -> bool:
         cycles.begin()
         states = {circuit.names[state]: state for state in circuit.next}
         terms = {f"next {name}": circuit.next[state] for name, state in states.items()}
-        # What has no bits has no number.
+        # Signals without bits have no number.
         terms |= {f"output {name}": node for name, node in circuit.outputs.items() if node > 0}
         values.append({name: cycles.cycles[0][node] for name, node in terms.items()})
     one, other = values
@@ -108,14 +108,14 @@ def _text(thing: Any) -> str:
 
 
 def same_circuit(things: Iterable[Any], changed: Changed) -> bool:
-    """Say whether components that were elaborated do the same without the change, all of them.
+    """Return True if all elaborated components are proven the same without the change.
 
     Parameters
     ----------
     things : iterable of Component
-        Looked at once for each text of their circuit.
+        Compared once for each text of their circuit.
     changed : Changed
-        Entered; it is left, and entered again, in here.
+        Entered; the comparison leaves it and enters it again.
     """
     pairs: dict[str, str] = {}
     for thing in things:
@@ -126,7 +126,7 @@ def same_circuit(things: Iterable[Any], changed: Changed) -> bool:
             changed.__exit__()
             pairs[_text(thing)] = with_it
         except Exception:
-            # Amaranth refuses: a part that does nothing any more, say.
+            # Amaranth refuses, for instance a component without function.
             return False
         finally:
             changed.__enter__()

@@ -1,4 +1,4 @@
-"""Sites: where the gateware can be changed, and how; a draw of them; one of them brought about."""
+"""Sites: possible changes of the gateware, a random choice of them, and their application."""
 
 import ast
 import enum
@@ -24,7 +24,7 @@ _HARDWARE = {"Module", "Value", "Signal", "data.View", "list[Value]", "list[Sign
 
 @dataclass(frozen=True)
 class Site:
-    """One change at one place.
+    """One change of one slot.
 
     Attributes
     ----------
@@ -33,13 +33,13 @@ class Site:
     function : str
         Qualified name of the function.
     slot, choice : int
-        Which place of the function, and which of its changes.
+        Index of the slot in the function, and of the change among those of the slot.
     line : int
         Number of the line.
     source : str
         That line, without indentation.
     change : str
-        What was there, and what is there then.
+        Source before and after the change.
     """
 
     file: str
@@ -57,12 +57,12 @@ class Site:
 
     @property
     def identity(self) -> str:
-        """Text that no other site has while the file stays the same."""
+        """Text that no other site has while the file is unchanged."""
         return f"{self.file} {self.function} {self.slot} {self.choice} {self.change}"
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Key that stays the same when lines are moved."""
+        """Key that does not change when lines are moved."""
         return self.file, self.source, self.change
 
 
@@ -72,7 +72,7 @@ class Helpers:
     Attributes
     ----------
     reached : bool
-        Whether something was elaborated otherwise.
+        True if changed code was elaborated.
     """
 
     reached = False
@@ -249,7 +249,7 @@ class Changed:
         names[HELPERS] = Helpers
 
     def raised(self, traceback: Any) -> bool:
-        """Say whether an exception came out of the changed function."""
+        """Return True if an exception came from the changed function."""
         codes = set(_codes(self._code))
         while traceback is not None:
             if traceback.tb_frame.f_code in codes:

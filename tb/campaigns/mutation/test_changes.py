@@ -18,7 +18,7 @@ TINY = "tb/campaigns/mutation/tiny.py"
 
 
 def said(statement: str) -> list[str]:
-    """Return what may be changed in a statement."""
+    """Return the possible changes of a statement."""
     function = ast.parse(f"def elaborate(m):\n    {statement}").body[0]
     assert isinstance(function, ast.FunctionDef)
     return [text for slot in slots(function) for text, _ in changes(slot, function)]
@@ -115,7 +115,7 @@ def test_a_change_is_there_while_it_is_entered_and_no_longer(rtlil):
         text = right
         with Changed(site) as changed, suppress(IndexError):
             text = rtlil()
-            # Statements that are left out, and parts of slices, tell nothing.
+            # Removed statements, and bounds of slices, record no elaboration.
             assert Helpers.reached or not changed.traced
         made += text != right
         # Beyond the bits, or one of them more than the target takes.
@@ -132,10 +132,10 @@ def rtlil():
 
 
 def test_files_and_tests_of_the_blocks_are_there():
-    rooms = ("sequencer", "bus", "memory", "matrix", "vector", "sdram", "link")
+    packages = ("sequencer", "bus", "memory", "matrix", "vector", "sdram", "link")
     files = [file for block in BLOCKS for file in block.files]
     assert len(set(files)) == len(files)
-    wanted = {path for room in rooms for path in (ROOT / "hw" / room).glob("*.py")}
+    wanted = {path for package in packages for path in (ROOT / "hw" / package).glob("*.py")}
     with_sites = {str(p.relative_to(ROOT)) for p in wanted if sites_of(str(p.relative_to(ROOT)))}
     apart = {"hw/link/system.py", "hw/sdram/pads.py", "hw/product.py"}
     assert set(files) ^ with_sites == apart

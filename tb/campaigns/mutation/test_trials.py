@@ -17,17 +17,17 @@ from mutation.blocks import Block
 campaign.FOLDER = Path({folder!r})
 campaign.stages_of = lambda block: [campaign.Stage("unit", block.unit)]
 block = Block("tiny", ("tb/campaigns/mutation/tiny.py",), ("tb/campaigns/mutation/{tests}",))
-told = []
+reported = []
 score = campaign.check(
     block, number={number}, seed=1, workers=2, reasons={{}},
-    tell=lambda stage, site, result: told.append((site.name, *result)),
+    report=lambda stage, site, result: reported.append((site.name, *result)),
 )
-print(json.dumps((score.before, score.changes, score.same, told)))
+print(json.dumps((score.before, score.changes, score.same, reported)))
 """
 
 
 def campaign(tests: str, folder: Path, number: int = 1000) -> tuple[float, int, int, list]:
-    """Run a campaign in a process of its own, as a user does."""
+    """Run a campaign in a separate process, as a user does."""
     code = CAMPAIGN.format(path=sys.path, folder=str(folder), tests=tests, number=number)
     command = [sys.executable, "-c", code]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -36,8 +36,8 @@ def campaign(tests: str, folder: Path, number: int = 1000) -> tuple[float, int, 
 
 
 def test_a_complete_test_sees_every_change_and_none_sees_nothing(tmp_path):
-    score, changes, same, told = campaign("tiny_complete.py", tmp_path / "a")
-    survivors = [line for line in told if line[1] not in ("killed", "same", "invalid")]
+    score, changes, same, reported = campaign("tiny_complete.py", tmp_path / "a")
+    survivors = [line for line in reported if line[1] not in ("killed", "same", "invalid")]
     assert not survivors and score == 1 and changes > 40
     # total[:5] for total[:4] is one.
     assert same >= 1
@@ -46,8 +46,8 @@ def test_a_complete_test_sees_every_change_and_none_sees_nothing(tmp_path):
 
 
 def test_failures_without_a_line_count(tmp_path):
-    told = campaign("tiny_nowhere.py", tmp_path, 6)[3]
-    assert "killed" in {line[1] for line in told}
+    reported = campaign("tiny_nowhere.py", tmp_path, 6)[3]
+    assert "killed" in {line[1] for line in reported}
 
 
 def test_what_is_known_is_not_checked_again(tmp_path):

@@ -1,4 +1,4 @@
-"""A component that is broken to see whether that is noticed. No part of the core."""
+"""Small component that the tests of the campaign change. Not in the core."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -6,17 +6,17 @@ from amaranth.lib.wiring import In, Out
 
 
 class Tally(wiring.Component):
-    """Counts the bits that are set; from 9 on it holds until it is cleared.
+    """Counter of set bits; from 9 on it holds until it is cleared.
 
     Members
     -------
     bits : In(2)
         Counted.
     clear : In(1)
-        Begins anew, whatever ``bits``.
+        Sets the sum to 0 whatever ``bits``.
     sum : Out(4)
     state : Out(2)
-        Whether the sum is at least 9, and whether it is 0.
+        Bit 0: the sum is at least 9; bit 1: it is 0.
     """
 
     bits: Signal

@@ -1,4 +1,4 @@
-"""A test of ``tiny`` that sees every change."""
+"""Test of ``tiny`` that notices every change."""
 
 import pysim
 

@@ -1,4 +1,4 @@
-"""A test of ``tiny`` that sees nothing."""
+"""Test of ``tiny`` that notices no change."""
 
 import pysim
 

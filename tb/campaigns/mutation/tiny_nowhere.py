@@ -1,10 +1,10 @@
-"""A test of ``tiny`` that fails, as one does that is stopped, where Python may know no line."""
+"""Test of ``tiny`` that fails at an unknown line of Python, as an interrupted one can."""
 
 import pysim
 
 from mutation.tiny import Tally
 
-#: Eight instructions without a place, again and again.
+#: Line table of code without line numbers.
 PLACES = b"\xff" * 9
 FAILURE = compile("raise AssertionError", "nowhere", "exec").replace(co_linetable=PLACES)
 

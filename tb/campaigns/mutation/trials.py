@@ -1,4 +1,4 @@
-"""Runs tests on changed gateware: each change in a process of its own, forked once all tests are
+"""Trials of tests on changed gateware: each change in a separate process, forked after all tests are
 collected, until the first test fails.
 """
 
@@ -17,16 +17,16 @@ import pytest
 from amaranth.hdl import Fragment
 
 from celosia.hw import build
-from mutation.processes import Tell, received, start
+from mutation.processes import Report, received, start
 from mutation.same import same_circuit
 from mutation.sites import ROOT, Changed, Helpers, Site, module_of
 
-#: Of processor time: a test on changed gateware may take this many times what it takes else, and
-#: so many seconds more. Of time: no trial takes longer.
+#: Limit of processor time of a test on changed gateware: a factor on its time without a change, and
+#: seconds added. ``PATIENCE`` limits the elapsed seconds of a trial.
 FACTOR, SECONDS = 4, 10
 PATIENCE = 900
 
-#: What becomes of a changed gateware.
+#: Verdicts on a changed gateware.
 KILLED, SURVIVED, INVALID, SAME, UNREACHED = "killed", "survived", "invalid", "same", "unreached"
 
 
@@ -34,7 +34,7 @@ class Result(NamedTuple):
     """Result of a change.
 
     ``verdict`` is ``killed`` by the test ``by``; ``survived``; ``unreached``, no test elaborates it;
-    ``invalid``, no circuit comes out; ``same``, the circuit does what it did.
+    ``invalid``, it is not a circuit; ``same``, the circuit is equivalent to the original.
     """
 
     verdict: str
@@ -43,19 +43,19 @@ class Result(NamedTuple):
 
 
 def counts(result: Result) -> bool:
-    """Say whether a change was one."""
+    """Return True if the change counts: it is a circuit, and not an equivalent one."""
     return result.verdict not in (INVALID, SAME)
 
 
 class Timing(NamedTuple):
-    """A test without a change: processor time in seconds, and modules whose parts it elaborates."""
+    """Test without a change: processor time in seconds, and modules that it elaborates."""
 
     seconds: float
     modules: tuple[str, ...]
 
 
 class Hang(BaseException):
-    """A test takes too long."""
+    """Test that takes too long."""
 
 
 @contextmanager
@@ -92,15 +92,15 @@ class Trials:
     workers : int
         Processes.
     known : function of Site
-        Returns what came out before, or None.
+        Returns an earlier result, or None.
     timings : dict
         ``Timing`` of tests that passed without a change before, by name; takes those of the others.
     hints : dict
         Test that is tried first, by the identity of a site.
-    tell : function of Site and Result
-        Told of each.
+    report : function of Site and Result
+        Called with each result.
     compare : bool
-        What survives is compared with what was there before.
+        Compare survivors with the original circuits.
     timed : function
         Called when ``timings`` are complete.
     """
@@ -114,7 +114,7 @@ class Trials:
         known: Callable[[Site], Result | None],
         timings: dict[str, Timing],
         hints: dict[str, str],
-        tell: Callable[[Site, Result], None],
+        report: Callable[[Site, Result], None],
         compare: bool = True,
         timed: Callable[[], None] = lambda: None,
     ) -> None:
@@ -124,7 +124,7 @@ class Trials:
         self.known = known
         self.timings = timings
         self.hints = hints
-        self.tell = tell
+        self.report = report
         self.compare = compare
         self.timed = timed
         self.results: dict[Site, Result] = {}
@@ -133,7 +133,7 @@ class Trials:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: Any) -> pytest.TestReport | None:
-        """Report a failure without its lines: what hangs may be stopped where Python knows none."""
+        """Report a failure without its lines: an interrupted test may have no known line."""
         if call.excinfo is None or call.excinfo.errisinstance(pytest.skip.Exception):
             return None
         return pytest.TestReport(item.nodeid, item.location, {}, "failed", None, call.when)
@@ -144,7 +144,7 @@ class Trials:
             self._failure = getattr(node, "nodeid", ""), call.excinfo.tb
 
     def pytest_internalerror(self, excrepr: object) -> None:
-        """Note what went wrong in here."""
+        """Record exceptions in this context."""
         self.error = str(excrepr)
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -173,7 +173,7 @@ class Trials:
                 result = self.known(site)
                 if result is not None:
                     self.results[site] = result
-                    self.tell(site, result)
+                    self.report(site, result)
                     continue
                 receive, process = start(self._with, session, site)
                 running[receive] = site, process, time.monotonic() + PATIENCE
@@ -193,12 +193,12 @@ class Trials:
                     raise RuntimeError(f"a trial died: {site.name}")
                 del running[receive]
                 self.results[site] = result
-                self.tell(site, result)
+                self.report(site, result)
 
     def _run(self, item: pytest.Item, following: pytest.Item | None) -> None:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
 
-    def _without(self, tell: Tell, items: list[pytest.Item]) -> None:
+    def _without(self, report: Report, items: list[pytest.Item]) -> None:
         timings = {}
         for item, following in zip(items, [*items[1:], None], strict=False):
             modules: set[str] = set()
@@ -208,7 +208,7 @@ class Trials:
             if self._failure:
                 break
             timings[item.nodeid] = Timing(_processor_time() - start, tuple(sorted(modules)))
-        tell((self._failure[0] if self._failure else "", timings))
+        report((self._failure[0] if self._failure else "", timings))
 
     def _order(self, session: pytest.Session, site: Site) -> list[pytest.Item]:
         """Return the tests that a change may break, the one that did before and short ones first."""
@@ -221,17 +221,17 @@ class Trials:
         first = self.hints.get(site.identity)
         return sorted(chosen, key=lambda it: (it.nodeid != first, self.timings[it.nodeid].seconds))
 
-    def _with(self, tell: Tell, session: pytest.Session, site: Site) -> None:
+    def _with(self, report: Report, session: pytest.Session, site: Site) -> None:
         begin = _processor_time()
         try:
             changed = Changed(site)
         except (SyntaxError, ValueError, TypeError):
-            tell(Result(INVALID))
+            report(Result(INVALID))
             return
         with tempfile.TemporaryDirectory() as name:
             _move_caches(Path(name), site)
             verdict, by = self._tried(session, site, changed)
-        tell(Result(verdict, by, round(_processor_time() - begin, 1)))
+        report(Result(verdict, by, round(_processor_time() - begin, 1)))
 
     def _tried(self, session: pytest.Session, site: Site, changed: Changed) -> tuple[str, str]:
         """Return the verdict, and the test that failed."""
@@ -256,7 +256,7 @@ class Trials:
             if by:
                 return INVALID if changed.raised(raised) else KILLED, by
             reached = Helpers.reached or (bool(seen) and not changed.traced)
-            # Ports were made with the change, and stay so.
+            # Ports are made with the change, and keep it.
             port = site.function.endswith("__init__")
             same = self.compare and reached and not port and same_circuit(seen, changed)
         return SAME if same else SURVIVED if reached else UNREACHED, ""
@@ -265,7 +265,7 @@ class Trials:
         """Run tests until one fails; return its name, and the traceback."""
         for item, following in zip(order, [*order[1:], None], strict=False):
             limit = FACTOR * self.timings[item.nodeid].seconds + SECONDS
-            # More than once, should something swallow the first.
+            # Repeated, because code under test may swallow the first.
             signal.setitimer(signal.ITIMER_VIRTUAL, limit, SECONDS)
             self._run(item, following)
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
@@ -275,7 +275,7 @@ class Trials:
 
 
 def _move_caches(folder: Path, site: Site) -> None:
-    """Keep models and proofs of changed gateware apart: what they are kept by is its source."""
+    """Separate models and proofs of changed gateware: their cache key is its source."""
     digest = f"changed: {site.name}"
     module: Any = build
     module.sources_digest = lambda **_: digest

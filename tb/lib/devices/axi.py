@@ -1,4 +1,4 @@
-"""Memory behind an AXI4 port, for Amaranth simulations: keeps time, and judges the master."""
+"""AXI4 memory for Amaranth simulations: checks timing and protocol of the master."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -23,14 +23,14 @@ class _Burst:
 
 
 class _Watch:
-    """Asserts that what a master offers stays until it is taken."""
+    """Checker of one channel: an offer must not change until it is taken."""
 
     def __init__(self, channel: str) -> None:
         self.channel = channel
         self.offered: tuple[int, ...] | None = None
 
     def step(self, valid: int, ready: int, payload: Sequence[int]) -> bool:
-        """Judge one cycle; return whether a transfer took place in it."""
+        """Check one cycle; return True if a transfer took place in it."""
         if self.offered is not None:
             assert valid, f"{self.channel}valid fell before {self.channel}ready"
             assert tuple(payload) == self.offered, f"{self.channel} changed while it waited"
@@ -40,7 +40,7 @@ class _Watch:
 
 @dataclass
 class AxiMemory:
-    """Byte memory that answers bursts after a latency.
+    """Byte memory that responds to bursts after a latency.
 
     Parameters
     ----------
@@ -51,22 +51,22 @@ class AxiMemory:
     burst_beats : int
         Longest burst that is allowed.
     latency : int
-        Cycles from a burst's address, or its last beat written, to its answer, at least 1.
+        Cycles from a burst's address, or its last beat written, to its response, at least 1.
     rng : Draws, optional
         Random numbers for ``stall``, and for the order in which ids are served.
     stall : float
-        Probability that a channel rests for a cycle, 0 to below 1.
+        Probability that a channel pauses for a cycle, 0 to below 1.
     refuses : callable
-        Whether the beat at a byte address is answered by SLVERR.
+        True for a byte address whose beat gets SLVERR.
 
     Attributes
     ----------
     reads, writes : list of (id, address, beats)
         Bursts so far.
     under_way, most_under_way : dict of int by id
-        Read bursts whose address was taken and whose last beat was not; the most there were.
+        Read bursts with a taken address and without a taken last beat; their greatest number.
     most_unanswered : int
-        The most written bursts whose address was taken and whose answer was not.
+        Greatest number of written bursts with a taken address and without a response.
     """
 
     content: bytearray
@@ -106,7 +106,7 @@ class AxiMemory:
         return due[int(self.rng.random() * len(due))] if self.rng is not None else due[0]
 
     async def serve_reads(self, ctx: Any, bus: Any) -> None:
-        """Answer the read channels of ``bus`` for ever: a background bench."""
+        """Serve the read channels of ``bus``, endlessly: a background bench."""
         watch = _Watch("ar")
         names = ("arvalid", *_PAYLOADS["ar"], "rready")
         queue: list[_Burst] = []
@@ -135,12 +135,12 @@ class AxiMemory:
                 served = self._next_read(queue, cycle)
                 if served is not None:
                     valid = 1
-                    self._answer(ctx, bus, served)
+                    self._respond(ctx, bus, served)
             ready = int(not self._rests())
             ctx.set(bus.rvalid, valid)
             ctx.set(bus.arready, ready)
 
-    def _answer(self, ctx: Any, bus: Any, burst: _Burst) -> None:
+    def _respond(self, ctx: Any, bus: Any, burst: _Burst) -> None:
         at = burst.address % len(self.content)
         ctx.set(bus.rid, burst.number)
         ctx.set(bus.rdata, int.from_bytes(self.content[at : at + self.data_bytes], "little"))
@@ -148,13 +148,13 @@ class AxiMemory:
         ctx.set(bus.rlast, burst.beats == 1)
 
     async def serve_writes(self, ctx: Any, bus: Any) -> None:
-        """Answer the write channels of ``bus`` for ever: a background bench."""
+        """Serve the write channels of ``bus``, endlessly: a background bench."""
         addresses, beats = _Watch("aw"), _Watch("w")
         names = ("awvalid", *_PAYLOADS["aw"], "wvalid", *_PAYLOADS["w"], "bready")
         bursts: deque[_Burst] = deque()
         received: deque[Sequence[int]] = deque()
-        answers: deque[tuple[int, int, int]] = deque()
-        cycle = address_ready = beat_ready = valid = refused = answered = 0
+        responses: deque[tuple[int, int, int]] = deque()
+        cycle = address_ready = beat_ready = valid = refused = responded = 0
         async for _, _, *values in ctx.tick().sample(*(getattr(bus, name) for name in names)):
             cycle += 1
             if addresses.step(values[0], address_ready, values[1:6]):
@@ -171,25 +171,25 @@ class AxiMemory:
                 burst.beats -= 1
                 assert last == (burst.beats == 0), "wlast is not on the last beat of its burst"
                 if last:
-                    answers.append((cycle + self.latency, burst.number, refused))
+                    responses.append((cycle + self.latency, burst.number, refused))
                     bursts.popleft()
                     refused = 0
-            self.most_unanswered = max(self.most_unanswered, len(self.writes) - answered)
+            self.most_unanswered = max(self.most_unanswered, len(self.writes) - responded)
             if valid and values[-1]:
-                answers.popleft()
-                answered += 1
+                responses.popleft()
+                responded += 1
                 valid = 0
-            if answers and not valid and answers[0][0] <= cycle + 1 and not self._rests():
+            if responses and not valid and responses[0][0] <= cycle + 1 and not self._rests():
                 valid = 1
-                ctx.set(bus.bid, answers[0][1])
-                ctx.set(bus.bresp, 2 * answers[0][2])
+                ctx.set(bus.bid, responses[0][1])
+                ctx.set(bus.bresp, 2 * responses[0][2])
             address_ready, beat_ready = int(not self._rests()), int(not self._rests())
             ctx.set(bus.bvalid, valid)
             ctx.set(bus.awready, address_ready)
             ctx.set(bus.wready, beat_ready)
 
     def _write(self, address: int, word: int, strobes: int) -> int:
-        """Write one beat unless it is refused; return whether it is."""
+        """Write one beat unless it is refused; return 1 if it is."""
         if self.refuses(address):
             return 1
         for lane in range(self.data_bytes):

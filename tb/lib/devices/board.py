@@ -32,16 +32,16 @@ _FLAGS = ("--cc", "--exe", "--build", "-j", "2", "--top-module", "celosia", "-O3
 
 
 def _model(config: Config, memory: str, key: object, component: Callable[[], Any]) -> Path:
-    """Return the compiled board, building it where there is none.
+    """Return the compiled board, built if it does not exist.
 
     Parameters
     ----------
     config : Config
         Sizes of its core.
     memory : str
-        Header of this folder that is its memory.
+        Header in this folder with the memory.
     key : object
-        What else decides its Verilog; its representation is looked at.
+        Other parameters of its Verilog, compared by their representation.
     component : function
         Makes the gateware.
     """
@@ -56,8 +56,8 @@ def _model(config: Config, memory: str, key: object, component: Callable[[], Any
     texts = {source.name: source.read_bytes() for source in _SOURCES}
     texts["memory.h"] = Path(__file__).with_name(memory).read_bytes()
     sizes = {name: value for name, value in asdict(config).items() if name != "name"}
-    parts = (sources_digest(whole=True), sizes, key, str(verilator), _FLAGS, _LEVELS, texts)
-    target = cache_directory() / "boards" / hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+    sources = (sources_digest(whole=True), sizes, key, str(verilator), _FLAGS, _LEVELS, texts)
+    target = cache_directory() / "boards" / hashlib.sha256(repr(sources).encode()).hexdigest()[:32]
     once(target, lambda: _build(config, str(verilator), texts, component, target))
     return target
 
@@ -94,7 +94,7 @@ class _Running:
     Attributes
     ----------
     path : str
-        Pseudo-terminal on which the link answers.
+        Pseudo-terminal of the link.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class _Running:
 
 
 class SimulatedBoard(_Running):
-    """Link and core in front of a memory with a fixed latency.
+    """Link and core with a memory of fixed latency.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class SimulatedBoard(_Running):
     memory_bytes : int
         External memory.
     latency : int
-        Cycles of the external memory from a request to its answer.
+        Cycles of the external memory from a request to its response.
     noise : float
         Share of bytes on the line that are dropped, doubled or flipped, 0 to 1.
     seed : int
@@ -147,7 +147,7 @@ class SimulatedBoard(_Running):
     Attributes
     ----------
     path : str
-        Pseudo-terminal on which the link answers.
+        Pseudo-terminal of the link.
 
     Raises
     ------
@@ -180,7 +180,7 @@ class SimulatedBoard(_Running):
 
 
 class SimulatedSdramBoard(_Running):
-    """All of a board between its clock and its pads, in front of an SDRAM chip that judges it.
+    """Board between its clock and its pads, with a model of the SDRAM chip that checks it.
 
     The chip ends the simulation when a rule of its data sheet is broken, and names the rule on
     standard error.
@@ -195,7 +195,7 @@ class SimulatedSdramBoard(_Running):
     Attributes
     ----------
     path : str
-        Pseudo-terminal on which the link answers.
+        Pseudo-terminal of the link.
 
     Raises
     ------
@@ -217,7 +217,7 @@ class SimulatedSdramBoard(_Running):
 
 
 def _chip_arguments(board: Board) -> tuple[int, ...]:
-    """Return what the chip is told: its sheet in cycles, and how late its words come."""
+    """Return the arguments of the chip: its sheet in cycles, and the delay of its words."""
     from celosia.hw.sdram.pads import PAD_CYCLES
 
     sheet = SHEETS[board.sdram.part]

@@ -1,6 +1,6 @@
-"""The far end of the host link in Python: what ``hw/link/`` does, and a core behind it.
+"""Far end of the host link in Python: the behaviour of ``hw/link/``, with a core.
 
-Serves tests of the driver and as a board where there is none. The protocol is that of
+Serves tests of the driver, and as a board without hardware. The protocol is that of
 ``docs/reference/link.md``.
 """
 
@@ -12,7 +12,7 @@ from pysim import Draws
 
 from celosia.hw.arch import isa, link
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
-from celosia.hw.arch.link import Answer, Info, Operation, Request, Status
+from celosia.hw.arch.link import Info, Operation, Request, Response, Status
 from celosia.hw.arch.registers import (
     COUNTERS,
     COUNTERS_PER_UNIT,
@@ -44,7 +44,7 @@ class Noise:
         self.damaged = 0
 
     def pass_on(self, sent: bytes) -> bytes:
-        """Return what arrives of ``sent``."""
+        """Return the bytes that arrive of ``sent``."""
         arrived = bytearray()
         for byte in sent:
             if self.rng.random() >= self.rate:
@@ -58,28 +58,28 @@ class Noise:
 
 
 class Registers(Protocol):
-    """Registers behind a link."""
+    """Registers that a link accesses."""
 
     def read(self, offset: int) -> int | None:
-        """Return the value at a byte offset, None where the bus refuses."""
+        """Return the value at a byte offset, None if the bus refuses."""
         ...
 
     def write(self, offset: int, value: int) -> bool:
-        """Write, and say whether the bus took it."""
+        """Write; return True if the bus accepted it."""
         ...
 
 
 class FarEnd:
-    """Answers requests as the gateware does.
+    """Responds to requests as the gateware does.
 
     Parameters
     ----------
     memory : mutable buffer of bytes
-        External memory; the bus refuses what lies past its end.
+        External memory; the bus refuses addresses past its end.
     registers : Registers
         The core's.
     slots, slot_bytes : int
-        As of ``hw.link.link.Link``.
+        As in ``hw.link.link.Link``.
 
     Attributes
     ----------
@@ -97,18 +97,18 @@ class FarEnd:
         self.info = Info(link.VERSION, slots, payload, len(memory))
         self.done: Counter[tuple[Operation, int]] = Counter()
         self._deframer = link.Deframer(slot_bytes)
-        self._kept: Answer | None = None
+        self._kept: Response | None = None
 
     def feed(self, received: bytes) -> bytes:
-        """Return what goes over the line because of what arrived."""
+        """Return the bytes on the line in response to those received."""
         sent = b""
         for contents in self._deframer.feed(received):
-            sent += link.frame(link.encode_answer(self._answer(contents)))
+            sent += link.frame(link.encode_response(self._response(contents)))
         return sent
 
-    def _answer(self, contents: bytes | None) -> Answer:
+    def _response(self, contents: bytes | None) -> Response:
         if contents is None or len(contents) < link.HEADER_BYTES:
-            return Answer(0, Operation.NONE, Status.BAD_FRAME)
+            return Response(0, Operation.NONE, Status.BAD_FRAME)
         request = link.decode_request(contents)
         kept, self._kept = self._kept, None
         writes = request.operation is Operation.WRITE_REGISTERS
@@ -116,18 +116,18 @@ class FarEnd:
             self._kept = kept
             return kept
         if link.fault(request, self.info.payload_bytes):
-            return Answer(request.sequence, request.operation, Status.BAD_REQUEST)
+            return Response(request.sequence, request.operation, Status.BAD_REQUEST)
         assert isinstance(request.operation, Operation)
         self.done[request.operation, request.sequence] += 1
         data, refused = self._carry_out(request)
         status = Status.BUS_ERROR if refused else Status.OK
-        answer = Answer(request.sequence, request.operation, status, b"" if refused else data)
+        response = Response(request.sequence, request.operation, status, b"" if refused else data)
         if writes:
-            self._kept = answer
-        return answer
+            self._kept = response
+        return response
 
     def _carry_out(self, request: Request) -> tuple[bytes, bool]:
-        """Return what was read, and whether the bus refused anything."""
+        """Return the data read, and True if the bus refused a transfer."""
         first, end = request.address, request.address + request.count
         if request.operation is Operation.INFO:
             return self.info.encode(), False
@@ -150,7 +150,7 @@ class FarEnd:
 
 
 class MachineRegisters:
-    """Registers of a core whose programs the machine model runs, beside whoever asks.
+    """Registers of a core whose programs the machine model runs in a thread.
 
     Parameters
     ----------

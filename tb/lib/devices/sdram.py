@@ -1,6 +1,6 @@
-"""SDRAM chip of single data rate, 16 data pins and four banks, that judges who drives it.
+"""Model of an SDRAM chip (single data rate, 16 data pins, four banks) that checks its controller.
 
-Written from data sheets alone; it knows nothing of the controller. Every breach of a rule raises
+Written from data sheets alone, independent of the controller. Every breach of a rule raises
 :class:`SdramError`, which names the rule and the cycle.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from devices.sdram_sheet import Sheet
 
 _NANOSECONDS = 10**9
-#: No event yet: longer ago than any time that is asked for.
+#: No event yet: longer ago than any time that is checked.
 _NEVER = -(1 << 60)
 
 
@@ -40,15 +40,15 @@ class SdramError(AssertionError):
         The clock edge, counted from power-up.
     """
 
-    def __init__(self, rule: str, cycle: int, what: str) -> None:
-        super().__init__(f"{rule} in cycle {cycle}: {what}")
+    def __init__(self, rule: str, cycle: int, message: str) -> None:
+        super().__init__(f"{rule} in cycle {cycle}: {message}")
         self.rule = rule
         self.cycle = cycle
 
 
 @dataclass(frozen=True)
 class Levels:
-    """What the chip's pins show at a rising clock edge; ``oe`` is whether the other side drives."""
+    """Levels of the chip's pins at a rising clock edge; ``oe`` is 1 if the controller drives."""
 
     cke: int
     cs_n: int
@@ -62,12 +62,12 @@ class Levels:
     oe: int
 
 
-#: Nobody asks for anything.
+#: No command.
 IDLE = Levels(cke=1, cs_n=1, ras_n=1, cas_n=1, we_n=1, ba=0, a=0, dqm=3, dq=0, oe=0)
 
 
 class _Bank:
-    """State of one bank: open row, and the cycles of what happened last."""
+    """State of one bank: open row, and the cycles of its last events."""
 
     def __init__(self) -> None:
         self.row: int | None = None
@@ -78,7 +78,7 @@ class _Bank:
 
 @dataclass
 class _Burst:
-    """A burst under way: where it began and how far it is."""
+    """Burst under way: its first word, and the number of words done."""
 
     bank: int
     row: int
@@ -154,7 +154,7 @@ class SdramChip:
         return self.sheet.t_ref * self.clock_hz / _NANOSECONDS / self.sheet.refreshes
 
     def idle(self, cycles: int) -> None:
-        """Let ``cycles`` edges pass with nothing asked for and no burst under way."""
+        """Let ``cycles`` edges pass without commands; no burst may be under way."""
         for _ in range(min(cycles, 32)):
             self.step(IDLE)
         self.cycle += max(cycles - 32, 0)
@@ -167,8 +167,8 @@ class SdramChip:
         self._check_pins(pins)
         command = Command(pins.ras_n << 2 | pins.cas_n << 1 | pins.we_n)
         if not pins.cs_n and command != Command.NOP:
-            self._want("CKE", bool(pins.cke), f"{command.name} while the clock is off")
-            self._want(
+            self._require("CKE", bool(pins.cke), f"{command.name} while the clock is off")
+            self._require(
                 "startup",
                 self._passed(0, self.sheet.t_startup),
                 f"{command.name} before {self.sheet.t_startup} ns have passed",
@@ -181,9 +181,9 @@ class SdramChip:
         self._masks.pop(self.cycle - 3, None)
         return self._word_out()
 
-    def _want(self, rule: str, holds: bool, what: str) -> None:
+    def _require(self, rule: str, holds: bool, message: str) -> None:
         if not holds:
-            raise SdramError(rule, self.cycle, what)
+            raise SdramError(rule, self.cycle, message)
 
     def _passed(self, since: int, time_ns: int, clocks: int = 0) -> bool:
         cycles = self.cycle - since
@@ -192,17 +192,17 @@ class SdramChip:
     def _require_time(self, rule: str, since: int, time_ns: int, clocks: int = 0) -> None:
         if not self._passed(since, time_ns, clocks):
             wanted = f"{time_ns} ns" + (f" and {clocks} clocks" if clocks else "")
-            self._want(rule, False, f"wanted {wanted}, got {self.cycle - since} clocks")
+            self._require(rule, False, f"wanted {wanted}, got {self.cycle - since} clocks")
 
     def _check_pins(self, pins: Levels) -> None:
-        """Both sides may not drive the data pins at once, nor take over without a pause."""
+        """Check that only one side drives the data pins, with a pause at each change of sides."""
         drives = self.cycle in self._out
-        self._want("contention", not (drives and pins.oe), "both sides drive the data pins")
+        self._require("contention", not (drives and pins.oe), "both sides drive the data pins")
         if pins.oe:
-            self._want("tHZ", self._drove < self.cycle - 1, "driven right after the chip's word")
+            self._require("tHZ", self._drove < self.cycle - 1, "driven right after the chip's word")
             self._was_driven = self.cycle
         if drives:
-            self._want("tLZ", self._was_driven < self.cycle - 1, "word right after being driven")
+            self._require("tLZ", self._was_driven < self.cycle - 1, "word right after being driven")
             self._drove = self.cycle
             del self._out[self.cycle]
 
@@ -210,29 +210,31 @@ class SdramChip:
         if not self._in_use:
             return
         overdue = (self.cycle - self._owed_from) / self.refresh_cycles - len(self._refreshes)
-        self._want("tREFI", overdue <= self.postponed + 1, f"{overdue:.1f} refreshes are overdue")
+        self._require(
+            "tREFI", overdue <= self.postponed + 1, f"{overdue:.1f} refreshes are overdue"
+        )
 
     def _require_ready(self) -> None:
-        """Time since what concerns all banks: a mode set, a refresh."""
+        """Check the times since events of all banks: a mode set, a refresh."""
         self._require_time("tMRD", self._mode_set, self.sheet.t_mrd, self.sheet.t_mrd_clocks)
         self._require_time("tRFC", self._refreshed, self.sheet.t_rfc)
 
     def _require_idle(self, command: str) -> None:
         self._require_ready()
         for number, bank in enumerate(self._banks):
-            self._want("bank state", bank.row is None, f"{command}, bank {number} is open")
-            self._want("startup", bank.precharged != _NEVER, f"{command} before a precharge")
+            self._require("bank state", bank.row is None, f"{command}, bank {number} is open")
+            self._require("startup", bank.precharged != _NEVER, f"{command} before a precharge")
             self._require_time("tRP", bank.precharged, self.sheet.t_rp)
             self._require_time("tRC", bank.activated, self.sheet.t_rc)
 
     def _on_mode(self, pins: Levels) -> None:
         self._require_idle("mode set")
-        self._want("mode", pins.a >> 7 == 0 and pins.a & 8 == 0 and pins.ba == 0, f"{pins.a:#x}")
+        self._require("mode", pins.a >> 7 == 0 and pins.a & 8 == 0 and pins.ba == 0, f"{pins.a:#x}")
         burst, latency = pins.a & 7, pins.a >> 4 & 7
-        self._want("mode", burst <= 3, f"burst length code {burst}")
-        self._want("mode", latency in self.sheet.t_ck, f"CAS latency {latency}")
+        self._require("mode", burst <= 3, f"burst length code {burst}")
+        self._require("mode", latency in self.sheet.t_ck, f"CAS latency {latency}")
         fast = self.clock_hz * self.sheet.t_ck[latency] > _NANOSECONDS
-        self._want("tCK", not fast, f"{self.clock_hz} Hz at CAS latency {latency}")
+        self._require("tCK", not fast, f"{self.clock_hz} Hz at CAS latency {latency}")
         self.burst_words, self.cas_latency = 1 << burst, latency
         self._mode_set = self.cycle
 
@@ -244,24 +246,24 @@ class SdramChip:
         if len(self._refreshes) >= self.sheet.refreshes:
             first = self._refreshes[-self.sheet.refreshes]
             in_time = (self.cycle - first) * _NANOSECONDS <= self.sheet.t_ref * self.clock_hz
-            self._want("tREF", in_time, f"{self.sheet.refreshes} refreshes take too long")
+            self._require("tREF", in_time, f"{self.sheet.refreshes} refreshes take too long")
         self._refreshes.append(self.cycle)
         self._refreshed = self.cycle
 
     def _on_activate(self, pins: Levels) -> None:
         bank = self._banks[pins.ba]
-        self._want("bank state", bank.row is None, f"activate, bank {pins.ba} is open")
+        self._require("bank state", bank.row is None, f"activate, bank {pins.ba} is open")
         self._require_ready()
         self._require_time("tRP", bank.precharged, self.sheet.t_rp)
         self._require_time("tRC", bank.activated, self.sheet.t_rc)
         self._require_time("tRRD", self._activated, self.sheet.t_rrd)
         if not self._in_use:
             started = self._mode_set != _NEVER and len(self._refreshes) >= 2
-            self._want("startup", started, "activate before mode set and two refreshes")
+            self._require("startup", started, "activate before mode set and two refreshes")
             self._in_use = True
             self._refreshes.clear()
             self._owed_from = self.cycle
-        self._want("address", pins.a < 1 << self.sheet.row_bits, f"row {pins.a}")
+        self._require("address", pins.a < 1 << self.sheet.row_bits, f"row {pins.a}")
         bank.row = pins.a
         bank.activated = self._activated = self.cycle
 
@@ -274,7 +276,7 @@ class SdramChip:
                 self._require_time("tRAS", bank.activated, self.sheet.t_ras)
                 self._require_time("tWR", bank.written, self.sheet.t_wr, self.sheet.t_wr_clocks)
                 open_ns = (self.cycle - bank.activated) * _NANOSECONDS / self.clock_hz
-                self._want("tRAS max", open_ns <= self.sheet.t_ras_max, f"open for {open_ns} ns")
+                self._require("tRAS max", open_ns <= self.sheet.t_ras_max, f"open for {open_ns} ns")
                 self._require_complete(number)
                 bank.row = None
                 bank.precharged = self.cycle
@@ -285,24 +287,24 @@ class SdramChip:
         """A precharge may not cut a burst: the strictest sheets want CL + BL - 2 after a read."""
         for rule, burst in (("tWR", self._write), ("read cut", self._read)):
             cut = burst is not None and burst.bank == number
-            self._want(rule, not cut, f"precharge of bank {number} during its burst")
+            self._require(rule, not cut, f"precharge of bank {number} during its burst")
         late = any(n > self.cycle + 1 and bank == number for n, (_, bank) in self._out.items())
-        self._want("read cut", not late, f"precharge of bank {number} before its last word")
+        self._require("read cut", not late, f"precharge of bank {number} before its last word")
 
     def _column(self, pins: Levels) -> _Burst:
         bank = self._banks[pins.ba]
         if bank.row is None:
             raise SdramError("bank state", self.cycle, f"column command, bank {pins.ba} is closed")
         self._require_time("tRCD", bank.activated, self.sheet.t_rcd)
-        self._want("address", not pins.a >> 10, "auto precharge is not modelled")
-        self._want("address", pins.a < 1 << self.sheet.column_bits, f"column {pins.a}")
+        self._require("address", not pins.a >> 10, "auto precharge is not modelled")
+        self._require("address", pins.a < 1 << self.sheet.column_bits, f"column {pins.a}")
         self._write = self._read = None
         return _Burst(pins.ba, bank.row, pins.a)
 
     def _on_write(self, pins: Levels) -> None:
         self._write = self._column(pins)
         late = [edge for edge in self._out if edge >= self.cycle]
-        self._want("contention", not late, "write while words are read")
+        self._require("contention", not late, "write while words are read")
 
     def _on_read(self, pins: Levels) -> None:
         self._read = self._column(pins)
@@ -321,7 +323,7 @@ class SdramChip:
         burst = self._write
         if burst is None:
             return
-        self._want("write data", bool(pins.oe), "nobody drives the data pins")
+        self._require("write data", bool(pins.oe), "nobody drives the data pins")
         address = self._address(burst)
         for lane in range(2):
             if not pins.dqm >> lane & 1:
@@ -354,9 +356,9 @@ class SdramChip:
         return self._out[self.cycle + 1][0]
 
     async def serve(self, ctx: Any, pins: Any, *, delay: int = 0) -> None:
-        """Be the chip behind ``pins`` for ever: a background bench.
+        """Act as the chip at ``pins``, endlessly: a background bench.
 
-        Where there is no word, the data pins show what no test writes.
+        Without a word, the data pins show values that no test writes.
 
         Parameters
         ----------

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Sheet:
-    """Figures of a data sheet. Times in ns, least ones unless said otherwise.
+    """Figures of a data sheet: least times in ns unless noted otherwise.
 
     ``t_ck`` is the clock period for each CAS latency, ``t_wr_clocks`` and ``t_mrd_clocks`` hold in
-    addition to the times in ns, ``t_ras_max`` is the longest that a row may stay open.
+    addition to the times in ns, ``t_ras_max`` is the longest time of an open row.
     """
 
     column_bits: int
@@ -31,7 +31,7 @@ class Sheet:
 
 
 #: ISSI IS42S16160G, Alliance AS4C32M16SB (table 16 of its sheet); in the package of a GW2AR-18 64 Mbit
-#: parts of several makers were found, of whose figures these are the slowest.
+#: devices of several makers were found; these are the slowest of their figures.
 SHEETS = {
     "IS42S16160G-7": Sheet(
         column_bits=9,

@@ -102,7 +102,7 @@ def sequential(
     input_zero_point: int = 0,
     input_type: str = "int8",
 ) -> Graph:
-    """Return the graph of operators that follow one another, or an earlier one after ``Back``.
+    """Return the graph of consecutive operators; after ``Back`` the input is an earlier result.
 
     The graph's outputs are the results that no operator reads. Names of tensors are those of
     ``Chain``.
@@ -124,7 +124,7 @@ def sequential(
 
 
 def write_sequential(layers: Sequence[Layer], **ends: Any) -> bytes:
-    """Return the ``.tflite`` file of operators that follow one another: see ``sequential``."""
+    """Return the ``.tflite`` file of consecutive operators: see ``sequential``."""
     return serialize(sequential(layers, **ends))
 
 
@@ -135,7 +135,7 @@ def write_fully_connected(
     input_zero_point: int = 0,
     batch: int = 1,
 ) -> bytes:
-    """Return the ``.tflite`` file of FULLY_CONNECTED operators that follow one another."""
+    """Return the ``.tflite`` file of consecutive FULLY_CONNECTED operators."""
     shape = (batch, layers[0].weights.shape[1] if layers else 0)
     given = {"input_scale": input_scale, "input_zero_point": input_zero_point}
     return write_sequential(layers, input_shape=shape, **given)

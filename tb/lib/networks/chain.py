@@ -82,9 +82,9 @@ class Chain:
     ) -> int:
         """Add a tensor, for instance ``variable=True``; return its number."""
         kind = RESOURCE if dtype == "resource" else np.dtype(dtype)
-        meaning = quantization if kind.kind in "iu" else None
+        quantization = quantization if kind.kind in "iu" else None
         extents = tuple(int(extent) for extent in shape)
-        self._tensors.append(Tensor(name, extents, kind, meaning, **more))
+        self._tensors.append(Tensor(name, extents, kind, quantization, **more))
         return len(self._tensors) - 1
 
     @property
@@ -142,7 +142,7 @@ class Chain:
         batch, height, width, channels = self.last.shape
         return batch, height, width, channels
 
-    def places(
+    def positions(
         self, window: Sequence[int], stride: Sequence[int], dilation: Sequence[int], padding: str
     ) -> list[int]:
         """Return the number of positions of a window along y and x of the last result."""
@@ -164,7 +164,7 @@ class Chain:
     ) -> int:
         """Add a constant of the operator to come; return its number.
 
-        ``role`` is the first part of its name. ``scale`` is one number, or one for each index of
+        ``role`` begins its name. ``scale`` is one number, or one for each index of
         dimension ``axis``. Python's numbers become int32 unless ``dtype`` is given.
         """
         array = np.asarray(data, dtype or (None if isinstance(data, np.ndarray) else np.int32))
@@ -201,14 +201,14 @@ class Chain:
         constants : sequence of Operand
             Further inputs.
         inputs : sequence of Operand, optional
-            All inputs, where the last result is not the first of them; -1 is one left out.
+            All inputs, if the last result is not the first of them; -1 is a missing one.
         dtype : str, optional
             Of its results; as the last one unless given.
         scale, zero_point, scale_axis
             Quantisation of its results; as the last one unless given.
         shapes : sequence of sequences of int, optional
-            Of all results, where there is not one. The first becomes the last result; the others
-            are named as it with ``_1``, ``_2`` and so on appended.
+            Shapes of all results, if there are several. The first becomes the last result; the
+            names of the others are its name with ``_1``, ``_2`` and so on appended.
         **options
             As of ``Operation``.
         """
@@ -218,19 +218,19 @@ class Chain:
         read = [self._number(n, operand) for n, operand in enumerate(read)]
         read = [self._last, *read] if inputs is None else read
         dtype = last.dtype if dtype is None else dtype
-        meaning = last.quantization if str(dtype) in _QUANTIZED else None
+        quantization = last.quantization if str(dtype) in _QUANTIZED else None
         if scale is not None:
-            zero = meaning.zero_point if zero_point is None and meaning else zero_point
-            meaning = quantized(scale, 0 if zero is None else zero, scale_axis)
-        elif zero_point is not None and meaning is not None:
-            meaning = quantized(meaning.scales, zero_point, meaning.axis)
+            zero = quantization.zero_point if zero_point is None and quantization else zero_point
+            quantization = quantized(scale, 0 if zero is None else zero, scale_axis)
+        elif zero_point is not None and quantization is not None:
+            quantization = quantized(quantization.scales, zero_point, quantization.axis)
         extents = [last.shape if shape is None else shape] if shapes is None else shapes
         outputs = tuple(
             self.tensor_of(
                 f"output_{number}_{n}" if n else f"output_{number}",
                 each,
                 dtype,
-                meaning,
+                quantization,
             )
             for n, each in enumerate(extents)
         )
@@ -238,18 +238,18 @@ class Chain:
         self._last = outputs[0] if outputs else self._last
 
     def retype(self, number: int, dtype: str) -> None:
-        """Give a result another type; what are no quantised integers then has no scale."""
+        """Set the type of a result; a type that is not a quantised integer has no scale."""
         old = self._tensors[number]
-        meaning = old.quantization if dtype in _QUANTIZED else None
-        self._tensors[number] = replace(old, dtype=np.dtype(dtype), quantization=meaning)
+        quantization = old.quantization if dtype in _QUANTIZED else None
+        self._tensors[number] = replace(old, dtype=np.dtype(dtype), quantization=quantization)
 
-    def _number(self, place: int, operand: Operand) -> int:
+    def _number(self, index: int, operand: Operand) -> int:
         if isinstance(operand, str):
             return self.find(operand)
         if isinstance(operand, np.ndarray):
             operand = Constant(operand)
         if isinstance(operand, Constant):
-            return self.constant(f"operand{place}", *operand)
+            return self.constant(f"operand{index}", *operand)
         return operand
 
     def graph(self, *outputs: int, name: str = "model", signature: str = "") -> Graph:

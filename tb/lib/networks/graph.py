@@ -16,7 +16,7 @@ RESOURCE = np.dtype(object)
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor; ``data`` of constants alone.
+    """Tensor; only constants have ``data``.
 
     ``signature`` is the shape with -1 for each dynamic extent. A ``variable`` keeps its contents
     from one invocation to the next.

@@ -47,13 +47,13 @@ class Back:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Quantized:
-    """A layer whose result is quantised as its input unless these are given."""
+    """Layer whose result has the quantisation of its input unless another is given."""
 
     output_scale: float | None = None
     output_zero_point: int | None = None
 
     @property
-    def meaning(self) -> dict[str, Any]:
+    def quantization(self) -> dict[str, Any]:
         """Quantisation of the result, as ``Chain.operator`` takes it."""
         return {"scale": self.output_scale, "zero_point": self.output_zero_point}
 
@@ -80,7 +80,7 @@ class Operator(_Quantized):
             self.operands,
             dtype=self.output_type,
             shapes=self.shapes,
-            **self.meaning,
+            **self.quantization,
             **self.options,
         )
 
@@ -92,12 +92,12 @@ class Activation(_Quantized):
     kind: str = "RELU"
 
     def add(self, chain: Chain) -> None:
-        chain.operator(self.kind, **self.meaning)
+        chain.operator(self.kind, **self.quantization)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Function(_Quantized):
-    """An operator that computes each element from one element alone.
+    """An operator that computes each element from one element.
 
     ``alpha`` is the slope of LEAKY_RELU below zero; with ``approximate``, GELU is tanh's.
     """
@@ -109,7 +109,7 @@ class Function(_Quantized):
     def add(self, chain: Chain) -> None:
         given = {"alpha": self.alpha, "approximate": self.approximate}
         options: dict[str, Any] = {name: v for name, v in given.items() if v is not None}
-        chain.operator(self.kind, **self.meaning, **options)
+        chain.operator(self.kind, **self.quantization, **options)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -123,7 +123,7 @@ class Prelu(_Quantized):
     def add(self, chain: Chain) -> None:
         alpha = np.atleast_1d(np.asarray(self.alpha, np.int8))
         slopes = chain.constant("alpha", alpha, self.alpha_scale, self.alpha_zero_point)
-        chain.operator("PRELU", None, [slopes], **self.meaning)
+        chain.operator("PRELU", None, [slopes], **self.quantization)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -158,7 +158,7 @@ class Binary(_Quantized):
             self.kind,
             np.broadcast_shapes(chain.last.shape, chain.tensor(number).shape),
             inputs=inputs,
-            **self.meaning,
+            **self.quantization,
             **(options if self.kind in self.KINDS else {}),
         )
 
@@ -184,7 +184,7 @@ class Pool:
 
     def add(self, chain: Chain) -> None:
         batch, _, _, channels = chain.image()
-        counts = chain.places(self.window, self.stride, (1, 1), self.padding)
+        counts = chain.positions(self.window, self.stride, (1, 1), self.padding)
         chain.operator(
             self.kind,
             (batch, *counts, channels),
@@ -214,7 +214,7 @@ class Mean(_Quantized):
         if not self.keep_dims:
             shape = [extent for n, extent in enumerate(shape) if n not in reduced]
         axes = chain.constant("axes", self.axes)
-        chain.operator(self.kind, shape, [axes], keepDims=self.keep_dims, **self.meaning)
+        chain.operator(self.kind, shape, [axes], keepDims=self.keep_dims, **self.quantization)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,7 +257,7 @@ class Dequantize:
 
 @dataclass(frozen=True, kw_only=True)
 class Pad:
-    """A PAD, or PADV2 where a ``value`` is given; with ``wide``, the paddings are int64."""
+    """A PAD, or PADV2 with a ``value``; with ``wide``, the paddings are int64."""
 
     before: tuple[int, ...]
     after: tuple[int, ...]

@@ -48,7 +48,7 @@ class Squeeze:
 
     def add(self, chain: Chain) -> None:
         first, *rest = chain.last.shape
-        # Without options, the kernel would take the first one, too.
+        # Without options, the kernel would also take the first one.
         if first == 1:
             raise ValueError("wanted a batch of more than 1, got 1")
         chain.operator("SQUEEZE", [first, *(extent for extent in rest if extent != 1)])
@@ -120,7 +120,7 @@ class Unpack:
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """A SPLIT in equal parts; the first becomes the last result."""
+    """A SPLIT into equal results; the first becomes the last result."""
 
     axis: int
     parts: int
@@ -136,7 +136,7 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True)
 class SplitSizes:
-    """A SPLIT_V in two parts, of ``first`` and the rest; the first becomes the last result."""
+    """A SPLIT_V into two results, of ``first`` and the rest; the first becomes the last result."""
 
     axis: int
     first: int
@@ -152,8 +152,8 @@ class SplitSizes:
 class StridedSlice:
     """A STRIDED_SLICE, by ``begin``, ``end`` and ``stride`` of each dimension.
 
-    Dimensions ``dropped`` go; of those ``begin`` alone is taken. ``plain`` writes a SLICE, which
-    has neither these nor strides.
+    Dimensions ``dropped`` are removed; their only index is ``begin``. ``plain`` writes a SLICE,
+    which has neither these nor strides.
     """
 
     begin: tuple[int, ...]
@@ -224,8 +224,8 @@ class SpaceToBatch:
     def add(self, chain: Chain) -> None:
         batch, *extents, channels = chain.image()
         wide = [n + sum(margin) for n, margin in zip(extents, self.margins, strict=True)]
-        places = [n // block for n, block in zip(wide, self.blocks, strict=True)]
-        shape = batch * math.prod(self.blocks), *places, channels
+        extents = [n // block for n, block in zip(wide, self.blocks, strict=True)]
+        shape = batch * math.prod(self.blocks), *extents, channels
         _require_whole(chain, shape, batch * math.prod(wide) * channels)
         margins = [chain.constant("blocks", self.blocks), chain.constant("margins", self.margins)]
         chain.operator("SPACE_TO_BATCH_ND", shape, margins)
@@ -241,11 +241,11 @@ class BatchToSpace:
     def add(self, chain: Chain) -> None:
         batch, *extents, channels = chain.image()
         wide = [n * block for n, block in zip(extents, self.blocks, strict=True)]
-        items = batch // math.prod(self.blocks)
-        _require_whole(chain, (items, *wide, channels))
-        places = [n - sum(margin) for n, margin in zip(wide, self.margins, strict=True)]
+        samples = batch // math.prod(self.blocks)
+        _require_whole(chain, (samples, *wide, channels))
+        extents = [n - sum(margin) for n, margin in zip(wide, self.margins, strict=True)]
         margins = [chain.constant("blocks", self.blocks), chain.constant("margins", self.margins)]
-        chain.operator("BATCH_TO_SPACE_ND", (items, *places, channels), margins)
+        chain.operator("BATCH_TO_SPACE_ND", (samples, *extents, channels), margins)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ _VERSIONS = {
 }
 _VERSION = {kind: version for version, kinds in _VERSIONS.items() for kind in kinds.split()}
 
-#: Tables of options by their names in small letters; operators whose tables have other names.
+#: Names of tables of options, in small letters, for operators whose table has another name.
 _TABLES = {name.lower(): name for name in vars(tflite.BuiltinOptions) if name.endswith("Options")}
 _SHARED = {
     "Pool2DOptions": "AVERAGE_POOL_2D MAX_POOL_2D L2_POOL_2D",
@@ -85,7 +85,7 @@ class _Writer:
         return getattr(tflite, f"{name}End")(self.builder)
 
     def value(self, value: Any) -> Any:
-        """Write a field that lies outside its table; return its offset, or the value itself."""
+        """Write a field outside its table; return its offset, or the value itself."""
         if isinstance(value, str):
             return self.builder.CreateString(value)
         if isinstance(value, list):
@@ -104,7 +104,7 @@ class _Writer:
         return self.builder.CreateNumpyVector(value) if isinstance(value, np.ndarray) else value
 
     def tensor(self, tensor: Tensor) -> int:
-        """Write a tensor, and its contents where it has any."""
+        """Write a tensor, and its contents if it has any."""
         kind = "RESOURCE" if tensor.dtype.hasobject else tensor.dtype.name.upper()
         if kind not in _TYPES:
             raise ValueError(f"{tensor.name!r}: {tensor.dtype.name} cannot be written")
@@ -133,7 +133,7 @@ class _Writer:
         code = _OPERATORS.get(kind, tflite.BuiltinOperator.CUSTOM)
         return self.table(
             "OperatorCode",
-            # The old field is a signed byte; 127 there says that the wider one counts.
+            # The old field is a signed byte; 127 there selects the wider one.
             DeprecatedBuiltinCode=min(code, 127),
             BuiltinCode=code,
             CustomCode=None if kind in _OPERATORS else kind,

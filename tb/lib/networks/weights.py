@@ -26,7 +26,7 @@ class _Weighted:
     activation: str = "NONE"
 
     def constants(self, chain: Chain, axis: int = 0) -> list[int]:
-        """Add weights, whose output channels lie along ``axis``, and bias; return their numbers."""
+        """Add weights, with output channels along ``axis``, and bias; return their numbers."""
         numbers = [chain.constant("weights", self.weights, self.weight_scale, axis=axis)]
         if self.bias is not None:
             scale = np.asarray(self.weight_scale) * chain.scale
@@ -59,7 +59,7 @@ class FullyConnected(_Weighted):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Windowed(_Weighted):
-    """A layer whose weights meet windows of an image; ``stride`` is (y, x)."""
+    """A layer whose weights apply to windows of an image; ``stride`` is (y, x)."""
 
     padding: str = "SAME"
     stride: tuple[int, int] = (1, 1)
@@ -84,12 +84,12 @@ class _Dilated(_Windowed):
 
     def shape(self, chain: Chain, outputs: int) -> tuple[int, ...]:
         """Return the shape of the result."""
-        counts = chain.places(self.weights.shape[1:3], self.stride, self.dilation, self.padding)
+        counts = chain.positions(self.weights.shape[1:3], self.stride, self.dilation, self.padding)
         return (chain.last.shape[0], *counts, outputs)
 
 
 class Convolution(_Dilated):
-    """A CONV_2D; weights of shape (outputs, height, width, inputs), or of a part of the inputs.
+    """A CONV_2D; weights of shape (outputs, height, width, inputs), or of a group of the inputs.
 
     LiteRT takes no convolution without bias.
     """
@@ -105,7 +105,7 @@ class Convolution(_Dilated):
 class Depthwise(_Dilated):
     """A DEPTHWISE_CONV_2D; weights of shape (1, height, width, outputs).
 
-    Each of the input's channels leads to as many outputs, which follow one another.
+    Each of the input's channels leads to the same number of outputs, which are consecutive.
     """
 
     def add(self, chain: Chain) -> None:

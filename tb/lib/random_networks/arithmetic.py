@@ -47,8 +47,8 @@ def _values(draw: Draw, dtype: str, shape: Sequence[int]) -> np.ndarray:
     return np.asarray(draw.rng.integers(-reach, reach, tuple(shape)), dtype)
 
 
-def _meaning(draw: Draw, dtype: str) -> dict[str, Any]:
-    """Return a scale and zero point of bytes; nothing for other types."""
+def _quantization(draw: Draw, dtype: str) -> dict[str, Any]:
+    """Return a scale and zero point for bytes, an empty result for other types."""
     if dtype == "int16":
         return {"scale": draw.scale() / 256, "zero_point": 0}
     if dtype not in _BYTES:
@@ -92,9 +92,9 @@ def _begin(
     draw: Draw, dtype: str, shape: Sequence[int], change: _Change = _given, **about: Any
 ) -> None:
     """Begin a graph with an input of a type."""
-    meaning = about or _meaning(draw, dtype)
-    draw.chain = Chain(shape, dtype=dtype, **meaning)
-    zero = meaning.get("zero_point", 0)
+    quantization = about or _quantization(draw, dtype)
+    draw.chain = Chain(shape, dtype=dtype, **quantization)
+    zero = quantization.get("zero_point", 0)
     count = draw.integer(1, 3)
     draw.inputs = np.stack([change(_values(draw, dtype, shape), zero) for _ in range(count)])
 
@@ -103,13 +103,13 @@ def _other(
     draw: Draw, dtype: str, shape: Sequence[int], change: _Change = _given, **about: Any
 ) -> Any:
     """Return a further operand, which is computed or constant."""
-    meaning = about or _meaning(draw, dtype)
-    zero = meaning.get("zero_point", 0)
+    quantization = about or _quantization(draw, dtype)
+    zero = quantization.get("zero_point", 0)
     if not draw.chance(0.5):
-        return Constant(change(_values(draw, dtype, shape), zero), **meaning)
+        return Constant(change(_values(draw, dtype, shape), zero), **quantization)
     values = [change(_values(draw, dtype, shape), zero) for _ in draw.inputs]
     draw.more.append(np.stack(values))
-    return draw.chain.input("second", shape, dtype=dtype, **meaning)
+    return draw.chain.input("second", shape, dtype=dtype, **quantization)
 
 
 def _fused(draw: Draw) -> dict[str, Any]:
@@ -146,16 +146,16 @@ def _binary(
         first, second = shape, _part(draw, shape)
         if draw.chance(0.2) and second:
             first, second = second, first
-        meaning = _meaning(draw, dtype)
-        _begin(draw, dtype, first, base, **meaning)
-        again = meaning if alike else _meaning(draw, dtype)
+        quantization = _quantization(draw, dtype)
+        _begin(draw, dtype, first, base, **quantization)
+        again = quantization if alike else _quantization(draw, dtype)
         number = draw.chain.number
         read = [number, _other(draw, dtype, second, change, **again)]
         if draw.chance(0.3) and change is base is _given:
             read = read[::-1]
-        output = meaning if alike else _meaning(draw, dtype)
+        output = quantization if alike else _quantization(draw, dtype)
         if least and output:
-            bound = least * max(meaning["scale"], again["scale"]) ** 2
+            bound = least * max(quantization["scale"], again["scale"]) ** 2
             output["scale"] = max(output["scale"], bound * float(draw.rng.uniform(1.01, 3)))
         if result:
             output = {}
@@ -182,10 +182,10 @@ def _unary(
     def make(draw: Draw, kind: str) -> None:
         dtype = draw.one_of(*types)
         _begin(draw, dtype, _shape(draw, least), change)
-        meaning = {} if dtype not in _SCALED else dict(output or _meaning(draw, dtype))
+        quantization = {} if dtype not in _SCALED else dict(output or _quantization(draw, dtype))
         if output and dtype == "uint8":
-            meaning["zero_point"] += 128
-        draw.chain.operator(kind, **meaning, **options(draw))
+            quantization["zero_point"] += 128
+        draw.chain.operator(kind, **quantization, **options(draw))
         if library and dtype == "float32":
             _rounded(draw)
 
@@ -205,17 +205,17 @@ def _reduced(*types: str, alike: bool = False, product: bool = False) -> _Maker:
         left = [1 if n in axes else extent for n, extent in enumerate(shape)]
         left = left if keep else [extent for n, extent in enumerate(shape) if n not in axes]
         count = math.prod(shape[axis] for axis in axes)
-        meaning: dict[str, Any] = {}
+        quantization: dict[str, Any] = {}
         if dtype in _SCALED and not alike:
-            meaning = _meaning(draw, dtype)
+            quantization = _quantization(draw, dtype)
             if product:
                 size = 64.0 if dtype == "int8" else 400.0
                 about = count * math.log(draw.chain.scale) + (count - 1) * math.log(size)
-                meaning["scale"] = math.exp(float(np.clip(about, -12, 12)))
+                quantization["scale"] = math.exp(float(np.clip(about, -12, 12)))
             elif kind == "SUM":
-                meaning["scale"] *= math.sqrt(count)
+                quantization["scale"] *= math.sqrt(count)
         given = [axis - rank if draw.chance(0.3) else axis for axis in axes]
-        draw.chain.operator(kind, left, [Constant(given)], keepDims=keep, **meaning)
+        draw.chain.operator(kind, left, [Constant(given)], keepDims=keep, **quantization)
 
     return make
 
@@ -245,10 +245,10 @@ def _slope(draw: Draw, kind: str) -> None:
     _begin(draw, dtype, shape)
     alpha = tuple(1 if draw.chance(0.5) else extent for extent in shape[1:])
     given = _values(draw, dtype, alpha)
-    meaning = _meaning(draw, dtype)
-    if meaning:
-        meaning["scale"] = 0.01
-    draw.chain.operator(kind, None, [Constant(given, **meaning)], **_meaning(draw, dtype))
+    quantization = _quantization(draw, dtype)
+    if quantization:
+        quantization["scale"] = 0.01
+    draw.chain.operator(kind, None, [Constant(given, **quantization)], **_quantization(draw, dtype))
 
 
 def _matrices(draw: Draw, kind: str) -> None:
@@ -262,10 +262,10 @@ def _matrices(draw: Draw, kind: str) -> None:
     _begin(draw, dtype, first)
     read = [draw.chain.number, _other(draw, dtype, second)]
     shape = (*np.broadcast_shapes(batch, others), rows, columns)
-    meaning = _meaning(draw, dtype)
-    if meaning:
-        meaning["scale"] *= 20 * math.sqrt(depth)
-    draw.chain.operator(kind, shape, inputs=read, adjX=turns[0], adjY=turns[1], **meaning)
+    quantization = _quantization(draw, dtype)
+    if quantization:
+        quantization["scale"] *= 20 * math.sqrt(depth)
+    draw.chain.operator(kind, shape, inputs=read, adjX=turns[0], adjY=turns[1], **quantization)
 
 
 def _near(draw: Draw) -> dict[str, Any]:
@@ -280,7 +280,7 @@ def _pool(draw: Draw, kind: str) -> None:
     padding = draw.one_of("SAME", "VALID")
     if window[0] > high or window[1] > wide:
         padding = "SAME"
-    counts = draw.chain.places(window, stride, (1, 1), padding)
+    counts = draw.chain.positions(window, stride, (1, 1), padding)
     names = ("filterHeight", "filterWidth", "strideH", "strideW")
     options: dict[str, Any] = dict(zip(names, (*window, *stride), strict=True))
     shape = (batch, *counts, channels)

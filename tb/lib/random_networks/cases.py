@@ -1,14 +1,20 @@
 """Random small models.
 
-``case(seed)`` is always the same model with the same inputs: operators whose shapes, geometry and
-quantisation are drawn from the seed. Seeds below 10,000 are of the operators that came first, those
-below 20,000 have DEPTHWISE_CONV_2D or ADD, those below 30,000 are graphs of 3 to 12 operators whose
-branches meet in sums, those below 40,000 have operators of the host, those below 50,000 are graphs
-of 3 to 12 of these and of the core's, some with floating point at their ends, those below 60,000 have
-DEPTHWISE_CONV_2D between other layers, those below 70,000 are what is left of earlier ones when some
-of their inner tensors are inputs of the model. From there on are single operators of the host, of
-every type, ten thousand for each entry of ``_SINGLE``. A change here gives other cases to the same
-seeds, those that stand for past bugs included.
+``case(seed)`` is always the same model with the same inputs. Shapes, geometry and quantisation of
+its operators are drawn from the seed. Each ten thousand seeds are a family:
+
+| seeds from | models |
+| --- | --- |
+| 0 | the first operators of the core |
+| 10,000 | with DEPTHWISE_CONV_2D or ADD |
+| 20,000 | graphs of 3 to 12 operators whose branches meet in sums |
+| 30,000 | operators of the host |
+| 40,000 | graphs of 3 to 12 operators of host and core, some with floating-point inputs or outputs |
+| 50,000 | DEPTHWISE_CONV_2D between other layers |
+| 60,000 | rests of earlier models, with some inner tensors as inputs |
+| 70,000 | single operators of the host of every type; one family for each entry of ``_SINGLE`` |
+
+A change here changes the cases of the same seeds, also of those that reproduce past bugs.
 """
 
 from collections.abc import Callable
@@ -36,20 +42,20 @@ _SINGLE: dict[int, Callable[[Draw], None]] = {7: arithmetic}
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A model and what it is run on.
+    """Model with its inputs.
 
     Parameters
     ----------
     seed : int
-        What it is drawn from.
+        Seed of the model and its inputs.
     name : str
         Its operators.
     graph : Graph
-        What the file says.
+        Contents of the file.
     inputs : tuple of arrays of shape (invocations, ...)
         Contents of the model's inputs.
     batch : int
-        Items of one run to compile for.
+        Samples of one run to compile for.
     """
 
     seed: int
@@ -96,7 +102,7 @@ def _drawn(seed: int, draw: Draw, graph: Graph) -> Case:
 
 
 def _with_inputs(seed: int) -> Case:
-    """Return a case some of whose inner tensors are inputs."""
+    """Return a case with some inner tensors as inputs."""
     rng = np.random.default_rng(seed)
     for number in range(FAMILY):
         before = case(_CUT[seed % len(_CUT)] * FAMILY + (seed // len(_CUT) + 997 * number) % FAMILY)
@@ -118,7 +124,7 @@ def _with_inputs(seed: int) -> Case:
 
 
 def _cut(graph: Graph, rng: np.random.Generator) -> Graph | None:
-    """Return a graph whose inner tensors, one to three, are inputs; None if it cannot be."""
+    """Return a graph with one to three inner tensors as inputs; None if that is impossible."""
     inner = [
         number
         for operation in graph.operations

@@ -1,4 +1,4 @@
-"""Random operators for whatever the last result of a graph is."""
+"""Random operators of the core for the last result of a graph."""
 
 import math
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def kernel(draw: Draw, weights: np.ndarray) -> dict[str, Any]:
     scales = np.array([draw.about(unit) for _ in range(count)], np.float32)
     if draw.chance(0.05):
         scales = scales * np.float32(2.0) ** draw.integer(-12, 12)
-    # The mean of what a layer reads is taken away, the mean of what it gives is near to 0.
+    # The mean of the input is subtracted, so that the mean of the result is near 0.
     centre = draw.rng.integers(-50, 51, channels) - zero_point
     offset = draw.mean * weights.reshape(channels, -1).sum(axis=1, dtype=np.int64)
     bias = centre * output_scale / draw.chain.scale / scales - offset
@@ -73,7 +73,7 @@ def kernel(draw: Draw, weights: np.ndarray) -> dict[str, Any]:
 
 
 def _geometry(draw: Draw, window: tuple[int, int], dilation: tuple[int, int]) -> tuple[str, int]:
-    """Return a padding with which a window lies inside the image, and in how many places."""
+    """Return a padding with which a window fits into the image, and the number of its positions."""
     extents = draw.chain.last.shape[1:3]
     numbers = list(zip(extents, window, (1, 1), dilation, strict=True))
     fits = all(window_count(*each, "VALID") >= 1 for each in numbers)
@@ -85,12 +85,12 @@ def convolution(draw: Draw) -> Layer:
     """Return a CONV_2D of 1 to 70 channels."""
     window, stride = draw.pair(7), draw.pair(3) if draw.chance(0.4) else (1, 1)
     dilation = draw.pair(3) if draw.chance(0.3 if stride == (1, 1) else 0.1) else (1, 1)
-    padding, places = _geometry(draw, window, dilation)
+    padding, positions = _geometry(draw, window, dilation)
     batch, _, _, inputs = draw.chain.last.shape
-    places = places // (stride[0] * stride[1]) + 1
-    if batch * places * window[0] * window[1] * inputs > MACS:
+    positions = positions // (stride[0] * stride[1]) + 1
+    if batch * positions * window[0] * window[1] * inputs > MACS:
         window, dilation, padding = (1, 1), (1, 1), "SAME"
-    most = max(1, MACS // (batch * places * window[0] * window[1] * inputs))
+    most = max(1, MACS // (batch * positions * window[0] * window[1] * inputs))
     weights = draw.int8((min(draw.few(70), most), *window, inputs))
     return Convolution(**kernel(draw, weights), padding=padding, stride=stride, dilation=dilation)
 
@@ -104,7 +104,7 @@ def pointwise(draw: Draw) -> Layer:
 
 
 def _apart(draw: Draw, outputs: int, window: tuple[int, int]) -> dict[str, Any]:
-    """Return the operands of a DEPTHWISE_CONV_2D; LiteRT takes those without bias, too."""
+    """Return the operands of a DEPTHWISE_CONV_2D; LiteRT accepts it without bias."""
     operands = kernel(draw, draw.int8((outputs, *window, 1)))
     operands["weights"] = np.ascontiguousarray(operands["weights"].transpose(3, 1, 2, 0))
     if draw.chance(0.1):
@@ -117,10 +117,10 @@ def depthwise(draw: Draw) -> Layer:
     window = (3, 3) if draw.chance(0.3) else draw.pair(7)
     stride = draw.pair(3) if draw.chance(0.4) else (1, 1)
     dilation = draw.pair(3) if draw.chance(0.3 if stride == (1, 1) else 0.1) else (1, 1)
-    padding, places = _geometry(draw, window, dilation)
+    padding, positions = _geometry(draw, window, dilation)
     batch, _, _, inputs = draw.chain.last.shape
     each = draw.integer(2, 4) if inputs <= 70 and draw.chance(0.4) else 1
-    if batch * places * window[0] * window[1] * inputs * each > MACS:
+    if batch * positions * window[0] * window[1] * inputs * each > MACS:
         window, dilation, padding, each = (1, 1), (1, 1), "SAME", 1
     operands = _apart(draw, inputs * each, window)
     return Depthwise(**operands, padding=padding, stride=stride, dilation=dilation)
@@ -149,7 +149,7 @@ def average_pool(draw: Draw) -> Layer:
 
 
 def fully_connected(draw: Draw) -> Layer:
-    """Return a FULLY_CONNECTED over all of one item."""
+    """Return a FULLY_CONNECTED over all of one sample."""
     shape = draw.chain.last.shape
     inputs = int(np.prod(shape[1:]))
     outputs = min(draw.few(70), max(1, MACS // (shape[0] * inputs)))
@@ -206,12 +206,12 @@ def softmax(draw: Draw) -> Layer:
 
 
 def flatten(draw: Draw) -> Layer:
-    """Return a RESHAPE to one row for each item."""
+    """Return a RESHAPE to one row for each sample."""
     shape = draw.chain.last.shape
     return Reshape(shape=(shape[0], -1 if draw.chance(0.5) else int(np.prod(shape[1:]))))
 
 
-#: Between what values activations keep sums.
+#: Limits of the sums after activations.
 _BOUNDS = {"RELU": (0.0, np.inf), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0)}
 
 

@@ -12,18 +12,18 @@ class Draw:
     Attributes
     ----------
     few_bits : bool
-        Whether scales have few bits, which puts many sums on exact halves.
+        True if scales have few bits, which makes many sums exact halves.
     chain : Chain
         The graph.
     inputs : array of shape (invocations, ...)
-        What the graph is run on.
+        Input of the graph.
     more : list of arrays
-        The same of further inputs.
+        Further inputs.
     mean, spread : float
-        About the mean and the deviation of the last results, from their zero point. Who makes a
-        layer sets them to those of its results.
+        Approximate mean and deviation of the last results, from their zero point. The function of
+        a layer sets them for its results.
     moments : dict of int to (float, float)
-        Those of every result, by its number.
+        The same for every result, by its number.
     """
 
     def __init__(self, seed: int) -> None:
@@ -76,7 +76,7 @@ class Draw:
         return int(self.rng.choice([-128, 127, 0, *self.rng.integers(-128, 128, 5)]))
 
     def int8(self, shape: Sequence[int]) -> np.ndarray:
-        """Return contents: all of int8 or numbers near to one another, now and then the ends."""
+        """Return contents: all of int8, or numbers near one another, sometimes the ends."""
         if self.chance(0.05):
             return self.rng.choice(np.array([-128, 127], np.int8), tuple(shape))
         reach = self.integer(2, 20) if self.chance(0.15) else 128

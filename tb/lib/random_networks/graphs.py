@@ -1,4 +1,4 @@
-"""Random graphs: which operators there are, and who reads whom."""
+"""Random graphs: choice of operators and of their inputs."""
 
 from collections.abc import Callable
 
@@ -32,7 +32,7 @@ _Graph = Callable[[Draw], None]
 
 
 def _single(*makers: Maker, flat: bool = False) -> _Graph:
-    """Return what makes a graph of one operator."""
+    """Return a maker of graphs of one operator."""
 
     def make(draw: Draw) -> None:
         if flat:
@@ -44,7 +44,7 @@ def _single(*makers: Maker, flat: bool = False) -> _Graph:
     return make
 
 
-#: What may follow an image, and how often; and a row.
+#: Operators after an image, and after a row, with their weights.
 _AFTER_IMAGE: tuple[tuple[Maker, int], ...] = (
     *((convolution, 10), (max_pool, 4), (average_pool, 2), (activation, 3)),
     *((pad, 3), (quantize, 1), (mean, 1), (flatten, 1)),
@@ -59,7 +59,7 @@ _AFTER_ANY: tuple[tuple[Maker, int], ...] = ((depthwise, 6), *_AFTER_IMAGE)
 
 
 def _weighted(draw: Draw, table: tuple[tuple[Maker, int], ...]) -> Maker:
-    """Return one of some operators, each drawn as often as the number beside it says."""
+    """Return one of some operators, drawn with the weights beside them."""
     shares = np.array([share for _, share in table]) / sum(share for _, share in table)
     return table[int(draw.rng.choice(len(table), p=shares))][0]
 
@@ -71,14 +71,14 @@ def _any(draw: Draw, images: tuple[tuple[Maker, int], ...] = _AFTER_ANY) -> None
 
 
 def _soft(draw: Draw, share: float) -> None:
-    """Add a SOFTMAX in a share of cases, where the reference kernel can take one."""
+    """Add a SOFTMAX in a share of cases, if the reference kernel accepts one."""
     # It aborts on rows of more than 511 equal values.
     if len(draw.chain.last.shape) == 2 and draw.chain.last.shape[1] < 512 and draw.chance(share):
         draw.add(softmax(draw))
 
 
 def _chain(images: tuple[tuple[Maker, int], ...]) -> _Graph:
-    """Return what makes a graph of some operators, in any order."""
+    """Return a maker of graphs of some operators, in any order."""
 
     def make(draw: Draw) -> None:
         draw.begin_image(channels=24)
@@ -109,7 +109,7 @@ def _network(draw: Draw) -> None:
 
 
 def _fork(draw: Draw) -> None:
-    """Make a graph whose branches read the same image, each in its own way."""
+    """Make a graph with different branches that read the same image."""
     draw.begin_image(channels=24)
     if draw.chance(0.6):
         draw.add(_weighted(draw, _AFTER_IMAGE[:4])(draw))
@@ -133,7 +133,7 @@ def _separable(draw: Draw) -> None:
     _soft(draw, 0.3)
 
 
-#: What may follow a convolution within channels, and how often.
+#: Operators after a convolution within channels, with their weights.
 _AFTER_APART: tuple[tuple[Maker, int], ...] = (
     *((pointwise, 12), (depthwise, 4), (convolution, 2), (max_pool, 2), (average_pool, 2)),
     *((activation, 1), (pad, 1), (quantize, 1), (mean, 2), (flatten, 1)),
@@ -141,7 +141,7 @@ _AFTER_APART: tuple[tuple[Maker, int], ...] = (
 
 
 def _between(draw: Draw) -> None:
-    """Make a graph whose convolutions within channels have other layers before and behind them."""
+    """Make a graph of convolutions within channels with other layers before and after them."""
     draw.begin_image(extent=30, channels=6)
     draw.add(pointwise(draw))
     for _ in range(draw.integer(1, 3)):
@@ -178,7 +178,7 @@ def _sum(draw: Draw) -> None:
 
 
 def _residual(draw: Draw, most: int) -> None:
-    """Add branches of together up to ``most - 1`` operators, which is at least 1, and their sum."""
+    """Add branches of up to ``most - 1`` operators in total, which is at least 1, and their sum."""
     starts = [draw.chain.number]
     for _ in range(draw.integer(1, min(3, most - 1))):
         _any(draw)
@@ -202,7 +202,7 @@ def _residual(draw: Draw, most: int) -> None:
 
 
 def _branching(least: int, most: int) -> _Graph:
-    """Return what makes a graph of so many operators, with sums of branches."""
+    """Return a maker of graphs of this many operators, with sums of branches."""
 
     def make(draw: Draw) -> None:
         draw.begin_image(channels=24)
@@ -222,7 +222,7 @@ def _branching(least: int, most: int) -> _Graph:
 
 
 def _one_of(table: tuple[tuple[Maker, int], ...], flat: bool = False) -> _Graph:
-    """Return what makes a graph of one operator of a table."""
+    """Return a maker of graphs of one operator of a table."""
 
     def make(draw: Draw) -> None:
         if flat:
@@ -244,7 +244,7 @@ def _either(draw: Draw, share: float) -> None:
 
 
 def _mixed(least: int, most: int) -> _Graph:
-    """Return what makes a graph of so many operators of core and host, with branches."""
+    """Return a maker of graphs of this many operators of core and host, with branches."""
 
     def make(draw: Draw) -> None:
         draw.begin_image(extent=12, channels=16)
@@ -261,7 +261,7 @@ def _mixed(least: int, most: int) -> _Graph:
 
 
 def _ends(draw: Draw) -> None:
-    """Make a graph that takes or gives floating point, or uint8, or both."""
+    """Make a graph with inputs or outputs of floating point or uint8, or both."""
     kind = draw.one_of("int8", "float32", "float32", "uint8")
     draw.begin_image(extent=12, channels=16, dtype=kind)
     if kind != "int8":
@@ -270,18 +270,18 @@ def _ends(draw: Draw) -> None:
     for _ in range(draw.integer(1, 4)):
         _either(draw, 0.2)
     _soft(draw, 0.4)
-    way = draw.one_of("int8", "float32", "float32", "uint8", "places")
+    way = draw.one_of("int8", "float32", "float32", "uint8", "indices")
     if way == "uint8":
         scale = draw.near(draw.chain.scale)
         draw.add(Quantize(output_scale=scale, output_zero_point=128, output_type="uint8"))
-    elif way == "places":
+    elif way == "indices":
         draw.add(arg_max(draw))
     elif way == "float32":
         draw.add(dequantize(draw))
 
 
-#: Graphs by ten thousands of seeds, and how often each is drawn. What is new comes last, so that
-#: older seeds stay what they are.
+#: Graphs by ten thousands of seeds, with their weights. New ones come last, so that older seeds
+#: do not change.
 FAMILIES: tuple[tuple[tuple[_Graph, int], ...], ...] = (
     (
         (_single(convolution), 12),

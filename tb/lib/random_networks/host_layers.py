@@ -91,7 +91,7 @@ def binary(draw: Draw) -> Layer:
         mean = one + two if kind == "ADD" else (two - one if swapped else one - two)
         spread = math.hypot(one_spread, two_spread)
     output = draw.about((spread + abs(mean) / 4) / float(draw.rng.uniform(20, 60)))
-    # The reference kernels abort where the greater of two scales is 2^19 of the sum's.
+    # The reference kernels abort if the greater of two scales is 2^19 of the sum's.
     output = max(output, max(scale, draw.chain.scale) * 2.0**-12 if kind != "MUL" else 0)
     zero_point = int(np.clip(draw.integer(-50, 50) - mean / output, -128, 127))
     draw.mean, draw.spread = mean / output, min(spread / output, 100.0)
@@ -152,7 +152,7 @@ def transpose(draw: Draw) -> Layer:
     return Transpose(permutation=(0, *(1 + draw.rng.permutation(rank - 1)).tolist()))
 
 
-def _alike(draw: Draw, axis: int | None) -> list[str]:
+def _compatible(draw: Draw, axis: int | None) -> list[str]:
     """Return names of results that can stand beside the last one along an axis, or anywhere."""
     chain, names = draw.chain, []
     for number in draw.moments:
@@ -166,7 +166,7 @@ def _alike(draw: Draw, axis: int | None) -> list[str]:
     return names
 
 
-def _picked(draw: Draw, names: list[str], size: int) -> list[str]:
+def _choose(draw: Draw, names: list[str], size: int) -> list[str]:
     most = max(0, min(2, ELEMENTS // max(1, size) - 1))
     return [names[draw.integer(0, len(names) - 1)] for _ in range(min(draw.integer(1, 2), most))]
 
@@ -175,24 +175,24 @@ def concatenate(draw: Draw) -> Layer:
     """Return a CONCATENATION, most often along channels."""
     rank = len(draw.chain.last.shape)
     axis = rank - 1 if draw.chance(0.6) else draw.integer(1 if draw.chance(0.9) else 0, rank - 1)
-    others = _picked(draw, _alike(draw, axis), draw.chain.last.elements)
+    others = _choose(draw, _compatible(draw, axis), draw.chain.last.elements)
     return Concatenate(others=others, axis=axis - rank if draw.chance(0.3) else axis)
 
 
 def pack(draw: Draw) -> Layer:
     """Return a PACK along a dimension that is not the first."""
-    others = _picked(draw, _alike(draw, None), draw.chain.last.elements)
+    others = _choose(draw, _compatible(draw, None), draw.chain.last.elements)
     return Pack(others=others, axis=draw.integer(1, len(draw.chain.last.shape)))
 
 
-def _parted(draw: Draw) -> list[int]:
+def _short_axes(draw: Draw) -> list[int]:
     shape = draw.chain.last.shape
     return [axis for axis in range(1, len(shape)) if 1 < shape[axis] <= 24]
 
 
 def unpack(draw: Draw) -> Layer:
     """Return an UNPACK of a dimension of few entries, else an EXPAND_DIMS."""
-    axes = _parted(draw)
+    axes = _short_axes(draw)
     if not axes or len(draw.chain.last.shape) < 3:
         return expand(draw)
     return Unpack(axis=axes[draw.integer(0, len(axes) - 1)])
@@ -202,7 +202,7 @@ def split(draw: Draw) -> Layer:
     """Return a SPLIT in two or three, or as many as there are; else an EXPAND_DIMS."""
     ways = [
         (axis, parts)
-        for axis in _parted(draw)
+        for axis in _short_axes(draw)
         for parts in (2, 3, draw.chain.last.shape[axis])
         if draw.chain.last.shape[axis] % parts == 0
     ]
@@ -223,7 +223,7 @@ def strided_slice(draw: Draw) -> Layer:
             last = draw.integer(first + 1, extent)
             step = draw.integer(1, 3)
             if draw.chance(0.15):
-                # From the last to the one behind the first.
+                # From the last to the second.
                 first, last, step = last - 1, first - 1 if first else -extent - 1, -step
             elif draw.chance(0.1) and len(draw.chain.last.shape) > 2 and not dropped:
                 dropped.append(axis)
@@ -243,7 +243,7 @@ def strided_slice(draw: Draw) -> Layer:
 
 def split_sizes(draw: Draw) -> Layer:
     """Return a SPLIT_V; else an EXPAND_DIMS."""
-    axes = _parted(draw)
+    axes = _short_axes(draw)
     if not axes:
         return expand(draw)
     axis = axes[draw.integer(0, len(axes) - 1)]
@@ -252,7 +252,7 @@ def split_sizes(draw: Draw) -> Layer:
 
 def choice(draw: Draw) -> Layer:
     """Return a MAXIMUM or MINIMUM of the last result and one alike or a constant."""
-    names = _alike(draw, None)
+    names = _compatible(draw, None)
     given: dict[str, Any] = {"second": names[draw.integer(0, len(names) - 1)]}
     if draw.chance(0.5):
         scale, zero_point = draw.chain.scale, draw.chain.zero_point
@@ -267,7 +267,7 @@ def choice(draw: Draw) -> Layer:
 
 
 def blocks(draw: Draw) -> Layer:
-    """Return an operator that moves pixels between blocks, channels and items."""
+    """Return an operator that moves pixels between blocks, channels and samples."""
     batch, high, wide, channels = draw.chain.last.shape
     block = draw.integer(1, 3)
     if draw.chance(0.5):
@@ -291,7 +291,7 @@ def blocks(draw: Draw) -> Layer:
 
 
 def expand(draw: Draw) -> Layer:
-    """Return an EXPAND_DIMS, or a SQUEEZE where that can be."""
+    """Return an EXPAND_DIMS, or a SQUEEZE if that is possible."""
     shape = draw.chain.last.shape
     if 1 in shape[1:] and shape[0] > 1 and draw.chance(0.6):
         return Squeeze()
@@ -301,7 +301,7 @@ def expand(draw: Draw) -> Layer:
 
 
 def image(draw: Draw) -> Layer:
-    """Return a RESHAPE to an image of another shape, whatever there is."""
+    """Return a RESHAPE to an image of another shape."""
     batch, *extents = draw.chain.last.shape
     left = int(np.prod(extents, dtype=np.int64))
     shape = [batch]
@@ -322,7 +322,7 @@ def any_mean(draw: Draw) -> Layer:
 
 
 def any_pad(draw: Draw) -> Layer:
-    """Return a PAD of channels, too."""
+    """Return a PAD of all dimensions, channels included."""
     rank = len(draw.chain.last.shape)
     margins = draw.rng.integers(0, 3, (2, rank)).tolist()
     before, after = ((0, *margin[1:]) for margin in margins)
@@ -356,7 +356,7 @@ def dequantize(draw: Draw) -> Layer:
     return Dequantize()
 
 
-#: Of any result; of images alone; and how often.
+#: Operators for any result, and for images only, with their weights.
 ANYWHERE: tuple[tuple[Maker, int], ...] = (
     *(
         (binary, 6),

@@ -13,7 +13,7 @@ from random_networks.cases import FAMILY, Case, case
 
 __all__ = ["BASES", "TYPES", "converted", "of_type"]
 
-#: First seeds of the families of int8 whose cases become those of another type.
+#: First seeds of the int8 families from which cases of another type are made.
 BASES = (0, FAMILY, 2 * FAMILY, 3 * FAMILY, 4 * FAMILY)
 
 #: Position of the weights, and the dimension of their channels.
@@ -31,7 +31,7 @@ _FIXED = {
 }
 
 
-def _meaning(scale: object, zero_point: int) -> Quantization:
+def _quantization(scale: object, zero_point: int) -> Quantization:
     return Quantization(np.array([scale], np.float32), np.array([zero_point]))
 
 
@@ -41,19 +41,21 @@ def _weights(tensor: Tensor, rng: np.random.Generator) -> Tensor:
     zero_point = int(rng.choice([0, 255, 128, *rng.integers(0, 256, 9)]))
     data = np.clip(tensor.data.astype(np.int64) + zero_point, 0, 255).astype(np.uint8)
     scale = tensor.quantization.scales.mean()
-    return replace(tensor, dtype=data.dtype, quantization=_meaning(scale, zero_point), data=data)
+    return replace(
+        tensor, dtype=data.dtype, quantization=_quantization(scale, zero_point), data=data
+    )
 
 
 def _plain(tensor: Tensor, dtype: str) -> Tensor:
     """Return a tensor of int8 as uint8, or as int16 of the same range."""
     if tensor.dtype != np.int8 or tensor.quantization is None:
         return tensor
-    meaning, data, kind = tensor.quantization, tensor.data, np.dtype(dtype)
+    quantization, data, kind = tensor.quantization, tensor.data, np.dtype(dtype)
     if dtype == "uint8":
-        other = replace(meaning, zero_points=meaning.zero_points + 128)
+        other = replace(quantization, zero_points=quantization.zero_points + 128)
         data = None if data is None else (data.astype(np.int64) + 128).astype(kind)
     else:
-        other = _meaning(meaning.scales[0] / np.float32(200), 0)
+        other = _quantization(quantization.scales[0] / np.float32(200), 0)
         data = None if data is None else (data.astype(np.int64) * 200).astype(kind)
     return replace(tensor, dtype=kind, quantization=other, data=data)
 
@@ -67,17 +69,17 @@ def _bias(tensors: list[Tensor], operation: Operation, dtype: str) -> None:
         return
     assert first.quantization is not None and second.quantization is not None
     scales = first.quantization.scales * second.quantization.scales
-    meaning = Quantization(scales, np.zeros(len(scales), np.int64))
+    quantization = Quantization(scales, np.zeros(len(scales), np.int64))
     data = bias.data.astype(np.int64) * 200 if dtype == "int16" else bias.data
-    tensors[number] = replace(bias, quantization=meaning, data=data, dtype=data.dtype)
+    tensors[number] = replace(bias, quantization=quantization, data=data, dtype=data.dtype)
 
 
 def _one_scale(tensors: list[Tensor], operation: Operation, dtype: str) -> None:
-    """Give a result the only scale that its kernel takes."""
+    """Set a result's scale to the only one that its kernel accepts."""
     if operation.kind in _FIXED[dtype] and tensors[operation.outputs[0]].dtype == dtype:
         number = operation.outputs[0]
-        meaning = _meaning(*_FIXED[dtype][operation.kind])
-        tensors[number] = replace(tensors[number], quantization=meaning)
+        quantization = _quantization(*_FIXED[dtype][operation.kind])
+        tensors[number] = replace(tensors[number], quantization=quantization)
 
 
 def converted(graph: Graph, dtype: str, rng: np.random.Generator) -> Graph:
@@ -118,5 +120,5 @@ def of_type(dtype: str, seed: int) -> Case:
     return replace(base, seed=seed, name=f"{dtype}: {name}", graph=graph, inputs=tuple(inputs))
 
 
-#: Types that cases are made of.
+#: Types of the cases.
 TYPES = ("uint8", "int16")

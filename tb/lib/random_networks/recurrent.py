@@ -13,7 +13,7 @@ RNN = ("RNN", "UNIDIRECTIONAL_SEQUENCE_RNN", "BIDIRECTIONAL_SEQUENCE_RNN")
 
 
 def shift_register(rng: np.random.Generator) -> bytes:
-    """Return a model that joins its input with those of earlier invocations, kept in a variable."""
+    """Return a model that joins its input with those of earlier invocations, held in a variable."""
     columns, rows = int(rng.integers(1, 6)), int(rng.integers(1, 4))
     scale, zero = float(np.float32(rng.uniform(0.01, 0.1))), int(rng.integers(-20, 20))
     contents = rng.integers(-128, 128, (1, rows, columns)).astype(np.int8)
@@ -59,10 +59,10 @@ def lstm(rng: np.random.Generator) -> bytes:
     inputs: list = [-1] * 24
     inputs[0] = chain.number
 
-    def constant(place: int, extents: tuple[int, ...], dtype: str, size: float) -> None:
+    def constant(index: int, extents: tuple[int, ...], dtype: str, size: float) -> None:
         limit = {"int8": 127, "int16": 32767, "int32": 3000}[dtype]
         data = rng.integers(-limit, limit + 1, extents).astype(dtype)
-        inputs[place] = chain.constant(f"operand{place}", data, size)
+        inputs[index] = chain.constant(f"operand{index}", data, size)
 
     for gate in range(4):
         if gate == 0 and coupled:
@@ -169,8 +169,8 @@ def rnn(rng: np.random.Generator, kind: str, activation: str = "TANH", **more: i
         widths.append(units)
     widths = [sum(widths)] if options.get("mergeOutputs") else widths
     inputs += [-1] * (3 if directions == 2 else 0)
-    for place, number in more.items():
-        inputs[int(place[1:])] = number
+    for key, number in more.items():
+        inputs[int(key[1:])] = number
     shapes = [(*shape[:-1], each) for each in widths]
     chain.operator(
         kind, inputs=inputs, shapes=shapes, fusedActivationFunction=activation, **options

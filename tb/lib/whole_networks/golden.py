@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
 class Stack:
     """Layers of a network with random weights, and the channels of the last result.
 
-    Scales keep the numbers inside int8 whatever the depth. The random numbers are those of
+    Scales keep the numbers inside int8 at any depth. The random numbers are those of
     ``RandomState``, whose streams never change.
     """
 

@@ -1,4 +1,4 @@
-"""Networks with random weights, quantised by ONNX Runtime, and ONNX Runtime as their judge."""
+"""Networks with random weights, quantised by ONNX Runtime, and ONNX Runtime as their reference."""
 
 import logging
 import os
@@ -47,19 +47,19 @@ class Net:
         return name
 
     def weights(self, *shape: int, taps: int | None = None) -> str:
-        """Add random weights that leave the spread of numbers as it is."""
+        """Add random weights that keep the spread of numbers."""
         scale = np.sqrt(1.5 / (taps or np.prod(shape[1:])))
         return self.constant((self._random.normal(size=shape) * scale).astype(np.float32))
 
     def conv(self, x: str, inputs: int, outputs: int, size: int = 3, **said: Any) -> str:
-        """Add a convolution, padded so that it keeps the extents unless told otherwise."""
+        """Add a convolution; the default padding keeps the extents."""
         weights = self.weights(outputs, inputs // said.get("group", 1), size, size)
         bias = self.constant((self._random.normal(size=outputs) * 0.2).astype(np.float32))
         said = {"pads": [size // 2] * 4, **said} if "auto_pad" not in said else said
         return self.add("Conv", x, weights, bias, **said)
 
     def gemm(self, x: str, inputs: int, outputs: int) -> str:
-        """Add a matrix product as PyTorch exports it."""
+        """Add a matrix multiplication as PyTorch exports it."""
         bias = self.constant((self._random.normal(size=outputs) * 0.2).astype(np.float32))
         return self.add("Gemm", x, self.weights(outputs, inputs), bias, transB=1)
 
@@ -206,7 +206,7 @@ class _Calibration(quantization.CalibrationDataReader):
 def quantised(name: str, *, narrow: bool = False) -> bytes:
     """Return a network as ONNX Runtime's quantiser makes it.
 
-    Weights of int8 have 7 bits on activations of uint8, or where ``narrow``: the kernels of
+    Weights of int8 have 7 bits on activations of uint8, or with ``narrow``: the kernels of
     processors without VNNI saturate sums of 16 bits.
     """
     network = NETWORKS[name]
@@ -232,10 +232,10 @@ def quantised(name: str, *, narrow: bool = False) -> bytes:
         logging.disable(logging.NOTSET)
 
 
-def judge(content: bytes, *, signed: bool) -> Any:
+def open_reference(content: bytes, *, signed: bool) -> Any:
     """Return ONNX Runtime's CPU provider with its default optimisations.
 
-    With ``signed`` it fuses int8 as it does uint8, which is its default on Arm alone.
+    With ``signed`` it fuses int8 as it does uint8, which is its default only on Arm.
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3

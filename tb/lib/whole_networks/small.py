@@ -38,7 +38,7 @@ def dense(channels: int, taps: int) -> FullyConnected:
     return FullyConnected(weights=weights, weight_scale=0.01, output_scale=0.5)
 
 
-#: Padded and not, pooled on its own and with sums, with something for the host to do.
+#: Padded and not, pooled alone and with sums, with an operator of the host.
 LAYERS: tuple[Layer, ...] = (
     convolution(8, 3, 1),
     convolution(12, 3, 8, padding="VALID"),

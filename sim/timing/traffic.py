@@ -1,26 +1,26 @@
-"""Traffic to and from a core's memories, for the estimate of cycles."""
+"""Traffic on the ports of a core's memories, for the estimate of cycles."""
 
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from celosia.sim.costs import Costs
+from celosia.sim.timing.costs import Costs
 
 __all__ = ["Blocks", "Burst", "Port"]
 
 
 class Port:
-    """A way to a memory, and when others that come first use it."""
+    """Port of a memory, with the times in which users of higher priority take it."""
 
     def __init__(self) -> None:
         self.others: deque[tuple[float, float, float]] = deque(maxlen=64)
 
     def take(self, start: float, end: float, share: float) -> None:
-        """Note that others have a share of the cycles from ``start`` to ``end``."""
+        """Reserve a share of the cycles from ``start`` to ``end`` for others."""
         self.others.append((start, end, share))
 
     def end(self, start: float, count: float, wanted: float = 1.0) -> float:
-        """Return when ``count`` cycles from ``start`` on have been had, by who uses a share of them."""
+        """Return the end of ``count`` cycles from ``start`` on, for a user of a share of them."""
         at, left = start, count
         for begin, end, share in self.others:
             if end <= at or begin >= at + left:
@@ -36,7 +36,7 @@ class Port:
 
 
 class Burst(NamedTuple):
-    """A burst read: from when on the memory may answer it, and what is called at its last beat."""
+    """Read burst: its earliest response from the memory, and the callback of its last beat."""
 
     ready: int
     beats: int
@@ -45,22 +45,22 @@ class Burst(NamedTuple):
 
 
 class Blocks:
-    """Contents of a load or store unit: instructions, and rows and bursts cut ahead."""
+    """Contents of a load or store unit: instructions, and the rows and bursts prepared."""
 
     def __init__(self, costs: Costs) -> None:
         self.costs = costs
         self.jobs: deque[tuple[int, int, list[list[int]]]] = deque()
         self.under_way = 0
-        self.asked = 0
+        self.issued = 0
         # Bursts up to each row, rows up to each instruction.
         self.bursts = [0]
         self.rows = [0]
 
     @property
-    def room(self) -> bool:
-        """True if another instruction can be taken: one waits while one is cut to rows."""
+    def ready(self) -> bool:
+        """True if another instruction can be taken: one waits while one is split into rows."""
         row = self.rows[-2 if len(self.rows) > 1 else -1] - self.costs.rows
-        return self.asked >= self.bursts[max(row, 0)] - self.costs.bursts
+        return self.issued >= self.bursts[max(row, 0)] - self.costs.bursts
 
     def take(self, index: int, now: int, rows: list[list[int]]) -> None:
         """Take an instruction."""

@@ -1,8 +1,8 @@
-"""Times of the instructions of a program: the parts of a core, and how they wait for one another.
+"""Times of the instructions of a program: event-driven simulation of a core.
 
-Each part is a generator. It yields the cycle in which it goes on, or the name of what it waits for,
-which another part announces. So time passes from event to event, not from cycle to cycle: an
-instruction is handed on or taken, a burst is requested or complete.
+Each unit or stage of the core is a process, a generator. It yields the cycle in which it continues,
+or the event that it waits for, which another process announces. So time passes from event to event,
+not from cycle to cycle.
 """
 
 import heapq
@@ -16,35 +16,36 @@ from typing import Literal, NamedTuple
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Space, Unit
 from celosia.sim import footprint
-from celosia.sim.costs import PIECES, Costs, bursts, elements, reads, spacing, window
 from celosia.sim.schedule import EXECUTING, MachineError, bits, describe
-from celosia.sim.traffic import Blocks, Burst, Port
+from celosia.sim.timing.costs import WORDS, Costs, bursts, elements, reads, spacing, window
+from celosia.sim.timing.traffic import Blocks, Burst, Port
 
 __all__ = ["Timeline", "Times"]
 
-#: What parts wait for: an instruction that enters a queue, has left the sequencer, leaves its queue,
-#: is taken by its unit, finished by it; counts posted; a burst requested, come; room in a unit for
-#: another instruction.
-Event = Literal["queued", "passed", "read", "taken", "finished", "posted", "asked", "come", "room"]
+#: Events that processes wait for: an instruction enters a queue, has left the sequencer, leaves its
+#: queue, is taken by its unit, is finished by it; counts are posted; a burst is issued, is complete;
+#: a unit is ready for another instruction.
+Event = Literal[
+    "queued", "passed", "read", "taken", "finished", "posted", "issued", "complete", "ready"
+]
 
-#: A part of the core.
-Part = Generator[int | Event, None, None]
+Process = Generator[int | Event, None, None]
 
 
 class Times(NamedTuple):
-    """Cycles in which a unit took an instruction, and in which its last effect was there."""
+    """Cycles of an instruction: its unit took it, and its last effect."""
 
     start: int
     finish: int
 
 
 class Timeline:
-    """A core that runs a program.
+    """Simulation of a core that runs a program.
 
     Parameters
     ----------
     code : sequence of Instruction
-        A program that runs to its HALT, which is the last.
+        A program that runs to its last instruction, HALT.
     config : Config
         Sizes of the core.
     costs : Costs
@@ -53,7 +54,7 @@ class Timeline:
     Attributes
     ----------
     times : dict of int to Times
-        Of each instruction, by index.
+        Times of each instruction, by index.
     """
 
     def __init__(self, code: Sequence[Instruction], config: Config, costs: Costs) -> None:
@@ -65,29 +66,29 @@ class Timeline:
         self.beat = max(1.0, 1 / costs.bandwidth)
         self.times: dict[int, Times] = {}
         self.now = 0
-        self.due: list[tuple[int, int, Part]] = []
-        self.waiting: dict[Event, list[tuple[int, Part]]] = {}
-        # Last beat of each instruction fetched, and when the last piece of each was passed on.
+        self.due: list[tuple[int, int, Process]] = []
+        self.waiting: dict[Event, list[tuple[int, Process]]] = {}
+        # Cycles of the last beat fetched of each instruction, and of its last word passed on.
         self.fetched: list[int] = []
         self.passed: list[int] = []
-        # Instructions that have entered a queue, and when their first pieces came out of it.
+        # Instructions that have entered a queue, and the cycles in which their first words left it.
         self.queues: dict[Unit, deque[tuple[int, int]]] = {unit: deque() for unit in EXECUTING}
         self.read: dict[Unit, list[int]] = {unit: [] for unit in EXECUTING}
         self.queued = self.finished = self.latest = 0
         self.posts: dict[int, list[int]] = {}
-        # From when on each unit can take an instruction.
+        # First cycle in which each unit can take an instruction.
         self.free: dict[Unit, int] = {unit: 0 for unit in EXECUTING}
         self.address = 0
         self.channel: deque[Burst] = deque()
         self.blocks = {unit: Blocks(costs) for unit in (Unit.LOAD, Unit.STORE)}
-        # What a unit has taken and does not know the end of yet, and when it was taken.
+        # Instructions taken whose end is not known yet, and the cycles in which they were taken.
         self.tasks: dict[Unit, deque[tuple[int, int]]] = {
             unit: deque() for unit in (Unit.MATRIX, Unit.VECTOR)
         }
-        # The vector unit's pipe is empty; ends of its last two instructions; whether the last one
-        # wrote sums.
+        # Cycle in which the vector unit's pipeline is empty; ends of its last two instructions, and
+        # True if the last one wrote sums.
         self.emptied, self.written = 0, (0, 0, False)
-        # Reads of the store unit, reads of that and the vector unit, writes of the vector unit.
+        # Reads of the store unit; reads of the store and vector units; writes of the vector unit.
         self.store_reads, self.buffer_reads, self.buffer_writes = Port(), Port(), Port()
         self.bus = Port()
         self.read_from = 0.0
@@ -98,33 +99,33 @@ class Timeline:
         Raises
         ------
         MachineError
-            If units take one another's counts, which the judge refuses.
+            If units take one another's counts; ``hazards.judge`` refuses such programs.
         """
         units = [self._unit(unit) for unit in EXECUTING]
         inner = [self._load(), self._store(), self._read(), self._array(), self._vector()]
-        parts = [self._fetch(), self._dispatch(), *units, *inner]
-        self.due = [(0, number, part) for number, part in enumerate(parts)]
+        processes = [self._fetch(), self._dispatch(), *units, *inner]
+        self.due = [(0, number, process) for number, process in enumerate(processes)]
         while len(self.times) < len(self.code):
             if not self.due:
                 index = next(n for n in range(len(self.code)) if n not in self.times)
-                where = describe(index, self.code[index])
-                why = f"{where} waits for counts that another unit took first"
+                name = describe(index, self.code[index])
+                why = f"{name} waits for counts that another unit took first"
                 raise MachineError(Error.WATCHDOG, self.code[index].unit, index, why)
-            self.now, number, part = heapq.heappop(self.due)
-            wanted = next(part, None)
+            self.now, number, process = heapq.heappop(self.due)
+            wanted = next(process, None)
             if isinstance(wanted, int):
-                heapq.heappush(self.due, (max(wanted, self.now), number, part))
+                heapq.heappush(self.due, (max(wanted, self.now), number, process))
             elif wanted is not None:
-                self.waiting.setdefault(wanted, []).append((number, part))
+                self.waiting.setdefault(wanted, []).append((number, process))
         return self.times
 
     def _announce(self, event: Event) -> None:
-        """Let the parts that wait for something look again."""
-        for number, part in self.waiting.pop(event, ()):
-            heapq.heappush(self.due, (self.now, number, part))
+        """Resume the processes that wait for an event."""
+        for number, process in self.waiting.pop(event, ()):
+            heapq.heappush(self.due, (self.now, number, process))
 
-    def _fetch(self) -> Part:
-        """Ask for instructions, some ahead of those that are passed on."""
+    def _fetch(self) -> Process:
+        """Request instructions, some ahead of those that are passed on."""
         yield 1
         for index in range(len(self.code)):
             while index >= len(self.passed) + self.costs.ahead:
@@ -133,13 +134,13 @@ class Timeline:
                 yield self.passed[index - self.costs.ahead] + 1
             while self.now < self.address:
                 yield self.address
-            self._ask(self.beats, self.bus, self.fetched.append)
+            self._issue(self.beats, self.bus, self.fetched.append)
 
-    def _dispatch(self) -> Part:
-        """Put beats together, check them, and hand the pieces to the queues, in order."""
+    def _dispatch(self) -> Process:
+        """Assemble beats to instructions, check them, and push their words into the queues."""
         for index, i in enumerate(self.code):
             while len(self.fetched) <= index:
-                yield "come"
+                yield "complete"
             gathered = self.passed[-1] + self.beats + self.costs.check if self.passed else 0
             yield max(self.fetched[index] + self.costs.fetch, gathered)
             if i.unit is Unit.SEQUENCER:
@@ -149,8 +150,8 @@ class Timeline:
             self.passed.append(self.now)
             self._announce("passed")
 
-    def _push(self, index: int, unit: Unit) -> Part:
-        """Hand an instruction to a queue: it has room for one less, and one is after it."""
+    def _push(self, index: int, unit: Unit) -> Process:
+        """Push an instruction into a queue; one of its ``queue_depth`` is a register after it."""
         queue, read = self.queues[unit], self.read[unit]
         before = len(read) + len(queue) - (self.config.queue_depth - 1)
         if before >= 0:
@@ -160,9 +161,9 @@ class Timeline:
         queue.append((index, self.now))
         self.queued += 1
         self._announce("queued")
-        yield self.now + PIECES[unit] - 1
+        yield self.now + WORDS[unit] - 1
 
-    def _own(self, index: int, i: Instruction) -> Part:
+    def _own(self, index: int, i: Instruction) -> Process:
         """Execute NOP, FENCE or HALT."""
         start = self.now
         while (granted := self._grant(i)) is None:
@@ -177,7 +178,7 @@ class Timeline:
         self.times[index] = Times(start, self.now)
 
     def _grant(self, i: Instruction) -> int | None:
-        """Return when the counts that an instruction waits for are there, and take them."""
+        """Take the counts that an instruction waits for; return the cycle, or None if not there."""
         if not all(self.posts.get(s) for s in bits(i.wait)):
             return None
         return max([self.now, *(heapq.heappop(self.posts[s]) for s in bits(i.wait))])
@@ -188,15 +189,15 @@ class Timeline:
         self._announce("posted")
 
     def _finish(self, index: int, start: int, at: int) -> None:
-        """Note the last effect of an instruction of a unit, which may lie ahead."""
+        """Record the last effect of an instruction of a unit, which may lie ahead."""
         self.times[index] = Times(start, at)
         self.finished += 1
         self.latest = max(self.latest, at)
         self._announce("finished")
         self._post(self.code[index], at + self.costs.post)
 
-    def _unit(self, unit: Unit) -> Part:
-        """Take the instructions of a queue, each once its semaphores are there."""
+    def _unit(self, unit: Unit) -> Process:
+        """Take the instructions of a queue, each after its semaphores have counts."""
         queue, read = self.queues[unit], self.read[unit]
         while True:
             while not queue:
@@ -204,53 +205,53 @@ class Timeline:
             index, queued = queue.popleft()
             read.append(max(self.now + 1, queued + self.costs.queue))
             self._announce("read")
-            yield read[-1] + PIECES[unit]
+            yield read[-1] + WORDS[unit]
             while (granted := self._grant(self.code[index])) is None:
                 yield "posted"
             yield granted + 1
-            while not self._room(unit):
-                yield "room"
+            while not self._ready(unit):
+                yield "ready"
             if unit is not Unit.VECTOR:
                 yield self.free[unit]
             if unit in self.tasks:
                 self.tasks[unit].append((index, self.now))
             else:
                 self.blocks[unit].take(index, self.now, bursts(self.code[index], self.config))
-                apart = self.costs.load if unit is Unit.LOAD else self.costs.store
-                self.free[unit] = self.now + apart
+                interval = self.costs.load if unit is Unit.LOAD else self.costs.store
+                self.free[unit] = self.now + interval
             self._announce("taken")
             yield self.now + 1
 
-    def _room(self, unit: Unit) -> bool:
-        """Return whether a unit has got so far with earlier instructions that it takes another."""
-        return self.blocks[unit].room if unit in self.blocks else not self.tasks[unit]
+    def _ready(self, unit: Unit) -> bool:
+        """Return True if a unit can take another instruction besides the earlier ones."""
+        return self.blocks[unit].ready if unit in self.blocks else not self.tasks[unit]
 
-    def _ask(self, beats: int, port: Port, complete: Callable[[int], None]) -> None:
+    def _issue(self, beats: int, port: Port, complete: Callable[[int], None]) -> None:
         """Put a burst on the address channel."""
         self.address = self.now + 1
         self.channel.append(Burst(self.now + 1 + self.costs.memory, beats, port, complete))
-        self._announce("asked")
+        self._announce("issued")
 
-    def _read(self) -> Part:
-        """Bring the beats of bursts, in the order they were requested."""
+    def _read(self) -> Process:
+        """Deliver the beats of bursts, in the order of their requests."""
         free = 0.0
         while True:
             while not self.channel:
-                yield "asked"
+                yield "issued"
             burst = self.channel[0]
             self.read_from = start = max(burst.ready, free)
             free = 0.0
-            # Who comes first may turn up while the burst is under way.
-            ways = (self.bus, burst.beats * self.beat), (burst.port, burst.beats)
-            while (end := max(port.end(start, count) for port, count in ways)) > free:
+            # Users of higher priority may appear while the burst is under way.
+            ports = (self.bus, burst.beats * self.beat), (burst.port, burst.beats)
+            while (end := max(port.end(start, count) for port, count in ports)) > free:
                 free = end
                 yield math.ceil(end - self.beat)
             self.channel.popleft()
             burst.complete(self.now)
-            self._announce("come")
+            self._announce("complete")
 
-    def _load(self) -> Part:
-        """Ask for the bursts of loads."""
+    def _load(self) -> Process:
+        """Request the bursts of loads."""
         blocks, most = self.blocks[Unit.LOAD], self.config.outstanding
         while True:
             while not blocks.jobs:
@@ -262,28 +263,28 @@ class Timeline:
             for beats in chain.from_iterable(rows):
                 if blocks.under_way == most:
                     while blocks.under_way == most:
-                        yield "come"
+                        yield "complete"
                     yield self.now + 1
                 while self.now < self.address:
                     yield self.address
                 blocks.under_way += 1
-                blocks.asked += 1
-                self._ask(beats, port, complete)
-                self._announce("room")
+                blocks.issued += 1
+                self._issue(beats, port, complete)
+                self._announce("ready")
 
     def _loaded(self, index: int, taken: int, left: list[int], at: int) -> None:
-        """Count a burst of a load; ``left`` holds how many are to come."""
+        """Count a complete burst of a load; ``left`` holds the number of the others."""
         self.blocks[Unit.LOAD].under_way -= 1
         left[0] -= 1
         if not left[0]:
             self._finish(index, taken, at + self.costs.arrival)
 
-    def _store(self) -> Part:
+    def _store(self) -> Process:
         """Gather and send the bursts of stores."""
         blocks = self.blocks[Unit.STORE]
-        # Where there is bandwidth for one beat only, reads and writes take turns.
+        # With a bandwidth of at most one beat, reads and writes take turns.
         share = 1 - max(self.costs.bandwidth, 1.0) / 2
-        answers = deque([0] * self.costs.answers, self.costs.answers)
+        responses = deque([0] * self.costs.responses, self.costs.responses)
         sent = 0.0
         while True:
             while not blocks.jobs:
@@ -291,21 +292,21 @@ class Timeline:
             index, taken, rows = blocks.jobs.popleft()
             yield taken + self.costs.request
             for beats in chain.from_iterable(rows):
-                yield answers[0] + 1
+                yield responses[0] + 1
                 start = max(self.now + self.costs.gather, sent)
                 sent = start + beats * self.beat
                 sent += min(beats * self.beat, self._reads(start, sent)) * 2 * share
                 self.bus.take(start, sent, share)
                 for port in (self.store_reads, self.buffer_reads):
                     port.take(self.now + 1, self.now + 1 + beats, 1.0)
-                answers.append(math.ceil(sent - self.beat) + self.costs.memory)
-                blocks.asked += 1
-                self._announce("room")
-                yield max(self.now + beats, math.ceil(sent - self.costs.room * self.beat))
-            self._finish(index, taken, answers[-1] + self.costs.written)
+                responses.append(math.ceil(sent - self.beat) + self.costs.memory)
+                blocks.issued += 1
+                self._announce("ready")
+                yield max(self.now + beats, math.ceil(sent - self.costs.read_ahead * self.beat))
+            self._finish(index, taken, responses[-1] + self.costs.written)
 
     def _reads(self, start: float, end: float) -> float:
-        """Return for how many cycles from ``start`` on reads, those ready by ``end``, go on."""
+        """Return the cycles from ``start`` on in which bursts that are ready by ``end`` are read."""
         first = at = self.read_from
         for burst in self.channel:
             if burst.ready < end:
@@ -313,12 +314,12 @@ class Timeline:
                 at = max(at, burst.ready) + burst.beats * self.beat
         return max(0.0, at - max(start, first))
 
-    def _array(self) -> Part:
-        """Run the passes of MATMULs; the tiles of one follow those of the one before."""
+    def _array(self) -> Process:
+        """Run the passes of MATMULs; their tiles load one after the other."""
         config, costs = self.config, self.costs
         load = config.rows // config.weight_rows
         prepare = (config.rows - 1).bit_length() + costs.prepare
-        # Of the last pass so far: start of its tile, first and last vector.
+        # Cycles of the last pass so far: start of its tile, first and last vector.
         tile, first, last = -load, 0, 0
         passes = self.tasks[Unit.MATRIX]
         while True:
@@ -337,30 +338,30 @@ class Timeline:
                 first = max(begin + (steps - 1) * space, second + (steps - 2) * load + 1)
             self.free[Unit.MATRIX] = max(self.now, tile) + 1
             passes.popleft()
-            self._announce("room")
+            self._announce("ready")
             last = first + pixels - 1
             share = pixels * steps / (last + 1 - begin)
-            late = 0
-            while last + late > self.now:
-                yield last + late
+            delay = 0
+            while last + delay > self.now:
+                yield last + delay
                 end = self.buffer_reads.end(begin, last + 1 - begin, share)
-                late = math.ceil(end - last - 1)
-            first, last = first + late, last + late
+                delay = math.ceil(end - last - 1)
+            first, last = first + delay, last + delay
             self._finish(index, taken, last + config.rows + config.columns + costs.matrix)
 
-    def _vector(self) -> Part:
-        """Run VECTORs and FILLs, each until its last element is requested; one waits meanwhile."""
+    def _vector(self) -> Process:
+        """Run VECTORs and FILLs, each until its last request; the next one waits meanwhile."""
         tasks = self.tasks[Unit.VECTOR]
         while True:
             while not tasks:
                 yield "taken"
             yield self.free[Unit.VECTOR]
             index, taken = tasks.popleft()
-            self._announce("room")
-            yield from self._walk(index, taken)
+            self._announce("ready")
+            yield from self._elements(index, taken)
 
-    def _walk(self, index: int, taken: int) -> Part:
-        """Run VECTOR or FILL until its last element has been requested."""
+    def _elements(self, index: int, taken: int) -> Process:
+        """Run one VECTOR or FILL until its last request of an element."""
         i, config, costs = self.code[index], self.config, self.costs
         groups = reads(i, config)
         fill = i.opcode is Opcode.FILL
@@ -370,29 +371,29 @@ class Timeline:
         before, latest, wrote_sums = self.written
         launch = max(self.now + prepare, self.emptied, before + 1)
         if (not fill and from_sums == wrote_sums) or (to_sums and not wrote_sums):
-            # It may read what the one before writes, or be done before it.
+            # It may read results of the instruction before, or overtake it.
             launch = max(launch, latest + 1)
-        answer = costs.nothing if fill else costs.sums if from_sums else costs.bytes
+        response = costs.nothing if fill else costs.sums if from_sums else costs.bytes
         each = config.group_cycles
-        behind = (groups[-1] - 1) * each
-        late = answer + (costs.to_sums if to_sums else costs.to_bytes)
-        late += costs.sequential if each > 1 else 0
-        write = late - costs.visible
+        later_groups = (groups[-1] - 1) * each
+        latency = response + (costs.to_sums if to_sums else costs.to_bytes)
+        latency += costs.sequential if each > 1 else 0
+        write = latency - costs.visible
         count = elements(i, config)
         results = footprint.pixels(i) * sum(groups)
-        launch += costs.walk
+        launch += costs.first_request
         last = launch + count
         if not to_sums:
             share = min(1.0, results / count)
-            self.buffer_writes.take(launch + write, last + behind + write, share)
+            self.buffer_writes.take(launch + write, last + later_groups + write, share)
         if not fill and not from_sums:
             share = footprint.pixels(i) * len(groups) * window(i) / count
             self.buffer_reads.take(launch + 1, last + 1, share)
             while last > self.now:
                 yield last
                 last = math.ceil(self.store_reads.end(launch + 1, count)) - 1
-        self.emptied = last + answer + 2 + behind + max(0, each - 2)
+        self.emptied = last + response + 2 + later_groups + max(0, each - 2)
         self.free[Unit.VECTOR] = max(last, launch + results) + 1
-        finish = max(last + late + behind, latest)
+        finish = max(last + latency + later_groups, latest)
         self.written = latest, finish, to_sums
         self._finish(index, taken, finish)

@@ -1,29 +1,29 @@
-"""Estimate of the cycles a program takes, without running the RTL."""
+"""Estimate of a program's cycles, without the RTL."""
 
 from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Unit
 from celosia.hw.arch.notebook import html_table
-from celosia.sim.costs import COSTS, Costs, work
 from celosia.sim.schedule import EXECUTING, Program, listing, schedule
-from celosia.sim.timeline import Timeline
+from celosia.sim.timing.costs import COSTS, Costs, work
+from celosia.sim.timing.timeline import Timeline
 
 __all__ = ["COSTS", "Cost", "Costs", "Estimate", "estimate", "work"]
 
 
 @dataclass(frozen=True)
 class Cost:
-    """One instruction: when it ran, in cycles from the start of the program.
+    """Times of one instruction, in cycles from the start of the program.
 
     Parameters
     ----------
     index : int
-        Place in the program.
+        Index in the program.
     unit : Unit
-        Who ran it.
+        Unit that ran it.
     start, finish : int
-        When its unit took it, and its last effect.
+        Cycle in which its unit took it, and that of its last effect.
     work : int
         Cycles for which it keeps its unit, see ``work``.
     """
@@ -51,7 +51,7 @@ class Estimate:
     instructions : tuple of Cost
         In program order.
     busy : dict of Unit to int
-        Cycles in which each executing unit has work under way, latencies left out.
+        Cycles of work of each executing unit, without latencies.
     """
 
     total: int
@@ -70,23 +70,23 @@ class Estimate:
 
 
 def estimate(program: Program, config: Config, costs: Costs = COSTS) -> Estimate:
-    """Return the cycles that a program is expected to take.
+    """Return the estimated cycles of a program.
 
     Parameters
     ----------
     program : sequence of Instruction, or bytes
-        A program that the judge accepts.
+        Program that ``hazards.judge`` accepts.
     config : Config
         Sizes of the core.
     costs : Costs
-        Constants, for a memory of another latency for instance.
+        Constants, for instance with another latency of the memory.
 
     Raises
     ------
     MachineError
         If the program cannot run to its HALT.
     ValueError
-        If latency or bandwidth are none that a memory can have.
+        If latency or bandwidth are out of range.
     """
     if costs.memory < 1:
         raise ValueError(f"latency: wanted at least 1 cycle, got {costs.memory}")

@@ -1,4 +1,4 @@
-"""Cycles that instructions cost the units of a core, one by one."""
+"""Cycles that single instructions take on the units of a core."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from celosia.sim import footprint
 
 __all__ = [
     "COSTS",
-    "PIECES",
+    "WORDS",
     "Costs",
     "bursts",
     "elements",
@@ -20,20 +20,20 @@ __all__ = [
 
 
 class Costs(NamedTuple):
-    """Constants of the estimate, in cycles unless said otherwise.
+    """Constants of the estimate, in cycles unless noted otherwise.
 
     All but the first two are lengths and depths of the RTL's pipelines.
     """
 
-    #: From an address on the bus to the first beat read; from the last beat written to the answer.
+    #: From an address on the bus to the first beat read; from the last beat written to the response.
     memory: int = 32
     #: Beats that external memory moves per cycle, reads and writes together, above 0 up to 2.
     bandwidth: float = 1.0
     #: From the last beat of an instruction on the bus until it is checked.
     fetch: int = 6
-    #: From the last piece of an instruction until the next is checked, besides its beats.
+    #: From the last word of an instruction until the next is checked, besides its beats.
     check: int = 3
-    #: Instructions, not beats, that are requested before they have left the sequencer.
+    #: Instructions that are requested before they have left the sequencer.
     ahead: int = 5
     #: From the post of NOP, FENCE or HALT until it has left the sequencer.
     settle: int = 3
@@ -49,19 +49,19 @@ class Costs(NamedTuple):
     store: int = 2
     #: From a load or store that its unit takes to its first burst.
     request: int = 10
-    #: Rows, not cycles, that load and store unit cut ahead of those whose bursts are requested.
+    #: Rows, not cycles, that load and store unit prepare before their bursts are requested.
     rows: int = 5
-    #: Bursts, not cycles, likewise.
+    #: The same in bursts.
     bursts: int = 4
     #: From the last beat of a load on the bus to its last effect.
     arrival: int = 6
     #: From a burst of the store unit to its first beat on the bus.
     gather: int = 10
     #: Beats, not cycles, that the store unit reads before the bus has taken them.
-    room: int = 16
-    #: Bursts, not cycles, of the store unit that may wait for their answers.
-    answers: int = 64
-    #: From the answer to the last burst of a store to its end.
+    read_ahead: int = 16
+    #: Bursts, not cycles, of the store unit that may wait for their responses.
+    responses: int = 64
+    #: From the response to the last burst of a store to its end.
     written: int = 2
     #: From an instruction that the matrix or vector unit takes to its start, besides log2 of rows
     #: or lanes.
@@ -70,52 +70,52 @@ class Costs(NamedTuple):
     matrix: int = 8
     #: From the vectors of one pass to those that add to the same sums, if there are several.
     add: int = 4
-    #: From the start of VECTOR or FILL to what it requests first, besides one.
-    walk: int = 2
-    #: From what the vector unit requests to its element: nothing, for FILL, ...
+    #: From the start of VECTOR or FILL to its first request, besides one.
+    first_request: int = 2
+    #: From a request of FILL to its element.
     nothing: int = 2
-    #: ... sums ...
+    #: From a request of sums to their element.
     sums: int = 5
-    #: ... or bytes.
+    #: From a request of bytes to their element.
     bytes: int = 8
-    #: From an element to the last effect of its first group of channels: in the unified buffer ...
+    #: From an element to the last effect of its first group of channels in the unified buffer.
     to_bytes: int = 22
-    #: ... or in the accumulators.
+    #: The same in the accumulators.
     to_sums: int = 14
-    #: More of both, where the requantiser is sequential.
+    #: Added to both for a sequential requantiser.
     sequential: int = 21
     #: From a write of the vector unit to its effect.
     visible: int = 4
 
 
-#: Of the RTL behind the memory that the simulated one has by default.
+#: Constants of the RTL with the default memory of the simulation.
 COSTS = Costs()
 
-#: Bits of an instruction that the sequencer passes on in a cycle.
-PIECE_BITS = 128
+#: Bits of an instruction that the sequencer sends to a unit in a cycle.
+_WORD_BITS = 128
 
-#: In how many pieces each unit gets its instructions, all in as many as the longest.
-PIECES = {
-    unit: -(-max(LAYOUTS[opcode].size for opcode in UNITS if UNITS[opcode] is unit) // PIECE_BITS)
+#: Words of an instruction at each unit; the longest instruction sets the number for all.
+WORDS = {
+    unit: -(-max(LAYOUTS[opcode].size for opcode in UNITS if UNITS[opcode] is unit) // _WORD_BITS)
     for unit in Unit
 }
 
 
 def spacing(i: Instruction, costs: Costs = COSTS) -> int:
-    """Return the cycles from pass to pass of a MATMUL that does not wait for tiles."""
+    """Return the cycles between passes of a MATMUL that does not wait for tiles."""
     pixels = footprint.pixels(i)
     return costs.add if 1 < pixels < costs.add else pixels
 
 
 def window(i: Instruction) -> int:
-    """Return the elements that VECTOR or FILL combines to one."""
+    """Return the number of elements that VECTOR or FILL combines into one."""
     return 1 if i.opcode is Opcode.FILL else i.window_x_count * i.window_y_count
 
 
 def reads(i: Instruction, config: Config) -> list[int]:
-    """Return the groups of channels of each element of a pixel that VECTOR or FILL requests.
+    """Return the groups of channels in each request of VECTOR or FILL for an element of a pixel.
 
-    Of the accumulators that is a row, of the unified buffer what one read gives.
+    A request of the accumulators is one row, of the unified buffer one read.
     """
     groups = -(-i.channels // config.lanes)
     if i.opcode is Opcode.VECTOR and i.source == Space.ACCUMULATORS.value:
@@ -125,7 +125,7 @@ def reads(i: Instruction, config: Config) -> list[int]:
 
 
 def elements(i: Instruction, config: Config) -> int:
-    """Return for how many cycles VECTOR or FILL requests elements, group after group."""
+    """Return the cycles in which VECTOR or FILL requests elements, group after group."""
     count = window(i)
     spaces = [max(count, groups * config.group_cycles) for groups in reads(i, config)]
     return footprint.pixels(i) * sum(spaces) - spaces[-1] + count
@@ -154,7 +154,7 @@ def bursts(i: Instruction, config: Config) -> list[list[int]]:
 
 
 def work(i: Instruction, config: Config) -> int:
-    """Return for how many cycles an instruction keeps its unit, if nothing is in its way."""
+    """Return the cycles for which an instruction keeps its unit, without any waiting."""
     match i.opcode:
         case Opcode.LOAD | Opcode.STORE | Opcode.LOAD_WEIGHTS | Opcode.LOAD_PARAMS:
             return sum(map(sum, bursts(i, config)))

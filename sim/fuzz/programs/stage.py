@@ -1,12 +1,13 @@
-"""Surroundings of random programs: external memory, code that fills and shows a whole core."""
+"""Memory map of random programs, and the code that fills and stores all state of a core."""
 
 import numpy as np
 
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Rounding, Space
-from celosia.sim.fuzz.images import bytes_image, channels_image
+from celosia.sim.fuzz.programs.images import bytes_image, channels_image
 
-#: External memory: what loads read, channels' parameters, what stores write, programs.
+#: Regions of external memory: source of loads, channels' parameters, target of stores, target of
+#: ``closing``, programs.
 SIZE = 1 << 15
 SOURCE = (0, 1 << 12)
 PARAMETERS = (1 << 12, 1 << 12)
@@ -15,8 +16,8 @@ DUMP = 1 << 14
 CODE = 3 << 13
 
 
-def misfit(config: Config) -> str | None:
-    """Return why ``opening`` and ``closing`` cannot play on a core, or None."""
+def unsupported(config: Config) -> str | None:
+    """Return the field of a core with which ``opening`` and ``closing`` cannot run, or None."""
     sums = config.accumulator_rows * config.columns
     shown = 4 * config.lanes
     wanted = {
@@ -33,17 +34,17 @@ def misfit(config: Config) -> str | None:
 
 
 def content(config: Config, numbers: np.random.Generator, size: int = SIZE) -> np.ndarray:
-    """Return external memory, uint8: parameters where they belong, else anything."""
+    """Return random contents of external memory, uint8, with valid parameters in their region."""
     image = numbers.integers(0, 256, size, np.uint8)
-    first, room = PARAMETERS
-    channels = channels_image(room // PARAMETER_BYTES, numbers)
+    first, count = PARAMETERS
+    channels = channels_image(count // PARAMETER_BYTES, numbers)
     channels[: 4 * PARAMETER_BYTES * config.lanes] = bytes_image(config.lanes)
-    image[first : first + room] = channels
+    image[first : first + count] = channels
     return image
 
 
 def opening(config: Config) -> list[Instruction]:
-    """Return instructions that write every place of the core's memories."""
+    """Return instructions that write every address of the core's memories."""
     first = PARAMETERS[0] + 4 * PARAMETER_BYTES * config.lanes
     return [
         Instruction(Opcode.LOAD, external=SOURCE[0], length=config.unified_bytes),
@@ -66,14 +67,14 @@ def opening(config: Config) -> list[Instruction]:
 def closing(config: Config) -> list[Instruction]:
     """Return instructions that store all of the unified buffer and of the accumulators.
 
-    Sums leave the core a byte at a time: four shifts to the left, 24 to the right.
+    Sums are stored byte by byte: four different shifts to the left, 24 to the right.
     """
     count = config.accumulator_rows * config.columns
     program = [
         Instruction(Opcode.STORE, external=DUMP, length=config.unified_bytes),
         Instruction(Opcode.LOAD_PARAMS, external=PARAMETERS[0], count=4 * config.lanes),
     ]
-    for place in range(4):
+    for byte in range(4):
         program += [
             Instruction(
                 Opcode.VECTOR,
@@ -82,12 +83,12 @@ def closing(config: Config) -> list[Instruction]:
                 source_x_stride=1,
                 channels=config.columns,
                 destination_x_stride=config.columns,
-                params=place * config.lanes,
+                params=byte * config.lanes,
                 rounding=Rounding.DOUBLE,
             ),
             Instruction(
                 Opcode.STORE,
-                external=DUMP + config.unified_bytes + place * count,
+                external=DUMP + config.unified_bytes + byte * count,
                 length=count,
             ),
         ]

@@ -1,4 +1,4 @@
-"""Draws cases in which something is wrong: with the program, the bus, or the host."""
+"""Random cases with an error of the program, the bus, or the host."""
 
 import random
 from collections.abc import Callable
@@ -8,11 +8,11 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, SEMAPHORES, Config
 from celosia.hw.arch.isa import FORMATS, LAYOUTS, Instruction, Kind, Opcode, Space
 from celosia.sim import footprint
-from celosia.sim.fuzz import stage
 from celosia.sim.fuzz.case import Case, Fault
 from celosia.sim.fuzz.expectation import WORK, elements
-from celosia.sim.fuzz.generator import Generator
-from celosia.sim.fuzz.legal import legal
+from celosia.sim.fuzz.programs import stage
+from celosia.sim.fuzz.programs.generator import Generator
+from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.schedule import COUNT_LIMIT
 
 __all__ = ["KINDS", "faulty"]
@@ -22,9 +22,9 @@ _NOP = isa.encode(Instruction(Opcode.NOP))
 
 
 def _inserted(case: Case, rng: random.Random, word: bytes) -> Case:
-    """Return the case with a word more somewhere before HALT."""
-    place = rng.randrange(len(case.words))
-    return replace(case, words=(*case.words[:place], word, *case.words[place:]))
+    """Return the case with one more word, at a random index before HALT."""
+    index = rng.randrange(len(case.words))
+    return replace(case, words=(*case.words[:index], word, *case.words[index:]))
 
 
 def _any_word(case: Case, rng: random.Random) -> bytes:
@@ -38,7 +38,7 @@ def _opcode(case: Case, rng: random.Random) -> Case:
 
 
 def _field(case: Case, rng: random.Random) -> Case:
-    """Return the case with an instruction of which one field is out of its limits."""
+    """Return the case with an instruction with one field out of its limits."""
     opcode = rng.choice(list(Opcode))
     limits = isa.limits(case.config)[opcode]
     words = []
@@ -63,7 +63,7 @@ def _field(case: Case, rng: random.Random) -> Case:
 
 
 def _crossed(config: Config, rng: random.Random) -> list[bytes]:
-    """Return VECTORs whose fields do not go together."""
+    """Return VECTORs with conflicting fields, see ``isa.cross_check``."""
     inside = {"destination": Space.ACCUMULATORS}
     wide = Instruction(Opcode.VECTOR, **inside, channels=config.columns + 1)
     both = Instruction(
@@ -73,7 +73,7 @@ def _crossed(config: Config, rng: random.Random) -> list[bytes]:
 
 
 def _range(case: Case, rng: random.Random) -> Case:
-    """Return the case with an instruction that reaches past the end of a memory."""
+    """Return the case with an instruction whose range ends outside a memory."""
     config = case.config
     generator = Generator(
         config, rng, source=stage.SOURCE, target=stage.TARGET, parameters=stage.PARAMETERS
@@ -93,13 +93,13 @@ def _range(case: Case, rng: random.Random) -> Case:
         limits = isa.limits(config)[i.opcode]
         for name in rng.sample(list(limits), min(len(limits), 6)):
             low, high, multiple = limits[name]
-            # External addresses past their end are another error.
+            # External addresses out of range are another error.
             if name.startswith("external"):
                 continue
             most = min(high, low + (1 << rng.randrange(14)))
             value = low + rng.randint(0, (most - low) // multiple) * multiple
             i = Instruction(i.opcode, **(i.fields | {name: value}))
-            # It must come to its end soon.
+            # The instruction must end soon.
             if elements(i) <= WORK // 4 and _out_of_range(i, config):
                 return _inserted(case, rng, isa.encode(i))
 
@@ -116,7 +116,7 @@ def _out_of_range(i: Instruction, config: Config) -> bool:
 
 
 def _address(case: Case, rng: random.Random) -> Case:
-    """Return the case with an instruction that reads or writes where no memory is."""
+    """Return the case with an instruction that accesses external addresses without memory."""
     end = case.memory_bytes
     far = rng.choice([end, end + rng.randrange(1 << 16), rng.randrange(end, (1 << 32) - (1 << 14))])
     near = max(0, end - rng.randrange(1, 64))
@@ -146,7 +146,7 @@ def _no_halt(case: Case, rng: random.Random) -> Case:
 
 
 def _stuck(case: Case, rng: random.Random) -> Case:
-    """Return the case with an instruction that waits for what nobody posts."""
+    """Return the case with an instruction that waits for a semaphore that is never posted."""
     generator = Generator(case.config, rng, source=stage.SOURCE, target=stage.TARGET)
     posted = 0
     for word in case.words:
@@ -161,22 +161,22 @@ def _stuck(case: Case, rng: random.Random) -> Case:
 
 
 def _overflow(case: Case, rng: random.Random) -> Case:
-    """Return a case that counts a semaphore up to its limit, or past it."""
+    """Return a case that posts a semaphore up to its limit, or past it."""
     post = isa.encode(Instruction(Opcode.NOP, post=1 << rng.randrange(SEMAPHORES)))
     halt = isa.encode(Instruction(Opcode.HALT))
     return replace(case, words=(*[post] * (COUNT_LIMIT + rng.randrange(3)), halt))
 
 
 def _flipped(case: Case, rng: random.Random) -> Case:
-    """Return the case with some bits of its program wrong."""
+    """Return the case with some flipped bits in its program."""
     words = list(case.words)
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
-        place = rng.randrange(len(words))
-        known = words[place][0] in {opcode.value for opcode in Opcode}
-        size = LAYOUTS[Opcode(words[place][0])].size if known else 8
+        index = rng.randrange(len(words))
+        known = words[index][0] in {opcode.value for opcode in Opcode}
+        size = LAYOUTS[Opcode(words[index][0])].size if known else 8
         most = 8 * INSTRUCTION_BYTES if rng.random() < 0.15 else size
-        bits = int.from_bytes(words[place], "little") ^ 1 << rng.randrange(most)
-        words[place] = bits.to_bytes(INSTRUCTION_BYTES, "little")
+        bits = int.from_bytes(words[index], "little") ^ 1 << rng.randrange(most)
+        words[index] = bits.to_bytes(INSTRUCTION_BYTES, "little")
     return replace(case, words=tuple(words))
 
 
@@ -198,7 +198,7 @@ def _doorbell(case: Case, rng: random.Random) -> Case:
     return replace(case, fault=Fault("doorbell", rng.randint(1, rng.choice([100, 1000, 10_000]))))
 
 
-#: What may be wrong, and how often it is.
+#: Kinds of errors, with their weights.
 KINDS: dict[str, tuple[Callable[[Case, random.Random], Case], int]] = {
     "opcode": (_opcode, 2),
     "field": (_field, 8),
@@ -217,6 +217,6 @@ KINDS: dict[str, tuple[Callable[[Case, random.Random], Case], int]] = {
 
 
 def faulty(config: Config, rng: random.Random) -> tuple[str, Case]:
-    """Return the name of what is wrong, one of ``KINDS``, and a case with it."""
+    """Return the kind of an error, one of ``KINDS``, and a case with it."""
     (name,) = rng.choices(list(KINDS), [weight for _, weight in KINDS.values()])
     return name, KINDS[name][0](legal(config, rng, 12), rng)

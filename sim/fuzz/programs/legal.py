@@ -1,4 +1,4 @@
-"""Draws cases with programs that a core must run as the machine model does."""
+"""Random cases with legal programs, which a core must run as the machine model does."""
 
 import random
 from collections.abc import Sequence
@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.isa import Instruction, Opcode
-from celosia.sim.fuzz import stage
 from celosia.sim.fuzz.case import CHANNELS, Bus, Case
-from celosia.sim.fuzz.generator import Generator
-from celosia.sim.fuzz.ordering import linked, ordered
+from celosia.sim.fuzz.programs import stage
+from celosia.sim.fuzz.programs.generator import Generator
+from celosia.sim.fuzz.programs.ordering import linked, ordered
 
 __all__ = ["assembled", "bus", "legal", "middle", "program"]
 
 _LONGEST = 30
-#: What follows may run while this one does, or must not.
+#: Semaphores of ``ordered``, one for each ordered pair of the four executing units.
 _PAIR_COUNT = 12
 
 
 def bus(rng: random.Random) -> Bus:
-    """Return an external memory of some speed, with pauses on none, one or all channels."""
+    """Return an external memory of random speed, with pauses on none, one or some channels."""
     chance = (0.1, 0.5, 0.8, 0.9)
     pauses = [0.0] * len(CHANNELS)
     match rng.randrange(4):
@@ -35,7 +35,7 @@ def bus(rng: random.Random) -> Bus:
 
 
 def middle(config: Config, rng: random.Random, longest: int = _LONGEST) -> list[Instruction]:
-    """Return random instructions, those of the sequencer among them, without semaphores."""
+    """Return random instructions, also of the sequencer, without semaphores."""
     generator = Generator(
         config, rng, source=stage.SOURCE, target=stage.TARGET, parameters=stage.PARAMETERS
     )
@@ -50,14 +50,14 @@ def middle(config: Config, rng: random.Random, longest: int = _LONGEST) -> list[
 
 
 def assembled(instructions: Sequence[Instruction], config: Config) -> tuple[bytes, ...]:
-    """Return the words of a program of these instructions, in the order that they need."""
+    """Return the words of a program of these instructions, with the semaphores they need."""
     return tuple(isa.encode(i) for i in ordered(instructions, config))
 
 
 def program(config: Config, rng: random.Random, longest: int = _LONGEST) -> list[Instruction]:
-    """Return a legal program that fills the core, does something, and shows all of it.
+    """Return a legal program that fills the core, runs random instructions, and stores all state.
 
-    Semaphores are numbered at random; those that are left make units wait without need.
+    Semaphores are numbered at random; the others add waits that are not needed.
     """
     numbers = rng.sample(range(SEMAPHORES), SEMAPHORES)
     inner = [*stage.opening(config), *middle(config, rng, longest), *stage.closing(config)]

@@ -6,7 +6,7 @@ from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
 
 
 def channels_image(count: int, numbers: np.random.Generator) -> np.ndarray:
-    """Return parameters of ``count`` channels as in external memory, uint8, mostly in use."""
+    """Return parameters of ``count`` channels as in external memory, uint8, mostly common values."""
     raw = np.zeros((count, PARAMETER_BYTES), np.uint8)
     bias = numbers.integers(-(2**31), 2**31, count) >> numbers.integers(0, 31, count)
     multiplier = numbers.integers(0, 2**31, count) | numbers.choice([0, 2**30], count)
@@ -23,7 +23,7 @@ def tables_image(count: int, numbers: np.random.Generator) -> np.ndarray:
 
 
 def bytes_image(lanes: int) -> np.ndarray:
-    """Return parameters with which a group of lanes shows one byte of each sum, for all four."""
+    """Return parameters with which a group of lanes extracts one byte of each sum, for all four."""
     raw = np.zeros((4, lanes, PARAMETER_BYTES), np.uint8)
     raw[:, :, 4:8] = np.array([(1 << 31) - 1], "<u4").view(np.uint8)
     raw[:, :, 8] = np.array([0, 8, 16, 24])[:, None]

@@ -1,4 +1,4 @@
-"""The semaphores that put a program in order."""
+"""Semaphores that order the instructions of a program."""
 
 import random
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ _PAIRS = [(a, b) for a in EXECUTING for b in EXECUTING if a is not b]
 
 
 def conflict(a: Instruction, b: Instruction, config: Config) -> bool:
-    """Return whether one of two units' instructions writes, byte for byte, what the other touches.
+    """Return True if an instruction writes a byte that another unit's instruction touches.
 
-    The matrix unit has half of the accumulators to itself.
+    The matrix unit owns half of the accumulators while it runs.
     """
     return _clash(footprint.touches(a, config), footprint.touches(b, config), config)
 
@@ -45,11 +45,11 @@ def _clash(ours: Sequence[Touch], theirs: Sequence[Touch], config: Config) -> bo
 def ordered(
     instructions: Sequence[Instruction], config: Config, numbers: Sequence[int] = range(SEMAPHORES)
 ) -> list[Instruction]:
-    """Return a program with semaphores wherever two units touch the same place, and HALT.
+    """Return a program with the semaphores between conflicting instructions, and HALT.
 
-    Each ordered pair of units has a semaphore; what waits takes the count of the latest
-    instruction of the other unit that it conflicts with, unless it waited for a later one before.
-    A FENCE orders everything. Semaphores that the instructions have already stay.
+    Each ordered pair of units has a semaphore. An instruction waits for the latest conflicting one
+    of the other unit, unless its unit waited for a later one before. A FENCE orders everything.
+    Semaphores that the instructions already have remain.
 
     Parameters
     ----------
@@ -92,25 +92,25 @@ def ordered(
 def linked(
     instructions: Sequence[Instruction], rng: random.Random, numbers: Sequence[int]
 ) -> list[Instruction]:
-    """Return the instructions with some waits more than are needed.
+    """Return the instructions with random waits that are not needed.
 
-    Each semaphore of ``numbers`` belongs to two units, the sequencer among them, which post and
-    take it in turns that nobody needs.
+    Each semaphore of ``numbers`` belongs to two units, which may include the sequencer: one posts
+    it, the other takes it.
     """
     wait = [i.wait for i in instructions]
     post = [i.post for i in instructions]
     for number in numbers:
-        before, behind = rng.sample(list(Unit), 2)
+        before, after = rng.sample(list(Unit), 2)
         counts = 0
         for n, i in enumerate(instructions):
             if i.unit is before and rng.random() < 0.3:
                 post[n] |= 1 << number
                 counts += 1
-            elif i.unit is behind and counts and rng.random() < 0.5:
+            elif i.unit is after and counts and rng.random() < 0.5:
                 wait[n] |= 1 << number
                 counts -= 1
         for n in reversed(range(len(instructions))):
-            # What is left is not posted.
+            # Posts that no instruction takes are removed.
             if counts and post[n] >> number & 1:
                 post[n] &= ~(1 << number)
                 counts -= 1

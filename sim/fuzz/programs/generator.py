@@ -11,18 +11,18 @@ from celosia.sim.vector import feeds_itself
 
 
 class Generator:
-    """Draws instructions that a core can run.
+    """Generator of instructions that a core can run.
 
     Parameters
     ----------
     config : Config
         The core.
     rng : random.Random
-        Where they come from.
+        Source of randomness.
     source, target : tuple of int
-        First byte and size of what loads read and what stores write in external memory.
+        First byte and size of the regions of external memory for loads and for stores.
     parameters : tuple of int, optional
-        The same of what LOAD_PARAMS reads; unless given, ``source``.
+        The same for LOAD_PARAMS; unless given, ``source``.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Generator:
         self.parameters = parameters or source
 
     def legal(self, draw: Callable[[], Instruction]) -> Instruction:
-        """Return the first of what ``draw`` returns that is in range."""
+        """Return the first result of ``draw`` that is in range."""
         for _ in range(10_000):
             instruction = draw()
             try:
@@ -50,7 +50,7 @@ class Generator:
             except (isa.Illegal, footprint.OutOfRange):
                 continue
             if instruction.opcode is Opcode.VECTOR and feeds_itself(instruction, self.config):
-                continue  # a race with itself, for the judge
+                continue  # a race with itself
             if all(self._reachable(touch) for touch in touches):
                 return instruction
         raise RuntimeError("no legal instruction in 10,000 draws")
@@ -72,15 +72,15 @@ class Generator:
         """Return counts of the three loops, of at most ``most`` pixels."""
         counts = [1, 1, 1]
         for axis in self.rng.sample(range(3), 3):
-            room = most // (counts[0] * counts[1] * counts[2])
-            counts[axis] = self.rng.randint(1, max(1, min(room, 6)))
+            free = most // (counts[0] * counts[1] * counts[2])
+            counts[axis] = self.rng.randint(1, max(1, min(free, 6)))
         return dict(zip(("x_count", "y_count", "z_count"), counts, strict=True))
 
-    def _runs(self, prefix: str, elements: int) -> dict[str, int]:
+    def _segments(self, prefix: str, elements: int) -> dict[str, int]:
         if self.rng.random() < 0.4:
             return {}
-        run = self.rng.choice([1, 2, self.config.rows, self.rng.randint(1, elements + 2)])
-        return {f"{prefix}run": run, f"{prefix}skip": self.rng.randint(0, 2)}
+        length = self.rng.choice([1, 2, self.config.rows, self.rng.randint(1, elements + 2)])
+        return {f"{prefix}run": length, f"{prefix}skip": self.rng.randint(0, 2)}
 
     def _strides(self, prefix: str, most: int, axes: str = "xyz") -> dict[str, int]:
         return {f"{prefix}{axis}_stride": self._small(most) for axis in axes}
@@ -97,7 +97,7 @@ class Generator:
                 **self._counts(config.accumulator_depth),
                 **self._strides("", 2 * config.rows),
                 taps=taps,
-                **self._runs("", taps),
+                **self._segments("", taps),
                 tile=rng.randrange(config.weight_tiles),
                 accumulator=rng.randrange(config.accumulator_rows),
                 accumulate=rng.randrange(2),
@@ -113,11 +113,11 @@ class Generator:
         return {
             f"{side}_base": self.rng.randrange(config.unified_bytes),
             **self._strides(f"{side}_", 3 * config.rows),
-            **self._runs(f"{side}_", channels),
+            **self._segments(f"{side}_", channels),
         }
 
     def vector(self) -> Instruction:
-        """Return a VECTOR that does not read what it wrote itself."""
+        """Return a VECTOR that does not read its own results."""
         config, rng = self.config, self.rng
 
         def draw() -> Instruction:

@@ -1,9 +1,9 @@
-"""The cores that programs run on: a table drawn once, and new ones."""
+"""Cores of random programs: a fixed table, and random ones."""
 
 import random
 
 from celosia.hw.arch.config import Config
-from celosia.sim.fuzz import stage
+from celosia.sim.fuzz.programs import stage
 
 __all__ = ["CONFIGURATIONS", "configurations", "draw"]
 
@@ -44,7 +44,7 @@ CONFIGURATIONS = {
 
 
 def draw(rng: random.Random) -> Config:
-    """Return a core of random sizes on which ``stage`` has room."""
+    """Return a core of random sizes that ``stage`` supports."""
     while True:
         rows = rng.choice([4, 4, 8, 8, 16])
         columns = rng.randint(1, 24)
@@ -69,7 +69,7 @@ def draw(rng: random.Random) -> Config:
             )
         except ValueError:
             continue
-        if stage.misfit(config) is None:
+        if stage.unsupported(config) is None:
             return config
 
 
@@ -81,14 +81,14 @@ def configurations(names: str | None, drawn: int, seed: int) -> list[Config]:
     names : str or None
         Names of ``CONFIGURATIONS``, separated by commas; all of them unless given.
     drawn : int
-        Cores to draw instead, 0 for none.
+        Number of random cores instead, 0 for none.
     seed : int
-        From which they are drawn.
+        Seed of the random cores.
 
     Raises
     ------
     ValueError
-        If there is no core of a name.
+        If a name is unknown.
     """
     if drawn:
         rng = random.Random(f"configurations {seed}")

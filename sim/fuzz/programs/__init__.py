@@ -1,0 +1,1 @@
+"""Random programs of the fuzzer: cores, memory contents, instructions, semaphores, errors."""
