@@ -18,7 +18,7 @@ from celosia.sw.runtime.device import Device, DeviceError
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.runtime.session import Session
 
-__all__ = ["measure"]
+__all__ = ["drawn", "measure"]
 
 
 def measure(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) -> Measured:
@@ -74,7 +74,7 @@ def _count(
     program = compiled.program
     ends = [cut[-1].section.address + len(cut[-1].section.code) for cut in by_part]
     rng = np.random.default_rng(0)
-    x = [_drawn(rng, port, program.batch) for port in program.inputs]
+    x = [drawn(rng, port, program.batch) for port in program.inputs]
     counted = {}
     device = open_device("rtl", program.config, max([program.memory_bytes, *ends]), **memory)
     with Session(program, device) as session:
@@ -100,8 +100,8 @@ def _count(
     return counted
 
 
-def _drawn(rng: np.random.Generator, port: Port, count: int) -> np.ndarray:
-    """Return random contents of an input."""
+def drawn(rng: np.random.Generator, port: Port, count: int) -> np.ndarray:
+    """Return random contents of an input, shape ``(count, *port.shape)``, of the port's type."""
     shape = (count, *port.shape)
     if port.dtype == "float32":
         return rng.normal(0, 64 * port.scale, shape).astype(np.float32)

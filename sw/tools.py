@@ -134,7 +134,7 @@ EXTRAS = {
     "fuzz": "celosia fuzz --workers",
     "synth": _BOARDS,
     "keras": "networks of Keras",
-    "litert": "float .tflite files",
+    "litert": "float .tflite files, celosia mlperf",
     "onnx": "networks of ONNX",
     "serve": "celosia serve",
     "torch": "networks of PyTorch",

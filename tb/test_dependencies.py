@@ -68,6 +68,7 @@ RULES = (
     Rule("celosia.sw.operators.detection", (*COMPILER, "flatbuffers")),
     Rule("celosia.sw.ir", (ARCH, "celosia.sw.files", "celosia.sw.ir", "numpy")),
     Rule("celosia.sw.ir.graph", ("numpy",)),
+    Rule("celosia.sw.mlperf", (ARCH, "celosia.sw", "numpy", "tqdm"), ("jinja2",)),
     Rule(
         "celosia.sw.models",
         ("celosia.sw.data", "celosia.sw.models", "celosia.sw.quantize", "numpy"),

@@ -22,6 +22,7 @@ MODULES = (
     "assembly",
     "run",
     "eval",
+    "mlperf",
     "models",
     "doctor",
     "demo",
