@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from celosia.sw.images import is_image, pictures_of, read_image
 from celosia.sw.ir.graph import Graph, short_name
 from celosia.sw.ir.parts import Port
 from celosia.sw.ir.program import Program
-from celosia.sw.runtime.arrays import OWN_RANGE, InputError, Pixels, quantized
+from celosia.sw.runtime.arrays import OWN_RANGE, InputError, Pixels, clipped, quantized
 
 __all__ = [
     "Given",
@@ -30,6 +31,9 @@ __all__ = [
     "targets",
     "written",
 ]
+
+#: Share of clamped values above which a note is printed.
+_DOUBTFUL = 0.1
 
 
 class Given(NamedTuple):
@@ -273,7 +277,18 @@ def prepare(
         except InputError as error:
             hint = f" (add {error.hint})" if error.hint else ""
             raise InputError(f"{origin}: {error}{hint}") from None
+        if contents.dtype.kind == "f" and port.dtype != "float32":
+            _report_clipping(origin, contents, port)
     return arrays
+
+
+def _report_clipping(origin: str, contents: np.ndarray, port: Port) -> None:
+    """Print a note where so many numbers are out of range that their unit is in doubt."""
+    share, low, high = clipped(contents, port)
+    if share > _DOUBTFUL:
+        values = f"{share:.0%} of the values are outside the input's range"
+        text = f"{origin}: {values} {low:.4g} to {high:.4g}, and are clamped"
+        print(f"celosia: note: {text}", file=sys.stderr)
 
 
 def _require_one_size(paths: Sequence[Path], read: Sequence[np.ndarray]) -> None:

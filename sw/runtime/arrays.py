@@ -5,7 +5,7 @@ import numpy as np
 from celosia.sw.ir.graph import short_name
 from celosia.sw.ir.parts import Port
 
-__all__ = ["OWN_RANGE", "InputError", "Pixels", "label", "quantized"]
+__all__ = ["OWN_RANGE", "InputError", "Pixels", "clipped", "label", "quantized"]
 
 #: Pixels 0 to 255 span the range of the input's quantisation.
 OWN_RANGE = "own"
@@ -78,6 +78,27 @@ def quantized(
         low, high = map(np.float32, pixels)
         array = array * ((high - low) / np.float32(255)) + low
     return _rounded(array, port)
+
+
+def clipped(array: np.ndarray, port: Port) -> tuple[float, float, float]:
+    """Return the share of real numbers that the type of a port cannot hold, and its range.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+        float, any shape.
+    port : Port
+        The input, of whole numbers.
+
+    Returns
+    -------
+    tuple of float
+        Share, 0 to 1; the least and the greatest real number of the port.
+    """
+    limits = np.iinfo(port.dtype)
+    low, high = ((end - port.zero_point) * port.scale for end in (limits.min, limits.max))
+    outside = (array < low - port.scale) | (array > high + port.scale)
+    return float(outside.mean()), low, high
 
 
 def _laid_out(array: np.ndarray, port: Port, flat: bool, pixels: bool) -> np.ndarray:

@@ -73,6 +73,20 @@ def test_a_single_array_needs_no_name(folder: Path, rng: np.random.Generator) ->
     assert y.shape == (3, 10) and np.array_equal(np.load("y=1.npy"), y)
 
 
+@pytest.mark.parametrize(("most", "noted"), [(1, False), (255, True)])
+def test_values_out_of_range_are_noted(
+    folder: Path,
+    rng: np.random.Generator,
+    capsys: pytest.CaptureFixture[str],
+    most: int,
+    noted: bool,
+) -> None:
+    np.save("x.npy", rng.uniform(0, most, (2, 784)).astype(np.float32))
+    celosia(f"run mnist_mlp --input x.npy --output y.npy {MACHINE}")
+    note = "% of the values are outside the input's range 0 to 1, and are clamped"
+    assert (note in capsys.readouterr().err) == noted
+
+
 def picture(seed: int, size: tuple[int, int] = (28, 28)) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, size).astype(np.uint8)
 
