@@ -8,6 +8,7 @@ from networks import FullyConnected, write_fully_connected
 
 from celosia.hw import build
 from celosia.hw.arch import isa
+from celosia.hw.arch.config import preset
 from celosia.sw import measure
 from celosia.sw.cli import main
 from celosia.sw.compiler.compiled import Compiled
@@ -237,10 +238,15 @@ def test_missing_simulator(
 
 def test_verilog(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "verilog", lambda config: f"module {config.name};\n")
-    assert main("verilog --preset nano -o core.v".split()) == 0
-    assert Path("core.v").read_text() == "module nano;\n"
+    for name in ("nano", "edge,weight_rows=4"):
+        assert main(["verilog", "--preset", name, "-o", "core.v"]) == 0
+        *header, last = Path("core.v").read_text().splitlines()
+        config = preset(name)
+        assert last == f"module {config.name};" and all(line.startswith("//") for line in header)
+        assert f"// Fingerprint of its programs: {config.fingerprint:#010x}" in header
+        assert f"// weight_rows = {config.weight_rows}" in header
     assert main("verilog -o core.v".split()) == 0
-    assert Path("core.v").read_text() == "module edge;\n"
+    assert Path("core.v").read_text().endswith("module edge;\n")
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
