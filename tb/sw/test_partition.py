@@ -270,7 +270,7 @@ def test_many_inputs_go_through_in_pieces(
     x = rng.integers(-128, 128, (11, 6, 8, 3)).astype(np.int8)
     results = []
     for most in (1, 5, 100):
-        monkeypatch.setattr(session, "_MOST_UNITS", most)
+        monkeypatch.setattr(session, "_MOST_SAMPLES", most)
         with open_session(program) as opened:
             results.append(opened.run([x])[0])
             assert opened.statistics.inputs == 11

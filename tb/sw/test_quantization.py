@@ -136,8 +136,8 @@ def test_float_tflite_becomes_int8(
     command = ["quantize", str(plain), "--calibration", "x.npy", "--labels", "labels.npy"]
     assert main([*command, "-o", "y.tflite"]) == 0
     found = figures(capsys)
-    assert found["calibrated with"] == "12 items" and "note" in found
-    assert found["float accuracy"].endswith("% of 12 items")
+    assert found["calibrated with"] == "12 samples" and "note" in found
+    assert found["float accuracy"].endswith("% of 12 samples")
     assert found["int8 accuracy"].endswith("points lost")
     assert "not for Celosia" not in found
     x = np.load("x.npy")
