@@ -130,7 +130,7 @@ def test_table_of_estimates_and_nothing_built(capsys):
     [
         ({"1": 51.0}, 50, "51.0 (1)"),
         ({"1": 51.0, "2": 50.04}, 50, "50.0 / 55.5 (2)"),
-        ({"1": 51.0, "2": 50.04}, 60, "50.0 / 55.5 (2), 60 asked for"),
+        ({"1": 51.0, "2": 50.04}, 60, "50.0 / 55.5 (2), 60 requested"),
     ],
 )
 def test_seeds_of_the_table(capsys, seeds, asked, spread):
