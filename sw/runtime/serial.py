@@ -18,7 +18,7 @@ BAUD = 3_000_000
 _MOST_BAUD = (1 << 31) - 1
 #: Bits on the line for a byte.
 _BITS = 10
-#: Seconds for which a port may take nothing.
+#: Seconds for which a port may take nothing; the bytes it did not take are lost then.
 _WRITE_SECONDS = 0.4
 #: Seconds that a soft reset may take.
 _RESET_SECONDS = 1.0
@@ -48,6 +48,7 @@ class SerialTransport:
         if not 1 <= baud <= _MOST_BAUD:
             raise OSError(f"{port}: wanted 1 to {_MOST_BAUD} bits per second, got {baud}")
         self.seconds_per_byte = _BITS / baud
+        self._busy = serial.SerialTimeoutException
         try:
             self._port: Any = serial.serial_for_url(
                 port, baudrate=baud, timeout=0, write_timeout=_WRITE_SECONDS, exclusive=True
@@ -60,8 +61,12 @@ class SerialTransport:
         self._port.reset_input_buffer()
 
     def send(self, data: bytes) -> None:
-        """Send; raises OSError when the line is closed."""
-        self._port.write(data)
+        """Send, at most what the port takes; raises OSError when the line is closed.
+
+        Bytes that a busy port does not take are lost, as on the line: ``HostLink`` repeats them.
+        """
+        with suppress(self._busy):
+            self._port.write(data)
 
     def receive(self, seconds: float) -> bytes:
         """Return the bytes that arrive, at least one unless ``seconds`` pass; raises OSError."""

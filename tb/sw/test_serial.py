@@ -41,6 +41,7 @@ class Board:
         self.limit = None
         self.mute_at = None
         self.gone = None
+        self.held = threading.Lock()
         self.plug()
 
     def plug(self):
@@ -56,6 +57,8 @@ class Board:
             while not self.stop.is_set():
                 if not select.select([self.line], [], [], 0.02)[0]:
                     continue
+                with self.held:
+                    pass
                 received = os.read(self.line, 4096)
                 self.received += len(received)
                 if self.limit is not None and self.received > self.limit:
@@ -197,6 +200,17 @@ def test_nobody_answers(board):
     with pytest.raises(DeviceError, match="no response within 1.5 s"):
         open_board(made)
     assert time.monotonic() - start < 2
+
+
+def test_a_port_that_takes_nothing_for_a_while(board):
+    """As where the far end's process is not scheduled."""
+    made = board(preset("nano"))
+    device = open_board(made)
+    with made.held:
+        device.link.transport.send(bytes(1 << 16))
+    device.write(64, b"four bytes more")
+    assert device.read(64, 15) == b"four bytes more"
+    device.close()
 
 
 def test_predecessor_left_an_error_behind(board):
