@@ -124,7 +124,7 @@ class Field(NamedTuple):
 
 
 #: Widths of fields that several instructions share, in bits.
-UNIFIED_BITS = 26
+UNIFIED_BITS = 25
 COUNT_BITS = 16
 
 HEADER_FIELDS = (
@@ -240,13 +240,24 @@ UNITS: dict[Opcode, Unit] = {
 
 HEADER = data.StructLayout({field.name: field.amaranth_shape for field in HEADER_FIELDS})
 
-#: Layout of each instruction, header included. Bits above it are reserved and zero.
-LAYOUTS: dict[Opcode, data.StructLayout] = {
-    opcode: data.StructLayout(
-        {field.name: field.amaranth_shape for field in (*HEADER_FIELDS, *fields)}
+
+def _layout(opcode: Opcode) -> data.FlexibleLayout:
+    """Return the layout of an instruction inside the core: fields of a unit have one offset."""
+    unit = data.StructLayout(
+        {field.name: field.amaranth_shape for field in HEADER_FIELDS}
+        | {
+            field.name: field.amaranth_shape
+            for other, fields in FORMATS.items()
+            if UNITS[other] is UNITS[opcode]
+            for field in fields
+        }
     )
-    for opcode, fields in FORMATS.items()
-}
+    names = [field.name for field in (*HEADER_FIELDS, *FORMATS[opcode])]
+    return data.FlexibleLayout(unit.size, {name: unit[name] for name in names})
+
+
+#: Layout of each instruction, header included, where all its fields lie side by side.
+LAYOUTS = {opcode: _layout(opcode) for opcode in Opcode}
 
 
 class Limit(NamedTuple):
