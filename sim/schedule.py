@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from celosia.hw.arch import isa
-from celosia.hw.arch.config import INSTRUCTION_BYTES, SEMAPHORES, Config
+from celosia.hw.arch import commands, isa
+from celosia.hw.arch.config import SEMAPHORES, Config
 
 #: Greatest count of a semaphore.
 COUNT_LIMIT = 4095
@@ -70,27 +70,23 @@ def listing(program: Program, config: Config) -> Listing:
     Raises
     ------
     ValueError
-        If the bytes of a program are not whole instructions.
+        If the bytes of a program are not whole words.
     """
-    if isinstance(program, bytes) and len(program) % INSTRUCTION_BYTES:
-        wanted = f"a multiple of {INSTRUCTION_BYTES} bytes"
-        raise ValueError(f"program: wanted {wanted}, got {len(program)}")
-    width = INSTRUCTION_BYTES if isinstance(program, bytes) else 1
     instructions: list[isa.Instruction] = []
 
     def stopped(error: isa.Error, message: str) -> Listing:
         failure = MachineError(error, isa.Unit.SEQUENCER, len(instructions), message)
         return Listing(tuple(instructions), failure)
 
-    for index in range(len(program) // width):
+    decoder = commands.Decoder(config)
+    for one in commands.words(program) if isinstance(program, bytes) else program:
         try:
-            if isinstance(program, bytes):
-                instruction = isa.decode(program[index * width : (index + 1) * width])
-            else:
-                instruction = program[index]
+            instruction = decoder.feed(one) if isinstance(one, int) else one
+            if instruction is None:
+                continue
             isa.check(instruction, config)
         except isa.Illegal as illegal:
-            return stopped(illegal.error, f"instruction {index}: {illegal}")
+            return stopped(illegal.error, f"instruction {len(instructions)}: {illegal}")
         instructions.append(instruction)
         if instruction.opcode is isa.Opcode.HALT:
             return Listing(tuple(instructions), None)

@@ -72,7 +72,7 @@ def _count(
 ) -> dict[Section, int]:
     """Return the cycles of each section of a program and of each of its layers, on the RTL."""
     program = compiled.program
-    ends = [cut[-1].section.address + len(cut[-1].section.code) for cut in by_part]
+    ends = [cut[-1].section.end for cut in by_part]
     rng = np.random.default_rng(0)
     x = [drawn(rng, port, program.batch) for port in program.inputs]
     counted = {}
@@ -120,10 +120,10 @@ def _outputs(device: Device, program: Program) -> list[bytes]:
 
 def _cycles(device: Device, program: Program, section: Section) -> int:
     """Run a section on the inputs in external memory; return its cycles."""
-    result = device.run(section.address, section.count)
+    result = device.run(section.address, section.words)
     if result.error is not None:
         code, unit, index = result.error
-        text = disassemble(section.instruction(index))
+        text = disassemble(section.instructions[index])
         number = section.layers[index]
         name = program.layers[number].name if number >= 0 else "none"
         raise DeviceError(f"{code.name} in {unit.name}: layer {name!r} alone, {text}")

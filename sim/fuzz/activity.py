@@ -6,7 +6,7 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Unit
 from celosia.sim import footprint
 from celosia.sim.schedule import bits
-from celosia.sim.timing.costs import WORDS, bursts, work
+from celosia.sim.timing.costs import bursts, words, work
 
 __all__ = ["busy", "misplaced"]
 
@@ -29,7 +29,7 @@ def busy(unit: Unit, own: Sequence[Instruction], config: Config) -> tuple[int, i
     """
     match unit:
         case Unit.SEQUENCER:
-            least = most = sum(WORDS[i.unit] for i in own)
+            least = most = sum(words(own))
         case Unit.MATRIX:
             least = most = sum(footprint.steps(i, config) * footprint.pixels(i) for i in own)
         case Unit.VECTOR:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES
 from celosia.hw.arch.isa import Error, Unit
 from celosia.sim.fuzz.activity import misplaced
 from celosia.sim.fuzz.case import Case
@@ -102,7 +101,7 @@ def _play(device: Device, case: Case, patience: int) -> Trial:
 def _with_fault(case: Case, expected: Expected) -> Expected:
     fault = case.fault
     if fault and fault.kind == "beyond":
-        return Expected(False, frozenset([(Error.BUS, Unit.SEQUENCER, len(case.words))]))
+        return Expected(False, frozenset([(Error.BUS, Unit.SEQUENCER, case.words)]))
     return expected
 
 
@@ -114,8 +113,9 @@ def _refusals(case: Case, outcome: Outcome) -> "frozenset[Failure | None]":
         found = holders(case, refused.address, write=True)
         return frozenset((Error.BUS, Unit.STORE, index) for index in found)
     if refused.id == _READ_BY_FETCH:
-        index = (refused.address - case.address) // INSTRUCTION_BYTES
-        return frozenset([(Error.BUS, Unit.SEQUENCER, index)])
+        if refused.address >= case.address + len(case.code):
+            return frozenset([None])
+        return frozenset([(Error.BUS, Unit.SEQUENCER, case.index_at(refused.address))])
     found = holders(case, refused.address, write=False)
     return frozenset((Error.BUS, Unit.LOAD, index) for index in found)
 

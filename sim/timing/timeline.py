@@ -13,21 +13,20 @@ from functools import partial
 from itertools import chain
 from typing import Literal, NamedTuple
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
+from celosia.hw.arch.commands import WORD_BYTES
+from celosia.hw.arch.config import PROGRAM_BYTES, Config
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Space, Unit
 from celosia.sim import footprint
 from celosia.sim.schedule import EXECUTING, MachineError, bits, describe
-from celosia.sim.timing.costs import WORDS, Costs, bursts, elements, reads, spacing, window
+from celosia.sim.timing.costs import Costs, bursts, elements, reads, spacing, window, words
 from celosia.sim.timing.traffic import Blocks, Burst, Port
 
 __all__ = ["Timeline", "Times"]
 
-#: Events that processes wait for: an instruction enters a queue, has left the sequencer, leaves its
-#: queue, is taken by its unit, is finished by it; counts are posted; a burst is issued, is complete;
-#: a unit is ready for another instruction.
-Event = Literal[
-    "queued", "passed", "read", "taken", "finished", "posted", "issued", "complete", "ready"
-]
+#: Events that processes wait for: an instruction enters a queue, a block of words has left the
+#: sequencer, an instruction is taken by its unit, is finished by it; counts are posted; a burst is
+#: issued, is complete; a unit is ready for another instruction.
+Event = Literal["queued", "passed", "taken", "finished", "posted", "issued", "complete", "ready"]
 
 Process = Generator[int | Event, None, None]
 
@@ -61,19 +60,23 @@ class Timeline:
         self.code = code
         self.config = config
         self.costs = costs
-        self.beats = -(-INSTRUCTION_BYTES // config.bus_bytes)
+        self.words = words(code)
+        # Beats of a block of the program, and words of a beat.
+        self.beats = PROGRAM_BYTES // config.bus_bytes
+        self.each = config.bus_bytes // WORD_BYTES
         # Cycles of a beat.
         self.beat = max(1.0, 1 / costs.bandwidth)
         self.times: dict[int, Times] = {}
         self.now = 0
         self.due: list[tuple[int, int, Process]] = []
         self.waiting: dict[Event, list[tuple[int, Process]]] = {}
-        # Cycles of the last beat fetched of each instruction, and of its last word passed on.
+        # Cycles of the last beat fetched of each block, and of its last word passed on.
         self.fetched: list[int] = []
         self.passed: list[int] = []
-        # Instructions that have entered a queue, and the cycles in which their first words left it.
+        # Instructions that have entered a queue, their number, and the cycles in which they left it.
         self.queues: dict[Unit, deque[tuple[int, int]]] = {unit: deque() for unit in EXECUTING}
-        self.read: dict[Unit, list[int]] = {unit: [] for unit in EXECUTING}
+        self.pushed: dict[Unit, int] = dict.fromkeys(EXECUTING, 0)
+        self.left: dict[Unit, list[int]] = {unit: [] for unit in EXECUTING}
         self.queued = self.finished = self.latest = 0
         self.posts: dict[int, list[int]] = {}
         # First cycle in which each unit can take an instruction.
@@ -125,43 +128,53 @@ class Timeline:
             heapq.heappush(self.due, (self.now, number, process))
 
     def _fetch(self) -> Process:
-        """Request instructions, some ahead of those that are passed on."""
+        """Request blocks of the program, some ahead of those that are passed on."""
         yield 1
-        for index in range(len(self.code)):
-            while index >= len(self.passed) + self.costs.ahead:
+        for block in range(-(-sum(self.words) // (self.beats * self.each))):
+            while block >= len(self.passed) + self.costs.ahead:
                 yield "passed"
-            if index >= self.costs.ahead:
-                yield self.passed[index - self.costs.ahead] + 1
+            if block >= self.costs.ahead:
+                yield self.passed[block - self.costs.ahead] + 1
             while self.now < self.address:
                 yield self.address
             self._issue(self.beats, self.bus, self.fetched.append)
 
     def _dispatch(self) -> Process:
-        """Assemble beats to instructions, check them, and push their words into the queues."""
+        """Check words, one a cycle, and push them into the queues."""
+        block = self.beats * self.each
+        end = 0
         for index, i in enumerate(self.code):
-            while len(self.fetched) <= index:
-                yield "complete"
-            gathered = self.passed[-1] + self.beats + self.costs.check if self.passed else 0
-            yield max(self.fetched[index] + self.costs.fetch, gathered)
+            first, end = end, end + self.words[index]
+            for word in range(first, end):
+                number, place = divmod(word, block)
+                while len(self.fetched) <= number:
+                    yield "complete"
+                if place == 0 and number:
+                    self.passed.append(self.now)
+                    self._announce("passed")
+                if place % self.each == 0:
+                    later = self.beats - 1 - place // self.each
+                    arrived = self.fetched[number] - math.ceil(later * self.beat)
+                    yield max(self.now + 1, arrived + self.costs.fetch)
+                else:
+                    yield self.now + 1
             if i.unit is Unit.SEQUENCER:
                 yield from self._own(index, i)
             else:
                 yield from self._push(index, i.unit)
-            self.passed.append(self.now)
-            self._announce("passed")
 
     def _push(self, index: int, unit: Unit) -> Process:
-        """Push an instruction into a queue; one of its ``queue_depth`` is a register after it."""
-        queue, read = self.queues[unit], self.read[unit]
-        before = len(read) + len(queue) - (self.config.queue_depth - 1)
+        """Push the last word of an instruction into a queue, which holds ``queue_depth`` of them."""
+        queue, left = self.queues[unit], self.left[unit]
+        before = self.pushed[unit] - self.config.queue_depth
         if before >= 0:
-            while len(read) <= before:
-                yield "read"
-            yield read[before] + 1
+            while len(left) <= before:
+                yield "taken"
+            yield left[before] + 1
         queue.append((index, self.now))
+        self.pushed[unit] += 1
         self.queued += 1
         self._announce("queued")
-        yield self.now + WORDS[unit] - 1
 
     def _own(self, index: int, i: Instruction) -> Process:
         """Execute NOP, FENCE or HALT."""
@@ -198,14 +211,12 @@ class Timeline:
 
     def _unit(self, unit: Unit) -> Process:
         """Take the instructions of a queue, each after its semaphores have counts."""
-        queue, read = self.queues[unit], self.read[unit]
+        queue, left = self.queues[unit], self.left[unit]
         while True:
             while not queue:
                 yield "queued"
             index, queued = queue.popleft()
-            read.append(max(self.now + 1, queued + self.costs.queue))
-            self._announce("read")
-            yield read[-1] + WORDS[unit]
+            yield max(self.now + self.words[index] + 1, queued + self.costs.queue)
             while (granted := self._grant(self.code[index])) is None:
                 yield "posted"
             yield granted + 1
@@ -219,6 +230,7 @@ class Timeline:
                 self.blocks[unit].take(index, self.now, bursts(self.code[index], self.config))
                 interval = self.costs.load if unit is Unit.LOAD else self.costs.store
                 self.free[unit] = self.now + interval
+            left.append(self.now)
             self._announce("taken")
             yield self.now + 1
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES, TABLE_BYTES, Config
+from celosia.hw.arch.config import TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sw.compiler.compiled import (
     Compiled,
@@ -252,8 +252,9 @@ class _Compiler:
         """Return steps as a section, and reserve its memory."""
         made = instructions(steps, self.config)
         self.code[address] = made
-        self.address = address + INSTRUCTION_BYTES * len(made)
-        return section(steps, made, address, first)
+        found = section(steps, made, address, first)
+        self.address = found.end
+        return found
 
 
 def _placed(network: Network, config: Config, batch: int) -> tuple[Tiling, Placement]:

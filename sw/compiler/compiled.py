@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from celosia.hw.arch.commands import encode
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.isa import Instruction, Opcode, Unit, encode_program
+from celosia.hw.arch.isa import Instruction, Opcode, Unit
 from celosia.sw.compiler.emit.access import Step
 from celosia.sw.compiler.emit.synchronise import synchronise
 from celosia.sw.compiler.errors import CompileError
@@ -135,7 +136,7 @@ def layer_sections(compiled: Compiled, number: int = 0) -> list[LayerSection]:
         code = instructions(steps, compiled.program.config)
         made = section(steps, code, address, part.first)
         sections.append(LayerSection(part.first + layer, made))
-        address += len(made.code)
+        address = made.end
     return sections
 
 
@@ -224,4 +225,4 @@ def section(
     """
     layers = (*(step.layer + first if step.layer >= 0 else -1 for step in steps), -1)
     assert len(made) == len(layers)
-    return Section(address, encode_program(made), layers)
+    return Section(address, encode(made), layers)

@@ -1,12 +1,12 @@
 """Parts of a compiled program: sections of instructions, constants, ends, host operators."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from celosia.hw.arch import isa
-from celosia.hw.arch.config import INSTRUCTION_BYTES
+from celosia.hw.arch import commands, isa
 
 __all__ = [
     "MOST_BATCH",
@@ -37,9 +37,9 @@ class Section:
     Parameters
     ----------
     address : int
-        Byte address of the first instruction in external memory, a multiple of 64.
+        Byte address of the first word in external memory, a multiple of 64.
     code : bytes
-        Encoded instructions.
+        Words of the instructions.
     layers : tuple of int
         For each instruction the number of its layer, −1 for none.
     """
@@ -51,17 +51,22 @@ class Section:
     @property
     def count(self) -> int:
         """Number of instructions."""
-        return len(self.code) // INSTRUCTION_BYTES
-
-    def instruction(self, index: int) -> isa.Instruction:
-        """Return one instruction, decoded."""
-        start = index * INSTRUCTION_BYTES
-        return isa.decode(self.code[start : start + INSTRUCTION_BYTES])
+        return len(self.layers)
 
     @property
+    def words(self) -> int:
+        """Number of words."""
+        return len(self.code) // commands.WORD_BYTES
+
+    @property
+    def end(self) -> int:
+        """First byte address after the blocks that the core reads."""
+        return self.address + commands.padded(self.words)
+
+    @cached_property
     def instructions(self) -> list[isa.Instruction]:
         """All instructions, decoded."""
-        return [self.instruction(index) for index in range(self.count)]
+        return commands.decode(self.code)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def timeline(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) -
         finishes += [cost.finish for cost in found.instructions]
         for cost in found.instructions:
             if cost.unit in EXECUTING:
-                layer, opcode = section.layers[cost.index], section.instruction(cost.index).opcode
+                layer, opcode = section.layers[cost.index], section.instructions[cost.index].opcode
                 span = [start + cost.start, start + cost.finish, layer, opcode.name]
                 units[cost.unit.name]["spans"].append(span)
         for unit, busy in found.busy.items():

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
+from celosia.hw.arch.config import PROGRAM_BYTES, Config
 from celosia.sw.compiler.layout.pitches import Segment
 from celosia.sw.compiler.spec import Product
 
@@ -72,7 +72,7 @@ def demand_of(
     array = steps * max(sums, config.rows // config.weight_rows)
     vector = sums * -(-min(layer.channels, config.columns) // config.lanes)
     blocks = -(-sums // config.accumulator_depth)
-    instruction = INSTRUCTION_BYTES / config.bus_bytes
+    instruction = PROGRAM_BYTES / config.bus_bytes
     beats = config.tile_bytes / config.bus_bytes + instruction / min(period, steps)
     fixed = 2 * instruction * blocks * len(segments)
     cycles, tiles = len(segments) * max(array, vector), steps * len(segments)

@@ -7,7 +7,7 @@ import itertools
 import math
 from collections import deque
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES, PARAMETER_BYTES, TABLE_BYTES, Config
+from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
 from celosia.sim.timing.costs import COSTS
 from celosia.sw.compiler.layout.bands import vectors
 from celosia.sw.compiler.layout.pitches import Layout
@@ -17,6 +17,9 @@ from celosia.sw.compiler.schedule.blocks import sums
 from celosia.sw.compiler.spec import Layer, Network, Pooling, Product, Sum
 
 __all__ = ["Pace", "Work", "drain_latency", "layer_cycles", "overlap_gains", "sum_latency"]
+
+#: Words of most instructions, or a little more; each takes a cycle.
+_WORDS = 7
 
 #: Actions of the array or the vector unit.
 Work = Multiply | Drain | PoolRegion | AddRegion
@@ -125,7 +128,7 @@ class Pace:
 
     def dispatch(self, queue: str) -> None:
         """Dispatch an instruction, after the queue of its unit has space."""
-        self.dispatched += INSTRUCTION_BYTES // self.config.bus_bytes + COSTS.check
+        self.dispatched += _WORDS
         starts = self.queues[queue]
         if len(starts) == starts.maxlen:
             self.dispatched = max(self.dispatched, starts[0])
