@@ -6,8 +6,8 @@ the units (SET). Registers keep their value from one instruction of a unit to th
 the fields' defaults when a program starts. So an instruction takes one word, and one more for each
 register that changes.
 
-The words of an instruction set each register at most once, in the order of their codes; words of
-several units may alternate. ``REGISTERS`` is made from ``celosia.hw.arch.formats``.
+The words of an instruction lie side by side: SETs of one unit, each register at most once in the
+order of their codes, then GO. ``REGISTERS`` is made from ``celosia.hw.arch.formats``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -125,7 +125,8 @@ def _registers(unit: Unit) -> tuple[Register, ...]:
         if width > VALUE_BITS:
             parts[f"{name}_high"] = (Part(field, VALUE_BITS, width - VALUE_BITS),)
     return tuple(
-        Register(name, code, found) for code, (name, found) in enumerate(parts.items(), _FIRST[unit])
+        Register(name, code, found)
+        for code, (name, found) in enumerate(parts.items(), _FIRST[unit])
     )
 
 
@@ -216,7 +217,7 @@ class Decoder:
     def __init__(self, config: Config | None = None) -> None:
         self.config = config
         self._fields = {unit: fields.copy() for unit, fields in _INITIAL.items()}
-        self._last = {unit: 0 for unit in REGISTERS}
+        self._last: tuple[Unit, int] | None = None
 
     def feed(self, word: int) -> Instruction | None:
         """Return the instruction that a word starts; None if it sets a register.
@@ -236,9 +237,11 @@ class Decoder:
 
     def _set(self, unit: Unit, register: Register, value: int) -> None:
         name = f"{unit.name} {register.name}"
-        if register.code <= self._last[unit]:
-            raise Illegal(Error.FIELD, f"{name}: wanted registers once, in the order of their codes")
-        self._last[unit] = register.code
+        if self._last and (unit is not self._last[0] or register.code <= self._last[1]):
+            raise Illegal(
+                Error.FIELD, f"{name}: wanted registers once, in the order of their codes"
+            )
+        self._last = unit, register.code
         low, high, multiple = 0, (1 << register.width) - 1, 1
         if self.config is not None:
             low, high, multiple = register_limits(self.config)[register.code]
@@ -256,12 +259,16 @@ class Decoder:
     def _go(self, opcode: Opcode, value: int) -> Instruction:
         if value >> 2 * SEMAPHORES:
             raise Illegal(Error.FIELD, f"{opcode.name}: wanted a zero in bit 31")
-        values = {"wait": value & _MASKS, "post": value >> SEMAPHORES}
         unit = UNITS[opcode]
-        if unit in self._fields:
-            fields = self._fields[unit]
-            values |= {field.name: fields[field.name] for field in FORMATS[opcode]}
-            self._last[unit] = 0
+        if self._last and unit is not self._last[0]:
+            other = self._last[0].name
+            raise Illegal(
+                Error.FIELD, f"{opcode.name}: wanted an opcode of {other} after its registers"
+            )
+        self._last = None
+        values = {"wait": value & _MASKS, "post": value >> SEMAPHORES}
+        fields = self._fields.get(unit, {})
+        values |= {field.name: fields[field.name] for field in FORMATS[opcode]}
         if values.get("mode") == 3:
             raise Illegal(Error.FIELD, "VECTOR mode: wanted 0 to 2, got 3")
         return Instruction.of(opcode, values)

@@ -241,22 +241,28 @@ UNITS: dict[Opcode, Unit] = {
 HEADER = data.StructLayout({field.name: field.amaranth_shape for field in HEADER_FIELDS})
 
 
-def _layout(opcode: Opcode) -> data.FlexibleLayout:
-    """Return the layout of an instruction inside the core: fields of a unit have one offset."""
-    unit = data.StructLayout(
+def _unit_layout(unit: Unit) -> data.StructLayout:
+    return data.StructLayout(
         {field.name: field.amaranth_shape for field in HEADER_FIELDS}
         | {
             field.name: field.amaranth_shape
-            for other, fields in FORMATS.items()
-            if UNITS[other] is UNITS[opcode]
+            for opcode, fields in FORMATS.items()
+            if UNITS[opcode] is unit
             for field in fields
         }
     )
+
+
+def _layout(opcode: Opcode) -> data.FlexibleLayout:
+    unit = UNIT_LAYOUTS[UNITS[opcode]]
     names = [field.name for field in (*HEADER_FIELDS, *FORMATS[opcode])]
     return data.FlexibleLayout(unit.size, {name: unit[name] for name in names})
 
 
-#: Layout of each instruction, header included, where all its fields lie side by side.
+#: Layout of the header and of all fields of a unit, side by side, as the core hands them on.
+UNIT_LAYOUTS = {unit: _unit_layout(unit) for unit in Unit}
+
+#: The same for the fields of one instruction; a field has the same offset in all of a unit.
 LAYOUTS = {opcode: _layout(opcode) for opcode in Opcode}
 
 

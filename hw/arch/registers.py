@@ -44,7 +44,9 @@ REGISTERS = (
         0,
         "byte address of the first word; bits 5:0 count as zero",
     ),
-    Register("program_length", 0x20, "rw", 0, "words of 32 bits in the program, at most 16,777,215"),
+    Register(
+        "program_length", 0x20, "rw", 0, "words of 32 bits in the program, at most 16,777,215"
+    ),
     Register("error_code", 0x24, "r", 0, "isa.Error of the first error"),
     Register("error_unit", 0x28, "r", 0, "isa.Unit that noticed it"),
     Register("error_index", 0x2C, "r", 0, "index of the instruction in the program"),
