@@ -43,6 +43,7 @@ __all__ = [
     "go",
     "padded",
     "register_limits",
+    "starts",
     "words",
 ]
 
@@ -176,6 +177,11 @@ def register_limits(config: Config) -> dict[int, Limit]:
 def go(opcode: Opcode, wait: int, post: int) -> int:
     """Return the word that starts an instruction."""
     return opcode.value | wait << CODE_BITS | post << CODE_BITS + SEMAPHORES
+
+
+def starts(word: int) -> bool:
+    """Return True if a word starts an instruction."""
+    return word & _CODES in _OPCODES
 
 
 class Encoder:

@@ -103,9 +103,7 @@ class Case:
     def index_at(self, address: int) -> int:
         """Return the index of the instruction that the word at an external address belongs to."""
         before = self.code[: address - self.address]
-        opcodes = {opcode.value for opcode in isa.Opcode}
-        codes = (1 << commands.CODE_BITS) - 1
-        return sum(word & codes in opcodes for word in commands.words(before))
+        return sum(map(commands.starts, commands.words(before)))
 
     @property
     def address(self) -> int:

@@ -15,7 +15,6 @@ from celosia.sim.fuzz.expectation import Expected, Failure, expect, holders, nam
 from celosia.sim.fuzz.programs import stage
 from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.machine import Machine
-from celosia.sim.schedule import listing
 
 __all__ = ["Problem", "Trial", "attempt"]
 
@@ -88,8 +87,7 @@ def _play(device: Device, case: Case, patience: int) -> Trial:
         machine.memory[:] = image
         machine.run(case.code)
         problems += _same(device.content, machine.memory, "memory")
-        listed = listing(case.code, case.config).instructions
-        wrong = misplaced(outcome.counters, listed, case.config)
+        wrong = misplaced(outcome.counters, case.code, case.config)
         problems += [Problem("classes", text) for text in wrong]
     elif expected.bounded:
         may = named(case)

@@ -32,13 +32,13 @@ class Costs(NamedTuple):
     #: Beats that external memory moves per cycle, reads and writes together, above 0 up to 2.
     bandwidth: float = 1.0
     #: From a beat of the program on the bus until its first word is checked.
-    fetch: int = 6
+    fetch: int = 5
     #: Blocks of words that are requested before the first of them has left the sequencer.
     ahead: int = 5
     #: From the post of NOP, FENCE or HALT until it has left the sequencer.
     settle: int = 3
     #: From the dispatcher through an empty queue.
-    queue: int = 3
+    queue: int = 4
     #: From the last effect of an instruction to the semaphores.
     post: int = 3
     #: From the last effect of an instruction to the end of a fence.

@@ -70,7 +70,7 @@ class Timeline:
         self.now = 0
         self.due: list[tuple[int, int, Process]] = []
         self.waiting: dict[Event, list[tuple[int, Process]]] = {}
-        # Cycles of the last beat fetched of each block, and of its last word passed on.
+        # Cycles of each beat fetched, and of the last word of each block passed on.
         self.fetched: list[int] = []
         self.passed: list[int] = []
         # Instructions that have entered a queue, their number, and the cycles in which they left it.
@@ -137,7 +137,9 @@ class Timeline:
                 yield self.passed[block - self.costs.ahead] + 1
             while self.now < self.address:
                 yield self.address
-            self._issue(self.beats, self.bus, self.fetched.append)
+            # Words are passed on as their beats arrive.
+            for _ in range(self.beats):
+                self._issue(1, self.bus, self.fetched.append)
 
     def _dispatch(self) -> Process:
         """Check words, one a cycle, and push them into the queues."""
@@ -146,18 +148,12 @@ class Timeline:
         for index, i in enumerate(self.code):
             first, end = end, end + self.words[index]
             for word in range(first, end):
-                number, place = divmod(word, block)
-                while len(self.fetched) <= number:
-                    yield "complete"
-                if place == 0 and number:
+                if word and word % block == 0:
                     self.passed.append(self.now)
                     self._announce("passed")
-                if place % self.each == 0:
-                    later = self.beats - 1 - place // self.each
-                    arrived = self.fetched[number] - math.ceil(later * self.beat)
-                    yield max(self.now + 1, arrived + self.costs.fetch)
-                else:
-                    yield self.now + 1
+                while len(self.fetched) <= word // self.each:
+                    yield "complete"
+                yield max(self.now + 1, self.fetched[word // self.each] + self.costs.fetch)
             if i.unit is Unit.SEQUENCER:
                 yield from self._own(index, i)
             else:
@@ -213,10 +209,12 @@ class Timeline:
         """Take the instructions of a queue, each after its semaphores have counts."""
         queue, left = self.queues[unit], self.left[unit]
         while True:
+            # Its words set registers as soon as the instruction before has left them.
+            free = self.now
             while not queue:
                 yield "queued"
             index, queued = queue.popleft()
-            yield max(self.now + self.words[index] + 1, queued + self.costs.queue)
+            yield max(free + self.words[index] + 1, queued + self.costs.queue)
             while (granted := self._grant(self.code[index])) is None:
                 yield "posted"
             yield granted + 1
@@ -348,7 +346,7 @@ class Timeline:
                 second, space = max(tile + load, begin), spacing(i, costs)
                 tile = max(second + (steps - 2) * load, begin + (steps - 2) * space)
                 first = max(begin + (steps - 1) * space, second + (steps - 2) * load + 1)
-            self.free[Unit.MATRIX] = max(self.now, tile) + 1
+            self.free[Unit.MATRIX] = max(self.now, tile + 1)
             passes.popleft()
             self._announce("ready")
             last = first + pixels - 1

@@ -9,7 +9,7 @@ from cocotbext.axi import AxiResp
 from host import Host, check_damage, failure_of
 from networks import FullyConnected, write_fully_connected
 
-from celosia.hw.arch import isa
+from celosia.hw.arch import commands, isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES
 from celosia.hw.arch.isa import Instruction, Opcode, Space
 from celosia.hw.arch.registers import MAGIC, OFFSETS, VERSION, Control
@@ -36,7 +36,7 @@ async def run_good(host: Host, count: int, *, whole: bool = True) -> None:
     middle = [host.generator.any() for _ in range(count)]
     shown = closing(host.config)[: None if whole else 1]
     program = ordered([*opening(host.config), *middle, *shown], host.config)
-    words = isa.encode_program(program)
+    words = commands.encode(program)
     host.write_memory(CODE, words)
     host.machine.run(words, judge=True)
     error = await host.run_words(words)
@@ -155,7 +155,7 @@ def busy_program(host: Host, wrong: bytes) -> bytes:
     ]
     host.ports.rng.shuffle(around)
     place = host.ports.rng.randrange(5)
-    before, behind = isa.encode_program(around[:place]), isa.encode_program(around[place:])
+    before, behind = commands.encode(around[:place]), commands.encode(around[place:])
     return before + wrong + behind + isa.encode(HALT)
 
 
@@ -201,9 +201,9 @@ async def errors_of_programs(dut: Any) -> None:
     host.fill_memory()
     sequencer = isa.Unit.SEQUENCER
     nops = [Instruction(Opcode.NOP)] * 3
-    assert await host.run_words(isa.encode_program(nops)) == (isa.Error.PROGRAM, sequencer, 3)
+    assert await host.run_words(commands.encode(nops)) == (isa.Error.PROGRAM, sequencer, 3)
     await host.reset()
-    words = isa.encode_program(nops)
+    words = commands.encode(nops)
     host.write_memory(SIZE - len(words), words)
     assert await host.run(SIZE - len(words), 5) == (isa.Error.BUS, sequencer, 3)
     await host.reset()

@@ -6,7 +6,7 @@ from typing import Any
 import cocotb
 from bfm import Ports
 
-from celosia.hw.arch import isa
+from celosia.hw.arch import commands, isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
@@ -99,7 +99,7 @@ class Bench:
     async def run(self, program: list[Instruction] | bytes, *, watchdog: int = 3000) -> Any:
         """Run a program to its end, reset, and return the error as (code, unit, index), or None."""
         ports = self.ports
-        self.words = program if isinstance(program, bytes) else isa.encode_program(program)
+        self.words = program if isinstance(program, bytes) else commands.encode(program)
         self.log.clear()
         ports.set("program_address", PROGRAM)
         ports.set("program_length", len(self.words) // INSTRUCTION_BYTES)

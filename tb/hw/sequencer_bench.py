@@ -5,7 +5,7 @@ import random
 import pysim
 from amaranth.hdl import ResetInserter
 
-from celosia.hw.arch import isa
+from celosia.hw.arch import commands, isa
 from celosia.hw.arch.config import INSTRUCTION_BYTES, preset
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
 from celosia.hw.sequencer.sequencer import Sequencer
@@ -18,7 +18,7 @@ class Bench:
     """A sequencer; each unit takes a random time for an instruction and logs when it ran it."""
 
     def __init__(self, program, *, seed=0, watchdog=2000, latency=9, faults=()):
-        self.words = program if isinstance(program, bytes) else isa.encode_program(program)
+        self.words = program if isinstance(program, bytes) else commands.encode(program)
         self.count = len(self.words) // INSTRUCTION_BYTES
         self.rng = random.Random(seed)
         self.dut = Sequencer(config=CONFIG)
@@ -135,7 +135,7 @@ class Bench:
             for _ in range(times):
                 results.append(await self.go(ctx))
                 if then is not None:
-                    self.words = isa.encode_program(then)
+                    self.words = commands.encode(then)
                     self.count = len(then)
                     self.faults = {}
                 ctx.set(self.dut.reset, 1)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from celosia.hw.arch import isa
+from celosia.hw.arch import commands, isa
 from celosia.hw.arch.config import preset
 from celosia.hw.arch.driver import Driver, require_place
 from celosia.hw.arch.registers import COUNTERS, OFFSETS, Control, Interrupt, Status
@@ -132,7 +132,7 @@ def test_a_long_program_waits_for_its_own_end_after_an_error(
         device.write(0, bytes((0xFF,)) * 64)
         assert device.run(0, 1).error == (isa.Error.OPCODE, isa.Unit.SEQUENCER, 0)
         assert device.register("interrupt") == 0
-        device.write(0, isa.encode_program(isa.assemble(text)))
+        device.write(0, commands.encode(isa.assemble(text)))
         result = device.run(0, 3)
         assert result.error is None and result.cycles is not None and result.cycles > 600
         assert device.read(8192, len(data)) == data

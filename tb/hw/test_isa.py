@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from celosia.hw.arch import commands
 from celosia.hw.arch.config import INSTRUCTION_BYTES, PRESETS, SEMAPHORES, Config, preset
 from celosia.hw.arch.isa import (
     FORMATS,
@@ -24,7 +25,6 @@ from celosia.hw.arch.isa import (
     decode,
     disassemble,
     encode,
-    encode_program,
     limits,
 )
 
@@ -248,7 +248,7 @@ def test_assembly_reads_as_documented():
         ),
         Instruction(Opcode.HALT),
     ]
-    assert encode_program(program) == b"".join(encode(i) for i in program)
+    assert commands.encode(program) == b"".join(encode(i) for i in program)
 
 
 def test_disassembly_leaves_defaults_out():

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from celosia.hw.arch import commands
 from celosia.hw.arch.config import PRESETS, preset
-from celosia.hw.arch.isa import Instruction, Opcode, Space, Unit, assemble, encode_program
+from celosia.hw.arch.isa import Instruction, Opcode, Space, Unit, assemble
 from celosia.sim.schedule import MachineError
 from celosia.sim.timing.costs import bursts
 from celosia.sim.timing.cycles import COSTS, estimate, work
@@ -139,7 +140,7 @@ def test_cycles_of_small_programs_are_those_of_the_rtl(name: str, verilator: Non
     for text in COUNTED:
         program = [*assemble(text), HALT]
         # After all that the programs read and write.
-        device.write(1 << 20, encode_program(program))
+        device.write(1 << 20, commands.encode(program))
         counted[text] = device.run(1 << 20, len(program)).cycles
     assert counted == {text: cycles[CORES.index(name)] for text, cycles in COUNTED.items()}
 

@@ -3,6 +3,7 @@ import time
 import numpy as np
 import pytest
 
+from celosia.hw.arch import commands
 from celosia.hw.arch.config import PRESETS, Config
 from celosia.hw.arch.isa import (
     Error,
@@ -12,7 +13,6 @@ from celosia.hw.arch.isa import (
     Opcode,
     Space,
     assemble,
-    encode_program,
 )
 from celosia.sim.footprint import Memory, reach
 from celosia.sim.hazards import Fault, Hazard, Written, judge
@@ -237,7 +237,7 @@ def test_written_goes_from_program_to_program():
         judge(main, SMALL)
     written = judge([setup, main], SMALL)
     judge(main, SMALL, initial=judge(setup, SMALL))
-    judge([encode_program(setup), encode_program(main), main], SMALL)
+    judge([commands.encode(setup), commands.encode(main), main], SMALL)
     assert np.flatnonzero(written.places[Memory.WEIGHTS]).tolist() == [3]
     unified = np.flatnonzero(written.places[Memory.UNIFIED]).tolist()
     assert unified == [*range(8), *range(64, 68)]

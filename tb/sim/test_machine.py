@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from celosia.hw.arch import commands
 from celosia.hw.arch.config import PRESETS, Config
 from celosia.hw.arch.isa import (
     Instruction,
@@ -11,7 +12,6 @@ from celosia.hw.arch.isa import (
     Rounding,
     Space,
     Window,
-    encode_program,
 )
 from celosia.sim.machine import Machine
 
@@ -320,7 +320,7 @@ def test_semaphores_decide_the_order():
     machine.run(program)
     assert machine.memory[8:12].tolist() == [9, 9, 3, 4]
     machine.memory[8:12] = 0
-    machine.run(encode_program(program))
+    machine.run(commands.encode(program))
     assert machine.memory[8:12].tolist() == [9, 9, 3, 4]
 
 

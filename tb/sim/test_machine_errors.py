@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from celosia.hw.arch import commands
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.isa import Error, Instruction, Kind, Opcode, Space, Unit, encode_program
+from celosia.hw.arch.isa import Error, Instruction, Kind, Opcode, Space, Unit
 from celosia.sim.hazards import Hazard
 from celosia.sim.machine import Machine
 from celosia.sim.schedule import MachineError
@@ -96,7 +97,7 @@ def test_field_error_lets_earlier_instructions_run():
 
 
 def test_opcode_error():
-    error = failing(encode_program([Instruction(Opcode.NOP)]) + bytes(64))
+    error = failing(commands.encode([Instruction(Opcode.NOP)]) + bytes(64))
     assert (error.error, error.unit, error.index) == (Error.OPCODE, Unit.SEQUENCER, 1)
 
 

@@ -7,7 +7,7 @@ import pytest
 from networks import FullyConnected, write_fully_connected
 
 from celosia.hw import build
-from celosia.hw.arch import isa
+from celosia.hw.arch import commands, isa
 from celosia.hw.arch.config import preset
 from celosia.sw import measure
 from celosia.sw.cli import main
@@ -101,7 +101,7 @@ def test_assemble_and_disassemble(folder: Path, capsys: pytest.CaptureFixture[st
     text = "LOAD external=64 length=5 post=1  # first\n\nHALT\n"
     Path("a.s").write_text(text)
     assert main("assemble a.s -o a.bin".split()) == 0
-    assert Path("a.bin").read_bytes() == isa.encode_program(isa.assemble(text))
+    assert Path("a.bin").read_bytes() == commands.encode(isa.assemble(text))
     assert main("disassemble a.bin".split()) == 0
     assert capsys.readouterr().out == "LOAD external=64 length=5 post=1\nHALT\n"
     assert main("disassemble m.prog -o p.s".split()) == 0

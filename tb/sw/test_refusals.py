@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from celosia.hw.arch import isa
+from celosia.hw.arch import commands, isa
 from celosia.sw.cli import main
 from celosia.sw.shipped import shipped
 
@@ -207,7 +207,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_ended: Callable[.
     for name in ("sparse.tflite", "sparse.prog", "sparse.npy"):
         with Path(name).open("wb") as file:
             file.truncate(8 << 30)
-    four = isa.encode_program(isa.assemble("HALT\n"))
+    four = commands.encode(isa.assemble("HALT\n"))
     Path("four.bin").write_bytes(four)
     Path("odd.bin").write_bytes(four + b"\0")
     arrays()
