@@ -38,6 +38,7 @@ __all__ = [
     "Encoder",
     "Part",
     "Register",
+    "chunks",
     "decode",
     "encode",
     "go",
@@ -294,12 +295,20 @@ def words(code: bytes) -> Iterator[int]:
         yield int.from_bytes(code[start : start + WORD_BYTES], "little")
 
 
-def encode(instructions: Iterable[Instruction]) -> bytes:
-    """Return the words of a program as bytes."""
+def chunks(items: Iterable[Instruction | bytes]) -> Iterator[bytes]:
+    """Yield the words of each item of a program, as bytes; words given as bytes are kept."""
     encoder = Encoder()
-    return b"".join(
-        word.to_bytes(WORD_BYTES, "little") for i in instructions for word in encoder.words(i)
-    )
+    for item in items:
+        if isinstance(item, bytes):
+            encoder.skip(words(item))
+            yield item
+        else:
+            yield b"".join(word.to_bytes(WORD_BYTES, "little") for word in encoder.words(item))
+
+
+def encode(items: Iterable[Instruction | bytes]) -> bytes:
+    """Return the words of a program, as bytes; words given as bytes are kept."""
+    return b"".join(chunks(items))
 
 
 def decode(code: bytes) -> list[Instruction]:

@@ -78,22 +78,9 @@ class Case:
     fault: Fault | None = None
 
     @cached_property
-    def chunks(self) -> tuple[bytes, ...]:
-        """Words of each item."""
-        encoder, found = commands.Encoder(), []
-        for item in self.items:
-            if isinstance(item, bytes):
-                encoder.skip(commands.words(item))
-                found.append(item)
-            else:
-                words = encoder.words(item)
-                found.append(b"".join(word.to_bytes(WORD_BYTES, "little") for word in words))
-        return tuple(found)
-
-    @cached_property
     def code(self) -> bytes:
         """Words of the program."""
-        return b"".join(self.chunks)
+        return commands.encode(self.items)
 
     @property
     def words(self) -> int:

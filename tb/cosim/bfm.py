@@ -18,6 +18,7 @@ from amaranth.lib.wiring import In
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 from duts import make
+from issued import issued_bits
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
@@ -252,9 +253,8 @@ class Unit:
 
     def put(self, instruction: isa.Instruction, index: int | None = None) -> None:
         """Queue an instruction, numbered as they come unless ``index`` is given."""
-        word = int.from_bytes(isa.encode(instruction), "little")
         number = self.issued if index is None else index
-        self.source.queue.append(number | word << streams.INDEX_BITS)
+        self.source.queue.append(number | issued_bits(instruction) << streams.INDEX_BITS)
         self.issued += 1
 
     async def _watch(self) -> None:

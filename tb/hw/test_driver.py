@@ -132,7 +132,8 @@ def test_a_long_program_waits_for_its_own_end_after_an_error(
         device.write(0, bytes((0xFF,)) * 64)
         assert device.run(0, 1).error == (isa.Error.OPCODE, isa.Unit.SEQUENCER, 0)
         assert device.register("interrupt") == 0
-        device.write(0, commands.encode(isa.assemble(text)))
-        result = device.run(0, 3)
+        code = commands.encode(isa.assemble(text))
+        device.write(0, code)
+        result = device.run(0, len(code) // commands.WORD_BYTES)
         assert result.error is None and result.cycles is not None and result.cycles > 600
         assert device.read(8192, len(data)) == data

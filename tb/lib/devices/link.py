@@ -11,7 +11,8 @@ from typing import Any, Protocol
 from pysim import Draws
 
 from celosia.hw.arch import isa, link
-from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
+from celosia.hw.arch.commands import WORD_BYTES
+from celosia.hw.arch.config import Config
 from celosia.hw.arch.link import Info, Operation, Request, Response, Status
 from celosia.hw.arch.registers import (
     COUNTERS,
@@ -207,7 +208,7 @@ class MachineRegisters:
     def _run(self) -> None:
         first = self._values[OFFSETS["program_address"]]
         count = self._values[OFFSETS["program_length"]]
-        words = self.machine.memory[first : first + count * INSTRUCTION_BYTES].tobytes()
+        words = self.machine.memory[first : first + count * WORD_BYTES].tobytes()
         status = CoreStatus.DONE
         try:
             self.machine.run(words)
