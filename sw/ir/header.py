@@ -100,7 +100,11 @@ def read_section(name: str, entry: Any, take: Take) -> Section:
             raise ValueError(f"{name}: wanted a layer for each instruction")
         layers += [pair[0]] * pair[1]
     section = Section(value(entry["address"], int, f"{name} address"), code, tuple(layers))
-    if len(section.instructions) != section.count:
+    try:
+        count = len(section.instructions)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if count != section.count:
         raise ValueError(f"{name}: wanted a layer for each instruction")
     return section
 

@@ -14,7 +14,7 @@ from flips.device import Array, Flip, FlipDevice, drawn
 from networks import FullyConnected, write_fully_connected
 
 from celosia.hw import build
-from celosia.hw.arch import isa
+from celosia.hw.arch import commands
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import RunResult
 from celosia.hw.arch.isa import Error, Instruction, Mode, Opcode, Space, Unit
@@ -72,11 +72,12 @@ def users(program: Sequence[Instruction], config: Config, memory: Memory, at: in
 
 
 def run(device: FlipDevice, program: Sequence[Instruction], flip: Flip | None = None) -> RunResult:
-    code = b"".join(isa.encode(i) for i in program)
+    code = commands.encode(program)
     device.write(stage.CODE, code)
+    count = len(code) // commands.WORD_BYTES
     if flip is None:
-        return device.run(stage.CODE, len(program))
-    return device.run_with(flip, stage.CODE, len(program))
+        return device.run(stage.CODE, count)
+    return device.run_with(flip, stage.CODE, count)
 
 
 def drawn_program(
@@ -89,7 +90,7 @@ def drawn_program(
     machine = Machine(config, memory_bytes=stage.SIZE)
     machine.memory[:] = image
     machine.run(case.code)
-    return [isa.decode(word) for word in case.words], image, machine
+    return commands.decode(case.code), image, machine
 
 
 #: Fills every memory, and sums that the program does not make itself.
@@ -261,7 +262,7 @@ def test_a_core_whose_checks_are_cut_goes_wrong_in_silence(
     with FlipDevice(config, memory_bytes=stage.SIZE) as device:
         for _ in range(20):
             case = legal(config, rng)
-            program = [isa.decode(word) for word in case.words]
+            program = commands.decode(case.code)
             image = stage.content(config, np.random.default_rng(case.seed))
             device.write(0, image.tobytes())
             clean = run(device, program)

@@ -97,7 +97,7 @@ def test_other_texts_are_refused(text: str, message: str) -> None:
 ENDS = {
     "opcode": {Error.OPCODE},
     "field": {Error.FIELD},
-    "range": {Error.RANGE},
+    "range": {Error.BUS, Error.RANGE},
     "address": {Error.BUS, Error.RANGE},
     "no_halt": {Error.PROGRAM},
     "stuck": {Error.WATCHDOG, Error.PROGRAM},

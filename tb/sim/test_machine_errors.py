@@ -147,5 +147,5 @@ def test_memory_must_not_be_empty():
 
 
 def test_a_program_of_broken_length_is_refused():
-    with pytest.raises(ValueError, match="wanted a multiple of 64 bytes, got 65"):
+    with pytest.raises(ValueError, match="wanted a multiple of 4 bytes, got 65"):
         Machine(SMALL).run(bytes(65))

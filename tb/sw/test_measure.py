@@ -12,7 +12,8 @@ from networks import (
 from whole_networks.small import compiled, convolution
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import INSTRUCTION_BYTES, Config, preset
+from celosia.hw.arch.commands import WORD_BYTES
+from celosia.hw.arch.config import Config, preset
 from celosia.hw.arch.isa import Unit
 from celosia.sim.timing.cycles import estimate
 from celosia.sw import measure
@@ -29,7 +30,7 @@ class Counting(MachineDevice):
     """The machine model with the estimate for a clock."""
 
     def run(self, address: int, count: int) -> RunResult:
-        code = self.read(address, count * INSTRUCTION_BYTES)
+        code = self.read(address, count * WORD_BYTES)
         super().run(address, count)
         return RunResult(cycles=estimate(code, self.config).total)
 
@@ -38,7 +39,7 @@ class Forgetful(Counting):
     """A device whose outputs are not those of the model."""
 
     def read(self, address: int, count: int) -> bytes:
-        return bytes(count) if count < INSTRUCTION_BYTES else super().read(address, count)
+        return bytes(count) if count < 64 else super().read(address, count)
 
 
 class Failing(Counting):

@@ -16,7 +16,7 @@ from networks import (
 )
 from whole_networks.small import compiled, convolution, dense
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES, preset
+from celosia.hw.arch.config import PROGRAM_BYTES, preset
 from celosia.hw.arch.isa import Instruction, Opcode, Unit
 from celosia.sim.hazards import judge
 from celosia.sim.timing.cycles import estimate
@@ -96,8 +96,8 @@ def test_sections_are_the_program_cut_where_the_layer_changes(sizes: str, batch:
     end = made.program.memory_bytes
     for part in parts:
         section = part.section
-        assert section.address == end and section.address % INSTRUCTION_BYTES == 0
-        end += len(section.code)
+        assert section.address == end and section.address % PROGRAM_BYTES == 0
+        end = section.end
         assert section.instructions[-1].opcode is Opcode.HALT and section.layers[-1] == -1
         zipped = zip(section.instructions[:-1], section.layers[:-1], strict=True)
         assert {layer for i, layer in zipped if i.unit is not Unit.LOAD} == {part.layer}

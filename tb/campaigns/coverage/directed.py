@@ -7,8 +7,9 @@ from contextlib import closing
 
 import numpy as np
 
-from celosia.hw.arch import isa
-from celosia.hw.arch.config import INSTRUCTION_BYTES, SEMAPHORES, Config
+from celosia.hw.arch import commands, isa
+from celosia.hw.arch.commands import CODE_BITS, WORD_BYTES, padded
+from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.registers import (
     COUNTERS_PER_UNIT,
@@ -123,11 +124,11 @@ class CheckedDevice(RtlDevice):
         Wrong
             If core and machine model differ.
         """
-        code = b"".join(map(isa.encode, program))
+        code = commands.encode(program)
         offset = address % _MEMORY
         self.write(offset, code)
         self.machine.memory[offset : offset + len(code)] = np.frombuffer(code, np.uint8)
-        result = self.run(address, len(program))
+        result = self.run(address, len(code) // WORD_BYTES)
         expected = None
         try:
             self.machine.run([_near(i) for i in program])
@@ -141,8 +142,8 @@ class CheckedDevice(RtlDevice):
             raise Wrong(f"directed: memory differs, first at {first:#x}")
 
     def refuse(self, word: int) -> None:
-        """Run a program of one word that is no instruction."""
-        self.write(_HALF, word.to_bytes(INSTRUCTION_BYTES, "little"))
+        """Run a program of one word that is neither an opcode nor a register."""
+        self.write(_HALF, word.to_bytes(WORD_BYTES, "little"))
         error = self.run(_HALF, 1).error
         if error != (isa.Error.OPCODE, isa.Unit.SEQUENCER, 0):
             raise Wrong(f"directed: wanted no such opcode, got {error}")
@@ -177,7 +178,7 @@ def _field(limit: isa.Limit, rng: random.Random) -> int:
 def rich(opcode: Opcode, rng: random.Random, most: int = _WORK) -> Instruction:
     """Return a legal instruction of ``VAST`` with fields of any size: of a few, the one with most ones."""
     found = [_drawn(opcode, rng, most) for _ in range(_DRAWS)]
-    return max(found, key=lambda i: int.from_bytes(isa.encode(i), "little").bit_count())
+    return max(found, key=lambda i: int.from_bytes(commands.encode([i]), "little").bit_count())
 
 
 def _drawn(opcode: Opcode, rng: random.Random, most: int) -> Instruction:
@@ -258,9 +259,10 @@ def _faults(rng: random.Random) -> None:
         for opcode in _MOVING:
             for i in _beyond(opcode, rng):
                 device.play(_apart([i]), _far(rng), loose=True)
-        ones = (1 << 8 * INSTRUCTION_BYTES) - (1 << 40)
-        for word in (*(1 << bit | ones for bit in range(4, 8)), 0):
-            device.refuse(word)
+        ones = (1 << 8 * WORD_BYTES) - (1 << CODE_BITS)
+        for code in (0, 15, 31, 47, 63, 127):
+            device.refuse(code | ones)
+        device.refuse(0)
 
 
 def _beyond(opcode: Opcode, rng: random.Random) -> Iterator[Instruction]:
@@ -341,12 +343,14 @@ def _host(rng: random.Random) -> None:
 def _interrupted(device: CheckedDevice, rng: random.Random) -> None:
     """Start a program, and disturb it by a doorbell, a clear, or a soft reset."""
     program = _apart([rich(rng.choice(_MOVING), rng) for _ in range(4)])
-    address = rng.getrandbits(32) // INSTRUCTION_BYTES * INSTRUCTION_BYTES
-    address -= address % _MEMORY // _HALF * (len(program) * INSTRUCTION_BYTES)
-    device.write(address % _MEMORY, b"".join(map(isa.encode, program)))
+    code = commands.encode(program)
+    count = len(code) // WORD_BYTES
+    address = rng.getrandbits(32) // padded(1) * padded(1)
+    address -= address % _MEMORY // _HALF * padded(count)
+    device.write(address % _MEMORY, code)
     device.set_register("watchdog", rng.choice((0, 5000)))
     device.set_register("program_address", address)
-    device.set_register("program_length", rng.choice((len(program), len(program) - 1)))
+    device.set_register("program_length", rng.choice((count, count - 1)))
     device.set_register("interrupt_enable", rng.randrange(4))
     device.set_register("control", Control.CLEAR.value)
     device.rest(COUNTERS_PER_UNIT)
@@ -366,9 +370,10 @@ def _interrupted(device: CheckedDevice, rng: random.Random) -> None:
 def _rung(device: CheckedDevice, cycles: int) -> None:
     """Ring the doorbell again at about the time when instructions after HALT are dropped."""
     program = [Instruction(Opcode.HALT), *[Instruction(Opcode.NOP)] * 60]
-    device.write(_HALF, b"".join(map(isa.encode, program)))
+    code = commands.encode(program)
+    device.write(_HALF, code)
     device.set_register("program_address", _HALF)
-    device.set_register("program_length", len(program))
+    device.set_register("program_length", len(code) // WORD_BYTES)
     device.set_register("control", Control.START.value)
     device.rest(cycles)
     device.set_register("control", Control.START.value)
@@ -386,4 +391,4 @@ RUNS: dict[str, Callable[[random.Random], None]] = {
     "host": _host,
 }
 
-assert INSTRUCTION_BYTES * _LONGEST < _HALF
+assert 8 * WORD_BYTES * _LONGEST < _HALF

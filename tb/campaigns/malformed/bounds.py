@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Opcode
 from celosia.sw.ir.program import Program
 
@@ -64,11 +63,7 @@ def _stores(program: Program) -> list[Any]:
 
     found = []
     for _, section in program.sections:
-        for index in range(section.count):
-            try:
-                instruction = section.instruction(index)
-            except isa.Illegal:
-                continue
+        for instruction in section.instructions:
             # No core runs a store without rows or bytes.
             if instruction.opcode is Opcode.STORE and instruction.rows and instruction.length:
                 found.append(external_block(instruction))

@@ -59,9 +59,9 @@ BLOCKS = (
         "sequencer",
     ),
     _block(
-        "issue, pieces, semaphores",
-        "sequencer/issue sequencer/pieces sequencer/semaphores",
-        "sequencer_issue sequencer_pieces sequencer_semaphores",
+        "issue, command, semaphores",
+        "sequencer/issue sequencer/command sequencer/semaphores",
+        "sequencer_issue sequencer_command sequencer_semaphores",
         "sequencer",
         "queue_users semaphores",
     ),
