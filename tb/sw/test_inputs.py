@@ -73,20 +73,15 @@ def test_a_single_array_needs_no_name(folder: Path, rng: np.random.Generator) ->
     assert y.shape == (3, 10) and np.array_equal(np.load("y=1.npy"), y)
 
 
-@pytest.mark.parametrize(
-    ("least", "most", "noted"),
-    # The input has steps of 1/255.
-    [(0, 1, False), (-0.0035, 1.0035, False), (0, 255, True), (-9, 1, True)],
-)
+@pytest.mark.parametrize(("most", "noted"), [(1, False), (255, True)])
 def test_values_out_of_range_are_noted(
     folder: Path,
     rng: np.random.Generator,
     capsys: pytest.CaptureFixture[str],
-    least: float,
-    most: float,
+    most: int,
     noted: bool,
 ) -> None:
-    np.save("x.npy", rng.uniform(least, most, (2, 784)).astype(np.float32))
+    np.save("x.npy", rng.uniform(0, most, (2, 784)).astype(np.float32))
     celosia(f"run mnist_mlp --input x.npy --output y.npy {MACHINE}")
     note = "% of the values are outside the input's range 0 to 1, and are clamped"
     assert (note in capsys.readouterr().err) == noted
