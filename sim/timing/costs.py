@@ -38,13 +38,15 @@ class Costs(NamedTuple):
     #: From the post of NOP, FENCE or HALT until it has left the sequencer.
     settle: int = 3
     #: From the dispatcher through an empty queue.
-    queue: int = 4
+    queue: int = 3
     #: From the last effect of an instruction to the semaphores.
     post: int = 3
     #: From the last effect of an instruction to the end of a fence.
-    idle: int = 2
+    idle: int = 3
     #: From one load that its unit takes to the next, at least.
     load: int = 3
+    #: From a burst that makes room in a load unit to the next load that it takes.
+    room: int = 3
     #: From one store that its unit takes to the next, at least.
     store: int = 2
     #: From a load or store that its unit takes to its first burst.

@@ -8,10 +8,9 @@ not from cycle to cycle.
 import heapq
 import math
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
-from typing import Literal, NamedTuple
 
 from celosia.hw.arch.commands import WORD_BYTES
 from celosia.hw.arch.config import PROGRAM_BYTES, Config
@@ -19,23 +18,10 @@ from celosia.hw.arch.isa import Error, Instruction, Opcode, Space, Unit
 from celosia.sim import footprint
 from celosia.sim.schedule import EXECUTING, MachineError, bits, describe
 from celosia.sim.timing.costs import Costs, bursts, elements, reads, spacing, window, words
+from celosia.sim.timing.process import Event, Process, Times
 from celosia.sim.timing.traffic import Blocks, Burst, Port
 
-__all__ = ["Timeline", "Times"]
-
-#: Events that processes wait for: an instruction enters a queue, a block of words has left the
-#: sequencer, an instruction is taken by its unit, is finished by it; counts are posted; a burst is
-#: issued, is complete; a unit is ready for another instruction.
-Event = Literal["queued", "passed", "taken", "finished", "posted", "issued", "complete", "ready"]
-
-Process = Generator[int | Event, None, None]
-
-
-class Times(NamedTuple):
-    """Cycles of an instruction: its unit took it, and its last effect."""
-
-    start: int
-    finish: int
+__all__ = ["Timeline"]
 
 
 class Timeline:
@@ -81,7 +67,7 @@ class Timeline:
         self.posts: dict[int, list[int]] = {}
         # First cycle in which each unit can take an instruction.
         self.free: dict[Unit, int] = {unit: 0 for unit in EXECUTING}
-        self.address = 0
+        self.requests: dict[Unit, tuple[int, Port, Callable[[int], None]]] = {}
         self.channel: deque[Burst] = deque()
         self.blocks = {unit: Blocks(costs) for unit in (Unit.LOAD, Unit.STORE)}
         # Instructions taken whose end is not known yet, and the cycles in which they were taken.
@@ -106,7 +92,8 @@ class Timeline:
         """
         units = [self._unit(unit) for unit in EXECUTING]
         inner = [self._load(), self._store(), self._read(), self._array(), self._vector()]
-        processes = [self._fetch(), self._dispatch(), *units, *inner]
+        # The last: it chooses among all requests of a cycle.
+        processes = [self._fetch(), self._dispatch(), *units, *inner, self._addresses()]
         self.due = [(0, number, process) for number, process in enumerate(processes)]
         while len(self.times) < len(self.code):
             if not self.due:
@@ -135,11 +122,7 @@ class Timeline:
                 yield "passed"
             if block >= self.costs.ahead:
                 yield self.passed[block - self.costs.ahead] + 1
-            while self.now < self.address:
-                yield self.address
-            # Words are passed on as their beats arrive.
-            for _ in range(self.beats):
-                self._issue(1, self.bus, self.fetched.append)
+            yield from self._request(Unit.SEQUENCER, self.beats, self.bus, self.fetched.append)
 
     def _dispatch(self) -> Process:
         """Check words, one a cycle, and push them into the queues."""
@@ -236,11 +219,31 @@ class Timeline:
         """Return True if a unit can take another instruction besides the earlier ones."""
         return self.blocks[unit].ready if unit in self.blocks else not self.tasks[unit]
 
-    def _issue(self, beats: int, port: Port, complete: Callable[[int], None]) -> None:
-        """Put a burst on the address channel."""
-        self.address = self.now + 1
-        self.channel.append(Burst(self.now + 1 + self.costs.memory, beats, port, complete))
-        self._announce("issued")
+    def _request(
+        self, unit: Unit, beats: int, port: Port, complete: Callable[[int], None]
+    ) -> Process:
+        """Request a burst, until it is on the address channel."""
+        self.requests[unit] = beats, port, complete
+        self._announce("requested")
+        while unit in self.requests:
+            yield "issued"
+
+    def _addresses(self) -> Process:
+        """Put bursts on the address channel, one each cycle; sequencer and load unit take turns."""
+        first, second = Unit.SEQUENCER, Unit.LOAD
+        while True:
+            while not self.requests:
+                yield "requested"
+            if first not in self.requests:
+                first, second = second, first
+            beats, port, complete = self.requests.pop(first)
+            # Words of a program are passed on as their beats arrive.
+            each = 1 if first is Unit.SEQUENCER else beats
+            for _ in range(beats // each):
+                self.channel.append(Burst(self.now + 1 + self.costs.memory, each, port, complete))
+            first, second = second, first
+            self._announce("issued")
+            yield self.now + 1
 
     def _read(self) -> Process:
         """Deliver the beats of bursts, in the order of their requests."""
@@ -275,11 +278,12 @@ class Timeline:
                     while blocks.under_way == most:
                         yield "complete"
                     yield self.now + 1
-                while self.now < self.address:
-                    yield self.address
+                yield from self._request(Unit.LOAD, beats, port, complete)
                 blocks.under_way += 1
+                full = not blocks.ready
                 blocks.issued += 1
-                self._issue(beats, port, complete)
+                if full:
+                    self.free[Unit.LOAD] = self.now + self.costs.room
                 self._announce("ready")
 
     def _loaded(self, index: int, taken: int, left: list[int], at: int) -> None:

@@ -45,6 +45,7 @@ FAMILIES = {
     "between": Family(some=56, many=700, rtl=100),
     "inputs": Family(some=56, many=1400, rtl=100),
     "arithmetic": Family(some=140, many=4200, rtl=300),
+    "concatenations": Family(some=28, many=700, rtl=100),
 }
 
 
@@ -88,7 +89,7 @@ def test_a_seed_is_always_the_same_case() -> None:
     [
         *(("first", 13), ("depthwise and add", 15), ("branches", 14)),
         *(("host", 42), ("segments", 44), ("between", 12), ("inputs", 37)),
-        ("arithmetic", 54),
+        *(("arithmetic", 54), ("concatenations", 4)),
     ],
 )
 def test_cases_are_diverse(family: str, operators: int) -> None:

@@ -75,6 +75,14 @@ def test_index_past_the_end(index: int) -> None:
     np.testing.assert_array_equal(result.reshape(-1), [8, 9, 0, 1, 2, 3])
 
 
+def test_batches_counted_from_the_end(rng: np.random.Generator) -> None:
+    chain = Chain((2, 3), dtype="float32")
+    indices = np.array([[2, 0, 0, 1], [1, 1, 0, 2]], np.int32)
+    chain.operator("GATHER", (2, 4), [indices], axis=1, batchDims=-1)
+    x = rng.random((2, 2, 3), np.float32)
+    assert differences(Case(0, "GATHER", chain.graph(), (x,), 1), NANO, "machine") == ""
+
+
 def test_constant_index_past_the_end() -> None:
     chain = Chain((1, 2), dtype="float32")
     table = Constant(np.zeros((2, 2), np.float32))

@@ -181,6 +181,14 @@ def test_some(make: Callable[[Draw], None]) -> None:
     assert sum(check(make, seed, SIZES[seed % len(SIZES)]) for seed in range(16)) >= 15
 
 
+def test_halves_between_pixels_round_up(rng: np.random.Generator) -> None:
+    """Six pixels at aligned corners of eleven: every second one lies between two."""
+    chain = Chain((1, 6, 3, 5), 0.1, 3)
+    Resize(kind="RESIZE_NEAREST_NEIGHBOR", size=(11, 5), align_corners=True).add(chain)
+    x = rng.integers(-128, 128, (2, 1, 6, 3, 5)).astype(np.int8)
+    assert differences(Case(0, "", chain.graph(), (x,), 1), preset("micro"), "machine") == ""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("make", MAKERS)
 def test_many(make: Callable[[Draw], None]) -> None:

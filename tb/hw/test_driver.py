@@ -27,7 +27,7 @@ class Registers(Driver):
 
     def read_registers(self, offset: int, count: int = 1) -> list[int]:
         if offset >= COUNTERS:
-            return list(range(count))
+            return [max(0, number - 2) for number in range(count)]
         return [self.values[NAMES[place]] for place in range(offset, offset + 4 * count, 4)]
 
     def write_registers(self, offset: int, *values: int) -> None:

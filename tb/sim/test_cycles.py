@@ -128,6 +128,11 @@ COUNTED = {
     "LOAD length=64 post=0\nMATMUL taps=64 x_count=20 wait=0 post=1\n"
     "VECTOR source=ACCUMULATORS x_count=20 channels=4 wait=1 post=2\n"
     "STORE length=40 external=65536 wait=2\n": (642, 352, 2401),
+    # Requests of loads and instructions wait for one another.
+    "LOAD rows=6 length=4 external_pitch=64\nMATMUL taps=8 x_count=2\n" * 10: (342, 242, 342),
+    "MATMUL taps=8 x_count=2 post=1\n"
+    "VECTOR source=ACCUMULATORS x_count=2 channels=4 destination_base=8192 wait=1 post=2\n"
+    "NOP wait=2\n" * 6: (543, 657, 1593),
     "LOAD length=2000\nFILL x_count=300 channels=4\nSTORE length=900 external=65536\n"
     "MATMUL taps=16 x_count=200\nNOP\n": (1783, 511, 27_681),
 }

@@ -202,6 +202,7 @@ def test_deadlock(text: str):
 
 UNWRITTEN = {
     "STORE unified=8 length=4": "byte of the unified buffer 8",
+    "FILL\nFENCE\nSTORE unified_pitch=4 rows=2": "byte of the unified buffer 4",
     "MATMUL taps=4": "byte of the unified buffer 0",
     "FILL channels=4\nFENCE\nMATMUL taps=4 tile=3": "weight tile 3",
     "FILL channels=3\nFENCE\nSTORE length=4": "byte of the unified buffer 3",
@@ -263,9 +264,9 @@ def test_two_units_may_not_take_one_semaphore():
 
 
 def test_a_count_that_may_overflow():
-    posts = [Instruction(Opcode.FILL, post=1)] * 4100
-    takes = [Instruction(Opcode.STORE, unified=8, wait=1)] * 4100
-    program = [i for pair in zip(posts, takes, strict=True) for i in pair]
+    post, take = Instruction(Opcode.FILL, post=1), Instruction(Opcode.STORE, unified=8, wait=1)
+    judge([*[post, take] * 4095, Instruction(Opcode.HALT)], SMALL, initial=everything())
+    program = [post, take] * 4096
     with pytest.raises(Hazard, match="past 4095") as caught:
         judge([*program, Instruction(Opcode.HALT)], SMALL, initial=everything())
     assert caught.value.fault is Fault.SEMAPHORE

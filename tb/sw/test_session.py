@@ -12,7 +12,7 @@ from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.parts import Port
 from celosia.sw.ir.program import Program, ProgramError
-from celosia.sw.runtime.arrays import OWN_RANGE
+from celosia.sw.runtime.arrays import OWN_RANGE, clipped
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import DeviceError, RunResult
 from celosia.sw.runtime.interpreter import InferenceSession, Interpreter
@@ -219,6 +219,12 @@ def test_quantized_takes_rows_of_numbers_when_asked() -> None:
     assert np.array_equal(quantized(row, PORT, flat=True), row.reshape(4, 2, 3))
     flat = replace(PORT, shape=(6,))
     assert np.array_equal(quantized(row.reshape(4, 3, 2), flat, flat=True), row)
+
+
+def test_a_step_past_the_range_is_not_outside() -> None:
+    # The range is -62.5 to 65.
+    array = np.array([-63.1, -62.9, 0, 65.4, 65.6, 70], np.float32)
+    assert clipped(array, PORT) == (0.5, -62.5, 65)
 
 
 def test_quantized_takes_pixels_when_asked() -> None:
