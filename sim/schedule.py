@@ -50,18 +50,11 @@ def bits(mask: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Listing:
-    """Instructions of a program up to the one that cannot be dispatched.
+    """Instructions of a program up to the one that cannot be dispatched."""
 
-    Attributes
-    ----------
-    instructions : tuple of isa.Instruction
-        In program order; ends with HALT, or before the instruction that ``failure`` names.
-    failure : MachineError or None
-        Error of the sequencer at the instruction after the last.
-    """
-
+    #: In program order; ends with HALT, or before the instruction that ``failure`` names.
     instructions: tuple[isa.Instruction, ...]
-    failure: MachineError | None
+    failure: MachineError | None  #: Error of the sequencer at the instruction after the last.
 
 
 def listing(program: Program, config: Config) -> Listing:
@@ -99,21 +92,12 @@ def listing(program: Program, config: Config) -> Listing:
 
 @dataclass(frozen=True)
 class Schedule:
-    """One order in which a program may run.
+    """One order in which a program may run."""
 
-    Attributes
-    ----------
-    order : tuple of int
-        Indices of the instructions that run, in this order.
-    failure : MachineError or None
-        Error that stops the program after them; None if HALT is reached.
-    counts : tuple of int
-        Counts of the semaphores at the end.
-    """
-
-    order: tuple[int, ...]
+    order: tuple[int, ...]  #: Indices of the instructions that run, in this order.
+    #: Error that stops the program after them; None if HALT is reached.
     failure: MachineError | None
-    counts: tuple[int, ...]
+    counts: tuple[int, ...]  #: Counts of the semaphores at the end.
 
 
 class _Stop(Exception):

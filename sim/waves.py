@@ -33,17 +33,10 @@ _PORT = re.compile(r"(?m)^  (?:input|output) (?:\[(\d+):0\] )?(\w+);$")
 
 
 class Waves(NamedTuple):
-    """A file of waves.
+    """A file of waves."""
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        FST file to write.
-    first, last : int
-        Cycles since reset that it holds: from ``first`` up to the one before ``last``.
-    """
-
-    path: Path
+    path: Path  #: FST file to write.
+    #: Cycles since reset that it holds: from ``first`` up to the one before ``last``.
     first: int = 0
     last: int = 20_000
 

@@ -43,28 +43,15 @@ _INSTEAD = (
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """Source of a data set.
+    """Source of a data set."""
 
-    Attributes
-    ----------
-    classes : tuple of str
-        Names of the labels 0 to 9.
-    mirrors : tuple of str
-        Addresses of folders with the four files.
-    sha256 : tuple of str
-        Checksums of the files in the order images and labels of ``"train"``, then of ``"test"``.
-        They are of the uncompressed files, so a mirror may pack them in any way.
-    package : str or None
-        Debian's package of the files.
-    installed : pathlib.Path or None
-        Where that package puts them.
-    """
-
-    classes: tuple[str, ...]
-    mirrors: tuple[str, ...]
+    classes: tuple[str, ...]  #: Names of the labels 0 to 9.
+    mirrors: tuple[str, ...]  #: Addresses of folders with the four files.
+    #: Checksums of the files in the order images and labels of ``"train"``, then of ``"test"``.
+    #: They are of the uncompressed files, so a mirror may pack them in any way.
     sha256: tuple[str, str, str, str]
-    package: str | None = None
-    installed: Path | None = None
+    package: str | None = None  #: Debian's package of the files.
+    installed: Path | None = None  #: Where that package puts them.
 
     def checksum(self, name: str) -> str:
         """Return the checksum of one of the files, named as on the mirrors."""
@@ -116,21 +103,11 @@ DATASETS = {
 
 
 class Found(NamedTuple):
-    """One half of a data set.
+    """One half of a data set."""
 
-    Attributes
-    ----------
-    images : numpy.ndarray
-        uint8, shape ``(N, 28, 28)``, 0 is background. Read-only.
-    labels : numpy.ndarray
-        uint8, shape ``(N,)``, 0 to 9. Read-only.
-    note : str
-        Reason why these are other images than those wanted; empty if they are not.
-    """
-
-    images: np.ndarray
-    labels: np.ndarray
-    note: str = ""
+    images: np.ndarray  #: uint8, shape ``(N, 28, 28)``, 0 is background. Read-only.
+    labels: np.ndarray  #: uint8, shape ``(N,)``, 0 to 9. Read-only.
+    note: str = ""  #: Reason why these are other images than those wanted; empty if they are not.
 
 
 def find(name: str, split: Split = "test") -> Found:

@@ -29,52 +29,26 @@ _WRONG = "#c0392b"
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled:
-    """Labels of the samples that a model is evaluated on.
+    """Labels of the samples that a model is evaluated on."""
 
-    Attributes
-    ----------
-    name : str
-        One of ``celosia.sw.data.DATASETS``, or a file or folder.
-    labels : numpy.ndarray
-        Integers, shape ``(N,)``, from 0.
-    classes : tuple of str
-        Names of the classes; empty where labels are numbers of the model's outputs.
-    note : str
-        Reason why the accuracy is not one on test data; empty if there is none.
-    """
-
-    name: str
-    labels: np.ndarray
+    name: str  #: One of ``celosia.sw.data.DATASETS``, or a file or folder.
+    labels: np.ndarray  #: Integers, shape ``(N,)``, from 0.
+    #: Names of the classes; empty where labels are numbers of the model's outputs.
     classes: tuple[str, ...] = ()
-    note: str = ""
+    note: str = ""  #: Reason why the accuracy is not one on test data; empty if there is none.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Result of a model on labelled data.
+    """Result of a model on labelled data."""
 
-    Attributes
-    ----------
-    dataset : str
-        Name of the data.
-    device : str
-        Name of the device.
-    classes : tuple of str
-        Names of the classes.
-    confusion : numpy.ndarray
-        int64, shape ``(classes, classes)``: samples by label and by predicted class.
-    statistics : Statistics
-        Costs of the runs.
-    note : str
-        See ``Labelled``.
-    """
-
-    dataset: str
-    device: str
-    classes: tuple[str, ...]
+    dataset: str  #: Name of the data.
+    device: str  #: Name of the device.
+    classes: tuple[str, ...]  #: Names of the classes.
+    #: int64, shape ``(classes, classes)``: samples by label and by predicted class.
     confusion: np.ndarray
-    statistics: Statistics
-    note: str = ""
+    statistics: Statistics  #: Costs of the runs.
+    note: str = ""  #: See ``Labelled``.
 
     @property
     def images(self) -> int:

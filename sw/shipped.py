@@ -13,21 +13,11 @@ _DATASETS = {"fashion": "fashion-mnist", "mnist": "mnist"}
 
 
 class Shipped(NamedTuple):
-    """A model of the package.
+    """A model of the package."""
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        Its file.
-    dataset : str
-        Data set that it was trained on, one of ``celosia.sw.data.DATASETS``.
-    about : dict
-        Its record: network, accuracy and settings of the training.
-    """
-
-    path: Path
-    dataset: str
-    about: dict[str, Any]
+    path: Path  #: Its file.
+    dataset: str  #: Data set that it was trained on, one of ``celosia.sw.data.DATASETS``.
+    about: dict[str, Any]  #: Its record: network, accuracy and settings of the training.
 
 
 @cache

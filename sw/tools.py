@@ -19,30 +19,15 @@ _SECONDS = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """A program or a package on this machine.
+    """A program or a package on this machine."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the program or of the distribution.
-    kind : str
-        ``program``, ``package`` or ``data``.
-    feature : str
-        Features that need it.
-    version : str, optional
-        Version found, folder of data; None where it is missing, ``?`` where it reports none.
-    install : str
-        Command that installs it.
-    demo : bool
-        Whether ``celosia demo`` needs it.
-    """
-
-    name: str
-    kind: str
-    feature: str
+    name: str  #: Name of the program or of the distribution.
+    kind: str  #: ``program``, ``package`` or ``data``.
+    feature: str  #: Features that need it.
+    #: Version found, folder of data; None where it is missing, ``?`` where it reports none.
     version: str | None
-    install: str
-    demo: bool
+    install: str  #: Command that installs it.
+    demo: bool  #: Whether ``celosia demo`` needs it.
 
 
 def _on_path(name: str) -> str:

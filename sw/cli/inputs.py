@@ -37,18 +37,10 @@ _DOUBTFUL = 0.1
 
 
 class Given(NamedTuple):
-    """Contents of an input before it is converted: an array, or pictures.
+    """Contents of an input before it is converted: an array, or pictures."""
 
-    Parameters
-    ----------
-    origin : str
-        File or folder, for messages.
-    contents : numpy.ndarray or list of pathlib.Path
-        The samples.
-    """
-
-    origin: str
-    contents: np.ndarray | list[Path]
+    origin: str  #: File or folder, for messages.
+    contents: np.ndarray | list[Path]  #: The samples.
 
     def first(self, most: int | None) -> "Given":
         """Return the first samples; all of them with None."""

@@ -27,17 +27,10 @@ ACTIVATIONS = ("RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1")
 
 @dataclass(frozen=True)
 class View:
-    """A tensor as a rectangle of a value; it may reach past the value's edges.
+    """A tensor as a rectangle of a value; it may reach past the value's edges."""
 
-    Parameters
-    ----------
-    value : int
-        The value.
-    top, left, height, width : int
-        First row and column, numbers of rows and columns.
-    """
-
-    value: int
+    value: int  #: The value.
+    #: First row and column, numbers of rows and columns.
     top: int
     left: int
     height: int
@@ -46,24 +39,12 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """Operators after a tensor that can be fused into the layer that makes it.
+    """Operators after a tensor that can be fused into the layer that makes it."""
 
-    Parameters
-    ----------
-    last : int
-        The tensor after the last operator.
-    scaling : Scaling
-        Scaling with the clamps of activations.
-    kinds : list of str
-        Operators fused.
-    table : numpy.ndarray, optional
-        Table as of ``Product``.
-    """
-
-    last: int
-    scaling: Scaling
-    kinds: list[str]
-    table: np.ndarray | None = None
+    last: int  #: The tensor after the last operator.
+    scaling: Scaling  #: Scaling with the clamps of activations.
+    kinds: list[str]  #: Operators fused.
+    table: np.ndarray | None = None  #: Table as of ``Product``.
 
 
 class Lowering:

@@ -34,17 +34,10 @@ _MIXES = {
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Operators of the core and of the host, in order.
+    """Operators of the core and of the host, in order."""
 
-    Parameters
-    ----------
-    items : int
-        The model's own batch, 1 if samples cannot be distinguished.
-    steps : tuple
-        In order: the graph of a part and its layers for the core, an operator for the host.
-    """
-
-    items: int
+    items: int  #: The model's own batch, 1 if samples cannot be distinguished.
+    #: In order: the graph of a part and its layers for the core, an operator for the host.
     steps: tuple[tuple[Graph, Network] | HostOperator, ...]
 
 

@@ -36,23 +36,15 @@ _LEAST_RIGHT = 13
 
 @dataclass(frozen=True, eq=False)
 class Multipliers:
-    """Parameters by channel.
+    """Parameters by channel."""
 
-    Parameters
-    ----------
-    multiplier, left, right : numpy.ndarray
-        int64, see ``Scaling``.
-    rounding : Rounding
-        Rounding of the requantiser.
-    differing, sums : numpy.ndarray
-        Number of sums with another result than the factor's, and of sums with a result inside the
-        clamp, among all possible sums.
-    """
-
+    #: int64, see ``Scaling``.
     multiplier: np.ndarray
     left: np.ndarray
     right: np.ndarray
-    rounding: Rounding
+    rounding: Rounding  #: Rounding of the requantiser.
+    #: Number of sums with another result than the factor's, and of sums with a result inside the
+    #: clamp, among all possible sums.
     differing: np.ndarray
     sums: np.ndarray
 

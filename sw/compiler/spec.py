@@ -20,14 +20,9 @@ def _require_table(where: str, table: np.ndarray | None) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """Windows over a grid of pixels, all of them whole.
+    """Windows over a grid of pixels, all of them whole."""
 
-    Parameters
-    ----------
-    window, stride : (int, int)
-        Rows and columns.
-    """
-
+    #: Rows and columns.
     window: tuple[int, int]
     stride: tuple[int, int]
 
@@ -37,57 +32,33 @@ class Product:
     """A convolution or matrix product with its requantisation, and maxima of its sums.
 
     A matrix product is a convolution whose kernel covers the source.
-
-    Parameters
-    ----------
-    name : str
-        Name of the layer in reports and messages.
-    kind : str
-        Operators of the layer, joined by ``+``.
-    place : int
-        Number of the first of them in the model.
-    source, result : int
-        Values read and written.
-    origin : (int, int)
-        Row and column of the source that tap (0, 0) of output pixel (0, 0) reads; below zero where
-        the source is padded.
-    kernel, stride, dilation : (int, int)
-        Rows and columns.
-    grid : (int, int)
-        Rows and columns of sums, before ``pool``.
-    pool : Pool
-        Windows whose greatest sums are kept; of one sum each without pooling.
-    weights : numpy.ndarray
-        int8, shape ``(channels, *kernel, source channels)``; the last 1 if ``each``. int16 from
-        -255 to 255 if some do not fit: these are multiplied in two or three summands.
-    each : int
-        Output channels computed from each source channel alone, 0 if all depend on all.
-    first : int
-        Channel of ``result`` for the first output channel; other layers make the others.
-    scaling : Scaling
-        By channel. The source's zero point is folded into the bias, modulo 2³².
-    macs : int
-        Multiplications of the model, for each sample.
-    table : numpy.ndarray, optional
-        int8, shape ``(256,)``: final results by the bits of the results after their clamp.
     """
 
-    name: str
-    kind: str
-    place: int
+    name: str  #: Name of the layer in reports and messages.
+    kind: str  #: Operators of the layer, joined by ``+``.
+    place: int  #: Number of the first of them in the model.
+    #: Values read and written.
     source: int
     result: int
+    #: Row and column of the source that tap (0, 0) of output pixel (0, 0) reads; below zero where
+    #: the source is padded.
     origin: tuple[int, int]
+    #: Rows and columns.
     kernel: tuple[int, int]
     stride: tuple[int, int]
     dilation: tuple[int, int]
-    grid: tuple[int, int]
-    pool: Pool
+    grid: tuple[int, int]  #: Rows and columns of sums, before ``pool``.
+    pool: Pool  #: Windows whose greatest sums are kept; of one sum each without pooling.
+    #: int8, shape ``(channels, *kernel, source channels)``; the last 1 if ``each``. int16 from -255
+    #: to 255 if some do not fit: these are multiplied in two or three summands.
     weights: np.ndarray
-    scaling: Scaling
-    macs: int
+    scaling: Scaling  #: By channel. The source's zero point is folded into the bias, modulo 2³².
+    macs: int  #: Multiplications of the model, for each sample.
+    #: Output channels computed from each source channel alone, 0 if all depend on all.
     each: int = 0
+    #: Channel of ``result`` for the first output channel; other layers make the others.
     first: int = 0
+    #: int8, shape ``(256,)``: final results by the bits of the results after their clamp.
     table: np.ndarray | None = None
 
     def inputs(self, first: int, last: int) -> tuple[int, int]:
@@ -165,25 +136,14 @@ class Product:
 
 @dataclass(frozen=True, kw_only=True)
 class Windows:
-    """Equal windows of a Pooling: a rectangle of results, and the source of the first.
+    """Equal windows of a Pooling: a rectangle of results, and the source of the first."""
 
-    Parameters
-    ----------
-    result, count : (int, int)
-        First row and column of results, and their numbers.
-    source : (int, int)
-        Row and column of the source at which the first window starts.
-    size : (int, int)
-        Rows and columns of each window.
-    parameters : int
-        Index of its scaling among those of the layer.
-    """
-
+    #: First row and column of results, and their numbers.
     result: tuple[int, int]
     count: tuple[int, int]
-    source: tuple[int, int]
-    size: tuple[int, int]
-    parameters: int = 0
+    source: tuple[int, int]  #: Row and column of the source at which the first window starts.
+    size: tuple[int, int]  #: Rows and columns of each window.
+    parameters: int = 0  #: Index of its scaling among those of the layer.
 
     def ends(self, stride: tuple[int, int]) -> tuple[int, int]:
         """Return the row and the column after the last that a window reads."""
@@ -198,40 +158,22 @@ class Windows:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pooling:
-    """Work of the vector unit alone: windows of a value, combined and requantised.
+    """Work of the vector unit alone: windows of a value, combined and requantised."""
 
-    Parameters
-    ----------
-    name, kind, place, source, result
-        As in ``Product``.
-    combine : isa.Window
-        Maximum or sum.
-    stride : (int, int)
-        Rows and columns from one window to the next.
-    windows : tuple of Windows
-        Rectangles that cover the result.
-    scalings : tuple of Scaling
-        For one channel each, the same for all.
-    seen : (int, int, int), optional
-        Rows, columns and channels as which a source of one row is read.
-    first : int
-        As in ``Product``.
-    table : numpy.ndarray, optional
-        As in ``Product``.
-    """
-
+    #: As in ``Product``.
     name: str
     kind: str
     place: int
     source: int
     result: int
-    combine: Window
-    stride: tuple[int, int]
-    windows: tuple[Windows, ...]
-    scalings: tuple[Scaling, ...]
+    combine: Window  #: Maximum or sum.
+    stride: tuple[int, int]  #: Rows and columns from one window to the next.
+    windows: tuple[Windows, ...]  #: Rectangles that cover the result.
+    scalings: tuple[Scaling, ...]  #: For one channel each, the same for all.
+    #: Rows, columns and channels as which a source of one row is read.
     seen: tuple[int, int, int] | None = None
-    first: int = 0
-    table: np.ndarray | None = None
+    first: int = 0  #: As in ``Product``.
+    table: np.ndarray | None = None  #: As in ``Product``.
 
     macs = 0
 
@@ -310,23 +252,12 @@ Layer = Product | Pooling | Sum
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Network:
-    """Work for each sample: values and the layers between them, in order.
+    """Work for each sample: values and the layers between them, in order."""
 
-    Parameters
-    ----------
-    values : tuple of Value
-        Activations.
-    layers : tuple of Product, Pooling or Sum
-        Layers of the core, in an order of execution.
-    items : int
-        Samples in one invocation of the graph in its file: its own batch.
-    inputs, outputs : dict
-        Tensor of the graph to value.
-    """
-
-    values: tuple[Value, ...]
-    layers: tuple[Layer, ...]
-    items: int
+    values: tuple[Value, ...]  #: Activations.
+    layers: tuple[Layer, ...]  #: Layers of the core, in an order of execution.
+    items: int  #: Samples in one invocation of the graph in its file: its own batch.
+    #: Tensor of the graph to value.
     inputs: dict[int, int]
     outputs: dict[int, int]
 

@@ -32,21 +32,14 @@ _Called = tuple[list[Operation], tuple[int, ...]]
 
 
 class Reader(Protocol):
-    """The reader of the file.
-
-    Attributes
-    ----------
-    numbers : sequence of int
-        Numbers in the graph of the subgraph's tensors.
-    open, unsigned, kept : set of int
-        Tensors of the graph whose recorded shapes are not relied on, that are uint8 in the file,
-        and that keep their contents.
-    """
+    """The reader of the file."""
 
     file: File
     variables: Variables
-    numbers: Sequence[int]
+    numbers: Sequence[int]  #: Numbers in the graph of the subgraph's tensors.
     count: int
+    #: Tensors of the graph whose recorded shapes are not relied on, that are uint8 in the file, and
+    #: that keep their contents.
     open: set[int]
     unsigned: set[int]
     kept: set[int]

@@ -16,25 +16,15 @@ __all__ = ["Subgraph", "read_subgraph"]
 
 @dataclass(frozen=True, eq=False)
 class Subgraph:
-    """Tensors and operators of a subgraph.
+    """Tensors and operators of a subgraph."""
 
-    Parameters
-    ----------
-    tensors : tuple of Tensor
-        Quantised ones of uint8 as int8.
-    operators : tuple of tflite.Operator
-        Tables in the file.
-    inputs, outputs : tuple of int
-        Numbers of tensors.
-    dynamic, variables, unsigned : frozenset of int
-        Tensors with an extent that is dynamic, that keep their contents, and that are uint8 in the
-        file.
-    """
-
-    tensors: tuple[Tensor, ...]
-    operators: tuple[Any, ...]
+    tensors: tuple[Tensor, ...]  #: Quantised ones of uint8 as int8.
+    operators: tuple[Any, ...]  #: Tables in the file.
+    #: Numbers of tensors.
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    #: Tensors with an extent that is dynamic, that keep their contents, and that are uint8 in the
+    #: file.
     dynamic: frozenset[int]
     variables: frozenset[int]
     unsigned: frozenset[int]

@@ -26,62 +26,33 @@ __all__ = ["Benchmark", "Result", "Setting", "model_files", "run_benchmark"]
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A core with its external memory, and a clock if it is that of a board.
+    """A core with its external memory, and a clock if it is that of a board."""
 
-    Parameters
-    ----------
-    name, memory : str
-        The board, or the core; its memory in words.
-    config : Config
-        Sizes of the core.
-    latency : int
-        Cycles from a request to external memory to its first beat.
-    bandwidth : float
-        Beats of external memory per cycle, above 0 up to 2.
-    clock_hz : int, optional
-        Clock of the board in Hz.
-    """
-
+    #: The board, or the core; its memory in words.
     name: str
     memory: str
-    config: Config
-    latency: int = 32
-    bandwidth: float = 1.0
-    clock_hz: int | None = None
+    config: Config  #: Sizes of the core.
+    latency: int = 32  #: Cycles from a request to external memory to its first beat.
+    bandwidth: float = 1.0  #: Beats of external memory per cycle, above 0 up to 2.
+    clock_hz: int | None = None  #: Clock of the board in Hz.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Figures of one model at one setting, batch 1.
+    """Figures of one model at one setting, batch 1."""
 
-    Parameters
-    ----------
-    model : Model
-        The model.
-    setting : Setting
-        Core, memory and clock.
-    published : bool
-        Whether the file has the digest of the published one.
-    host : tuple of str
-        Operators that run on the host.
-    compared, different : int
-        Output bytes, and those that are not LiteRT's.
-    macs, bound, estimated : int
-        Multiplications of one inference, cycles that the array takes at least, estimated cycles.
-    counted : int, optional
-        Cycles that the RTL has counted, the mean of all inputs rounded.
-    """
-
-    model: Model
-    setting: Setting
-    published: bool
-    host: tuple[str, ...]
+    model: Model  #: The model.
+    setting: Setting  #: Core, memory and clock.
+    published: bool  #: Whether the file has the digest of the published one.
+    host: tuple[str, ...]  #: Operators that run on the host.
+    #: Output bytes, and those that are not LiteRT's.
     compared: int
     different: int
+    #: Multiplications of one inference, cycles that the array takes at least, estimated cycles.
     macs: int
     bound: int
     estimated: int
-    counted: int | None
+    counted: int | None  #: Cycles that the RTL has counted, the mean of all inputs rounded.
 
     @property
     def cycles(self) -> int:
@@ -104,22 +75,13 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """Results of all models at all settings, those of one setting after the other.
+    """Results of all models at all settings, those of one setting after the other."""
 
-    Parameters
-    ----------
-    device : str
-        ``machine`` or ``rtl``.
-    inputs, seed : int
-        Random inputs of each model, and the seed they are drawn with.
-    results : tuple of Result
-        The results.
-    """
-
-    device: str
+    device: str  #: ``machine`` or ``rtl``.
+    #: Random inputs of each model, and the seed they are drawn with.
     inputs: int
     seed: int
-    results: tuple[Result, ...]
+    results: tuple[Result, ...]  #: The results.
 
     @property
     def by_setting(self) -> dict[Setting, list[Result]]:

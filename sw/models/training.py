@@ -18,29 +18,17 @@ __all__ = ["Network", "fit", "held_out", "int8_accuracy", "quantise", "shifted",
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
-    """A network and the settings of its training.
+    """A network and the settings of its training."""
 
-    Attributes
-    ----------
-    text : str
-        Description for readers.
-    dataset : str
-        One of ``celosia.sw.data.DATASETS``.
-    shape : tuple of int
-        Of one input, without the batch.
-    layers : sequence of (str, mapping)
-        Class in ``keras.layers`` and its arguments, from the input to logits or probabilities.
-    settings : mapping
-        ``seed``, ``epochs``, ``batch``, ``learning_rate`` (start of a cosine), ``label_smoothing``,
-        ``weight_decay``, ``shift_pixels`` and ``shift_share`` (see ``shifted``),
-        ``average_momentum`` (of the moving average over steps that becomes the weights) and
-        ``calibration_images``; other settings go into the figures only.
-    """
-
-    text: str
-    dataset: str
-    shape: tuple[int, ...]
+    text: str  #: Description for readers.
+    dataset: str  #: One of ``celosia.sw.data.DATASETS``.
+    shape: tuple[int, ...]  #: Of one input, without the batch.
+    #: Class in ``keras.layers`` and its arguments, from the input to logits or probabilities.
     layers: Sequence[tuple[str, Mapping[str, Any]]]
+    #: ``seed``, ``epochs``, ``batch``, ``learning_rate`` (start of a cosine), ``label_smoothing``,
+    #: ``weight_decay``, ``shift_pixels`` and ``shift_share`` (see ``shifted``),
+    #: ``average_momentum`` (of the moving average over steps that becomes the weights) and
+    #: ``calibration_images``; other settings go into the figures only.
     settings: Mapping[str, Any]
 
 

@@ -47,24 +47,12 @@ class ModelError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """An operator of a file.
+    """An operator of a file."""
 
-    Parameters
-    ----------
-    operator : tflite.Operator
-        The table in the file.
-    inputs : tuple of Tensor or None
-        None for an input left out.
-    outputs : tuple of Tensor
-        Results.
-    intermediates : tuple of Tensor
-        Tensors of no contents, whose scales it uses within.
-    """
-
-    operator: Any
-    inputs: tuple[Tensor | None, ...]
-    outputs: tuple[Tensor, ...]
-    intermediates: tuple[Tensor, ...] = ()
+    operator: Any  #: The table in the file.
+    inputs: tuple[Tensor | None, ...]  #: None for an input left out.
+    outputs: tuple[Tensor, ...]  #: Results.
+    intermediates: tuple[Tensor, ...] = ()  #: Tensors of no contents, whose scales it uses within.
 
     def require_inputs(self, least: int, most: int | None = None, *, results: int | None = 1):
         """Refuse all but ``least`` to ``most`` inputs, the first ``least`` given, and one output.

@@ -17,27 +17,13 @@ __all__ = ["Estimates", "estimates"]
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """Estimates of one batch of a program.
+    """Estimates of one batch of a program."""
 
-    Parameters
-    ----------
-    compiled : Compiled
-        The program.
-    costs : Costs
-        Constants of the core and its external memory.
-    sections : dict of int to Estimate
-        By address of the section's code.
-    clock_hz : float, optional
-        Clock of the core in Hz.
-    measured : Measured, optional
-        Cycles that the RTL has counted.
-    """
-
-    compiled: Compiled
-    costs: Costs
-    sections: dict[int, Estimate]
-    clock_hz: float | None = None
-    measured: Measured | None = None
+    compiled: Compiled  #: The program.
+    costs: Costs  #: Constants of the core and its external memory.
+    sections: dict[int, Estimate]  #: By address of the section's code.
+    clock_hz: float | None = None  #: Clock of the core in Hz.
+    measured: Measured | None = None  #: Cycles that the RTL has counted.
 
     @property
     def each(self) -> list[tuple[Cost, ...]]:

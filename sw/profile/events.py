@@ -25,31 +25,17 @@ _LANES = {
 
 
 class Event(NamedTuple):
-    """One instruction of a batch; cycles are from the start of the batch.
+    """One instruction of a batch; cycles are from the start of the batch."""
 
-    Parameters
-    ----------
-    section, number : int
-        Index of its section in ``Program.each``, and its own in the section.
-    instruction : Instruction
-        The instruction.
-    lane : str
-        One of ``LANES``, or ``sequencer``.
-    layer : int
-        Number of the layer that it works for, -1 for none.
-    taken : int
-        Cycle in which its unit takes it.
-    begin, end : int
-        Its work: ``end`` is its last effect, ``begin`` is earlier by the cycles that its unit needs.
-        The work of two instructions of a unit does not overlap.
-    """
-
+    #: Index of its section in ``Program.each``, and its own in the section.
     section: int
     number: int
-    instruction: Instruction
-    lane: str
-    layer: int
-    taken: int
+    instruction: Instruction  #: The instruction.
+    lane: str  #: One of ``LANES``, or ``sequencer``.
+    layer: int  #: Number of the layer that it works for, -1 for none.
+    taken: int  #: Cycle in which its unit takes it.
+    #: Its work: ``end`` is its last effect, ``begin`` is earlier by the cycles that its unit needs.
+    #: The work of two instructions of a unit does not overlap.
     begin: int
     end: int
 

@@ -19,21 +19,13 @@ class QuantizeError(ValueError):
 
 @dataclass(frozen=True)
 class FloatModel:
-    """A float network in one file, and its quantiser.
+    """A float network in one file, and its quantiser."""
 
-    Parameters
-    ----------
-    ports : list of Port
-        Inputs: names, shapes of one sample, and types. Scale and zero point are unused.
-    content : bytes
-        The network in float, as a ``.tflite`` or ``.onnx`` file.
-    quantize : callable
-        Takes samples that ranges are measured on, and goes through them once or several times;
-        returns the int8 file of the same kind.
-    """
-
+    #: Inputs: names, shapes of one sample, and types. Scale and zero point are unused.
     ports: list[Port]
-    content: bytes
+    content: bytes  #: The network in float, as a ``.tflite`` or ``.onnx`` file.
+    #: Takes samples that ranges are measured on, and goes through them once or several times;
+    #: returns the int8 file of the same kind.
     quantize: Callable[[Iterable[Sample]], bytes]
 
 

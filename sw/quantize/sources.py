@@ -13,30 +13,14 @@ __all__ = ["SOURCES", "Source", "require_tools", "source_of"]
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A format of float networks.
+    """A format of float networks."""
 
-    Attributes
-    ----------
-    kind : str
-        Name of the format in messages.
-    endings : tuple of str
-        Endings of its files; none of a folder.
-    extra : str
-        Extra of the package ``celosia`` that brings its tools.
-    modules : tuple of str
-        Modules of those tools.
-    opener : str
-        Module of this package and function in it that opens a file.
-    result : str
-        Ending of the quantised file.
-    """
-
-    kind: str
-    endings: tuple[str, ...]
-    extra: str
-    modules: tuple[str, ...]
-    opener: str
-    result: str = ".tflite"
+    kind: str  #: Name of the format in messages.
+    endings: tuple[str, ...]  #: Endings of its files; none of a folder.
+    extra: str  #: Extra of the package ``celosia`` that brings its tools.
+    modules: tuple[str, ...]  #: Modules of those tools.
+    opener: str  #: Module of this package and function in it that opens a file.
+    result: str = ".tflite"  #: Ending of the quantised file.
 
     @property
     def missing(self) -> list[str]:

@@ -33,27 +33,13 @@ _MOST_CLASSES = 100
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Everything about one drawing.
+    """Everything about one drawing."""
 
-    Parameters
-    ----------
-    picture : numpy.ndarray
-        uint8, shape ``(28, 28)``: the model's input.
-    probabilities : numpy.ndarray
-        float64, by class; they sum to 1.
-    maps : list of FeatureMap
-        Results of layers.
-    passes : list of Pass
-        One pass of the systolic array for each layer that has any.
-    statistics : Statistics
-        Cycles of this run, None on a device without clock.
-    """
-
-    picture: np.ndarray
-    probabilities: np.ndarray
-    maps: list[FeatureMap]
-    passes: list[Pass]
-    statistics: Statistics
+    picture: np.ndarray  #: uint8, shape ``(28, 28)``: the model's input.
+    probabilities: np.ndarray  #: float64, by class; they sum to 1.
+    maps: list[FeatureMap]  #: Results of layers.
+    passes: list[Pass]  #: One pass of the systolic array for each layer that has any.
+    statistics: Statistics  #: Cycles of this run, None on a device without clock.
 
 
 class Classifier:

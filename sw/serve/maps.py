@@ -15,20 +15,11 @@ __all__ = ["FeatureMap", "Maps"]
 
 @dataclass(frozen=True, eq=False)
 class FeatureMap:
-    """Result of a layer.
+    """Result of a layer."""
 
-    Parameters
-    ----------
-    layer : int
-        Number of the layer in the program that is shown.
-    contents : numpy.ndarray
-        int8, shape ``(height, width, channels)``.
-    scale, zero_point : float, int
-        real = scale × (integer − zero point).
-    """
-
-    layer: int
-    contents: np.ndarray
+    layer: int  #: Number of the layer in the program that is shown.
+    contents: np.ndarray  #: int8, shape ``(height, width, channels)``.
+    #: real = scale × (integer − zero point).
     scale: float
     zero_point: int
 

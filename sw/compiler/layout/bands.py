@@ -27,21 +27,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Band:
-    """Layout over pixels of a tile of a depthwise layer.
+    """Layout over pixels of a tile of a depthwise layer."""
 
-    Parameters
-    ----------
-    channels : int
-        Source channels of a tile.
-    count : int
-        Results of each source channel that a vector makes.
-    joined : bool
-        True if all rows of results count as one row, with the pixels between them.
-    """
-
-    channels: int
-    count: int
-    joined: bool
+    channels: int  #: Source channels of a tile.
+    count: int  #: Results of each source channel that a vector makes.
+    joined: bool  #: True if all rows of results count as one row, with the pixels between them.
 
 
 def pixel_pitch(channels: int, run: int, config: Config) -> int:

@@ -37,33 +37,18 @@ Margins = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Layout:
-    """Layout of one sample of a value in the unified buffer, in bytes.
+    """Layout of one sample of a value in the unified buffer, in bytes."""
 
-    Parameters
-    ----------
-    top, left, bottom, right : int
-        Rows and pixels around the value.
-    pitch : int
-        From one row to the next.
-    sample_pitch : int
-        From one sample to the next.
-    pixel : int
-        From one pixel to the next.
-    row : int
-        Pixels from one row to the next, of values that bands read or make; else 0.
-    after : int
-        Pixels read after the last row.
-    """
-
+    #: Rows and pixels around the value.
     top: int
     left: int
     bottom: int
     right: int
-    pitch: int
-    sample_pitch: int
-    pixel: int
-    row: int = 0
-    after: int = 0
+    pitch: int  #: From one row to the next.
+    sample_pitch: int  #: From one sample to the next.
+    pixel: int  #: From one pixel to the next.
+    row: int = 0  #: Pixels from one row to the next, of values that bands read or make; else 0.
+    after: int = 0  #: Pixels read after the last row.
 
     @property
     def margins(self) -> bool:
@@ -73,20 +58,11 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """Taps that one instruction reads for each pixel.
+    """Taps that one instruction reads for each pixel."""
 
-    Parameters
-    ----------
-    offset : int
-        Byte of the first tap, from the first tap of the pixel's kernel.
-    taps : numpy.ndarray
-        int64: columns of the weights, in the order they are read.
-    run, skip : int
-        As in MATMUL; ``run`` is all taps if they lie side by side.
-    """
-
-    offset: int
-    taps: np.ndarray
+    offset: int  #: Byte of the first tap, from the first tap of the pixel's kernel.
+    taps: np.ndarray  #: int64: columns of the weights, in the order they are read.
+    #: As in MATMUL; ``run`` is all taps if they lie side by side.
     run: int
     skip: int
 

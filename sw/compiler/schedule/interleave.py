@@ -37,27 +37,16 @@ _EVERYTHING = (-(1 << 62), 1 << 62)
 
 @dataclass(eq=False)
 class Job:
-    """Actions on one half of the accumulators, or of the vector unit alone.
+    """Actions on one half of the accumulators, or of the vector unit alone."""
 
-    Parameters
-    ----------
-    before : list of Action
-        Loads and margins that come first.
-    tiles : list of list of Action
-        Matrix actions, by output tile.
-    drains : list of list of Action
-        Drains of the half and stores of complete results, by output tile.
-    late : bool
-        True if drains come between the tiles of the next job, so that they do not fill the queue
-        of the vector unit.
-    waits : int
-        Jobs of the next layer that come first, because this one overwrites values that they read.
-    """
-
-    before: list[Action] = field(default_factory=list)
-    tiles: list[list[Multiply]] = field(default_factory=list)
+    before: list[Action] = field(default_factory=list)  #: Loads and margins that come first.
+    tiles: list[list[Multiply]] = field(default_factory=list)  #: Matrix actions, by output tile.
+    #: Drains of the half and stores of complete results, by output tile.
     drains: list[list[Action]] = field(default_factory=list)
+    #: True if drains come between the tiles of the next job, so that they do not fill the queue of
+    #: the vector unit.
     late: bool = False
+    #: Jobs of the next layer that come first, because this one overwrites values that they read.
     waits: int = 0
 
 

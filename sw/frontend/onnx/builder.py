@@ -31,27 +31,14 @@ _UINT8 = np.dtype(np.uint8)
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A tensor of the model, and the order in which it is stored.
+    """A tensor of the model, and the order in which it is stored."""
 
-    Parameters
-    ----------
-    number : int
-        Tensor of the graph.
-    shape : tuple of int
-        As the model has it.
-    source : tuple of int
-        Shape of the model before reshapes that move nothing; has as many elements.
-    order : tuple of int
-        Axes of ``source`` in the order in which they are stored.
-    unsigned : bool
-        True where the model's type is uint8: the stored int8 are 128 less.
-    """
-
-    number: int
-    shape: tuple[int, ...]
+    number: int  #: Tensor of the graph.
+    shape: tuple[int, ...]  #: As the model has it.
+    #: Shape of the model before reshapes that move nothing; has as many elements.
     source: tuple[int, ...]
-    order: tuple[int, ...]
-    unsigned: bool = False
+    order: tuple[int, ...]  #: Axes of ``source`` in the order in which they are stored.
+    unsigned: bool = False  #: True where the model's type is uint8: the stored int8 are 128 less.
 
     @property
     def stored(self) -> tuple[int, ...]:

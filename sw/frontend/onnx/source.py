@@ -43,25 +43,14 @@ _KEPT = ("DequantizeLinear",)
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """An operator of the file.
+    """An operator of the file."""
 
-    Parameters
-    ----------
-    kind : str
-        Its type.
-    index : int
-        Its number in the file.
-    inputs, outputs : tuple of str
-        Names of tensors; empty for one left out.
-    attributes : dict
-        By name, text decoded.
-    """
-
-    kind: str
-    index: int
+    kind: str  #: Its type.
+    index: int  #: Its number in the file.
+    #: Names of tensors; empty for one left out.
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    attributes: dict[str, Any]
+    attributes: dict[str, Any]  #: By name, text decoded.
 
     def input(self, number: int) -> str:
         """Return the name of an input, empty where it is left out."""
