@@ -75,14 +75,9 @@ def _lines(text: str) -> Iterator[int]:
 def tally(origins: dict[str, Any], points: str, most: Iterable[int]) -> Tally:
     """Return the coverage of a model.
 
-    Parameters
-    ----------
-    origins : dict
-        ``celosia.hw.flow.origins.Origins``, its keys as text.
-    points : str
-        One line for each point, as ``points.h`` gives them.
-    most : iterable of int
-        Count of each point.
+    - ``origins``: ``celosia.hw.flow.origins.Origins``, its keys as text.
+    - ``points``: one line for each point, as ``points.h`` gives them.
+    - ``most``: count of each point.
     """
     found = Tally()
     masks: dict[int, tuple[int, int]] = {}

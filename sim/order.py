@@ -157,15 +157,8 @@ class Clocks:
     def first_clash(self, touches: Iterable[tuple[int, Touch]]) -> tuple[int, int, int] | None:
         """Return two unordered instructions that touch the same address, one of them writing.
 
-        Parameters
-        ----------
-        touches : iterable of (int, Touch)
-            Touches of one memory, with the indices of their instructions, in program order.
-
-        Returns
-        -------
-        tuple of int, or None
-            Indices of the two, the earlier in the program first, and the address.
+        ``touches``: touches of one memory, with the indices of their instructions, in program
+        order. Returns indices of the two, the earlier in the program first, and the address.
         """
         found: dict[int, list[tuple[int, Touch]]] = {unit.value: [] for unit in Unit}
         units = self.units.tolist()

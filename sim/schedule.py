@@ -60,10 +60,7 @@ class Listing:
 def listing(program: Program, config: Config) -> Listing:
     """Decode and check a program as the sequencer of a core of ``config`` does.
 
-    Raises
-    ------
-    ValueError
-        If the bytes of a program are not whole instructions.
+    Raises ValueError if the bytes of a program are not whole instructions.
     """
     if isinstance(program, bytes) and len(program) % INSTRUCTION_BYTES:
         wanted = f"a multiple of {INSTRUCTION_BYTES} bytes"
@@ -177,12 +174,7 @@ class _Dispatcher:
 def schedule(listed: Listing, depth: int) -> Schedule:
     """Return the order of a program's instructions if every unit starts as early as possible.
 
-    Parameters
-    ----------
-    listed : Listing
-        The program.
-    depth : int
-        Instructions that may wait in the queue of one unit.
+    ``depth``: instructions that may wait in the queue of one unit.
     """
     dispatcher = _Dispatcher(listed, depth)
     failure = None

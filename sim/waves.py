@@ -42,13 +42,7 @@ class Waves(NamedTuple):
 
 
 def ports(verilog: str) -> dict[str, list[str]]:
-    """Return the ports of the units of a core by group, as names in its waves.
-
-    Parameters
-    ----------
-    verilog : str
-        The core's Verilog.
-    """
+    """Return the ports of the units of a core by group, as names in its waves."""
     modules = {match[1]: match[0] for match in _MODULE.finditer(verilog)}
     result = {}
     for group, module, start in _GROUPS:

@@ -52,25 +52,13 @@ def demo(
 ) -> Statistics:
     """Classify digits, print results and costs, and draw both.
 
-    Parameters
-    ----------
-    output : pathlib.Path
-        Picture to write, PNG.
-    config : Config
-        The core.
-    images : int
-        Number of test digits.
-    batch : int
-        Digits of one run.
-    latency, bandwidth
-        Of the external memory, see ``open_device``.
-    device : str
-        Name of the device.
+    - ``output``: picture to write, PNG.
+    - ``images``: number of test digits.
+    - ``batch``: digits of one run.
+    - ``latency``, ``bandwidth``: of the external memory, see ``open_device``.
+    - ``device``: name of the device.
 
-    Raises
-    ------
-    DeviceError
-        If the device fails, or gives other bytes than the machine model.
+    Raises DeviceError if the device fails, or gives other bytes than the machine model.
     """
     found = find("mnist")
     pictures, labels = found.images[:images], found.labels[:images]
@@ -125,13 +113,9 @@ def summary(statistics: Statistics, accuracy: float) -> dict[str, str]:
 def grouped(counters: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
     """Return counters with names for the causes of waiting.
 
-    Semaphores are named by the unit that posts them. The sequencer has no results: its
-    ``drain`` counts an instruction that a full queue or a fence holds up.
-
-    Parameters
-    ----------
-    counters : mapping
-        For each unit, cycles by class.
+    Semaphores are named by the unit that posts them. The sequencer has no results: its ``drain``
+    counts an instruction that a full queue or a fence holds up. ``counters``: for each unit, cycles
+    by class.
     """
     posters = {f"semaphore_{n}": pair[0].name.lower() for pair, n in SEMAPHORE.items()}
     result: dict[str, dict[str, int]] = {}
@@ -154,16 +138,10 @@ def draw(
 ) -> bytes:
     """Return the picture, PNG: digits with their predicted classes, and a bar for each unit.
 
-    Parameters
-    ----------
-    pictures : numpy.ndarray
-        uint8, shape ``(N, 28, 28)``.
-    labels, guesses : numpy.ndarray
-        Integers, shape ``(N,)``.
-    statistics : Statistics
-        Costs of the run.
-    accuracy : float
-        Share of right guesses.
+    - ``pictures``: uint8, shape ``(N, 28, 28)``.
+    - ``labels``, ``guesses``: integers, shape ``(N,)``.
+    - ``statistics``: costs of the run.
+    - ``accuracy``: share of right guesses.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

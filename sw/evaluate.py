@@ -89,17 +89,10 @@ class Evaluation:
 def confusion_matrix(labels: np.ndarray, guesses: np.ndarray, classes: int) -> np.ndarray:
     """Count the images of each class by predicted class.
 
-    Parameters
-    ----------
-    labels, guesses : numpy.ndarray
-        Integers, shape ``(N,)``, 0 to ``classes - 1``.
-    classes : int
-        Number of classes.
+    - ``labels``, ``guesses``: integers, shape ``(N,)``, 0 to ``classes - 1``.
+    - ``classes``: number of classes.
 
-    Returns
-    -------
-    numpy.ndarray
-        int64, shape ``(classes, classes)``: row the label, column the guess.
+    Returns int64, shape ``(classes, classes)``: row the label, column the guess.
 
     Examples
     --------
@@ -113,24 +106,12 @@ def confusion_matrix(labels: np.ndarray, guesses: np.ndarray, classes: int) -> n
 def inputs_of(program: Program, dataset: str, images: np.ndarray) -> np.ndarray:
     """Return images as inputs of a classifier of the data set.
 
-    Parameters
-    ----------
-    program : Program
-        A model that takes pixels scaled to 0 … 1.
-    dataset : str
-        One of ``celosia.sw.data.DATASETS``.
-    images : numpy.ndarray
-        uint8, shape ``(N, 28, 28)``.
+    - ``program``: a model that takes pixels scaled to 0 … 1.
+    - ``dataset``: one of ``celosia.sw.data.DATASETS``.
+    - ``images``: uint8, shape ``(N, 28, 28)``.
 
-    Returns
-    -------
-    numpy.ndarray
-        int8, shape ``(N, *program.inputs[0].shape)``.
-
-    Raises
-    ------
-    InputError
-        If the model has other inputs.
+    Returns int8, shape ``(N, *program.inputs[0].shape)``. Raises InputError if the model has other
+    inputs.
     """
     wanted, got = images[0].size, [port.elements for port in program.inputs]
     if got != [wanted]:
@@ -145,10 +126,7 @@ def inputs_of(program: Program, dataset: str, images: np.ndarray) -> np.ndarray:
 def classes_of(port: Port, labelled: Labelled) -> tuple[str, ...]:
     """Return the names of the classes that an output distinguishes.
 
-    Raises
-    ------
-    InputError
-        If these differ from the classes of the labels.
+    Raises InputError if these differ from the classes of the labels.
     """
     numbers, labels = _is_class_number(port), labelled.labels
     names = labelled.classes
@@ -174,10 +152,7 @@ def _is_class_number(port: Port) -> bool:
 def guesses_of(y: np.ndarray, port: Port, classes: int) -> np.ndarray:
     """Return the class of each sample: the greatest score, the first of equals.
 
-    Raises
-    ------
-    InputError
-        If the model gives the number of a class itself, and there is no such class.
+    Raises InputError if the model gives the number of a class itself, and there is no such class.
     """
     if not _is_class_number(port):
         return y.reshape(len(y), -1).argmax(axis=1)

@@ -41,12 +41,8 @@ class Cell(Protocol):
 def draw(cells: Sequence[Cell], *, title: str) -> bytes:
     """Return a PNG of the device from above, each tile in the colour of the block with most cells in it.
 
-    Parameters
-    ----------
-    cells : sequence of Cell
-        The cells with their sites.
-    title : str
-        Above the picture.
+    - ``cells``: the cells with their sites.
+    - ``title``: above the picture.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

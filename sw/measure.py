@@ -27,20 +27,11 @@ def measure(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) ->
     The inputs are random: cycles do not depend on them. Shows its progress on stderr, when that is
     a terminal and it takes long.
 
-    Parameters
-    ----------
-    compiled : Compiled
-        The program.
-    latency : int
-        Cycles from a request to external memory to its first response.
-    bandwidth : float
-        Beats of external memory per cycle, above 0 up to 2.
+    - ``latency``: cycles from a request to external memory to its first response.
+    - ``bandwidth``: beats of external memory per cycle, above 0 up to 2.
 
-    Raises
-    ------
-    DeviceError
-        If there is no simulator, the core stops with an error, or the layers one at a time leave
-        other outputs than the machine model.
+    Raises DeviceError if there is no simulator, the core stops with an error, or the layers one at
+    a time leave other outputs than the machine model.
     """
     from celosia.sim.timing.cycles import COSTS, estimate
 

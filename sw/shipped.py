@@ -37,10 +37,7 @@ def shipped() -> Mapping[str, Shipped]:
 def model_path(name: str | Path) -> Path:
     """Return the file of a model: the path itself, or the package's file of this name.
 
-    Raises
-    ------
-    ValueError
-        If a name without a folder and an ending is neither.
+    Raises ValueError if a name without a folder and an ending is neither.
     """
     path = Path(name)
     if path.exists() or path.suffix or len(path.parts) != 1:

@@ -102,10 +102,7 @@ def _board(text: str) -> Any:
 def board_of(name: str) -> Any:
     """Return a board of ``hw/boards/table.py``.
 
-    Raises
-    ------
-    InputError
-        If there is none of this name.
+    Raises InputError if there is none of this name.
     """
     from celosia.hw.boards.table import BOARDS
 
@@ -200,10 +197,7 @@ def _cycles(text: str) -> tuple[int, int]:
 def wave_files(arguments: argparse.Namespace) -> tuple[Path, ...]:
     """Return the files that the waves of a run take.
 
-    Raises
-    ------
-    InputError
-        If the options of waves do not go together, or with others.
+    Raises InputError if the options of waves do not go together, or with others.
     """
     waves = arguments.waves
     if waves is None:
@@ -230,12 +224,8 @@ def device_options(arguments: argparse.Namespace) -> dict[str, Any]:
 def settle(arguments: argparse.Namespace) -> None:
     """Fill in the options of core and memory that were left out: the board's, else the usual.
 
-    ``preset`` stays None where neither a board nor the command names a core.
-
-    Raises
-    ------
-    ValueError
-        If the core cannot be on the board.
+    ``preset`` stays None where neither a board nor the command names a core. Raises ValueError if
+    the core cannot be on the board.
     """
     if not hasattr(arguments, "bandwidth"):
         return

@@ -145,10 +145,7 @@ def _own_loads(part: Sequence[Step], layer: int) -> int:
 def limited(steps: Iterable[Step]) -> tuple[Step, ...]:
     """Return the steps of a section.
 
-    Raises
-    ------
-    CompileError
-        If the core cannot number them all.
+    Raises CompileError if the core cannot number them all.
     """
     emitted = tuple(islice(steps, _MOST_INSTRUCTIONS))
     check_count(len(emitted))
@@ -158,10 +155,7 @@ def limited(steps: Iterable[Step]) -> tuple[Step, ...]:
 def check_count(least: int) -> None:
     """Refuse a section of ``least`` instructions or more, besides HALT.
 
-    Raises
-    ------
-    CompileError
-        If the core cannot number them all.
+    Raises CompileError if the core cannot number them all.
     """
     if least >= _MOST_INSTRUCTIONS:
         raise CompileError(

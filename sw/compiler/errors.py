@@ -45,12 +45,6 @@ class UndefinedError(CompileError):
 
 
 def require(holds: bool, layer: str, wanted: str, got: object) -> None:
-    """Raise an error of one line if a condition does not hold.
-
-    Raises
-    ------
-    CompileError
-        If it does not hold.
-    """
+    """Raise CompileError, of one line, if a condition does not hold."""
     if not holds:
         raise CompileError(f"wanted {wanted}, got {got}", layer=layer)

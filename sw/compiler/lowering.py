@@ -132,10 +132,7 @@ class Lowering:
     def view(self, operation: Operation) -> View:
         """Return the view of an operator's first input.
 
-        Raises
-        ------
-        CompileError
-            If the core does not compute it.
+        Raises CompileError if the core does not compute it.
         """
         number = operation.inputs[0]
         if number not in self.views:
@@ -157,10 +154,7 @@ class Lowering:
     def whole(self, number: int) -> int:
         """Return the value of an output of the graph, copied if it is only a view.
 
-        Raises
-        ------
-        CompileError
-            If it is an input of the graph, or not computed.
+        Raises CompileError if it is an input of the graph, or not computed.
         """
         name = self.graph.tensors[number].name
         operation = next((o for o in self.graph.operations if number in o.outputs), None)
@@ -269,14 +263,9 @@ class Lowering:
     ) -> tuple[int, list[str], np.ndarray | None]:
         """Fuse operators by table that follow a tensor, after ``entries`` if given.
 
-        Returns
-        -------
-        last : int
-            The tensor after the last operator.
-        kinds : list of str
-            Their names.
-        entries : numpy.ndarray or None
-            One table for all of them, as of ``Product``.
+        - ``last`` (result): the tensor after the last operator.
+        - ``kinds`` (result): their names.
+        - ``entries`` (result): one table for all of them, as of ``Product``.
         """
         kinds: list[str] = []
         while (after := self.follower(last)) is not None and self.tabulated(after):
@@ -289,10 +278,7 @@ class Lowering:
     def table(self, operation: Operation, before: np.ndarray | None = None) -> np.ndarray:
         """Return the table of an operator, after another table if there is one.
 
-        Raises
-        ------
-        CompileError
-            If the kernel cannot compute it.
+        Raises CompileError if the kernel cannot compute it.
         """
         fill = self.operators[operation.kind].table
         assert fill

@@ -58,19 +58,11 @@ def single_factor(*scales: np.float32, over: np.float32) -> float:
 def activation_range(activation: str, output: Quantization, dtype: str = "int8") -> tuple[int, int]:
     """Return the clamp of a fused activation.
 
-    Parameters
-    ----------
-    activation : str
-        ``NONE``, ``RELU``, ``RELU6``, ``RELU_0_TO_1`` or ``RELU_N1_TO_1``.
-    output : Quantization
-        Quantisation of the operator's result.
-    dtype : str
-        Type of the result.
+    - ``activation``: ``NONE``, ``RELU``, ``RELU6``, ``RELU_0_TO_1`` or ``RELU_N1_TO_1``.
+    - ``output``: quantisation of the operator's result.
+    - ``dtype``: type of the result.
 
-    Raises
-    ------
-    UndefinedError
-        If a bound is past 32 bits at this scale.
+    Raises UndefinedError if a bound is past 32 bits at this scale.
     """
 
     def quantized(bound: float) -> int:
@@ -101,12 +93,8 @@ def clamped(scaling: Scaling, activation: str, output: Quantization) -> Scaling:
 def keeps_order(weights: np.ndarray, scaling: Scaling) -> bool:
     """Return whether a greater sum never comes to a smaller result, because nothing wraps.
 
-    Parameters
-    ----------
-    weights : numpy.ndarray
-        int8, shape ``(channels, ...)``.
-    scaling : Scaling
-        Parameters applied to the sums.
+    - ``weights``: int8, shape ``(channels, ...)``.
+    - ``scaling``: parameters applied to the sums.
     """
     flat = weights.reshape(len(weights), -1)
     plain = sum_ranges(flat, np.zeros(len(flat), np.int64), 0)
@@ -121,17 +109,8 @@ def keeps_order(weights: np.ndarray, scaling: Scaling) -> bool:
 def dense_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> Scaling:
     """Return the parameters of a FULLY_CONNECTED, which rounds in float64.
 
-    Parameters
-    ----------
-    graph, operation
-        The operator.
-    weights : numpy.ndarray
-        int8, shape ``(channels, taps)``.
-
-    Raises
-    ------
-    CompileError
-        If there is a channel without multiplier.
+    ``weights``: int8, shape ``(channels, taps)``. Raises CompileError if there is a channel without
+    multiplier.
     """
     tensor, output = ends(graph, operation)
     bias = bias_of(graph, operation, len(weights))
@@ -152,17 +131,8 @@ def dense_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> Sc
 def convolution_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> Scaling:
     """Return the parameters of a CONV_2D or DEPTHWISE_CONV_2D, which round twice.
 
-    Parameters
-    ----------
-    graph, operation
-        The operator.
-    weights : numpy.ndarray
-        int8, shape ``(channels, taps)``.
-
-    Raises
-    ------
-    CompileError
-        If a factor is past the kernel's range.
+    ``weights``: int8, shape ``(channels, taps)``. Raises CompileError if a factor is past the
+    kernel's range.
     """
     tensor, output = ends(graph, operation)
     reals = _factors(graph, operation, output, len(weights))
@@ -199,19 +169,11 @@ def multiplication_scaling(
 ) -> Scaling:
     """Return the parameters of a MUL by a constant for each channel, or of a BATCH_MATMUL.
 
-    Parameters
-    ----------
-    first, second, output : Quantization
-        Quantisation of the input, the constant and the result.
-    weights : numpy.ndarray
-        int8 or int16, shape ``(channels, taps)``: the constant less its zero point.
-    activation : str
-        Fused activation.
+    - ``first``, ``second``, ``output``: quantisation of the input, the constant and the result.
+    - ``weights``: int8 or int16, shape ``(channels, taps)``: the constant less its zero point.
+    - ``activation``: fused activation.
 
-    Raises
-    ------
-    CompileError
-        If the factor is past the kernel's range.
+    Raises CompileError if the factor is past the kernel's range.
     """
     # The kernel multiplies and divides in single precision.
     factor = single_factor(first.scales[0], second.scales[0], over=output.scales[0])
@@ -226,12 +188,8 @@ def multiplication_scaling(
 def average_scaling(count: int, low: int, high: int, *, unsigned: bool = False) -> Scaling:
     """Return the parameters that divide a sum of int8 by ``count``, halves away from zero.
 
-    Halves of values that stand for uint8 are rounded up.
-
-    Raises
-    ------
-    CompileError
-        If no multiplier does so for all sums.
+    Halves of values that stand for uint8 are rounded up. Raises CompileError if no multiplier does
+    so for all sums.
     """
     zero = -128 if unsigned else 0
     sums = (-(128 + zero) * count, (127 - zero) * count)
@@ -310,19 +268,11 @@ def folded(bias: np.ndarray, weights: np.ndarray, zero_point: int) -> np.ndarray
 def sum_ranges(weights: np.ndarray, bias: np.ndarray, zero_point: int) -> list[tuple[int, int]]:
     """Return the least and the greatest sum of each channel, over all inputs.
 
-    Parameters
-    ----------
-    weights : numpy.ndarray
-        int8, shape ``(channels, taps)``.
-    bias : numpy.ndarray
-        int64, shape ``(channels,)``.
-    zero_point : int
-        Zero point of the inputs, which are int8.
+    - ``weights``: int8, shape ``(channels, taps)``.
+    - ``bias``: int64, shape ``(channels,)``.
+    - ``zero_point``: zero point of the inputs, which are int8.
 
-    Returns
-    -------
-    list of tuple of int
-        All of int32 for a channel whose sums can exceed that, because sums wrap.
+    Returns all of int32 for a channel whose sums can exceed that, because sums wrap.
     """
     up = np.maximum(weights, 0).sum(axis=1, dtype=np.int64)
     down = np.minimum(weights, 0).sum(axis=1, dtype=np.int64)

@@ -64,17 +64,10 @@ def rows(
 ) -> list[Row]:
     """Return a row for each layer and each operator of the host, in order, and the total last.
 
-    Parameters
-    ----------
-    program : Program
-        The program.
-    finishes : sequence of int
-        For each instruction that runs for a batch the estimated cycle of its last effect; for
-        several sections, ``Program.each``, one after the other.
-    bounds : sequence of int
-        For each layer the least cycles in the array; 0 unless given.
-    measured : Measured, optional
-        Counts of the RTL.
+    - ``finishes``: for each instruction that runs for a batch the estimated cycle of its last
+      effect; for several sections, ``Program.each``, one after the other.
+    - ``bounds``: for each layer the least cycles in the array; 0 unless given.
+    - ``measured``: counts of the RTL.
     """
     cycles = _by_layer(program, finishes)
     moved, once = _moved(program, program.each), _moved(program, program.once)

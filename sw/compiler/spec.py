@@ -78,11 +78,8 @@ class Product:
     def matrix(self, first: int, last: int) -> np.ndarray:
         """Return the weights of some output channels on all taps that these read.
 
-        Returns
-        -------
-        numpy.ndarray
-            int8, shape ``(last - first, rows, columns and source channels of the kernel)``;
-            ``summands`` times as long, the second summands after all first ones.
+        Returns int8, shape ``(last - first, rows, columns and source channels of the kernel)``;
+        ``summands`` times as long, the second summands after all first ones.
         """
         rest, found = self.weights[first:last], []
         for _ in range(self.summands):

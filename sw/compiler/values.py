@@ -80,14 +80,10 @@ def scaling_of(
 ) -> Scaling:
     """Return parameters by channel.
 
-    Parameters
-    ----------
-    bias, multiplier, shift : numpy.ndarray
-        int64, shape ``(channels,)``; shifts to the right are negative.
-    rounding : isa.Rounding
-        Rounding of the requantiser.
-    ends : (int, int, int)
-        Zero point, and the range of the clamp.
+    - ``bias``, ``multiplier``, ``shift``: int64, shape ``(channels,)``; shifts to the right are
+      negative.
+    - ``rounding``: rounding of the requantiser.
+    - ``ends``: zero point, and the range of the clamp.
     """
     zero_point, low, high = ends
     return Scaling(

@@ -69,10 +69,8 @@ class Control:
     def follow(self, kind: str, operator: Any, tensors: list[Tensor]) -> list[Operation]:
         """Return the operations that replace an IF or WHILE.
 
-        Raises
-        ------
-        ModelError
-            If its subgraphs do not match, or the number of rounds depends on the model's inputs.
+        Raises ModelError if its subgraphs do not match, or the number of rounds depends on the
+        model's inputs.
         """
         inputs = self.reader.inputs(operator, tensors)
         outputs = self.reader.outputs(operator)

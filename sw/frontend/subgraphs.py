@@ -33,10 +33,7 @@ class Subgraph:
 def read_subgraph(file: File, number: int) -> Subgraph:
     """Return a subgraph by its number.
 
-    Raises
-    ------
-    IndexError
-        If there is none.
+    Raises IndexError if there is none.
     """
     if not 0 <= number < file.count(file.model.SubgraphsLength(), 4):
         raise IndexError

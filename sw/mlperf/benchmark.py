@@ -103,10 +103,7 @@ class _Outcome(NamedTuple):
 def model_files(folder: Path | None) -> dict[Model, Path]:
     """Return the file of each model.
 
-    Raises
-    ------
-    InputError
-        If there is no folder, or a file is missing.
+    Raises InputError if there is no folder, or a file is missing.
     """
     wanted = f"the models of {REPOSITORY}: {', '.join(model.file for model in MODELS)}"
     if folder is None:
@@ -129,27 +126,14 @@ def run_benchmark(
 ) -> Benchmark:
     """Compare and count all models at all settings; shows its progress on stderr.
 
-    Parameters
-    ----------
-    files : dict of Model to pathlib.Path
-        File of each model.
-    settings : sequence of Setting
-        Cores and memories.
-    device : str
-        ``machine``, with estimated cycles, or ``rtl``, with counted ones.
-    inputs : int
-        Invocations of each model, in order: a model with variables keeps them in between.
-    seed : int
-        Seed of the random inputs.
+    - ``files``: file of each model.
+    - ``settings``: cores and memories.
+    - ``device``: ``machine``, with estimated cycles, or ``rtl``, with counted ones.
+    - ``inputs``: invocations of each model, in order: a model with variables keeps them in between.
+    - ``seed``: seed of the random inputs.
 
-    Raises
-    ------
-    ImportError
-        If LiteRT is not installed.
-    ValueError
-        If a file is no model, or the core cannot run it.
-    DeviceError
-        If there is no simulator, or the core stops with an error.
+    Raises ImportError if LiteRT is not installed; ValueError if a file is no model, or the core
+    cannot run it; DeviceError if there is no simulator, or the core stops with an error.
     """
     cases = {model: _Case(model, path, inputs, seed) for model, path in files.items()}
     keys = {_key(setting, device) for setting in settings}

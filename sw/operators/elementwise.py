@@ -88,11 +88,8 @@ def activated(operator: HostOperator, attributes: Attributes) -> list[Shape]:
 def single_constant(first: Tensor, second: Tensor) -> dict[str, Any]:
     """Return the attributes of an operator whose second input is one number for all elements.
 
-    Returns
-    -------
-    dict
-        ``constant``, less its zero point, and ``constant_scale``; nothing where the second input is
-        no such constant, or would make the result larger than the first one.
+    Returns ``constant``, less its zero point, and ``constant_scale``; nothing where the second
+    input is no such constant, or would make the result larger than the first one.
     """
     if second.data is None or first.data is not None or second.quantization is None:
         return {}
@@ -208,12 +205,8 @@ def _product_table(
 def addends(lowering: Lowering, operation: Operation, whole: int = 2) -> list[View]:
     """Return views of two inputs, rows and columns of the smaller one repeated.
 
-    The first ``whole`` must cover a whole value.
-
-    Raises
-    ------
-    CompileError
-        If the core does not compute one, or their layouts differ.
+    The first ``whole`` must cover a whole value. Raises CompileError if the core does not compute
+    one, or their layouts differ.
     """
     graph, numbers, views = lowering.graph, operation.inputs[:2], list[View]()
     if not all(number in lowering.views for number in numbers):
@@ -242,15 +235,8 @@ def addends(lowering: Lowering, operation: Operation, whole: int = 2) -> list[Vi
 def _by_channel(lowering: Lowering, operation: Operation) -> tuple[int, int, np.ndarray] | None:
     """Return the computed and the constant input of two, and the constant of each channel.
 
-    Returns
-    -------
-    tuple or None
-        int8, shape ``(channels,)``; None if both inputs are computed.
-
-    Raises
-    ------
-    CompileError
-        If the constant differs between pixels, or makes the result larger than the other input.
+    Returns int8, shape ``(channels,)``; None if both inputs are computed. Raises CompileError if
+    the constant differs between pixels, or makes the result larger than the other input.
     """
     graph = lowering.graph
     numbers = sorted(operation.inputs[:2], key=lambda n: graph.tensors[n].data is not None)

@@ -228,10 +228,8 @@ def dense_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np.ndarr
 def _dense_factors(graph: Graph, operation: Operation) -> list[float]:
     """Return the greatest factor.
 
-    Raises
-    ------
-    UndefinedError
-        If int16 gives results past 32 bits, to which the kernel casts its float64.
+    Raises UndefinedError if int16 gives results past 32 bits, to which the kernel casts its
+    float64.
     """
     found = weighted(0, 1)(graph, operation)
     source, weights = (graph.tensors[number] for number in operation.inputs[:2])

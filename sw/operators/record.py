@@ -140,10 +140,7 @@ class Operator:
     def check(self, operator: HostOperator) -> None:
         """Refuse types, attributes and shapes that no kernel can process.
 
-        Raises
-        ------
-        Mismatch
-            With the requirement.
+        Raises Mismatch with the requirement.
         """
         require(bool(operator.sources and operator.results), "inputs and results")
         sources = operator.sources[:1] if self.weighted else operator.sources

@@ -68,12 +68,8 @@ def reduced(operator: HostOperator, attributes: Attributes) -> list[Shape]:
 def _laid_out(lowering: Lowering, operation: Operation) -> View:
     """Return the input as an image whose channels are its last dimension.
 
-    A vector that stands for rows of elements is copied to pixels.
-
-    Raises
-    ------
-    CompileError
-        If it has another layout.
+    A vector that stands for rows of elements is copied to pixels. Raises CompileError if it has
+    another layout.
     """
     number = operation.inputs[0]
     view, shape = lowering.view(operation), lowering.graph.tensors[number].shape
@@ -95,10 +91,7 @@ def _laid_out(lowering: Lowering, operation: Operation) -> View:
 def _windows(lowering: Lowering, operation: Operation, view: View) -> tuple[int, int]:
     """Return rows and columns of the windows that a reduction of pixels takes.
 
-    Raises
-    ------
-    CompileError
-        If it reduces other dimensions.
+    Raises CompileError if it reduces other dimensions.
     """
     axes = operation.attributes["axes"]
     rank = len(lowering.graph.tensors[operation.inputs[0]].shape)
@@ -228,10 +221,7 @@ def _real_sums(
 def _sum_scaling(source: Quantization, output: Quantization, count: int) -> Scaling:
     """Return the parameters of SUM over ``count`` elements.
 
-    Raises
-    ------
-    CompileError
-        If no multiplier gives the kernel's result for all sums.
+    Raises CompileError if no multiplier gives the kernel's result for all sums.
     """
     bias = -source.zero_point * count
     pair = stepped_multiplier(

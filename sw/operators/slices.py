@@ -28,19 +28,11 @@ def _sliced(
 ) -> dict[str, Any]:
     """Return the first element, count and stride of a slice in each dimension.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Of the input.
-    numbers : sequence of sequences of int
-        Begin, end and stride as in the file; further dimensions are taken whole.
-    masks : sequence of int
-        Bits by dimension: begin left out, end left out, dimension dropped.
+    - ``shape``: of the input.
+    - ``numbers``: begin, end and stride as in the file; further dimensions are taken whole.
+    - ``masks``: bits by dimension: begin left out, end left out, dimension dropped.
 
-    Returns
-    -------
-    dict
-        ``begin``, ``count`` and ``stride`` for each dimension, and ``dropped`` ones.
+    Returns ``begin``, ``count`` and ``stride`` for each dimension, and ``dropped`` ones.
     """
     firsts, counts, steps = [], [], []
     for axis, extent in enumerate(shape):
@@ -84,14 +76,9 @@ def _spelt_out(
 ) -> tuple[list[list[int]], list[int], tuple[int, ...]]:
     """Return begin, end and strides for dimensions of the input, without ellipsis and new axes.
 
-    Returns
-    -------
-    numbers : list of lists of int
-        Begin, end and strides of the first dimensions.
-    masks : list of int
-        Bits for these: begin left out, end left out, dimension dropped.
-    added : tuple of int
-        Positions of the new dimensions in the result.
+    - ``numbers`` (result): begin, end and strides of the first dimensions.
+    - ``masks`` (result): bits for these: begin left out, end left out, dimension dropped.
+    - ``added`` (result): positions of the new dimensions in the result.
     """
     count = len(numbers[0])
     dots = [n for n in range(count) if masks.has("ellipsis", n)]

@@ -27,10 +27,7 @@ _OF_BYTES = {*DENSE, *RESHAPES}
 def _lower_reshape(lowering: Lowering, operation: Operation) -> None:
     """Lower RESHAPE: the same bytes, moved only out of padding, or where a vector becomes an image.
 
-    Raises
-    ------
-    CompileError
-        For images that become images of another shape.
+    Raises CompileError for images that become images of another shape.
     """
     number = operation.outputs[0]
     view = lowering.view(operation)
@@ -56,12 +53,8 @@ def _lower_reshape(lowering: Lowering, operation: Operation) -> None:
 def _lower_pad(lowering: Lowering, operation: Operation) -> None:
     """Lower PAD: a view that reaches past the value's edges, into zero points.
 
-    Another constant takes a copy with that around it, and one that is read as a whole.
-
-    Raises
-    ------
-    CompileError
-        If other dimensions than rows and columns are padded.
+    Another constant takes a copy with that around it, and one that is read as a whole. Raises
+    CompileError if other dimensions than rows and columns are padded.
     """
     number = operation.outputs[0]
     view = lowering.view(operation)

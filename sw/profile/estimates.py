@@ -92,23 +92,12 @@ def estimates(
 ) -> Estimates:
     """Return the estimates of a program.
 
-    Parameters
-    ----------
-    compiled : Compiled
-        The program.
-    latency : int
-        Cycles from a request to external memory to its first beat.
-    bandwidth : float
-        Beats of external memory per cycle, above 0 up to 2.
-    clock_hz : float, optional
-        Clock of the core in Hz.
-    measured : Measured, optional
-        Cycles that the RTL has counted.
+    - ``latency``: cycles from a request to external memory to its first beat.
+    - ``bandwidth``: beats of external memory per cycle, above 0 up to 2.
+    - ``clock_hz``: clock of the core in Hz.
+    - ``measured``: cycles that the RTL has counted.
 
-    Raises
-    ------
-    ValueError
-        If latency or bandwidth are out of range.
+    Raises ValueError if latency or bandwidth are out of range.
     """
     costs = COSTS._replace(memory=latency, bandwidth=bandwidth)
     program = compiled.program

@@ -90,19 +90,11 @@ def shares(
 ) -> np.ndarray:
     """Return for each interval between ``edges`` the weighted share of it that events cover.
 
-    Parameters
-    ----------
-    starts, ends : numpy.ndarray
-        Cycles, [events], float64.
-    edges : numpy.ndarray
-        Ascending cycles, [bins + 1], float64.
-    weights : numpy.ndarray
-        Weight of each event while it lasts, [events].
+    - ``starts``, ``ends``: cycles, [events], float64.
+    - ``edges``: ascending cycles, [bins + 1], float64.
+    - ``weights``: weight of each event while it lasts, [events].
 
-    Returns
-    -------
-    numpy.ndarray
-        [bins], float64.
+    Returns [bins], float64.
     """
 
     # The integral of the events up to each edge, from sorted starts and ends.

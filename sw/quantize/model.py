@@ -32,19 +32,11 @@ class FloatModel:
 def port(name: str, shape: Iterable[int], dtype: str) -> Port:
     """Return an input of a float network.
 
-    Parameters
-    ----------
-    name : str
-        As the network names it.
-    shape : iterable of int
-        With the batch first; an extent that is not known is below 1.
-    dtype : str
-        Type of its numbers.
+    - ``name``: as the network names it.
+    - ``shape``: with the batch first; an extent that is not known is below 1.
+    - ``dtype``: type of its numbers.
 
-    Raises
-    ------
-    QuantizeError
-        If the batch is fixed to more than one, or another extent is not known.
+    Raises QuantizeError if the batch is fixed to more than one, or another extent is not known.
     """
     first, *sample = (*shape, 0)[:1] + tuple(shape)[1:]
     wanted = f"input {name!r}: wanted shape [1, ...] or a free first axis"

@@ -77,17 +77,8 @@ class Converter:
     def quantized(self, arrays: Sequence[np.ndarray]) -> bytes:
         """Return the int8 file.
 
-        Parameters
-        ----------
-        arrays : sequence of numpy.ndarray
-            For each of ``ports`` the samples that ranges are measured on.
-
-        Raises
-        ------
-        InputError
-            If numbers are not finite.
-        QuantizeError
-            If the network cannot be quantised.
+        ``arrays``: for each of ``ports`` the samples that ranges are measured on. Raises InputError
+        if numbers are not finite; QuantizeError if the network cannot be quantised.
         """
         for array, port in zip(arrays, self.ports, strict=True):
             if not np.isfinite(array).all():
@@ -118,10 +109,7 @@ class Converter:
 def serve(number: int) -> None:
     """Carry out calls until the parent ends; the terminal is for progress alone.
 
-    Parameters
-    ----------
-    number : int
-        File descriptor of the pipe that calls come from.
+    ``number``: file descriptor of the pipe that calls come from.
     """
     global _progress
     pipe = Connection(number)

@@ -79,10 +79,7 @@ SOURCES = (
 def source_of(path: Path) -> Source:
     """Return the format of a file, by its name.
 
-    Raises
-    ------
-    QuantizeError
-        If there is no such file, or its format is unknown.
+    Raises QuantizeError if there is no such file, or its format is unknown.
     """
     if not path.exists():
         raise QuantizeError(f"{path}: no such file")
@@ -99,10 +96,7 @@ def source_of(path: Path) -> Source:
 def require_tools(path: Path, source: Source) -> None:
     """Refuse a file whose tools are not installed.
 
-    Raises
-    ------
-    ModuleNotFoundError
-        Naming them, and the command that installs them.
+    Raises ModuleNotFoundError naming them, and the command that installs them.
     """
     if source.missing:
         wanted = f"{path}: a {source.kind} wants {', '.join(source.missing)}"

@@ -49,12 +49,8 @@ class MachineDevice:
     def run(self, address: int, count: int) -> RunResult:
         """Run the program of ``count`` instructions at byte ``address``.
 
-        Raises
-        ------
-        ValueError
-            If ``count`` is not 1 to 65535, or the program does not lie in the memory.
-        DeviceError
-            If an instruction is too long for the model.
+        Raises ValueError if ``count`` is not 1 to 65535, or the program does not lie in the memory;
+        DeviceError if an instruction is too long for the model.
         """
         from celosia.sim.machine import MachineError, TooLong
 

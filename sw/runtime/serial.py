@@ -90,19 +90,12 @@ class SerialTransport:
 def open_serial(port: str, config: Config, memory_bytes: int) -> "SerialDevice":
     """Return the core on a serial port.
 
-    Parameters
-    ----------
-    port : str
-        Path or URL, then ``@`` and the bits per second if they are not ``BAUD``.
-    config : Config
-        Sizes that its core must have.
-    memory_bytes : int
-        External memory that will be used.
+    - ``port``: path or URL, then ``@`` and the bits per second if they are not ``BAUD``.
+    - ``config``: sizes that its core must have.
+    - ``memory_bytes``: external memory that will be used.
 
-    Raises
-    ------
-    DeviceError
-        If the port cannot be opened, nothing responds, or the core is of another configuration.
+    Raises DeviceError if the port cannot be opened, nothing responds, or the core is of another
+    configuration.
     """
     path, _, speed = port.rpartition("@")
     if not path or not speed.isdecimal():

@@ -121,17 +121,8 @@ class Classifier:
     def classify(self, drawing: np.ndarray) -> Result:
         """Return everything about one drawing.
 
-        Parameters
-        ----------
-        drawing : numpy.ndarray
-            uint8, two axes; 0 is background.
-
-        Raises
-        ------
-        InputError
-            If nothing is drawn.
-        DeviceError
-            If the device fails, or gives other bytes than the machine model.
+        ``drawing``: uint8, two axes; 0 is background. Raises InputError if nothing is drawn;
+        DeviceError if the device fails, or gives other bytes than the machine model.
         """
         picture = normalised(drawing, self.dataset)
         port = self.program.inputs[0]

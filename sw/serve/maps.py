@@ -76,10 +76,7 @@ class Maps:
     def read(self, x: np.ndarray) -> tuple[np.ndarray, list[FeatureMap]]:
         """Return the first output of the model, and the results of layers in their order.
 
-        Parameters
-        ----------
-        x : numpy.ndarray
-            One input, shape ``(1, *shape of the input)``.
+        ``x``: one input, shape ``(1, *shape of the input)``.
         """
         results = self._session.run([x])
         maps = []

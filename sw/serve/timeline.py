@@ -12,19 +12,12 @@ __all__ = ["timeline"]
 def timeline(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) -> dict[str, Any]:
     """Return the busy spans of each unit and the costs of each layer in one run, for JSON.
 
-    Parameters
-    ----------
-    compiled : Compiled
-        The program. The sections of several parts follow one another without a gap.
-    latency, bandwidth
-        Of the external memory, see ``open_device``.
+    - ``compiled``: the program. The sections of several parts follow one another without a gap.
+    - ``latency``, ``bandwidth``: of the external memory, see ``open_device``.
 
-    Returns
-    -------
-    dict
-        ``cycles`` of the run; ``units``, each with name, busy cycles, and spans of first cycle,
-        last cycle, layer (-1 for none) and opcode; ``layers``, each with name, operator,
-        multiplications, cycles, bound and note.
+    Returns ``cycles`` of the run; ``units``, each with name, busy cycles, and spans of first cycle,
+    last cycle, layer (-1 for none) and opcode; ``layers``, each with name, operator,
+    multiplications, cycles, bound and note.
     """
     from celosia.sim.schedule import EXECUTING
     from celosia.sim.timing.cycles import COSTS, estimate

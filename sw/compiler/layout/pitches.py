@@ -92,19 +92,11 @@ def segments(
 ) -> tuple[Segment, ...]:
     """Return the reads of the reduction of some output channels of a layer.
 
-    Parameters
-    ----------
-    layer : Product
-        The layer.
-    pitch, pixel : int
-        Bytes of its source from one row to the next, and from one pixel to the next.
-    channels : (int, int)
-        First output channel, and the one after the last.
-    config : Config
-        The core.
-    most : int, optional
-        Preferred limit of the steps of an instruction; taps that lie side by side can be split
-        anywhere and do not count.
+    - ``pitch``, ``pixel``: bytes of its source from one row to the next, and from one pixel to the
+      next.
+    - ``channels``: first output channel, and the one after the last.
+    - ``most``: preferred limit of the steps of an instruction; taps that lie side by side can be
+      split anywhere and do not count.
     """
     (high, wide), (down, right) = layer.kernel, layer.dilation
     _, depth = layer.inputs(*channels)
@@ -177,12 +169,8 @@ def _join(
 def lay_out(network: Network, bands: Mapping[int, Band], config: Config) -> tuple[Layout, ...]:
     """Return a layout for each value.
 
-    ``bands`` are those of layers that have one.
-
-    Raises
-    ------
-    CompileError
-        If a row is longer than the fields of instructions allow.
+    ``bands`` are those of layers that have one. Raises CompileError if a row is longer than the
+    fields of instructions allow.
     """
     layouts: dict[int, Layout] = {}
     results = [layer.result for layer in network.layers]
@@ -202,10 +190,7 @@ def layout_of(
 ) -> Layout:
     """Return the layout of a value; ``layouts`` has those of the values before it.
 
-    Raises
-    ------
-    CompileError
-        See ``lay_out``.
+    Raises CompileError, see ``lay_out``.
     """
     ends = ((network.layers[n].source, network.layers[n].result) for n in bands)
     if any(number in pair for pair in ends):
@@ -237,10 +222,7 @@ def _check_pitch(value: Value, pitch: int, config: Config) -> None:
 def margins_of(network: Network, number: int) -> Margins:
     """Return the rows and pixels around a value that its readers read.
 
-    Raises
-    ------
-    CompileError
-        If a reader cannot have margins.
+    Raises CompileError if a reader cannot have margins.
     """
     value = network.values[number]
     readers = [network.layers[n] for n in network.readers[number]]

@@ -62,10 +62,7 @@ class Placement:
     def moved(self, by: int) -> "Placement":
         """Return a placement with all external addresses increased by ``by`` bytes.
 
-        Raises
-        ------
-        CompileError
-            If its code would begin past the last address.
+        Raises CompileError if its code would begin past the last address.
         """
         moved = replace(
             self,

@@ -123,10 +123,7 @@ def tile(
 ) -> Tiling:
     """Return the tiles of the layers for a core; ``bands`` are those of layers with one.
 
-    Raises
-    ------
-    CompileError
-        If the parameter memory cannot hold the channels of one tile.
+    Raises CompileError if the parameter memory cannot hold the channels of one tile.
     """
     columns = config.columns
     if config.parameter_channels < columns:

@@ -96,21 +96,12 @@ def blocks(
 ) -> list[Block]:
     """Return blocks that cover the results of a layer for some samples, in order.
 
-    Parameters
-    ----------
-    layer, samples, config
-        The layer, the samples of the batch and the core.
-    stripe : (int, int), optional
-        Rows of results, if not all.
-    wanted : (int, int), optional
-        See ``wanted_sums``; 4 · R unless given.
-    large : bool
-        True for as few blocks as possible.
+    - ``layer``, ``samples``, ``config``: the layer, the samples of the batch and the core.
+    - ``stripe``: rows of results, if not all.
+    - ``wanted``: see ``wanted_sums``; 4 · R unless given.
+    - ``large``: true for as few blocks as possible.
 
-    Raises
-    ------
-    CompileError
-        If one window needs more sums than a half of the accumulators has rows.
+    Raises CompileError if one window needs more sums than a half of the accumulators has rows.
     """
     depth = config.accumulator_depth
     output = layer.output

@@ -120,10 +120,7 @@ class Builder:
     def value(self, operand: Operand | None) -> Value:
         """Return an operand that is computed.
 
-        Raises
-        ------
-        ModelError
-            If it is a constant, or left out.
+        Raises ModelError if it is a constant, or left out.
         """
         if operand is None or operand.name not in self.values:
             got = "none" if operand is None else f"constant {operand.name!r}"
@@ -186,12 +183,8 @@ class Builder:
     def image(self, value: Value, shape: tuple[int, ...] | None = None) -> Value:
         """Return a value stored as an image, channels last.
 
-        Parameters
-        ----------
-        value : Value
-            Of four dimensions, or of as many elements as ``shape``.
-        shape : tuple of int, optional
-            Samples, channels, rows and columns.
+        - ``value``: of four dimensions, or of as many elements as ``shape``.
+        - ``shape``: samples, channels, rows and columns.
         """
         shape = shape or value.shape
         if len(shape) != 4:

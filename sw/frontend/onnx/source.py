@@ -79,10 +79,8 @@ class Source:
 def read(content: bytes) -> Source:
     """Return a file's nodes, constants and ends.
 
-    Raises
-    ------
-    ModelError
-        If it is no ONNX model, damaged, of other versions, or of shapes that are not fixed.
+    Raises ModelError if it is no ONNX model, damaged, of other versions, or of shapes that are not
+    fixed.
     """
     try:
         model = onnx.load_model_from_string(content)
