@@ -39,21 +39,9 @@ class Clocks:
 
     ``clocks[k, u]`` is the number of instructions of unit ``u`` that have surely finished before
     instruction ``k`` starts, in any run on any core. This needs each semaphore to be taken by one
-    unit only between two fences: then the order in which counts are taken is fixed.
-
-    Parameters
-    ----------
-    instructions : sequence of Instruction
-        The program.
-    order : sequence of int
-        A possible order of the instructions.
-
-    Raises
-    ------
-    MixedSemaphore
-        If several units take counts of one semaphore between two fences.
-    PossibleOverflow
-        If a count passes its limit in some run.
+    unit only between two fences: then the order in which counts are taken is fixed. ``order``: a
+    possible order of the instructions. Raises MixedSemaphore if several units take counts of one
+    semaphore between two fences; PossibleOverflow if a count passes its limit in some run.
     """
 
     def __init__(self, instructions: Sequence[Instruction], order: Sequence[int]) -> None:

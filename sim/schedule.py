@@ -25,14 +25,9 @@ def describe(index: int, instruction: isa.Instruction) -> str:
 class MachineError(RuntimeError):
     """Error of a program that stops the core.
 
-    Attributes
-    ----------
-    error : isa.Error
-        Code that the core records.
-    unit : isa.Unit
-        Unit that noticed it.
-    index : int
-        Index of the instruction in the program.
+    - ``error``: code that the core records.
+    - ``unit``: unit that noticed it.
+    - ``index``: index of the instruction in the program.
     """
 
     def __init__(self, error: isa.Error, unit: isa.Unit, index: int, message: str) -> None:

@@ -81,19 +81,10 @@ def views(waves: Waves, groups: Mapping[str, Sequence[str]]) -> dict[Path, bytes
 class Recording:
     """A file of waves while a model writes it.
 
-    Parameters
-    ----------
-    waves : Waves
-        The file.
-    ports : mapping of str to sequence of str
-        Signals of the views by group, see ``ports``.
-    library, device : Any
-        The compiled model, and a device of it.
+    - ``ports``: signals of the views by group, see ``ports``.
+    - ``library``, ``device``: the compiled model, and a device of it.
 
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
+    Raises OSError if the file cannot be written.
     """
 
     def __init__(

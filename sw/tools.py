@@ -62,16 +62,11 @@ def _simulators() -> ModuleType:
 class Program:
     """A program that Celosia starts, or that shows its files.
 
-    Parameters
-    ----------
-    name, feature, demo
-        As of ``Item``.
-    package : str
-        Debian package that it comes in, or ``[extra]``; empty where ``sim/simulators.py`` knows it.
-    find : callable
-        Takes the name and returns the path; raises OSError or RuntimeError.
-    option : str
-        Makes it print its version.
+    - ``name``, ``feature``, ``demo``: as of ``Item``.
+    - ``package``: Debian package that it comes in, or ``[extra]``; empty where
+      ``sim/simulators.py`` knows it.
+    - ``find``: takes the name and returns the path; raises OSError or RuntimeError.
+    - ``option``: makes it print its version.
     """
 
     name: str

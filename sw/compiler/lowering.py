@@ -50,30 +50,14 @@ class Tail:
 class Lowering:
     """A graph during its lowering to layers.
 
-    Parameters
-    ----------
-    graph : Graph
-        The model, or a part of it.
-    operators : mapping
-        Records of operators, by kind.
-    items : int, optional
-        Batch, if the model's is known.
+    - ``graph``: the model, or a part of it.
+    - ``operators``: records of operators, by kind.
+    - ``items``: batch, if the model's is known.
+    - ``views``: tensors computed so far.
+    - ``shapes``: rows, columns and channels of tensors.
+    - ``fused``: positions of operators fused into other layers.
 
-    Attributes
-    ----------
-    values, layers : list
-        As of ``Network``.
-    views : dict of int to View
-        Tensors computed so far.
-    shapes : dict of int to (int, int, int)
-        Rows, columns and channels of tensors.
-    fused : set of int
-        Positions of operators fused into other layers.
-
-    Raises
-    ------
-    CompileError
-        If tensors are of different batches.
+    Raises CompileError if tensors are of different batches.
     """
 
     def __init__(

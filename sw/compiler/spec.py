@@ -192,20 +192,12 @@ class Pooling:
 class Sum:
     """Two values of one shape, each rescaled, added or compared, and rescaled again.
 
-    Parameters
-    ----------
-    name, kind, place, source, result
-        As in ``Product``.
-    second : int
-        The other value read.
-    extents : (int, int, int)
-        Rows, columns and channels.
-    scalings : tuple of Scaling
-        For one channel each: of ``source``, of ``second``, and of their sum.
-    mode : isa.Mode
-        ADD, or MAX for the greater of the two.
-    table : numpy.ndarray, optional
-        As in ``Product``.
+    - ``name``, ``kind``, ``place``, ``source``, ``result``: as in ``Product``.
+    - ``second``: the other value read.
+    - ``extents``: rows, columns and channels.
+    - ``scalings``: for one channel each: of ``source``, of ``second``, and of their sum.
+    - ``mode``: ADD, or MAX for the greater of the two.
+    - ``table``: as in ``Product``.
     """
 
     name: str

@@ -52,10 +52,7 @@ class Reader(Protocol):
 class Control:
     """Calls of subgraphs.
 
-    Parameters
-    ----------
-    reader : Reader
-        Reads the operators.
+    ``reader``: reads the operators.
     """
 
     def __init__(self, reader: Reader) -> None:

@@ -24,14 +24,9 @@ _Key = str | int
 class Variables:
     """Variables of a subgraph.
 
-    Attributes
-    ----------
-    initial : dict
-        Contents before the first invocation.
-    values : dict
-        Number of the tensor that each was assigned last.
-    alias : dict of int to int
-        Tensors that stand for results of READ_VARIABLE, and for variable tensors.
+    - ``initial``: contents before the first invocation.
+    - ``values``: number of the tensor that each was assigned last.
+    - ``alias``: tensors that stand for results of READ_VARIABLE, and for variable tensors.
     """
 
     def __init__(self) -> None:

@@ -90,13 +90,9 @@ class State:
 class Graph:
     """A model: tensors, operations in an order of execution, inputs, outputs and states.
 
-    ``unsigned`` are inputs and outputs that are uint8 in the model: 128 more there than the
-    int8 of the graph.
-
-    Raises
-    ------
-    ValueError
-        If a number of a tensor is out of range, or an operation reads a tensor before it is made.
+    ``unsigned`` are inputs and outputs that are uint8 in the model: 128 more there than the int8 of
+    the graph. Raises ValueError if a number of a tensor is out of range, or an operation reads a
+    tensor before it is made.
     """
 
     name: str

@@ -34,15 +34,8 @@ _progress: TextIO | None = None
 class Converter:
     """A float network, opened; a context manager that ends its process.
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        The network, of one of ``SOURCES`` whose tools are installed.
-
-    Raises
-    ------
-    QuantizeError
-        If it cannot be read or converted.
+    ``path``: the network, of one of ``SOURCES`` whose tools are installed. Raises QuantizeError if
+    it cannot be read or converted.
     """
 
     def __init__(self, path: Path) -> None:

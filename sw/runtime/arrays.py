@@ -17,12 +17,8 @@ Pixels = tuple[float, float] | str
 class InputError(ValueError):
     """Inputs of a wrong shape, type or content; the message is one line.
 
-    Parameters
-    ----------
-    message : str
-        The message.
-    hint : str, optional
-        Option of the command line, and argument of ``quantized``, that takes such an input.
+    - ``message``: the message.
+    - ``hint``: option of the command line, and argument of ``quantized``, that takes such an input.
     """
 
     def __init__(self, message: str, hint: str = "") -> None:

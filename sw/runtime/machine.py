@@ -12,17 +12,10 @@ __all__ = ["MachineDevice"]
 class MachineDevice:
     """Runs programs on the NumPy model: exact bytes, no cycles.
 
-    Parameters
-    ----------
-    config : Config
-        Sizes of the core.
-    memory_bytes : int
-        External memory.
+    - ``config``: sizes of the core.
+    - ``memory_bytes``: external memory.
 
-    Raises
-    ------
-    DeviceError
-        If there is not enough memory for it.
+    Raises DeviceError if there is not enough memory for it.
     """
 
     def __init__(self, config: Config, memory_bytes: int) -> None:

@@ -45,25 +45,14 @@ class Result:
 class Classifier:
     """A model of pictures of 28 x 28 on a device.
 
-    Parameters
-    ----------
-    model : str or Path
-        Name of a shipped model, or a model file.
-    config : Config
-        The core.
-    device : str
-        Name of the device, see ``open_device``.
-    pixels : (float, float)
-        Numbers that the pixels 0 and 255 stand for.
-    latency, bandwidth
-        Of the external memory: of the estimate, and of the device ``rtl``.
+    - ``model``: name of a shipped model, or a model file.
+    - ``device``: name of the device, see ``open_device``.
+    - ``pixels``: numbers that the pixels 0 and 255 stand for.
+    - ``latency``, ``bandwidth``: of the external memory: of the estimate, and of the device
+      ``rtl``.
 
-    Raises
-    ------
-    InputError
-        If the model does not have one input of 28 x 28 and one output of classes.
-    ModelError, CompileError, DeviceError
-        If the model or the device cannot be used.
+    Raises InputError if the model does not have one input of 28 x 28 and one output of classes;
+    ModelError, CompileError, DeviceError if the model or the device cannot be used.
     """
 
     def __init__(

@@ -36,22 +36,9 @@ class _Source:
 class Maps:
     """A program on the machine model whose outputs are those of a model, then results of layers.
 
-    The program that is shown keeps most results inside the core for a short time. This one makes the
-    same bytes and stores them; its cycles do not count.
-
-    Parameters
-    ----------
-    graph : Graph
-        The model.
-    compiled : Compiled
-        The program that is shown, whose layers are numbered.
-    config : Config
-        The core.
-
-    Raises
-    ------
-    CompileError
-        If the results cannot be stored.
+    The program that is shown keeps most results inside the core for a short time. This one makes
+    the same bytes and stores them; its cycles do not count. ``compiled``: the program that is
+    shown, whose layers are numbered. Raises CompileError if the results cannot be stored.
     """
 
     def __init__(self, graph: Graph, compiled: Compiled, config: Config) -> None:

@@ -36,10 +36,7 @@ class Pass:
 class Recorder(MachineDevice):
     """A machine model that keeps one pass of each layer: the one whose activations vary most.
 
-    Parameters
-    ----------
-    program : Program
-        The program that will run.
+    ``program``: the program that will run.
     """
 
     def __init__(self, program: Program) -> None:

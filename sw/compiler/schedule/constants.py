@@ -26,10 +26,7 @@ READERS = (Multiply, Drain, PoolRegion, AddRegion)
 class Constants:
     """Weights, parameters and tables that actions read.
 
-    Parameters
-    ----------
-    network, tiling, config
-        Results of the passes before, and the core.
+    ``network``, ``tiling``, ``config``: results of the passes before, and the core.
     """
 
     def __init__(self, network: Network, tiling: Tiling, config: Config) -> None:

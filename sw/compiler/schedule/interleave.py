@@ -67,10 +67,7 @@ class _Area(NamedTuple):
 class Interleaver:
     """Puts jobs in order.
 
-    Parameters
-    ----------
-    network, tiling, placement, config
-        Results of the passes before, and the core.
+    ``network``, ``tiling``, ``placement``, ``config``: results of the passes before, and the core.
     """
 
     def __init__(

@@ -30,10 +30,7 @@ _AFTER_BAND = 2
 class Jobs:
     """Jobs of layers.
 
-    Parameters
-    ----------
-    moves, block_tiling
-        Loads of the program; blocks and stages of its matrix layers.
+    ``moves``, ``block_tiling``: loads of the program; blocks and stages of its matrix layers.
     """
 
     def __init__(self, moves: Movement, block_tiling: BlockTiling) -> None:

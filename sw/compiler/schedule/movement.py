@@ -29,10 +29,7 @@ _FIRST_BYTES = 192
 class Movement:
     """Loads and stores of a program, by layer, sub-batch and samples.
 
-    Parameters
-    ----------
-    network, tiling, placement, config
-        Results of the passes before, and the core.
+    ``network``, ``tiling``, ``placement``, ``config``: results of the passes before, and the core.
     """
 
     def __init__(

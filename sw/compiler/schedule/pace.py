@@ -40,10 +40,7 @@ def drain_latency(config: Config) -> int:
 class Pace:
     """Clocks of the units, advanced by one action after the other.
 
-    Parameters
-    ----------
-    network, tiling, layouts, config
-        Results of the passes before, and the core.
+    ``network``, ``tiling``, ``layouts``, ``config``: results of the passes before, and the core.
     """
 
     def __init__(

@@ -54,12 +54,8 @@ WHOLE: Stages = (None,)
 class BlockTiling:
     """Blocks and stages of matrix layers.
 
-    Parameters
-    ----------
-    moves : Movement
-        Loads of the program.
-    overlap : bool
-        True if jobs are small, and those of the next layer come between them.
+    - ``moves``: loads of the program.
+    - ``overlap``: true if jobs are small, and those of the next layer come between them.
     """
 
     def __init__(self, moves: Movement, overlap: bool) -> None:

@@ -66,10 +66,7 @@ def shifted(meaning: Quantization, dtype: np.dtype) -> Quantization:
 class Builder:
     """A graph under construction.
 
-    Attributes
-    ----------
-    values : dict of str to Value
-        Values made so far, by the model's name.
+    ``values``: values made so far, by the model's name.
     """
 
     def __init__(self, name: str) -> None:

@@ -80,14 +80,9 @@ class Unit:
 class Units:
     """The units of a model, made node by node.
 
-    Attributes
-    ----------
-    units : list of Unit
-        In order.
-    blockers : list of (str, str)
-        Kind and message of each operator that cannot be read.
-    integers : dict of str to Operand
-        Integer tensors by name; of the model's inputs, too.
+    - ``units``: in order.
+    - ``blockers``: kind and message of each operator that cannot be read.
+    - ``integers``: integer tensors by name; of the model's inputs, too.
     """
 
     def __init__(self, source: Source) -> None:
