@@ -26,10 +26,7 @@ def is_image(path: Path) -> bool:
 
 
 def pictures_of(folder: Path) -> list[Path]:
-    """Return the pictures in a folder, by name.
-
-    Raises FileError if there are none.
-    """
+    """Return the pictures in a folder, by name; raises FileError if there are none."""
     found = sorted(path for path in folder.iterdir() if is_image(path))
     if not found:
         raise FileError(f"{folder}: wanted pictures ({', '.join(ENDINGS)}), found none")

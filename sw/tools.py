@@ -60,20 +60,15 @@ def _simulators() -> ModuleType:
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """A program that Celosia starts, or that shows its files.
-
-    - ``name``, ``feature``, ``demo``: as of ``Item``.
-    - ``package``: Debian package that it comes in, or ``[extra]``; empty where
-      ``sim/simulators.py`` knows it.
-    - ``find``: takes the name and returns the path; raises OSError or RuntimeError.
-    - ``option``: makes it print its version.
-    """
+    """A program that Celosia starts, or that shows its files; other fields as of ``Item``."""
 
     name: str
     feature: str
+    #: Debian package that it comes in, or ``[extra]``; empty where ``sim/simulators.py`` knows it.
     package: str = ""
+    #: Takes the name and returns the path; raises OSError or RuntimeError.
     find: Callable[[str], str] = _on_path
-    option: str = "--version"
+    option: str = "--version"  #: Makes it print its version.
     demo: bool = False
 
     @property

@@ -143,10 +143,7 @@ def _own_loads(part: Sequence[Step], layer: int) -> int:
 
 
 def limited(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Return the steps of a section.
-
-    Raises CompileError if the core cannot number them all.
-    """
+    """Return the steps of a section; raises CompileError if the core cannot number them all."""
     emitted = tuple(islice(steps, _MOST_INSTRUCTIONS))
     check_count(len(emitted))
     return emitted

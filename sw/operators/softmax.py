@@ -47,9 +47,9 @@ def softmax(values: np.ndarray, scale: float, beta: float = 1.0) -> np.ndarray:
     - ``scale``: of ``values``, as float32 holds it.
     - ``beta``: factor on the values, as float32 holds it.
 
-    The result is that of LiteRT's reference kernel. Where that aborts, because a row's exponentials sum
-    to 512 times the greatest or more, all -128. Raises ValueError if ``values`` are not int8, or
-    scale · beta is not more than 2^-26.
+    The result is that of LiteRT's reference kernel. Where that aborts, because a row's exponentials
+    sum to 512 times the greatest or more, all -128. Raises ValueError if ``values`` are not int8,
+    or scale · beta is not more than 2^-26.
     """
     if values.dtype != np.int8:
         raise ValueError(f"values: wanted int8, got {values.dtype}")

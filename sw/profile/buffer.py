@@ -20,7 +20,7 @@ _FREE = -2
 
 
 class Contents(NamedTuple):
-    """Lifetimes of blocks of the unified buffer, each from a write to the last read before another."""
+    """Lifetimes of blocks of the unified buffer: from a write to the last read before another."""
 
     block_bytes: int  #: Bytes of a block.
     blocks: int  #: Number of blocks, up to the last byte that the program uses.

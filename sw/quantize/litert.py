@@ -63,8 +63,8 @@ def run(content: bytes, arrays: Mapping[str, np.ndarray], steps: Iterable[int]) 
     - ``arrays``: inputs as in ``FloatModel.ports``, with the samples first.
     - ``steps``: numbers of the samples.
 
-    The result has shape ``(N, elements)``, of the output's type. Raises QuantizeError if there are several
-    outputs.
+    The result has shape ``(N, elements)``, of the output's type. Raises QuantizeError if there are
+    several outputs.
     """
     # The kernels that XNNPACK would replace define the int8 results.
     runner = _runner(content, "BUILTIN_WITHOUT_DEFAULT_DELEGATES")

@@ -43,8 +43,8 @@ def quantized(
     - ``pixels``: also take uint8 for an input of another type, as pixels of this range; pixels of
       one channel may leave out its axis.
 
-    The result is of the port's type, shape ``(N, *port.shape)``. Raises InputError if it is of another
-    type or shape, empty, or contains no numbers (NaN).
+    The result is of the port's type, shape ``(N, *port.shape)``. Raises InputError if it is of
+    another type or shape, empty, or contains no numbers (NaN).
     """
     are_pixels = array.dtype == np.uint8 and port.dtype != "uint8"
     if array.dtype != port.dtype and array.dtype.kind != "f" and not (are_pixels and pixels):
