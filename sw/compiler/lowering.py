@@ -152,15 +152,11 @@ class Lowering:
 
     def copy(self, operation: Operation, number: int, view: View) -> int:
         """Return a new value with the contents of a view; the tensor becomes all of it."""
-        shape = view.height, view.width, self.values[view.value].channels
-        scalings = [identity_scaling()]
-        self.vector(operation, number, "COPY", view, self.each(view), scalings, shape)
-        return self.views[number].value
+        return self.vector(operation, view, number=number, kind="COPY")
 
     def take(self, operation: Operation, view: View, places: Sequence[Sequence[int]]) -> View:
         """Return rows and columns ``places`` of a view as a new value for the result."""
-        number = operation.outputs[0]
-        fill, scalings = self.values[view.value].fill, [identity_scaling()]
+        number, fill = operation.outputs[0], self.values[view.value].fill
         for axis in (1, 0):
             wanted = [list(range(view.height)), list(range(view.width))]
             if wanted[axis] == list(places[axis]):
@@ -172,8 +168,7 @@ class Lowering:
             stride = strides[0], strides[1]
             windows = taken(wanted[0], wanted[1], stride, view.top, view.left)
             shape = len(wanted[0]), len(wanted[1]), self.values[view.value].channels
-            kind = operation.kind
-            self.vector(operation, number, kind, view, windows, scalings, shape, stride=stride)
+            self.vector(operation, view, windows=windows, shape=shape, stride=stride)
             view = self.views[number]
             self.values[view.value] = replace(self.values[view.value], fill=fill)
         self.views[number] = view
@@ -197,19 +192,26 @@ class Lowering:
     def vector(
         self,
         operation: Operation,
-        number: int,
-        kind: str,
         view: View,
-        windows: tuple[Windows, ...],
-        scalings: list[Scaling],
-        shape: tuple[int, int, int],
         *,
+        number: int | None = None,
+        kind: str = "",
+        windows: tuple[Windows, ...] = (),
+        scalings: Sequence[Scaling] = (),
+        shape: tuple[int, int, int] | None = None,
         seen: tuple[int, int, int] | None = None,
         stride: tuple[int, int] = (1, 1),
         combine: Window = Window.MAX,
         table: np.ndarray | None = None,
-    ) -> None:
-        """Add work of the vector unit that makes a tensor; see ``Pooling``."""
+    ) -> int:
+        """Add work of the vector unit that makes a tensor; return its value.
+
+        It copies each pixel of the view to the operator's result unless arguments, as of
+        ``Pooling``, differ.
+        """
+        number = operation.outputs[0] if number is None else number
+        kind = kind or operation.kind
+        shape = shape or seen or (view.height, view.width, self.values[view.value].channels)
         name = self.graph.tensors[number].name or f"{kind.lower()}_{operation.place}"
         self.layers.append(
             Pooling(
@@ -220,12 +222,13 @@ class Lowering:
                 result=self.add(number, shape),
                 combine=combine,
                 stride=stride,
-                windows=windows,
-                scalings=tuple(scalings),
+                windows=windows or self.each(view),
+                scalings=tuple(scalings) or (identity_scaling(),),
                 seen=seen,
                 table=table,
             )
         )
+        return self.views[number].value
 
     def tail(self, last: int, scaling: Scaling) -> Tail:
         """Fuse activations that follow a tensor, and operators by table after these."""
@@ -291,10 +294,8 @@ def lookup(lowering: Lowering, operation: Operation) -> None:
     view = lowering.view(operation)
     entries = lowering.table(operation)
     last, kinds, entries = lowering.looked_up(operation.outputs[0], entries)
-    shape = view.height, view.width, lowering.values[view.value].channels
     kind = "+".join([operation.kind, *kinds])
-    windows, scalings = lowering.each(view), [identity_scaling()]
-    lowering.vector(operation, last, kind, view, windows, scalings, shape, table=entries)
+    lowering.vector(operation, view, number=last, kind=kind, table=entries)
 
 
 def add_sum(

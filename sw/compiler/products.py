@@ -163,10 +163,7 @@ def row_product(
         view,
         weights.reshape(channels, *kernel, depth),
         scaling,
-        origin=(view.top, view.left),
         kernel=kernel,
-        stride=(1, 1),
-        dilation=(1, 1),
         grid=grid,
     )
 

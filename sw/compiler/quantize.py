@@ -27,11 +27,13 @@ __all__ = [
     "convolution_scaling",
     "dense_scaling",
     "ends",
+    "ends_of_two",
     "exact_scaling",
     "folded",
     "identity_scaling",
     "keeps_order",
     "mean_scaling",
+    "meanings",
     "multiplication_scaling",
     "rescaling",
     "single_factor",
@@ -242,12 +244,25 @@ def addition_scalings(
     return (*inputs, uniform_scaling(0, pair, Rounding.DOUBLE, (output.zero_point, *clamp)))
 
 
+def meanings(graph: Graph, *numbers: int) -> tuple[Quantization, ...]:
+    """Return the quantisation of tensors, each of which has one."""
+    found = [graph.tensors[number].quantization for number in numbers]
+    assert all(found)
+    return tuple(each for each in found if each)
+
+
 def ends(graph: Graph, operation: Operation) -> tuple[Quantization, Quantization]:
     """Return the quantisation of an operator's first input and of its result."""
-    source = graph.tensors[operation.inputs[0]].quantization
-    output = graph.tensors[operation.outputs[0]].quantization
-    assert source and output
+    source, output = meanings(graph, operation.inputs[0], operation.outputs[0])
     return source, output
+
+
+def ends_of_two(
+    graph: Graph, operation: Operation
+) -> tuple[Quantization, Quantization, Quantization]:
+    """Return the quantisation of an operator's first two inputs and of its result."""
+    first, second, output = meanings(graph, *operation.inputs[:2], operation.outputs[0])
+    return first, second, output
 
 
 def bias_of(graph: Graph, operation: Operation, channels: int) -> np.ndarray:
@@ -317,8 +332,7 @@ def _factors(
 
     Products and quotients of scales are float64; products for convolutions of uint8 are float32.
     """
-    source, kernel = (graph.tensors[number].quantization for number in operation.inputs[:2])
-    assert source and kernel
+    source, kernel, _ = ends_of_two(graph, operation)
     scales = np.broadcast_to(kernel.scales, (channels,)).astype(np.float64)
     products = source.scale * scales
     if operation.attributes.get("unsigned"):

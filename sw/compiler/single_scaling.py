@@ -16,7 +16,7 @@ from celosia.sw.compiler.onnxruntime import added, factors
 from celosia.sw.compiler.quantize import (
     activation_range,
     bias_of,
-    ends,
+    ends_of_two,
     folded,
     sum_ranges,
 )
@@ -77,9 +77,7 @@ def product_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> 
     ``weights``: int8 or int16, shape ``(channels, taps)``. Raises CompileError if there is a
     channel without multiplier.
     """
-    source, output = ends(graph, operation)
-    kernel = graph.tensors[operation.inputs[1]].quantization
-    assert kernel
+    source, kernel, output = ends_of_two(graph, operation)
     bias = bias_of(graph, operation, len(weights))
     ranges = sum_ranges(weights, bias, source.zero_point)
     scales = np.broadcast_to(kernel.scales, (len(weights),))

@@ -15,8 +15,9 @@ from celosia.sw.compiler.products import add_product, product, without_zero
 from celosia.sw.compiler.quantize import (
     activation_range,
     addition_scalings,
+    ends_of_two,
     exact_scaling,
-    identity_scaling,
+    meanings,
     multiplication_scaling,
     single_factor,
 )
@@ -289,11 +290,7 @@ def _lower_sum(lowering: Lowering, operation: Operation) -> None:
     constant = _spread(lowering, operation)
     views = addends(lowering, operation, 1 if operation.kind == "SUB" else 2)
     sources = [view.value for view in views]
-    first, second, output = (
-        lowering.graph.tensors[n].quantization
-        for n in (*operation.inputs[:2], operation.outputs[0])
-    )
-    assert first and second and output
+    first, second, output = ends_of_two(lowering.graph, operation)
     scalings = addition_scalings(first, second, output, operation.attributes["activation"])
     if operation.kind == "SUB":
         sources[1] = complement(lowering, operation, views[1])
@@ -307,12 +304,7 @@ def _lower_sum(lowering: Lowering, operation: Operation) -> None:
 
 def complement(lowering: Lowering, operation: Operation, view: View) -> int:
     """Return a new value with the complement of a view."""
-    windows, scalings, number = lowering.each(view), [identity_scaling()], operation.outputs[0]
-    shape = view.height, view.width, lowering.values[view.value].channels
-    lowering.vector(
-        operation, number, "COMPLEMENT", view, windows, scalings, shape, table=COMPLEMENT
-    )
-    return lowering.views[number].value
+    return lowering.vector(operation, view, kind="COMPLEMENT", table=COMPLEMENT)
 
 
 def _lower_product(lowering: Lowering, operation: Operation) -> None:
@@ -325,12 +317,10 @@ def _lower_product(lowering: Lowering, operation: Operation) -> None:
         raise CompileError("wanted an input that is computed, and a constant")
     number, constant, numbers = found
     view, channels = lowering.views[number], len(numbers)
-    ends = (number, constant, operation.outputs[0])
-    source, factor, output = (lowering.graph.tensors[n].quantization for n in ends)
-    assert source and factor and output
+    source, factor, output = meanings(lowering.graph, number, constant, operation.outputs[0])
     weights = without_zero(numbers, factor.zero_point).reshape(-1, 1)
-    scales = source, factor, output
-    scaling = multiplication_scaling(*scales, weights, operation.attributes["activation"])
+    activation = operation.attributes["activation"]
+    scaling = multiplication_scaling(source, factor, output, weights, activation)
     product(
         lowering,
         operation,
@@ -338,11 +328,6 @@ def _lower_product(lowering: Lowering, operation: Operation) -> None:
         weights.reshape(channels, 1, 1, 1),
         scaling,
         each=1,
-        origin=(view.top, view.left),
-        kernel=(1, 1),
-        stride=(1, 1),
-        dilation=(1, 1),
-        grid=(view.height, view.width),
     )
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "products",
     "quotients",
     "rescaled",
+    "shaped",
     "single",
     "times",
     "times_wide",
@@ -121,6 +122,12 @@ def finished(values: np.ndarray, output: Operand, activation: str = "NONE") -> l
     """Return results: the zero point added, and clamped."""
     low, high = activation_range(activation, meaning(output), output.dtype)
     return [np.clip(values + output.zero_point, low, high).astype(output.dtype)]
+
+
+def shaped(values: np.ndarray, output: Operand, activation: str = "NONE") -> list[np.ndarray]:
+    """Return results as of ``finished``, in the shape of the operand, sample by sample."""
+    (result,) = finished(values, output, activation)
+    return [result.reshape(len(result), *output.shape)]
 
 
 def _scales(graph: Graph, operation: Operation) -> list[Quantization | None]:

@@ -138,6 +138,14 @@ class Node:
             raise ModelError(f"wanted an axis from {-rank} to {rank - 1}, got {given}")
         return given % rank
 
+    def margins(self) -> dict[str, Any]:
+        """Return the numbers of elements before and after each dimension: the second input."""
+        margins = self.constant(1, _INDICES, "paddings")
+        if margins.shape != (self.rank, 2) or margins.min(initial=0) < 0:
+            wanted = f"paddings of shape ({self.rank}, 2) of at least 0"
+            raise ModelError(f"wanted {wanted}, got {margins.tolist()}")
+        return {"before": tuple(margins[:, 0].tolist()), "after": tuple(margins[:, 1].tolist())}
+
     def axes(self, number: int) -> tuple[int, ...]:
         """Return the dimensions that a constant input names, sorted, counted from the first."""
         given = self.indices(number, "axes")
@@ -197,10 +205,7 @@ def read_pair(role: str, options: Any) -> tuple[int, int]:
 
 
 def read_activation(value: int) -> str:
-    """Return the name of a fused activation.
-
-    Raises ModelError if it is not supported.
-    """
+    """Return the name of a fused activation; raises ModelError if it is not supported."""
     if value not in _ACTIVATIONS:
         name = constant_name(tflite.ActivationFunctionType, value)
         raise ModelError(f"fused activation {name} is not supported")

@@ -37,6 +37,7 @@ __all__ = [
     "Types",
     "by_type",
     "each_sample",
+    "mover",
 ]
 
 Shape = tuple[int, ...]
@@ -175,6 +176,12 @@ class Operator:
         for operand in operands:
             got = f"{operand.dtype} {short_name(operand.name)!r}"
             require(operand.dtype in types, " or ".join(types), got)
+
+
+def mover(kind: str, shapes: Shapes, kernel: Kernel, host: str, **about: Any) -> Operator:
+    """Return the record of an operator whose results hold elements of the operands, of any type."""
+    about = {"types": ANY, "moves": True, **about}
+    return Operator(kind=kind, shapes=shapes, kernel=kernel, host=host, **about)
 
 
 def by_type(**kernels: Kernel) -> Kernel:

@@ -9,13 +9,13 @@ import tflite
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View
 from celosia.sw.compiler.products import MOST_MOVED, add_product
-from celosia.sw.compiler.quantize import exact_scaling, identity_scaling
+from celosia.sw.compiler.quantize import exact_scaling
 from celosia.sw.compiler.windows import Axis, rectangles
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.node import ModelError, Node
-from celosia.sw.operators.record import ANY, Operator, Shape
+from celosia.sw.operators.record import Shape, mover
 
 __all__ = ["OPERATORS"]
 
@@ -282,12 +282,10 @@ def _take(lowering: Lowering, operation: Operation, number: int, ways: list[_Way
         ]
         lowering.vector(
             operation,
-            number,
-            operation.kind,
             view,
-            rectangles(axes, view.top, view.left),
-            [identity_scaling()],
-            shape,
+            number=number,
+            windows=rectangles(axes, view.top, view.left),
+            shape=shape,
             stride=(rows[2], columns[2]),
         )
         view = lowering.views[number]
@@ -308,52 +306,38 @@ def _channels(lowering: Lowering, operation: Operation, number: int, view: View,
 
 
 _PARTS = "rows, columns or channels of an image, or of a vector; of channels up to 16,384 pairs in and out"
-_TAKES: dict[str, Any] = {"types": ANY, "moves": True}
+_SLICE: dict[str, Any] = {"lower": _lower_slice, "operands": (0,)}
+_SPLIT: dict[str, Any] = {"lower": _lower_split, "core": _PARTS}
+_CONSTANT = "constant numbers"
 
 OPERATORS = (
-    Operator(
-        kind="SLICE",
-        read=_read_slice,
-        shapes=_slice_shapes,
-        operands=(0,),
-        kernel=_run_slice,
-        lower=_lower_slice,
-        core=_PARTS,
-        host="constant numbers",
-        **_TAKES,
-    ),
-    Operator(
-        kind="STRIDED_SLICE",
+    mover("SLICE", _slice_shapes, _run_slice, _CONSTANT, read=_read_slice, core=_PARTS, **_SLICE),
+    mover(
+        "STRIDED_SLICE",
+        _slice_shapes,
+        _run_slice,
+        _CONSTANT,
         read=_read_strided_slice,
-        shapes=_slice_shapes,
-        operands=(0,),
-        kernel=_run_slice,
-        lower=_lower_slice,
         core=f"{_PARTS}; any strides forwards",
-        host="constant numbers",
-        **_TAKES,
+        **_SLICE,
     ),
-    Operator(
-        kind="SPLIT",
+    mover(
+        "SPLIT",
+        _split_shapes,
+        _run_split,
+        "any axis, equal parts",
         read=_read_split,
-        shapes=_split_shapes,
         operands=(1,),
-        kernel=_run_split,
-        lower=_lower_split,
-        core=_PARTS,
-        host="any axis, equal parts",
-        **_TAKES,
+        **_SPLIT,
     ),
-    Operator(
-        kind="SPLIT_V",
+    mover(
+        "SPLIT_V",
+        _split_shapes,
+        _run_split,
+        "any axis, any parts",
         read=_read_split_sizes,
         infer=_infer_split_sizes,
-        shapes=_split_shapes,
         operands=(0,),
-        kernel=_run_split,
-        lower=_lower_split,
-        core=_PARTS,
-        host="any axis, any parts",
-        **_TAKES,
+        **_SPLIT,
     ),
 )
