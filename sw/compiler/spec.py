@@ -12,12 +12,6 @@ from celosia.sw.compiler.values import Scaling, Value
 __all__ = ["Layer", "Network", "Pool", "Pooling", "Product", "Sum", "Windows"]
 
 
-def _require_table(where: str, table: np.ndarray | None) -> None:
-    if table is not None:
-        whole = table.shape == (256,) and table.dtype == np.int8
-        require(whole, where, "a table of 256 int8", f"{table.shape} of {table.dtype}")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Pool:
     """Windows over a grid of pixels, all of them whole."""
@@ -28,11 +22,8 @@ class Pool:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Product:
-    """A convolution or matrix product with its requantisation, and maxima of its sums.
-
-    A matrix product is a convolution whose kernel covers the source.
-    """
+class _Layer:
+    """Fields of all layers."""
 
     name: str  #: Name of the layer in reports and messages.
     kind: str  #: Operators of the layer, joined by ``+``.
@@ -40,6 +31,31 @@ class Product:
     #: Values read and written.
     source: int
     result: int
+    #: Channel of ``result`` for the first output channel; other layers make the others.
+    first: int = 0
+    #: int8, shape ``(256,)``: final results by the bits of the results after their clamp.
+    table: np.ndarray | None = None
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """Values read."""
+        return (self.source,)
+
+    def __post_init__(self) -> None:
+        """Refuse fields that no instruction can express."""
+        if self.table is not None:
+            got = f"{self.table.shape} of {self.table.dtype}"
+            whole = self.table.shape == (256,) and self.table.dtype == np.int8
+            require(whole, self.name, "a table of 256 int8", got)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Product(_Layer):
+    """A convolution or matrix product with its requantisation, and maxima of its sums.
+
+    A matrix product is a convolution whose kernel covers the source.
+    """
+
     #: Row and column of the source that tap (0, 0) of output pixel (0, 0) reads; below zero where
     #: the source is padded.
     origin: tuple[int, int]
@@ -56,10 +72,6 @@ class Product:
     macs: int  #: Multiplications of the model, for each sample.
     #: Output channels computed from each source channel alone, 0 if all depend on all.
     each: int = 0
-    #: Channel of ``result`` for the first output channel; other layers make the others.
-    first: int = 0
-    #: int8, shape ``(256,)``: final results by the bits of the results after their clamp.
-    table: np.ndarray | None = None
 
     def inputs(self, first: int, last: int) -> tuple[int, int]:
         """Return first and number of the source channels that some output channels read."""
@@ -98,11 +110,6 @@ class Product:
         return wide.reshape(len(part), -1)
 
     @property
-    def sources(self) -> tuple[int, ...]:
-        """Values read."""
-        return (self.source,)
-
-    @property
     def channels(self) -> int:
         """Output channels."""
         return self.weights.shape[0]
@@ -126,7 +133,7 @@ class Product:
     def __post_init__(self) -> None:
         """Refuse fields that no instruction can express."""
         self.scaling.check(self.name, self.channels)
-        _require_table(self.name, self.table)
+        super().__post_init__()
         whole = self.kernel == self.weights.shape[1:3]
         require(whole, self.name, f"weights of kernel {self.kernel}", self.weights.shape)
 
@@ -154,62 +161,36 @@ class Windows:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Pooling:
+class Pooling(_Layer):
     """Work of the vector unit alone: windows of a value, combined and requantised."""
 
-    #: As in ``Product``.
-    name: str
-    kind: str
-    place: int
-    source: int
-    result: int
     combine: Window  #: Maximum or sum.
     stride: tuple[int, int]  #: Rows and columns from one window to the next.
     windows: tuple[Windows, ...]  #: Rectangles that cover the result.
     scalings: tuple[Scaling, ...]  #: For one channel each, the same for all.
     #: Rows, columns and channels as which a source of one row is read.
     seen: tuple[int, int, int] | None = None
-    first: int = 0  #: As in ``Product``.
-    table: np.ndarray | None = None  #: As in ``Product``.
 
     macs = 0
-
-    @property
-    def sources(self) -> tuple[int, ...]:
-        """Values read."""
-        return (self.source,)
 
     def __post_init__(self) -> None:
         """Refuse fields that no instruction can express."""
         for scaling in self.scalings:
             scaling.check(self.name, 1)
-        _require_table(self.name, self.table)
+        super().__post_init__()
         for windows in self.windows:
             require(max(windows.size) <= 255, self.name, "windows up to 255 by 255", windows.size)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Sum:
-    """Two values of one shape, each rescaled, added or compared, and rescaled again.
+class Sum(_Layer):
+    """Two values of one shape, each rescaled, added or compared, and rescaled again."""
 
-    - ``name``, ``kind``, ``place``, ``source``, ``result``: as in ``Product``.
-    - ``second``: the other value read.
-    - ``extents``: rows, columns and channels.
-    - ``scalings``: for one channel each: of ``source``, of ``second``, and of their sum.
-    - ``mode``: ADD, or MAX for the greater of the two.
-    - ``table``: as in ``Product``.
-    """
-
-    name: str
-    kind: str
-    place: int
-    source: int
-    second: int
-    result: int
-    extents: tuple[int, int, int]
+    second: int  #: The other value read.
+    extents: tuple[int, int, int]  #: Rows, columns and channels.
+    #: For one channel each: of ``source``, of ``second``, and of their sum.
     scalings: tuple[Scaling, Scaling, Scaling]
-    mode: Mode = Mode.ADD
-    table: np.ndarray | None = None
+    mode: Mode = Mode.ADD  #: ADD, or MAX for the greater of the two.
 
     macs = 0
     pool = Pool(window=(1, 1), stride=(1, 1))
@@ -233,7 +214,7 @@ class Sum:
         """Refuse fields that no instruction can express."""
         for scaling in self.scalings:
             scaling.check(self.name, 1)
-        _require_table(self.name, self.table)
+        super().__post_init__()
 
 
 Layer = Product | Pooling | Sum
@@ -275,6 +256,12 @@ class Network:
         for number, channels in made.items():
             value = self.values[number]
             require(channels == value.channels, value.name, "all channels once", channels)
+
+    def product(self, number: int) -> Product:
+        """Return a layer that is a matrix layer."""
+        layer = self.layers[number]
+        assert isinstance(layer, Product)
+        return layer
 
     @cached_property
     def makers(self) -> list[list[int]]:
