@@ -143,14 +143,12 @@ def draw(
     - ``statistics``: costs of the run.
     - ``accuracy``: share of right guesses.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     across = 32
     down = -(-len(pictures) // across)
     counters = grouped(statistics.counters or {})
     figure = Figure(figsize=(15, 2.2 + 0.56 * down + 0.42 * len(counters)), dpi=110)
-    FigureCanvasAgg(figure)
     heights = [0.56 * down + 0.2, max(0.42 * len(counters), 0.01) + 0.3]
     top, bottom = figure.subplots(
         2,
@@ -175,6 +173,8 @@ def _digits(
     axes: Any, pictures: np.ndarray, labels: np.ndarray, guesses: np.ndarray, across: int
 ) -> None:
     """Draw the digits in rows, under each the guess; wrong ones in red, with the label."""
+    from matplotlib.patches import Rectangle
+
     width, height = 34, 46
     down = -(-len(pictures) // across)
     sheet = np.zeros((down * height, across * width), np.uint8)
@@ -194,15 +194,10 @@ def _digits(
             fontweight="normal" if right else "bold",
         )
         if not right:
-            axes.add_patch(_frame(x + 1.5, y + 0.5, 31, 31))
+            corner, size = (x + 1.5, y + 0.5), (31, 31)
+            axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor=_RED, linewidth=1.6))
     axes.imshow(255 - sheet, cmap="gray", vmin=0, vmax=255, interpolation="nearest", aspect="equal")
     axes.set_axis_off()
-
-
-def _frame(x: float, y: float, width: float, height: float) -> Any:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((x, y), width, height, fill=False, edgecolor=_RED, linewidth=1.6)
 
 
 def _bars(axes: Any, counters: Mapping[str, Mapping[str, int]]) -> None:

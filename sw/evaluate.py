@@ -194,11 +194,9 @@ def draw(evaluation: Evaluation) -> bytes:
     Rows are labels, with the share that was recognised; columns are predicted classes. Right results
     are blue, wrong ones red; darker cells have higher counts.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.6, 8.8), dpi=110)
-    FigureCanvasAgg(figure)
     axes = figure.subplots(gridspec_kw={"left": 0.17, "right": 0.9, "top": 0.82, "bottom": 0.03})
     facts = summary(evaluation)
     first = f"{evaluation.statistics.program.name}  ·  {evaluation.dataset}  ·  {facts['accuracy']}"

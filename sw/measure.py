@@ -45,17 +45,14 @@ def measure(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) ->
     counted = _count(compiled, by_part, {"latency": latency, "bandwidth": bandwidth})
 
     def together(sections: Iterable[Section]) -> Alone:
-        return _sum(alone(section, counted[section]) for section in sections)
+        found = (alone(section, counted[section]) for section in sections)
+        return Alone(*map(sum, zip((0, 0), *found, strict=True)))
 
     of_layer: dict[int, list[Section]] = defaultdict(list)
     for each in (each for cut in by_part for each in cut):
         of_layer[each.layer].append(each.section)
     layers = (together(of_layer[number]) for number in range(len(program.layers)))
     return Measured(tuple(layers), together(program.each), together(program.once))
-
-
-def _sum(found: Iterable[Alone]) -> Alone:
-    return Alone(*map(sum, zip((0, 0), *found, strict=True)))
 
 
 def _count(

@@ -102,7 +102,7 @@ def gather(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str,
     Raises InputError if a name is unknown, given twice, or without a file; or a file cannot be
     read.
     """
-    files = _assigned(option, texts, names)
+    files = targets(option, texts, names)
     if isinstance(files, Path):
         return _unpacked(files, names)
     missing = [name for name in names if name not in files]
@@ -117,8 +117,12 @@ def sources_of(texts: Sequence[str], names: Sequence[str]) -> list[Path]:
     return [Path(t) if f is None else f[1] for t, f in zip(texts, found, strict=True)]
 
 
-def _assigned(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str, Path] | Path:
-    """Return the file of each name, or the one ``.npz`` file for all."""
+def targets(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str, Path] | Path:
+    """Return the file of each name, or the one ``.npz`` file for all.
+
+    Raises InputError if a name is unknown or given twice, or several have one file that is no
+    ``.npz``.
+    """
     if len(texts) == 1 and _split(texts[0], names) is None:
         path = Path(texts[0])
         if path.suffix == ".npz":
@@ -273,15 +277,6 @@ def _require_one_size(paths: Sequence[Path], read: Sequence[np.ndarray]) -> None
             raise InputError(
                 f"{path}: wanted {wanted} pixels as the first, got {got} (add --resize)"
             )
-
-
-def targets(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str, Path] | Path:
-    """Return the file of each output that is written, or the one ``.npz`` file for all.
-
-    Raises InputError if a name is unknown or given twice, or several outputs have one file that is
-    no ``.npz``.
-    """
-    return _assigned(option, texts, names)
 
 
 def written(

@@ -181,7 +181,7 @@ class Units:
         if name in self.floats:
             source = self.floats[name]
             plain = source.quantization is None
-            kind, function = ("QuantizeLinear", None) if plain else ("Identity", _identity)
+            kind, function = ("QuantizeLinear", None) if plain else ("Identity", lambda x: x)
             self.units.append(Unit(kind, node, (source,), (output,), function=function))
         elif name in self.pending:
             self.units.append(self._enclosed(name, output))
@@ -313,10 +313,6 @@ class Units:
         self.units.append(
             Unit(node.kind, node, (source, *parameters), outputs, attributes=attributes)
         )
-
-
-def _identity(x: np.ndarray) -> np.ndarray:
-    return x
 
 
 def _function(kind: str, node: Node) -> Callable[[np.ndarray], np.ndarray]:
