@@ -25,14 +25,9 @@ def describe(index: int, instruction: isa.Instruction) -> str:
 class MachineError(RuntimeError):
     """Error of a program that stops the core.
 
-    Attributes
-    ----------
-    error : isa.Error
-        Code that the core records.
-    unit : isa.Unit
-        Unit that noticed it.
-    index : int
-        Index of the instruction in the program.
+    - ``error``: code that the core records.
+    - ``unit``: unit that noticed it.
+    - ``index``: index of the instruction in the program.
     """
 
     def __init__(self, error: isa.Error, unit: isa.Unit, index: int, message: str) -> None:
@@ -50,27 +45,17 @@ def bits(mask: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Listing:
-    """Instructions of a program up to the one that cannot be dispatched.
+    """Instructions of a program up to the one that cannot be dispatched."""
 
-    Attributes
-    ----------
-    instructions : tuple of isa.Instruction
-        In program order; ends with HALT, or before the instruction that ``failure`` names.
-    failure : MachineError or None
-        Error of the sequencer at the instruction after the last.
-    """
-
+    #: In program order; ends with HALT, or before the instruction that ``failure`` names.
     instructions: tuple[isa.Instruction, ...]
-    failure: MachineError | None
+    failure: MachineError | None  #: Error of the sequencer at the instruction after the last.
 
 
 def listing(program: Program, config: Config) -> Listing:
     """Decode and check a program as the sequencer of a core of ``config`` does.
 
-    Raises
-    ------
-    ValueError
-        If the bytes of a program are not whole words.
+    Raises ValueError if the bytes of a program are not whole words.
     """
     instructions: list[isa.Instruction] = []
 
@@ -95,21 +80,12 @@ def listing(program: Program, config: Config) -> Listing:
 
 @dataclass(frozen=True)
 class Schedule:
-    """One order in which a program may run.
+    """One order in which a program may run."""
 
-    Attributes
-    ----------
-    order : tuple of int
-        Indices of the instructions that run, in this order.
-    failure : MachineError or None
-        Error that stops the program after them; None if HALT is reached.
-    counts : tuple of int
-        Counts of the semaphores at the end.
-    """
-
-    order: tuple[int, ...]
+    order: tuple[int, ...]  #: Indices of the instructions that run, in this order.
+    #: Error that stops the program after them; None if HALT is reached.
     failure: MachineError | None
-    counts: tuple[int, ...]
+    counts: tuple[int, ...]  #: Counts of the semaphores at the end.
 
 
 class _Stop(Exception):
@@ -189,12 +165,7 @@ class _Dispatcher:
 def schedule(listed: Listing, depth: int) -> Schedule:
     """Return the order of a program's instructions if every unit starts as early as possible.
 
-    Parameters
-    ----------
-    listed : Listing
-        The program.
-    depth : int
-        Instructions that may wait in the queue of one unit.
+    ``depth``: instructions that may wait in the queue of one unit.
     """
     dispatcher = _Dispatcher(listed, depth)
     failure = None

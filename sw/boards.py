@@ -65,10 +65,7 @@ class Built(NamedTuple):
 def _built(path: Path, board: Any) -> Built | None:
     """Return the results of ``celosia build`` for this board with its default core, or None.
 
-    Raises
-    ------
-    InputError
-        If the file is no report of a board.
+    Raises InputError if the file is no report of a board.
     """
     from celosia.hw.flow.parts import COLUMNS
 
@@ -120,14 +117,9 @@ def as_markdown(
 ) -> str:
     """Return the table.
 
-    Parameters
-    ----------
-    boards : mapping of str to Board
-        By name.
-    built : mapping of str to Built or None
-        Results of the last build of each; None without one.
-    paces : mapping of str to mapping of str to float
-        For each board and network, inputs a second.
+    - ``boards``: by name.
+    - ``built``: results of the last build of each; None without one.
+    - ``paces``: for each board and network, inputs a second.
     """
     from celosia.hw.flow.parts import COLUMNS
 

@@ -27,20 +27,11 @@ def measure(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) ->
     The inputs are random: cycles do not depend on them. Shows its progress on stderr, when that is
     a terminal and it takes long.
 
-    Parameters
-    ----------
-    compiled : Compiled
-        The program.
-    latency : int
-        Cycles from a request to external memory to its first response.
-    bandwidth : float
-        Beats of external memory per cycle, above 0 up to 2.
+    - ``latency``: cycles from a request to external memory to its first response.
+    - ``bandwidth``: beats of external memory per cycle, above 0 up to 2.
 
-    Raises
-    ------
-    DeviceError
-        If there is no simulator, the core stops with an error, or the layers one at a time leave
-        other outputs than the machine model.
+    Raises DeviceError if there is no simulator, the core stops with an error, or the layers one at
+    a time leave other outputs than the machine model.
     """
     from celosia.sim.timing.cycles import COSTS, estimate
 
@@ -54,17 +45,14 @@ def measure(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) ->
     counted = _count(compiled, by_part, {"latency": latency, "bandwidth": bandwidth})
 
     def together(sections: Iterable[Section]) -> Alone:
-        return _sum(alone(section, counted[section]) for section in sections)
+        found = (alone(section, counted[section]) for section in sections)
+        return Alone(*map(sum, zip((0, 0), *found, strict=True)))
 
     of_layer: dict[int, list[Section]] = defaultdict(list)
     for each in (each for cut in by_part for each in cut):
         of_layer[each.layer].append(each.section)
     layers = (together(of_layer[number]) for number in range(len(program.layers)))
     return Measured(tuple(layers), together(program.each), together(program.once))
-
-
-def _sum(found: Iterable[Alone]) -> Alone:
-    return Alone(*map(sum, zip((0, 0), *found, strict=True)))
 
 
 def _count(

@@ -55,10 +55,7 @@ def is_raw(path: Path) -> bool:
 def decode(path: Path, content: bytes) -> list[isa.Instruction]:
     """Return the instructions of a file of words.
 
-    Raises
-    ------
-    InputError
-        If one of them is illegal, or the last is truncated.
+    Raises InputError if one of them is illegal, or the last is truncated.
     """
     try:
         return commands.decode(content)
@@ -69,12 +66,8 @@ def decode(path: Path, content: bytes) -> list[isa.Instruction]:
 def run(path: Path, arguments: argparse.Namespace) -> None:
     """Run bare instructions; they lie in external memory past all bytes that they touch.
 
-    Raises
-    ------
-    InputError
-        If arguments conflict, or files cannot be read or written.
-    DeviceError
-        If the core stops with an error.
+    Raises InputError if arguments conflict, or files cannot be read or written; DeviceError if the
+    core stops with an error.
     """
     config = arguments.preset or PRESETS["edge"]
     _require_no_model_options(path, arguments)

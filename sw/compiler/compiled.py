@@ -36,27 +36,13 @@ _MOST_INSTRUCTIONS = (1 << 16) - 1
 
 @dataclass(frozen=True, eq=False)
 class CompiledPart:
-    """Results of the passes for one part of a program.
+    """Results of the passes for one part of a program."""
 
-    Parameters
-    ----------
-    network : Network
-        The layers.
-    per_image : int
-        Number of per-image layers.
-    bands : frozenset of int
-        Layers that multiply in bands.
-    steps : tuple of Step
-        The instructions of ``main`` without HALT and semaphores.
-    first : int
-        Number of the first layer in the program.
-    """
-
-    network: Network
-    per_image: int
-    bands: frozenset[int]
-    steps: tuple[Step, ...]
-    first: int
+    network: Network  #: The layers.
+    per_image: int  #: Number of per-image layers.
+    bands: frozenset[int]  #: Layers that multiply in bands.
+    steps: tuple[Step, ...]  #: The instructions of ``main`` without HALT and semaphores.
+    first: int  #: Number of the first layer in the program.
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,18 +55,10 @@ class Compiled:
 
 @dataclass(frozen=True)
 class LayerSection:
-    """Work of one layer as a separate section.
+    """Work of one layer as a separate section."""
 
-    Parameters
-    ----------
-    layer : int
-        Number of the layer.
-    section : Section
-        The instructions, with their own semaphores, and HALT.
-    """
-
-    layer: int
-    section: Section
+    layer: int  #: Number of the layer.
+    section: Section  #: The instructions, with their own semaphores, and HALT.
 
 
 def bounds(compiled: Compiled) -> list[int]:
@@ -166,13 +144,7 @@ def _own_loads(part: Sequence[Step], layer: int) -> int:
 
 
 def limited(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Return the steps of a section.
-
-    Raises
-    ------
-    CompileError
-        If the core cannot number them all.
-    """
+    """Return the steps of a section; raises CompileError if the core cannot number them all."""
     emitted = tuple(islice(steps, _MOST_INSTRUCTIONS))
     check_count(len(emitted))
     return emitted
@@ -181,10 +153,7 @@ def limited(steps: Iterable[Step]) -> tuple[Step, ...]:
 def check_count(least: int) -> None:
     """Refuse a section of ``least`` instructions or more, besides HALT.
 
-    Raises
-    ------
-    CompileError
-        If the core cannot number them all.
+    Raises CompileError if the core cannot number them all.
     """
     if least >= _MOST_INSTRUCTIONS:
         raise CompileError(

@@ -44,10 +44,7 @@ def _require(holds: bool, where: str, wanted: str, got: object) -> None:
 def validate(program: "Program") -> None:
     """Refuse a program with addresses outside its memory, or tensors read that no step makes.
 
-    Raises
-    ------
-    ValueError
-        If a check fails; the message names the entry.
+    Raises ValueError if a check fails; the message names the entry.
     """
     memory = program.memory_bytes
     _require(1 <= program.batch <= MOST_BATCH, "batch", f"1 to {MOST_BATCH}", program.batch)

@@ -13,17 +13,10 @@ __all__ = ["MachineDevice"]
 class MachineDevice:
     """Runs programs on the NumPy model: exact bytes, no cycles.
 
-    Parameters
-    ----------
-    config : Config
-        Sizes of the core.
-    memory_bytes : int
-        External memory.
+    - ``config``: sizes of the core.
+    - ``memory_bytes``: external memory.
 
-    Raises
-    ------
-    DeviceError
-        If there is not enough memory for it.
+    Raises DeviceError if there is not enough memory for it.
     """
 
     def __init__(self, config: Config, memory_bytes: int) -> None:
@@ -50,12 +43,8 @@ class MachineDevice:
     def run(self, address: int, count: int) -> RunResult:
         """Run the program of ``count`` words at byte ``address``.
 
-        Raises
-        ------
-        ValueError
-            If ``count`` is out of range, or the program does not lie in the memory.
-        DeviceError
-            If an instruction is too long for the model.
+        Raises ValueError if ``count`` is out of range, or the program does not lie in the memory;
+        DeviceError if an instruction is too long for the model.
         """
         from celosia.sim.machine import MachineError, TooLong
 

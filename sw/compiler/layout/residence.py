@@ -24,29 +24,18 @@ def steps_of(segments: TileSegments, config: Config) -> int:
 
 @dataclass(frozen=True)
 class Demand:
-    """Bus cycles that a layer needs while it runs, and the cycles of its run.
+    """Bus cycles that a layer needs while it runs, and the cycles of its run."""
 
-    Parameters
-    ----------
-    tiles, period : int
-        Tiles of weights; tiles that stay or stream as one group.
-    cycles : int
-        Cycles of the array or the vector unit.
-    fixed, each : float
-        Bus cycles for instructions, and for each streamed tile.
-    first : bool
-        True if it reads an input, which takes the first cycles of the bus, and has few tiles.
-    turns : bool
-        True if blocks take turns on a tile, which streams once.
-    """
-
+    #: Tiles of weights; tiles that stay or stream as one group.
     tiles: int
     period: int
-    cycles: int
+    cycles: int  #: Cycles of the array or the vector unit.
+    #: Bus cycles for instructions, and for each streamed tile.
     fixed: float
     each: float
+    #: True if it reads an input, which takes the first cycles of the bus, and has few tiles.
     first: bool
-    turns: bool
+    turns: bool  #: True if blocks take turns on a tile, which streams once.
 
     def staying(self, level: float) -> int:
         """Return the resident periods with which the bus is busy at most a share of the time."""
