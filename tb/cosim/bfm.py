@@ -56,20 +56,9 @@ def unpack(shape: Any, bits: int) -> Any:
 class Ports:
     """The ports of the component that is simulated, by their names in Verilog.
 
-    Attributes
-    ----------
-    config : Config
-        Its sizes.
-    options : dict
-        What the test passed besides.
-    rng : random.Random
-        All that is random.
-    numbers : numpy.random.Generator
-        The same for arrays.
-    cycle : int
-        Rising edges so far.
-    resetting : bool
-        Whether the reset is on, or was at the last edge.
+    ``config``: its sizes; ``options``: what the test passed besides; ``rng``: all that is random;
+    ``numbers``: the same for arrays; ``cycle``: rising edges so far; ``resetting``: whether the
+    reset is on, or was at the last edge.
     """
 
     def __init__(self, dut: Any) -> None:
@@ -155,14 +144,8 @@ class Ports:
 class Source:
     """Offers what is put into its queue on a stream, pausing at random.
 
-    Parameters
-    ----------
-    ports : Ports
-        The component.
-    name : str
-        The stream.
-    stall : float
-        Probability of a pause in each cycle before an offer, 0 to below 1.
+    ``ports``: the component; ``name``: the stream; ``stall``: probability of a pause in each cycle
+    before an offer, 0 to below 1.
     """
 
     def __init__(self, ports: Ports, name: str, stall: float = 0.0) -> None:
@@ -221,23 +204,10 @@ class Sink:
 class Unit:
     """Issues instructions to a unit, counts what it finishes, and watches over its contract.
 
-    Parameters
-    ----------
-    ports : Ports
-        The component.
-    prefix : str
-        What stands before the names of the unit's ports.
-    stall : float
-        Probability of a pause before each instruction.
-
-    Attributes
-    ----------
-    done : int
-        Instructions finished.
-    faults : list of (isa.Error, int)
-        What the unit reported.
-    activities : list of int
-        Cycles in each class.
+    ``ports``: the component; ``prefix``: what stands before the names of the unit's ports;
+    ``stall``: probability of a pause before each instruction.
+    ``done``: instructions finished; ``faults`` (list of (isa.Error, int)): what the unit reported;
+    ``activities``: cycles in each class.
     """
 
     def __init__(self, ports: Ports, prefix: str = "", stall: float = 0.0) -> None:

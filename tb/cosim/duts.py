@@ -26,21 +26,11 @@ UNIT_PORTS = ("instruction", "done", "fault_valid", "fault", "abort", "idle", "a
 class Transfer(wiring.Component):
     """Load and store unit, read master and unified buffer behind one AXI4 port.
 
-    Parameters
-    ----------
-    config : Config
-        Sizes.
-
-    Members
-    -------
-    load_<port>, store_<port>
-        Ports of the two units towards the sequencer.
-    weights, parameters : Out(stream)
-        Where the load unit writes else.
-    read_first, answer_valid, answer, write_first
-        A reader and a writer of the unified buffer that have priority.
-    m_axi : Out(axi4(bus_bytes))
-        The bus.
+    ``config``: sizes.
+    ``load_<port>``, ``store_<port>``: ports of the two units towards the sequencer; ``weights``,
+    ``parameters`` (Out(stream)): where the load unit writes else; ``read_first``, ``answer_valid``,
+    ``answer``, ``write_first``: A reader and a writer of the unified buffer that have priority;
+    ``m_axi`` (Out(axi4(bus_bytes))): the bus.
     """
 
     weights: stream.Interface
@@ -129,10 +119,7 @@ class Transfer(wiring.Component):
 def make(name: str, config: Config) -> Any:
     """Return the component of that name with the sizes of a configuration.
 
-    Raises
-    ------
-    ValueError
-        If there is no such component.
+    Raises ``ValueError`` if there is no such component.
     """
     sizes: dict[str, Any] = {"rows": config.rows, "unified_bytes": config.unified_bytes}
     depth = config.accumulator_depth

@@ -29,20 +29,11 @@ def lanes(access: dict[str, Any], rows: int, address_bits: int) -> list[int | No
 class UnifiedBuffer:
     """A unified buffer behind a unit's read port, and its write port where it has one.
 
-    Parameters
-    ----------
-    ports : Ports
-        The component.
-    content : int8 array of shape (unified_bytes,)
-        The bytes; written in place.
-    read : str
-        The stream of requests; ``read_valid``, ``read_data``, ``read_fault`` answer it.
-    write : str, optional
-        The stream of writes; ``write_fault`` answers it.
-    latency, write_latency : int
-        Cycles to an answer, and to the fault of a write.
-    stall : float
-        Probability that a port rests for a cycle.
+    ``ports``: the component; ``content`` (int8 array of shape (unified_bytes,)): the bytes; written
+    in place; ``read``: the stream of requests; ``read_valid``, ``read_data``, ``read_fault`` answer
+    it; ``write``: the stream of writes; ``write_fault`` answers it; ``latency``, ``write_latency``:
+    cycles to an answer, and to the fault of a write; ``stall``: probability that a port rests for a
+    cycle.
     """
 
     def __init__(
@@ -116,12 +107,8 @@ class UnifiedBuffer:
 class AccumulatorMemory:
     """Accumulators behind the vector unit's ports.
 
-    Parameters
-    ----------
-    ports : Ports
-        The component.
-    content : int32 array of shape (accumulator_rows, columns)
-        The sums; written in place.
+    ``ports``: the component; ``content`` (int32 array of shape (accumulator_rows, columns)): the
+    sums; written in place.
     """
 
     def __init__(self, ports: Ports, content: np.ndarray) -> None:
@@ -164,14 +151,8 @@ class AccumulatorMemory:
 class ExternalMemory:
     """An AxiRam behind ``m_axi``, all channels pausing at random, that refuses what is not there.
 
-    Parameters
-    ----------
-    ports : Ports
-        The component.
-    size : int
-        Bytes; accesses past them are answered by SLVERR.
-    stall : float
-        Probability that a channel pauses for a cycle.
+    ``ports``: the component; ``size``: bytes; accesses past them are answered by SLVERR; ``stall``:
+    probability that a channel pauses for a cycle.
     """
 
     def __init__(self, ports: Ports, size: int, stall: float) -> None:

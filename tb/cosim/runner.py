@@ -62,10 +62,7 @@ VERILATOR_ARGUMENTS = [
 def simulators() -> tuple[str, ...]:
     """Return the simulator that ``SIM`` names, or all of them where it is not set.
 
-    Raises
-    ------
-    ValueError
-        If it names another.
+    Raises ``ValueError`` if it names another.
     """
     name = os.environ.get("SIM")
     if name is None:
@@ -203,22 +200,10 @@ def run(
 ) -> None:
     """Run ``bench_<dut>`` on a simulator; fail if one of its tests does.
 
-    Parameters
-    ----------
-    dut : str
-        Name of the component in ``duts.py`` and of the bench.
-    config : Config
-        Its sizes.
-    sim : str
-        One of ``SIMULATORS``.
-    seed : int
-        Seed of all that is random in the bench.
-    folder : Path
-        Where the bench runs and leaves its log and results.
-    waves : Path, optional
-        File for a waveform, without its ending.
-    **options
-        What else the bench wants to know; anything that JSON can say.
+    ``dut``: name of the component in ``duts.py`` and of the bench; ``config``: its sizes; ``sim``:
+    one of ``SIMULATORS``; ``seed``: seed of all that is random in the bench; ``folder``: where the
+    bench runs and leaves its log and results; ``waves``: file for a waveform, without its ending;
+    ``**options``: what else the bench wants to know; anything that JSON can say.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

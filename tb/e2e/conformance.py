@@ -44,10 +44,7 @@ def reference(case: Case) -> dict[int, np.ndarray]:
 def executed(case: Case, config: Config, device: str) -> dict[int, np.ndarray]:
     """Return the outputs of the model by a device, as ``reference`` does.
 
-    Raises
-    ------
-    CompileError
-        If the compiler refuses the model.
+    Raises ``CompileError`` if the compiler refuses the model.
     """
     program = compile_graph(load(case.content), config, case.batch)
     items = [
@@ -65,10 +62,7 @@ def executed(case: Case, config: Config, device: str) -> dict[int, np.ndarray]:
 def differences(case: Case, config: Config, device: str) -> str:
     """Return which output differs from LiteRT's and how much; empty if none does.
 
-    Raises
-    ------
-    CompileError
-        If the compiler refuses the model.
+    Raises ``CompileError`` if the compiler refuses the model.
     """
     known = reference(case)
     for number, got in executed(case, config, device).items():
@@ -120,14 +114,8 @@ class Verdict:
 def judge(seeds: Iterable[int], configs: Sequence[Config], device: str = "machine") -> Verdict:
     """Run cases, each on one of the configurations, and compare every byte.
 
-    Parameters
-    ----------
-    seeds : iterable of int
-        Cases; a seed always meets the same configuration of a list.
-    configs : sequence of Config
-        Cores.
-    device : str
-        ``machine`` or ``rtl``.
+    ``seeds``: cases; a seed always meets the same configuration of a list; ``configs``: cores;
+    ``device``: ``machine`` or ``rtl``.
     """
     verdict = Verdict()
     for seed in seeds:

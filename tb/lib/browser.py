@@ -46,22 +46,10 @@ class BrowserNotFound(RuntimeError):
 class Browser:
     """One page of a browser with a profile of its own.
 
-    Parameters
-    ----------
-    width, height : int
-        Of the window, in CSS pixels.
-
-    Attributes
-    ----------
-    requests : list of str
-        Addresses that the page has requested.
-    problems : list of str
-        Errors that the page has logged.
-
-    Raises
-    ------
-    BrowserNotFound
-        If Chromium is not installed.
+    ``width``, ``height``: of the window, in CSS pixels.
+    ``requests``: addresses that the page has requested; ``problems``: errors that the page has
+    logged.
+    Raises ``BrowserNotFound`` if Chromium is not installed.
     """
 
     def __init__(self, width: int = 1200, height: int = 900) -> None:
@@ -149,10 +137,7 @@ class Browser:
     def wait(self, expression: str) -> Any:
         """Return the value of an expression as soon as it is true.
 
-        Raises
-        ------
-        TimeoutError
-            If it is not true for a long time.
+        Raises ``TimeoutError`` if it is not true for a long time.
         """
         end = time.monotonic() + _SECONDS
         while not (value := self.run(expression)):

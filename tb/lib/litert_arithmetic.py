@@ -19,21 +19,9 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
 
     TensorFlow Lite's ``QuantizeMultiplier``: multipliers below 2⁻³² become 0, those above the
     greatest that 30 bits of left shift can express become that one.
-
-    Parameters
-    ----------
-    real : float
-        Factor, at least 0 and finite.
-
-    Returns
-    -------
-    tuple of int
-        Multiplier, 0 or 2³⁰ to 2³¹ − 1, and shift, -31 to 30.
-
-    Raises
-    ------
-    ValueError
-        If ``real`` is negative or not finite.
+    ``real``: factor, at least 0 and finite.
+    Returns tuple of int: multiplier, 0 or 2³⁰ to 2³¹ − 1, and shift, -31 to 30.
+    Raises ``ValueError`` if ``real`` is negative or not finite.
 
     Examples
     --------
@@ -56,10 +44,7 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
 def split_shift(shift: int) -> tuple[int, int]:
     """Return ``(left, right)``, the two shifts of the requantiser, for one signed shift.
 
-    Raises
-    ------
-    ValueError
-        If ``shift`` is outside -31 to 31.
+    Raises ``ValueError`` if ``shift`` is outside -31 to 31.
     """
     if not -31 <= shift <= 31:
         raise ValueError(f"shift: wanted -31 to 31, got {shift}")
@@ -142,20 +127,10 @@ def fully_connected_sums(
 ) -> np.ndarray:
     """Return the int32 sums of a fully connected layer.
 
-    Parameters
-    ----------
-    x : int8 array of shape (batch, inputs)
-        Activations.
-    weights : int8 array of shape (outputs, inputs)
-        Weights, zero point 0.
-    bias : int32 array of shape (outputs,), or None
-        Added to the sums.
-    input_zero_point : int
-        Taken from every activation.
-
-    Returns
-    -------
-    int32 array of shape (batch, outputs)
+    ``x`` (int8 array of shape (batch, inputs)): activations; ``weights`` (int8 array of shape
+    (outputs, inputs)): weights, zero point 0; ``bias`` (int32 array of shape (outputs,), or None):
+    added to the sums; ``input_zero_point``: taken from every activation.
+    Returns int32 array of shape (batch, outputs).
     """
     sums = (x.astype(np.int64) - input_zero_point) @ weights.T.astype(np.int64)
     return wrap32(sums if bias is None else sums + bias)
@@ -175,15 +150,9 @@ def litert_fully_connected(
 
     That kernel multiplies by the real factor in float64 and rounds halves away from zero; a
     product that leaves 32 bits becomes -2³¹.
-
-    Parameters
-    ----------
-    sums : int32 array of shape (…, outputs)
-        Sums with bias.
-    scale : array_like of float64
-        ``effective_scale``: one number, or one for each output.
-    zero_point, low, high : int
-        Of the outputs; ``low`` and ``high`` clamp.
+    ``sums`` (int32 array of shape (…, outputs)): sums with bias; ``scale`` (array_like of float64):
+    ``effective_scale``: one number, or one for each output; ``zero_point``, ``low``, ``high``: of
+    the outputs; ``low`` and ``high`` clamp.
     """
     rounded = round_half_away(sums * np.asarray(scale, np.float64))
     fits = (rounded >= _LEAST) & (rounded <= _MOST)

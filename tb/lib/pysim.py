@@ -94,23 +94,10 @@ def run(
 ) -> None:
     """Simulate ``dut`` in clock domain ``sync`` until all ``benches`` have returned.
 
-    Parameters
-    ----------
-    dut : Component
-        Design under test.
-    *benches : async function of the simulation context
-        Run concurrently, all from time zero.
-    background : iterable of async functions
-        Run concurrently without being waited for: memories, monitors.
-    cycles_limit : int
-        Clock cycles after which the benches count as hung.
-    vcd : path, optional
-        File of the waves.
-
-    Raises
-    ------
-    TimeoutError
-        If a bench has not returned after ``cycles_limit`` cycles.
+    ``dut``: design under test; ``*benches``: run concurrently, all from time zero; ``background``:
+    run concurrently without being waited for: memories, monitors; ``cycles_limit``: clock cycles
+    after which the benches count as hung; ``vcd``: file of the waves.
+    Raises ``TimeoutError`` if a bench has not returned after ``cycles_limit`` cycles.
     """
     simulator = Simulator(dut)
     simulator.add_clock(_PERIOD)

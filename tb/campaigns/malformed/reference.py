@@ -14,11 +14,8 @@ def outputs(request: tuple[bytes, Sequence[np.ndarray]]) -> list[np.ndarray] | s
     """Return the outputs of a model for inputs, or why LiteRT refuses it.
 
     A damaged model may make it read or write any address: it needs a separate process.
-
-    Parameters
-    ----------
-    request : tuple of bytes and sequence of numpy.ndarray
-        A model file, and its inputs in any shape.
+    ``request`` (tuple of bytes and sequence of numpy.ndarray): A model file, and its inputs in any
+    shape.
     """
     from ai_edge_litert.interpreter import Interpreter
 

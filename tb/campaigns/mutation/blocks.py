@@ -7,20 +7,10 @@ from dataclasses import dataclass
 class Block:
     """A block.
 
-    Parameters
-    ----------
-    name : str
-        Name of the block.
-    files : tuple of str
-        Its sources.
-    unit, room : tuple of str
-        Tests of its components, and of the components that contain it; below tb/hw.
-    proofs : tuple of str
-        Files of its proofs, below tb/formal.
-    benches : tuple of str
-        Files of its cocotb benches, below tb/cosim; Icarus runs them.
-    fuzz : bool
-        Random programs on whole cores may show a change.
+    ``name``: name of the block; ``files``: its sources; ``unit``, ``room``: tests of its
+    components, and of the components that contain it; below tb/hw; ``proofs``: files of its proofs,
+    below tb/formal; ``benches``: files of its cocotb benches, below tb/cosim; Icarus runs them;
+    ``fuzz``: random programs on whole cores may show a change.
     """
 
     name: str

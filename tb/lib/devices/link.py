@@ -30,12 +30,7 @@ _DEAF = (CoreStatus.BUSY | CoreStatus.ERROR).value
 class Noise:
     """A line that damages bytes: drops, doubles or flips a bit of them, one as often as another.
 
-    Parameters
-    ----------
-    rng : Draws
-        Random numbers.
-    rate : float
-        Share of bytes damaged, 0 to 1.
+    ``rng``: random numbers; ``rate``: share of bytes damaged, 0 to 1.
     """
 
     def __init__(self, rng: Draws, rate: float) -> None:
@@ -72,19 +67,9 @@ class Registers(Protocol):
 class FarEnd:
     """Responds to requests as the gateware does.
 
-    Parameters
-    ----------
-    memory : mutable buffer of bytes
-        External memory; the bus refuses addresses past its end.
-    registers : Registers
-        The core's.
-    slots, slot_bytes : int
-        As in ``hw.link.link.Link``.
-
-    Attributes
-    ----------
-    done : Counter of (operation, sequence number)
-        How often requests were carried out.
+    ``memory``: external memory; the bus refuses addresses past its end; ``registers``: the core's;
+    ``slots``, ``slot_bytes``: as in ``hw.link.link.Link``.
+    ``done`` (Counter of (operation, sequence number)): how often requests were carried out.
     """
 
     def __init__(
@@ -152,19 +137,8 @@ class FarEnd:
 class MachineRegisters:
     """Registers of a core whose programs the machine model runs in a thread.
 
-    Parameters
-    ----------
-    config : Config
-        Sizes of the core.
-    memory_bytes : int
-        External memory.
-
-    Attributes
-    ----------
-    machine : Machine
-        The core, and its memory.
-    starts : int
-        How often the doorbell rang.
+    ``config``: sizes of the core; ``memory_bytes``: external memory.
+    ``machine``: the core, and its memory; ``starts``: how often the doorbell rang.
     """
 
     def __init__(self, config: Config, memory_bytes: int) -> None:

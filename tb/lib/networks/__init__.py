@@ -106,11 +106,7 @@ def sequential(
 
     The graph's outputs are the results that no operator reads. Names of tensors are those of
     ``Chain``.
-
-    Raises
-    ------
-    ValueError
-        If there is no layer, or one that cannot take the result before it.
+    Raises ``ValueError`` if there is no layer, or one that cannot take the result before it.
     """
     if not layers:
         raise ValueError("layers: wanted at least one, got none")

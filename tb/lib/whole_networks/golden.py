@@ -128,18 +128,9 @@ def squeezenet() -> bytes:
 class Network(NamedTuple):
     """A network whose figures are frozen.
 
-    Parameters
-    ----------
-    content : callable
-        Returns the ``.tflite`` file.
-    batch : int
-        Samples of one run.
-    samples : int
-        Samples whose outputs are compared, whole runs.
-    slow : bool
-        Compiles for more than a few seconds.
-    rtl : bool
-        Small enough for the RTL.
+    ``content``: returns the ``.tflite`` file; ``batch``: samples of one run;
+    ``samples``: samples whose outputs are compared, whole runs; ``slow``: compiles for more than a
+    few seconds; ``rtl``: small enough for the RTL.
     """
 
     content: Callable[[], bytes]
