@@ -3,26 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
+import networks as w
 import numpy as np
 import pytest
-from networks import (
-    Activation,
-    Add,
-    Convolution,
-    FullyConnected,
-    Graph,
-    Layer,
-    Mean,
-    Pad,
-    Pool,
-    Quantization,
-    Quantize,
-    Reshape,
-    Softmax,
-    sequential,
-    serialize,
-    window_count,
-)
 
 from celosia.sw.frontend.tflite import ModelError, load
 from celosia.sw.operators.registry import OPERATORS as READERS
@@ -31,7 +14,7 @@ from celosia.sw.operators.registry import OPERATORS as READERS
 SHAPE = (2, 9, 11, 3)
 
 
-def convolution(**changes: Any) -> Convolution:
+def convolution(**changes: Any) -> w.Convolution:
     values: dict[str, Any] = {
         "weights": np.ones((4, 3, 2, 3), np.int8),
         "weight_scale": np.array([0.5, 0.25, 0.125, 1.0]),
@@ -42,35 +25,35 @@ def convolution(**changes: Any) -> Convolution:
         "stride": (2, 3),
         "activation": "RELU6",
     }
-    return Convolution(**values | changes)
+    return w.Convolution(**values | changes)
 
 
-DENSE = FullyConnected(weights=np.ones((5, 297), np.int8), weight_scale=0.5, output_scale=2.0)
-POOL = Pool(window=(3, 2), stride=(1, 4), padding="SAME", activation="RELU")
-ADD = Add(second="input", output_scale=3.0, output_zero_point=5, activation="RELU_N1_TO_1")
-PAD = Pad(before=(0, 1, 2, 0), after=(1, 0, 3, 4))
+DENSE = w.FullyConnected(weights=np.ones((5, 297), np.int8), weight_scale=0.5, output_scale=2.0)
+POOL = w.Pool(window=(3, 2), stride=(1, 4), padding="SAME", activation="RELU")
+ADD = w.Add(second="input", output_scale=3.0, output_zero_point=5, activation="RELU_N1_TO_1")
+PAD = w.Pad(before=(0, 1, 2, 0), after=(1, 0, 3, 4))
 
 
-def graph(*layers: Layer) -> Graph:
-    return sequential(layers, input_shape=SHAPE, input_scale=0.5, input_zero_point=-7)
+def graph(*layers: w.Layer) -> w.Graph:
+    return w.sequential(layers, input_shape=SHAPE, input_scale=0.5, input_zero_point=-7)
 
 
-def retensored(given: Graph, name: str, **changes: Any) -> Graph:
+def retensored(given: w.Graph, name: str, **changes: Any) -> w.Graph:
     """Return a graph with one tensor changed."""
     tensors = [replace(t, **changes) if t.name == name else t for t in given.tensors]
     assert any(tensor.name == name for tensor in tensors)
     return replace(given, tensors=tuple(tensors))
 
 
-def rewired(given: Graph, **changes: Any) -> Graph:
+def rewired(given: w.Graph, **changes: Any) -> w.Graph:
     """Return a graph with its only operator changed."""
     (operation,) = given.operations
     return replace(given, operations=(replace(operation, **changes),))
 
 
-def assert_refused(given: Graph, kind: str, message: str) -> None:
+def assert_refused(given: w.Graph, kind: str, message: str) -> None:
     with pytest.raises(ModelError) as caught:
-        load(serialize(given))
+        load(w.serialize(given))
     assert str(caught.value).startswith(f"model: operator 0 {kind} ('output_0'): ")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -96,7 +79,7 @@ def assert_refused(given: Graph, kind: str, message: str) -> None:
             {"padding": "SAME", "stride": (1, 4), "window": (3, 2), "activation": "RELU"},
         ),
         (
-            Pool(kind="AVERAGE_POOL_2D", activation="RELU_N1_TO_1"),
+            w.Pool(kind="AVERAGE_POOL_2D", activation="RELU_N1_TO_1"),
             (2, 4, 5, 3),
             {
                 "padding": "VALID",
@@ -106,24 +89,28 @@ def assert_refused(given: Graph, kind: str, message: str) -> None:
             },
         ),
         (DENSE, (2, 5), {"activation": "NONE", "keep_num_dims": False}),
-        (Mean(), (2, 3), {"axes": (1, 2), "keep_dims": False}),
-        (Mean(axes=(-1, 1, 3), keep_dims=True), (2, 1, 11, 1), {"axes": (1, 3), "keep_dims": True}),
-        (Mean(output_scale=2.0, output_zero_point=9), (2, 3), {}),
+        (w.Mean(), (2, 3), {"axes": (1, 2), "keep_dims": False}),
+        (
+            w.Mean(axes=(-1, 1, 3), keep_dims=True),
+            (2, 1, 11, 1),
+            {"axes": (1, 3), "keep_dims": True},
+        ),
+        (w.Mean(output_scale=2.0, output_zero_point=9), (2, 3), {}),
         (PAD, (3, 10, 16, 7), {"before": (0, 1, 2, 0), "after": (1, 0, 3, 4), "value": -7}),
         (replace(PAD, wide=True), (3, 10, 16, 7), {"before": (0, 1, 2, 0), "value": -7}),
         (replace(PAD, value=-100), (3, 10, 16, 7), {"before": (0, 1, 2, 0), "value": -100}),
-        (Softmax(beta=0.75), SHAPE, {"beta": 0.75}),
-        (Activation(kind="RELU", output_scale=3.0), SHAPE, {}),
-        (Activation(kind="RELU6"), SHAPE, {}),
-        (Activation(kind="RELU_N1_TO_1"), SHAPE, {}),
-        (Quantize(output_scale=3.0, output_zero_point=5), SHAPE, {}),
-        (Reshape(shape=(2, -1)), (2, 297), {}),
+        (w.Softmax(beta=0.75), SHAPE, {"beta": 0.75}),
+        (w.Activation(kind="RELU", output_scale=3.0), SHAPE, {}),
+        (w.Activation(kind="RELU6"), SHAPE, {}),
+        (w.Activation(kind="RELU_N1_TO_1"), SHAPE, {}),
+        (w.Quantize(output_scale=3.0, output_zero_point=5), SHAPE, {}),
+        (w.Reshape(shape=(2, -1)), (2, 297), {}),
         (ADD, SHAPE, {"activation": "RELU_N1_TO_1"}),
     ],
 )
-def test_attributes(layer: Layer, shape: tuple[int, ...], attributes: dict[str, Any]) -> None:
+def test_attributes(layer: w.Layer, shape: tuple[int, ...], attributes: dict[str, Any]) -> None:
     written = graph(layer)
-    read = load(serialize(written))
+    read = load(w.serialize(written))
     (operation,) = read.operations
     assert operation.kind == written.operations[0].kind
     assert operation.attributes.items() >= attributes.items()
@@ -157,11 +144,11 @@ def test_operators_that_can_be_read() -> None:
     ],
 )
 def test_window_count(numbers: tuple[int, int, int, int, str], count: int) -> None:
-    assert window_count(*numbers) == count
+    assert w.window_count(*numbers) == count
 
 
-def quantization(scales: Any, zero_points: Any, axis: int = 0) -> Quantization:
-    return Quantization(
+def quantization(scales: Any, zero_points: Any, axis: int = 0) -> w.Quantization:
+    return w.Quantization(
         np.atleast_1d(np.float32(scales)), np.atleast_1d(np.int64(zero_points)), axis
     )
 
@@ -247,7 +234,7 @@ def test_second_input_of_an_addition(changes: dict[str, Any], message: str) -> N
     second = replace(given.tensors[0], name="second")
     given = replace(given, tensors=(*given.tensors, second), inputs=(0, 2))
     given = rewired(given, inputs=(0, 2))
-    assert load(serialize(given)).operations[0].inputs == (0, 2)
+    assert load(w.serialize(given)).operations[0].inputs == (0, 2)
     assert_refused(retensored(given, "second", **changes), "ADD", message)
 
 
@@ -255,7 +242,7 @@ def test_computed_operands() -> None:
     given = replace(graph(convolution(weight_scale=1.0)), inputs=(0, 1))
     message = "wanted constant weights, got computed ones ('weights_0')"
     assert_refused(retensored(given, "weights_0", data=None), "CONV_2D", message)
-    given = replace(graph(Mean()), inputs=(0, 1))
+    given = replace(graph(w.Mean()), inputs=(0, 1))
     computed = {"data": None, "dtype": np.dtype(np.int8), "quantization": quantization(1, 0)}
     message = "wanted constant int32 or int64 axes, got computed int8 (2,) ('axes_0')"
     assert_refused(retensored(given, "axes_0", **computed), "MEAN", message)
@@ -283,13 +270,13 @@ def test_options_of_a_convolution(changes: dict[str, Any], message: str) -> None
     [
         (POOL, {"filterHeight": 0}, "wanted a window of at least 1 x 1, got 0 x 2"),
         (POOL, {"strideW": 3}, "wanted a result of shape (2, 9, 4, 3), got (2, 9, 3, 3)"),
-        (Mean(), {"keepDims": True}, "wanted a result of shape (2, 1, 1, 3), got (2, 3)"),
-        (Softmax(), {"beta": 0.0}, "wanted scale * beta of more than 2^-26, got 0.5 * 0"),
-        (Softmax(), {"beta": float("nan")}, "wanted a finite beta"),
-        (Softmax(), {"beta": float("inf")}, "wanted a finite beta"),
+        (w.Mean(), {"keepDims": True}, "wanted a result of shape (2, 1, 1, 3), got (2, 3)"),
+        (w.Softmax(), {"beta": 0.0}, "wanted scale * beta of more than 2^-26, got 0.5 * 0"),
+        (w.Softmax(), {"beta": float("nan")}, "wanted a finite beta"),
+        (w.Softmax(), {"beta": float("inf")}, "wanted a finite beta"),
     ],
 )
-def test_other_options(layer: Layer, changes: dict[str, Any], message: str) -> None:
+def test_other_options(layer: w.Layer, changes: dict[str, Any], message: str) -> None:
     given = graph(layer)
     operation = given.operations[0]
     options = {**operation.options, **changes}
@@ -302,28 +289,33 @@ def test_other_options(layer: Layer, changes: dict[str, Any], message: str) -> N
         (POOL, "input", {"shape": (9, 11, 3)}, "wanted 4 dimensions, got (9, 11, 3)"),
         (POOL, "output_0", {"quantization": quantization(0.5, -6)}, "wanted the same scale and"),
         (PAD, "output_0", {"quantization": quantization(0.25, -7)}, "wanted the same scale and"),
-        (Reshape(shape=(6, 99)), "output_0", {"quantization": quantization(1, -7)}, "the same"),
-        (Reshape(shape=(6, 99)), "output_0", {"shape": (6, 98)}, "wanted a result of shape (6, 99), got (6, 98)"),
+        (w.Reshape(shape=(6, 99)), "output_0", {"quantization": quantization(1, -7)}, "the same"),
         (
-            Reshape(shape=(6, 99)),
+            w.Reshape(shape=(6, 99)),
+            "output_0",
+            {"shape": (6, 98)},
+            "wanted a result of shape (6, 99), got (6, 98)",
+        ),
+        (
+            w.Reshape(shape=(6, 99)),
             "output_0",
             {"shape": (99, 6)},
             "wanted a result of shape (6, 99), got (99, 6)",
         ),
         (
-            Reshape(shape=(6, 99)),
+            w.Reshape(shape=(6, 99)),
             "shape_0",
             contents(np.array([2, 3, 99], np.int32)),
             "wanted a result of shape (2, 3, 99), got (6, 99)",
         ),
         (
-            Reshape(shape=(6, 99)),
+            w.Reshape(shape=(6, 99)),
             "shape_0",
             contents(np.array([6, 99], np.int8)),
             "wanted constant int32 or int64 shape, got int8 (2,) ('shape_0')",
         ),
-        (Mean(), "axes_0", contents(np.array([1, 4], np.int32)), "axes from -4 to 3, got [1, 4]"),
-        (Mean(), "axes_0", contents(np.array([1, 3], np.int32)), "result of shape (2, 11), got"),
+        (w.Mean(), "axes_0", contents(np.array([1, 4], np.int32)), "axes from -4 to 3, got [1, 4]"),
+        (w.Mean(), "axes_0", contents(np.array([1, 3], np.int32)), "result of shape (2, 11), got"),
         (
             PAD,
             "paddings_0",
@@ -350,18 +342,18 @@ def test_other_options(layer: Layer, changes: dict[str, Any], message: str) -> N
             "wanted the same scale and zero point",
         ),
         (
-            Softmax(),
+            w.Softmax(),
             "output_0",
             {"quantization": quantization(1 / 255, -128)},
             "wanted a result of scale 1/256 and zero point -128, got",
         ),
-        (Activation(), "output_0", {"shape": (2, 297)}, "wanted a result of shape (2, 9, 11, 3)"),
-        (Quantize(output_scale=1.0), "output_0", {"shape": (2, 297)}, "wanted a result of shape"),
+        (w.Activation(), "output_0", {"shape": (2, 297)}, "wanted a result of shape (2, 9, 11, 3)"),
+        (w.Quantize(output_scale=1.0), "output_0", {"shape": (2, 297)}, "wanted a result of shape"),
         (ADD, "output_0", {"shape": (1, 9, 11, 3)}, "wanted a result of shape (2, 9, 11, 3), got"),
         (ADD, "output_0", {"quantization": None}, "'output_0': wanted one scale and zero point"),
     ],
 )
-def test_other_operands(layer: Layer, name: str, changes: dict[str, Any], message: str) -> None:
+def test_other_operands(layer: w.Layer, name: str, changes: dict[str, Any], message: str) -> None:
     given = retensored(graph(layer), name, **changes)
     assert_refused(given, given.operations[0].kind, message)
 
@@ -372,25 +364,25 @@ def test_other_operands(layer: Layer, name: str, changes: dict[str, Any], messag
         (convolution(), (0,), "wanted 2 to 3 inputs and one output, got 1 and 1"),
         (convolution(), (0, -1, 2), "wanted 2 to 3 inputs and one output, got 2 and 1"),
         (POOL, (0, 0), "wanted 1 input and one output, got 2 and 1"),
-        (Mean(), (0,), "wanted 2 inputs and one output, got 1 and 1"),
+        (w.Mean(), (0,), "wanted 2 inputs and one output, got 1 and 1"),
         (ADD, (0,), "wanted 2 inputs and one output, got 1 and 1"),
         (ADD, (0, -1), "wanted 2 inputs and one output, got 1 and 1"),
         (ADD, (0, 0, 0), "wanted 2 inputs and one output, got 3 and 1"),
     ],
 )
-def test_operands_left_out(layer: Layer, inputs: tuple[int, ...], message: str) -> None:
+def test_operands_left_out(layer: w.Layer, inputs: tuple[int, ...], message: str) -> None:
     given = graph(layer)
     assert_refused(rewired(given, inputs=inputs), given.operations[0].kind, message)
 
 
 @pytest.mark.parametrize("layer", [convolution(bias=None), convolution()])
-def test_bias_left_out(layer: Convolution) -> None:
+def test_bias_left_out(layer: w.Convolution) -> None:
     given = graph(layer)
-    read = load(serialize(rewired(given, inputs=(0, 1, -1))))
+    read = load(w.serialize(rewired(given, inputs=(0, 1, -1))))
     assert read.operations[0].inputs == (0, 1, -1)
 
 
 def test_axes_may_be_one_number() -> None:
-    given = graph(Mean(axes=(1,)))
-    read = load(serialize(retensored(given, "axes_0", **contents(np.array(1, np.int32)))))
+    given = graph(w.Mean(axes=(1,)))
+    read = load(w.serialize(retensored(given, "axes_0", **contents(np.array(1, np.int32)))))
     assert read.operations[0].attributes["axes"] == (1,)

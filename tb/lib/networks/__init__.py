@@ -3,94 +3,21 @@
 from collections.abc import Sequence
 from typing import Any
 
-from networks.chain import Chain, Constant, Operand, quantized, window_count
-from networks.graph import RESOURCE, Graph, Operation, Quantization, Tensor
-from networks.layers import (
-    Activation,
-    Add,
-    ArgMax,
-    Back,
-    Binary,
-    Dequantize,
-    Function,
-    Layer,
-    Mean,
-    Operator,
-    Pad,
-    Pool,
-    Prelu,
-    Quantize,
-    Softmax,
-)
-from networks.moves import (
-    BatchToSpace,
-    Concatenate,
-    DepthToSpace,
-    ExpandDims,
-    Pack,
-    Reshape,
-    Resize,
-    SpaceToBatch,
-    SpaceToDepth,
-    Split,
-    SplitSizes,
-    Squeeze,
-    StridedSlice,
-    Transpose,
-    Unpack,
-)
+from networks import chain, graph, layers, moves, weights
+from networks.chain import *
+from networks.graph import *
+from networks.layers import *
+from networks.moves import *
 from networks.serialize import serialize
-from networks.weights import Convolution, Depthwise, FullyConnected, TransposedConvolution
+from networks.weights import *
 
 __all__ = [
-    "RESOURCE",
-    "Activation",
-    "Add",
-    "ArgMax",
-    "Back",
-    "BatchToSpace",
-    "Binary",
-    "Chain",
-    "Concatenate",
-    "Constant",
-    "Convolution",
-    "DepthToSpace",
-    "Depthwise",
-    "Dequantize",
-    "ExpandDims",
-    "FullyConnected",
-    "Function",
-    "Graph",
-    "Layer",
-    "Mean",
-    "Operand",
-    "Operation",
-    "Operator",
-    "Pack",
-    "Pad",
-    "Pool",
-    "Prelu",
-    "Quantization",
-    "Quantize",
-    "Reshape",
-    "Resize",
-    "Softmax",
-    "SpaceToBatch",
-    "SpaceToDepth",
-    "Split",
-    "SplitSizes",
-    "Squeeze",
-    "StridedSlice",
-    "Tensor",
-    "Transpose",
-    "TransposedConvolution",
-    "Unpack",
-    "quantized",
-    "sequential",
-    "serialize",
-    "window_count",
-    "write_fully_connected",
-    "write_sequential",
+    *("sequential", "serialize", "write_fully_connected", "write_sequential"),
+    *chain.__all__,
+    *graph.__all__,
+    *layers.__all__,
+    *moves.__all__,
+    *weights.__all__,
 ]
 
 

@@ -3,16 +3,8 @@
 from functools import cache
 from typing import Any
 
+import networks as w
 import numpy as np
-from networks import (
-    Convolution,
-    FullyConnected,
-    Layer,
-    Pool,
-    Reshape,
-    Softmax,
-    write_sequential,
-)
 
 from celosia.hw.arch.config import preset
 from celosia.sw.compiler.compile import compile_steps
@@ -20,7 +12,7 @@ from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.frontend.tflite import load
 
 
-def convolution(channels: int, size: int, depth: int, **changes: Any) -> Convolution:
+def convolution(channels: int, size: int, depth: int, **changes: Any) -> w.Convolution:
     rng = np.random.default_rng(channels)
     values: dict[str, Any] = {
         "weights": rng.integers(-127, 128, (channels, size, size, depth)).astype(np.int8),
@@ -29,29 +21,29 @@ def convolution(channels: int, size: int, depth: int, **changes: Any) -> Convolu
         "padding": "SAME",
         "stride": (1, 1),
     }
-    return Convolution(**values | changes)
+    return w.Convolution(**values | changes)
 
 
-def dense(channels: int, taps: int) -> FullyConnected:
+def dense(channels: int, taps: int) -> w.FullyConnected:
     rng = np.random.default_rng(channels)
     weights = rng.integers(-127, 128, (channels, taps)).astype(np.int8)
-    return FullyConnected(weights=weights, weight_scale=0.01, output_scale=0.5)
+    return w.FullyConnected(weights=weights, weight_scale=0.01, output_scale=0.5)
 
 
 #: Padded and not, pooled alone and with sums, with an operator of the host.
-LAYERS: tuple[Layer, ...] = (
+LAYERS: tuple[w.Layer, ...] = (
     convolution(8, 3, 1),
     convolution(12, 3, 8, padding="VALID"),
-    Pool(),
-    Pool(kind="AVERAGE_POOL_2D", padding="SAME"),
-    Reshape(shape=(1, 108)),
+    w.Pool(),
+    w.Pool(kind="AVERAGE_POOL_2D", padding="SAME"),
+    w.Reshape(shape=(1, 108)),
     dense(20, 108),
     dense(10, 20),
-    Softmax(),
+    w.Softmax(),
 )
 
 
 @cache
 def compiled(sizes: str, batch: int) -> Compiled:
-    graph = load(write_sequential(LAYERS, input_shape=(1, 14, 14, 1), input_scale=0.5))
+    graph = load(w.write_sequential(LAYERS, input_shape=(1, 14, 14, 1), input_scale=0.5))
     return compile_steps(graph, preset(sizes), batch)
