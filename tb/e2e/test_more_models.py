@@ -64,24 +64,6 @@ def inputs(graph: Graph, count: int, rng: np.random.Generator) -> np.ndarray:
     return np.array(images)
 
 
-def reference(content: bytes, x: np.ndarray) -> list[np.ndarray]:
-    """Return the model's outputs by LiteRT's reference kernels, one image at a time."""
-    module = prerequisites.package("ai_edge_litert.interpreter")
-    interpreter = module.Interpreter(
-        model_content=content, experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF
-    )
-    interpreter.allocate_tensors()
-    source = interpreter.get_input_details()[0]["index"]
-    results = [details["index"] for details in interpreter.get_output_details()]
-    outputs: list[list[np.ndarray]] = [[] for _ in results]
-    for image in x:
-        interpreter.set_tensor(source, image[None])
-        interpreter.invoke()
-        for arrays, number in zip(outputs, results, strict=True):
-            arrays.append(interpreter.get_tensor(number)[0])
-    return [np.array(arrays) for arrays in outputs]
-
-
 def ran(
     graph: Graph, x: np.ndarray, device: str, sizes: str, batch: int
 ) -> tuple[list[np.ndarray], Statistics]:
@@ -94,8 +76,8 @@ def assert_same(
     content: bytes, x: np.ndarray, device: str, sizes: str, batch: int = 1
 ) -> Statistics:
     results, statistics = ran(load(content), x, device, sizes, batch)
-    for result, known in zip(results, reference(content, x), strict=True):
-        np.testing.assert_array_equal(result, known)
+    for result, known in zip(results, prerequisites.litert_runs(content, x), strict=True):
+        np.testing.assert_array_equal(result, known[:, 0])
     return statistics
 
 

@@ -17,19 +17,6 @@ from celosia.sw.ir.program import Program
 from celosia.sw.runtime.interpreter import open_session
 
 
-def interpreted(graph: w.Graph, values: np.ndarray) -> list[np.ndarray]:
-    """Return the outputs of LiteRT's reference kernels."""
-    module = prerequisites.package("ai_edge_litert.interpreter")
-    interpreter = module.Interpreter(
-        model_content=w.serialize(graph),
-        experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF,
-    )
-    interpreter.allocate_tensors()
-    interpreter.set_tensor(graph.inputs[0], values)
-    interpreter.invoke()
-    return [interpreter.get_tensor(number) for number in graph.outputs]
-
-
 def chain(*layers: w.Layer, shape: tuple[int, ...] = (1, 5, 7, 3)) -> w.Graph:
     return w.sequential(layers, input_shape=shape, input_scale=0.05, input_zero_point=-9)
 
@@ -97,11 +84,10 @@ def check(
     # LiteRT takes no roots of what is below zero.
     least = -9 if graph.operations[0].kind in ("RSQRT", "SQRT") else -128
     inputs = rng.integers(least, 128, (2 * batch + 1, *shape)).astype(np.int8)
-    wanted = [interpreted(graph, x) for x in inputs]
+    wanted = prerequisites.litert_runs(w.serialize(graph), inputs)
     with open_session(program, device=device) as session:
         got = session.run([inputs.reshape(-1, *program.inputs[0].shape)])
-    for place, values in enumerate(got):
-        expected = np.stack([outputs[place] for outputs in wanted])
+    for values, expected in zip(got, wanted, strict=True):
         np.testing.assert_array_equal(values.reshape(expected.shape), expected)
     return program
 

@@ -155,17 +155,10 @@ def test_channel_parameters_keep_the_shape():
 
 
 def litert(layers: list[FullyConnected], x: np.ndarray, scale: float, zero_point: int):
-    interpreter_module = prerequisites.package("ai_edge_litert.interpreter")
-    interpreter = interpreter_module.Interpreter(
-        model_content=write_fully_connected(
-            layers, input_scale=scale, input_zero_point=zero_point, batch=len(x)
-        ),
-        experimental_op_resolver_type=interpreter_module.OpResolverType.BUILTIN_REF,
+    content = write_fully_connected(
+        layers, input_scale=scale, input_zero_point=zero_point, batch=len(x)
     )
-    interpreter.allocate_tensors()
-    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
-    interpreter.invoke()
-    return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+    return prerequisites.litert_outputs(content, x)[0]
 
 
 def random_layer(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import litert
 import numpy as np
 import prerequisites
 import pytest
@@ -115,21 +116,15 @@ def test_feature_maps_are_those_of_litert() -> None:
     path = shipped()["mnist_a"].path
     made = Classifier("mnist_a", preset("edge"))
     result = made.classify(one())
-    module = prerequisites.package("ai_edge_litert.interpreter")
-    interpreter = module.Interpreter(
-        model_content=path.read_bytes(),
-        experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF,
-        experimental_preserve_all_tensors=True,
-    )
-    interpreter.allocate_tensors()
-    x = (result.picture.astype(np.int16) - 128).astype(np.int8).reshape(1, 28, 28, 1)
-    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
-    interpreter.invoke()
+    options = {"experimental_preserve_all_tensors": True}
+    interpreter = prerequisites.litert(path.read_bytes(), **options)
+    x = (result.picture.astype(np.int16) - 128).astype(np.int8)
     graph = load(path)
     kinds = ("MAX_POOL_2D", "FULLY_CONNECTED")
     wanted = [each.outputs[0] for each in graph.operations if each.kind in kinds]
-    for index, found in zip(wanted, result.maps, strict=True):
-        assert np.array_equal(found.contents.ravel(), interpreter.get_tensor(index).ravel())
+    known = litert.invoked(interpreter, x[None], tensors=wanted)
+    for values, found in zip(known, result.maps, strict=True):
+        assert np.array_equal(found.contents.ravel(), values.ravel())
     assert [each.layer for each in result.maps] == [0, 1, 2, 3]
 
 

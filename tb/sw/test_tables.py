@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import litert
 import networks as w
 import numpy as np
 import prerequisites
@@ -121,29 +122,12 @@ def beside(cases: list[tuple[w.Quantization, w.Layer | Extreme]]) -> w.Graph:
     return w.Graph(tuple(tensors), tuple(operations), inputs, outputs)
 
 
-def interpreted(
-    graph: w.Graph, values: np.ndarray, resolver: str = "BUILTIN_REF"
-) -> list[np.ndarray]:
-    """Return LiteRT's outputs for the same values at every input."""
-    module = prerequisites.package("ai_edge_litert.interpreter")
-    interpreter = module.Interpreter(
-        model_content=w.serialize(graph),
-        experimental_op_resolver_type=getattr(module.OpResolverType, resolver),
-    )
-    interpreter.allocate_tensors()
-    for number in graph.inputs:
-        interpreter.set_tensor(number, values)
-    interpreter.invoke()
-    return [interpreter.get_tensor(number) for number in graph.outputs]
-
-
 @pytest.mark.parametrize("kind", TABLES)
 def test_tables_are_those_of_litert(kind: str, rng: np.random.Generator) -> None:
     cases = [drawn(kind, rng) for _ in range(200)]
     graph = beside(cases)
-    # The reference resolver has no ELU; the ordinary one has but one kernel for it.
-    resolver = "BUILTIN_WITHOUT_DEFAULT_DELEGATES" if kind == "ELU" else "BUILTIN_REF"
-    wanted = interpreted(graph, BYTES[None], resolver)
+    interpreter = prerequisites.litert(w.serialize(graph), graph)
+    wanted = litert.invoked(interpreter, *[BYTES[None, None]] * len(graph.inputs))
     compared = 0
     for operation, row in zip(load(w.serialize(graph)).operations, wanted, strict=True):
         source = graph.tensors[operation.inputs[0]].quantization
@@ -153,7 +137,7 @@ def test_tables_are_those_of_litert(kind: str, rng: np.random.Generator) -> None
             found = table(TABLES[kind], source, output, operation.attributes)
         except CompileError:
             continue
-        np.testing.assert_array_equal(found, row[0])
+        np.testing.assert_array_equal(found, row[0, 0])
         compared += 1
     assert compared > 150
 

@@ -187,25 +187,6 @@ def test_what_cannot_be_serialized():
         w.serialize(replace(graph, tensors=(text, graph.tensors[1])))
 
 
-def interpreter(content: bytes) -> Any:
-    module = prerequisites.package("ai_edge_litert.interpreter")
-    made = module.Interpreter(
-        model_content=content,
-        experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF,
-    )
-    made.allocate_tensors()
-    return made
-
-
-def outputs(content: bytes, *inputs: np.ndarray) -> list[np.ndarray]:
-    """Return LiteRT's outputs."""
-    made = interpreter(content)
-    for about, values in zip(made.get_input_details(), inputs, strict=True):
-        made.set_tensor(about["index"], values)
-    made.invoke()
-    return [made.get_tensor(about["index"]) for about in made.get_output_details()]
-
-
 def operand(*numbers: float, kind: type = np.int32) -> np.ndarray:
     return np.array(numbers, kind)
 
@@ -256,7 +237,7 @@ def operand(*numbers: float, kind: type = np.int32) -> np.ndarray:
 )
 def test_any_operator(kind: str, layers: list[w.Layer], wanted: Any):
     content = w.write_sequential(layers, input_shape=(1, 3), input_scale=0.5, input_type=kind)
-    (result,) = outputs(content, np.array([[3, 7, 12]], kind))
+    (result,) = prerequisites.litert_outputs(content, np.array([[3, 7, 12]], kind))
     np.testing.assert_array_equal(result[0], wanted)
 
 
@@ -274,7 +255,8 @@ def test_variables_and_subgraphs():
     start.operator("VAR_HANDLE", (), inputs=[], dtype="resource", sharedName="total")
     five = start.constant("value", np.full((1, 3), 5, np.float32))
     start.operator("ASSIGN_VARIABLE", inputs=[start.number, five], shapes=[])
-    made = interpreter(w.serialize(main.graph(total, signature="serve"), start.graph()))
+    made = prerequisites.litert(w.serialize(main.graph(total, signature="serve"), start.graph()))
+    made.allocate_tensors()
     assert made.get_signature_list() == {"serve": {"inputs": ["input"], "outputs": ["output_3"]}}
     serve = made.get_signature_runner("serve")
     given = np.array([[1, 2, 3]], np.float32)
