@@ -80,7 +80,9 @@ class VirtualLine:
         pass
 
 
-def connect(*, rate=0.0, window=None, seed=1, slot_bytes=512, **options) -> tuple[HostLink, "Doorbell", Any]:
+def connect(
+    *, rate=0.0, window=None, seed=1, slot_bytes=512, **options
+) -> tuple[HostLink, "Doorbell", Any]:
     random.seed(seed)
     registers = Doorbell()
     far = FarEnd(bytearray(MEMORY), registers, slot_bytes=slot_bytes)

@@ -94,13 +94,6 @@ def test_squeeze() -> None:
     assert load(w.serialize(written)).tensors[1].shape == (3, 5)
 
 
-def retensored(given: w.Graph, name: str, **changes: Any) -> w.Graph:
-    """Return a graph with one tensor changed."""
-    tensors = [replace(t, **changes) if t.name == name else t for t in given.tensors]
-    assert any(tensor.name == name for tensor in tensors)
-    return replace(given, tensors=tuple(tensors))
-
-
 def contents(*numbers: int) -> dict[str, Any]:
     data = np.array(numbers, np.int32)
     return {"data": data, "shape": data.shape}
@@ -166,7 +159,7 @@ OTHER = {"quantization": w.Quantization(np.array([0.25], np.float32), np.array([
     ],
 )
 def test_refusals(layer: w.Layer, name: str, changes: dict[str, Any], message: str) -> None:
-    given = retensored(graph(layer), name, **changes)
+    given = graph(layer).retensored(name, **changes)
     with pytest.raises(ModelError) as caught:
         load(w.serialize(given))
     kind = given.operations[0].kind

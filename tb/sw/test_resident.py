@@ -113,7 +113,9 @@ def test_constants_in_one_place_are_refused(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(passes, "all_resident", lambda tilings, config: list(tilings))
-    with pytest.raises(CompileError, match="constants of .*: wanted a weight tile for each constant"):
+    with pytest.raises(
+        CompileError, match="constants of .*: wanted a weight tile for each constant"
+    ):
         compile_graph(graph(rng), TOGETHER)
 
 

@@ -219,11 +219,6 @@ def test_attributes(layer: w.Layer, attributes: dict[str, Any]) -> None:
     assert operation.attributes == attributes
 
 
-def retensored(given: w.Graph, name: str, **changes: Any) -> w.Graph:
-    tensors = [replace(t, **changes) if t.name == name else t for t in given.tensors]
-    return replace(given, tensors=tuple(tensors))
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -238,8 +233,7 @@ def retensored(given: w.Graph, name: str, **changes: Any) -> w.Graph:
             "wanted a finite alpha, got inf",
         ),
         (
-            retensored(
-                chain(w.Prelu(alpha=1, alpha_scale=1.0)),
+            chain(w.Prelu(alpha=1, alpha_scale=1.0)).retensored(
                 "alpha_0",
                 shape=(2,),
                 data=np.array([1, 2], np.int8),
@@ -247,7 +241,7 @@ def retensored(given: w.Graph, name: str, **changes: Any) -> w.Graph:
             "wanted alpha to broadcast, got (2,) on",
         ),
         (
-            retensored(chain(w.Function(kind="TANH")), "output_0", shape=(1, 105)),
+            chain(w.Function(kind="TANH")).retensored("output_0", shape=(1, 105)),
             "wanted a result of shape (1, 5, 7, 3), got (1, 105)",
         ),
     ],

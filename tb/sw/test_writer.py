@@ -62,6 +62,13 @@ def convolution(**changes: Any) -> w.Convolution:
     return w.Convolution(**values | changes)
 
 
+def depthwise() -> w.Depthwise:
+    weights = np.zeros((1, 3, 2, 6), np.int8)
+    return w.Depthwise(
+        weights=weights, weight_scale=0.5, output_scale=0.5, padding="VALID", stride=(2, 3)
+    )
+
+
 def addition(second: str = "input", **changes: Any) -> w.Add:
     return w.Add(**{"second": second, "output_scale": 0.5} | changes)
 
@@ -72,6 +79,10 @@ def addition(second: str = "input", **changes: Any) -> w.Add:
         (convolution(), (1, 8, 8), "wanted an input of 4 dimensions, got shape .1, 8, 8."),
         (convolution(), (1, 8, 8, 3), "wanted 2 channels, got 3"),
         (convolution(padding="VALID"), (1, 8, 2, 2), "wanted a window inside .8, 2. pixels, got"),
+        (depthwise(), (1, 8, 8), "wanted an input of 4 dimensions, got shape .1, 8, 8."),
+        (depthwise(), (1, 8, 8, 4), "wanted weights of whole multiples of 4, got 6"),
+        (depthwise(), (1, 8, 8, 12), "wanted weights of whole multiples of 12, got 6"),
+        (depthwise(), (1, 2, 8, 3), "wanted a window inside .2, 8. pixels, got .3, 2."),
         (w.Pool(), (8, 8, 3), "wanted an input of 4 dimensions, got shape .8, 8, 3."),
         (w.Mean(), (8, 8), "wanted axes from -2 to 1, got .1, 2."),
         (w.Mean(axes=()), (8, 8), "wanted axes from -2 to 1, got .."),
@@ -94,6 +105,22 @@ def addition(second: str = "input", **changes: Any) -> w.Add:
 def test_layers_that_cannot_take_their_input(layer: w.Layer, shape: tuple[int, ...], message: str):
     with pytest.raises(ValueError, match="^layer 0: " + message):
         w.write_sequential([layer], input_shape=shape, input_scale=1.0)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "count"),
+    [
+        ((5, 3, 1, 1, "VALID"), 3),
+        ((5, 3, 2, 1, "VALID"), 2),
+        ((6, 3, 2, 1, "VALID"), 2),
+        ((5, 3, 1, 2, "VALID"), 1),
+        ((4, 3, 1, 2, "VALID"), 0),
+        ((5, 7, 2, 3, "SAME"), 3),
+        ((6, 1, 4, 1, "SAME"), 2),
+    ],
+)
+def test_window_count(numbers: tuple[int, int, int, int, str], count: int) -> None:
+    assert w.window_count(*numbers) == count
 
 
 def test_a_chain_of_all():
