@@ -22,11 +22,7 @@ def litert() -> Reference:
 
 
 @pytest.fixture(scope="session")
-def run_digits(
-    mnist_model: Path,
-    mnist: tuple[np.ndarray, np.ndarray],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[[int, str, str], np.ndarray]:
+def run_digits(mnist_model, mnist, tmp_path_factory) -> Callable[[int, str, str], np.ndarray]:
     """Runs ``celosia run`` on so many digits, on a core and a device; returns the results."""
 
     def run(count: int, sizes: str, device: str) -> np.ndarray:

@@ -24,9 +24,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
 KEPT = sorted(path.stem for path in FIXTURES.glob("*.tflite") if not path.stem.endswith(".plain"))
 
 #: Refused so far: the first of the operators or types that are missing.
-WAITING = {
-    "gru.int16": "scales that are no numbers",
-}
+WAITING = {"gru.int16": "scales that are no numbers"}
 
 _INVOCATIONS = 6
 _WORDS = 50
@@ -99,9 +97,7 @@ def test_waiting_files_are_refused(name: str, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize(
     ("script", "package"), [("make_keras", "tensorflow"), ("make_torch", "litert_torch")]
 )
-def test_all_files_made_again(
-    script: str, package: str, tmp_path: Path, rng: np.random.Generator, figure: Any
-) -> None:
+def test_all_files_made_again(script, package, tmp_path, rng, figure) -> None:
     if importlib.util.find_spec(package) is None:
         prerequisites.missing(package)
     subprocess.run(

@@ -1,7 +1,5 @@
 """Outputs that no operator makes: inputs, constants, the same tensor twice; graphs of these alone."""
 
-from collections.abc import Callable
-
 import numpy as np
 import prerequisites
 import pytest
@@ -49,9 +47,7 @@ def _constants(chain: Chain) -> Graph:
     ids=["input", "input and constants", "result and constants", "result twice and input"],
 )
 @pytest.mark.parametrize("batch", [1, 2])
-def test_outputs_that_no_operator_makes(
-    make: Callable[[Chain], Graph], batch: int, rng: np.random.Generator
-) -> None:
+def test_outputs_that_no_operator_makes(make, batch, rng) -> None:
     graph = make(Chain((batch, 7), 0.1, 3))
     assert_equal(graph, [rng.integers(-128, 128, (3, batch, 7)).astype(np.int8)])
 

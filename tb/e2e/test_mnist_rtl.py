@@ -80,9 +80,7 @@ def test_cycles_at_edge(
 
 
 @pytest.mark.slow
-def test_all_images_on_the_machine_model(
-    mnist, mnist_model: Path, compiled, litert, figure: Callable[[str], None]
-) -> None:
+def test_all_images_on_the_machine_model(mnist, mnist_model, compiled, litert, figure) -> None:
     pictures, labels = mnist
     program = compiled("edge", 64)
     x = images(mnist, program, len(pictures))

@@ -91,9 +91,7 @@ def test_inputs_are_diverse(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("sizes", ["micro", "edge"])
 @pytest.mark.parametrize("name", MODELS)
-def test_machine_gives_the_bytes_of_the_reference(
-    name: str, sizes: str, content: Callable[[str], bytes], rng: np.random.Generator
-) -> None:
+def test_machine_gives_the_bytes_of_the_reference(name, sizes, content, rng) -> None:
     model = content(name)
     assert_same(model, inputs(load(model), 6, rng), "machine", sizes, batch=2)
 
@@ -110,9 +108,7 @@ def with_outputs(content: bytes, outputs: tuple[int, ...]) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
-def test_every_tensor_on_the_machine_model(
-    name: str, content: Callable[[str], bytes], rng: np.random.Generator
-) -> None:
+def test_every_tensor_on_the_machine_model(name, content, rng) -> None:
     """Every operator's result is an output, so that none becomes part of another's."""
     graph = load(content(name))
     results = tuple(operation.outputs[0] for operation in graph.operations)
@@ -122,12 +118,7 @@ def test_every_tensor_on_the_machine_model(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
-def test_many_inputs_on_the_machine_model(
-    name: str,
-    content: Callable[[str], bytes],
-    rng: np.random.Generator,
-    figure: Callable[[str], None],
-) -> None:
+def test_many_inputs_on_the_machine_model(name, content, rng, figure) -> None:
     model = content(name)
     x = inputs(load(model), 500, rng)
     costs = assert_same(model, x, "machine", "edge", batch=4)
@@ -136,13 +127,7 @@ def test_many_inputs_on_the_machine_model(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
-def test_some_inputs_on_the_rtl(
-    name: str,
-    content: Callable[[str], bytes],
-    rng: np.random.Generator,
-    verilator: None,
-    figure: Callable[[str], None],
-) -> None:
+def test_some_inputs_on_the_rtl(name, content, rng, verilator, figure) -> None:
     model = content(name)
     x = inputs(load(model), 10, rng)
     costs = assert_same(model, x, "rtl", "edge")

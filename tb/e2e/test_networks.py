@@ -93,9 +93,7 @@ def ran(
         ("mnist_d", "micro,unified_bytes=8192"),
     ],
 )
-def test_machine_gives_the_bytes_of_the_reference(
-    name: str, sizes: str, root: Path, content: Callable[[str], bytes]
-) -> None:
+def test_machine_gives_the_bytes_of_the_reference(name, sizes, root, content) -> None:
     model = content(name)
     x = inputs(model, NETWORKS[name].dataset, 4)
     y, _ = ran(model, x, "machine", sizes, 3)
@@ -105,9 +103,7 @@ def test_machine_gives_the_bytes_of_the_reference(
 @pytest.mark.parametrize(
     ("name", "batch"), [(name, batch) for name in NETWORKS for batch in NETWORKS[name].cycles]
 )
-def test_rtl_at_edge(
-    name: str, batch: int, root: Path, content: Callable[[str], bytes], verilator: None
-) -> None:
+def test_rtl_at_edge(name, batch, root, content, verilator) -> None:
     model = content(name)
     x = inputs(model, NETWORKS[name].dataset, batch)
     y, costs = ran(model, x, "rtl", "edge", batch)
@@ -121,9 +117,7 @@ def test_rtl_at_edge(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
-def test_all_images_on_the_machine_model(
-    name: str, root: Path, content: Callable[[str], bytes], figure: Callable[[str], None]
-) -> None:
+def test_all_images_on_the_machine_model(name, root, content, figure) -> None:
     model, network = content(name), NETWORKS[name]
     pictures, labels = images(network.dataset)
     if labels is None:

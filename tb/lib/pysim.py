@@ -48,12 +48,7 @@ async def rest(ctx: Any, rng: Draws | None, stall: float) -> None:
 
 
 async def put_all(
-    ctx: Any,
-    stream: Any,
-    payloads: Iterable[Any],
-    *,
-    rng: Draws | None = None,
-    stall: float = 0.0,
+    ctx: Any, stream: Any, payloads: Iterable[Any], *, rng: Draws | None = None, stall: float = 0.0
 ) -> None:
     """Put ``payloads`` one after the other, with pauses of probability ``stall`` before each."""
     for payload in payloads:
@@ -62,12 +57,7 @@ async def put_all(
 
 
 async def get_all(
-    ctx: Any,
-    stream: Any,
-    count: int,
-    *,
-    rng: Draws | None = None,
-    stall: float = 0.0,
+    ctx: Any, stream: Any, count: int, *, rng: Draws | None = None, stall: float = 0.0
 ) -> list[Any]:
     """Take and return ``count`` payloads, with pauses of probability ``stall`` before each."""
     payloads = []

@@ -4,15 +4,7 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch.config import PRESETS, Config
-from celosia.hw.arch.isa import (
-    Instruction,
-    Kind,
-    Opcode,
-    Rounding,
-    Space,
-    Window,
-    encode_program,
-)
+from celosia.hw.arch.isa import Instruction, Kind, Opcode, Rounding, Space, Window, encode_program
 from celosia.sim.machine import Machine
 
 HALT = Instruction(Opcode.HALT)

@@ -182,9 +182,7 @@ def random_layer(
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("per_channel", [True, False])
-def test_single_rounding_is_litert_fully_connected(
-    per_channel: bool, bias: bool, rng: np.random.Generator
-):
+def test_single_rounding_is_litert_fully_connected(per_channel, bias, rng):
     double_differs = 0
     for real in (2.0**-34, 2e-9, 1e-6, 1e-3, 0.01, 0.01, 0.3, 0.3, 0.8, 1.7, 40.0):
         layer, scale = random_layer(rng, real, per_channel, bias)

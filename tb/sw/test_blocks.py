@@ -92,9 +92,7 @@ def heights(layer: Product, steps: int, streams: bool = False, sizes: str = "edg
         ((8, 8), 64, 2, False, [8]),
     ],
 )
-def test_blocks_fit_the_pace_of_a_layer(
-    grid: tuple[int, int], channels: int, steps: int, streams: bool, wanted: list[int]
-) -> None:
+def test_blocks_fit_the_pace_of_a_layer(grid, channels, steps, streams, wanted) -> None:
     layer = product(grid, Pool(window=(1, 1), stride=(1, 1)), channels=channels)
     assert heights(layer, steps, streams) == wanted
 

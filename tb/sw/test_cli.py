@@ -21,9 +21,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to work in, with a model, a program and inputs."""
     rng = np.random.default_rng(3)
     layer = FullyConnected(
-        weights=rng.integers(-127, 128, (4, 9)).astype(np.int8),
-        weight_scale=0.01,
-        output_scale=0.2,
+        weights=rng.integers(-127, 128, (4, 9)).astype(np.int8), weight_scale=0.01, output_scale=0.2
     )
     monkeypatch.chdir(tmp_path)
     Path("m.tflite").write_bytes(write_fully_connected([layer], input_scale=0.1))
@@ -77,9 +75,7 @@ def test_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cycles > content["total"]["cycles"] + 1000
 
 
-def test_report_of_what_is_measured(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_report_of_what_is_measured(folder, capsys, monkeypatch) -> None:
     asked = {}
 
     def fake(compiled: Compiled, **memory: float) -> Measured:
@@ -224,9 +220,7 @@ def test_bad_input_of_run(refused: Callable[[str], str], options: str, says: str
     assert says in refused(f"run {options} --output y.npy{device}")
 
 
-def test_missing_simulator(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_simulator(folder, capsys, monkeypatch) -> None:
     from celosia.sim import rtl
     from celosia.sim.simulators import SimulatorNotFound
 

@@ -80,9 +80,7 @@ def test_random_networks_match_the_reference(name: str, rng: np.random.Generator
         )
 
 
-def test_shipped_model_matches_the_reference(
-    mnist_model, mnist: tuple[np.ndarray, np.ndarray]
-) -> None:
+def test_shipped_model_matches_the_reference(mnist_model, mnist) -> None:
     model = mnist_model.read_bytes()
     x = (mnist[0][:200].reshape(-1, 784).astype(np.int16) - 128).astype(np.int8)
     program = compile_graph(load(model), preset("edge"), 64)

@@ -45,9 +45,7 @@ def test_pooling_of_rows_that_are_too_large_for_the_core(
 @pytest.mark.parametrize("axis", [1, 2, 3])
 @pytest.mark.parametrize("values", [(-3, -1), (-128, 127), (5, 6)])
 @pytest.mark.parametrize("output_type", ["int32", "int64"])
-def test_of_equal_numbers_the_first_is_the_greatest(
-    axis: int, values: tuple[int, int], output_type: str, rng: np.random.Generator
-) -> None:
+def test_of_equal_numbers_the_first_is_the_greatest(axis, values, output_type, rng) -> None:
     layer: w.Layer = w.ArgMax(axis=axis, output_type=output_type)
     shape = 1, 7, 8, 9
     content = w.write_sequential([layer], input_shape=shape, input_scale=0.1)

@@ -95,9 +95,7 @@ def test_segments_read_every_tap_where_it_lies(rng: np.random.Generator, most: i
     ("kernel", "extents", "pitch"),
     [((5, 5), (28, 28, 1), 37), ((5, 5), (14, 14, 32), 448), ((3, 3), (28, 28, 1), 35)],
 )
-def test_pitch_packs_all_taps_of_a_kernel(
-    kernel: tuple[int, int], extents: tuple[int, int, int], pitch: int
-) -> None:
+def test_pitch_packs_all_taps_of_a_kernel(kernel, extents, pitch) -> None:
     grid = (extents[0] - kernel[0] + 1, extents[1] - kernel[1] + 1)
     layer = product(kernel, extents[2], grid=grid)
     layout = lay_out(network(image(*extents), layer), {}, EDGE)[0]

@@ -39,13 +39,7 @@ def kernel(rng: np.random.Generator, *shape: int, scale: float = 0.004) -> dict[
     ("size", "stride", "dilation"),
     [((3, 3), (1, 1), (2, 2)), ((3, 1), (1, 1), (4, 1)), ((3, 3), (2, 2), (1, 1))],
 )
-def test_strips_of_a_convolution(
-    size: tuple[int, int],
-    stride: tuple[int, int],
-    dilation: tuple[int, int],
-    padding: str,
-    rng: np.random.Generator,
-) -> None:
+def test_strips_of_a_convolution(size, stride, dilation, padding, rng) -> None:
     """Each strip needs rows of its neighbours: as many as the windows reach past it."""
     layer = w.Convolution(
         **kernel(rng, 4, *size, 4), stride=stride, dilation=dilation, padding=padding
@@ -70,9 +64,7 @@ def test_strips_of_a_pooling(padding: str, rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("widths", [(8, 8, 9), (8, 16, 9), (9, 8, 9), (16, 8, 17), (7, 8, 15)])
-def test_neighbours_in_the_unified_buffer(
-    widths: tuple[int, int, int], rng: np.random.Generator
-) -> None:
+def test_neighbours_in_the_unified_buffer(widths, rng) -> None:
     """A value one byte longer than the gap before a neighbour that is still read."""
     first, second, third = widths
     layers: list[w.Layer] = [
@@ -89,9 +81,7 @@ def test_neighbours_in_the_unified_buffer(
 
 
 @pytest.mark.parametrize("batch", [2, 5])
-def test_results_kept_for_later_layers_outlast_the_next_samples(
-    batch: int, rng: np.random.Generator
-) -> None:
+def test_results_kept_for_later_layers_outlast_the_next_samples(batch, rng) -> None:
     """Convolutions run sample by sample, FULLY_CONNECTED on all: nothing may overwrite its input."""
     layers: list[w.Layer] = [
         w.Convolution(**kernel(rng, 16, 3, 3, 4), padding="VALID"),

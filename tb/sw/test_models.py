@@ -170,9 +170,7 @@ def test_the_scripts_judge_as_the_test_does(folder: Path, name: str, mnist: Imag
     assert judged == accuracy(model, images, labels) < 0.82
 
 
-def test_only_the_whole_data_set_is_trained_on(
-    tmp_path: Path, mnist: Images, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_whole_data_set_is_trained_on(tmp_path, mnist, monkeypatch) -> None:
     monkeypatch.setattr(training, "load", lambda name, split: (mnist[0][:9], mnist[1][:9]))
     with pytest.raises(ValueError, match="mnist: wanted 10,000 test images, got 9"):
         training.ship("x", NETWORKS["mnist_c"], tmp_path)

@@ -209,9 +209,7 @@ CONV, APART = convolution(), depthwise()
         ),
     ),
 )
-def test_operands_of_a_convolution(
-    layer: w.Layer, name: str, changes: dict[str, Any], message: str
-) -> None:
+def test_operands_of_a_convolution(layer, name, changes, message) -> None:
     changed = graph(layer).retensored(name, **changes)
     if changes.keys() == NONE.keys() and name == "output_0":
         # What is no output of the model meets the operator's own check.

@@ -247,9 +247,7 @@ def test_parts_do_not_overlap_in_memory() -> None:
     assert ends[-1] <= program.memory_bytes
 
 
-def test_many_inputs_go_through_in_pieces(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_inputs_go_through_in_pieces(rng, monkeypatch) -> None:
     _, program = program_of(2)
     x = rng.integers(-128, 128, (11, 6, 8, 3)).astype(np.int8)
     results = []

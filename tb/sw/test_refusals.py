@@ -244,9 +244,7 @@ def pictures() -> None:
 
 
 @pytest.mark.parametrize(("command", "line"), REFUSALS, ids=[line for line, _ in REFUSALS])
-def test_refusal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, line: str
-) -> None:
+def test_refusal(tmp_path, capsys, command, line) -> None:
     before = sorted(tmp_path.rglob("*"))
     runs = command.startswith(("run", "eval")) and "--device" not in command
     device = " --device machine" if runs else ""

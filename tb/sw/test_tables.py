@@ -228,15 +228,10 @@ def test_attributes(layer: w.Layer, attributes: dict[str, Any]) -> None:
             "wanted a result of more than 1/128 of the input's scale, got 0.05 and 0.0001",
         ),
         (chain(w.Function(kind="NEG", output_scale=1.0)), "wanted the same scale and zero point"),
-        (
-            chain(w.Function(kind="LEAKY_RELU", alpha=math.inf)),
-            "wanted a finite alpha, got inf",
-        ),
+        (chain(w.Function(kind="LEAKY_RELU", alpha=math.inf)), "wanted a finite alpha, got inf"),
         (
             chain(w.Prelu(alpha=1, alpha_scale=1.0)).retensored(
-                "alpha_0",
-                shape=(2,),
-                data=np.array([1, 2], np.int8),
+                "alpha_0", shape=(2,), data=np.array([1, 2], np.int8)
             ),
             "wanted alpha to broadcast, got (2,) on",
         ),

@@ -29,10 +29,10 @@ def test_what_is_written_can_be_read():
     graph = model.Subgraphs(0)
     tensors = [graph.Tensors(n) for n in range(graph.TensorsLength())]
     assert [tensor.Name().decode() for tensor in tensors] == [
-        *("input", "weights_0", "bias_0", "output_0", "weights_1", "output_1"),
+        *("input", "weights_0", "bias_0", "output_0", "weights_1", "output_1")
     ]
     assert [tensor.ShapeAsNumpy().tolist() for tensor in tensors] == [
-        *([5, 3], [2, 3], [2], [5, 2], [4, 2], [5, 4]),
+        *([5, 3], [2, 3], [2], [5, 2], [4, 2], [5, 4])
     ]
     assert graph.InputsAsNumpy().tolist() == [0]
     assert graph.OutputsAsNumpy().tolist() == [5]

@@ -13,13 +13,7 @@ from pysim import Draws
 from celosia.hw.arch import isa, link
 from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
 from celosia.hw.arch.link import Info, Operation, Request, Response, Status
-from celosia.hw.arch.registers import (
-    COUNTERS,
-    COUNTERS_PER_UNIT,
-    OFFSETS,
-    REGISTERS,
-    Control,
-)
+from celosia.hw.arch.registers import COUNTERS, COUNTERS_PER_UNIT, OFFSETS, REGISTERS, Control
 from celosia.hw.arch.registers import Status as CoreStatus
 from celosia.sim.machine import Machine, MachineError, TooLong
 

@@ -11,14 +11,12 @@ from networks.moves import *
 from networks.serialize import serialize
 from networks.weights import *
 
-__all__ = [
-    *("sequential", "serialize", "write_fully_connected", "write_sequential"),
-    *chain.__all__,
-    *graph.__all__,
-    *layers.__all__,
-    *moves.__all__,
-    *weights.__all__,
-]
+__all__ = ["sequential", "serialize", "write_fully_connected", "write_sequential"]
+__all__ += chain.__all__
+__all__ += graph.__all__
+__all__ += layers.__all__
+__all__ += moves.__all__
+__all__ += weights.__all__
 
 
 def sequential(

@@ -215,10 +215,7 @@ class Chain:
         extents = [last.shape if shape is None else shape] if shapes is None else shapes
         outputs = tuple(
             self.tensor_of(
-                f"output_{number}_{n}" if n else f"output_{number}",
-                each,
-                dtype,
-                quantization,
+                f"output_{number}_{n}" if n else f"output_{number}", each, dtype, quantization
             )
             for n, each in enumerate(extents)
         )

@@ -138,13 +138,7 @@ def _mlperf(name: str) -> bytes:
 
 
 SHIPPED = ("fashion_b", "mnist_a", "mnist_c", "mnist_d", "mnist_mlp")
-MLPERF = (
-    "ad01_int8",
-    "kws_ref_model",
-    "pretrainedResnet_quant",
-    "str_ww_ref_model",
-    "vww_96_int8",
-)
+MLPERF = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "str_ww_ref_model", "vww_96_int8")
 
 #: By the name in ``golden.json``; those of MLPerf Tiny need ``CELOSIA_MODELS``.
 NETWORKS: dict[str, Network] = {
