@@ -123,17 +123,3 @@ def test_many_inputs_on_the_machine_model(name, content, rng, figure) -> None:
     x = inputs(load(model), 500, rng)
     costs = assert_same(model, x, "machine", "edge", batch=4)
     figure(f"machine, edge: {name}: {len(x)} inputs identical to LiteRT, {costs.seconds:.0f} s")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
-def test_some_inputs_on_the_rtl(name, content, rng, verilator, figure) -> None:
-    model = content(name)
-    x = inputs(load(model), 10, rng)
-    costs = assert_same(model, x, "rtl", "edge")
-    assert costs.cycles_per_input and costs.utilisation
-    figure(
-        f"rtl, edge, batch 1: {name}: {len(x)} inputs identical to LiteRT, "
-        f"{costs.cycles_per_input:,.1f} cycles per input, {costs.utilisation:.1%} of the "
-        "multipliers in use"
-    )
