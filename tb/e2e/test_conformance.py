@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import prerequisites
 import pytest
 from conformance import Verdict, differences, judge, reference
 from random_networks.cases import FAMILY, Case, case
 
 from celosia.hw.arch.config import Config, preset
+
+pytestmark = pytest.mark.usefixtures("litert")
 
 SIZES = (
     *("nano", "micro", "edge", "edge,weight_rows=4", "micro,columns=12,lanes=4"),
@@ -58,11 +59,6 @@ def seeds(family: str) -> range:
 def assert_good(verdict: Verdict) -> None:
     assert not verdict.wrong, "\n".join([str(verdict), *verdict.wrong])
     assert verdict.refused.total() * 100 <= max(REFUSED * verdict.run, 300), str(verdict)
-
-
-@pytest.fixture(autouse=True)
-def litert_is_there() -> None:
-    prerequisites.package("ai_edge_litert.interpreter")
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -22,12 +22,9 @@ from celosia.sim.fuzz.trial import attempt
 from celosia.sim.machine import Machine
 from celosia.sw.cli import main
 
+pytestmark = pytest.mark.usefixtures("verilator")
+
 CORES = "least,odd,tall"
-
-
-@pytest.fixture(autouse=True)
-def with_verilator(verilator: None) -> None:
-    """All tests simulate."""
 
 
 def fuzz(options: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:

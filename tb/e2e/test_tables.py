@@ -109,14 +109,8 @@ def test_clamp_to_one(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("sizes", ["nano", "micro", "edge", "edge,unified_bytes=4096"])
 def test_part_of_a_convolution(sizes: str, rng: np.random.Generator) -> None:
     graph = chain(
-        convolution(rng, 20, 3, output_scale=0.3),
-        SWISH,
-        convolution(rng, 5, 20),
-        w.Pool(),
-        SWISH,
-        w.Reshape(shape=(1, -1)),
-        dense(rng, 11, 5 * 7 * 10),
-        TANH,
+        *(convolution(rng, 20, 3, output_scale=0.3), SWISH, convolution(rng, 5, 20), w.Pool()),
+        *(SWISH, w.Reshape(shape=(1, -1)), dense(rng, 11, 5 * 7 * 10), TANH),
         shape=(1, 14, 20, 3),
     )
     program = check(graph, rng, sizes)
@@ -138,13 +132,7 @@ def test_tables_stay_where_there_are_places(rng: np.random.Generator) -> None:
 def test_tables_stream_through_the_last_places(rng: np.random.Generator) -> None:
     layers = []
     for layer in (
-        TANH,
-        LEAKY,
-        TANH,
-        SWISH,
-        LOGISTIC,
-        w.Function(kind="EXP"),
-        w.Function(kind="ABS"),
+        *(TANH, LEAKY, TANH, SWISH, LOGISTIC, w.Function(kind="EXP"), w.Function(kind="ABS")),
     ):
         layers += [dense(rng, 30, 30), layer]
     graph = chain(dense(rng, 30, 105), *layers)
@@ -196,19 +184,11 @@ def test_padding_behind_a_table_is_its_zero_point(rng: np.random.Generator) -> N
 
 def test_rtl_at_edge(rng: np.random.Generator, verilator: None) -> None:
     graph = chain(
-        convolution(rng, 20, 3, output_scale=0.3),
-        SWISH,
-        convolution(rng, 18, 20),
-        w.Pool(),
-        LEAKY,
-        w.Function(kind="ABS", output_scale=0.05),
-        w.Pool(kind="AVERAGE_POOL_2D", window=(3, 3), stride=(1, 1), padding="SAME"),
-        TANH,
-        w.Reshape(shape=(1, -1)),
-        dense(rng, 33, 5 * 7 * 18),
-        w.Function(kind="EXP", output_scale=0.1),
-        dense(rng, 40, 33),
-        LOGISTIC,
+        *(convolution(rng, 20, 3, output_scale=0.3), SWISH, convolution(rng, 18, 20), w.Pool()),
+        *(LEAKY, w.Function(kind="ABS", output_scale=0.05)),
+        *(w.Pool(kind="AVERAGE_POOL_2D", window=(3, 3), stride=(1, 1), padding="SAME"), TANH),
+        *(w.Reshape(shape=(1, -1)), dense(rng, 33, 5 * 7 * 18)),
+        *(w.Function(kind="EXP", output_scale=0.1), dense(rng, 40, 33), LOGISTIC),
         shape=(1, 10, 14, 3),
     )
     program = check(graph, rng, "edge", batch=2, device="rtl")

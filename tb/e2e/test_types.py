@@ -6,7 +6,6 @@ from typing import Any
 
 import networks as w
 import numpy as np
-import prerequisites
 import pytest
 import tflite
 from conformance import differences, reference
@@ -20,16 +19,13 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.frontend.tflite import ModelError, load
 from celosia.sw.runtime.interpreter import open_session
 
+pytestmark = pytest.mark.usefixtures("litert")
+
 CONFIGS = [preset(name) for name in ("nano", "micro", "edge", "edge,weight_rows=4")]
 EDGE = preset("edge")
 
 #: Least share of cases that LiteRT and the compiler both take.
 TAKEN = 0.85
-
-
-@pytest.fixture(autouse=True)
-def litert_is_there() -> None:
-    prerequisites.package("ai_edge_litert.interpreter")
 
 
 def judged(dtype: str, seeds: range, device: str = "machine") -> str:

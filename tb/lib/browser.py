@@ -14,28 +14,13 @@ from typing import Any, Self
 __all__ = ["Browser", "BrowserNotFound"]
 
 _FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--remote-debugging-pipe",
-)
+    "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --remote-debugging-pipe"
+).split()
 _SECONDS = 30
 #: Codes of keys that are not those of their characters.
-_KEYS = {
-    "Tab": 9,
-    "Enter": 13,
-    "Escape": 27,
-    " ": 32,
-    "ArrowLeft": 37,
-    "ArrowUp": 38,
-    "ArrowRight": 39,
-    "ArrowDown": 40,
-    "Delete": 46,
-}
+_KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "Delete": 46}
+_KEYS |= {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 _SHIFT = 8
 
 

@@ -3,63 +3,21 @@
 Everything is computed in int64 or float64.
 """
 
-import math
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from celosia.sim.quantize import finish, wrap32
+from celosia.sw.compiler.multiplier import quantize_multiplier
 
 _MOST = (1 << 31) - 1
 _LEAST = -(1 << 31)
 
 
-def quantize_multiplier(real: float) -> tuple[int, int]:
-    """Return ``(multiplier, shift)`` with ``real`` ≈ multiplier · 2^(shift − 31).
-
-    TensorFlow Lite's ``QuantizeMultiplier``: multipliers below 2⁻³² become 0, those above the
-    greatest that 30 bits of left shift can express become that one.
-    ``real``: factor, at least 0 and finite.
-    Returns tuple of int: multiplier, 0 or 2³⁰ to 2³¹ − 1, and shift, -31 to 30.
-    Raises ``ValueError`` if ``real`` is negative or not finite.
-
-    Examples
-    --------
-    >>> quantize_multiplier(0.75)
-    (1610612736, 0)
-    """
-    if not (math.isfinite(real) and real >= 0):
-        raise ValueError(f"real: wanted a finite number of at least 0, got {real}")
-    fraction, shift = math.frexp(real)
-    multiplier = math.floor(fraction * (1 << 31) + 0.5)
-    if multiplier == 1 << 31:
-        multiplier, shift = 1 << 30, shift + 1
-    if multiplier == 0 or shift < -31:
-        return 0, 0
-    if shift > 30:
-        return _MOST, 30
-    return multiplier, shift
-
-
-def split_shift(shift: int) -> tuple[int, int]:
-    """Return ``(left, right)``, the two shifts of the requantiser, for one signed shift.
-
-    Raises ``ValueError`` if ``shift`` is outside -31 to 31.
-    """
-    if not -31 <= shift <= 31:
-        raise ValueError(f"shift: wanted -31 to 31, got {shift}")
-    return max(shift, 0), max(-shift, 0)
-
-
 def channel_parameters(reals: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return ``(multiplier, left, right)``, int32 arrays, for an array of real factors."""
-    pairs = [quantize_multiplier(float(real)) for real in np.ravel(reals)]
-    multiplier = np.array([pair[0] for pair in pairs], np.int32)
-    shifts = [split_shift(pair[1]) for pair in pairs]
-    left = np.array([pair[0] for pair in shifts], np.int32)
-    right = np.array([pair[1] for pair in shifts], np.int32)
-    shape = np.shape(reals)
-    return multiplier.reshape(shape), left.reshape(shape), right.reshape(shape)
+    pairs = np.array([quantize_multiplier(float(real)) for real in np.ravel(reals)], np.int32)
+    multiplier, shift = pairs.T.reshape(2, *np.shape(reals))
+    return multiplier, np.maximum(shift, 0), np.maximum(-shift, 0)
 
 
 def saturating_rounding_doubling_high_mul(a: ArrayLike, b: ArrayLike) -> np.ndarray:

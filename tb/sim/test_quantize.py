@@ -111,42 +111,6 @@ def test_high_mul_saturates_only_at_the_corner():
     np.testing.assert_array_equal(got, [most, -most, most - 1])
 
 
-@pytest.mark.parametrize("real", [1e-3, 0.5, 0.9999999999, 1.0, 1.5, 1000.3, 2.0**-31])
-def test_quantize_multiplier_is_close(real: float):
-    multiplier, shift = litert_arithmetic.quantize_multiplier(real)
-    assert 1 << 30 <= multiplier < 1 << 31
-    assert math.isclose(multiplier * 2.0 ** (shift - 31), real, rel_tol=2**-31)
-
-
-@pytest.mark.parametrize(
-    ("real", "want"),
-    [
-        (0.0, (0, 0)),
-        (2.0**-32, (1 << 30, -31)),
-        (2.0**-33, (0, 0)),
-        (1.0 - 2.0**-40, (1 << 30, 1)),
-        (2.0**30 - 1, ((1 << 31) - 2, 30)),
-        (2.0**30, ((1 << 31) - 1, 30)),
-        (2.0**40, ((1 << 31) - 1, 30)),
-    ],
-)
-def test_quantize_multiplier_at_the_ends(real: float, want: tuple[int, int]):
-    assert litert_arithmetic.quantize_multiplier(real) == want
-
-
-@pytest.mark.parametrize("real", [-1.0, math.inf, math.nan])
-def test_quantize_multiplier_refuses(real: float):
-    with pytest.raises(ValueError, match="wanted a finite number of at least 0"):
-        litert_arithmetic.quantize_multiplier(real)
-
-
-def test_split_shift():
-    assert litert_arithmetic.split_shift(-31) == (0, 31)
-    assert litert_arithmetic.split_shift(30) == (30, 0)
-    with pytest.raises(ValueError, match="wanted -31 to 31, got 32"):
-        litert_arithmetic.split_shift(32)
-
-
 def test_channel_parameters_keep_the_shape():
     multiplier, left, right = litert_arithmetic.channel_parameters([[0.25, 3.0], [0.0, 1.0]])
     np.testing.assert_array_equal(multiplier, [[1 << 30, 3 << 29], [0, 1 << 30]])

@@ -6,7 +6,7 @@ import prerequisites
 import pytest
 from networks import Convolution, FullyConnected, write_fully_connected, write_sequential
 
-from celosia.hw.arch.config import Config, preset
+from celosia.hw.arch.config import preset
 from celosia.hw.arch.isa import Opcode
 from celosia.sim.timing.cycles import estimate
 from celosia.sw.compiler import compile as passes
@@ -22,16 +22,9 @@ CONFIGS = {
     "micro": preset("micro"),
     "edge": preset("edge"),
     "narrow": preset("edge,columns=8"),
-    "odd": Config(
-        name="odd",
-        rows=8,
-        columns=12,
-        unified_bytes=4096,
-        weight_tiles=24,
-        accumulator_depth=16,
-        lanes=4,
-        bus_bytes=8,
-        parameter_channels=24,
+    "odd": preset(
+        "micro,columns=12,unified_bytes=4096,weight_tiles=24,accumulator_depth=16,lanes=4,"
+        "parameter_channels=24,dsp_columns=0"
     ),
     "two tiles": preset("micro,weight_tiles=2,unified_bytes=2048,parameter_channels=8"),
     "tpu_v1": preset("tpu_v1"),

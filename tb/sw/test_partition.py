@@ -75,13 +75,8 @@ def test_what_need_not_wait_for_the_host_does_not_make_a_part() -> None:
     """Two branches, each with an operator of the host, still make two parts."""
     plan = partition(
         graph(
-            convolution(4, 3),
-            w.Transpose(permutation=(0, 2, 1, 3)),
-            convolution(4, 4),
-            w.Back(to="output_0"),
-            convolution(4, 4),
-            BILINEAR,
-            convolution(4, 4),
+            *(convolution(4, 3), w.Transpose(permutation=(0, 2, 1, 3)), convolution(4, 4)),
+            *(w.Back(to="output_0"), convolution(4, 4), BILINEAR, convolution(4, 4)),
         )
     )
     first = "CONV_2D CONV_2D"
@@ -210,14 +205,9 @@ def program_of(batch: int) -> tuple[Graph, Program]:
     """Return a network of three parts, with constants for the host."""
     scales = np.arange(1, 5, dtype=np.int8).reshape(1, 1, 4)
     made = graph(
-        convolution(4, 3),
-        BILINEAR,
-        convolution(4, 4),
+        *(convolution(4, 3), BILINEAR, convolution(4, 4)),
         w.Binary(kind="MUL", second=scales, second_scale=0.25, output_scale=0.3),
-        w.Reshape(shape=(2, 768)),
-        dense(10, 768),
-        w.Softmax(),
-        w.Dequantize(),
+        *(w.Reshape(shape=(2, 768)), dense(10, 768), w.Softmax(), w.Dequantize()),
         shape=(2, 6, 8, 3),
     )
     return made, compile_graph(made, preset("nano"), batch)

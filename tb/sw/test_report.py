@@ -61,13 +61,8 @@ def bare(instruction: Instruction) -> Instruction:
 )
 def test_bounds(batch: int, rows: int, wanted: list[int]) -> None:
     layers = [
-        convolution(32, 5, 1),
-        w.Pool(),
-        convolution(64, 5, 32),
-        w.Pool(),
-        w.Reshape(shape=(1, 3136)),
-        dense(128, 3136),
-        dense(10, 128),
+        *(convolution(32, 5, 1), w.Pool(), convolution(64, 5, 32), w.Pool()),
+        *(w.Reshape(shape=(1, 3136)), dense(128, 3136), dense(10, 128)),
     ]
     graph = load(w.write_sequential(layers, input_shape=(1, 28, 28, 1), input_scale=0.5))
     made = compile_steps(graph, preset(f"edge,weight_rows={rows}"), 1)

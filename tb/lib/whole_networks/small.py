@@ -7,8 +7,11 @@ import networks as w
 import numpy as np
 
 from celosia.hw.arch.config import preset
+from celosia.hw.arch.isa import Rounding
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import Compiled
+from celosia.sw.compiler.spec import Pool, Product
+from celosia.sw.compiler.values import Scaling
 from celosia.sw.frontend.tflite import load
 
 
@@ -24,6 +27,23 @@ def convolution(channels: int, size: int, depth: int, **changes: Any) -> w.Convo
     return w.Convolution(**values | changes)
 
 
+def alone(
+    channels: int = 1, kernel: tuple[int, int] = (1, 1), depth: int = 1, **changes: Any
+) -> Product:
+    """Return a product of one pixel as the compiler knows it, whose weights are zeros."""
+    zeros = np.zeros(channels, np.int64)
+    numbers = {"bias": zeros, "multiplier": zeros, "left": zeros, "right": zeros}
+    kept = {"rounding": Rounding.DOUBLE, "zero_point": 0, "low": -128, "high": 127}
+    values: dict[str, Any] = {
+        **{"name": "layer", "kind": "CONV_2D", "place": 0, "source": 0, "result": 1, "macs": 0},
+        **{"origin": (0, 0), "stride": (1, 1), "dilation": (1, 1), "grid": (1, 1)},
+        **{"kernel": kernel, "pool": Pool(window=(1, 1), stride=(1, 1))},
+        "weights": np.zeros((channels, *kernel, depth), np.int8),
+        "scaling": Scaling(**numbers, **kept),
+    }
+    return Product(**values | changes)
+
+
 def dense(channels: int, taps: int) -> w.FullyConnected:
     rng = np.random.default_rng(channels)
     weights = rng.integers(-127, 128, (channels, taps)).astype(np.int8)
@@ -32,14 +52,9 @@ def dense(channels: int, taps: int) -> w.FullyConnected:
 
 #: Padded and not, pooled alone and with sums, with an operator of the host.
 LAYERS: tuple[w.Layer, ...] = (
-    convolution(8, 3, 1),
-    convolution(12, 3, 8, padding="VALID"),
-    w.Pool(),
-    w.Pool(kind="AVERAGE_POOL_2D", padding="SAME"),
-    w.Reshape(shape=(1, 108)),
-    dense(20, 108),
-    dense(10, 20),
-    w.Softmax(),
+    *(convolution(8, 3, 1), convolution(12, 3, 8, padding="VALID"), w.Pool()),
+    *(w.Pool(kind="AVERAGE_POOL_2D", padding="SAME"), w.Reshape(shape=(1, 108)), dense(20, 108)),
+    *(dense(10, 20), w.Softmax()),
 )
 
 
