@@ -22,12 +22,12 @@ def test_programs(cosim, simulator, sizes, stall):
     cosim("core", preset(sizes), stall=stall, widths=[20, 14, 5], batch=3, **options)
 
 
-@pytest.mark.parametrize("simulator", ["icarus"], indirect=True)
+@pytest.mark.parametrize("simulator", ["verilator"], indirect=True)
 @pytest.mark.parametrize(
     ("cells", "columns"), [("pair", 6), ("ecp5", 5), ("ecp5_pair", 6), ("ice40_pair", 4)]
 )
-def test_cells(cosim, icarus, cells, columns):
+def test_cells(cosim, verilator, cells, columns):
     """Columns after the fourth have cells in logic."""
     sizes = f"{SQUARE},columns={columns},cells={cells},dsp_columns=4"
-    options = {"programs": 2, "longest": 20, "only": "random_programs"}
+    options = {"programs": 4, "longest": 20, "only": "random_programs"}
     cosim("core", preset(sizes), stall=0.2, **options)
