@@ -32,12 +32,7 @@ Failure = tuple[isa.Error, isa.Unit, int]
 class Host:
     """Runs programs on the core and on a machine.
 
-    Parameters
-    ----------
-    ports : Ports
-        The core.
-    stall : float
-        Probability that a channel of either bus pauses for a cycle.
+    ``ports``: the core; ``stall``: probability that a channel of either bus pauses for a cycle.
     """
 
     def __init__(self, ports: Ports, *, stall: float, size: int = SIZE) -> None:

@@ -1,7 +1,5 @@
 """The estimate of cycles against the RTL's own counts, layer by layer."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,14 +39,7 @@ def worst(compiled: Compiled, latency: int, bandwidth: float = 1.0) -> float:
         ("nano,requantizer=sequential", 1, 32, 1.0),
     ],
 )
-def test_small_network(
-    sizes: str,
-    batch: int,
-    latency: int,
-    bandwidth: float,
-    rng: np.random.Generator,
-    verilator: None,
-) -> None:
+def test_small_network(sizes, batch, latency, bandwidth, rng, verilator) -> None:
     def weights(*shape: int) -> np.ndarray:
         return rng.integers(-127, 128, shape).astype(np.int8)
 
@@ -66,9 +57,7 @@ def test_small_network(
 
 @pytest.mark.parametrize("parts", [2, 3])
 @pytest.mark.parametrize(("width", "together"), [(10, True), (130, False)])
-def test_program_in_parts(
-    width: int, together: bool, parts: int, rng: np.random.Generator, verilator: None
-) -> None:
+def test_program_in_parts(width, together, parts, rng, verilator) -> None:
     """A batch takes what is estimated, with what each part loads again."""
 
     def weights(*shape: int) -> np.ndarray:
@@ -111,15 +100,7 @@ def test_program_in_parts(
         ("micro,unified_bytes=8192", "mnist_d"),
     ],
 )
-def test_shipped_models(
-    sizes: str,
-    pattern: str,
-    batch: int,
-    latency: int,
-    root: Path,
-    verilator: None,
-    figure: Callable[[str], None],
-) -> None:
+def test_shipped_models(sizes, pattern, batch, latency, root, verilator, figure) -> None:
     models = sorted((root / "sw" / "models").glob(f"{pattern}.tflite"))
     assert models
     found = {}

@@ -15,15 +15,12 @@ from celosia.sw.frontend.tflite import ModelError, load
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.runtime.interpreter import open_session
 
+pytestmark = pytest.mark.usefixtures("litert")
+
 NANO = preset("nano")
 
 #: Cases: in few seconds, and all.
 SOME, MANY = 136, 3000
-
-
-@pytest.fixture(autouse=True)
-def litert_is_there() -> None:
-    pytest.importorskip("ai_edge_litert.interpreter")
 
 
 def assert_equal(seeds: range) -> None:

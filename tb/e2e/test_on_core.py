@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import prerequisites
 import pytest
 from conformance import differences
 from networks import Chain, Constant, Pool, Resize, TransposedConvolution
@@ -15,6 +14,8 @@ from celosia.hw.arch.config import preset
 from celosia.sw.compiler.partition import partition
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.parts import HostOperator
+
+pytestmark = pytest.mark.usefixtures("litert")
 
 SIZES = ("nano", "micro", "edge", "micro,columns=12,lanes=4")
 
@@ -169,11 +170,6 @@ def check(make: Callable[[Draw], None], seed: int, sizes: str, device: str = "ma
     notes = [step.note for step in steps if isinstance(step, HostOperator)]
     assert all("a factor that 31 bits round" in note for note in notes), (seed, notes)
     return not notes
-
-
-@pytest.fixture(autouse=True)
-def litert_is_there() -> None:
-    prerequisites.package("ai_edge_litert.interpreter")
 
 
 @pytest.mark.parametrize("make", MAKERS)

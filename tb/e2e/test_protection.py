@@ -4,7 +4,6 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -170,9 +169,7 @@ USED = [
 ]
 
 
-def test_every_memory_is_watched_where_it_is_used(
-    device: FlipDevice, rng: np.random.Generator
-) -> None:
+def test_every_memory_is_watched_where_it_is_used(device, rng) -> None:
     """One bit changes between two programs, parity among them; the core goes on after the error."""
     numbers = np.random.default_rng(1)
     image = stage.content(WIDE, numbers)
@@ -250,9 +247,7 @@ def test_flips_in_random_programs(config: Config, programs: int, seed: int, figu
     figure(f"flips in random programs on {config.name}: {ends}")
 
 
-def test_a_core_whose_checks_are_cut_goes_wrong_in_silence(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_core_whose_checks_are_cut_goes_wrong_in_silence(seed, tmp_path, monkeypatch) -> None:
     """What the test above would say of a core that keeps parity and never looks at it."""
     monkeypatch.setattr(parity, "is_wrong", lambda word, bits: Const(0))
     monkeypatch.setenv("CELOSIA_CACHE", str(tmp_path))
@@ -291,9 +286,7 @@ def spoiled(match: re.Match[str]) -> str:
     return match[0].replace(old, f"{match['q']} <= {met} ? ~{name}[{at}] : {name}[{at}];")
 
 
-def test_no_false_alarm_where_a_read_meets_a_write(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_false_alarm_where_a_read_meets_a_write(seed, tmp_path, monkeypatch) -> None:
     """Block memory promises nothing of a word read while it is written: nobody may look at it.
 
     All bits of such words are turned over here, so that their parity is wrong.

@@ -22,8 +22,7 @@ def gather_spec(module=gather, room=None):
     spec = Spec()
     module.Gatherer.ROOM = room or module.Gatherer.ROOM
     dut = spec.open(
-        "dut",
-        module.Gatherer(rows=4, unified_bytes=64, bus_bytes=4, length_bits=3, place_bits=8),
+        "dut", module.Gatherer(rows=4, unified_bytes=64, bus_bytes=4, length_bits=3, place_bits=8)
     )
     room = dut.ROOM
     request, out = dut.request, dut.beats

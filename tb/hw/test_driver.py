@@ -118,9 +118,7 @@ def test_counters_of_units_that_did_something() -> None:
     assert values == sorted(set(values)) and 0 not in values
 
 
-def test_a_long_program_waits_for_its_own_end_after_an_error(
-    rng: np.random.Generator, verilator: None
-) -> None:
+def test_a_long_program_waits_for_its_own_end_after_an_error(rng, verilator) -> None:
     text = (
         "LOAD length=64 rows=20 external=4096 external_pitch=64 unified_pitch=64 post=2\n"
         "STORE length=64 rows=20 external=8192 external_pitch=64 unified_pitch=64 wait=2\nHALT\n"

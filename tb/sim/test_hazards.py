@@ -4,30 +4,21 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch import commands
-from celosia.hw.arch.config import PRESETS, Config
+from celosia.hw.arch.config import PRESETS, preset
 from celosia.hw.arch.isa import (
     Error,
     Instruction,
-    Kind,
     Mode,
     Opcode,
-    Space,
     assemble,
 )
 from celosia.sim.footprint import Memory, reach
 from celosia.sim.hazards import Fault, Hazard, Written, judge
 from celosia.sim.schedule import MachineError
 
-SMALL = Config(
-    rows=4,
-    columns=4,
-    unified_bytes=1024,
-    weight_tiles=16,
-    accumulator_depth=32,
-    lanes=2,
-    bus_bytes=4,
-    parameter_channels=16,
-    tables=2,
+SMALL = preset(
+    "nano,unified_bytes=1024,weight_tiles=16,accumulator_depth=32,lanes=2,parameter_channels=16,"
+    "tables=2,outstanding=32,dsp_columns=0"
 )
 
 
@@ -297,51 +288,20 @@ def double_buffered(tiles: int) -> list[Instruction]:
 
     Semaphores: 0, 1 weights loaded; 2, 3 sums ready; 4, 5 half drained; 6, 7 weights used.
     """
-    program = [
-        Instruction(Opcode.LOAD, rows=64, length=784, unified_pitch=784, external_pitch=784, post=1)
-    ]
-    program.append(Instruction(Opcode.LOAD_PARAMS, kind=Kind.CHANNELS, count=16))
-    program.append(Instruction(Opcode.FENCE, wait=1))
+    text = "LOAD rows=64 length=784 unified_pitch=784 external_pitch=784 post=0\n"
+    text += "LOAD_PARAMS kind=CHANNELS count=16\nFENCE wait=0\n"
     for t in range(tiles):
         side = t % 2
         again, more = t >= 2, t + 2 < tiles
-        program.append(
-            Instruction(
-                Opcode.LOAD_WEIGHTS,
-                tile=49 * side,
-                tiles=49,
-                wait=64 << side if again else 0,
-                post=1 << side,
-            )
-        )
-        program.append(
-            Instruction(
-                Opcode.MATMUL,
-                x_count=64,
-                x_stride=784,
-                taps=784,
-                tile=49 * side,
-                accumulator=512 * side,
-                wait=1 << side | (16 << side if again else 0),
-                post=4 << side | (64 << side if more else 0),
-            )
-        )
-        program.append(
-            Instruction(
-                Opcode.VECTOR,
-                source=Space.ACCUMULATORS,
-                source_base=512 * side,
-                source_x_stride=1,
-                x_count=64,
-                channels=16,
-                per_channel=1,
-                destination_base=60000 + t % 4 * 16,
-                destination_x_stride=64,
-                wait=4 << side,
-                post=16 << side if more else 0,
-            )
-        )
-    return [*program, Instruction(Opcode.HALT)]
+        text += f"""
+            LOAD_WEIGHTS tile={49 * side} tiles=49 {f"wait={6 + side}" * again} post={side}
+            MATMUL x_count=64 x_stride=784 taps=784 tile={49 * side} accumulator={512 * side} \
+                wait={side}{f"+{4 + side}" * again} post={2 + side}{f"+{6 + side}" * more}
+            VECTOR source=ACCUMULATORS source_base={512 * side} source_x_stride=1 x_count=64 \
+                channels=16 per_channel=1 destination_base={60000 + t % 4 * 16} \
+                destination_x_stride=64 wait={2 + side} {f"post={4 + side}" * more}
+        """
+    return [*assemble(text), Instruction(Opcode.HALT)]
 
 
 def test_a_long_program_is_judged_quickly():

@@ -2,24 +2,16 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch import commands
-from celosia.hw.arch.config import Config
+from celosia.hw.arch.config import preset
 from celosia.hw.arch.isa import Error, Instruction, Kind, Opcode, Space, Unit
 from celosia.sim.hazards import Hazard
 from celosia.sim.machine import Machine
 from celosia.sim.schedule import MachineError
 
 HALT = Instruction(Opcode.HALT)
-SMALL = Config(
-    rows=4,
-    columns=6,
-    unified_bytes=1024,
-    weight_tiles=16,
-    accumulator_depth=32,
-    lanes=2,
-    bus_bytes=4,
-    parameter_channels=16,
-    tables=3,
-    queue_depth=3,
+SMALL = preset(
+    "micro,rows=4,columns=6,unified_bytes=1024,weight_tiles=16,accumulator_depth=32,bus_bytes=4,"
+    "parameter_channels=16,tables=3,queue_depth=3,dsp_columns=0"
 )
 WAITS = Instruction(Opcode.LOAD, wait=8)
 OUTSIDE = {

@@ -24,12 +24,7 @@ MEMORY = 1 << 18
 class Board:
     """A core of the machine model behind a pseudo-terminal.
 
-    Parameters
-    ----------
-    config : Config
-        Sizes of the core.
-    noise : Noise, optional
-        Damages both directions.
+    ``config``: sizes of the core; ``noise``: damages both directions.
     """
 
     def __init__(self, config, *, noise=None, memory_bytes=MEMORY):

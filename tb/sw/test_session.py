@@ -110,9 +110,7 @@ def test_error_names_instruction_and_layer(program: Program, x: np.ndarray) -> N
 
 
 @pytest.mark.parametrize("fails", [1, 2])
-def test_constants_are_loaded_anew_after_a_failure(
-    program: Program, x: np.ndarray, fails: int
-) -> None:
+def test_constants_are_loaded_anew_after_a_failure(program, x, fails) -> None:
     """Of set-up, batch, and set-up again the last two: nobody knows what they have left."""
     failed = RunResult(9, {}, (isa.Error.BUS, isa.Unit.LOAD, 0))
     results = [failed if n in (1, fails) else RunResult() for n in range(9)]
@@ -150,9 +148,7 @@ def test_places_outside_are_refused(name: str) -> None:
     device.close()
 
 
-def test_a_simulated_run_that_was_broken_off(
-    program: Program, x: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_simulated_run_that_was_broken_off(program, x, monkeypatch) -> None:
     with Session(program, open_device("machine", program.config, program.memory_bytes)) as session:
         (wanted,) = session.run([x])
     device: Any = open_device("rtl", program.config, program.memory_bytes)

@@ -100,14 +100,9 @@ def _sources(locations: set[str]) -> dict[str, str]:
 def run(arguments: argparse.Namespace) -> None:
     """Run everything, print the overview, write the page.
 
-    Raises
-    ------
-    InputError
-        If arguments or the table are wrong.
-    Missing
-        If the simulator is missing.
-    Failure
-        If a core differs from its model, or coverage is below its targets.
+    Raises ``InputError`` if arguments or the table are wrong.
+    Raises ``Missing`` if the simulator is missing.
+    Raises ``Failure`` if a core differs from its model, or coverage is below its targets.
     """
     from celosia.sim.counting import Tally
     from celosia.sim.simulators import SimulatorNotFound

@@ -75,12 +75,7 @@ class Wrong(RuntimeError):
 class CheckedDevice(RtlDevice):
     """A core of ``VAST`` and the machine model beside it, both with all that earlier programs left.
 
-    Parameters
-    ----------
-    rng : random.Random
-        For contents of external memory, and pauses of the bus.
-    calm : bool
-        Without pauses.
+    ``rng``: for contents of external memory, and pauses of the bus; ``calm``: without pauses.
     """
 
     def __init__(self, rng: random.Random, *, calm: bool = False) -> None:
@@ -109,20 +104,10 @@ class CheckedDevice(RtlDevice):
     def play(self, program: Sequence[Instruction], address: int, *, loose: bool = False) -> None:
         """Run a program on both.
 
-        Parameters
-        ----------
-        program : sequence of Instruction
-            Program without races.
-        address : int
-            Address of the program; it lies in the upper half of memory.
-        loose : bool
-            Compare unit and index of an error, but neither its code nor memory: an instruction with
-            two errors may report either, after some of its work.
-
-        Raises
-        ------
-        Wrong
-            If core and machine model differ.
+        ``program``: program without races; ``address``: address of the program; it lies in the
+        upper half of memory; ``loose``: compare unit and index of an error, but neither its code
+        nor memory: an instruction with two errors may report either, after some of its work.
+        Raises ``Wrong`` if core and machine model differ.
         """
         code = commands.encode(program)
         offset = address % _MEMORY

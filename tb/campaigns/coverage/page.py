@@ -141,12 +141,7 @@ def _source(file: File) -> Iterator[str]:
 def page(summary: Summary, remarks: Sequence[str]) -> str:
     """Return the page.
 
-    Parameters
-    ----------
-    summary : Summary
-        Coverage of all files.
-    remarks : sequence of str
-        Descriptions of the runs, one line each.
+    ``summary``: coverage of all files; ``remarks``: descriptions of the runs, one line each.
     """
     texts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Celosia: coverage</title>',

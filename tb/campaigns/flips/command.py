@@ -26,15 +26,7 @@ from celosia.sw.ir.program import Program
 from celosia.sw.runtime.device import DeviceError, RunResult
 from celosia.sw.runtime.session import Session
 
-__all__ = [
-    "Outcome",
-    "Plan",
-    "add_arguments",
-    "cycles_of",
-    "run",
-    "run_batch",
-    "table",
-]
+__all__ = ["Outcome", "Plan", "add_arguments", "cycles_of", "run", "run_batch", "table"]
 
 _MODEL = "mnist_a.tflite"
 _DATASET = "mnist"
@@ -195,11 +187,7 @@ def _plan(arguments: argparse.Namespace) -> Plan:
     images, _ = load_images(_DATASET)
     chosen = np.random.default_rng(arguments.seed).integers(len(images), size=arguments.flips)
     plan = Plan(
-        program,
-        arguments.preset,
-        arguments.seed,
-        0,
-        inputs_of(program, _DATASET, images[chosen]),
+        program, arguments.preset, arguments.seed, 0, inputs_of(program, _DATASET, images[chosen])
     )
     return plan._replace(cycles=cycles_of(plan))
 

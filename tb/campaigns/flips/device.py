@@ -68,17 +68,9 @@ def drawn(arrays: Sequence[Array], rng: random.Random, cycles: int) -> Flip:
 class FlipDevice(RtlDevice):
     """Core from power-up with a flip of one bit of its memories during a run.
 
-    Parameters
-    ----------
-    config : Config
-        Sizes of the core.
-    **options
-        ``latency``, ``bandwidth``, ``memory_bytes``, ``cycles_limit``: see ``RtlDevice``.
-
-    Raises
-    ------
-    SimulatorNotFound, RtlError
-        See ``RtlDevice``.
+    ``config``: sizes of the core; ``**options``: ``latency``, ``bandwidth``, ``memory_bytes``,
+    ``cycles_limit``: see ``RtlDevice``.
+    Raises ``SimulatorNotFound``, ``RtlError`` see ``RtlDevice``.
     """
 
     def __init__(self, config: Config, **options: Any) -> None:
@@ -115,10 +107,7 @@ class FlipDevice(RtlDevice):
     def flip(self, array: int, word: int, bit: int) -> None:
         """Change one bit now.
 
-        Raises
-        ------
-        ValueError
-            If there is no such bit.
+        Raises ``ValueError`` if there is no such bit.
         """
         if not 0 <= array < len(self.arrays):
             raise ValueError(f"array: wanted 0 to {len(self.arrays) - 1}, got {array}")

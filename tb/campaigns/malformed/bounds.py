@@ -20,17 +20,9 @@ class Damage(Exception):
 def check_bounds(program: Program, memory: np.ndarray) -> None:
     """Look for bytes that are not zero, and that neither host nor program may have written.
 
-    Parameters
-    ----------
-    program : Program
-        Program that has run, with or without an error.
-    memory : numpy.ndarray
-        uint8, all of external memory, which was zero before.
-
-    Raises
-    ------
-    Damage
-        If there is one.
+    ``program``: program that has run, with or without an error; ``memory`` (numpy.ndarray): uint8,
+    all of external memory, which was zero before.
+    Raises ``Damage`` if there is one.
     """
     stores = _stores(program)
     code = [section for _, section in program.sections]

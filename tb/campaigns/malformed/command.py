@@ -48,12 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run many changed files, or one that failed before.
 
-    Raises
-    ------
-    Failure
-        If one did not end as it must.
-    InputError
-        If a path is wrong.
+    Raises ``Failure`` if one did not end as it must.
+    Raises ``InputError`` if a path is wrong.
     """
     if options.directory.exists() and not options.directory.is_dir():
         raise InputError(f"{options.directory}: wanted a directory, got a file")

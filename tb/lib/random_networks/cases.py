@@ -46,18 +46,9 @@ _OTHERS: dict[int, Callable[[Draw], None]] = {7: arithmetic, 8: joined}
 class Case:
     """Model with its inputs.
 
-    Parameters
-    ----------
-    seed : int
-        Seed of the model and its inputs.
-    name : str
-        Its operators.
-    graph : Graph
-        Contents of the file.
-    inputs : tuple of arrays of shape (invocations, ...)
-        Contents of the model's inputs.
-    batch : int
-        Samples of one run to compile for.
+    ``seed``: seed of the model and its inputs; ``name``: its operators; ``graph``: contents of the
+    file; ``inputs`` (tuple of arrays of shape (invocations, ...)): contents of the model's inputs;
+    ``batch``: samples of one run to compile for.
     """
 
     seed: int
