@@ -16,7 +16,7 @@ from celosia.hw import build
 from celosia.hw.arch import commands
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import RunResult
-from celosia.hw.arch.isa import Error, Instruction, Mode, Opcode, Space, Unit
+from celosia.hw.arch.isa import Error, Instruction, Opcode, Unit
 from celosia.hw.memory import parity
 from celosia.sim import footprint
 from celosia.sim.footprint import Memory
@@ -28,13 +28,10 @@ from celosia.sim.machine import Machine
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 
+pytestmark = pytest.mark.usefixtures("verilator")
+
 WIDE = replace(CONFIGURATIONS["wide"], protection="parity")
 ODD = replace(CONFIGURATIONS["odd"], protection="parity")
-
-
-@pytest.fixture(autouse=True)
-def with_verilator(verilator: None) -> None:
-    """All tests simulate."""
 
 
 @pytest.fixture
@@ -73,10 +70,8 @@ def users(program: Sequence[Instruction], config: Config, memory: Memory, at: in
 def run(device: FlipDevice, program: Sequence[Instruction], flip: Flip | None = None) -> RunResult:
     code = commands.encode(program)
     device.write(stage.CODE, code)
-    count = len(code) // commands.WORD_BYTES
-    if flip is None:
-        return device.run(stage.CODE, count)
-    return device.run_with(flip, stage.CODE, count)
+    device.pending = flip
+    return device.run(stage.CODE, len(code) // commands.WORD_BYTES)
 
 
 def drawn_program(
@@ -97,43 +92,15 @@ SETUP = ordered(stage.opening(WIDE), WIDE)
 #: What uses some of it: two products, one of them added to sums, two passes, and a store.
 FIRST, SECOND, DRAIN, ADD, STORE = range(1, 6)
 MAIN = ordered(
-    [
-        Instruction(Opcode.FILL, destination_base=200, channels=8, value=5),
-        Instruction(Opcode.MATMUL, x_count=4, x_stride=3, taps=16),
-        Instruction(
-            Opcode.MATMUL,
-            x_count=2,
-            x_stride=8,
-            taps=8,
-            unified=100,
-            tile=3,
-            accumulator=8,
-            accumulate=1,
-        ),
-        Instruction(
-            Opcode.VECTOR,
-            source=Space.ACCUMULATORS,
-            source_base=12,
-            x_count=2,
-            source_x_stride=1,
-            channels=10,
-            params=4,
-            per_channel=1,
-            use_table=1,
-            table=1,
-            destination_base=300,
-            destination_x_stride=12,
-        ),
-        Instruction(
-            Opcode.VECTOR,
-            source_base=50,
-            destination=Space.ACCUMULATORS,
-            destination_base=20,
-            channels=6,
-            mode=Mode.ADD,
-        ),
-        Instruction(Opcode.STORE, external=stage.DUMP, unified=400, length=20),
-    ],
+    isa.assemble(f"""
+        FILL destination_base=200 channels=8 value=5
+        MATMUL x_count=4 x_stride=3 taps=16
+        MATMUL x_count=2 x_stride=8 taps=8 unified=100 tile=3 accumulator=8 accumulate=1
+        VECTOR source=ACCUMULATORS source_base=12 x_count=2 source_x_stride=1 channels=10 params=4 \
+            per_channel=1 use_table=1 table=1 destination_base=300 destination_x_stride=12
+        VECTOR source_base=50 destination=ACCUMULATORS destination_base=20 channels=6 mode=ADD
+        STORE external={stage.DUMP} unified=400 length=20
+    """),
     WIDE,
 )
 

@@ -4,12 +4,13 @@ import ctypes
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 
 from celosia.hw.arch import commands, isa
 from celosia.hw.arch.commands import CODE_BITS, WORD_BYTES, padded
-from celosia.hw.arch.config import SEMAPHORES, Config
+from celosia.hw.arch.config import SEMAPHORES, preset
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.registers import (
     COUNTERS_PER_UNIT,
@@ -29,20 +30,12 @@ from celosia.sim.vector import feeds_itself
 __all__ = ["RUNS", "VAST", "CheckedDevice", "Wrong"]
 
 #: A core with more memory than those of the fuzzer. Amaranth writes a line for each word of one.
-VAST = Config(
+VAST = replace(
+    preset(
+        "tpu_v1,rows=4,columns=4,unified_bytes=131072,weight_tiles=2048,lanes=1,bus_bytes=4,"
+        "tables=64,burst_beats=256,dsp_columns=0"
+    ),
     name="vast",
-    rows=4,
-    columns=4,
-    unified_bytes=1 << 17,
-    weight_tiles=1 << 11,
-    accumulator_depth=1 << 11,
-    lanes=1,
-    bus_bytes=4,
-    parameter_channels=1 << 12,
-    tables=64,
-    queue_depth=4,
-    burst_beats=256,
-    outstanding=32,
 )
 
 #: Bytes of external memory, which repeats over all addresses; the upper half is for programs.
@@ -171,13 +164,17 @@ def _drawn(opcode: Opcode, rng: random.Random, most: int) -> Instruction:
     for _ in range(100_000):
         names = rng.sample(list(limits), rng.randint(1, len(limits)))
         i = Instruction(opcode, **{name: _field(limits[name], rng) for name in names})
-        try:
-            isa.check(i, VAST)
-            if elements(i) <= most and _playable(i):
-                return i
-        except (isa.Illegal, footprint.OutOfRange):
-            pass
+        if _good(i, most):
+            return i
     raise RuntimeError(f"no legal {opcode.name} in 100,000 draws")
+
+
+def _good(i: Instruction, most: int) -> bool:
+    try:
+        isa.check(i, VAST)
+        return elements(i) <= most and _playable(i)
+    except (isa.Illegal, footprint.OutOfRange):
+        return False
 
 
 def _playable(i: Instruction) -> bool:
@@ -212,12 +209,8 @@ def _corner(opcode: Opcode, name: str, less: int) -> Instruction | None:
     while value > low:
         most = {name: low + max(value - less - low, 0) // multiple * multiple}
         i = Instruction(opcode, **most, **_BESIDE.get((opcode, name), {}))
-        try:
-            isa.check(i, VAST)
-            if elements(i) <= _MUCH and _playable(i):
-                return i
-        except (isa.Illegal, footprint.OutOfRange):
-            pass
+        if _good(i, _MUCH):
+            return i
         value = low + (value - low) // 2
     return None
 
