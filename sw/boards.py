@@ -53,6 +53,9 @@ def run_boards(arguments: argparse.Namespace) -> None:
                 paces[name][network] = board.clock_hz / cycles
                 bar.update()
     print(as_markdown(BOARDS, built, paces), end="")
+    if None in built.values():
+        note = "not built: celosia build BOARD adds area and Fmax (docs/reference/boards.md)"
+        print(note, file=sys.stderr)
 
 
 class Built(NamedTuple):
