@@ -201,7 +201,7 @@ class Check(wiring.Component):
         m.submodules.codes = codes = Codes(config=self.config)
         m.submodules.conflicts = conflicts = Conflicts(config=self.config)
         valid = Signal()
-        word = Signal(WORD, reset_less=True)
+        held = Signal(WORD, reset_less=True)
         entry = Signal(_ENTRY, reset_less=True)
         moves = Signal()
         m.d.comb += [
@@ -213,17 +213,17 @@ class Check(wiring.Component):
         with m.If(self.i.ready):
             m.d.sync += [
                 valid.eq(self.i.valid),
-                word.eq(self.i.payload),
+                held.eq(self.i.payload),
                 entry.eq(codes.entry),
             ]
         # The words of an instruction lie side by side, its registers in the order of their codes.
-        code, value = word.bits[:CODE_BITS], word.bits[CODE_BITS:]
+        code, value = held.bits[:CODE_BITS], held.bits[CODE_BITS:]
         pending = Signal()
         last = Signal(CODE_BITS, reset_less=True)
         owner = Signal(isa.Unit, reset_less=True)
         wrong = Signal()
         m.d.comb += [
-            conflicts.word.eq(word.bits),
+            conflicts.word.eq(held.bits),
             conflicts.enable.eq(valid & moves & ~entry.go),
             wrong.eq(
                 (value > entry.high)
@@ -237,7 +237,7 @@ class Check(wiring.Component):
             m.d.sync += [
                 self.o.valid.eq(valid),
                 self.o.payload.eq(
-                    Cat(word.bits, self.index, self._verdict(word, entry, wrong), entry.unit)
+                    Cat(held.bits, self.index, self._verdict(held, entry, wrong), entry.unit)
                 ),
                 self.o.payload.go.eq(entry.go),
             ]
