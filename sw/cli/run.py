@@ -37,7 +37,7 @@ def add_parsers(command: Commands) -> None:
     made.add_argument(
         "model",
         metavar="MODEL",
-        help=".tflite file, program, words of 64 bytes, or a shipped model",
+        help=".tflite file, program, words of instructions, or a shipped model",
     )
     made.add_argument(
         "--input",
