@@ -1,6 +1,7 @@
 """Parts that count on their queues: the reading side of a store, and the queue before a unit."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from amaranth.hdl import Array, Cat, Mux, Signal, Value
@@ -186,7 +187,7 @@ def issue_spec(module=None):
     """The queue before a unit. Here instructions set one register at most, so the queue is short."""
     spec = Spec()
     config, unit, in_flight = preset("nano,queue_depth=3"), isa.Unit.STORE, 4
-    module = module or broken_module(issue)
+    module: Any = module or broken_module(issue)
     module.REGISTERS = {unit: REGISTERS[unit][:1]}
     dut = spec.open("dut", module.Issue(config=config, unit=unit, in_flight=in_flight))
     depth = config.queue_depth

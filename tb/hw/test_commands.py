@@ -24,7 +24,8 @@ def code_of(unit: Unit, name: str) -> int:
 
 
 def test_programs_round_trip(rng: np.random.Generator):
-    program = [random_instruction(rng.choice(list(Opcode)), rng) for _ in range(400)]
+    opcodes = list(Opcode)
+    program = [random_instruction(opcodes[rng.integers(10)], rng) for _ in range(400)]
     assert commands.decode(commands.encode(program)) == program
 
 

@@ -182,7 +182,7 @@ REFUSALS = [
         "--dump 0xfffffff0:17=y.npy: wanted 1 or more bytes below 4 GiB, got 17",
     ),
     ("run four.bin --dump 0:4=gone/y.npy", "gone/y.npy: no such directory as gone"),
-    ("run odd.bin --dump 0:4=y.npy", "odd.bin: wanted a multiple of 64 bytes, got 65"),
+    ("run odd.bin --dump 0:4=y.npy", "odd.bin: program: wanted a multiple of 4 bytes, got 5"),
     (
         "run two.tflite --dump 0:4=y.npy",
         "two.tflite: --memory and --dump are for bare instructions",

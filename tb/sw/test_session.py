@@ -143,9 +143,9 @@ def test_places_outside_are_refused(name: str) -> None:
         with pytest.raises(ValueError, match=f"wanted bytes below 0x1000, got {count} bytes at"):
             device.write(address, bytes(count))
     with pytest.raises(ValueError, match="wanted bytes below 0x1000, got 128 bytes at 0xfc0"):
-        device.run(4096 - 64, 2)
-    for count in (0, 1 << 16):
-        with pytest.raises(ValueError, match=f"wanted 1 to 65535 instructions, got {count}"):
+        device.run(4096 - 64, 17)
+    for count in (0, 1 << 24):
+        with pytest.raises(ValueError, match=f"wanted 1 to 16777215 words, got {count}"):
             device.run(0, count)
     device.close()
 

@@ -18,8 +18,8 @@ from celosia.sw.compiler.spec import Layer, Network, Pooling, Product, Sum
 
 __all__ = ["Pace", "Work", "drain_latency", "layer_cycles", "overlap_gains", "sum_latency"]
 
-#: Words of most instructions, or a little more; each takes a cycle.
-_WORDS = 7
+#: Mean words of an instruction; each takes a cycle.
+_WORDS = 5
 
 #: Actions of the array or the vector unit.
 Work = Multiply | Drain | PoolRegion | AddRegion

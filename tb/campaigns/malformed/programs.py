@@ -133,6 +133,8 @@ def _field(blob: bytearray, rng: random.Random) -> None:
         program = commands.decode(bytes(blob))
     except ValueError:
         return
+    if not program:
+        return
     number = rng.randrange(len(program))
     found = program[number]
     name = rng.choice(list(found.fields))
