@@ -241,7 +241,8 @@ class Clamp(wiring.Component):
             low.eq(Mux(self.low > self.high, self.high, self.low)),
             high.eq(self.high),
         ]
-        for i, scaled in enumerate(self.scaled):
+        for i in range(self.lanes):
+            scaled = self.scaled[i]
             # What does not fit nine bits is out of bounds whatever the zero point.
             fits = scaled[8:31] == scaled[31].replicate(23)
             near = Signal(signed(9), name=f"near_{i}")
