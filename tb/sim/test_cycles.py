@@ -88,22 +88,22 @@ COUNTED = {
     "MATMUL taps=4 x_count=30\n" + "MATMUL taps=4 x_count=30 accumulate=1\n" * 2: (184, 198, 184),
     "MATMUL taps=4 x_count=5\n" * 9: (261, 229, 261),
     "VECTOR source=ACCUMULATORS x_count=40 channels=4 window_x_count=2 window_y_count=2\n" * 4: (
-        779,
+        776,
         758,
         14_855,
     ),
-    "VECTOR x_count=40 channels=3 window_x_count=3\n" * 3: (535, 520, 8452),
+    "VECTOR x_count=40 channels=3 window_x_count=3\n" * 3: (526, 520, 8452),
     "VECTOR x_count=40 channels=13 window_x_count=3 destination_base=8192\n" * 3: (
-        1969,
+        1960,
         523,
         36_052,
     ),
     "VECTOR x_count=40 channels=40 source_x_stride=40 destination_base=8192\n" * 3: (
-        4969,
+        4960,
         760,
         110_566,
     ),
-    "VECTOR x_count=40 channels=4 source_skip=1 source_run=3\n" * 3: (649, 280, 11_206),
+    "VECTOR x_count=40 channels=4 source_skip=1 source_run=3\n" * 3: (640, 280, 11_206),
     # The array and the store unit beside reads of the vector unit.
     "MATMUL taps=160 x_count=64\nVECTOR x_count=100 channels=32 destination_base=8192\n": (
         3448,
@@ -113,22 +113,22 @@ COUNTED = {
     "MATMUL taps=160 x_count=64\n"
     "VECTOR x_count=60 channels=48 window_x_count=4 destination_base=8192\n": (5528, 1462, 66_366),
     "STORE rows=30 length=64 external=65536 external_pitch=64\n"
-    "VECTOR x_count=100 channels=32 destination_base=8192\n": (3785, 613, 74_184),
+    "VECTOR x_count=100 channels=32 destination_base=8192\n": (3782, 613, 74_184),
     # One waits in the vector unit, beside those in its queue.
     "FILL x_count=1000 channels=4\n" + "FILL x_count=2 channels=4\n" * 5 + "MATMUL taps=784\n": (
-        4181,
+        4172,
         1157,
         93_041,
     ),
-    "FILL x_count=2 channels=4\n" * 9: (281, 206, 1792),
+    "FILL x_count=2 channels=4\n" * 9: (278, 206, 1792),
     "VECTOR destination=ACCUMULATORS x_count=20 channels=4\n"
     "VECTOR destination=ACCUMULATORS mode=ADD x_count=20 channels=4\n"
-    "VECTOR source=ACCUMULATORS x_count=20 channels=4\n" * 3: (991, 442, 16_822),
+    "VECTOR source=ACCUMULATORS x_count=20 channels=4\n" * 3: (973, 442, 16_822),
     "LOAD length=64 post=0\nMATMUL taps=64 x_count=20 wait=0 post=1\n"
     "VECTOR source=ACCUMULATORS x_count=20 channels=4 wait=1 post=2\n"
-    "STORE length=40 external=65536 wait=2\n": (670, 356, 2429),
+    "STORE length=40 external=65536 wait=2\n": (667, 356, 2429),
     "LOAD length=2000\nFILL x_count=300 channels=4\nSTORE length=900 external=65536\n"
-    "MATMUL taps=16 x_count=200\nNOP\n": (1818, 522, 27_716),
+    "MATMUL taps=16 x_count=200\nNOP\n": (1815, 522, 27_716),
 }
 
 
