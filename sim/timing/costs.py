@@ -81,11 +81,11 @@ class Costs(NamedTuple):
     #: From a request of bytes to their element.
     bytes: int = 8
     #: From an element to the last effect of its first group of channels in the unified buffer.
-    to_bytes: int = 22
+    to_bytes: int = 19
     #: The same in the accumulators.
-    to_sums: int = 14
+    to_sums: int = 11
     #: Added to both for a sequential requantiser.
-    sequential: int = 21
+    sequential: int = 24
     #: From a write of the vector unit to its effect.
     visible: int = 4
 
