@@ -79,10 +79,10 @@ CORES = ("nano", "edge", "nano,requantizer=sequential")
 COUNTED = {
     "": (59, 47, 59),
     "NOP\nFENCE\nNOP\n": (128, 80, 128),
-    "LOAD length=4\n" * 12: (335, 199, 335),
-    "LOAD length=28 rows=28 external_pitch=28 unified_pitch=40\n": (312, 172, 312),
-    "LOAD_WEIGHTS tiles=60\n": (389, 1062, 389),
-    "STORE length=10 rows=64 external=65536 external_pitch=10 unified_pitch=10\n": (311, 203, 311),
+    "LOAD length=4\n" * 12: (327, 191, 327),
+    "LOAD length=28 rows=28 external_pitch=28 unified_pitch=40\n": (304, 164, 304),
+    "LOAD_WEIGHTS tiles=60\n": (381, 1054, 381),
+    "STORE length=10 rows=64 external=65536 external_pitch=10 unified_pitch=10\n": (304, 196, 304),
     "MATMUL taps=100 x_count=200\n": (5088, 1502, 5088),
     "MATMUL taps=1000\n": (1082, 1089, 1082),
     "MATMUL taps=4 x_count=30\n" + "MATMUL taps=4 x_count=30 accumulate=1\n" * 2: (184, 198, 184),
@@ -113,7 +113,7 @@ COUNTED = {
     "MATMUL taps=160 x_count=64\n"
     "VECTOR x_count=60 channels=48 window_x_count=4 destination_base=8192\n": (5528, 1462, 66_366),
     "STORE rows=30 length=64 external=65536 external_pitch=64\n"
-    "VECTOR x_count=100 channels=32 destination_base=8192\n": (3785, 613, 74_184),
+    "VECTOR x_count=100 channels=32 destination_base=8192\n": (3776, 606, 74_087),
     # One waits in the vector unit, beside those in its queue.
     "FILL x_count=1000 channels=4\n" + "FILL x_count=2 channels=4\n" * 5 + "MATMUL taps=784\n": (
         4181,
@@ -126,9 +126,9 @@ COUNTED = {
     "VECTOR source=ACCUMULATORS x_count=20 channels=4\n" * 3: (991, 442, 16_822),
     "LOAD length=64 post=0\nMATMUL taps=64 x_count=20 wait=0 post=1\n"
     "VECTOR source=ACCUMULATORS x_count=20 channels=4 wait=1 post=2\n"
-    "STORE length=40 external=65536 wait=2\n": (670, 356, 2429),
+    "STORE length=40 external=65536 wait=2\n": (663, 341, 2422),
     "LOAD length=2000\nFILL x_count=300 channels=4\nSTORE length=900 external=65536\n"
-    "MATMUL taps=16 x_count=200\nNOP\n": (1818, 522, 27_716),
+    "MATMUL taps=16 x_count=200\nNOP\n": (1818, 521, 27_716),
 }
 
 
