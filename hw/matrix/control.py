@@ -1,6 +1,6 @@
 """Control of the matrix unit: weight tiles ahead, passes behind."""
 
-from amaranth.hdl import Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
@@ -10,13 +10,10 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
 from celosia.hw.bus.slice import FAR, Slice
 from celosia.hw.fanout import COPY, reset_less
-from celosia.hw.matrix.walker import MATMUL, PassWalker
+from celosia.hw.matrix.walker import PassWalker
 from celosia.hw.memory.runs import Runs
 
 INSTRUCTION = streams.issued(isa.Opcode.MATMUL)
-
-#: Instructions that a unit may have taken and not finished, see ``Issue``.
-_IN_FLIGHT = 16
 
 #: What the walker says of each vector that it walks past, besides its request.
 _WALKED = ("row", "accumulate", "first", "last", "final", "outside")
@@ -27,7 +24,7 @@ class TileFeeder(wiring.Component):
 
     Parameters
     ----------
-    rows, weight_tiles, weight_rows : int
+    rows, weight_tiles, weight_rows, accumulator_depth : int
         See ``Config``.
 
     Members
@@ -51,7 +48,8 @@ class TileFeeder(wiring.Component):
     start, tile : Out
         Towards the weight buffer.
     outside : Out(1)
-        The next tile lies outside the weight buffer.
+        The next tile lies outside the weight buffer, or ``current`` has more taps than all tiles
+        or more pixels than one half of the accumulators.
 
     Timing
     ------
@@ -71,9 +69,13 @@ class TileFeeder(wiring.Component):
     tile: Signal
     outside: Signal
 
-    def __init__(self, *, rows: int, weight_tiles: int, weight_rows: int) -> None:
+    def __init__(
+        self, *, rows: int, weight_tiles: int, weight_rows: int, accumulator_depth: int
+    ) -> None:
         self.rows = rows
         self.weight_tiles = weight_tiles
+        self.accumulator_depth = accumulator_depth
+        self.taps_bits = (weight_tiles * rows).bit_length()
         self.weight_rows = weight_rows
         super().__init__(
             {
@@ -94,21 +96,20 @@ class TileFeeder(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        taps_left = Signal.like(self.current.fields.matmul.taps, reset_less=True)
+        taps_left = Signal(self.taps_bits, reset_less=True)
         more = Signal()
-        tile = Signal(isa.COUNT_BITS + 1, reset_less=True)
+        excess = Signal(reset_less=True)
+        tile = Signal(self.weight_tiles.bit_length(), reset_less=True)
+        inside = Signal()
         pause = Signal(range(self.rows // self.weight_rows))
         m.d.comb += [
             self.instruction.ready.eq(self.enable & ~self.waiting & ~more),
             self.taken.eq(self.instruction.ready & self.instruction.valid),
-            self.outside.eq(more & (tile >= self.weight_tiles)),
+            inside.eq((tile < self.weight_tiles) & ~excess),
+            self.outside.eq(more & ~inside),
             self.tile.eq(tile),
             self.start.eq(
-                self.enable
-                & more
-                & (tile < self.weight_tiles)
-                & (pause == 0)
-                & (~self.loaded | self.switched)
+                self.enable & more & inside & (pause == 0) & (~self.loaded | self.switched)
             ),
         ]
         with m.If(pause != 0):
@@ -127,7 +128,14 @@ class TileFeeder(wiring.Component):
             ]
         with m.If(self.taken):
             fields = self.instruction.payload.fields.matmul
+            count_bits = self.accumulator_depth.bit_length()
+            counts = (fields.x_count, fields.y_count, fields.z_count)
             m.d.sync += [
+                excess.eq(
+                    Cat(
+                        fields.taps[self.taps_bits :], *(count[count_bits:] for count in counts)
+                    ).any()
+                ),
                 self.current.eq(self.instruction.payload),
                 self.waiting.eq(1),
                 more.eq(1),
@@ -210,9 +218,17 @@ class MatrixControl(wiring.Component):
         self.unified_bytes = unified_bytes
         self.read_latency = read_latency
         self.results_latency = results_latency
-        self.feeder = TileFeeder(rows=rows, weight_tiles=weight_tiles, weight_rows=weight_rows)
+        self.feeder = TileFeeder(
+            rows=rows,
+            weight_tiles=weight_tiles,
+            weight_rows=weight_rows,
+            accumulator_depth=accumulator_depth,
+        )
         self.walker = PassWalker(
-            rows=rows, unified_bytes=unified_bytes, accumulator_depth=accumulator_depth
+            rows=rows,
+            unified_bytes=unified_bytes,
+            weight_tiles=weight_tiles,
+            accumulator_depth=accumulator_depth,
         )
         read = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
         flags = dict.fromkeys(_WALKED, 1) | {"row": accumulator_depth.bit_length()}
@@ -245,7 +261,7 @@ class MatrixControl(wiring.Component):
         m.submodules.walker = walker = self.walker
         skip = self.request.payload.skip
         m.submodules.runs = runs = Runs(
-            lanes=self.rows, count_bits=MATMUL["run"].width, row_bits=len(skip[0])
+            lanes=self.rows, count_bits=self.feeder.taps_bits, row_bits=len(skip[0])
         )
         stopped = self.stopped
         running = Signal()
@@ -264,7 +280,8 @@ class MatrixControl(wiring.Component):
         m.d.comb += [
             feeder.enable.eq(~halted),
             runs.start.eq(feeder.taken),
-            runs.run.eq(arriving.run),
+            # A run of all ones is longer than any number of taps.
+            runs.run.eq(Mux(arriving.run[self.feeder.taps_bits :].any(), -1, arriving.run)),
             runs.skip_rows.eq(arriving.skip),
             may_begin.eq(feeder.waiting & runs.ready & (~running | (taken & walker.final))),
             feeder.begin.eq(may_begin),
@@ -367,7 +384,7 @@ class MatrixControl(wiring.Component):
         if self.parity:
             # The request is of the oldest instruction that is not done.
             m.submodules.begun = begun = SyncFIFOBuffered(
-                width=streams.INDEX_BITS, depth=_IN_FLIGHT
+                width=streams.INDEX_BITS, depth=streams.IN_FLIGHT
             )
             m.d.comb += [
                 begun.w_data.eq(feeder.current.index),
