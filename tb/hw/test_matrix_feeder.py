@@ -5,7 +5,7 @@ import pysim
 import pytest
 from matrix_bench import MATMUL, matmul
 
-from celosia.hw.matrix.control import TileFeeder
+from celosia.hw.matrix.feeder import TileFeeder
 
 
 class Feeder:

@@ -124,7 +124,12 @@ BLOCKS = (
         fuzz=False,
     ),
     _block("array", "matrix/array", "matrix_array", "matrix_unit", "", "matrix"),
-    _block("matrix control", "matrix/control", "matrix_control matrix_feeder", "matrix_unit"),
+    _block(
+        "matrix control",
+        "matrix/control matrix/feeder",
+        "matrix_control matrix_feeder",
+        "matrix_unit",
+    ),
     _block("matrix walker", "matrix/walker", "matrix_walker", "matrix_unit"),
     _block("matrix unit", "matrix/unit", "matrix_unit matrix_parity"),
     _block(
