@@ -43,8 +43,6 @@ class Costs(NamedTuple):
     post: int = 3
     #: From the last effect of an instruction to the end of a fence.
     idle: int = 3
-    #: From a burst that makes room in a load unit to the next load that it takes.
-    room: int = 3
     #: From a load or store that its unit takes to its first burst.
     request: int = 2
     #: From the last beat of a load on the bus to its last effect.

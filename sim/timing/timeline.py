@@ -278,10 +278,7 @@ class Timeline:
                     yield self.now + 1
                 yield from self._request(Unit.LOAD, beats, port, complete)
                 blocks.under_way += 1
-                full = not blocks.ready
                 blocks.issued += 1
-                if full:
-                    self.free[Unit.LOAD] = self.now + self.costs.room
                 self._announce("ready")
 
     def _loaded(self, index: int, taken: int, left: list[int], at: int) -> None:
