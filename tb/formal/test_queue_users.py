@@ -192,9 +192,9 @@ def issue_spec(module=None):
     """The queue before a unit. Here instructions set one register at most, so the queue is short."""
     spec = Spec()
     config, unit, in_flight = preset("nano,queue_depth=3"), isa.Unit.STORE, 4
-    module: Any = module or broken_module(issue)
-    module.REGISTERS = {unit: REGISTERS[unit][:1]}
-    dut = spec.open("dut", module.Issue(config=config, unit=unit, in_flight=in_flight))
+    small: Any = module or broken_module(issue)
+    small.REGISTERS = {unit: REGISTERS[unit][:1]}
+    dut = spec.open("dut", small.Issue(config=config, unit=unit, in_flight=in_flight))
     depth = config.queue_depth
     width = dut.push.payload.shape().size
     record_bits = SEMAPHORES + streams.INDEX_BITS
