@@ -27,18 +27,24 @@ CHECKED = data.StructLayout(
     }
 )
 
-#: Entry of the table of codes: whether there is such a code, its unit, whether it starts an
-#: instruction, and the limits of its value; ``step`` has ones where the value must have zeros.
-_ENTRY = data.StructLayout(
-    {
-        "known": 1,
-        "unit": isa.Unit,
-        "go": 1,
-        "positive": 1,
-        "high": unsigned(VALUE_BITS),
-        "step": unsigned(4),
-    }
-)
+
+def code_entry(config: Config) -> data.StructLayout:
+    """Return an entry of the table of codes.
+
+    ``known`` is 1 for an opcode or a register of ``unit``, ``go`` for an opcode. ``positive`` and
+    ``high`` are the limits of the value; ``step`` has ones where the value must have zeros.
+    """
+    multiple = max(limit.multiple for limit in register_limits(config).values())
+    return data.StructLayout(
+        {
+            "known": 1,
+            "unit": isa.Unit,
+            "go": 1,
+            "positive": 1,
+            "high": unsigned(VALUE_BITS),
+            "step": unsigned(max(1, (multiple - 1).bit_length())),
+        }
+    )
 
 
 class Codes(wiring.Component):
@@ -52,7 +58,7 @@ class Codes(wiring.Component):
     Members
     -------
     code : In(CODE_BITS)
-    entry : Out(_ENTRY)
+    entry : Out(``code_entry``)
 
     Timing
     ------
@@ -64,7 +70,7 @@ class Codes(wiring.Component):
 
     def __init__(self, *, config: Config) -> None:
         self.config = config
-        super().__init__({"code": In(CODE_BITS), "entry": Out(_ENTRY)})
+        super().__init__({"code": In(CODE_BITS), "entry": Out(code_entry(config))})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -202,7 +208,7 @@ class Check(wiring.Component):
         m.submodules.conflicts = conflicts = Conflicts(config=self.config)
         valid = Signal()
         held = Signal(WORD, reset_less=True)
-        entry = Signal(_ENTRY, reset_less=True)
+        entry = Signal(code_entry(self.config), reset_less=True)
         moves = Signal()
         m.d.comb += [
             codes.code.eq(self.i.payload.bits[:CODE_BITS]),

@@ -89,6 +89,7 @@ def check_spec(module=check):
     spec = Spec()
     config = preset("nano")
     dut = spec.open("dut", module.Check(config=config))
+    entry_bits = check.code_entry(config).size
     word = Value.cast(dut.i.payload)
     taken = dut.i.valid & dut.i.ready
     moves = ~dut.o.valid | dut.o.ready
@@ -98,7 +99,7 @@ def check_spec(module=check):
     count, index = Signal(streams.INDEX_BITS), Signal(streams.INDEX_BITS)
     with spec.m.If(moves):
         spec.m.d.sync += [offered.eq(inside), last.eq(middle), index.eq(count), inside.eq(0)]
-        with spec.m.If(inside & starts & spec.see("dut.entry", 35)[0]):
+        with spec.m.If(inside & starts & spec.see("dut.entry", entry_bits)[0]):
             spec.m.d.sync += count.eq(count + 1)
     with spec.m.If(taken):
         spec.m.d.sync += [middle.eq(word), inside.eq(1)]
@@ -118,7 +119,7 @@ def check_spec(module=check):
     code = middle[_CODES]
     limits = register_limits(config)
     known = {register.code for registers in REGISTERS.values() for register in registers}
-    entry = spec.see("dut.entry", 35)
+    entry = spec.see("dut.entry", entry_bits)
     spec.claim("known", ~inside | (entry[0] == Cat(code == c for c in {*known, *OPCODES}).any()))
     opcode = Cat(code == c for c in OPCODES).any()
     spec.claim("opcode", ~inside | (entry[1 + isa.Unit.as_shape().width] == opcode))

@@ -20,6 +20,7 @@ def spec_of(module=semaphores):
     m = spec.m
     dut = spec.open("dut", module.Semaphores(count=COUNT, units=UNITS))
     which = spec.free("which", range(COUNT), fixed=True)
+    spec.given("one of them", which < COUNT)
     count = Array(spec.see(f"dut.count_{s}", bits) for s in range(COUNT))[which]
     fewer = spec.see("dut.fewer", COUNT).bit_select(which, 1)
 
