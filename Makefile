@@ -9,7 +9,7 @@ FLIPS_ARGS ?=
 # A file of tests is one process's, the long ones come first.
 AT_ONCE := -n logical --dist loadfile --no-loadscope-reorder
 # The test of the RTL in make check: LiteRT, machine model and the smallest core give the same bytes.
-SMOKE := tb/e2e/test_mnist_rtl.py -k 'same_bytes and nano'
+SMOKE := tb/e2e/test_networks.py -k 'same_bytes and nano'
 BIN := .venv/bin
 
 STAMPS := build/stamps

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from griffe import Extension, Object
+from griffe import Attribute, Docstring, Extension, Object
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.nav import Navigation
 
@@ -82,8 +82,32 @@ def on_nav(nav: Navigation, config: Any, files: Files) -> Navigation:
     return nav
 
 
+def comment(lines: list[str], number: int) -> str:
+    """Return the text of the comment ``#:`` beside or above the attribute in line ``number``.
+
+    A comment above holds for all attributes up to the next comment or blank line.
+    """
+    code, _, beside = lines[number - 1].partition("#:")
+    above: list[str] = []
+    for line in reversed(lines[: number - 1]) if code.strip() and not beside else ():
+        code, mark, text = line.partition("#:")
+        if code.strip() and mark or not line.strip() or above and not mark:
+            break
+        above[:0] = [text.strip()] * bool(mark)
+    return beside.strip() or " ".join(above)
+
+
 class Members(Extension):
-    """Sections ``Members`` of components are read as ``Attributes``, so that they become lists."""
+    """Comments ``#:`` of attributes are their docstrings.
+
+    Sections ``Members`` of components are read as ``Attributes``, so that they become lists.
+    """
+
+    def on_attribute_instance(self, *, attr: Attribute, **kwargs: Any) -> None:
+        """Give an attribute its comment."""
+        if not attr.docstring and attr.lineno and isinstance(attr.filepath, Path):
+            text = comment(attr.lines_collection[attr.filepath], attr.lineno)
+            attr.docstring = Docstring(text, parent=attr) if text else None
 
     def on_instance(self, *, obj: Object, **kwargs: Any) -> None:
         """Rename the section before it is parsed."""

@@ -115,23 +115,12 @@ def _shape(loops: _Loops, elements: int, segment: int, jump: int) -> _Shape:
 class Pattern:
     """Addresses of nested loops, in order.
 
-    Parameters
-    ----------
-    base : int
-        Address of the first element.
-    loops : sequence of (count, stride)
-        Outermost first; counts at least 1, strides at least 0.
-    elements : int
-        Elements of the innermost row.
-    segment : int
-        Contiguous elements before ``jump``.
-    jump : int
-        Addresses left out after each segment.
-
-    Attributes
-    ----------
-    last : int
-        Greatest address; ``base`` is the least.
+    - ``base``: address of the first element.
+    - ``loops``: outermost first; counts at least 1, strides at least 0.
+    - ``elements``: elements of the innermost row.
+    - ``segment``: contiguous elements before ``jump``.
+    - ``jump``: addresses left out after each segment.
+    - ``last``: greatest address; ``base`` is the least.
     """
 
     __slots__ = ("_shape", "base", "last")

@@ -29,12 +29,8 @@ class Tally:
     A source line or a bit is covered if it is in any of them. Bits are those of the widest core;
     one that is constant in each of them does not count.
 
-    Attributes
-    ----------
-    lines : dict of str to bool
-        For each ``file:line`` in a branch, True if the branch was taken.
-    signals : dict of (str, str) to Toggles
-        Bits of each signal and field, by ``file:line`` of its declaration and its name.
+    - ``lines``: for each ``file:line`` in a branch, True if the branch was taken.
+    - ``signals``: bits of each signal and field, by ``file:line`` of its declaration and its name.
     """
 
     def __init__(self) -> None:
@@ -75,14 +71,9 @@ def _lines(text: str) -> Iterator[int]:
 def tally(origins: dict[str, Any], points: str, most: Iterable[int]) -> Tally:
     """Return the coverage of a model.
 
-    Parameters
-    ----------
-    origins : dict
-        ``celosia.hw.flow.origins.Origins``, its keys as text.
-    points : str
-        One line for each point, as ``points.h`` gives them.
-    most : iterable of int
-        Count of each point.
+    - ``origins``: ``celosia.hw.flow.origins.Origins``, its keys as text.
+    - ``points``: one line for each point, as ``points.h`` gives them.
+    - ``most``: count of each point.
     """
     found = Tally()
     masks: dict[int, tuple[int, int]] = {}
@@ -109,10 +100,7 @@ def tally(origins: dict[str, Any], points: str, most: Iterable[int]) -> Tally:
 class Counting:
     """Libraries of models that count, each used by devices of this process.
 
-    Parameters
-    ----------
-    toggles : bool
-        Also count changes of bits; compilation and runs take several times as long.
+    ``toggles``: also count changes of bits; compilation and runs take several times as long.
     """
 
     def __init__(self, *, toggles: bool = True) -> None:

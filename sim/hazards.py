@@ -41,12 +41,8 @@ class Fault(Enum):
 class Hazard(ValueError):
     """Program that must not run.
 
-    Attributes
-    ----------
-    fault : Fault
-        Kind of the hazard.
-    instructions : tuple of int
-        Indices in the program of the instructions that the message names.
+    - ``fault``: kind of the hazard.
+    - ``instructions``: indices in the program of the instructions that the message names.
     """
 
     def __init__(self, fault: Fault, instructions: tuple[int, ...], message: str) -> None:
@@ -58,12 +54,8 @@ class Hazard(ValueError):
 class Written:
     """Addresses of the core's memories that have been written: flat booleans by memory.
 
-    Parameters
-    ----------
-    config : Config
-        Sizes of the core.
-    everything : bool
-        Count all addresses as written from the start.
+    - ``config``: sizes of the core.
+    - ``everything``: count all addresses as written from the start.
     """
 
     def __init__(self, config: Config, *, everything: bool = False) -> None:
@@ -103,27 +95,15 @@ def judge(
 ) -> Written:
     """Refuse a program with a hazard: its results would depend on the timing of the units.
 
-    Parameters
-    ----------
-    program : sequence of Instruction, bytes, or a sequence of these
-        One program, or programs that run one after the other. A program that passes once may run
-        again and again: HALT separates the runs.
-    config : Config
-        Core that runs the program.
-    initial : Written, optional
-        Addresses that earlier programs wrote; none unless given. External memory counts as written.
+    - ``program``: one program, or programs that run one after the other. A program that passes once
+      may run again and again: HALT separates the runs.
+    - ``config``: core that runs the program.
+    - ``initial``: addresses that earlier programs wrote; none unless given. External memory counts
+      as written.
 
-    Returns
-    -------
-    Written
-        Addresses written after the last program.
-
-    Raises
-    ------
-    Hazard
-        For the first hazard found, naming the instructions with index and assembly.
-    MachineError
-        If an instruction is one that a core of ``config`` refuses, or HALT is missing.
+    Returns addresses written after the last program. Raises Hazard for the first hazard found,
+    naming the instructions with index and assembly; MachineError if an instruction is one that a
+    core of ``config`` refuses, or HALT is missing.
     """
     written = Written(config) if initial is None else initial.copy()
     if isinstance(program, bytes) or not program or isinstance(program[0], Instruction):

@@ -39,21 +39,9 @@ class Clocks:
 
     ``clocks[k, u]`` is the number of instructions of unit ``u`` that have surely finished before
     instruction ``k`` starts, in any run on any core. This needs each semaphore to be taken by one
-    unit only between two fences: then the order in which counts are taken is fixed.
-
-    Parameters
-    ----------
-    instructions : sequence of Instruction
-        The program.
-    order : sequence of int
-        A possible order of the instructions.
-
-    Raises
-    ------
-    MixedSemaphore
-        If several units take counts of one semaphore between two fences.
-    PossibleOverflow
-        If a count passes its limit in some run.
+    unit only between two fences: then the order in which counts are taken is fixed. ``order``: a
+    possible order of the instructions. Raises MixedSemaphore if several units take counts of one
+    semaphore between two fences; PossibleOverflow if a count passes its limit in some run.
     """
 
     def __init__(self, instructions: Sequence[Instruction], order: Sequence[int]) -> None:
@@ -157,15 +145,8 @@ class Clocks:
     def first_clash(self, touches: Iterable[tuple[int, Touch]]) -> tuple[int, int, int] | None:
         """Return two unordered instructions that touch the same address, one of them writing.
 
-        Parameters
-        ----------
-        touches : iterable of (int, Touch)
-            Touches of one memory, with the indices of their instructions, in program order.
-
-        Returns
-        -------
-        tuple of int, or None
-            Indices of the two, the earlier in the program first, and the address.
+        ``touches``: touches of one memory, with the indices of their instructions, in program
+        order. Returns indices of the two, the earlier in the program first, and the address.
         """
         found: dict[int, list[tuple[int, Touch]]] = {unit.value: [] for unit in Unit}
         units = self.units.tolist()

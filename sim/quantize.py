@@ -30,23 +30,13 @@ def requantize(
 
     All arguments broadcast against one another.
 
-    Parameters
-    ----------
-    x : array_like of int32
-        Elements.
-    bias : array_like of int32
-        Added first, with wrap.
-    multiplier : array_like
-        0 to 2³¹ − 1.
-    left, right : array_like
-        Shifts before and after the multiplication, 0 to 31.
-    rounding : Rounding
-        DOUBLE rounds after the multiplication and after the shift, SINGLE once.
+    - ``x``: elements.
+    - ``bias``: added first, with wrap.
+    - ``multiplier``: 0 to 2³¹ − 1.
+    - ``left``, ``right``: shifts before and after the multiplication, 0 to 31.
+    - ``rounding``: DOUBLE rounds after the multiplication and after the shift, SINGLE once.
 
-    Returns
-    -------
-    int32 array
-        Before zero point, clamp and table.
+    Returns int32, before zero point, clamp and table.
     """
     multiplier, right = np.asarray(multiplier, np.int64), np.asarray(right, np.int64)
     biased = wrap32(np.asarray(x, np.int64) + np.asarray(bias, np.int64)).astype(np.int64)

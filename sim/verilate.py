@@ -127,10 +127,7 @@ def _is_whole(target: Path) -> bool:
 def require_tools(*, waves: bool = False) -> Path:
     """Return the path of Verilator.
 
-    Raises
-    ------
-    SimulatorNotFound
-        If it, the C++ compiler or, for ``waves``, zlib is missing.
+    Raises SimulatorNotFound if it, the C++ compiler or, for ``waves``, zlib is missing.
     """
     verilator = find_verilator()
     if not shutil.which("g++"):
@@ -167,29 +164,17 @@ def compile_library(
 ) -> None:
     """Compile Verilog whose top module is ``celosia``, and C++ that drives it.
 
-    Parameters
-    ----------
-    text : str
-        Verilog.
-    target : Path
-        Library to write.
-    harness : sequence of Path
-        Headers, and one file of C++.
-    level : str
-        Optimisation of the C++ compiler; models of ``-O2`` compile slower and run no faster.
-    definitions : sequence of str
-        ``NAME=VALUE`` for the C++ compiler.
-    counting : sequence of str
-        ``LINES`` or ``TOGGLES``: coverage that Verilator counts, see ``points.h``.
-    waves : bool
-        Whether the model can write waves.
+    - ``text``: Verilog.
+    - ``target``: library to write.
+    - ``harness``: headers, and one file of C++.
+    - ``level``: optimisation of the C++ compiler; models of ``-O2`` compile slower and run no
+      faster.
+    - ``definitions``: ``NAME=VALUE`` for the C++ compiler.
+    - ``counting``: ``LINES`` or ``TOGGLES``: coverage that Verilator counts, see ``points.h``.
+    - ``waves``: whether the model can write waves.
 
-    Raises
-    ------
-    SimulatorNotFound
-        If there is no Verilator or no C++ compiler.
-    RtlError
-        If one of them fails.
+    Raises SimulatorNotFound if there is no Verilator or no C++ compiler; RtlError if one of them
+    fails.
     """
     verilator = str(require_tools(waves=waves))
     more = (*counting, *(WAVES if waves else ()))

@@ -33,29 +33,16 @@ _PORT = re.compile(r"(?m)^  (?:input|output) (?:\[(\d+):0\] )?(\w+);$")
 
 
 class Waves(NamedTuple):
-    """A file of waves.
+    """A file of waves."""
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        FST file to write.
-    first, last : int
-        Cycles since reset that it holds: from ``first`` up to the one before ``last``.
-    """
-
-    path: Path
+    path: Path  #: FST file to write.
+    #: Cycles since reset that it holds: from ``first`` up to the one before ``last``.
     first: int = 0
     last: int = 20_000
 
 
 def ports(verilog: str) -> dict[str, list[str]]:
-    """Return the ports of the units of a core by group, as names in its waves.
-
-    Parameters
-    ----------
-    verilog : str
-        The core's Verilog.
-    """
+    """Return the ports of the units of a core by group, as names in its waves."""
     modules = {match[1]: match[0] for match in _MODULE.finditer(verilog)}
     result = {}
     for group, module, start in _GROUPS:
@@ -94,19 +81,10 @@ def views(waves: Waves, groups: Mapping[str, Sequence[str]]) -> dict[Path, bytes
 class Recording:
     """A file of waves while a model writes it.
 
-    Parameters
-    ----------
-    waves : Waves
-        The file.
-    ports : mapping of str to sequence of str
-        Signals of the views by group, see ``ports``.
-    library, device : Any
-        The compiled model, and a device of it.
+    - ``ports``: signals of the views by group, see ``ports``.
+    - ``library``, ``device``: the compiled model, and a device of it.
 
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
+    Raises OSError if the file cannot be written.
     """
 
     def __init__(

@@ -53,6 +53,9 @@ def run_boards(arguments: argparse.Namespace) -> None:
                 paces[name][network] = board.clock_hz / cycles
                 bar.update()
     print(as_markdown(BOARDS, built, paces), end="")
+    if None in built.values():
+        note = "not built: celosia build BOARD adds area and Fmax (docs/reference/boards.md)"
+        print(note, file=sys.stderr)
 
 
 class Built(NamedTuple):
@@ -65,10 +68,7 @@ class Built(NamedTuple):
 def _built(path: Path, board: Any) -> Built | None:
     """Return the results of ``celosia build`` for this board with its default core, or None.
 
-    Raises
-    ------
-    InputError
-        If the file is no report of a board.
+    Raises InputError if the file is no report of a board.
     """
     from celosia.hw.flow.parts import COLUMNS
 
@@ -120,14 +120,9 @@ def as_markdown(
 ) -> str:
     """Return the table.
 
-    Parameters
-    ----------
-    boards : mapping of str to Board
-        By name.
-    built : mapping of str to Built or None
-        Results of the last build of each; None without one.
-    paces : mapping of str to mapping of str to float
-        For each board and network, inputs a second.
+    - ``boards``: by name.
+    - ``built``: results of the last build of each; None without one.
+    - ``paces``: for each board and network, inputs a second.
     """
     from celosia.hw.flow.parts import COLUMNS
 

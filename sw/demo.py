@@ -52,25 +52,13 @@ def demo(
 ) -> Statistics:
     """Classify digits, print results and costs, and draw both.
 
-    Parameters
-    ----------
-    output : pathlib.Path
-        Picture to write, PNG.
-    config : Config
-        The core.
-    images : int
-        Number of test digits.
-    batch : int
-        Digits of one run.
-    latency, bandwidth
-        Of the external memory, see ``open_device``.
-    device : str
-        Name of the device.
+    - ``output``: picture to write, PNG.
+    - ``images``: number of test digits.
+    - ``batch``: digits of one run.
+    - ``latency``, ``bandwidth``: of the external memory, see ``open_device``.
+    - ``device``: name of the device.
 
-    Raises
-    ------
-    DeviceError
-        If the device fails, or gives other bytes than the machine model.
+    Raises DeviceError if the device fails, or gives other bytes than the machine model.
     """
     found = find("mnist")
     pictures, labels = found.images[:images], found.labels[:images]
@@ -125,13 +113,9 @@ def summary(statistics: Statistics, accuracy: float) -> dict[str, str]:
 def grouped(counters: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
     """Return counters with names for the causes of waiting.
 
-    Semaphores are named by the unit that posts them. The sequencer has no results: its
-    ``drain`` counts an instruction that a full queue or a fence holds up.
-
-    Parameters
-    ----------
-    counters : mapping
-        For each unit, cycles by class.
+    Semaphores are named by the unit that posts them. The sequencer has no results: its ``drain``
+    counts an instruction that a full queue or a fence holds up. ``counters``: for each unit, cycles
+    by class.
     """
     posters = {f"semaphore_{n}": pair[0].name.lower() for pair, n in SEMAPHORE.items()}
     result: dict[str, dict[str, int]] = {}
@@ -154,25 +138,17 @@ def draw(
 ) -> bytes:
     """Return the picture, PNG: digits with their predicted classes, and a bar for each unit.
 
-    Parameters
-    ----------
-    pictures : numpy.ndarray
-        uint8, shape ``(N, 28, 28)``.
-    labels, guesses : numpy.ndarray
-        Integers, shape ``(N,)``.
-    statistics : Statistics
-        Costs of the run.
-    accuracy : float
-        Share of right guesses.
+    - ``pictures``: uint8, shape ``(N, 28, 28)``.
+    - ``labels``, ``guesses``: integers, shape ``(N,)``.
+    - ``statistics``: costs of the run.
+    - ``accuracy``: share of right guesses.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     across = 32
     down = -(-len(pictures) // across)
     counters = grouped(statistics.counters or {})
     figure = Figure(figsize=(15, 2.2 + 0.56 * down + 0.42 * len(counters)), dpi=110)
-    FigureCanvasAgg(figure)
     heights = [0.56 * down + 0.2, max(0.42 * len(counters), 0.01) + 0.3]
     top, bottom = figure.subplots(
         2,
@@ -197,6 +173,8 @@ def _digits(
     axes: Any, pictures: np.ndarray, labels: np.ndarray, guesses: np.ndarray, across: int
 ) -> None:
     """Draw the digits in rows, under each the guess; wrong ones in red, with the label."""
+    from matplotlib.patches import Rectangle
+
     width, height = 34, 46
     down = -(-len(pictures) // across)
     sheet = np.zeros((down * height, across * width), np.uint8)
@@ -216,15 +194,10 @@ def _digits(
             fontweight="normal" if right else "bold",
         )
         if not right:
-            axes.add_patch(_frame(x + 1.5, y + 0.5, 31, 31))
+            corner, size = (x + 1.5, y + 0.5), (31, 31)
+            axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor=_RED, linewidth=1.6))
     axes.imshow(255 - sheet, cmap="gray", vmin=0, vmax=255, interpolation="nearest", aspect="equal")
     axes.set_axis_off()
-
-
-def _frame(x: float, y: float, width: float, height: float) -> Any:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((x, y), width, height, fill=False, edgecolor=_RED, linewidth=1.6)
 
 
 def _bars(axes: Any, counters: Mapping[str, Mapping[str, int]]) -> None:

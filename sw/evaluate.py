@@ -29,52 +29,26 @@ _WRONG = "#c0392b"
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled:
-    """Labels of the samples that a model is evaluated on.
+    """Labels of the samples that a model is evaluated on."""
 
-    Attributes
-    ----------
-    name : str
-        One of ``celosia.sw.data.DATASETS``, or a file or folder.
-    labels : numpy.ndarray
-        Integers, shape ``(N,)``, from 0.
-    classes : tuple of str
-        Names of the classes; empty where labels are numbers of the model's outputs.
-    note : str
-        Reason why the accuracy is not one on test data; empty if there is none.
-    """
-
-    name: str
-    labels: np.ndarray
+    name: str  #: One of ``celosia.sw.data.DATASETS``, or a file or folder.
+    labels: np.ndarray  #: Integers, shape ``(N,)``, from 0.
+    #: Names of the classes; empty where labels are numbers of the model's outputs.
     classes: tuple[str, ...] = ()
-    note: str = ""
+    note: str = ""  #: Reason why the accuracy is not one on test data; empty if there is none.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Result of a model on labelled data.
+    """Result of a model on labelled data."""
 
-    Attributes
-    ----------
-    dataset : str
-        Name of the data.
-    device : str
-        Name of the device.
-    classes : tuple of str
-        Names of the classes.
-    confusion : numpy.ndarray
-        int64, shape ``(classes, classes)``: samples by label and by predicted class.
-    statistics : Statistics
-        Costs of the runs.
-    note : str
-        See ``Labelled``.
-    """
-
-    dataset: str
-    device: str
-    classes: tuple[str, ...]
+    dataset: str  #: Name of the data.
+    device: str  #: Name of the device.
+    classes: tuple[str, ...]  #: Names of the classes.
+    #: int64, shape ``(classes, classes)``: samples by label and by predicted class.
     confusion: np.ndarray
-    statistics: Statistics
-    note: str = ""
+    statistics: Statistics  #: Costs of the runs.
+    note: str = ""  #: See ``Labelled``.
 
     @property
     def images(self) -> int:
@@ -115,17 +89,10 @@ class Evaluation:
 def confusion_matrix(labels: np.ndarray, guesses: np.ndarray, classes: int) -> np.ndarray:
     """Count the images of each class by predicted class.
 
-    Parameters
-    ----------
-    labels, guesses : numpy.ndarray
-        Integers, shape ``(N,)``, 0 to ``classes - 1``.
-    classes : int
-        Number of classes.
+    - ``labels``, ``guesses``: integers, shape ``(N,)``, 0 to ``classes - 1``.
+    - ``classes``: number of classes.
 
-    Returns
-    -------
-    numpy.ndarray
-        int64, shape ``(classes, classes)``: row the label, column the guess.
+    Returns int64, shape ``(classes, classes)``: row the label, column the guess.
 
     Examples
     --------
@@ -139,24 +106,12 @@ def confusion_matrix(labels: np.ndarray, guesses: np.ndarray, classes: int) -> n
 def inputs_of(program: Program, dataset: str, images: np.ndarray) -> np.ndarray:
     """Return images as inputs of a classifier of the data set.
 
-    Parameters
-    ----------
-    program : Program
-        A model that takes pixels scaled to 0 … 1.
-    dataset : str
-        One of ``celosia.sw.data.DATASETS``.
-    images : numpy.ndarray
-        uint8, shape ``(N, 28, 28)``.
+    - ``program``: a model that takes pixels scaled to 0 … 1.
+    - ``dataset``: one of ``celosia.sw.data.DATASETS``.
+    - ``images``: uint8, shape ``(N, 28, 28)``.
 
-    Returns
-    -------
-    numpy.ndarray
-        int8, shape ``(N, *program.inputs[0].shape)``.
-
-    Raises
-    ------
-    InputError
-        If the model has other inputs.
+    Returns int8, shape ``(N, *program.inputs[0].shape)``. Raises InputError if the model has other
+    inputs.
     """
     wanted, got = images[0].size, [port.elements for port in program.inputs]
     if got != [wanted]:
@@ -171,10 +126,7 @@ def inputs_of(program: Program, dataset: str, images: np.ndarray) -> np.ndarray:
 def classes_of(port: Port, labelled: Labelled) -> tuple[str, ...]:
     """Return the names of the classes that an output distinguishes.
 
-    Raises
-    ------
-    InputError
-        If these differ from the classes of the labels.
+    Raises InputError if these differ from the classes of the labels.
     """
     numbers, labels = _is_class_number(port), labelled.labels
     names = labelled.classes
@@ -200,10 +152,7 @@ def _is_class_number(port: Port) -> bool:
 def guesses_of(y: np.ndarray, port: Port, classes: int) -> np.ndarray:
     """Return the class of each sample: the greatest score, the first of equals.
 
-    Raises
-    ------
-    InputError
-        If the model gives the number of a class itself, and there is no such class.
+    Raises InputError if the model gives the number of a class itself, and there is no such class.
     """
     if not _is_class_number(port):
         return y.reshape(len(y), -1).argmax(axis=1)
@@ -245,11 +194,9 @@ def draw(evaluation: Evaluation) -> bytes:
     Rows are labels, with the share that was recognised; columns are predicted classes. Right results
     are blue, wrong ones red; darker cells have higher counts.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.6, 8.8), dpi=110)
-    FigureCanvasAgg(figure)
     axes = figure.subplots(gridspec_kw={"left": 0.17, "right": 0.9, "top": 0.82, "bottom": 0.03})
     facts = summary(evaluation)
     first = f"{evaluation.statistics.program.name}  ·  {evaluation.dataset}  ·  {facts['accuracy']}"

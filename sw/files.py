@@ -24,17 +24,10 @@ class FileError(ValueError):
 def read_file(path: str | Path, most: int = MOST_BYTES) -> bytes:
     """Return the contents of a file.
 
-    Parameters
-    ----------
-    path : str or pathlib.Path
-        The file, or a pipe.
-    most : int
-        Bytes at most. A larger file is not read.
+    - ``path``: the file, or a pipe.
+    - ``most``: bytes at most. A larger file is not read.
 
-    Raises
-    ------
-    FileError
-        If there is none, it cannot be read, or it is larger.
+    Raises FileError if there is none, it cannot be read, or it is larger.
     """
     try:
         with Path(path).open("rb") as file:
@@ -86,15 +79,8 @@ def writable(*paths: Path | None, sources: tuple[Path, ...] = ()) -> None:
 def write_atomically(contents: Mapping[str | Path, bytes]) -> None:
     """Write files: all of them, or nothing.
 
-    Parameters
-    ----------
-    contents : mapping of path to bytes
-        New contents of each file. Pipes and other special files are written to directly.
-
-    Raises
-    ------
-    OSError
-        If one cannot be written.
+    ``contents``: new contents of each file. Pipes and other special files are written to directly.
+    Raises OSError if one cannot be written.
     """
     temporaries: dict[Path, str] = {}
     try:

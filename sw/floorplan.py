@@ -41,14 +41,9 @@ class Cell(Protocol):
 def draw(cells: Sequence[Cell], *, title: str) -> bytes:
     """Return a PNG of the device from above, each tile in the colour of the block with most cells in it.
 
-    Parameters
-    ----------
-    cells : sequence of Cell
-        The cells with their sites.
-    title : str
-        Above the picture.
+    - ``cells``: the cells with their sites.
+    - ``title``: above the picture.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     tiles: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
@@ -61,7 +56,6 @@ def draw(cells: Sequence[Cell], *, title: str) -> bytes:
     sizes = Counter(cell.room for cell in cells)
     blocks = [block for block, _ in sizes.most_common()]
     figure = Figure(figsize=(12, 6), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     colours = _colours(len(blocks))
     width = 1 + max((cell.column for cell in cells), default=0)

@@ -26,13 +26,7 @@ def is_image(path: Path) -> bool:
 
 
 def pictures_of(folder: Path) -> list[Path]:
-    """Return the pictures in a folder, by name.
-
-    Raises
-    ------
-    FileError
-        If there are none.
-    """
+    """Return the pictures in a folder, by name; raises FileError if there are none."""
     found = sorted(path for path in folder.iterdir() if is_image(path))
     if not found:
         raise FileError(f"{folder}: wanted pictures ({', '.join(ENDINGS)}), found none")
@@ -42,26 +36,14 @@ def pictures_of(folder: Path) -> list[Path]:
 def read_image(path: Path, shape: Sequence[int], *, resize: bool = False) -> np.ndarray:
     """Return a picture as pixels.
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        The picture: 8 bits a channel. Colours are made grey, and grey coloured, where the model
-        wants it; transparency is left out.
-    shape : sequence of int
-        Shape of a sample of the model: height and width, and channels last or first. A sample of
-        another number of axes takes the picture unscaled, in grey.
-    resize : bool
-        Scale it to the model's height and width, bilinear.
+    - ``path``: the picture: 8 bits a channel. Colours are made grey, and grey coloured, where the
+      model wants it; transparency is left out.
+    - ``shape``: shape of a sample of the model: height and width, and channels last or first. A
+      sample of another number of axes takes the picture unscaled, in grey.
+    - ``resize``: scale it to the model's height and width, bilinear.
 
-    Returns
-    -------
-    numpy.ndarray
-        uint8, of height, width and channels in the order of ``shape``.
-
-    Raises
-    ------
-    FileError
-        If it is no such picture, or of another size.
+    Returns uint8, of height, width and channels in the order of ``shape``. Raises FileError if it
+    is no such picture, or of another size.
     """
     shape = tuple(shape)
     first = len(shape) == 3 and shape[2] not in _MODES and shape[0] in _MODES

@@ -27,20 +27,11 @@ def measure(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) ->
     The inputs are random: cycles do not depend on them. Shows its progress on stderr, when that is
     a terminal and it takes long.
 
-    Parameters
-    ----------
-    compiled : Compiled
-        The program.
-    latency : int
-        Cycles from a request to external memory to its first response.
-    bandwidth : float
-        Beats of external memory per cycle, above 0 up to 2.
+    - ``latency``: cycles from a request to external memory to its first response.
+    - ``bandwidth``: beats of external memory per cycle, above 0 up to 2.
 
-    Raises
-    ------
-    DeviceError
-        If there is no simulator, the core stops with an error, or the layers one at a time leave
-        other outputs than the machine model.
+    Raises DeviceError if there is no simulator, the core stops with an error, or the layers one at
+    a time leave other outputs than the machine model.
     """
     from celosia.sim.timing.cycles import COSTS, estimate
 
@@ -54,7 +45,8 @@ def measure(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) ->
     counted = _count(compiled, by_part, {"latency": latency, "bandwidth": bandwidth})
 
     def together(sections: Iterable[Section]) -> Alone:
-        return _sum(alone(section, counted[section]) for section in sections)
+        found = (alone(section, counted[section]) for section in sections)
+        return Alone(*map(sum, zip((0, 0), *found, strict=True)))
 
     of_layer: dict[int, list[Section]] = defaultdict(list)
     for each in (each for cut in by_part for each in cut):
@@ -63,16 +55,12 @@ def measure(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) ->
     return Measured(tuple(layers), together(program.each), together(program.once))
 
 
-def _sum(found: Iterable[Alone]) -> Alone:
-    return Alone(*map(sum, zip((0, 0), *found, strict=True)))
-
-
 def _count(
     compiled: Compiled, by_part: Sequence[Sequence[LayerSection]], memory: dict[str, Any]
 ) -> dict[Section, int]:
     """Return the cycles of each section of a program and of each of its layers, on the RTL."""
     program = compiled.program
-    ends = [cut[-1].section.address + len(cut[-1].section.code) for cut in by_part]
+    ends = [cut[-1].section.end for cut in by_part]
     rng = np.random.default_rng(0)
     x = [drawn(rng, port, program.batch) for port in program.inputs]
     counted = {}
@@ -120,10 +108,10 @@ def _outputs(device: Device, program: Program) -> list[bytes]:
 
 def _cycles(device: Device, program: Program, section: Section) -> int:
     """Run a section on the inputs in external memory; return its cycles."""
-    result = device.run(section.address, section.count)
+    result = device.run(section.address, section.words)
     if result.error is not None:
         code, unit, index = result.error
-        text = disassemble(section.instruction(index))
+        text = disassemble(section.instructions[index])
         number = section.layers[index]
         name = program.layers[number].name if number >= 0 else "none"
         raise DeviceError(f"{code.name} in {unit.name}: layer {name!r} alone, {text}")

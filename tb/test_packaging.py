@@ -89,8 +89,7 @@ def test_no_foreign_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["/wor" + "k/x", "/roo" + "t/x", "../share" + "d", "http://deb.debian" + ".org/debian"],
+    "text", ["/wor" + "k/x", "/roo" + "t/x", "../share" + "d", "http://deb.debian" + ".org/debian"]
 )
 def test_foreign_names_are_seen(text: str) -> None:
     assert FORBIDDEN.search(text)

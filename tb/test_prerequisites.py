@@ -26,9 +26,7 @@ def absent() -> None:
 
 
 @pytest.mark.parametrize("name", ["verilator", "icarus"])
-def test_no_simulator(
-    name: str, outcome: type[BaseException], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_simulator(name, outcome, monkeypatch) -> None:
     monkeypatch.setattr(prerequisites, f"find_{name}", absent)
     with pytest.raises(outcome, match="wanted one, found none"):
         getattr(prerequisites, name)()

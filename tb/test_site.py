@@ -33,6 +33,12 @@ def test_generated_pages(site: ModuleType, root: Path) -> None:
     assert all(folder.is_dir() for folder in site.packages().values())
 
 
+def test_comments_describe_attributes(site: ModuleType) -> None:
+    lines = ["#: Rows and", "#: columns.", "a: int", "b: int", "c: int  #: Own.", "d: int"]
+    wanted = ["Rows and columns.", "Rows and columns.", "Own.", ""]
+    assert [site.comment(lines, number) for number in range(3, 7)] == wanted
+
+
 @pytest.mark.slow
 def test_build_without_warnings(site: ModuleType, root: Path, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
@@ -40,6 +46,8 @@ def test_build_without_warnings(site: ModuleType, root: Path, tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "api" / "celosia.sw.runtime.html").read_text(encoding="utf-8")
     assert "InferenceSession" in page and "ONNX Runtime" in page
+    page = (tmp_path / "api" / "celosia.sw.ir.html").read_text(encoding="utf-8")
+    assert "Number of the operator in the model" in page
     assert "http" not in "".join(
         line for line in page.splitlines() if "<script" in line or "stylesheet" in line
     )

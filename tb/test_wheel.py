@@ -15,6 +15,12 @@ pytestmark = pytest.mark.thorough
 ROOT = Path(__file__).resolve().parents[1]
 
 
+def pip(options: str, *places: str) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    made = [*command, *options.split(), "--no-index", *places]
+    subprocess.run(made, check=True, capture_output=True)
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from a copy of the tree: setuptools writes into its sources."""
@@ -24,18 +30,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    made = [
-        *pip,
-        "wheel",
-        "--no-index",
-        "--no-deps",
-        "--no-build-isolation",
-        "-w",
-        str(folder),
-        str(folder),
-    ]
-    subprocess.run(made, check=True, capture_output=True)
+    pip("wheel --no-deps --no-build-isolation", "-w", str(folder), str(folder))
     (found,) = folder.glob("celosia-*.whl")
     return found
 
@@ -44,18 +39,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that the wheel is installed into, beside none of the tree's packages."""
     folder = tmp_path_factory.mktemp("installed")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    made = [
-        *pip,
-        "install",
-        "--no-index",
-        "--no-deps",
-        "--no-compile",
-        "--target",
-        str(folder),
-        str(wheel),
-    ]
-    subprocess.run(made, check=True, capture_output=True)
+    pip("install --no-deps --no-compile", "--target", str(folder), str(wheel))
     return folder
 
 

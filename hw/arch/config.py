@@ -7,10 +7,12 @@ from celosia.hw.arch.notebook import html_table
 
 #: Registers of a program's external representation that no configuration changes.
 ADDRESS_BITS = 32
-INSTRUCTION_BYTES = 64
+#: Programs are fetched in blocks of so many bytes, and begin with one.
+PROGRAM_BYTES = 64
 PARAMETER_BYTES = 16
 TABLE_BYTES = 256
-SEMAPHORES = 16
+#: One for each ordered pair of the units that have a queue.
+SEMAPHORES = 12
 
 #: Cells of the array. ``portable`` leaves the choice of multiplier to synthesis; ``ecp5`` is one
 #: MULT18X18D. The pairs share one multiplier between two columns: a portable one, a MULT18X18D,
@@ -241,7 +243,7 @@ class Config:
 #: Greatest sizes that the fields of the instructions can address.
 _ADDRESSABLE = {
     "columns": (1 << 16) - 1,
-    "unified_bytes": 1 << 26,
+    "unified_bytes": 1 << 25,
     "weight_tiles": (1 << 16) - 1,
     "accumulator_depth": 1 << 15,
     "parameter_channels": (1 << 16) - 1,

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import INSTRUCTION_BYTES
+from celosia.hw.arch.commands import padded
 from celosia.hw.arch.registers import (
     COUNTERS,
     COUNTERS_PER_UNIT,
+    LENGTH_BITS,
     OFFSETS,
     Control,
     Interrupt,
@@ -18,7 +19,7 @@ from celosia.hw.arch.registers import (
 
 __all__ = ["Driver", "RunResult", "require_place", "require_program"]
 
-_MOST_INSTRUCTIONS = (1 << 16) - 1
+_MOST_WORDS = (1 << LENGTH_BITS) - 1
 #: In these states a core ignores the doorbell, or its bus is not idle.
 _OCCUPIED = Status.BUSY | Status.ERROR | Status.DRAINING
 _ENDED = Status.DONE | Status.ERROR
@@ -54,10 +55,10 @@ def require_place(address: int, count: int, memory_bytes: int) -> None:
 
 
 def require_program(address: int, count: int, memory_bytes: int) -> None:
-    """Raise ValueError unless 1 to 65535 instructions at ``address`` lie in external memory."""
-    if not 1 <= count <= _MOST_INSTRUCTIONS:
-        raise ValueError(f"program: wanted 1 to {_MOST_INSTRUCTIONS} instructions, got {count}")
-    require_place(address, count * INSTRUCTION_BYTES, memory_bytes)
+    """Raise ValueError unless 1 to 2**24 - 1 words at ``address`` lie in external memory."""
+    if not 1 <= count <= _MOST_WORDS:
+        raise ValueError(f"program: wanted 1 to {_MOST_WORDS} words, got {count}")
+    require_place(address, padded(count), memory_bytes)
 
 
 class Driver(ABC):
@@ -111,7 +112,7 @@ class Driver(ABC):
         return Status(self.register("status") & 0xF)
 
     def run(self, address: int, count: int) -> RunResult:
-        """Run the program of ``count`` instructions at byte ``address`` of external memory.
+        """Run the program of ``count`` words at byte ``address`` of external memory.
 
         A soft reset ends an interrupted run before, and an error afterwards, so that the next
         program runs.
@@ -119,7 +120,7 @@ class Driver(ABC):
         Raises
         ------
         ValueError
-            If ``count`` is not 1 to 65535, or the program does not lie in the memory.
+            If ``count`` is not 1 to 2**24 - 1, or the program does not lie in the memory.
         RuntimeError
             If the core does not end, or becomes idle without an end.
         """

@@ -124,7 +124,7 @@ class Field(NamedTuple):
 
 
 #: Widths of fields that several instructions share, in bits.
-UNIFIED_BITS = 26
+UNIFIED_BITS = 25
 COUNT_BITS = 16
 
 HEADER_FIELDS = (
@@ -240,13 +240,30 @@ UNITS: dict[Opcode, Unit] = {
 
 HEADER = data.StructLayout({field.name: field.amaranth_shape for field in HEADER_FIELDS})
 
-#: Layout of each instruction, header included. Bits above it are reserved and zero.
-LAYOUTS: dict[Opcode, data.StructLayout] = {
-    opcode: data.StructLayout(
-        {field.name: field.amaranth_shape for field in (*HEADER_FIELDS, *fields)}
+
+def _unit_layout(unit: Unit) -> data.StructLayout:
+    return data.StructLayout(
+        {field.name: field.amaranth_shape for field in HEADER_FIELDS}
+        | {
+            field.name: field.amaranth_shape
+            for opcode, fields in FORMATS.items()
+            if UNITS[opcode] is unit
+            for field in fields
+        }
     )
-    for opcode, fields in FORMATS.items()
-}
+
+
+def _layout(opcode: Opcode) -> data.FlexibleLayout:
+    unit = UNIT_LAYOUTS[UNITS[opcode]]
+    names = [field.name for field in (*HEADER_FIELDS, *FORMATS[opcode])]
+    return data.FlexibleLayout(unit.size, {name: unit[name] for name in names})
+
+
+#: Layout of the header and of all fields of a unit, side by side, as the core hands them on.
+UNIT_LAYOUTS = {unit: _unit_layout(unit) for unit in Unit}
+
+#: The same for the fields of one instruction; a field has the same offset in all of a unit.
+LAYOUTS = {opcode: _layout(opcode) for opcode in Opcode}
 
 
 class Limit(NamedTuple):

@@ -1,15 +1,13 @@
-"""The instruction set: instructions, their encoding and their text.
+"""The instruction set: instructions, their limits and their text.
 
-Every instruction is one little-endian word of ``INSTRUCTION_BYTES`` bytes. Its fields are declared
-once, in ``celosia.hw.arch.formats``.
+Fields are declared once, in ``celosia.hw.arch.formats``; ``celosia.hw.arch.commands`` encodes them.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from amaranth.lib import enum
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES, SEMAPHORES, Config
+from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.formats import (
     COUNT_BITS,
     FORMATS,
@@ -17,6 +15,7 @@ from celosia.hw.arch.formats import (
     HEADER_FIELDS,
     LAYOUTS,
     UNIFIED_BITS,
+    UNIT_LAYOUTS,
     UNITS,
     Error,
     Field,
@@ -39,6 +38,7 @@ __all__ = [
     "LAYOUTS",
     "UNIFIED_BITS",
     "UNITS",
+    "UNIT_LAYOUTS",
     "Error",
     "Field",
     "Illegal",
@@ -55,56 +55,20 @@ __all__ = [
     "assemble_line",
     "check",
     "cross_check",
-    "decode",
     "disassemble",
-    "encode",
-    "encode_program",
     "limits",
 ]
 
 
-class _Code(NamedTuple):
-    """Field of an instruction for the encoder; the opcode, which comes first, is not one."""
-
-    name: str
-    offset: int
-    width: int
-    low: int
-    high: int
-    default: int
-    signed: bool
-
-
-def _codes(opcode: Opcode) -> tuple[_Code, ...]:
-    """Return the fields of an instruction, at the offsets of its layout."""
-    return tuple(
-        _Code(
-            field.name,
-            LAYOUTS[opcode][field.name].offset,
-            LAYOUTS[opcode][field.name].width,
-            *field.representable,
-            field.default,
-            isinstance(field.shape, int) and field.shape < 0,
-        )
-        for field in (*HEADER_FIELDS[1:], *FORMATS[opcode])
-    )
-
-
-_CODES = {opcode: _codes(opcode) for opcode in Opcode}
-#: By opcode: name, offset and mask of each field.
-_PLACES = {
-    opcode: [(code.name, code.offset, (1 << code.width) - 1) for code in codes]
-    for opcode, codes in _CODES.items()
-}
+#: Fields of each instruction; the opcode, which comes first, is not one.
+_FIELDS = {opcode: (*HEADER_FIELDS[1:], *FORMATS[opcode]) for opcode in Opcode}
 _RANGES = {
-    opcode: {code.name: (code.low, code.high) for code in codes} for opcode, codes in _CODES.items()
+    opcode: {field.name: field.representable for field in fields}
+    for opcode, fields in _FIELDS.items()
 }
 _DEFAULTS = {
-    opcode: {code.name: code.default for code in codes} for opcode, codes in _CODES.items()
+    opcode: {field.name: field.default for field in fields} for opcode, fields in _FIELDS.items()
 }
-_OPCODES = {int(opcode.value): opcode for opcode in Opcode}
-_NUMBERS = {opcode: number for number, opcode in _OPCODES.items()}
-_SIZES = {opcode: layout.size for opcode, layout in LAYOUTS.items()}
 
 
 def _number(value: int | enum.Enum) -> int:
@@ -228,42 +192,6 @@ def check(instruction: Instruction, config: Config) -> None:
         raise Illegal(Error.FIELD, f"{name} {wrong}")
 
 
-def encode(instruction: Instruction) -> bytes:
-    """Return the ``INSTRUCTION_BYTES`` bytes of an instruction."""
-    word, fields = _NUMBERS[instruction.opcode], instruction.fields
-    for name, offset, mask in _PLACES[instruction.opcode]:
-        if value := fields[name]:
-            word |= (value & mask) << offset
-    return word.to_bytes(INSTRUCTION_BYTES, "little")
-
-
-def decode(word: bytes) -> Instruction:
-    """Return the instruction encoded in ``INSTRUCTION_BYTES`` bytes.
-
-    Raises
-    ------
-    Illegal
-        With ``Error.OPCODE`` or, where reserved bits are set, ``Error.FIELD``.
-    ValueError
-        If ``word`` has another length.
-    """
-    if len(word) != INSTRUCTION_BYTES:
-        raise ValueError(f"instruction: wanted {INSTRUCTION_BYTES} bytes, got {len(word)}")
-    bits = int.from_bytes(word, "little")
-    opcode = _OPCODES.get(word[0])
-    if opcode is None:
-        raise Illegal(Error.OPCODE, f"opcode: wanted 1 to {max(_OPCODES)}, got {word[0]}")
-    if bits >> _SIZES[opcode]:
-        raise Illegal(Error.FIELD, f"{opcode.name}: wanted zeros above bit {_SIZES[opcode] - 1}")
-    values = {}
-    for name, offset, width, _, high, _, signed in _CODES[opcode]:
-        value = bits >> offset & (1 << width) - 1
-        values[name] = value - (1 << width) if signed and value > high else value
-    if values.get("mode") == 3:
-        raise Illegal(Error.FIELD, "VECTOR mode: wanted 0 to 2, got 3")
-    return Instruction.of(opcode, values)
-
-
 def _mask_text(mask: int) -> str:
     return "+".join(str(bit) for bit in range(SEMAPHORES) if mask >> bit & 1)
 
@@ -316,7 +244,7 @@ def assemble_line(line: str) -> Instruction | None:
     if name not in Opcode.__members__:
         raise ValueError(f"opcode: wanted one of {', '.join(Opcode.__members__)}, got {name!r}")
     opcode = Opcode[name]
-    known = {field.name: field for field in (*HEADER_FIELDS[1:], *FORMATS[opcode])}
+    known = {field.name: field for field in _FIELDS[opcode]}
     values: dict[str, int] = {}
     for word in words:
         key, equals, text = word.partition("=")
@@ -348,8 +276,3 @@ def assemble(text: str) -> list[Instruction]:
         if instruction is not None:
             instructions.append(instruction)
     return instructions
-
-
-def encode_program(instructions: Iterable[Instruction]) -> bytes:
-    """Return the concatenated words of ``instructions``."""
-    return b"".join(encode(instruction) for instruction in instructions)

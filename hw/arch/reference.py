@@ -8,10 +8,11 @@ import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from amaranth.lib import data, enum
+from amaranth.hdl import Shape
+from amaranth.lib import enum
 
-from celosia.hw.arch import isa, registers
-from celosia.hw.arch.config import INSTRUCTION_BYTES, PRESETS, SEMAPHORES, Config, preset
+from celosia.hw.arch import commands, isa, registers
+from celosia.hw.arch.config import PRESETS, PROGRAM_BYTES, SEMAPHORES, Config, preset
 from celosia.hw.arch.isa import Error, Opcode
 from celosia.hw.arch.registers import Activity
 
@@ -61,8 +62,8 @@ EXAMPLES: dict[Opcode, str] = {
 
 ERRORS: dict[Error, str] = {
     Error.NONE: "no error",
-    Error.OPCODE: "unknown opcode",
-    Error.FIELD: "a field outside its range, or reserved bits that are set",
+    Error.OPCODE: "a word whose code is neither an opcode nor a register",
+    Error.FIELD: "a field outside its range, unused bits that are set, or words in a wrong order",
     Error.RANGE: "a byte, tile, row, channel or table outside its memory",
     Error.BUS: "a bus response of SLVERR or DECERR",
     Error.WATCHDOG: "nothing moved for `watchdog` cycles",
@@ -137,30 +138,69 @@ def _table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> list[str]
     return [f"| {' | '.join(line)} |" for line in lines] + [""]
 
 
-def _field_row(layout: data.StructLayout, field: isa.Field, ranges: str) -> list[object]:
-    slot = layout[field.name]
+def _field_row(opcode: Opcode, field: isa.Field) -> list[object]:
     default: object = field.default
-    if field.shape is Opcode:
-        default = "none"
-    elif not isinstance(field.shape, int):
+    if not isinstance(field.shape, int):
         default = f"`{field.shape(field.default).name}`"
     signed = ", signed" if isinstance(field.shape, int) and field.shape < 0 else ""
-    return [f"`{field.name}`", f"{slot.width}{signed}", slot.offset, default, ranges, field.text]
+    bits = f"{Shape.cast(field.amaranth_shape).width}{signed}"
+    return [f"`{field.name}`", bits, default, range_text(opcode, field), field.text]
 
 
-_COLUMNS = ("field", "bits", "offset", "default", "range", "meaning")
+_COLUMNS = ("field", "bits", "default", "range", "meaning")
+
+
+def _register_row(register: commands.Register) -> list[object]:
+    """Return code, name, bits and contents of a register of a unit."""
+    parts, at = [], 0
+    for field, low, width in register.parts:
+        text = f"`{field.name}`"
+        if low or width < Shape.cast(field.amaranth_shape).width:
+            text += f" bits {low + width - 1}:{low}"
+        if len(register.parts) > 1:
+            text += f" at {at}"
+        parts.append(text)
+        at += width
+    return [register.code, f"`{register.name}`", register.width, ", ".join(parts)]
+
+
+def _encoding() -> list[str]:
+    """Return the chapter about words and registers."""
+    value = commands.CODE_BITS
+    lines = [
+        "## Encoding",
+        "",
+        f"A program is a sequence of little-endian words of 32 bits. Bits {value - 1}:0 are the",
+        f"code, bits 31:{value} the value.",
+        "",
+        "- The code of an opcode starts an instruction (GO). `wait` is a mask in bits "
+        f"{value + SEMAPHORES - 1}:{value},",
+        f"  `post` one in bits {value + 2 * SEMAPHORES - 1}:{value + SEMAPHORES}; bit 31 is zero.",
+        "- Other codes set a register of a unit to the value (SET). Unused bits are zero.",
+        "- An instruction is its SETs, of registers of its unit, then GO. Each register is set at",
+        "  most once, in the order of the codes.",
+        "- Registers keep their value for later instructions of the unit. When a program starts,",
+        "  they have the defaults of their fields.",
+        f"- A program begins at a multiple of {PROGRAM_BYTES} bytes. The core reads whole blocks of "
+        f"{PROGRAM_BYTES} bytes.",
+        "",
+        "`celosia.hw.arch.commands` encodes and decodes programs.",
+        "",
+    ]
+    for unit, found in commands.REGISTERS.items():
+        lines += [f"### Registers of the {unit.name.lower()} unit", ""]
+        lines += _table(("code", "register", "bits", "fields"), map(_register_row, found))
+    return lines
 
 
 def _instruction(opcode: Opcode) -> list[str]:
-    layout = isa.LAYOUTS[opcode]
     unit = isa.UNITS[opcode].name.lower()
     lines = [f"### {opcode.name}", "", f"Opcode {opcode.value}, {unit}.", ""]
     lines += [*textwrap.wrap(MEANINGS[opcode], 100, break_on_hyphens=False), ""]
     lines += ["```asm", EXAMPLES[opcode], "```", ""]
     if isa.FORMATS[opcode]:
         fields = isa.FORMATS[opcode]
-        rows = [_field_row(layout, field, range_text(opcode, field)) for field in fields]
-        lines += _table(_COLUMNS, rows)
+        lines += _table(_COLUMNS, [_field_row(opcode, field) for field in fields])
     return lines
 
 
@@ -172,22 +212,17 @@ def _enumeration(kind: type[enum.Enum]) -> list[str]:
 
 def reference() -> str:
     """Return the page of the instruction set, Markdown."""
-    bits = 8 * INSTRUCTION_BYTES
     masks = f"numbers 0 to {SEMAPHORES - 1}"
-    header = [
-        _field_row(isa.HEADER, field, "see below" if field.name == "opcode" else masks)
-        for field in isa.HEADER_FIELDS
-    ]
+    header = [(f"`{field.name}`", masks, field.text) for field in isa.HEADER_FIELDS[1:]]
     kinds = (isa.Kind, isa.Space, isa.Window, isa.Mode, isa.Rounding, isa.Unit)
     lines = [
         "# Instruction set",
         "",
         f"Written by `{COMMAND}` from `hw/arch/formats.py`; do not edit.",
         "",
-        f"Every instruction is one little-endian word of {INSTRUCTION_BYTES} bytes ({bits} bits).",
+        "An instruction is an opcode and a value for each of its fields. [Encoding](#encoding) defines",
+        "its words.",
         "",
-        "- Offsets are bits from the least significant bit.",
-        "- All bits above the last field of an instruction are reserved and must be zero.",
         "- Sizes in ranges are fields of the [configuration](configuration.md#fields).",
         "- R is `rows`, C is `columns`.",
         "",
@@ -205,11 +240,11 @@ def reference() -> str:
         "- Numbers are decimal, or hexadecimal with `0x`. An enumerated field takes a name.",
         "- `wait` and `post` list semaphores, for instance `wait=0+3`.",
         "",
-        "## Header",
+        "## Semaphores",
         "",
-        "The first fields of every instruction.",
+        "Every instruction has these fields. Their default is none.",
         "",
-        *_table(_COLUMNS, header),
+        *_table(("field", "semaphores", "meaning"), header),
         "## Instructions",
         "",
     ]
@@ -226,7 +261,7 @@ def reference() -> str:
     ]
     lines += _table(("name", "values", "meaning"), map(_enumeration, kinds))
     rows = [(error.value, f"`{error.name}`", text) for error, text in ERRORS.items()]
-    lines += ["## Errors", "", *_table(("code", "name", "when"), rows)]
+    lines += ["## Errors", "", *_table(("code", "name", "when"), rows), *_encoding()]
     return "\n".join(lines).rstrip() + "\n"
 
 

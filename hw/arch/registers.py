@@ -11,7 +11,10 @@ from amaranth.lib import enum
 from celosia.hw.arch.config import SEMAPHORES
 
 MAGIC = 0x43454C4F
-VERSION = 0x00010000
+VERSION = 0x00020000
+
+#: Bits of the length of a program.
+LENGTH_BITS = 24
 
 
 class Register(NamedTuple):
@@ -39,9 +42,11 @@ REGISTERS = (
         0x1C,
         "rw",
         0,
-        "byte address of the first instruction; bits 5:0 count as zero",
+        "byte address of the first word; bits 5:0 count as zero",
     ),
-    Register("program_length", 0x20, "rw", 0, "instructions in the program, at most 65535"),
+    Register(
+        "program_length", 0x20, "rw", 0, "words of 32 bits in the program, at most 16,777,215"
+    ),
     Register("error_code", 0x24, "r", 0, "isa.Error of the first error"),
     Register("error_unit", 0x28, "r", 0, "isa.Unit that noticed it"),
     Register("error_index", 0x2C, "r", 0, "index of the instruction in the program"),

@@ -1,154 +1,258 @@
-"""Legality of an instruction, before any unit sees it."""
+"""Check of the words of a program, before any unit sees them."""
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import Config
-from celosia.hw.sequencer.fetch import FETCHED
-from celosia.hw.sequencer.pieces import PIECE, PIECE_BITS, piece_count
+from celosia.hw.arch.commands import (
+    CODE_BITS,
+    REGISTERS,
+    VALUE_BITS,
+    WORD_BYTES,
+    register_limits,
+)
+from celosia.hw.arch.config import SEMAPHORES, Config
+from celosia.hw.sequencer.fetch import WORD
 
-#: A piece of an instruction judged: the error this is, and the unit that executes it.
-CHECKED = data.StructLayout({"piece": PIECE, "error": isa.Error, "unit": isa.Unit})
+#: Word after its check: the index of its instruction, its error, and the unit that it is for.
+CHECKED = data.StructLayout(
+    {
+        "bits": unsigned(8 * WORD_BYTES),
+        "index": unsigned(streams.INDEX_BITS),
+        "error": isa.Error,
+        "unit": isa.Unit,
+        "go": 1,
+    }
+)
 
-#: Pieces that each unit, in the order of their numbers, wants of an instruction.
-COUNTS = tuple(
-    piece_count(*(opcode for opcode, owner in isa.UNITS.items() if owner is unit))
-    for unit in isa.Unit
+#: Entry of the table of codes: whether there is such a code, its unit, whether it starts an
+#: instruction, and the limits of its value; ``step`` has ones where the value must have zeros.
+_ENTRY = data.StructLayout(
+    {
+        "known": 1,
+        "unit": isa.Unit,
+        "go": 1,
+        "positive": 1,
+        "high": unsigned(VALUE_BITS),
+        "step": unsigned(4),
+    }
 )
 
 
-def _violated(value: Value, limit: isa.Limit, field: isa.Field) -> Value | None:
-    """Return when ``value`` breaks ``limit``; None where the field's bits cannot."""
-    low, high = field.representable
-    broken = []
-    if limit.low > low:
-        broken.append(value < limit.low)
-    if limit.high < high:
-        broken.append(value > limit.high)
-    if limit.multiple > 1:
-        broken.append(value.as_unsigned()[: (limit.multiple - 1).bit_length()] != 0)
-    result: Value | None = None
-    for term in broken:
-        result = term if result is None else result | term
-    return result
-
-
-class Check(wiring.Component):
-    """Compares every field with what the configuration allows; hands on what its unit wants of it.
+class Codes(wiring.Component):
+    """Table of the codes of words.
 
     Parameters
     ----------
     config : Config
-        Sizes that the fields are held against.
+        Sizes that give the limits.
 
     Members
     -------
-    i : In(stream of FETCHED)
-        An instruction is taken with its last piece.
-    shift : Out(1)
-        Another piece was taken: the word at ``i`` has to move down by PIECE_BITS.
-    o : Out(stream of CHECKED)
-        As many pieces of each instruction as its unit wants.
+    code : In(CODE_BITS)
+    entry : Out(_ENTRY)
 
     Timing
     ------
-    The first piece is offered two cycles after its instruction came, the others in the cycles after.
+    Combinational.
+    """
+
+    code: Signal
+    entry: data.View
+
+    def __init__(self, *, config: Config) -> None:
+        self.config = config
+        super().__init__({"code": In(CODE_BITS), "entry": Out(_ENTRY)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        limits = register_limits(self.config)
+        masks = (1 << 2 * SEMAPHORES) - 1
+        entries = [(o.value, isa.UNITS[o], 1, isa.Limit(0, masks)) for o in isa.Opcode]
+        entries += [
+            (register.code, unit, 0, limits[register.code])
+            for unit, registers in REGISTERS.items()
+            for register in registers
+        ]
+        with m.Switch(self.code):
+            for code, unit, go, limit in entries:
+                with m.Case(code):
+                    m.d.comb += [
+                        self.entry.known.eq(1),
+                        self.entry.unit.eq(unit),
+                        self.entry.go.eq(go),
+                        self.entry.positive.eq(limit.low),
+                        self.entry.high.eq(limit.high),
+                        self.entry.step.eq(limit.multiple - 1),
+                    ]
+        return m
+
+
+class Conflicts(wiring.Component):
+    """Check of values that only conflict in one instruction, see ``isa.cross_check``.
+
+    Parameters
+    ----------
+    config : Config
+        Sizes.
+
+    Members
+    -------
+    word : In(8 * WORD_BYTES)
+    enable : In(1)
+        ``word`` sets a register in this cycle.
+    wrong : Out(1)
+        ``word`` starts an instruction that conflicts with the registers.
+
+    Timing
+    ------
+    ``wrong`` is combinational from ``word``; a register counts from the next cycle on.
+    """
+
+    word: Signal
+    enable: Signal
+    wrong: Signal
+
+    def __init__(self, *, config: Config) -> None:
+        self.config = config
+        super().__init__({"word": In(8 * WORD_BYTES), "enable": In(1), "wrong": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        code, value = self.word[:CODE_BITS], self.word[CODE_BITS:]
+        load = {r.name: r.code for r in REGISTERS[isa.Unit.LOAD]}
+        vector = {r.name: r for r in REGISTERS[isa.Unit.VECTOR]}
+        limits = isa.limits(self.config)
+        steps = {
+            opcode: limits[opcode]["external"].multiple
+            for opcode in (isa.Opcode.LOAD_WEIGHTS, isa.Opcode.LOAD_PARAMS)
+        }
+        external = Signal(range(max(steps.values())))
+        source, destination, mode, wide = (Signal(name=n) for n in ("src", "dst", "mode", "wide"))
+        function = {}
+        at = 0
+        for field, _, width in vector["function"].parts:
+            function[field.name] = value[at : at + width]
+            at += width
+        with m.If(self.enable):
+            with m.Switch(code):
+                with m.Case(load["external"]):
+                    m.d.sync += external.eq(value)
+                with m.Case(vector["channels"].code):
+                    m.d.sync += wide.eq(value > self.config.columns)
+                with m.Case(vector["function"].code):
+                    m.d.sync += [
+                        source.eq(function["source"]),
+                        destination.eq(function["destination"]),
+                        mode.eq(function["mode"] != isa.Mode.OVERWRITE.value),
+                    ]
+        with m.Switch(code):
+            for opcode, step in steps.items():
+                with m.Case(opcode.value):
+                    m.d.comb += self.wrong.eq((external & (step - 1)) != 0)
+            with m.Case(isa.Opcode.VECTOR.value):
+                inside = source | destination
+                m.d.comb += self.wrong.eq((inside & wide) | (source & destination & mode))
+        return m
+
+
+class Check(wiring.Component):
+    """Compares the words of a program with what the configuration allows.
+
+    Parameters
+    ----------
+    config : Config
+        Sizes that give the limits.
+
+    Members
+    -------
+    i : In(stream of WORD)
+    o : Out(stream of CHECKED)
+    index : Out(INDEX_BITS)
+        Index of the instruction that the next words belong to.
+    empty : Out(1)
+        No word is inside.
+
+    Timing
+    ------
+    One word a cycle, two cycles later.
     """
 
     i: stream.Interface
-    shift: Signal
     o: stream.Interface
+    index: Signal
+    empty: Signal
 
     def __init__(self, *, config: Config) -> None:
         self.config = config
         super().__init__(
             {
-                "i": In(stream.Signature(FETCHED)),
-                "shift": Out(1),
+                "i": In(stream.Signature(WORD)),
                 "o": Out(stream.Signature(CHECKED)),
+                "index": Out(streams.INDEX_BITS),
+                "empty": Out(1),
             }
         )
 
-    def _broken(self, word: Value, opcode: isa.Opcode) -> list[Value]:
-        layout = isa.LAYOUTS[opcode]
-        view = layout(word[: layout.size])
-        allowed = isa.limits(self.config)[opcode]
-        broken = [word[layout.size :] != 0] if layout.size < len(word) else []
-        for field in isa.FORMATS[opcode]:
-            value = Value.cast(view[field.name])
-            violated = _violated(value, allowed[field.name], field)
-            if violated is not None:
-                broken.append(violated)
-        if opcode is isa.Opcode.VECTOR:
-            mode = Value.cast(view.mode)
-            from_sums = Value.cast(view.source) == isa.Space.ACCUMULATORS.value
-            to_sums = Value.cast(view.destination) == isa.Space.ACCUMULATORS.value
-            broken += [
-                (from_sums | to_sums) & (view.channels > self.config.columns),
-                from_sums & to_sums & (mode != isa.Mode.OVERWRITE.value),
-                mode > isa.Mode.MAX.value,
-            ]
-        return broken
-
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        word = self.i.payload.word
-        seen = Signal()
-        terms = {opcode: self._broken(word, opcode) for opcode in isa.Opcode}
-        matches = Signal(len(isa.Opcode), reset_less=True)
-        broken = []
-        unit = Signal(isa.Unit)
-        for n, opcode in enumerate(isa.Opcode):
-            failed = Signal(
-                len(terms[opcode]), name=f"failed_{opcode.name.lower()}", reset_less=True
-            )
-            m.d.sync += [failed.eq(Cat(terms[opcode])), matches[n].eq(word[:8] == opcode.value)]
-            broken.append(failed.any() & matches[n])
-            with m.If(matches[n]):
-                m.d.comb += unit.eq(isa.UNITS[opcode])
-        # The word waits at the input: for a cycle in which its fields are compared, for one in which
-        # that becomes a verdict, and until its pieces have gone.
-        verdict = Signal(isa.Error, reset_less=True)
-        owner = Signal(isa.Unit, reset_less=True)
-        taken = Signal()
-        gone = Signal(range(max(COUNTS)))
-        last = gone == Array(count - 1 for count in COUNTS)[owner.as_value()]
+        m.submodules.codes = codes = Codes(config=self.config)
+        m.submodules.conflicts = conflicts = Conflicts(config=self.config)
+        valid = Signal()
+        held = Signal(WORD, reset_less=True)
+        entry = Signal(_ENTRY, reset_less=True)
+        moves = Signal()
         m.d.comb += [
-            taken.eq(self.o.valid & self.o.ready),
-            self.i.ready.eq(taken & last),
-            self.shift.eq(taken & ~last),
-            self.o.payload.piece.index.eq(self.i.payload.index),
-            self.o.payload.piece.bits.eq(word[:PIECE_BITS]),
-            self.o.payload.error.eq(verdict),
-            self.o.payload.unit.eq(owner),
+            codes.code.eq(self.i.payload.bits[:CODE_BITS]),
+            moves.eq(~self.o.valid | self.o.ready),
+            self.i.ready.eq(~valid | moves),
+            self.empty.eq(~valid & ~self.o.valid),
         ]
-        with m.If(~self.o.valid):
+        with m.If(self.i.ready):
             m.d.sync += [
-                seen.eq(self.i.valid & ~seen),
-                self.o.valid.eq(seen),
-                gone.eq(0),
-                owner.eq(unit),
-                verdict.eq(
-                    Mux(
-                        self.i.payload.error,
-                        isa.Error.BUS,
-                        Mux(
-                            ~matches.any(),
-                            isa.Error.OPCODE,
-                            Mux(_any(broken), isa.Error.FIELD, isa.Error.NONE),
-                        ),
-                    )
-                ),
+                valid.eq(self.i.valid),
+                held.eq(self.i.payload),
+                entry.eq(codes.entry),
             ]
-        with m.Elif(self.o.ready):
-            m.d.sync += [gone.eq(gone + 1), self.o.valid.eq(~last)]
+        # The words of an instruction lie side by side, its registers in the order of their codes.
+        code, value = held.bits[:CODE_BITS], held.bits[CODE_BITS:]
+        pending = Signal()
+        last = Signal(CODE_BITS, reset_less=True)
+        owner = Signal(isa.Unit, reset_less=True)
+        wrong = Signal()
+        m.d.comb += [
+            conflicts.word.eq(held.bits),
+            conflicts.enable.eq(valid & moves & ~entry.go),
+            wrong.eq(
+                (value > entry.high)
+                | (entry.positive & (value == 0))
+                | (value[: len(Value.cast(entry.step))] & entry.step).any()
+                | (pending & ((owner != entry.unit) | (~entry.go & (code <= last))))
+                | (entry.go & conflicts.wrong)
+            ),
+        ]
+        with m.If(moves):
+            m.d.sync += [
+                self.o.valid.eq(valid),
+                self.o.payload.eq(
+                    Cat(held.bits, self.index, self._verdict(held, entry, wrong), entry.unit)
+                ),
+                self.o.payload.go.eq(entry.go),
+            ]
+            with m.If(valid):
+                m.d.sync += [
+                    pending.eq(~entry.go),
+                    last.eq(code),
+                    owner.eq(entry.unit),
+                    self.index.eq(self.index + entry.go),
+                ]
         return m
 
-
-def _any(values: list[Value]) -> Value:
-    result = values[0]
-    for value in values[1:]:
-        result = result | value
-    return result
+    @staticmethod
+    def _verdict(word: data.View, entry: data.View, wrong: Value) -> Value:
+        """Return the error of a word."""
+        verdict = Mux(wrong, isa.Error.FIELD, isa.Error.NONE)
+        verdict = Mux(entry.known, verdict, isa.Error.OPCODE)
+        return Mux(word.error, isa.Error.BUS, verdict)[: isa.Error.as_shape().width]

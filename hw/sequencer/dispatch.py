@@ -1,14 +1,15 @@
-"""Dispatch: each instruction to the queue of its unit, in order."""
+"""Dispatch: each word to the queue of its unit, in order."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
+from celosia.hw.arch.commands import CODE_BITS
 from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.registers import Activity
 from celosia.hw.sequencer.check import CHECKED
-from celosia.hw.sequencer.pieces import PIECE
+from celosia.hw.sequencer.command import QUEUED
 
 #: Units with a queue, in the order of their numbers, and what they execute.
 EXECUTORS: dict[isa.Unit, tuple[isa.Opcode, ...]] = {
@@ -23,14 +24,14 @@ SETTLE = 3
 
 
 class Dispatch(wiring.Component):
-    """Pushes checked instructions into the queues; executes NOP, FENCE and HALT itself.
+    """Pushes checked words into the queues; executes NOP, FENCE and HALT itself.
 
     Members
     -------
     i : In(stream of CHECKED)
-        Instructions without an error, in pieces.
-    push_<unit> : Out(stream of PIECE)
-        Towards each unit's queue.
+        Words without an error.
+    push_<unit> : Out(stream of QUEUED)
+        To each unit's queue.
     quiet : In(1)
         No unit had anything left to do in the cycle before.
     asking, want, granted : Out, Out, In
@@ -40,12 +41,11 @@ class Dispatch(wiring.Component):
     halted : Out(1)
         HALT took effect, one cycle, ``SETTLE`` cycles after its post.
     activity : Out(Activity)
-        BUSY: handed a piece on; MEMORY: none there; DRAIN: a queue is full, or a fence.
+        BUSY: handed a word on; MEMORY: none there; DRAIN: a queue is full, or a fence.
 
     Timing
     ------
-    One piece each cycle into queues with room; NOP, FENCE and HALT, of one piece each, take
-    ``SETTLE`` cycles more.
+    One word a cycle into queues with space; NOP, FENCE and HALT take ``SETTLE`` cycles more.
     """
 
     i: stream.Interface
@@ -62,7 +62,9 @@ class Dispatch(wiring.Component):
         super().__init__(
             {
                 "i": In(stream.Signature(CHECKED)),
-                **{f"push_{unit.name.lower()}": Out(stream.Signature(PIECE)) for unit in EXECUTORS},
+                **{
+                    f"push_{unit.name.lower()}": Out(stream.Signature(QUEUED)) for unit in EXECUTORS
+                },
                 "quiet": In(1),
                 "asking": Out(1),
                 "want": Out(SEMAPHORES),
@@ -76,7 +78,8 @@ class Dispatch(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        header: data.View = isa.HEADER(self.i.payload.piece.bits[: isa.HEADER.size])
+        code, value = self.i.payload.bits[:CODE_BITS], self.i.payload.bits[CODE_BITS:]
+        halts = code == isa.Opcode.HALT.value
         acquired = Signal()
         own = Signal()
         for unit in EXECUTORS:
@@ -84,13 +87,14 @@ class Dispatch(wiring.Component):
             mine = self.i.payload.unit == unit
             m.d.comb += [
                 push.valid.eq(self.i.valid & mine),
-                push.payload.eq(self.i.payload.piece),
+                push.payload.bits.eq(self.i.payload.bits),
+                push.payload.index.eq(self.i.payload.index),
             ]
             with m.If(mine):
                 m.d.comb += self.i.ready.eq(push.ready)
         m.d.comb += [
             own.eq(self.i.valid & (self.i.payload.unit == isa.Unit.SEQUENCER)),
-            self.want.eq(header.wait),
+            self.want.eq(value),
             self.asking.eq(own & ~acquired),
         ]
         with m.If(own & self.granted):
@@ -98,17 +102,17 @@ class Dispatch(wiring.Component):
         # A count that the post overflows shows before the instruction has gone.
         settling = Signal(range(SETTLE + 1))
         finished = Signal()
-        m.d.comb += finished.eq(own & acquired & (self.quiet | (header.opcode == isa.Opcode.NOP)))
+        m.d.comb += finished.eq(own & acquired & (self.quiet | (code == isa.Opcode.NOP.value)))
         with m.If(settling == SETTLE):
             m.d.comb += [
                 self.i.ready.eq(1),
-                self.halted.eq(own & (header.opcode == isa.Opcode.HALT)),
+                self.halted.eq(own & halts),
             ]
             m.d.sync += [acquired.eq(0), settling.eq(0)]
         with m.Elif(settling != 0):
             m.d.sync += settling.eq(settling + 1)
         with m.Elif(finished):
-            m.d.comb += self.post.eq(header.post)
+            m.d.comb += self.post.eq(value[SEMAPHORES:])
             m.d.sync += settling.eq(1)
 
         missing = Signal(SEMAPHORES)

@@ -1,53 +1,55 @@
 """Instruction fetch."""
 
-from amaranth.hdl import Cat, Module, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
-from celosia.hw.arch.config import ADDRESS_BITS, INSTRUCTION_BYTES
+from celosia.hw.arch.commands import WORD_BYTES
+from celosia.hw.arch.config import ADDRESS_BITS, PROGRAM_BYTES
+from celosia.hw.arch.registers import LENGTH_BITS
 from celosia.hw.bus.reader import length_bits, read_beat
-from celosia.hw.sequencer.pieces import PIECE_BITS
 
-#: An instruction as read: its place, its bits, and whether the bus refused part of it.
-FETCHED = data.StructLayout(
-    {"index": unsigned(streams.INDEX_BITS), "word": unsigned(8 * INSTRUCTION_BYTES), "error": 1}
-)
+#: Word of a program; ``error`` if the bus refused it.
+WORD = data.StructLayout({"bits": unsigned(8 * WORD_BYTES), "error": 1})
 
 
 class Fetch(wiring.Component):
-    """Reads the instructions of a program ahead of their use.
+    """Prefetcher of a program's words.
 
     Parameters
     ----------
     bus_bytes, burst_beats : int
         See ``Config``.
     ahead : int
-        Instructions asked for and not handed on, at most; at least 2.
+        Blocks of ``PROGRAM_BYTES`` that are requested and not yet handed on, at most; at least 2.
 
     Members
     -------
     begin : In(1)
-        Starts with ``address``, whose bits below an instruction are taken as zero, and ``length``;
-        only while idle, and after a reset if it was stopped.
+        Starts at ``address``, whose bits below a block count as zero, with ``length`` words; only
+        while idle, and after a reset if it was stopped.
     stop : In(1)
-        Level: asks for nothing new and drops what arrives.
+        Level: requests nothing new and drops what arrives.
     request, beats
-        A client's side of ``ReadMaster``.
-    fetched : Out(stream of FETCHED)
-        Instructions in order.
-    shift : In(1)
-        The word that is offered moves down by PIECE_BITS: who takes it has seen its lowest piece.
+        Client of ``ReadMaster``.
+    words : Out(stream of WORD)
+        The program, word by word.
     exhausted : Out(1)
-        All instructions of the program were handed on.
+        All words of the program were handed on.
     idle : Out(1)
-        No beat that was asked for is missing.
+        No requested beat is missing.
 
     Timing
     ------
-    An instruction is gathered in INSTRUCTION_BYTES / bus_bytes cycles, from the one on after that in
-    which the one before was taken; ``ahead`` of them per bus latency.
+    One word a cycle, the first two cycles after its beat; ``ahead`` blocks for each latency of the
+    bus.
+
+    Raises
+    ------
+    ValueError
+        If a beat is larger than a block, or ``ahead`` too small.
     """
 
     begin: Signal
@@ -56,31 +58,29 @@ class Fetch(wiring.Component):
     stop: Signal
     request: stream.Interface
     beats: stream.Interface
-    fetched: stream.Interface
-    shift: Signal
+    words: stream.Interface
     exhausted: Signal
     idle: Signal
 
     def __init__(self, *, bus_bytes: int, burst_beats: int, ahead: int = 5) -> None:
-        self.bus_bytes = bus_bytes
-        self.beats_each = max(1, INSTRUCTION_BYTES // bus_bytes)
-        self.burst_beats = min(burst_beats, self.beats_each)
-        self.ahead = ahead
-        if bus_bytes > PIECE_BITS // 8:
-            raise ValueError(f"bus_bytes: wanted at most {PIECE_BITS // 8}, got {bus_bytes}")
+        if bus_bytes > PROGRAM_BYTES:
+            raise ValueError(f"bus_bytes: wanted at most {PROGRAM_BYTES}, got {bus_bytes}")
         if ahead < 2:
             raise ValueError(f"ahead: wanted at least 2, got {ahead}")
+        self.bus_bytes = bus_bytes
+        self.beats_each = PROGRAM_BYTES // bus_bytes
+        self.burst_beats = min(burst_beats, self.beats_each)
+        self.ahead = ahead
         burst = streams.burst(length_bits=length_bits(burst_beats))
         super().__init__(
             {
                 "begin": In(1),
                 "address": In(ADDRESS_BITS),
-                "length": In(streams.INDEX_BITS),
+                "length": In(LENGTH_BITS),
                 "stop": In(1),
                 "request": Out(stream.Signature(burst)),
                 "beats": In(stream.Signature(read_beat(bus_bytes))),
-                "fetched": Out(stream.Signature(FETCHED)),
-                "shift": In(1),
+                "words": Out(stream.Signature(WORD)),
                 "exhausted": Out(1),
                 "idle": Out(1),
             }
@@ -88,75 +88,56 @@ class Fetch(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # One instruction is in the register behind it.
-        depth = (self.ahead - 1) * self.beats_each
+        depth = self.ahead * self.beats_each
         m.submodules.store = store = SyncFIFOBuffered(width=8 * self.bus_bytes + 1, depth=depth)
-        taken = Signal()
-        m.d.comb += taken.eq(self.fetched.valid & self.fetched.ready)
+        requested, arrived, read = Signal(), Signal(), Signal()
+        size = self.burst_beats
 
-        # Bursts, while there is room for the instructions they bring.
-        bursts = self.beats_each // self.burst_beats
-        bursts_left = Signal(streams.INDEX_BITS + bursts.bit_length())
-        room = Signal(range(self.ahead * bursts + 1), init=self.ahead * bursts)
-        asked = Signal()
+        # Bursts, while the store has space for their beats.
+        block_words = PROGRAM_BYTES // WORD_BYTES
+        bursts = self.beats_each // size
+        left = Signal(range(((1 << LENGTH_BITS) // block_words + 1) * bursts))
+        space = Signal(range(depth + 1), init=depth)
+        missing = Signal(range(depth // size + 1))
         address = Signal(ADDRESS_BITS, reset_less=True)
         m.d.comb += [
-            self.request.valid.eq((bursts_left != 0) & (room != 0) & ~self.stop),
+            self.request.valid.eq((left != 0) & (space >= size) & ~self.stop),
             self.request.payload.address.eq(address),
-            self.request.payload.beats.eq(self.burst_beats - 1),
-            asked.eq(self.request.valid & self.request.ready),
+            self.request.payload.beats.eq(size - 1),
+            requested.eq(self.request.valid & self.request.ready),
+            arrived.eq(self.beats.valid & self.beats.payload.last),
+            self.idle.eq(missing == 0),
         ]
-        with m.If(asked):
-            m.d.sync += [
-                bursts_left.eq(bursts_left - 1),
-                address.eq(address + self.burst_beats * self.bus_bytes),
-            ]
-        m.d.sync += room.eq(room - asked + (taken * bursts))
-        missing = Signal(range(self.ahead * bursts + 1))
-        arrived = self.beats.valid & self.beats.payload.last
-        m.d.sync += missing.eq(missing + asked - arrived)
-        m.d.comb += self.idle.eq(missing == 0)
-        index = Signal(streams.INDEX_BITS, reset_less=True)
-        left = Signal(streams.INDEX_BITS)
+        m.d.sync += [
+            space.eq(space - Mux(requested, size, 0) + read),
+            missing.eq(missing + requested - arrived),
+        ]
         with m.If(self.begin):
-            m.d.sync += [
-                bursts_left.eq(self.length * bursts),
-                address.eq(self.address & ~(INSTRUCTION_BYTES - 1)),
-                index.eq(0),
-                left.eq(self.length),
-            ]
-        with m.Elif(taken):
-            m.d.sync += [index.eq(index + 1), left.eq(left - 1)]
-        m.d.comb += self.exhausted.eq(left == 0)
+            blocks = (self.length + block_words - 1) >> (block_words.bit_length() - 1)
+            m.d.sync += [left.eq(blocks * bursts), address.eq(self.address & -PROGRAM_BYTES)]
+        with m.Elif(requested):
+            m.d.sync += [left.eq(left - 1), address.eq(address + size * self.bus_bytes)]
 
-        # Beats into words, from above, and words into pieces, downwards: in one register, since so
-        # many wires side by side are what a part has least of.
-        beat = 8 * self.bus_bytes
-        gathered = Signal(range(self.beats_each + 1))
-        word = Signal(8 * INSTRUCTION_BYTES, reset_less=True)
-        error = Signal()
-        full = Signal()
+        # Beats into words.
+        each = self.bus_bytes // WORD_BYTES
+        place = Signal(range(each))
+        words = Signal(LENGTH_BITS)
+        more = Signal()
+        taken = Signal()
         m.d.comb += [
             self.beats.ready.eq(1),
             store.w_en.eq(self.beats.valid & ~self.stop),
             store.w_data.eq(Cat(self.beats.payload.data, self.beats.payload.error)),
-            full.eq(gathered == self.beats_each),
-            store.r_en.eq(~full),
-            self.fetched.valid.eq(full & ~self.stop),
-            self.fetched.payload.index.eq(index),
-            self.fetched.payload.word.eq(word),
-            self.fetched.payload.error.eq(error),
+            self.words.valid.eq(store.r_rdy & more & ~self.stop),
+            self.words.payload.bits.eq(store.r_data[:-1].word_select(place, 8 * WORD_BYTES)),
+            self.words.payload.error.eq(store.r_data[-1]),
+            taken.eq(self.words.valid & self.words.ready),
+            read.eq(taken & (place == each - 1)),
+            store.r_en.eq(read),
+            self.exhausted.eq(~more),
         ]
-        arriving = store.r_data[:-1]
-        with m.If(self.shift):
-            # What comes in is of no use. It is what would be gathered: no choice where they agree.
-            m.d.sync += word.eq(Cat(word, arriving.replicate(PIECE_BITS // beat))[PIECE_BITS:])
-        with m.Elif(~full & store.r_rdy):
-            m.d.sync += [
-                word.eq(Cat(word, arriving)[beat:]),
-                error.eq(error | store.r_data[-1]),
-                gathered.eq(gathered + 1),
-            ]
-        with m.If(taken):
-            m.d.sync += [gathered.eq(0), error.eq(0)]
+        with m.If(self.begin):
+            m.d.sync += [words.eq(self.length), more.eq(self.length != 0), place.eq(0)]
+        with m.Elif(taken):
+            m.d.sync += [words.eq(words - 1), more.eq(words != 1), place.eq(place + 1)]
         return m

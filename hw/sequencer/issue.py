@@ -1,17 +1,18 @@
 """The queue in front of a unit: semaphores before, posts after."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import SEMAPHORES
+from celosia.hw.arch.commands import CODE_BITS, REGISTERS
+from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.registers import Activity
 from celosia.hw.bus.queue import EagerFIFO
 from celosia.hw.fanout import reset_less
-from celosia.hw.sequencer.pieces import PIECE, Join, piece_count
+from celosia.hw.sequencer.command import QUEUED, Command
 
 
 class Issue(wiring.Component):
@@ -19,17 +20,19 @@ class Issue(wiring.Component):
 
     Parameters
     ----------
-    opcodes : tuple of Opcode
-        What the unit executes.
-    depth : int
-        Instructions that may wait.
+    config : Config
+        Sizes; ``queue_depth`` instructions may wait.
+    unit : Unit
+        The unit.
     in_flight : int
         Instructions that the unit may have taken and not finished.
 
     Members
     -------
-    push : In(stream of PIECE)
+    push : In(stream of QUEUED)
         From the dispatcher.
+    flush : In(1)
+        Gives the registers of the instructions their defaults.
     instruction : Out(stream of ``streams.issued(*opcodes)``)
         To the unit; offered no more in the cycle after one was taken.
     done : In(1)
@@ -47,10 +50,11 @@ class Issue(wiring.Component):
 
     Timing
     ------
-    An instruction with its semaphores there is offered four cycles after its last piece came.
+    An instruction with its semaphores there is offered four cycles after its GO.
     """
 
     push: stream.Interface
+    flush: Signal
     instruction: stream.Interface
     done: Signal
     unit_activity: Signal
@@ -64,14 +68,16 @@ class Issue(wiring.Component):
     waiting: Signal
     index: Signal
 
-    def __init__(self, *, opcodes: tuple[isa.Opcode, ...], depth: int, in_flight: int = 16) -> None:
-        self.opcodes = opcodes
-        self.header = opcodes[0].name.lower()
-        self.depth = depth
+    def __init__(self, *, config: Config, unit: isa.Unit, in_flight: int = 16) -> None:
+        self.config = config
+        self.unit = unit
         self.in_flight = in_flight
+        opcodes = [opcode for opcode, owner in isa.UNITS.items() if owner is unit]
+        self.header = opcodes[0].name.lower()
         super().__init__(
             {
-                "push": In(stream.Signature(PIECE)),
+                "push": In(stream.Signature(QUEUED)),
+                "flush": In(1),
                 "instruction": Out(stream.Signature(streams.issued(*opcodes))),
                 "done": In(1),
                 "unit_activity": In(Activity),
@@ -91,10 +97,12 @@ class Issue(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         record = data.StructLayout({"post": SEMAPHORES, "index": unsigned(streams.INDEX_BITS)})
-        # One instruction waits in the register that is behind the queue.
-        depth = (self.depth - 1) * piece_count(*self.opcodes)
-        m.submodules.queue = queue = EagerFIFO(width=PIECE.size, depth=depth)
-        m.submodules.join = join = Join(opcodes=self.opcodes)
+        # It never fills: an instruction sets each register once, and one more has all but its GO.
+        depth = self.config.queue_depth
+        most = (depth + 1) * (len(REGISTERS[self.unit]) + 1)
+        m.submodules.queue = queue = EagerFIFO(width=QUEUED.size, depth=most)
+        command = Command(config=self.config, unit=self.unit)
+        m.submodules.command = ResetInserter(self.flush)(command)
         m.submodules.taken = taken = SyncFIFOBuffered(width=record.size, depth=self.in_flight)
         head = self.instruction.payload
         header = head.fields[self.header]
@@ -103,19 +111,25 @@ class Issue(wiring.Component):
         # Who takes an instruction is known late in a cycle: it leaves in the next.
         leaving = Signal()
         m.d.sync += leaving.eq(self.instruction.valid & self.instruction.ready)
+        starts = self.push.payload.bits[:CODE_BITS] < REGISTERS[self.unit][0].code
+        pushed = self.push.valid & self.push.ready & starts
+        count = Signal(range(depth + 1))
+        full = Signal()
+        m.d.comb += full.eq(count == depth)
+        m.d.sync += count.eq(count + pushed - leaving)
         m.d.comb += [
-            queue.w_en.eq(self.push.valid),
+            queue.w_en.eq(self.push.valid & self.push.ready),
             queue.w_data.eq(self.push.payload),
-            self.push.ready.eq(queue.w_rdy),
-            join.i.valid.eq(queue.r_rdy),
-            join.i.payload.eq(queue.r_data),
-            queue.r_en.eq(join.i.ready),
-            head.eq(join.o.payload),
+            self.push.ready.eq(queue.w_rdy & ~(starts & full)),
+            command.i.valid.eq(queue.r_rdy),
+            command.i.payload.eq(queue.r_data),
+            queue.r_en.eq(command.i.ready),
+            head.eq(command.o.payload),
             self.want.eq(header.wait),
-            self.asking.eq(join.o.valid & ~acquired),
+            self.asking.eq(command.o.valid & ~acquired),
             # Who has acquired is there.
             self.instruction.valid.eq(acquired & taken.w_rdy & ~leaving),
-            join.o.ready.eq(leaving),
+            command.o.ready.eq(leaving),
             taken.w_en.eq(leaving),
             taken.w_data.eq(Cat(header.post, head.index)),
         ]
@@ -145,7 +159,7 @@ class Issue(wiring.Component):
         in_flight = Signal(range(self.in_flight + 1))
         m.d.sync += in_flight.eq(in_flight + leaving - posted)
         m.d.comb += [
-            self.waiting.eq((queue.r_level != 0) | ~join.idle | (in_flight != 0) | self.post.any()),
+            self.waiting.eq((count != 0) | (in_flight != 0) | self.post.any()),
             self.index.eq(Mux(taken.r_rdy, oldest.index, Mux(in_flight != 0, handed, head.index))),
         ]
         self._classify(m, self.asking)

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import ADDRESS_BITS, SEMAPHORES, Config
-from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
+from celosia.hw.arch.registers import COUNTERS_PER_UNIT, LENGTH_BITS, Activity
 from celosia.hw.bus.reader import length_bits, read_beat
 from celosia.hw.sequencer.check import Check
 from celosia.hw.sequencer.counters import Counters
@@ -58,7 +58,7 @@ class Sequencer(wiring.Component):
 
     Timing
     ------
-    The first instruction reaches its unit 10 to 12 cycles after its last beat arrived.
+    The first word reaches its unit 7 cycles after its beat arrived.
     """
 
     request: stream.Interface
@@ -119,10 +119,7 @@ class Sequencer(wiring.Component):
         check = Check(config=self.config)
         dispatch = Dispatch()
         semaphores = Semaphores(count=SEMAPHORES, units=UNITS)
-        issues = {
-            unit: Issue(opcodes=opcodes, depth=self.config.queue_depth)
-            for unit, opcodes in EXECUTORS.items()
-        }
+        issues = {unit: Issue(config=self.config, unit=unit) for unit in EXECUTORS}
         m.submodules.supervisor = supervisor
         m.submodules.fetch = ResetInserter(supervisor.flush)(fetch)
         m.submodules.check = ResetInserter(supervisor.flush)(check)
@@ -130,11 +127,11 @@ class Sequencer(wiring.Component):
         m.submodules.semaphores = ResetInserter(supervisor.begin)(semaphores)
         for unit, issue in issues.items():
             m.submodules[f"issue_{unit.name.lower()}"] = issue
+            m.d.comb += issue.flush.eq(supervisor.flush)
         self._program(m, supervisor, fetch, check.o, dispatch)
-        wiring.connect(m, fetch.fetched, check.i)
-        m.d.comb += fetch.shift.eq(check.shift)
+        wiring.connect(m, fetch.words, check.i)
         self._units(m, supervisor, dispatch, semaphores, issues)
-        self._errors(m, supervisor, fetch, check.o, semaphores, issues)
+        self._errors(m, supervisor, fetch, check, semaphores, issues)
         self._count(m, supervisor, dispatch, issues)
         return m
 
@@ -152,10 +149,8 @@ class Sequencer(wiring.Component):
         m.d.comb += [
             fetch.begin.eq(supervisor.begin),
             fetch.address.eq(self.program_address),
-            # A program too long to be numbered is one without an end.
-            fetch.length.eq(
-                Mux(self.program_length[streams.INDEX_BITS :].any(), 0, self.program_length)
-            ),
+            # A program that is too long is one without an end.
+            fetch.length.eq(Mux(self.program_length[LENGTH_BITS:].any(), 0, self.program_length)),
             fetch.stop.eq(~supervisor.running),
             dispatch.i.valid.eq(checked.valid & good & supervisor.granting),
             dispatch.i.payload.eq(checked.payload),
@@ -208,24 +203,25 @@ class Sequencer(wiring.Component):
         m: Module,
         supervisor: Supervisor,
         fetch: Fetch,
-        checked: stream.Interface,
+        check: Check,
         semaphores: Semaphores,
         issues: dict[isa.Unit, Issue],
     ) -> None:
         """Collect what goes wrong, by unit number, and what to name when nothing moves."""
+        checked = check.o
         own = Signal(streams.FAULT)
         bad = Signal()
         ran_out = Signal()
         m.d.comb += [
             bad.eq(checked.valid & (checked.payload.error != isa.Error.NONE)),
-            ran_out.eq(fetch.exhausted & ~checked.valid),
+            ran_out.eq(fetch.exhausted & check.empty),
             own.code.eq(Mux(bad, checked.payload.error, isa.Error.PROGRAM)),
-            own.index.eq(Mux(bad, checked.payload.piece.index, self.program_length)),
+            own.index.eq(Mux(bad, checked.payload.index, check.index)),
         ]
         with m.If(semaphores.overflow[isa.Unit.SEQUENCER.value]):
             m.d.comb += [
                 own.code.eq(isa.Error.SEMAPHORE),
-                own.index.eq(checked.payload.piece.index),
+                own.index.eq(checked.payload.index),
             ]
         for unit, issue in issues.items():
             with m.If(semaphores.overflow[unit.value]):
@@ -239,7 +235,7 @@ class Sequencer(wiring.Component):
         # Nothing changes any more when this is looked at.
         m.d.sync += [
             supervisor.stuck_unit.eq(isa.Unit.SEQUENCER),
-            supervisor.stuck_index.eq(checked.payload.piece.index),
+            supervisor.stuck_index.eq(checked.payload.index),
         ]
         for unit, issue in reversed(issues.items()):
             port = getattr(self, unit.name.lower())

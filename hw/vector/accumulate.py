@@ -5,7 +5,6 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
-from celosia.hw.fanout import COPY
 from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY, read_layout, write_layout
 from celosia.hw.vector.pipe import Pipe
 from celosia.hw.vector.task import MARK, VectorSizes
@@ -99,11 +98,7 @@ class AccumulatorWriter(wiring.Component):
     def _steps(self, m: Module) -> tuple[list[data.View], Value]:
         """Return the group that is read and those before it, oldest last, and which exist."""
         place = self.descriptor
-        # Accumulators have rows of their own, as late as some of these.
-        steps = [
-            Signal(self._step, name=f"step_{age}", reset_less=True, attrs=COPY if age else None)
-            for age in range(8)
-        ]
+        steps = [Signal(self._step, name=f"step_{age}", reset_less=True) for age in range(8)]
         earlier = Signal(len(steps) - 1)
         valid = Cat(self.soon.valid & self.soon.tag.to_accumulators, earlier)
         m.d.sync += earlier.eq(valid)
@@ -119,11 +114,14 @@ class AccumulatorWriter(wiring.Component):
         m.d.sync += [late.eq(early) for early, late in zip(steps, steps[1:], strict=False)]
         return steps, valid
 
-    def _old(self, m: Module, group: Value, hits: list[Value], results: list) -> data.View:
-        """Return what ``group`` of a row holds, but for what the group just before writes."""
+    def _old(self, m: Module, step: data.View, hits: list[Value], results: list) -> data.View:
+        """Return what the group of a step joins, but for what the group just before writes.
+
+        Nothing, where it overwrites.
+        """
         sizes = self.sizes
         old = Signal(data.ArrayLayout(signed(32), sizes.lanes), reset_less=True)
-        with m.Switch(group):
+        with m.Switch(step.group):
             for number in range(sizes.column_groups):
                 with m.Case(number):
                     for lane in range(sizes.lanes):
@@ -131,6 +129,8 @@ class AccumulatorWriter(wiring.Component):
                         for hit, result in reversed(list(zip(hits, results, strict=True))):
                             value = Mux(hit[lane], result[lane], value)
                         m.d.sync += old[lane].eq(value)
+        with m.If(step.mode == isa.Mode.OVERWRITE):
+            m.d.sync += old.eq(0)
         return old
 
     def _watch(self, m: Module, step: data.View, valid: Value, hits: list[Value]) -> None:
@@ -175,27 +175,32 @@ class AccumulatorWriter(wiring.Component):
             ]
             hits.append(hit)
         hit_next = Signal(lanes, reset_less=True)
-        m.d.sync += hit_next.eq(hits[0] if hits else 0)
-
+        greatest = Signal(reset_less=True)
+        overwrites = steps[4].mode == isa.Mode.OVERWRITE
+        m.d.sync += [
+            hit_next.eq(Mux(overwrites, 0, hits[0] if hits else 0)),
+            greatest.eq(steps[4].mode == isa.Mode.MAX),
+        ]
         results = [
             Signal(self.scaled.shape(), name=f"result_{age}", reset_less=True)
             for age in range(max(1, len(hits) - 1))
         ]
         m.d.sync += [late.eq(early) for early, late in zip(results, results[1:], strict=False)]
-        old = self._old(m, steps[4].group, hits[1:], results[: len(hits[1:])])
+        old = self._old(m, steps[4], hits[1:], results[: len(hits[1:])])
         for lane in range(lanes):
+            # One adder for sums and, with a complement, for comparisons.
             new = self.scaled[lane]
             before = Signal(signed(32), name=f"before_{lane}")
-            m.d.comb += before.eq(Mux(hit_next[lane], results[0][lane], old[lane]))
-            adds = Signal(name=f"adds_{lane}", reset_less=True, attrs=COPY)
-            replaces = Signal(name=f"replaces_{lane}", reset_less=True, attrs=COPY)
-            m.d.sync += [
-                adds.eq(steps[4].mode == isa.Mode.ADD),
-                replaces.eq(steps[4].mode == isa.Mode.OVERWRITE),
-                results[0][lane].eq(
-                    Mux(adds, new + before, Mux(replaces | (new > before), new, before))
+            total = Signal(signed(34), name=f"total_{lane}")
+            m.d.comb += [
+                before.eq(
+                    Mux(hit_next[lane], results[0][lane], old[lane]) ^ greatest.replicate(32)
                 ),
+                total.eq(Cat(1, new).as_signed() + Cat(greatest, before).as_signed()),
             ]
+            m.d.sync += results[0][lane].eq(
+                Mux(greatest, Mux(total[-1], ~before, new), total[1:33])
+            )
 
         if sizes.parity:
             self._watch(m, steps[4], valid[4], hits)

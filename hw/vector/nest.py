@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.fanout import COPY, reset_less
+from celosia.hw.fanout import reset_less
 
 
 class Nest(wiring.Component):
@@ -67,7 +67,7 @@ class Nest(wiring.Component):
                 "last": Out(self.levels),
             }
         )
-        reset_less(self, "last", attrs=COPY)
+        reset_less(self, "last")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -75,37 +75,28 @@ class Nest(wiring.Component):
             Signal(self.bits, name=f"began_{level}", reset_less=True)
             for level in range(self.levels)
         ]
-        # Rounds to come; `last` says that there are none, kept apart to shorten the path, and twice:
-        # for the loops themselves and for all who look at them.
-        ends = Signal(self.levels, reset_less=True, attrs=COPY)
-        both = (ends, self.last)
-        left = [
-            Signal(width, name=f"left_{n}", reset_less=True)
+        rounds = [
+            Signal(width, name=f"round_{n}", reset_less=True)
             for n, width in enumerate(self.count_bits)
         ]
         origin: Value = began[-1]
         stride: Value = self.strides[self.levels - 1]
         for level in reversed(range(self.levels - 1)):
-            origin = Mux(ends[level], origin, began[level])
-            stride = Mux(ends[level], stride, self.strides[level])
+            origin = Mux(self.last[level], origin, began[level])
+            stride = Mux(self.last[level], stride, self.strides[level])
         address = Signal(self.bits)
         m.d.comb += [
             address.eq(Mux(self.start, self.base, origin + stride)),
             self.address.eq(began[0]),
         ]
-        for level in range(self.levels):
+        for level, number in enumerate(rounds):
             count = self.counts[str(level)]
-            inside = ends[:level].all()
-            with m.If(self.start | (self.step & inside)):
+            following = Signal(len(number), name=f"following_{level}")
+            m.d.comb += following.eq(number + 1)
+            with m.If(self.start | (self.step & self.last[:level].all())):
                 m.d.sync += began[level].eq(address)
-                with m.If(self.start | ends[level]):
-                    m.d.sync += [
-                        left[level].eq(count),
-                        *(end[level].eq(count == 0) for end in both),
-                    ]
+                with m.If(self.start | self.last[level]):
+                    m.d.sync += [number.eq(0), self.last[level].eq(count == 0)]
                 with m.Else():
-                    m.d.sync += [
-                        left[level].eq(left[level] - 1),
-                        *(end[level].eq(left[level] == 1) for end in both),
-                    ]
+                    m.d.sync += [number.eq(following), self.last[level].eq(following == count)]
         return m

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.fanout import COPY, reset_less
+from celosia.hw.fanout import reset_less
 from celosia.hw.vector.delay import Delay
 from celosia.hw.vector.multiplier import Multiplier
 
@@ -234,16 +234,21 @@ class Clamp(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        least = Signal(signed(8))
         # The upper bound wins where the bounds cross.
-        m.d.comb += least.eq(Mux(self.low > self.high, self.high, self.low))
-        for i in range(self.lanes):
-            low = Signal(signed(8), name=f"low_{i}", reset_less=True, attrs=COPY)
-            high = Signal(signed(8), name=f"high_{i}", reset_less=True, attrs=COPY)
-            m.d.sync += [low.eq(least), high.eq(self.high)]
-            moved = Signal(signed(33), name=f"moved_{i}", reset_less=True)
+        low = Signal(signed(8), reset_less=True)
+        high = Signal(signed(8), reset_less=True)
+        m.d.sync += [
+            low.eq(Mux(self.low > self.high, self.high, self.low)),
+            high.eq(self.high),
+        ]
+        for i, scaled in enumerate(self.scaled):
+            # What does not fit nine bits is out of bounds whatever the zero point.
+            fits = scaled[8:31] == scaled[31].replicate(23)
+            near = Signal(signed(9), name=f"near_{i}")
+            moved = Signal(signed(10), name=f"moved_{i}", reset_less=True)
+            m.d.comb += near.eq(Cat(Mux(fits, scaled[:8], (~scaled[31]).replicate(8)), scaled[31]))
             m.d.sync += [
-                moved.eq(self.scaled[i] + self.zero_point),
+                moved.eq(near + self.zero_point),
                 self.bytes[i].eq(Mux(moved > high, high, Mux(moved < low, low, moved[:8]))),
             ]
         return m

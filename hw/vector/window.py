@@ -1,13 +1,11 @@
 """Combines the elements of a window, and takes the result apart into groups of channels."""
 
-from typing import Any
-
-from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
-from celosia.hw.fanout import COPY
+from celosia.hw.fanout import reset_less
 from celosia.hw.vector.answers import element_layout
 from celosia.hw.vector.pace import Pace
 
@@ -17,6 +15,155 @@ def group_layout(*, lanes: int) -> data.StructLayout:
     return data.StructLayout(
         {"valid": 1, "fault": 1, "values": data.ArrayLayout(signed(32), lanes)}
     )
+
+
+class WindowColumn(wiring.Component):
+    """Greatest element or sum of one column's window.
+
+    One adder does both: for the greatest element it subtracts the new one.
+
+    Members
+    -------
+    launch, window : In(1), In(isa.Window)
+        Takes ``window`` for the elements from the next cycle on.
+    valid, first, value : In(1), In(1), In(signed(32))
+        Elements, and whether they are the first of their window.
+    held : Out(signed(32))
+        What the elements so far make.
+
+    Timing
+    ------
+    ``held`` changes two cycles after an element. One element each cycle.
+    """
+
+    launch: Signal
+    window: Value
+    valid: Signal
+    first: Signal
+    value: Signal
+    held: Signal
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "launch": In(1),
+                "window": In(isa.Window),
+                "valid": In(1),
+                "first": In(1),
+                "value": In(signed(32)),
+                "held": Out(signed(32)),
+            }
+        )
+        reset_less(self, "held")
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # Complemented for the greatest element.
+        new = Signal(signed(32), reset_less=True)
+        valid, first, greatest = (
+            Signal(name=name, reset_less=True) for name in ("valid", "first", "greatest")
+        )
+        m.d.sync += [
+            new.eq(self.value ^ greatest.replicate(32)),
+            valid.eq(self.valid),
+            first.eq(self.first),
+        ]
+        with m.If(self.launch):
+            m.d.sync += greatest.eq(self.window == isa.Window.MAX)
+        total = Signal(signed(34))
+        replaces = Signal()
+        m.d.comb += [
+            total.eq(Cat(1, self.held).as_signed() + Cat(greatest, new).as_signed()),
+            replaces.eq(first | (greatest & total[-1])),
+        ]
+        with m.If(valid & (replaces | ~greatest)):
+            m.d.sync += self.held.eq(Mux(replaces, new ^ greatest.replicate(32), total[1:33]))
+        return m
+
+
+class WindowSteps(wiring.Component):
+    """When groups come out of windows, and whether one of their elements does not exist.
+
+    Parameters
+    ----------
+    columns, lanes, group_cycles : int
+        As of ``WindowUnit``.
+
+    Members
+    -------
+    element : In(element_layout)
+        As of ``WindowUnit``; values are ignored.
+    valid, fault, busy : Out(1)
+        As of ``WindowUnit``.
+    fresh : Out(1)
+        The group is the first of its window.
+    moves : Out(1)
+        The next group of the window comes in the next cycle.
+
+    Timing
+    ------
+    As of ``WindowUnit``.
+    """
+
+    element: data.View
+    valid: Signal
+    fault: Signal
+    busy: Signal
+    fresh: Signal
+    moves: Signal
+
+    def __init__(self, *, columns: int, lanes: int, group_cycles: int) -> None:
+        self.groups = columns // lanes
+        self.group_cycles = group_cycles
+        outputs = ("valid", "fault", "busy", "fresh", "moves")
+        super().__init__(
+            {
+                "element": In(element_layout(columns=columns, lanes=lanes)),
+                **{name: Out(1) for name in outputs},
+            }
+        )
+        reset_less(self, "fault")
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        element = self.element
+        entered, ends, first, fault, wrong = (
+            Signal(name=name) for name in ("entered", "ends", "first", "fault", "wrong")
+        )
+        held_fault = Signal(reset_less=True)
+        m.d.comb += wrong.eq(fault | (held_fault & ~first))
+        m.d.sync += [
+            entered.eq(element.valid),
+            ends.eq(element.valid & element.last),
+            first.eq(element.first),
+            fault.eq(element.fault),
+            self.fresh.eq(ends),
+        ]
+        with m.If(entered):
+            m.d.sync += held_fault.eq(wrong)
+        with m.If(ends):
+            m.d.sync += self.fault.eq(wrong)
+        if self.group_cycles > 1:
+            m.submodules.pace = pace = Pace(groups=self.groups, group_cycles=self.group_cycles)
+            groups_last = Signal.like(element.groups_last, reset_less=True)
+            m.d.sync += [groups_last.eq(element.groups_last), self.valid.eq(ends | self.moves)]
+            m.d.comb += [
+                pace.start.eq(ends),
+                pace.groups_last.eq(groups_last),
+                self.moves.eq(pace.moves),
+                self.busy.eq(entered | pace.in_use),
+            ]
+            return m
+        left = Signal.like(element.groups_last)
+        coming = (element.valid & element.last) | (left != 0)
+        comes = Signal()
+        m.d.comb += [self.moves.eq(1), self.busy.eq(entered | self.valid)]
+        m.d.sync += [comes.eq(coming), self.valid.eq(comes)]
+        with m.If(element.valid & element.last):
+            m.d.sync += left.eq(element.groups_last)
+        with m.Elif(left != 0):
+            m.d.sync += left.eq(left - 1)
+        return m
 
 
 class WindowUnit(wiring.Component):
@@ -74,77 +221,37 @@ class WindowUnit(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        shape = data.ArrayLayout(signed(32), self.columns)
-        # In registers of each column: what they come from is far away.
-        new = Signal(shape, reset_less=True)
-        valid, first, ends, sums = (
-            [
-                Signal(name=f"{name}_{column}", reset_less=True, attrs=COPY)
-                for column in range(self.columns)
-            ]
-            for name in ("valid", "first", "ends", "sums")
+        columns, lanes = self.columns, self.lanes
+        m.submodules.steps = steps = WindowSteps(
+            columns=columns, lanes=lanes, group_cycles=self.group_cycles
         )
-        element = self.element
-        m.d.sync += new.eq(element["values"])
-        m.d.sync += [copy.eq(element.valid) for copy in valid]
-        m.d.sync += [copy.eq(element.first) for copy in first]
-        m.d.sync += [copy.eq(element.valid & element.last) for copy in ends]
-        with m.If(self.launch):
-            m.d.sync += [copy.eq(self.window == isa.Window.SUM) for copy in sums]
-
-        held, out = Signal(shape, reset_less=True), Signal(shape, reset_less=True)
-        moves: Any = Signal() if self.group_cycles > 1 else True
-        for column in range(self.columns):
-            old, added = held[column], (held[column] + new[column])[:32].as_signed()
-            greatest = Mux(old > new[column], old, new[column])
-            combined = Signal(signed(32), name=f"combined_{column}")
-            m.d.comb += combined.eq(
-                Mux(first[column], new[column], Mux(sums[column], added, greatest))
-            )
-            with m.If(valid[column]):
-                m.d.sync += held[column].eq(combined)
-            with m.If(ends[column]):
-                m.d.sync += out[column].eq(combined)
-            with m.Elif(moves & (column + self.lanes < self.columns)):
-                m.d.sync += out[column].eq(out[(column + self.lanes) % self.columns])
-        self._steps(m, moves)
-        m.d.comb += [self.group["values"][lane].eq(out[lane]) for lane in range(self.lanes)]
-        return m
-
-    def _steps(self, m: Module, moves: Any) -> None:
-        """Say when there are groups, and whether one of their elements does not exist.
-
-        ``moves`` says when the next group takes the place of the one before, if not in each cycle.
-        """
-        element = self.element
-        names = ("first", "last", "groups_last", "fault")
-        layout = data.StructLayout({name: element[name].shape() for name in names})
-        valid, entered = Signal(), Signal(layout, reset_less=True)
-        m.d.sync += [valid.eq(element.valid), *(entered[n].eq(element[n]) for n in names)]
-        held_fault, out_fault = Signal(reset_less=True), Signal(reset_less=True)
-        fault = Signal()
-        m.d.comb += fault.eq(entered.fault | (held_fault & ~entered.first))
-        with m.If(valid):
-            m.d.sync += held_fault.eq(fault)
-        out_valid = Signal()
-        ends = valid & entered.last
-        m.d.comb += [self.group.valid.eq(out_valid), self.group.fault.eq(out_fault)]
-        if self.group_cycles > 1:
-            groups = self.columns // self.lanes
-            m.submodules.pace = pace = Pace(groups=groups, group_cycles=self.group_cycles)
-            with m.If(ends):
-                m.d.sync += out_fault.eq(fault)
-            m.d.sync += out_valid.eq(ends | moves)
+        m.d.comb += [
+            steps.element.eq(self.element),
+            self.group.valid.eq(steps.valid),
+            self.group.fault.eq(steps.fault),
+            self.busy.eq(steps.busy),
+        ]
+        held = []
+        for column in range(columns):
+            m.submodules[f"column_{column}"] = combined = WindowColumn()
             m.d.comb += [
-                pace.start.eq(ends),
-                pace.groups_last.eq(entered.groups_last),
-                moves.eq(pace.moves),
-                self.busy.eq(valid | pace.in_use),
+                combined.launch.eq(self.launch),
+                combined.window.eq(self.window),
+                combined.valid.eq(self.element.valid),
+                combined.first.eq(self.element.first),
+                combined.value.eq(self.element["values"][column]),
             ]
-            return
-        left = Signal(element.groups_last.shape())
-        with m.If(ends):
-            m.d.sync += [out_fault.eq(fault), out_valid.eq(1), left.eq(entered.groups_last)]
-        with m.Else():
-            m.d.sync += [out_valid.eq(left != 0), left.eq(Mux(left != 0, left - 1, 0))]
-        m.d.comb += self.busy.eq(valid | out_valid)
+            held.append(combined.held)
+        # The first group comes from the columns, which may go on in the next cycle. It is kept if it
+        # stays longer.
+        kept = held if self.group_cycles > 1 else held[lanes:]
+        rest = [Signal(signed(32), name=f"rest_{n}", reset_less=True) for n in range(len(kept))]
+        for n, value in enumerate(rest):
+            with m.If(steps.fresh):
+                m.d.sync += value.eq(kept[n])
+            with m.Elif(steps.moves):
+                m.d.sync += value.eq(rest[n + lanes] if n + lanes < len(rest) else value)
+        for lane in range(lanes):
+            later = rest[lane] if rest else held[lane]
+            m.d.comb += self.group["values"][lane].eq(Mux(steps.fresh, held[lane], later))
+        return m

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
+from celosia.hw.arch import commands
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Unit
 from celosia.sim import footprint
-from celosia.sim.schedule import bits
-from celosia.sim.timing.costs import WORDS, bursts, work
+from celosia.sim.schedule import bits, listing
+from celosia.sim.timing.costs import bursts, work
 
 __all__ = ["busy", "misplaced"]
 
@@ -16,20 +17,18 @@ _PREPARE = 64
 
 
 def busy(unit: Unit, own: Sequence[Instruction], config: Config) -> tuple[int, int]:
-    """Return the least and the most busy cycles of a unit.
+    """Return the least and the most busy cycles of a unit with a queue.
 
     Parameters
     ----------
     unit : Unit
         The unit.
     own : sequence of Instruction
-        Its instructions; for the sequencer those of all units.
+        Its instructions.
     config : Config
         The core.
     """
     match unit:
-        case Unit.SEQUENCER:
-            least = most = sum(WORDS[i.unit] for i in own)
         case Unit.MATRIX:
             least = most = sum(footprint.steps(i, config) * footprint.pixels(i) for i in own)
         case Unit.VECTOR:
@@ -45,7 +44,7 @@ def busy(unit: Unit, own: Sequence[Instruction], config: Config) -> tuple[int, i
 
 
 def misplaced(
-    counters: Mapping[str, Mapping[str, int]], program: Sequence[Instruction], config: Config
+    counters: Mapping[str, Mapping[str, int]], code: bytes, config: Config
 ) -> list[str]:
     """Return the errors in the classes of counters, as texts.
 
@@ -53,16 +52,19 @@ def misplaced(
     ----------
     counters : mapping
         Cycles by class for each unit.
-    program : sequence of Instruction
-        Instructions that ran, up to HALT.
+    code : bytes
+        Program that ran to its HALT.
     config : Config
         The core.
     """
     wrong = []
+    program = listing(code, config).instructions
+    ends = [number for number, word in enumerate(commands.words(code), 1) if commands.starts(word)]
     for unit in Unit:
         name, own = unit.name.lower(), [i for i in program if i.unit is unit]
         classes = counters[name]
-        least, most = busy(unit, program if unit is Unit.SEQUENCER else own, config)
+        words = ends[len(program) - 1]
+        least, most = (words, words) if unit is Unit.SEQUENCER else busy(unit, own, config)
         if not least <= classes.get("busy", 0) <= most:
             wrong.append(f"{name}: wanted {least} to {most} busy, got {classes.get('busy', 0)}")
         may = {"busy", "memory", "drain"} | {f"semaphore_{s}" for i in own for s in bits(i.wait)}

@@ -2,11 +2,13 @@
 
 import json
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
-from celosia.hw.arch import isa
-from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
+from celosia.hw.arch import commands, isa
+from celosia.hw.arch.commands import WORD_BYTES
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.isa import Instruction
 from celosia.sim.fuzz.programs import stage
 
 __all__ = ["CHANNELS", "FAULTS", "Bus", "Case", "Fault", "load", "save"]
@@ -14,7 +16,7 @@ __all__ = ["CHANNELS", "FAULTS", "Bus", "Case", "Fault", "load", "save"]
 CHANNELS = ("ar", "r", "aw", "w", "b")
 
 #: A beat read or a burst written is refused; a soft reset or another doorbell after some cycles;
-#: the program length exceeds the instructions in memory, which ends there.
+#: the program length exceeds the words in memory, which ends there.
 FAULTS = ("beat", "answer", "reset", "doorbell", "beyond")
 
 _MARK = "#! "
@@ -43,7 +45,7 @@ class Fault(NamedTuple):
     """Fault outside the program.
 
     ``kind`` is one of ``FAULTS``; ``place`` counts beats or bursts from 1, cycles from the doorbell,
-    or instructions; ``response`` is the AXI4 response.
+    or words; ``response`` is the AXI4 response.
     """
 
     kind: str
@@ -61,8 +63,8 @@ class Case:
         The core.
     seed : int
         Seed of the contents of external memory and of the pauses, 0 to 2**32 - 1.
-    words : tuple of bytes
-        Instructions, valid or not.
+    items : tuple of Instruction or bytes
+        Program: instructions, and whole words as bytes, valid or not.
     bus : Bus
         External memory.
     fault : Fault, optional
@@ -71,41 +73,43 @@ class Case:
 
     config: Config
     seed: int
-    words: tuple[bytes, ...]
+    items: tuple[Instruction | bytes, ...]
     bus: Bus = Bus()
     fault: Fault | None = None
 
-    @property
+    @cached_property
     def code(self) -> bytes:
-        """Concatenated words."""
-        return b"".join(self.words)
+        """Words of the program."""
+        return commands.encode(self.items)
+
+    @property
+    def words(self) -> int:
+        """Number of words."""
+        return len(self.code) // WORD_BYTES
+
+    def index_at(self, address: int) -> int:
+        """Return the index of the instruction that the word at an external address belongs to."""
+        before = self.code[: address - self.address]
+        return sum(map(commands.starts, commands.words(before)))
 
     @property
     def address(self) -> int:
         """Address of the program in external memory."""
         if self.fault and self.fault.kind == "beyond":
-            return stage.SIZE - len(self.code)
-        return stage.CODE if len(self.code) <= stage.SIZE - stage.CODE else stage.SIZE
+            return stage.SIZE - commands.padded(self.words)
+        room = stage.SIZE - stage.CODE
+        return stage.CODE if commands.padded(self.words) <= room else stage.SIZE
 
     @property
     def memory_bytes(self) -> int:
         """Size of external memory."""
-        return max(stage.SIZE, self.address + len(self.code))
+        return max(stage.SIZE, self.address + commands.padded(self.words))
 
     @property
     def count(self) -> int:
-        """Program length as written to the core."""
+        """Program length as written to the core, in words."""
         more = self.fault.place if self.fault and self.fault.kind == "beyond" else 0
-        return len(self.words) + more
-
-
-@lru_cache(4096)
-def decoded(word: bytes) -> isa.Instruction | None:
-    """Return the instruction of a word, or None."""
-    try:
-        return isa.decode(word)
-    except isa.Illegal:
-        return None
+        return self.words + more
 
 
 def save(case: Case, remarks: tuple[str, ...] = ()) -> str:
@@ -118,9 +122,8 @@ def save(case: Case, remarks: tuple[str, ...] = ()) -> str:
         "fault": case.fault and case.fault._asdict(),
     }
     lines.append(_MARK + json.dumps(header))
-    for word in case.words:
-        instruction = decoded(word)
-        lines.append(isa.disassemble(instruction) if instruction else _WORD + word.hex())
+    for item in case.items:
+        lines.append(_WORD + item.hex() if isinstance(item, bytes) else isa.disassemble(item))
     return "".join(line + "\n" for line in lines)
 
 
@@ -133,25 +136,25 @@ def load(text: str) -> Case:
         If the text is no such case.
     """
     header: dict[str, Any] | None = None
-    words: list[bytes] = []
+    items: list[Instruction | bytes] = []
     for number, line in enumerate(text.splitlines(), 1):
         try:
             if line.startswith(_MARK):
                 header = json.loads(line.removeprefix(_MARK))
             elif line.startswith(_WORD):
-                words.append(bytes.fromhex(line.removeprefix(_WORD)))
+                items.append(bytes.fromhex(line.removeprefix(_WORD)))
             elif instruction := isa.assemble_line(line):
-                words.append(isa.encode(instruction))
+                items.append(instruction)
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
-    if any(len(word) != INSTRUCTION_BYTES for word in words):
-        raise ValueError(f"wanted instructions of {INSTRUCTION_BYTES} bytes")
-    if header is None or not words:
+    if any(isinstance(item, bytes) and len(item) % WORD_BYTES for item in items):
+        raise ValueError(f"wanted words of {WORD_BYTES} bytes")
+    if header is None or not items:
         raise ValueError(f"wanted a program, and a line {_MARK.strip()!r} with its configuration")
     try:
         fields = header["bus"]
         bus = Bus(tuple(fields["pauses"]), fields["latency"], fields["bandwidth"])
         fault = Fault(**header["fault"]) if header["fault"] else None
-        return Case(Config(**header["config"]), int(header["seed"]), tuple(words), bus, fault)
+        return Case(Config(**header["config"]), int(header["seed"]), tuple(items), bus, fault)
     except (KeyError, TypeError) as error:
         raise ValueError(f"line {_MARK.strip()!r}: {error}") from None

@@ -6,9 +6,9 @@ from typing import Any
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import FORMATS, Instruction, Opcode, Unit
-from celosia.sim.fuzz.case import CHANNELS, Case, decoded
+from celosia.sim.fuzz.case import CHANNELS, Case
 from celosia.sim.fuzz.trial import Trial
-from celosia.sim.schedule import EXECUTING
+from celosia.sim.schedule import EXECUTING, listing
 from celosia.sim.timing.cycles import COSTS, Cost, estimate
 
 __all__ = ["STALLS", "STATES", "Coverage"]
@@ -62,7 +62,7 @@ class Coverage:
             self.activities.update((name, activity) for activity in counts)
         if not trial.expected.exact:
             return
-        instructions = [i for word in case.words if (i := decoded(word))]
+        instructions = listing(case.code, case.config).instructions
         self.instructions.update(i.opcode.name for i in instructions)
         for i in instructions:
             self._fields(i, case.config)

@@ -5,12 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Unit
 from celosia.sim import footprint, hazards
 from celosia.sim.footprint import Memory
-from celosia.sim.fuzz.case import Case, decoded
+from celosia.sim.fuzz.case import Case
 from celosia.sim.schedule import Listing, MachineError, bits, listing, schedule
 
 __all__ = ["WORK", "Expected", "Failure", "elements", "expect", "holders", "named"]
@@ -128,21 +127,12 @@ def expect(case: Case) -> Expected:
     return Expected(True, frozenset([None]))
 
 
-def _accepted(i: Instruction, config: Config) -> bool:
-    try:
-        isa.check(i, config)
-    except isa.Illegal:
-        return False
-    return True
-
-
 def named(case: Case) -> np.ndarray:
     """Return a bool for each byte of external memory: True if an accepted store addresses it."""
     # Plus one at each start, minus one after each end.
     edges = np.zeros(case.memory_bytes + 1, np.int64)
-    for word in case.words:
-        i = decoded(word)
-        if i is None or i.opcode is not Opcode.STORE or not _accepted(i, case.config):
+    for i in listing(case.code, case.config).instructions:
+        if i.opcode is not Opcode.STORE:
             continue
         starts = i.external + np.arange(i.rows, dtype=np.int64) * i.external_pitch
         starts = starts[starts < case.memory_bytes]
@@ -156,10 +146,7 @@ def holders(case: Case, address: int, *, write: bool) -> set[int]:
     size = case.config.bus_bytes
     low = address // size * size
     found = set()
-    for index, word in enumerate(case.words):
-        i = decoded(word)
-        if i is None:
-            continue
+    for index, i in enumerate(listing(case.code, case.config).instructions):
         for memory, writes, pattern in footprint.touches(i, case.config):
             if memory is Memory.EXTERNAL and writes is write:
                 if pattern.bitmap(low, low + size - 1).any():

@@ -1,13 +1,12 @@
 """Reduction of failing cases: fewer instructions, simpler fields, a simpler bus."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
-from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sim.footprint import OutOfRange
-from celosia.sim.fuzz.case import Bus, Case, decoded
-from celosia.sim.fuzz.programs.legal import assembled
+from celosia.sim.fuzz.case import Bus, Case
+from celosia.sim.fuzz.programs.ordering import ordered
 from celosia.sim.fuzz.trial import Problem, Trial, attempt
 from celosia.sim.rtl import RtlError
 
@@ -17,7 +16,7 @@ __all__ = ["shrink", "shrunk"]
 _BUDGET = 600
 _PATIENCE = 1 << 18
 
-Words = tuple[bytes, ...]
+Items = tuple[Instruction | bytes, ...]
 
 
 class _Search:
@@ -57,61 +56,62 @@ class _Search:
                 pauses[n] = 0.0
                 self.accepts(replace(self.best, bus=self.best.bus._replace(pauses=tuple(pauses))))
 
-    def fewer(self, build: Callable[[Sequence[bytes]], Words], words: Words) -> Words:
-        """Remove words, in halves, quarters and so on down to single ones; return the rest."""
-        size = max(1, len(words) // 2)
+    def fewer(self, build: Callable[[Items], Items], items: Items) -> Items:
+        """Remove items, in halves, quarters and so on down to single ones; return the rest."""
+        size = max(1, len(items) // 2)
         while True:
             index = 0
-            while index < len(words):
-                rest = words[:index] + words[index + size :]
+            while index < len(items):
+                rest = items[:index] + items[index + size :]
                 if rest and self._builds(build, rest):
-                    words = rest
+                    items = rest
                 else:
                     index += size
             if size == 1:
-                return words
+                return items
             size //= 2
 
-    def _builds(self, build: Callable[[Sequence[bytes]], Words], words: Words) -> bool:
+    def _builds(self, build: Callable[[Items], Items], items: Items) -> bool:
         try:
-            case = replace(self.best, words=build(words))
+            case = replace(self.best, items=build(items))
         except (ValueError, OutOfRange):
             return False
         return self.accepts(case)
 
-    def plainer(self, build: Callable[[Sequence[bytes]], Words], words: Words) -> Words:
+    def plainer(self, build: Callable[[Items], Items], items: Items) -> Items:
         """Set fields to their default, or move them half-way towards it as often as that works."""
-        for index, word in enumerate(words):
-            i = decoded(word)
-            if i is None:
+        for index, item in enumerate(items):
+            if isinstance(item, bytes):
                 continue
+            i = item
             defaults = Instruction(i.opcode).fields
             for name, default in defaults.items():
                 value = default
                 while i.fields[name] != value:
                     changed = Instruction(i.opcode, **(i.fields | {name: value}))
-                    rest = (*words[:index], isa.encode(changed), *words[index + 1 :])
+                    rest = (*items[:index], changed, *items[index + 1 :])
                     if self._builds(build, rest):
-                        i, words = changed, rest
+                        i, items = changed, rest
                         value = default
                     elif abs(i.fields[name] - value) <= 1:
                         break
                     else:
                         value = (i.fields[name] + value + (value < i.fields[name])) // 2
-        return words
+        return items
 
 
-def _ordered(case: Case) -> Callable[[Sequence[bytes]], Words]:
-    return lambda words: assembled([isa.decode(word) for word in words], case.config)
+def _ordered(case: Case) -> Callable[[Items], Items]:
+    return lambda items: tuple(
+        ordered([item for item in items if isinstance(item, Instruction)], case.config)
+    )
 
 
-def _bare(words: Words) -> Words:
-    """Return the words without semaphores and HALT."""
-    found = [isa.decode(word) for word in words]
+def _bare(items: Items) -> Items:
+    """Return the instructions without semaphores and HALT."""
     return tuple(
-        isa.encode(Instruction(i.opcode, **(i.fields | {"wait": 0, "post": 0})))
-        for i in found
-        if i.opcode is not Opcode.HALT
+        i.but(wait=0, post=0)
+        for i in items
+        if isinstance(i, Instruction) and i.opcode is not Opcode.HALT
     )
 
 
@@ -131,16 +131,16 @@ def shrink(case: Case, trial: Trial, try_case: Callable[[Case], Trial] | None = 
     """
     search = _Search(case, trial, try_case or (lambda c: attempt(c, patience=_PATIENCE)))
     search.plainer_bus()
-    build: Callable[[Sequence[bytes]], Words] = tuple
-    words = search.best.words
+    build: Callable[[Items], Items] = tuple
+    items = search.best.items
     if search.legal:
-        bare = _bare(words)
+        bare = _bare(items)
         ordered = _ordered(case)
-        if search.accepts(replace(search.best, words=ordered(bare))):
-            build, words = ordered, bare
-    words = search.fewer(build, words)
-    words = search.plainer(build, words)
-    search.fewer(build, words)
+        if search.accepts(replace(search.best, items=ordered(bare))):
+            build, items = ordered, bare
+    items = search.fewer(build, items)
+    items = search.plainer(build, items)
+    search.fewer(build, items)
     search.plainer_bus()
     return search.best
 

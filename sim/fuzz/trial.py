@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES
 from celosia.hw.arch.isa import Error, Unit
 from celosia.sim.fuzz.activity import misplaced
 from celosia.sim.fuzz.case import Case
@@ -16,7 +15,6 @@ from celosia.sim.fuzz.expectation import Expected, Failure, expect, holders, nam
 from celosia.sim.fuzz.programs import stage
 from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.machine import Machine
-from celosia.sim.schedule import listing
 
 __all__ = ["Problem", "Trial", "attempt"]
 
@@ -89,8 +87,7 @@ def _play(device: Device, case: Case, patience: int) -> Trial:
         machine.memory[:] = image
         machine.run(case.code)
         problems += _same(device.content, machine.memory, "memory")
-        listed = listing(case.code, case.config).instructions
-        wrong = misplaced(outcome.counters, listed, case.config)
+        wrong = misplaced(outcome.counters, case.code, case.config)
         problems += [Problem("classes", text) for text in wrong]
     elif expected.bounded:
         may = named(case)
@@ -102,7 +99,7 @@ def _play(device: Device, case: Case, patience: int) -> Trial:
 def _with_fault(case: Case, expected: Expected) -> Expected:
     fault = case.fault
     if fault and fault.kind == "beyond":
-        return Expected(False, frozenset([(Error.BUS, Unit.SEQUENCER, len(case.words))]))
+        return Expected(False, frozenset([(Error.BUS, Unit.SEQUENCER, case.words)]))
     return expected
 
 
@@ -114,8 +111,9 @@ def _refusals(case: Case, outcome: Outcome) -> "frozenset[Failure | None]":
         found = holders(case, refused.address, write=True)
         return frozenset((Error.BUS, Unit.STORE, index) for index in found)
     if refused.id == _READ_BY_FETCH:
-        index = (refused.address - case.address) // INSTRUCTION_BYTES
-        return frozenset([(Error.BUS, Unit.SEQUENCER, index)])
+        if refused.address >= case.address + len(case.code):
+            return frozenset([None])
+        return frozenset([(Error.BUS, Unit.SEQUENCER, case.index_at(refused.address))])
     found = holders(case, refused.address, write=False)
     return frozenset((Error.BUS, Unit.LOAD, index) for index in found)
 

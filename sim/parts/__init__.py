@@ -8,11 +8,8 @@ __all__ = ["models"]
 def models(part: str) -> list[Path]:
     """Return the Verilog files with the models of a family of FPGAs.
 
-    Parameters
-    ----------
-    part : str
-        Name of the family, for instance ``"ecp5"``; the first word of ``Config.cells``. ``"*"``
-        means all families; unknown names, such as ``"portable"``, have no models.
+    ``part``: name of the family, for instance ``"ecp5"``; the first word of ``Config.cells``.
+    ``"*"`` means all families; unknown names, such as ``"portable"``, have no models.
     """
     folder = Path(__file__).parent
     return sorted({*folder.glob(f"{part}.v"), *folder.glob(f"{part}_*.v")})

@@ -1,20 +1,22 @@
 """Cycles that single instructions take on the units of a core."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from celosia.hw.arch.commands import Encoder
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
-from celosia.hw.arch.isa import LAYOUTS, UNITS, Instruction, Kind, Opcode, Space, Unit
+from celosia.hw.arch.isa import Instruction, Kind, Opcode, Space
 from celosia.sim import footprint
 
 __all__ = [
     "COSTS",
-    "WORDS",
     "Costs",
     "bursts",
     "elements",
     "reads",
     "spacing",
     "window",
+    "words",
     "work",
 ]
 
@@ -29,11 +31,9 @@ class Costs(NamedTuple):
     memory: int = 32
     #: Beats that external memory moves per cycle, reads and writes together, above 0 up to 2.
     bandwidth: float = 1.0
-    #: From the last beat of an instruction on the bus until it is checked.
-    fetch: int = 6
-    #: From the last word of an instruction until the next is checked, besides its beats.
-    check: int = 3
-    #: Instructions that are requested before they have left the sequencer.
+    #: From a beat of the program on the bus until its first word is checked.
+    fetch: int = 5
+    #: Blocks of words that are requested before the first of them has left the sequencer.
     ahead: int = 5
     #: From the post of NOP, FENCE or HALT until it has left the sequencer.
     settle: int = 3
@@ -42,9 +42,11 @@ class Costs(NamedTuple):
     #: From the last effect of an instruction to the semaphores.
     post: int = 3
     #: From the last effect of an instruction to the end of a fence.
-    idle: int = 2
+    idle: int = 3
     #: From one load that its unit takes to the next, at least.
     load: int = 3
+    #: From a burst that makes room in a load unit to the next load that it takes.
+    room: int = 3
     #: From one store that its unit takes to the next, at least.
     store: int = 2
     #: From a load or store that its unit takes to its first burst.
@@ -91,14 +93,11 @@ class Costs(NamedTuple):
 #: Constants of the RTL with the default memory of the simulation.
 COSTS = Costs()
 
-#: Bits of an instruction that the sequencer sends to a unit in a cycle.
-_WORD_BITS = 128
 
-#: Words of an instruction at each unit; the longest instruction sets the number for all.
-WORDS = {
-    unit: -(-max(LAYOUTS[opcode].size for opcode in UNITS if UNITS[opcode] is unit) // _WORD_BITS)
-    for unit in Unit
-}
+def words(code: Sequence[Instruction]) -> list[int]:
+    """Return the number of words of each instruction of a program."""
+    encoder = Encoder()
+    return [len(encoder.words(i)) for i in code]
 
 
 def spacing(i: Instruction, costs: Costs = COSTS) -> int:

@@ -8,35 +8,20 @@ not from cycle to cycle.
 import heapq
 import math
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
-from typing import Literal, NamedTuple
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
+from celosia.hw.arch.commands import WORD_BYTES
+from celosia.hw.arch.config import PROGRAM_BYTES, Config
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Space, Unit
 from celosia.sim import footprint
 from celosia.sim.schedule import EXECUTING, MachineError, bits, describe
-from celosia.sim.timing.costs import WORDS, Costs, bursts, elements, reads, spacing, window
+from celosia.sim.timing.costs import Costs, bursts, elements, reads, spacing, window, words
+from celosia.sim.timing.process import Event, Process, Times
 from celosia.sim.timing.traffic import Blocks, Burst, Port
 
-__all__ = ["Timeline", "Times"]
-
-#: Events that processes wait for: an instruction enters a queue, has left the sequencer, leaves its
-#: queue, is taken by its unit, is finished by it; counts are posted; a burst is issued, is complete;
-#: a unit is ready for another instruction.
-Event = Literal[
-    "queued", "passed", "read", "taken", "finished", "posted", "issued", "complete", "ready"
-]
-
-Process = Generator[int | Event, None, None]
-
-
-class Times(NamedTuple):
-    """Cycles of an instruction: its unit took it, and its last effect."""
-
-    start: int
-    finish: int
+__all__ = ["Timeline"]
 
 
 class Timeline:
@@ -61,24 +46,28 @@ class Timeline:
         self.code = code
         self.config = config
         self.costs = costs
-        self.beats = -(-INSTRUCTION_BYTES // config.bus_bytes)
+        self.words = words(code)
+        # Beats of a block of the program, and words of a beat.
+        self.beats = PROGRAM_BYTES // config.bus_bytes
+        self.each = config.bus_bytes // WORD_BYTES
         # Cycles of a beat.
         self.beat = max(1.0, 1 / costs.bandwidth)
         self.times: dict[int, Times] = {}
         self.now = 0
         self.due: list[tuple[int, int, Process]] = []
         self.waiting: dict[Event, list[tuple[int, Process]]] = {}
-        # Cycles of the last beat fetched of each instruction, and of its last word passed on.
+        # Cycles of each beat fetched, and of the last word of each block passed on.
         self.fetched: list[int] = []
         self.passed: list[int] = []
-        # Instructions that have entered a queue, and the cycles in which their first words left it.
+        # Instructions that have entered a queue, their number, and the cycles in which they left it.
         self.queues: dict[Unit, deque[tuple[int, int]]] = {unit: deque() for unit in EXECUTING}
-        self.read: dict[Unit, list[int]] = {unit: [] for unit in EXECUTING}
+        self.pushed: dict[Unit, int] = dict.fromkeys(EXECUTING, 0)
+        self.left: dict[Unit, list[int]] = {unit: [] for unit in EXECUTING}
         self.queued = self.finished = self.latest = 0
         self.posts: dict[int, list[int]] = {}
         # First cycle in which each unit can take an instruction.
         self.free: dict[Unit, int] = {unit: 0 for unit in EXECUTING}
-        self.address = 0
+        self.requests: dict[Unit, tuple[int, Port, Callable[[int], None]]] = {}
         self.channel: deque[Burst] = deque()
         self.blocks = {unit: Blocks(costs) for unit in (Unit.LOAD, Unit.STORE)}
         # Instructions taken whose end is not known yet, and the cycles in which they were taken.
@@ -103,7 +92,8 @@ class Timeline:
         """
         units = [self._unit(unit) for unit in EXECUTING]
         inner = [self._load(), self._store(), self._read(), self._array(), self._vector()]
-        processes = [self._fetch(), self._dispatch(), *units, *inner]
+        # The last: it chooses among all requests of a cycle.
+        processes = [self._fetch(), self._dispatch(), *units, *inner, self._addresses()]
         self.due = [(0, number, process) for number, process in enumerate(processes)]
         while len(self.times) < len(self.code):
             if not self.due:
@@ -125,43 +115,45 @@ class Timeline:
             heapq.heappush(self.due, (self.now, number, process))
 
     def _fetch(self) -> Process:
-        """Request instructions, some ahead of those that are passed on."""
+        """Request blocks of the program, some ahead of those that are passed on."""
         yield 1
-        for index in range(len(self.code)):
-            while index >= len(self.passed) + self.costs.ahead:
+        for block in range(-(-sum(self.words) // (self.beats * self.each))):
+            while block >= len(self.passed) + self.costs.ahead:
                 yield "passed"
-            if index >= self.costs.ahead:
-                yield self.passed[index - self.costs.ahead] + 1
-            while self.now < self.address:
-                yield self.address
-            self._issue(self.beats, self.bus, self.fetched.append)
+            if block >= self.costs.ahead:
+                yield self.passed[block - self.costs.ahead] + 1
+            yield from self._request(Unit.SEQUENCER, self.beats, self.bus, self.fetched.append)
 
     def _dispatch(self) -> Process:
-        """Assemble beats to instructions, check them, and push their words into the queues."""
+        """Check words, one a cycle, and push them into the queues."""
+        block = self.beats * self.each
+        end = 0
         for index, i in enumerate(self.code):
-            while len(self.fetched) <= index:
-                yield "complete"
-            gathered = self.passed[-1] + self.beats + self.costs.check if self.passed else 0
-            yield max(self.fetched[index] + self.costs.fetch, gathered)
+            first, end = end, end + self.words[index]
+            for word in range(first, end):
+                if word and word % block == 0:
+                    self.passed.append(self.now)
+                    self._announce("passed")
+                while len(self.fetched) <= word // self.each:
+                    yield "complete"
+                yield max(self.now + 1, self.fetched[word // self.each] + self.costs.fetch)
             if i.unit is Unit.SEQUENCER:
                 yield from self._own(index, i)
             else:
                 yield from self._push(index, i.unit)
-            self.passed.append(self.now)
-            self._announce("passed")
 
     def _push(self, index: int, unit: Unit) -> Process:
-        """Push an instruction into a queue; one of its ``queue_depth`` is a register after it."""
-        queue, read = self.queues[unit], self.read[unit]
-        before = len(read) + len(queue) - (self.config.queue_depth - 1)
+        """Push the last word of an instruction into a queue, which holds ``queue_depth`` of them."""
+        queue, left = self.queues[unit], self.left[unit]
+        before = self.pushed[unit] - self.config.queue_depth
         if before >= 0:
-            while len(read) <= before:
-                yield "read"
-            yield read[before] + 1
+            while len(left) <= before:
+                yield "taken"
+            yield left[before] + 1
         queue.append((index, self.now))
+        self.pushed[unit] += 1
         self.queued += 1
         self._announce("queued")
-        yield self.now + WORDS[unit] - 1
 
     def _own(self, index: int, i: Instruction) -> Process:
         """Execute NOP, FENCE or HALT."""
@@ -198,14 +190,14 @@ class Timeline:
 
     def _unit(self, unit: Unit) -> Process:
         """Take the instructions of a queue, each after its semaphores have counts."""
-        queue, read = self.queues[unit], self.read[unit]
+        queue, left = self.queues[unit], self.left[unit]
         while True:
+            # Its words set registers as soon as the instruction before has left them.
+            free = self.now
             while not queue:
                 yield "queued"
             index, queued = queue.popleft()
-            read.append(max(self.now + 1, queued + self.costs.queue))
-            self._announce("read")
-            yield read[-1] + WORDS[unit]
+            yield max(free + self.words[index] + 1, queued + self.costs.queue)
             while (granted := self._grant(self.code[index])) is None:
                 yield "posted"
             yield granted + 1
@@ -219,6 +211,7 @@ class Timeline:
                 self.blocks[unit].take(index, self.now, bursts(self.code[index], self.config))
                 interval = self.costs.load if unit is Unit.LOAD else self.costs.store
                 self.free[unit] = self.now + interval
+            left.append(self.now)
             self._announce("taken")
             yield self.now + 1
 
@@ -226,11 +219,31 @@ class Timeline:
         """Return True if a unit can take another instruction besides the earlier ones."""
         return self.blocks[unit].ready if unit in self.blocks else not self.tasks[unit]
 
-    def _issue(self, beats: int, port: Port, complete: Callable[[int], None]) -> None:
-        """Put a burst on the address channel."""
-        self.address = self.now + 1
-        self.channel.append(Burst(self.now + 1 + self.costs.memory, beats, port, complete))
-        self._announce("issued")
+    def _request(
+        self, unit: Unit, beats: int, port: Port, complete: Callable[[int], None]
+    ) -> Process:
+        """Request a burst, until it is on the address channel."""
+        self.requests[unit] = beats, port, complete
+        self._announce("requested")
+        while unit in self.requests:
+            yield "issued"
+
+    def _addresses(self) -> Process:
+        """Put bursts on the address channel, one each cycle; sequencer and load unit take turns."""
+        first, second = Unit.SEQUENCER, Unit.LOAD
+        while True:
+            while not self.requests:
+                yield "requested"
+            if first not in self.requests:
+                first, second = second, first
+            beats, port, complete = self.requests.pop(first)
+            # Words of a program are passed on as their beats arrive.
+            each = 1 if first is Unit.SEQUENCER else beats
+            for _ in range(beats // each):
+                self.channel.append(Burst(self.now + 1 + self.costs.memory, each, port, complete))
+            first, second = second, first
+            self._announce("issued")
+            yield self.now + 1
 
     def _read(self) -> Process:
         """Deliver the beats of bursts, in the order of their requests."""
@@ -265,11 +278,12 @@ class Timeline:
                     while blocks.under_way == most:
                         yield "complete"
                     yield self.now + 1
-                while self.now < self.address:
-                    yield self.address
+                yield from self._request(Unit.LOAD, beats, port, complete)
                 blocks.under_way += 1
+                full = not blocks.ready
                 blocks.issued += 1
-                self._issue(beats, port, complete)
+                if full:
+                    self.free[Unit.LOAD] = self.now + self.costs.room
                 self._announce("ready")
 
     def _loaded(self, index: int, taken: int, left: list[int], at: int) -> None:
@@ -336,7 +350,7 @@ class Timeline:
                 second, space = max(tile + load, begin), spacing(i, costs)
                 tile = max(second + (steps - 2) * load, begin + (steps - 2) * space)
                 first = max(begin + (steps - 1) * space, second + (steps - 2) * load + 1)
-            self.free[Unit.MATRIX] = max(self.now, tile) + 1
+            self.free[Unit.MATRIX] = max(self.now, tile + 1)
             passes.popleft()
             self._announce("ready")
             last = first + pixels - 1

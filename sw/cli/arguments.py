@@ -18,6 +18,7 @@ __all__ = [
     "add_batch",
     "add_check",
     "add_device",
+    "add_files",
     "add_machine",
     "add_output",
     "add_preset",
@@ -100,13 +101,7 @@ def _board(text: str) -> Any:
 
 
 def board_of(name: str) -> Any:
-    """Return a board of ``hw/boards/table.py``.
-
-    Raises
-    ------
-    InputError
-        If there is none of this name.
-    """
+    """Return a board of ``hw/boards/table.py``; raises InputError if there is none of this name."""
     from celosia.hw.boards.table import BOARDS
 
     if name not in BOARDS:
@@ -129,6 +124,13 @@ def add_check(parser: argparse.ArgumentParser) -> None:
 def add_output(parser: argparse.ArgumentParser, text: str, **settings: Any) -> None:
     """Add the option that names the file to write."""
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=text, **settings)
+
+
+def add_files(parser: Any, option: str, what: str, text: str, **settings: Any) -> None:
+    """Add an option that names a file each time it is given; ``parser`` may be a group."""
+    text = f"{text}; may be repeated"
+    settings = {"default": [], **settings}
+    parser.add_argument(option, action="append", metavar=what, help=text, **settings)
 
 
 def add_batch(parser: argparse.ArgumentParser, default: int | None, text: str) -> None:
@@ -200,10 +202,7 @@ def _cycles(text: str) -> tuple[int, int]:
 def wave_files(arguments: argparse.Namespace) -> tuple[Path, ...]:
     """Return the files that the waves of a run take.
 
-    Raises
-    ------
-    InputError
-        If the options of waves do not go together, or with others.
+    Raises InputError if the options of waves do not go together, or with others.
     """
     waves = arguments.waves
     if waves is None:
@@ -230,12 +229,8 @@ def device_options(arguments: argparse.Namespace) -> dict[str, Any]:
 def settle(arguments: argparse.Namespace) -> None:
     """Fill in the options of core and memory that were left out: the board's, else the usual.
 
-    ``preset`` stays None where neither a board nor the command names a core.
-
-    Raises
-    ------
-    ValueError
-        If the core cannot be on the board.
+    ``preset`` stays None where neither a board nor the command names a core. Raises ValueError if
+    the core cannot be on the board.
     """
     if not hasattr(arguments, "bandwidth"):
         return

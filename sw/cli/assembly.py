@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from celosia.hw.arch import isa
+from celosia.hw.arch import commands, isa
 from celosia.hw.arch.config import Config
 from celosia.sw.cli.arguments import Commands, add_check, add_output
 from celosia.sw.cli.raw import decode
@@ -19,11 +19,11 @@ def add_parsers(command: Commands) -> None:
     """Add the commands."""
     made = command("assemble", "translate assembly to instructions", assemble)
     made.add_argument("file", type=Path, metavar="FILE", help="text, an instruction a line")
-    add_output(made, "words of 64 bytes to write", required=True)
+    add_output(made, "words to write", required=True)
     add_check(made)
 
     made = command("disassemble", "translate instructions to assembly", disassemble)
-    made.add_argument("file", type=Path, metavar="FILE", help="words of 64 bytes, or a program")
+    made.add_argument("file", type=Path, metavar="FILE", help="words, or a program")
     add_output(made, "text to write instead of showing it")
 
 
@@ -32,7 +32,7 @@ def assemble(arguments: argparse.Namespace) -> None:
     writable(arguments.output, sources=(arguments.file,))
     try:
         text = read_file(arguments.file).decode()
-        words = isa.encode_program(isa.assemble(text))
+        words = commands.encode(isa.assemble(text))
     except UnicodeDecodeError:
         raise InputError(f"{arguments.file}: not a text file") from None
     except ValueError as error:

@@ -23,10 +23,7 @@ def add_parsers(command: Commands) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Print the list; fail if ``celosia demo`` lacks something.
 
-    Raises
-    ------
-    Missing
-        With the names of the missing ones.
+    Raises Missing with the names of the missing ones.
     """
     found = list(items())
     lacking = [item.name for item in found if item.demo and item.version is None]

@@ -10,7 +10,14 @@ import numpy as np
 
 from celosia.sw import data
 from celosia.sw.cli import inputs
-from celosia.sw.cli.arguments import Commands, add_batch, add_device, add_machine, whole
+from celosia.sw.cli.arguments import (
+    Commands,
+    add_batch,
+    add_device,
+    add_files,
+    add_machine,
+    whole,
+)
 from celosia.sw.cli.run import add_workers, carried_out
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.evaluate import (
@@ -39,13 +46,8 @@ def add_parsers(command: Commands) -> None:
     made = command("eval", "measure the accuracy of a model on labelled data", run)
     made.add_argument("model", metavar="MODEL", help=".tflite file, or a shipped model")
     made.add_argument("--dataset", choices=data.DATASETS, help="its test images")
-    made.add_argument(
-        "--data",
-        action="append",
-        default=[],
-        metavar="[NAME=]DATA",
-        help=".npy, .npz, or a folder with a folder of pictures for each class; may be repeated",
-    )
+    text = ".npy, .npz, or a folder with a folder of pictures for each class"
+    add_files(made, "--data", "[NAME=]DATA", text)
     made.add_argument("--labels", type=Path, metavar="Y.npy", help="class of each sample of --data")
     made.add_argument("--output", metavar="NAME", help="the output with the scores, of several")
     inputs.add_conversions(made)

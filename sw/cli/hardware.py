@@ -24,7 +24,7 @@ def add_parsers(command: Commands) -> None:
         "--seeds", type=seeds, default=5, metavar="N", help="placements, 0 for none (5)"
     )
     made.add_argument(
-        "--part", default="LFE5U-85F", metavar="P", help="part to build for (LFE5U-85F)"
+        "--part", default="LFE5U-85F", metavar="P", help="see docs/reference/boards.md (LFE5U-85F)"
     )
     made.add_argument(
         "--directory", type=Path, default=Path("build/synth"), metavar="D", help="of the results"

@@ -37,18 +37,10 @@ _DOUBTFUL = 0.1
 
 
 class Given(NamedTuple):
-    """Contents of an input before it is converted: an array, or pictures.
+    """Contents of an input before it is converted: an array, or pictures."""
 
-    Parameters
-    ----------
-    origin : str
-        File or folder, for messages.
-    contents : numpy.ndarray or list of pathlib.Path
-        The samples.
-    """
-
-    origin: str
-    contents: np.ndarray | list[Path]
+    origin: str  #: File or folder, for messages.
+    contents: np.ndarray | list[Path]  #: The samples.
 
     def first(self, most: int | None) -> "Given":
         """Return the first samples; all of them with None."""
@@ -103,22 +95,14 @@ def names_of(source: Graph | Program) -> tuple[list[str], list[str]]:
 def gather(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str, Given]:
     """Return the contents of each input.
 
-    Parameters
-    ----------
-    option : str
-        The option, for messages.
-    texts : sequence of str
-        Its values: ``NAME=FILE``, one ``FILE`` for a single input, or one ``.npz`` for all. Files
-        are arrays (``.npy``), pictures, or folders of pictures.
-    names : sequence of str
-        The model's inputs.
+    - ``option``: the option, for messages.
+    - ``texts``: its values: ``NAME=FILE``, one ``FILE`` for a single input, or one ``.npz`` for
+      all. Files are arrays (``.npy``), pictures, or folders of pictures.
 
-    Raises
-    ------
-    InputError
-        If a name is unknown, given twice, or without a file; or a file cannot be read.
+    Raises InputError if a name is unknown, given twice, or without a file; or a file cannot be
+    read.
     """
-    files = _assigned(option, texts, names)
+    files = targets(option, texts, names)
     if isinstance(files, Path):
         return _unpacked(files, names)
     missing = [name for name in names if name not in files]
@@ -133,8 +117,12 @@ def sources_of(texts: Sequence[str], names: Sequence[str]) -> list[Path]:
     return [Path(t) if f is None else f[1] for t, f in zip(texts, found, strict=True)]
 
 
-def _assigned(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str, Path] | Path:
-    """Return the file of each name, or the one ``.npz`` file for all."""
+def targets(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str, Path] | Path:
+    """Return the file of each name, or the one ``.npz`` file for all.
+
+    Raises InputError if a name is unknown or given twice, or several have one file that is no
+    ``.npz``.
+    """
     if len(texts) == 1 and _split(texts[0], names) is None:
         path = Path(texts[0])
         if path.suffix == ".npz":
@@ -186,10 +174,7 @@ def _given(path: Path) -> Given:
 def read_array(path: Path) -> np.ndarray:
     """Return the array of an ``.npy`` file.
 
-    Raises
-    ------
-    InputError
-        If there is none, or it is damaged, or holds Python objects.
+    Raises InputError if there is none, or it is damaged, or holds Python objects.
     """
     return _array(read_file(path), str(path))
 
@@ -197,10 +182,7 @@ def read_array(path: Path) -> np.ndarray:
 def read_labels(path: Path, count: int) -> np.ndarray:
     """Return the labels of samples.
 
-    Raises
-    ------
-    InputError
-        If they are no integers, one for each sample.
+    Raises InputError if they are no integers, one for each sample.
     """
     array = read_array(path)
     if array.dtype.kind not in "iu" or array.shape not in ((count,), (count, 1)):
@@ -260,10 +242,7 @@ def prepare(
 ) -> list[np.ndarray]:
     """Return inputs as the ports take them, converted as the arguments request.
 
-    Raises
-    ------
-    InputError
-        If one has another layout or type, or is a picture of another size.
+    Raises InputError if one has another layout or type, or is a picture of another size.
     """
     arrays = []
     for (origin, contents), port in zip(given.values(), ports, strict=True):
@@ -298,17 +277,6 @@ def _require_one_size(paths: Sequence[Path], read: Sequence[np.ndarray]) -> None
             raise InputError(
                 f"{path}: wanted {wanted} pixels as the first, got {got} (add --resize)"
             )
-
-
-def targets(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str, Path] | Path:
-    """Return the file of each output that is written, or the one ``.npz`` file for all.
-
-    Raises
-    ------
-    InputError
-        If a name is unknown or given twice, or several outputs have one file that is no ``.npz``.
-    """
-    return _assigned(option, texts, names)
 
 
 def written(

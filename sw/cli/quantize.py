@@ -9,7 +9,7 @@ import numpy as np
 
 from celosia.sw import data
 from celosia.sw.cli import inputs
-from celosia.sw.cli.arguments import Commands, add_output, whole
+from celosia.sw.cli.arguments import Commands, add_files, add_output, whole
 from celosia.sw.cli.messages import Missing
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.frontend.source import load
@@ -28,14 +28,9 @@ def add_parsers(command: Commands) -> None:
     made = command("quantize", "quantise a float network to int8", run)
     kinds = ", ".join(source.kind for source in SOURCES)
     made.add_argument("model", type=Path, metavar="MODEL", help=kinds)
-    made.add_argument(
-        "--calibration",
-        action="append",
-        required=True,
-        metavar="[NAME=]DATA",
-        help=f"samples of ordinary content: {', '.join(data.DATASETS)}, .npy, .npz or a folder of "
-        "pictures; may be repeated",
-    )
+    kinds = f"{', '.join(data.DATASETS)}, .npy, .npz or a folder of pictures"
+    text = f"samples of ordinary content: {kinds}"
+    add_files(made, "--calibration", "[NAME=]DATA", text, required=True)
     made.add_argument(
         "--labels", type=Path, metavar="L.npy", help="their classes: shows the accuracy lost"
     )

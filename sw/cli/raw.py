@@ -1,4 +1,4 @@
-"""``celosia run`` of bare instructions: words of 64 bytes, with files in external memory."""
+"""``celosia run`` of bare instructions: words of 32 bits, with files in external memory."""
 
 import argparse
 import json
@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from celosia.hw.arch import isa
-from celosia.hw.arch.config import ADDRESS_BITS, INSTRUCTION_BYTES, PRESETS, Config
+from celosia.hw.arch import commands, isa
+from celosia.hw.arch.config import ADDRESS_BITS, PRESETS, PROGRAM_BYTES, Config
 from celosia.sw.cli.arguments import device_options, wave_files
 from celosia.sw.cli.inputs import npy, read_array
 from celosia.sw.files import read_file, writable, write_atomically
@@ -36,16 +36,17 @@ class _Range(NamedTuple):
 
 
 def is_raw(path: Path) -> bool:
-    """Return whether a file holds bare instructions, by its first one."""
+    """Return whether a file holds bare instructions, by its first words."""
     try:
         with path.open("rb") as file:
-            first = file.read(INSTRUCTION_BYTES)
+            first = file.read(PROGRAM_BYTES)
     except OSError:
         return False
-    if len(first) < INSTRUCTION_BYTES or first.startswith(MAGIC) or first[4:8] == b"TFL3":
+    whole = len(first) // commands.WORD_BYTES * commands.WORD_BYTES
+    if not whole or first.startswith(MAGIC) or first[4:8] == b"TFL3":
         return False
     try:
-        isa.decode(first)
+        commands.decode(first[:whole])
     except ValueError:
         return False
     return True
@@ -54,33 +55,19 @@ def is_raw(path: Path) -> bool:
 def decode(path: Path, content: bytes) -> list[isa.Instruction]:
     """Return the instructions of a file of words.
 
-    Raises
-    ------
-    InputError
-        If one of them is illegal, or the last is truncated.
+    Raises InputError if one of them is illegal, or the last is truncated.
     """
-    if len(content) % INSTRUCTION_BYTES:
-        wanted = f"a multiple of {INSTRUCTION_BYTES} bytes"
-        raise InputError(f"{path}: wanted {wanted}, got {len(content)}")
-    instructions = []
-    for start in range(0, len(content), INSTRUCTION_BYTES):
-        try:
-            instructions.append(isa.decode(content[start : start + INSTRUCTION_BYTES]))
-        except ValueError as error:
-            number = start // INSTRUCTION_BYTES
-            raise InputError(f"{path}: instruction {number}: {error}") from None
-    return instructions
+    try:
+        return commands.decode(content)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def run(path: Path, arguments: argparse.Namespace) -> None:
     """Run bare instructions; they lie in external memory past all bytes that they touch.
 
-    Raises
-    ------
-    InputError
-        If arguments conflict, or files cannot be read or written.
-    DeviceError
-        If the core stops with an error.
+    Raises InputError if arguments conflict, or files cannot be read or written; DeviceError if the
+    core stops with an error.
     """
     config = arguments.preset or PRESETS["edge"]
     _require_no_model_options(path, arguments)
@@ -99,8 +86,9 @@ def run(path: Path, arguments: argparse.Namespace) -> None:
         raise InputError(f"{path}: wanted {wanted}, got {len(instructions)}")
     _require_apart([source for source, _ in sources])
     ends = [one.address + one.length for one in (*dumps, *(source for source, _ in sources))]
-    origin = -(-max([_reach(instructions, config), *ends]) // INSTRUCTION_BYTES) * INSTRUCTION_BYTES
-    memory_bytes = origin + len(content)
+    count = len(content) // commands.WORD_BYTES
+    origin = -(-max([_reach(instructions, config), *ends]) // PROGRAM_BYTES) * PROGRAM_BYTES
+    memory_bytes = origin + commands.padded(count)
     if memory_bytes > 1 << ADDRESS_BITS:
         raise InputError(f"{path}: wanted 4 GiB of external memory at most, got {memory_bytes}")
     device = open_device(arguments.device, config, memory_bytes, **device_options(arguments))
@@ -108,7 +96,7 @@ def run(path: Path, arguments: argparse.Namespace) -> None:
         for source, data in sources:
             device.write(source.address, data)
         device.write(origin, content)
-        result = device.run(origin, len(instructions))
+        result = device.run(origin, count)
         _require_success(path, instructions, result)
         found = [device.read(dump.address, dump.length) for dump in dumps]
     finally:

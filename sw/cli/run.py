@@ -13,6 +13,7 @@ from celosia.sw.cli.arguments import (
     Commands,
     add_batch,
     add_device,
+    add_files,
     add_machine,
     add_waves,
     device_options,
@@ -21,7 +22,6 @@ from celosia.sw.cli.arguments import (
 )
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.files import writable, write_atomically
-from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.opening import read_source
@@ -39,20 +39,8 @@ def add_parsers(command: Commands) -> None:
         metavar="MODEL",
         help=".tflite file, program, words of 64 bytes, or a shipped model",
     )
-    made.add_argument(
-        "--input",
-        action="append",
-        default=[],
-        metavar="[NAME=]FILE",
-        help=".npy, .npz, picture or folder of pictures; may be repeated",
-    )
-    made.add_argument(
-        "--output",
-        action="append",
-        default=[],
-        metavar="[NAME=]FILE",
-        help=".npy, or .npz for all outputs; may be repeated",
-    )
+    add_files(made, "--input", "[NAME=]FILE", ".npy, .npz, picture or folder of pictures")
+    add_files(made, "--output", "[NAME=]FILE", ".npy, or .npz for all outputs")
     inputs.add_conversions(made)
     add_device(made, "rtl")
     add_batch(made, None, "inputs of one run (up to 64)")
@@ -66,20 +54,9 @@ def add_parsers(command: Commands) -> None:
 def _add_memory(parser: argparse.ArgumentParser) -> None:
     """Add the options of bare instructions."""
     group = parser.add_argument_group("bare instructions")
-    group.add_argument(
-        "--memory",
-        action="append",
-        default=[],
-        metavar="ADDRESS=FILE",
-        help="contents of external memory: .npy, or bytes; may be repeated",
-    )
-    group.add_argument(
-        "--dump",
-        action="append",
-        default=[],
-        metavar="ADDRESS:BYTES=FILE",
-        help="external memory to write afterwards: .npy, or bytes; may be repeated",
-    )
+    text = "external memory to write afterwards: .npy, or bytes"
+    add_files(group, "--memory", "ADDRESS=FILE", "contents of external memory: .npy, or bytes")
+    add_files(group, "--dump", "ADDRESS:BYTES=FILE", text)
 
 
 def add_workers(parser: argparse.ArgumentParser) -> None:
@@ -107,7 +84,8 @@ def run(arguments: argparse.Namespace) -> None:
     sources = (model, *inputs.sources_of(arguments.input, ins))
     writable(*paths, arguments.stats, *wave_files(arguments), sources=sources)
     batch = arguments.batch or min(64, inputs.count_of(given))
-    program = _program(source, config or PRESETS["edge"], batch)
+    compiled = isinstance(source, Program)
+    program = source if compiled else compile_graph(source, config or PRESETS["edge"], batch)
     if arguments.batch and arguments.batch != program.batch:
         raise InputError(
             f"{model}: program was compiled for batch {program.batch}, got --batch {batch}"
@@ -121,10 +99,6 @@ def run(arguments: argparse.Namespace) -> None:
         contents[arguments.stats] = (json.dumps(report, indent=2) + "\n").encode()
     write_atomically(contents)
     print(_summary(costs, pace))
-
-
-def _program(source: Graph | Program, config: Config, batch: int) -> Program:
-    return source if isinstance(source, Program) else compile_graph(source, config, batch)
 
 
 def carried_out(

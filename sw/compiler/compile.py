@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES, TABLE_BYTES, Config
+from celosia.hw.arch.config import TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sw.compiler.compiled import (
     Compiled,
@@ -58,19 +58,8 @@ __all__ = ["Compiled", "compile_graph", "compile_steps"]
 def compile_graph(graph: Graph, config: Config, batch: int = 1) -> Program:
     """Compile a graph for a core.
 
-    Parameters
-    ----------
-    graph : Graph
-        The model.
-    config : Config
-        The core.
-    batch : int
-        Samples of one run of the program, at least 1.
-
-    Raises
-    ------
-    CompileError
-        If it cannot run on such a core, naming the layer and the reason.
+    ``batch``: samples of one run of the program, at least 1. Raises CompileError if it cannot run
+    on such a core, naming the layer and the reason.
     """
     return compile_steps(graph, config, batch).program
 
@@ -91,10 +80,7 @@ def _without_collector() -> Iterator[None]:
 def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
     """Compile a graph as ``compile_graph`` does; return the steps of its program, too.
 
-    Raises
-    ------
-    CompileError
-        See ``compile_graph``.
+    Raises CompileError, see ``compile_graph``.
     """
     if not 1 <= batch <= MOST_BATCH:
         raise CompileError(f"wanted 1 to {MOST_BATCH}, got {batch}", layer="batch")
@@ -252,8 +238,9 @@ class _Compiler:
         """Return steps as a section, and reserve its memory."""
         made = instructions(steps, self.config)
         self.code[address] = made
-        self.address = address + INSTRUCTION_BYTES * len(made)
-        return section(steps, made, address, first)
+        found = section(steps, made, address, first)
+        self.address = found.end
+        return found
 
 
 def _placed(network: Network, config: Config, batch: int) -> tuple[Tiling, Placement]:

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from celosia.hw.arch.commands import encode
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.isa import Instruction, Opcode, Unit, encode_program
+from celosia.hw.arch.isa import Instruction, Opcode, Unit
 from celosia.sw.compiler.emit.access import Step
 from celosia.sw.compiler.emit.synchronise import synchronise
 from celosia.sw.compiler.errors import CompileError
@@ -35,27 +36,13 @@ _MOST_INSTRUCTIONS = (1 << 16) - 1
 
 @dataclass(frozen=True, eq=False)
 class CompiledPart:
-    """Results of the passes for one part of a program.
+    """Results of the passes for one part of a program."""
 
-    Parameters
-    ----------
-    network : Network
-        The layers.
-    per_image : int
-        Number of per-image layers.
-    bands : frozenset of int
-        Layers that multiply in bands.
-    steps : tuple of Step
-        The instructions of ``main`` without HALT and semaphores.
-    first : int
-        Number of the first layer in the program.
-    """
-
-    network: Network
-    per_image: int
-    bands: frozenset[int]
-    steps: tuple[Step, ...]
-    first: int
+    network: Network  #: The layers.
+    per_image: int  #: Number of per-image layers.
+    bands: frozenset[int]  #: Layers that multiply in bands.
+    steps: tuple[Step, ...]  #: The instructions of ``main`` without HALT and semaphores.
+    first: int  #: Number of the first layer in the program.
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,18 +55,10 @@ class Compiled:
 
 @dataclass(frozen=True)
 class LayerSection:
-    """Work of one layer as a separate section.
+    """Work of one layer as a separate section."""
 
-    Parameters
-    ----------
-    layer : int
-        Number of the layer.
-    section : Section
-        The instructions, with their own semaphores, and HALT.
-    """
-
-    layer: int
-    section: Section
+    layer: int  #: Number of the layer.
+    section: Section  #: The instructions, with their own semaphores, and HALT.
 
 
 def bounds(compiled: Compiled) -> list[int]:
@@ -135,7 +114,7 @@ def layer_sections(compiled: Compiled, number: int = 0) -> list[LayerSection]:
         code = instructions(steps, compiled.program.config)
         made = section(steps, code, address, part.first)
         sections.append(LayerSection(part.first + layer, made))
-        address += len(made.code)
+        address = made.end
     return sections
 
 
@@ -165,13 +144,7 @@ def _own_loads(part: Sequence[Step], layer: int) -> int:
 
 
 def limited(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Return the steps of a section.
-
-    Raises
-    ------
-    CompileError
-        If the core cannot number them all.
-    """
+    """Return the steps of a section; raises CompileError if the core cannot number them all."""
     emitted = tuple(islice(steps, _MOST_INSTRUCTIONS))
     check_count(len(emitted))
     return emitted
@@ -180,10 +153,7 @@ def limited(steps: Iterable[Step]) -> tuple[Step, ...]:
 def check_count(least: int) -> None:
     """Refuse a section of ``least`` instructions or more, besides HALT.
 
-    Raises
-    ------
-    CompileError
-        If the core cannot number them all.
+    Raises CompileError if the core cannot number them all.
     """
     if least >= _MOST_INSTRUCTIONS:
         raise CompileError(
@@ -224,4 +194,4 @@ def section(
     """
     layers = (*(step.layer + first if step.layer >= 0 else -1 for step in steps), -1)
     assert len(made) == len(layers)
-    return Section(address, encode_program(made), layers)
+    return Section(address, encode(made), layers)

@@ -8,17 +8,11 @@ __all__ = ["CompileError", "UndefinedError", "require"]
 class CompileError(ValueError):
     """A model that cannot run on the core; its text is one line made of the fields.
 
-    Parameters
-    ----------
-    reason : str
-        The limit: wanted and got.
-    layer : str, optional
-        The operator, layer or tensor that the core cannot run; a pass that does not know it omits
-        it, and ``at`` adds it.
-    place : int, optional
-        Number of the operator in the model, if it is one of them.
-    hint : str, optional
-        Remedy.
+    - ``reason``: the limit: wanted and got.
+    - ``layer``: the operator, layer or tensor that the core cannot run; a pass that does not know
+      it omits it, and ``at`` adds it.
+    - ``place``: number of the operator in the model, if it is one of them.
+    - ``hint``: remedy.
     """
 
     def __init__(
@@ -45,12 +39,6 @@ class UndefinedError(CompileError):
 
 
 def require(holds: bool, layer: str, wanted: str, got: object) -> None:
-    """Raise an error of one line if a condition does not hold.
-
-    Raises
-    ------
-    CompileError
-        If it does not hold.
-    """
+    """Raise CompileError, of one line, if a condition does not hold."""
     if not holds:
         raise CompileError(f"wanted {wanted}, got {got}", layer=layer)

@@ -26,26 +26,14 @@ def lines(
 ) -> tuple[np.ndarray, Scaling]:
     """Return weights by channel and the parameters that take every int8 to its entry.
 
-    Parameters
-    ----------
-    tables : numpy.ndarray
-        int8, shape ``(channels, 256)``: entries for -128 to 127.
-    slopes, offsets : numpy.ndarray
-        float64, shape ``(channels,)``: entries are about ``slope * x + offset + zero_point``.
-    zero_point : int
-        Zero point of the results.
+    - ``tables``: int8, shape ``(channels, 256)``: entries for -128 to 127.
+    - ``slopes``, ``offsets``: float64, shape ``(channels,)``: entries are about ``slope * x +
+      offset + zero_point``.
+    - ``zero_point``: zero point of the results.
+    - ``weights`` (result): int8, shape ``(channels,)``.
+    - ``scaling`` (result): parameters by channel.
 
-    Returns
-    -------
-    weights : numpy.ndarray
-        int8, shape ``(channels,)``.
-    scaling : Scaling
-        Parameters by channel.
-
-    Raises
-    ------
-    CompileError
-        If a channel has no such line.
+    Raises CompileError if a channel has no such line.
     """
     found = []
     for channel, (entries, slope, offset) in enumerate(zip(tables, slopes, offsets, strict=True)):

@@ -18,10 +18,7 @@ __all__ = ["lower"]
 def lower(graph: Graph, items: int | None = None) -> Network:
     """Return the layers of a graph, or of a part of one whose batch is ``items``.
 
-    Raises
-    ------
-    CompileError
-        If an operator cannot run; the message names it and the reason.
+    Raises CompileError if an operator cannot run; the message names it and the reason.
     """
     lowering = Lowering(graph, OPERATORS, items)
     for operation in graph.operations:

@@ -27,17 +27,10 @@ ACTIVATIONS = ("RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1")
 
 @dataclass(frozen=True)
 class View:
-    """A tensor as a rectangle of a value; it may reach past the value's edges.
+    """A tensor as a rectangle of a value; it may reach past the value's edges."""
 
-    Parameters
-    ----------
-    value : int
-        The value.
-    top, left, height, width : int
-        First row and column, numbers of rows and columns.
-    """
-
-    value: int
+    value: int  #: The value.
+    #: First row and column, numbers of rows and columns.
     top: int
     left: int
     height: int
@@ -46,53 +39,25 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """Operators after a tensor that can be fused into the layer that makes it.
+    """Operators after a tensor that can be fused into the layer that makes it."""
 
-    Parameters
-    ----------
-    last : int
-        The tensor after the last operator.
-    scaling : Scaling
-        Scaling with the clamps of activations.
-    kinds : list of str
-        Operators fused.
-    table : numpy.ndarray, optional
-        Table as of ``Product``.
-    """
-
-    last: int
-    scaling: Scaling
-    kinds: list[str]
-    table: np.ndarray | None = None
+    last: int  #: The tensor after the last operator.
+    scaling: Scaling  #: Scaling with the clamps of activations.
+    kinds: list[str]  #: Operators fused.
+    table: np.ndarray | None = None  #: Table as of ``Product``.
 
 
 class Lowering:
     """A graph during its lowering to layers.
 
-    Parameters
-    ----------
-    graph : Graph
-        The model, or a part of it.
-    operators : mapping
-        Records of operators, by kind.
-    items : int, optional
-        Batch, if the model's is known.
+    - ``graph``: the model, or a part of it.
+    - ``operators``: records of operators, by kind.
+    - ``items``: batch, if the model's is known.
+    - ``views``: tensors computed so far.
+    - ``shapes``: rows, columns and channels of tensors.
+    - ``fused``: positions of operators fused into other layers.
 
-    Attributes
-    ----------
-    values, layers : list
-        As of ``Network``.
-    views : dict of int to View
-        Tensors computed so far.
-    shapes : dict of int to (int, int, int)
-        Rows, columns and channels of tensors.
-    fused : set of int
-        Positions of operators fused into other layers.
-
-    Raises
-    ------
-    CompileError
-        If tensors are of different batches.
+    Raises CompileError if tensors are of different batches.
     """
 
     def __init__(
@@ -151,10 +116,7 @@ class Lowering:
     def view(self, operation: Operation) -> View:
         """Return the view of an operator's first input.
 
-        Raises
-        ------
-        CompileError
-            If the core does not compute it.
+        Raises CompileError if the core does not compute it.
         """
         number = operation.inputs[0]
         if number not in self.views:
@@ -176,10 +138,7 @@ class Lowering:
     def whole(self, number: int) -> int:
         """Return the value of an output of the graph, copied if it is only a view.
 
-        Raises
-        ------
-        CompileError
-            If it is an input of the graph, or not computed.
+        Raises CompileError if it is an input of the graph, or not computed.
         """
         name = self.graph.tensors[number].name
         operation = next((o for o in self.graph.operations if number in o.outputs), None)
@@ -193,15 +152,11 @@ class Lowering:
 
     def copy(self, operation: Operation, number: int, view: View) -> int:
         """Return a new value with the contents of a view; the tensor becomes all of it."""
-        shape = view.height, view.width, self.values[view.value].channels
-        scalings = [identity_scaling()]
-        self.vector(operation, number, "COPY", view, self.each(view), scalings, shape)
-        return self.views[number].value
+        return self.vector(operation, view, number=number, kind="COPY")
 
     def take(self, operation: Operation, view: View, places: Sequence[Sequence[int]]) -> View:
         """Return rows and columns ``places`` of a view as a new value for the result."""
-        number = operation.outputs[0]
-        fill, scalings = self.values[view.value].fill, [identity_scaling()]
+        number, fill = operation.outputs[0], self.values[view.value].fill
         for axis in (1, 0):
             wanted = [list(range(view.height)), list(range(view.width))]
             if wanted[axis] == list(places[axis]):
@@ -213,8 +168,7 @@ class Lowering:
             stride = strides[0], strides[1]
             windows = taken(wanted[0], wanted[1], stride, view.top, view.left)
             shape = len(wanted[0]), len(wanted[1]), self.values[view.value].channels
-            kind = operation.kind
-            self.vector(operation, number, kind, view, windows, scalings, shape, stride=stride)
+            self.vector(operation, view, windows=windows, shape=shape, stride=stride)
             view = self.views[number]
             self.values[view.value] = replace(self.values[view.value], fill=fill)
         self.views[number] = view
@@ -238,19 +192,26 @@ class Lowering:
     def vector(
         self,
         operation: Operation,
-        number: int,
-        kind: str,
         view: View,
-        windows: tuple[Windows, ...],
-        scalings: list[Scaling],
-        shape: tuple[int, int, int],
         *,
+        number: int | None = None,
+        kind: str = "",
+        windows: tuple[Windows, ...] = (),
+        scalings: Sequence[Scaling] = (),
+        shape: tuple[int, int, int] | None = None,
         seen: tuple[int, int, int] | None = None,
         stride: tuple[int, int] = (1, 1),
         combine: Window = Window.MAX,
         table: np.ndarray | None = None,
-    ) -> None:
-        """Add work of the vector unit that makes a tensor; see ``Pooling``."""
+    ) -> int:
+        """Add work of the vector unit that makes a tensor; return its value.
+
+        It copies each pixel of the view to the operator's result unless arguments, as of
+        ``Pooling``, differ.
+        """
+        number = operation.outputs[0] if number is None else number
+        kind = kind or operation.kind
+        shape = shape or seen or (view.height, view.width, self.values[view.value].channels)
         name = self.graph.tensors[number].name or f"{kind.lower()}_{operation.place}"
         self.layers.append(
             Pooling(
@@ -261,12 +222,13 @@ class Lowering:
                 result=self.add(number, shape),
                 combine=combine,
                 stride=stride,
-                windows=windows,
-                scalings=tuple(scalings),
+                windows=windows or self.each(view),
+                scalings=tuple(scalings) or (identity_scaling(),),
                 seen=seen,
                 table=table,
             )
         )
+        return self.views[number].value
 
     def tail(self, last: int, scaling: Scaling) -> Tail:
         """Fuse activations that follow a tensor, and operators by table after these."""
@@ -288,14 +250,9 @@ class Lowering:
     ) -> tuple[int, list[str], np.ndarray | None]:
         """Fuse operators by table that follow a tensor, after ``entries`` if given.
 
-        Returns
-        -------
-        last : int
-            The tensor after the last operator.
-        kinds : list of str
-            Their names.
-        entries : numpy.ndarray or None
-            One table for all of them, as of ``Product``.
+        - ``last`` (result): the tensor after the last operator.
+        - ``kinds`` (result): their names.
+        - ``entries`` (result): one table for all of them, as of ``Product``.
         """
         kinds: list[str] = []
         while (after := self.follower(last)) is not None and self.tabulated(after):
@@ -308,10 +265,7 @@ class Lowering:
     def table(self, operation: Operation, before: np.ndarray | None = None) -> np.ndarray:
         """Return the table of an operator, after another table if there is one.
 
-        Raises
-        ------
-        CompileError
-            If the kernel cannot compute it.
+        Raises CompileError if the kernel cannot compute it.
         """
         fill = self.operators[operation.kind].table
         assert fill
@@ -340,10 +294,8 @@ def lookup(lowering: Lowering, operation: Operation) -> None:
     view = lowering.view(operation)
     entries = lowering.table(operation)
     last, kinds, entries = lowering.looked_up(operation.outputs[0], entries)
-    shape = view.height, view.width, lowering.values[view.value].channels
     kind = "+".join([operation.kind, *kinds])
-    windows, scalings = lowering.each(view), [identity_scaling()]
-    lowering.vector(operation, last, kind, view, windows, scalings, shape, table=entries)
+    lowering.vector(operation, view, number=last, kind=kind, table=entries)
 
 
 def add_sum(

@@ -23,18 +23,10 @@ _MOST = (1 << 31) - 1
 def quantize_multiplier(real: float) -> tuple[int, int]:
     """Return the Q31 multiplier and the power of two that stand for a real factor.
 
-    Parameters
-    ----------
-    real : float
-        Not negative; factors past the greatest shift, infinity too, give the greatest pair.
-
-    Returns
-    -------
-    multiplier : int
-        0, or 2³⁰ to 2³¹ − 1.
-    shift : int
-        −31 to 30; ``real`` is about ``multiplier / 2**31 * 2**shift``. Factors too small for that
-        become zero.
+    - ``real``: not negative; factors past the greatest shift, infinity too, give the greatest pair.
+    - ``multiplier`` (result): 0, or 2³⁰ to 2³¹ − 1.
+    - ``shift`` (result): −31 to 30; ``real`` is about ``multiplier / 2**31 * 2**shift``. Factors
+      too small for that become zero.
 
     Examples
     --------
@@ -93,21 +85,13 @@ def single_multiplier(
 ) -> tuple[int, int] | None:
     """Return a multiplier and shift whose single rounding agrees with float64 for every sum.
 
-    Parameters
-    ----------
-    real : float
-        Factor from sums to results, greater than 0.
-    zero_point, low, high : int
-        Zero point and clamp of the results.
-    sums : tuple of int
-        Least and greatest possible sum, in the range of int32.
+    - ``real``: factor from sums to results, greater than 0.
+    - ``zero_point``, ``low``, ``high``: zero point and clamp of the results.
+    - ``sums``: least and greatest possible sum, in the range of int32.
 
-    Returns
-    -------
-    tuple of int or None
-        Multiplier and shift as of ``quantize_multiplier``, the multiplier as near to that one as
-        possible; None if no multiplier gives ``round(sum * real)``, halves away from zero,
-        clamped, for all sums.
+    Returns multiplier and shift as of ``quantize_multiplier``, the multiplier as near to that one
+    as possible; None if no multiplier gives ``round(sum * real)``, halves away from zero, clamped,
+    for all sums.
 
     Examples
     --------
@@ -130,14 +114,9 @@ def stepped_multiplier(
 ) -> tuple[int, int] | None:
     """Return a multiplier and shift whose single rounding agrees with a function for every sum.
 
-    Parameters
-    ----------
-    function : callable
-        Returns results of sums, int64, before the zero point. It never decreases.
-    real : float
-        Approximate factor of the function.
-    zero_point, sums
-        As of ``single_multiplier``, which returns the same.
+    - ``function``: returns results of sums, int64, before the zero point. It never decreases.
+    - ``real``: approximate factor of the function.
+    - ``zero_point``, ``sums``: as of ``single_multiplier``, which returns the same.
     """
     results = np.arange(-127, 128, dtype=np.int64) - zero_point
     first, last = np.full(results.shape, sums[0]), np.full(results.shape, sums[1] + 1)

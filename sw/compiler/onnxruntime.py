@@ -47,12 +47,8 @@ def _single(value: float) -> np.ndarray:
 def factors(source: Quantization, weights: np.ndarray, output: Quantization) -> np.ndarray:
     """Return the float32 factors from sums of products to results.
 
-    Parameters
-    ----------
-    source, output : Quantization
-        Quantisation of the input and the result.
-    weights : numpy.ndarray
-        float32, scales of the weights.
+    - ``source``, ``output``: quantisation of the input and the result.
+    - ``weights``: float32, scales of the weights.
     """
     with np.errstate(over="ignore"):
         return source.scales[0] * weights.astype(np.float32) / output.scales[0]
@@ -88,14 +84,9 @@ def added(
 ) -> np.ndarray:
     """Return the int8 of a sum: ``MlasQLinearAdd`` with fused multiplications.
 
-    Parameters
-    ----------
-    first, second : numpy.ndarray
-        int8 values, or their integers; they broadcast.
-    ends : tuple of Quantization
-        Quantisation of both and of the result.
-    unsigned : bool
-        True if the model's types are uint8.
+    - ``first``, ``second``: int8 values, or their integers; they broadcast.
+    - ``ends``: quantisation of both and of the result.
+    - ``unsigned``: true if the model's types are uint8.
     """
     one, two, output = ends
     offset = 128 if unsigned else 0
@@ -137,16 +128,10 @@ def averaged(
 ) -> np.ndarray:
     """Return the int8 means of windows: ``QLinearAveragePool``, which adds in single precision.
 
-    Parameters
-    ----------
-    windows : numpy.ndarray
-        int8, shape ``(taps, ...)``, zero points past the edge.
-    counts : numpy.ndarray
-        Elements that each window is divided by; broadcasts.
-    source, output : Quantization
-        Quantisation of the input and the result.
-    unsigned : bool
-        True if the model's types are uint8.
+    - ``windows``: int8, shape ``(taps, ...)``, zero points past the edge.
+    - ``counts``: elements that each window is divided by; broadcasts.
+    - ``source``, ``output``: quantisation of the input and the result.
+    - ``unsigned``: true if the model's types are uint8.
     """
     offset = 128 if unsigned else 0
     total = np.zeros(windows.shape[1:], np.float32)

@@ -34,34 +34,18 @@ _MIXES = {
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Operators of the core and of the host, in order.
+    """Operators of the core and of the host, in order."""
 
-    Parameters
-    ----------
-    items : int
-        The model's own batch, 1 if samples cannot be distinguished.
-    steps : tuple
-        In order: the graph of a part and its layers for the core, an operator for the host.
-    """
-
-    items: int
+    items: int  #: The model's own batch, 1 if samples cannot be distinguished.
+    #: In order: the graph of a part and its layers for the core, an operator for the host.
     steps: tuple[tuple[Graph, Network] | HostOperator, ...]
 
 
 def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
     """Return the plan of a graph: operators run on the core if they can, else on the host.
 
-    Parameters
-    ----------
-    graph : Graph
-        The model.
-    known : mapping of int to str, optional
-        Numbers of operators that the core cannot run, and reasons.
-
-    Raises
-    ------
-    CompileError
-        If neither can run an operator; the message names it and the core's reason.
+    ``known``: numbers of operators that the core cannot run, and reasons. Raises CompileError if
+    neither can run an operator; the message names it and the core's reason.
     """
     # Reasons why the core does not run an operator, by its number.
     notes = dict(known or {})
@@ -217,10 +201,8 @@ def _operands(operation: Operation) -> list[int]:
 def _require_defined(graph: Graph, operation: Operation) -> None:
     """Refuse an operator for which the reference kernel has no defined results.
 
-    Raises
-    ------
-    UndefinedError
-        If a factor is past 2^30, or results or a bound of its activation are past 32 bits.
+    Raises UndefinedError if a factor is past 2^30, or results or a bound of its activation are past
+    32 bits.
     """
     factors = OPERATORS[operation.kind].factors
     try:

@@ -50,10 +50,7 @@ def add_product(
 ) -> int:
     """Add a matrix layer over single pixels for an operator without multiplications.
 
-    Returns
-    -------
-    int
-        ``result``.
+    Returns ``result``.
     """
     geometry: dict[str, Any] = {**_single_pixels(view), "grid": grid}
     lowering.layers.append(
@@ -145,12 +142,8 @@ def row_product(
 ) -> None:
     """Add the product of rows with a matrix: a convolution whose kernel covers one row.
 
-    Weights are int8 or int16, shape ``(channels, taps)``.
-
-    Raises
-    ------
-    CompileError
-        If the input has no rows of ``taps``.
+    Weights are int8 or int16, shape ``(channels, taps)``. Raises CompileError if the input has no
+    rows of ``taps``.
     """
     view = lowering.view(operation)
     channels, taps = weights.shape
@@ -170,10 +163,7 @@ def row_product(
         view,
         weights.reshape(channels, *kernel, depth),
         scaling,
-        origin=(view.top, view.left),
         kernel=kernel,
-        stride=(1, 1),
-        dilation=(1, 1),
         grid=grid,
     )
 

@@ -105,10 +105,7 @@ class _Bytes:
     def end(self) -> bool:
         """End a run: only its margins stay for the next one.
 
-        Returns
-        -------
-        bool
-            True if the bytes that the run needed from before it are unchanged.
+        Returns true if the bytes that the run needed from before it are unchanged.
         """
         kept = self.bytes % self.carried
         margins = np.concatenate(([False] * _FIRST, self.samples[_FIRST:, 1] == _ALL[1]))
@@ -131,20 +128,11 @@ def follow(setup: Iterable[Step], main: Iterable[Step], network: Network, config
     ``main`` is followed once, and a second time only if it changes margins: otherwise every run
     after the first reads the same bytes.
 
-    Parameters
-    ----------
-    setup, main : iterable of Step
-        The program; ``main`` may run repeatedly.
-    network : Network
-        Network with the names of layers.
-    config : Config
-        The core.
+    - ``setup``, ``main``: the program; ``main`` may run repeatedly.
+    - ``network``: network with the names of layers.
 
-    Raises
-    ------
-    CompileError
-        If a read is wrong, naming the layer: a fault of the compiler. The cause is ``Displaced``,
-        or another ``ValueError`` for an address outside the memory.
+    Raises CompileError if a read is wrong, naming the layer: a fault of the compiler. The cause is
+    ``Displaced``, or another ``ValueError`` for an address outside the memory.
     """
     setup, main = tuple(setup), tuple(main)
     state = _Bytes((*setup, *main), config)

@@ -27,11 +27,13 @@ __all__ = [
     "convolution_scaling",
     "dense_scaling",
     "ends",
+    "ends_of_two",
     "exact_scaling",
     "folded",
     "identity_scaling",
     "keeps_order",
     "mean_scaling",
+    "meanings",
     "multiplication_scaling",
     "rescaling",
     "single_factor",
@@ -58,19 +60,11 @@ def single_factor(*scales: np.float32, over: np.float32) -> float:
 def activation_range(activation: str, output: Quantization, dtype: str = "int8") -> tuple[int, int]:
     """Return the clamp of a fused activation.
 
-    Parameters
-    ----------
-    activation : str
-        ``NONE``, ``RELU``, ``RELU6``, ``RELU_0_TO_1`` or ``RELU_N1_TO_1``.
-    output : Quantization
-        Quantisation of the operator's result.
-    dtype : str
-        Type of the result.
+    - ``activation``: ``NONE``, ``RELU``, ``RELU6``, ``RELU_0_TO_1`` or ``RELU_N1_TO_1``.
+    - ``output``: quantisation of the operator's result.
+    - ``dtype``: type of the result.
 
-    Raises
-    ------
-    UndefinedError
-        If a bound is past 32 bits at this scale.
+    Raises UndefinedError if a bound is past 32 bits at this scale.
     """
 
     def quantized(bound: float) -> int:
@@ -101,12 +95,8 @@ def clamped(scaling: Scaling, activation: str, output: Quantization) -> Scaling:
 def keeps_order(weights: np.ndarray, scaling: Scaling) -> bool:
     """Return whether a greater sum never comes to a smaller result, because nothing wraps.
 
-    Parameters
-    ----------
-    weights : numpy.ndarray
-        int8, shape ``(channels, ...)``.
-    scaling : Scaling
-        Parameters applied to the sums.
+    - ``weights``: int8, shape ``(channels, ...)``.
+    - ``scaling``: parameters applied to the sums.
     """
     flat = weights.reshape(len(weights), -1)
     plain = sum_ranges(flat, np.zeros(len(flat), np.int64), 0)
@@ -121,17 +111,8 @@ def keeps_order(weights: np.ndarray, scaling: Scaling) -> bool:
 def dense_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> Scaling:
     """Return the parameters of a FULLY_CONNECTED, which rounds in float64.
 
-    Parameters
-    ----------
-    graph, operation
-        The operator.
-    weights : numpy.ndarray
-        int8, shape ``(channels, taps)``.
-
-    Raises
-    ------
-    CompileError
-        If there is a channel without multiplier.
+    ``weights``: int8, shape ``(channels, taps)``. Raises CompileError if there is a channel without
+    multiplier.
     """
     tensor, output = ends(graph, operation)
     bias = bias_of(graph, operation, len(weights))
@@ -152,17 +133,8 @@ def dense_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> Sc
 def convolution_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> Scaling:
     """Return the parameters of a CONV_2D or DEPTHWISE_CONV_2D, which round twice.
 
-    Parameters
-    ----------
-    graph, operation
-        The operator.
-    weights : numpy.ndarray
-        int8, shape ``(channels, taps)``.
-
-    Raises
-    ------
-    CompileError
-        If a factor is past the kernel's range.
+    ``weights``: int8, shape ``(channels, taps)``. Raises CompileError if a factor is past the
+    kernel's range.
     """
     tensor, output = ends(graph, operation)
     reals = _factors(graph, operation, output, len(weights))
@@ -199,19 +171,11 @@ def multiplication_scaling(
 ) -> Scaling:
     """Return the parameters of a MUL by a constant for each channel, or of a BATCH_MATMUL.
 
-    Parameters
-    ----------
-    first, second, output : Quantization
-        Quantisation of the input, the constant and the result.
-    weights : numpy.ndarray
-        int8 or int16, shape ``(channels, taps)``: the constant less its zero point.
-    activation : str
-        Fused activation.
+    - ``first``, ``second``, ``output``: quantisation of the input, the constant and the result.
+    - ``weights``: int8 or int16, shape ``(channels, taps)``: the constant less its zero point.
+    - ``activation``: fused activation.
 
-    Raises
-    ------
-    CompileError
-        If the factor is past the kernel's range.
+    Raises CompileError if the factor is past the kernel's range.
     """
     # The kernel multiplies and divides in single precision.
     factor = single_factor(first.scales[0], second.scales[0], over=output.scales[0])
@@ -226,12 +190,8 @@ def multiplication_scaling(
 def average_scaling(count: int, low: int, high: int, *, unsigned: bool = False) -> Scaling:
     """Return the parameters that divide a sum of int8 by ``count``, halves away from zero.
 
-    Halves of values that stand for uint8 are rounded up.
-
-    Raises
-    ------
-    CompileError
-        If no multiplier does so for all sums.
+    Halves of values that stand for uint8 are rounded up. Raises CompileError if no multiplier does
+    so for all sums.
     """
     zero = -128 if unsigned else 0
     sums = (-(128 + zero) * count, (127 - zero) * count)
@@ -284,12 +244,25 @@ def addition_scalings(
     return (*inputs, uniform_scaling(0, pair, Rounding.DOUBLE, (output.zero_point, *clamp)))
 
 
+def meanings(graph: Graph, *numbers: int) -> tuple[Quantization, ...]:
+    """Return the quantisation of tensors, each of which has one."""
+    found = [graph.tensors[number].quantization for number in numbers]
+    assert all(found)
+    return tuple(each for each in found if each)
+
+
 def ends(graph: Graph, operation: Operation) -> tuple[Quantization, Quantization]:
     """Return the quantisation of an operator's first input and of its result."""
-    source = graph.tensors[operation.inputs[0]].quantization
-    output = graph.tensors[operation.outputs[0]].quantization
-    assert source and output
+    source, output = meanings(graph, operation.inputs[0], operation.outputs[0])
     return source, output
+
+
+def ends_of_two(
+    graph: Graph, operation: Operation
+) -> tuple[Quantization, Quantization, Quantization]:
+    """Return the quantisation of an operator's first two inputs and of its result."""
+    first, second, output = meanings(graph, *operation.inputs[:2], operation.outputs[0])
+    return first, second, output
 
 
 def bias_of(graph: Graph, operation: Operation, channels: int) -> np.ndarray:
@@ -310,19 +283,11 @@ def folded(bias: np.ndarray, weights: np.ndarray, zero_point: int) -> np.ndarray
 def sum_ranges(weights: np.ndarray, bias: np.ndarray, zero_point: int) -> list[tuple[int, int]]:
     """Return the least and the greatest sum of each channel, over all inputs.
 
-    Parameters
-    ----------
-    weights : numpy.ndarray
-        int8, shape ``(channels, taps)``.
-    bias : numpy.ndarray
-        int64, shape ``(channels,)``.
-    zero_point : int
-        Zero point of the inputs, which are int8.
+    - ``weights``: int8, shape ``(channels, taps)``.
+    - ``bias``: int64, shape ``(channels,)``.
+    - ``zero_point``: zero point of the inputs, which are int8.
 
-    Returns
-    -------
-    list of tuple of int
-        All of int32 for a channel whose sums can exceed that, because sums wrap.
+    Returns all of int32 for a channel whose sums can exceed that, because sums wrap.
     """
     up = np.maximum(weights, 0).sum(axis=1, dtype=np.int64)
     down = np.minimum(weights, 0).sum(axis=1, dtype=np.int64)
@@ -367,8 +332,7 @@ def _factors(
 
     Products and quotients of scales are float64; products for convolutions of uint8 are float32.
     """
-    source, kernel = (graph.tensors[number].quantization for number in operation.inputs[:2])
-    assert source and kernel
+    source, kernel, _ = ends_of_two(graph, operation)
     scales = np.broadcast_to(kernel.scales, (channels,)).astype(np.float64)
     products = source.scale * scales
     if operation.attributes.get("unsigned"):

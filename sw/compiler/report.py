@@ -24,73 +24,36 @@ class Alone(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """Cycles that the RTL has counted for one batch, besides the estimates.
+    """Cycles that the RTL has counted for one batch, besides the estimates."""
 
-    Parameters
-    ----------
-    layers : tuple of Alone
-        Cycles of each layer alone.
-    whole : Alone
-        Cycles of the whole program, with layers that overlap.
-    setup : Alone
-        Cycles of the one-time load.
-    """
-
-    layers: tuple[Alone, ...]
-    whole: Alone
-    setup: Alone
+    layers: tuple[Alone, ...]  #: Cycles of each layer alone.
+    whole: Alone  #: Cycles of the whole program, with layers that overlap.
+    setup: Alone  #: Cycles of the one-time load.
 
 
 @dataclass(frozen=True)
 class Row:
-    """One layer, or the total.
+    """One layer, or the total."""
 
-    Parameters
-    ----------
-    layer, operator : str
-        Name and operator; ``total`` and nothing for the total. No two layers have the same name.
-    runs_on : str
-        ``core`` or ``host``.
-    macs : int
-        Multiplications for each input.
-    cycles : int
-        Estimated, for one batch, with repeated loads of its part, see ``spans``.
-    cycles_per_input : float
-        The same divided by the batch.
-    utilisation : float
-        Share of the multipliers' cycles that the model uses. Above 1 if the core leaves out
-        pixels that no window of a pooling reads.
-    bytes : int
-        Moved over the bus for one batch.
-    setup_bytes : int
-        Resident constants, moved once.
-    weights : str
-        ``resident`` or ``streamed``; empty if there are none.
-    bound : int
-        Least cycles for one batch in the array.
-    note : str
-        Remark for people on how it runs.
-    estimated_alone, counted_alone : int, optional
-        Cycles for one batch of the layer alone, estimated and counted by the RTL.
-    difference : float, optional
-        Estimate above the count, as a share of the count.
-    """
-
+    #: Name and operator; ``total`` and nothing for the total. No two layers have the same name.
     layer: str
     operator: str = ""
-    runs_on: str = ""
-    macs: int = 0
-    cycles: int = 0
-    cycles_per_input: float = 0.0
+    runs_on: str = ""  #: ``core`` or ``host``.
+    macs: int = 0  #: Multiplications for each input.
+    cycles: int = 0  #: Estimated, for one batch, with repeated loads of its part, see ``spans``.
+    cycles_per_input: float = 0.0  #: The same divided by the batch.
+    #: Share of the multipliers' cycles that the model uses. Above 1 if the core leaves out pixels
+    #: that no window of a pooling reads.
     utilisation: float = 0.0
-    bytes: int = 0
-    setup_bytes: int = 0
-    weights: str = ""
-    bound: int = 0
-    note: str = ""
+    bytes: int = 0  #: Moved over the bus for one batch.
+    setup_bytes: int = 0  #: Resident constants, moved once.
+    weights: str = ""  #: ``resident`` or ``streamed``; empty if there are none.
+    bound: int = 0  #: Least cycles for one batch in the array.
+    note: str = ""  #: Remark for people on how it runs.
+    #: Cycles for one batch of the layer alone, estimated and counted by the RTL.
     estimated_alone: int | None = None
     counted_alone: int | None = None
-    difference: float | None = None
+    difference: float | None = None  #: Estimate above the count, as a share of the count.
 
 
 def rows(
@@ -101,17 +64,10 @@ def rows(
 ) -> list[Row]:
     """Return a row for each layer and each operator of the host, in order, and the total last.
 
-    Parameters
-    ----------
-    program : Program
-        The program.
-    finishes : sequence of int
-        For each instruction that runs for a batch the estimated cycle of its last effect; for
-        several sections, ``Program.each``, one after the other.
-    bounds : sequence of int
-        For each layer the least cycles in the array; 0 unless given.
-    measured : Measured, optional
-        Counts of the RTL.
+    - ``finishes``: for each instruction that runs for a batch the estimated cycle of its last
+      effect; for several sections, ``Program.each``, one after the other.
+    - ``bounds``: for each layer the least cycles in the array; 0 unless given.
+    - ``measured``: counts of the RTL.
     """
     cycles = _by_layer(program, finishes)
     moved, once = _moved(program, program.each), _moved(program, program.once)
@@ -201,20 +157,11 @@ def difference(cycles: Alone) -> float:
 
 
 class Span(NamedTuple):
-    """Cycles of one batch that count for a layer.
+    """Cycles of one batch that count for a layer."""
 
-    Parameters
-    ----------
-    section : int
-        Index in ``Program.each``.
-    layer : int
-        Number of the layer.
-    first, last : int
-        From the start of the section; ``last`` is the first cycle after the span.
-    """
-
-    section: int
-    layer: int
+    section: int  #: Index in ``Program.each``.
+    layer: int  #: Number of the layer.
+    #: From the start of the section; ``last`` is the first cycle after the span.
     first: int
     last: int
 

@@ -1,7 +1,7 @@
 """Cost of each layer as a table for people."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os.path import commonprefix
 
 from celosia.sw.compiler.report import Measured, Row, difference
@@ -11,6 +11,30 @@ __all__ = ["as_text", "labels"]
 
 #: Longest name of a layer in the table for people.
 _NAME = 32
+
+#: Columns of texts, which are aligned to the left.
+_TEXTS = ("layer", "operator", "runs on", "weights")
+
+_Columns = dict[str, Callable[[Row], str]]
+_LAYER: _Columns = {
+    "operator": lambda row: row.operator,
+    "runs on": lambda row: row.runs_on,
+    "MACs": lambda row: f"{row.macs:,}",
+    "bound": lambda row: f"{row.bound:,}",
+}
+_ESTIMATED: _Columns = _LAYER | {
+    "cycles": lambda row: f"{row.cycles:,}",
+    "per input": lambda row: f"{row.cycles_per_input:,.1f}",
+    "used": lambda row: f"{row.utilisation:.1%}",
+    "bytes": lambda row: f"{row.bytes:,}",
+    "once": lambda row: f"{row.setup_bytes:,}",
+    "weights": lambda row: row.weights,
+}
+_MEASURED: _Columns = _LAYER | {
+    "estimate": lambda row: f"{row.estimated_alone or 0:,}",
+    "measured": lambda row: f"{row.counted_alone or 0:,}",
+    "difference": lambda row: f"{row.difference or 0.0:+.1%}",
+}
 
 
 def _short(name: str) -> str:
@@ -69,11 +93,14 @@ def as_text(
                 ("one-time load", measured.setup),
             )
         ]
-        lines = _measured_lines(table, names)
+        columns = _MEASURED
     else:
         title += "; cycles are estimates"
         foot = [f"one-time load: {setup_cycles:,} cycles"]
-        lines = _estimated_lines(table, names)
+        columns = _ESTIMATED
+    pairs = zip(names, table, strict=True)
+    cells = [[name, *(show(row) for show in columns.values())] for name, row in pairs]
+    lines = _lines(["layer", *columns], cells)
     notes = [f"{name}: {row.note}" for name, row in zip(names, table, strict=True) if row.note]
     if again:
         notes.append(f"loaded again for each batch, between parts: {again:,} of the cycles")
@@ -81,54 +108,14 @@ def as_text(
     return "\n".join([title, "", *lines, "", *notes, *foot, ""])
 
 
-def _estimated_lines(table: Sequence[Row], names: Sequence[str]) -> list[str]:
-    heads = ["layer", "operator", "runs on", "MACs", "bound", "cycles", "per input", "used"]
-    heads += ["bytes", "once", "weights"]
-    cells = [
-        [
-            name,
-            row.operator,
-            row.runs_on,
-            f"{row.macs:,}",
-            f"{row.bound:,}",
-            f"{row.cycles:,}",
-            f"{row.cycles_per_input:,.1f}",
-            f"{row.utilisation:.1%}",
-            f"{row.bytes:,}",
-            f"{row.setup_bytes:,}",
-            row.weights,
-        ]
-        for name, row in zip(names, table, strict=True)
-    ]
-    return _lines(heads, cells, {0, 1, 2, 10})
-
-
-def _measured_lines(table: Sequence[Row], names: Sequence[str]) -> list[str]:
-    heads = ["layer", "operator", "runs on", "MACs", "bound", "estimate", "measured", "difference"]
-    cells = [
-        [
-            name,
-            row.operator,
-            row.runs_on,
-            f"{row.macs:,}",
-            f"{row.bound:,}",
-            f"{row.estimated_alone or 0:,}",
-            f"{row.counted_alone or 0:,}",
-            f"{row.difference or 0.0:+.1%}",
-        ]
-        for name, row in zip(names, table, strict=True)
-    ]
-    return _lines(heads, cells, {0, 1, 2})
-
-
-def _lines(heads: Sequence[str], cells: Sequence[Sequence[str]], left: set[int]) -> list[str]:
-    """Return a table with a line before its last row; columns ``left`` are aligned to the left."""
+def _lines(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table with a line before its last row."""
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
 
     def line(words: Sequence[str]) -> str:
         padded = (
-            word.ljust(width) if place in left else word.rjust(width)
-            for place, (word, width) in enumerate(zip(words, widths, strict=True))
+            word.ljust(width) if head in _TEXTS else word.rjust(width)
+            for head, word, width in zip(heads, words, widths, strict=True)
         )
         return "  ".join(padded).rstrip()
 

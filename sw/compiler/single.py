@@ -36,23 +36,15 @@ _LEAST_RIGHT = 13
 
 @dataclass(frozen=True, eq=False)
 class Multipliers:
-    """Parameters by channel.
+    """Parameters by channel."""
 
-    Parameters
-    ----------
-    multiplier, left, right : numpy.ndarray
-        int64, see ``Scaling``.
-    rounding : Rounding
-        Rounding of the requantiser.
-    differing, sums : numpy.ndarray
-        Number of sums with another result than the factor's, and of sums with a result inside the
-        clamp, among all possible sums.
-    """
-
+    #: int64, see ``Scaling``.
     multiplier: np.ndarray
     left: np.ndarray
     right: np.ndarray
-    rounding: Rounding
+    rounding: Rounding  #: Rounding of the requantiser.
+    #: Number of sums with another result than the factor's, and of sums with a result inside the
+    #: clamp, among all possible sums.
     differing: np.ndarray
     sums: np.ndarray
 
@@ -62,19 +54,11 @@ def least_sums(
 ) -> np.ndarray:
     """Return the least sums whose products with factors round to at least ``results``.
 
-    Parameters
-    ----------
-    factors : numpy.ndarray
-        float32, greater than 0, shape ``(channels, 1)``.
-    results : numpy.ndarray
-        int64, shape ``(results,)``.
-    low, high : numpy.ndarray
-        int64, shape ``(channels, 1)``: least and greatest sum.
+    - ``factors``: float32, greater than 0, shape ``(channels, 1)``.
+    - ``results``: int64, shape ``(results,)``.
+    - ``low``, ``high``: int64, shape ``(channels, 1)``: least and greatest sum.
 
-    Returns
-    -------
-    numpy.ndarray
-        int64, shape ``(channels, results)``; ``high + 1`` where no sum is large enough.
+    Returns int64, shape ``(channels, results)``; ``high + 1`` where no sum is large enough.
     """
     guess = np.clip((results - 0.5) / factors.astype(np.float64), low - 1.0, high + 1.0)
     # Sum and product are each rounded to 24 bits.
@@ -188,14 +172,9 @@ def multipliers(
 ) -> Multipliers:
     """Return the parameters with the fewest sums whose result is not the factor's.
 
-    Parameters
-    ----------
-    factors : numpy.ndarray
-        float32 by channel, from 2⁻³¹ to 2³⁰.
-    ranges : sequence of tuple of int
-        Least and greatest sum of each channel, in the range of int32.
-    zero_point, low, high : int
-        Zero point and clamp of the results.
+    - ``factors``: float32 by channel, from 2⁻³¹ to 2³⁰.
+    - ``ranges``: least and greatest sum of each channel, in the range of int32.
+    - ``zero_point``, ``low``, ``high``: zero point and clamp of the results.
 
     Examples
     --------

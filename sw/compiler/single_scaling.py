@@ -16,7 +16,7 @@ from celosia.sw.compiler.onnxruntime import added, factors
 from celosia.sw.compiler.quantize import (
     activation_range,
     bias_of,
-    ends,
+    ends_of_two,
     folded,
     sum_ranges,
 )
@@ -74,21 +74,10 @@ def _scaling(
 def product_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> Scaling:
     """Return the parameters of a CONV_2D, DEPTHWISE_CONV_2D or FULLY_CONNECTED.
 
-    Parameters
-    ----------
-    graph, operation
-        The operator.
-    weights : numpy.ndarray
-        int8 or int16, shape ``(channels, taps)``.
-
-    Raises
-    ------
-    CompileError
-        If there is a channel without multiplier.
+    ``weights``: int8 or int16, shape ``(channels, taps)``. Raises CompileError if there is a
+    channel without multiplier.
     """
-    source, output = ends(graph, operation)
-    kernel = graph.tensors[operation.inputs[1]].quantization
-    assert kernel
+    source, kernel, output = ends_of_two(graph, operation)
     bias = bias_of(graph, operation, len(weights))
     ranges = sum_ranges(weights, bias, source.zero_point)
     scales = np.broadcast_to(kernel.scales, (len(weights),))
@@ -110,12 +99,7 @@ def average_scaling(source: Quantization, output: Quantization, count: int) -> S
     """Return the parameters of an AVERAGE_POOL_2D of ``count`` elements.
 
     The kernel adds in single precision: the parameters are valid if no sum comes so near to a half
-    that rounding of intermediate sums could matter.
-
-    Raises
-    ------
-    CompileError
-        If a sum does.
+    that rounding of intermediate sums could matter. Raises CompileError if a sum does.
     """
     ratio = source.scale / output.scale / count
     sums = np.arange(-128 * count, 127 * count + 1) - source.zero_point * count
@@ -134,12 +118,8 @@ def addition_scalings(
     """Return the parameters of ADD: of both inputs, and of their sum.
 
     Inputs are brought to a common fraction of the result's steps, as fine as 32 bits allow. If a
-    pair of inputs still has another result, their factors are adjusted.
-
-    Raises
-    ------
-    CompileError
-        If a pair has another result after all attempts.
+    pair of inputs still has another result, their factors are adjusted. Raises CompileError if a
+    pair has another result after all attempts.
     """
     quotients = np.array([one.scales[0] / output.scales[0] for one in (first, second)], np.float32)
     _require_factors(quotients)

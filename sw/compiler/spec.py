@@ -12,83 +12,66 @@ from celosia.sw.compiler.values import Scaling, Value
 __all__ = ["Layer", "Network", "Pool", "Pooling", "Product", "Sum", "Windows"]
 
 
-def _require_table(where: str, table: np.ndarray | None) -> None:
-    if table is not None:
-        whole = table.shape == (256,) and table.dtype == np.int8
-        require(whole, where, "a table of 256 int8", f"{table.shape} of {table.dtype}")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """Windows over a grid of pixels, all of them whole.
+    """Windows over a grid of pixels, all of them whole."""
 
-    Parameters
-    ----------
-    window, stride : (int, int)
-        Rows and columns.
-    """
-
+    #: Rows and columns.
     window: tuple[int, int]
     stride: tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Product:
+class _Layer:
+    """Fields of all layers."""
+
+    name: str  #: Name of the layer in reports and messages.
+    kind: str  #: Operators of the layer, joined by ``+``.
+    place: int  #: Number of the first of them in the model.
+    #: Values read and written.
+    source: int
+    result: int
+    #: Channel of ``result`` for the first output channel; other layers make the others.
+    first: int = 0
+    #: int8, shape ``(256,)``: final results by the bits of the results after their clamp.
+    table: np.ndarray | None = None
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """Values read."""
+        return (self.source,)
+
+    def __post_init__(self) -> None:
+        """Refuse fields that no instruction can express."""
+        if self.table is not None:
+            got = f"{self.table.shape} of {self.table.dtype}"
+            whole = self.table.shape == (256,) and self.table.dtype == np.int8
+            require(whole, self.name, "a table of 256 int8", got)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Product(_Layer):
     """A convolution or matrix product with its requantisation, and maxima of its sums.
 
     A matrix product is a convolution whose kernel covers the source.
-
-    Parameters
-    ----------
-    name : str
-        Name of the layer in reports and messages.
-    kind : str
-        Operators of the layer, joined by ``+``.
-    place : int
-        Number of the first of them in the model.
-    source, result : int
-        Values read and written.
-    origin : (int, int)
-        Row and column of the source that tap (0, 0) of output pixel (0, 0) reads; below zero where
-        the source is padded.
-    kernel, stride, dilation : (int, int)
-        Rows and columns.
-    grid : (int, int)
-        Rows and columns of sums, before ``pool``.
-    pool : Pool
-        Windows whose greatest sums are kept; of one sum each without pooling.
-    weights : numpy.ndarray
-        int8, shape ``(channels, *kernel, source channels)``; the last 1 if ``each``. int16 from
-        -255 to 255 if some do not fit: these are multiplied in two or three summands.
-    each : int
-        Output channels computed from each source channel alone, 0 if all depend on all.
-    first : int
-        Channel of ``result`` for the first output channel; other layers make the others.
-    scaling : Scaling
-        By channel. The source's zero point is folded into the bias, modulo 2³².
-    macs : int
-        Multiplications of the model, for each sample.
-    table : numpy.ndarray, optional
-        int8, shape ``(256,)``: final results by the bits of the results after their clamp.
     """
 
-    name: str
-    kind: str
-    place: int
-    source: int
-    result: int
+    #: Row and column of the source that tap (0, 0) of output pixel (0, 0) reads; below zero where
+    #: the source is padded.
     origin: tuple[int, int]
+    #: Rows and columns.
     kernel: tuple[int, int]
     stride: tuple[int, int]
     dilation: tuple[int, int]
-    grid: tuple[int, int]
-    pool: Pool
+    grid: tuple[int, int]  #: Rows and columns of sums, before ``pool``.
+    pool: Pool  #: Windows whose greatest sums are kept; of one sum each without pooling.
+    #: int8, shape ``(channels, *kernel, source channels)``; the last 1 if ``each``. int16 from -255
+    #: to 255 if some do not fit: these are multiplied in two or three summands.
     weights: np.ndarray
-    scaling: Scaling
-    macs: int
+    scaling: Scaling  #: By channel. The source's zero point is folded into the bias, modulo 2³².
+    macs: int  #: Multiplications of the model, for each sample.
+    #: Output channels computed from each source channel alone, 0 if all depend on all.
     each: int = 0
-    first: int = 0
-    table: np.ndarray | None = None
 
     def inputs(self, first: int, last: int) -> tuple[int, int]:
         """Return first and number of the source channels that some output channels read."""
@@ -107,11 +90,8 @@ class Product:
     def matrix(self, first: int, last: int) -> np.ndarray:
         """Return the weights of some output channels on all taps that these read.
 
-        Returns
-        -------
-        numpy.ndarray
-            int8, shape ``(last - first, rows, columns and source channels of the kernel)``;
-            ``summands`` times as long, the second summands after all first ones.
+        Returns int8, shape ``(last - first, rows, columns and source channels of the kernel)``;
+        ``summands`` times as long, the second summands after all first ones.
         """
         rest, found = self.weights[first:last], []
         for _ in range(self.summands):
@@ -128,11 +108,6 @@ class Product:
         wide = np.zeros((*part.shape[:3], count), np.int8)
         wide[np.arange(len(part)), :, :, places] = part[..., 0]
         return wide.reshape(len(part), -1)
-
-    @property
-    def sources(self) -> tuple[int, ...]:
-        """Values read."""
-        return (self.source,)
 
     @property
     def channels(self) -> int:
@@ -158,32 +133,21 @@ class Product:
     def __post_init__(self) -> None:
         """Refuse fields that no instruction can express."""
         self.scaling.check(self.name, self.channels)
-        _require_table(self.name, self.table)
+        super().__post_init__()
         whole = self.kernel == self.weights.shape[1:3]
         require(whole, self.name, f"weights of kernel {self.kernel}", self.weights.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Windows:
-    """Equal windows of a Pooling: a rectangle of results, and the source of the first.
+    """Equal windows of a Pooling: a rectangle of results, and the source of the first."""
 
-    Parameters
-    ----------
-    result, count : (int, int)
-        First row and column of results, and their numbers.
-    source : (int, int)
-        Row and column of the source at which the first window starts.
-    size : (int, int)
-        Rows and columns of each window.
-    parameters : int
-        Index of its scaling among those of the layer.
-    """
-
+    #: First row and column of results, and their numbers.
     result: tuple[int, int]
     count: tuple[int, int]
-    source: tuple[int, int]
-    size: tuple[int, int]
-    parameters: int = 0
+    source: tuple[int, int]  #: Row and column of the source at which the first window starts.
+    size: tuple[int, int]  #: Rows and columns of each window.
+    parameters: int = 0  #: Index of its scaling among those of the layer.
 
     def ends(self, stride: tuple[int, int]) -> tuple[int, int]:
         """Return the row and the column after the last that a window reads."""
@@ -197,88 +161,36 @@ class Windows:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Pooling:
-    """Work of the vector unit alone: windows of a value, combined and requantised.
+class Pooling(_Layer):
+    """Work of the vector unit alone: windows of a value, combined and requantised."""
 
-    Parameters
-    ----------
-    name, kind, place, source, result
-        As in ``Product``.
-    combine : isa.Window
-        Maximum or sum.
-    stride : (int, int)
-        Rows and columns from one window to the next.
-    windows : tuple of Windows
-        Rectangles that cover the result.
-    scalings : tuple of Scaling
-        For one channel each, the same for all.
-    seen : (int, int, int), optional
-        Rows, columns and channels as which a source of one row is read.
-    first : int
-        As in ``Product``.
-    table : numpy.ndarray, optional
-        As in ``Product``.
-    """
-
-    name: str
-    kind: str
-    place: int
-    source: int
-    result: int
-    combine: Window
-    stride: tuple[int, int]
-    windows: tuple[Windows, ...]
-    scalings: tuple[Scaling, ...]
+    combine: Window  #: Maximum or sum.
+    stride: tuple[int, int]  #: Rows and columns from one window to the next.
+    windows: tuple[Windows, ...]  #: Rectangles that cover the result.
+    scalings: tuple[Scaling, ...]  #: For one channel each, the same for all.
+    #: Rows, columns and channels as which a source of one row is read.
     seen: tuple[int, int, int] | None = None
-    first: int = 0
-    table: np.ndarray | None = None
 
     macs = 0
-
-    @property
-    def sources(self) -> tuple[int, ...]:
-        """Values read."""
-        return (self.source,)
 
     def __post_init__(self) -> None:
         """Refuse fields that no instruction can express."""
         for scaling in self.scalings:
             scaling.check(self.name, 1)
-        _require_table(self.name, self.table)
+        super().__post_init__()
         for windows in self.windows:
             require(max(windows.size) <= 255, self.name, "windows up to 255 by 255", windows.size)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Sum:
-    """Two values of one shape, each rescaled, added or compared, and rescaled again.
+class Sum(_Layer):
+    """Two values of one shape, each rescaled, added or compared, and rescaled again."""
 
-    Parameters
-    ----------
-    name, kind, place, source, result
-        As in ``Product``.
-    second : int
-        The other value read.
-    extents : (int, int, int)
-        Rows, columns and channels.
-    scalings : tuple of Scaling
-        For one channel each: of ``source``, of ``second``, and of their sum.
-    mode : isa.Mode
-        ADD, or MAX for the greater of the two.
-    table : numpy.ndarray, optional
-        As in ``Product``.
-    """
-
-    name: str
-    kind: str
-    place: int
-    source: int
-    second: int
-    result: int
-    extents: tuple[int, int, int]
+    second: int  #: The other value read.
+    extents: tuple[int, int, int]  #: Rows, columns and channels.
+    #: For one channel each: of ``source``, of ``second``, and of their sum.
     scalings: tuple[Scaling, Scaling, Scaling]
-    mode: Mode = Mode.ADD
-    table: np.ndarray | None = None
+    mode: Mode = Mode.ADD  #: ADD, or MAX for the greater of the two.
 
     macs = 0
     pool = Pool(window=(1, 1), stride=(1, 1))
@@ -302,7 +214,7 @@ class Sum:
         """Refuse fields that no instruction can express."""
         for scaling in self.scalings:
             scaling.check(self.name, 1)
-        _require_table(self.name, self.table)
+        super().__post_init__()
 
 
 Layer = Product | Pooling | Sum
@@ -310,23 +222,12 @@ Layer = Product | Pooling | Sum
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Network:
-    """Work for each sample: values and the layers between them, in order.
+    """Work for each sample: values and the layers between them, in order."""
 
-    Parameters
-    ----------
-    values : tuple of Value
-        Activations.
-    layers : tuple of Product, Pooling or Sum
-        Layers of the core, in an order of execution.
-    items : int
-        Samples in one invocation of the graph in its file: its own batch.
-    inputs, outputs : dict
-        Tensor of the graph to value.
-    """
-
-    values: tuple[Value, ...]
-    layers: tuple[Layer, ...]
-    items: int
+    values: tuple[Value, ...]  #: Activations.
+    layers: tuple[Layer, ...]  #: Layers of the core, in an order of execution.
+    items: int  #: Samples in one invocation of the graph in its file: its own batch.
+    #: Tensor of the graph to value.
     inputs: dict[int, int]
     outputs: dict[int, int]
 
@@ -355,6 +256,12 @@ class Network:
         for number, channels in made.items():
             value = self.values[number]
             require(channels == value.channels, value.name, "all channels once", channels)
+
+    def product(self, number: int) -> Product:
+        """Return a layer that is a matrix layer."""
+        layer = self.layers[number]
+        assert isinstance(layer, Product)
+        return layer
 
     @cached_property
     def makers(self) -> list[list[int]]:

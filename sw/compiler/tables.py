@@ -27,24 +27,12 @@ def table(
 ) -> np.ndarray:
     """Return the result of an operator for every int8.
 
-    Parameters
-    ----------
-    fill : callable
-        Returns the entries from the other arguments; see ``Operator.table``.
-    source, output : Quantization
-        Quantisation of its input and its result.
-    attributes : mapping
-        Attributes of the ``Operation``.
+    - ``fill``: returns the entries from the other arguments; see ``Operator.table``.
+    - ``source``, ``output``: quantisation of its input and its result.
+    - ``attributes``: attributes of the ``Operation``.
 
-    Returns
-    -------
-    numpy.ndarray
-        int8, shape ``(256,)``, by the bits of the input.
-
-    Raises
-    ------
-    UndefinedError
-        If a ratio of scales is past the kernel's range.
+    Returns int8, shape ``(256,)``, by the bits of the input. Raises UndefinedError if a ratio of
+    scales is past the kernel's range.
     """
     try:
         with np.errstate(over="raise", divide="raise", invalid="raise"):

@@ -12,25 +12,15 @@ __all__ = ["Scaling", "Value", "scaling_of", "uniform_scaling"]
 
 @dataclass(frozen=True, kw_only=True)
 class Value:
-    """An activation: int8 of ``height`` × ``width`` pixels of ``channels``, for each sample.
+    """An activation: int8 of ``height`` × ``width`` pixels of ``channels``, for each sample."""
 
-    Parameters
-    ----------
-    name : str
-        Name in the model.
-    height, width, channels : int
-        Extents. A vector is one pixel.
-    fill : int
-        int8 of the bytes around the pixels, for consumers that read past the edge.
-    is_input, is_output : bool
-        True if the host writes it, reads it.
-    """
-
-    name: str
+    name: str  #: Name in the model.
+    #: Extents. A vector is one pixel.
     height: int
     width: int
     channels: int
-    fill: int = 0
+    fill: int = 0  #: int8 of the bytes around the pixels, for consumers that read past the edge.
+    #: True if the host writes it, reads it.
     is_input: bool = False
     is_output: bool = False
 
@@ -42,33 +32,19 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scaling:
-    """Parameters of the requantiser.
+    """Parameters of the requantiser."""
 
-    Parameters
-    ----------
-    bias : numpy.ndarray
-        int64, shape ``(channels,)``, in the range of int32.
-    multiplier : numpy.ndarray
-        int64, shape ``(channels,)``, 0 to 2³¹ − 1.
-    left, right : numpy.ndarray
-        int64, shape ``(channels,)``, 0 to 31: shifts before and after the multiplication.
-    rounding : isa.Rounding
-        Rounding of the requantiser.
-    zero_point, low, high : int
-        int8: added last, and the range of the clamp.
-    note : str
-        Remark for the report of layers; empty if there is none.
-    """
-
-    bias: np.ndarray
-    multiplier: np.ndarray
+    bias: np.ndarray  #: int64, shape ``(channels,)``, in the range of int32.
+    multiplier: np.ndarray  #: int64, shape ``(channels,)``, 0 to 2³¹ − 1.
+    #: int64, shape ``(channels,)``, 0 to 31: shifts before and after the multiplication.
     left: np.ndarray
     right: np.ndarray
-    rounding: Rounding
+    rounding: Rounding  #: Rounding of the requantiser.
+    #: int8: added last, and the range of the clamp.
     zero_point: int
     low: int
     high: int
-    note: str = ""
+    note: str = ""  #: Remark for the report of layers; empty if there is none.
 
     def check(self, where: str, channels: int) -> None:
         """Refuse parameters that the requantiser cannot hold."""
@@ -104,14 +80,10 @@ def scaling_of(
 ) -> Scaling:
     """Return parameters by channel.
 
-    Parameters
-    ----------
-    bias, multiplier, shift : numpy.ndarray
-        int64, shape ``(channels,)``; shifts to the right are negative.
-    rounding : isa.Rounding
-        Rounding of the requantiser.
-    ends : (int, int, int)
-        Zero point, and the range of the clamp.
+    - ``bias``, ``multiplier``, ``shift``: int64, shape ``(channels,)``; shifts to the right are
+      negative.
+    - ``rounding``: rounding of the requantiser.
+    - ``ends``: zero point, and the range of the clamp.
     """
     zero_point, low, high = ends
     return Scaling(

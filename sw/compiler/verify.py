@@ -17,17 +17,8 @@ _CONSTANTS = (Opcode.LOAD_WEIGHTS, Opcode.LOAD_PARAMS)
 def verify(program: Program, code: Mapping[int, Sequence[Instruction]]) -> None:
     """Refuse a program whose result depends on timing, or that the core would refuse.
 
-    Parameters
-    ----------
-    program : Program
-        The program.
-    code : mapping of int to sequence of Instruction
-        The instructions of each section, by its address.
-
-    Raises
-    ------
-    CompileError
-        If a check fails, naming the instructions and the layer: a fault of the compiler.
+    ``code``: the instructions of each section, by its address. Raises CompileError if a check
+    fails, naming the instructions and the layer: a fault of the compiler.
     """
     from celosia.sim.hazards import Hazard, MachineError, judge
 
@@ -57,10 +48,7 @@ def _check_kept(
 ) -> None:
     """Refuse resident constants that other constants or a part overwrite.
 
-    Raises
-    ------
-    CompileError
-        See ``verify``.
+    Raises CompileError, see ``verify``.
     """
     from celosia.sim.footprint import Memory, touches
 

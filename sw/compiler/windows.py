@@ -13,23 +13,14 @@ __all__ = ["Axis", "padding", "rectangles", "taken"]
 
 @dataclass(frozen=True)
 class Axis:
-    """Windows along rows or columns.
+    """Windows along rows or columns."""
 
-    Parameters
-    ----------
-    start : int
-        First element of the first window, below zero before the edge.
-    stride, count, size : int
-        Elements from one window to the next, number of windows, and elements of each.
-    extent : int
-        Elements of the source.
-    """
-
-    start: int
+    start: int  #: First element of the first window, below zero before the edge.
+    #: Elements from one window to the next, number of windows, and elements of each.
     stride: int
     count: int
     size: int
-    extent: int
+    extent: int  #: Elements of the source.
 
     @property
     def whole(self) -> bool:

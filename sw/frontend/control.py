@@ -32,21 +32,14 @@ _Called = tuple[list[Operation], tuple[int, ...]]
 
 
 class Reader(Protocol):
-    """The reader of the file.
-
-    Attributes
-    ----------
-    numbers : sequence of int
-        Numbers in the graph of the subgraph's tensors.
-    open, unsigned, kept : set of int
-        Tensors of the graph whose recorded shapes are not relied on, that are uint8 in the file,
-        and that keep their contents.
-    """
+    """The reader of the file."""
 
     file: File
     variables: Variables
-    numbers: Sequence[int]
+    numbers: Sequence[int]  #: Numbers in the graph of the subgraph's tensors.
     count: int
+    #: Tensors of the graph whose recorded shapes are not relied on, that are uint8 in the file, and
+    #: that keep their contents.
     open: set[int]
     unsigned: set[int]
     kept: set[int]
@@ -59,10 +52,7 @@ class Reader(Protocol):
 class Control:
     """Calls of subgraphs.
 
-    Parameters
-    ----------
-    reader : Reader
-        Reads the operators.
+    ``reader``: reads the operators.
     """
 
     def __init__(self, reader: Reader) -> None:
@@ -76,10 +66,8 @@ class Control:
     def follow(self, kind: str, operator: Any, tensors: list[Tensor]) -> list[Operation]:
         """Return the operations that replace an IF or WHILE.
 
-        Raises
-        ------
-        ModelError
-            If its subgraphs do not match, or the number of rounds depends on the model's inputs.
+        Raises ModelError if its subgraphs do not match, or the number of rounds depends on the
+        model's inputs.
         """
         inputs = self.reader.inputs(operator, tensors)
         outputs = self.reader.outputs(operator)

@@ -37,15 +37,8 @@ _BROKEN = (struct.error, TypeError, IndexError, OverflowError, AttributeError, V
 def load(source: str | Path | bytes) -> Graph:
     """Return the graph of a quantised model.
 
-    Parameters
-    ----------
-    source : str, pathlib.Path or bytes
-        Path of a ``.tflite`` or ``.onnx`` file, or its contents.
-
-    Raises
-    ------
-    ModelError
-        If it cannot be used; for a float model with the command that quantises it.
+    ``source``: path of a ``.tflite`` or ``.onnx`` file, or its contents. Raises ModelError if it
+    cannot be used; for a float model with the command that quantises it.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
         content = bytes(source)

@@ -16,38 +16,22 @@ __all__ = ["Subgraph", "read_subgraph"]
 
 @dataclass(frozen=True, eq=False)
 class Subgraph:
-    """Tensors and operators of a subgraph.
+    """Tensors and operators of a subgraph."""
 
-    Parameters
-    ----------
-    tensors : tuple of Tensor
-        Quantised ones of uint8 as int8.
-    operators : tuple of tflite.Operator
-        Tables in the file.
-    inputs, outputs : tuple of int
-        Numbers of tensors.
-    dynamic, variables, unsigned : frozenset of int
-        Tensors with an extent that is dynamic, that keep their contents, and that are uint8 in the
-        file.
-    """
-
-    tensors: tuple[Tensor, ...]
-    operators: tuple[Any, ...]
+    tensors: tuple[Tensor, ...]  #: Quantised ones of uint8 as int8.
+    operators: tuple[Any, ...]  #: Tables in the file.
+    #: Numbers of tensors.
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    #: Tensors with an extent that is dynamic, that keep their contents, and that are uint8 in the
+    #: file.
     dynamic: frozenset[int]
     variables: frozenset[int]
     unsigned: frozenset[int]
 
 
 def read_subgraph(file: File, number: int) -> Subgraph:
-    """Return a subgraph by its number.
-
-    Raises
-    ------
-    IndexError
-        If there is none.
-    """
+    """Return a subgraph by its number; raises IndexError if there is none."""
     if not 0 <= number < file.count(file.model.SubgraphsLength(), 4):
         raise IndexError
     table = file.model.Subgraphs(number)
@@ -62,7 +46,11 @@ def read_subgraph(file: File, number: int) -> Subgraph:
         operators=operators,
         inputs=file.numbers(table.InputsLength(), table.Inputs),
         outputs=file.numbers(table.OutputsLength(), table.Outputs),
-        dynamic=frozenset(n for n, tensor in enumerate(tables) if _is_dynamic(tensor)),
+        dynamic=frozenset(
+            number
+            for number, tensor in enumerate(tables)
+            if -1 in map(tensor.ShapeSignature, range(tensor.ShapeSignatureLength()))
+        ),
         variables=frozenset(n for n, tensor in enumerate(tables) if tensor.IsVariable()),
         unsigned=unsigned,
     )
@@ -78,8 +66,3 @@ def _unsigned(file: File, operators: Sequence[Any], tensors: Sequence[Tensor]) -
             plain.update(file.numbers(operator.OutputsLength(), operator.Outputs))
     found = (n for n, t in enumerate(tensors) if t.dtype == np.uint8 and t.quantization)
     return frozenset(found) - plain
-
-
-def _is_dynamic(tensor: Any) -> bool:
-    """Return whether an extent of a tensor is dynamic."""
-    return -1 in [tensor.ShapeSignature(n) for n in range(tensor.ShapeSignatureLength())]

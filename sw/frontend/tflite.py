@@ -50,16 +50,9 @@ _BROKEN = (
 def load(source: str | Path | bytes) -> Graph:
     """Return the graph of a fully int8 quantised model, whose ends may be float32 or uint8.
 
-    Parameters
-    ----------
-    source : str, pathlib.Path or bytes
-        Path of a ``.tflite`` file, or its contents.
-
-    Raises
-    ------
-    ModelError
-        If there is no such file, it is damaged, not quantised to int8 throughout, or uses
-        something unsupported. One line that names the file and the tensor or operator.
+    ``source``: path of a ``.tflite`` file, or its contents. Raises ModelError if there is no such
+    file, it is damaged, not quantised to int8 throughout, or uses something unsupported. One line
+    that names the file and the tensor or operator.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
         name, content = "model", bytes(source)
@@ -212,11 +205,8 @@ class _Reader:
     def operations(self, given: Sequence[Any], tensors: list[Tensor]) -> list[Operation]:
         """Return the operations; results of constants alone become constants in ``tensors``.
 
-        Raises
-        ------
-        ModelError
-            With the first operator that cannot be used, and number and kind of all others; of many
-            others the count of each kind.
+        Raises ModelError with the first operator that cannot be used, and number and kind of all
+        others; of many others the count of each kind.
         """
         operations, refused = [], list[tuple[int, str, ModelError]]()
         for index, operator in enumerate(given):

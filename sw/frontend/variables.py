@@ -24,14 +24,9 @@ _Key = str | int
 class Variables:
     """Variables of a subgraph.
 
-    Attributes
-    ----------
-    initial : dict
-        Contents before the first invocation.
-    values : dict
-        Number of the tensor that each was assigned last.
-    alias : dict of int to int
-        Tensors that stand for results of READ_VARIABLE, and for variable tensors.
+    - ``initial``: contents before the first invocation.
+    - ``values``: number of the tensor that each was assigned last.
+    - ``alias``: tensors that stand for results of READ_VARIABLE, and for variable tensors.
     """
 
     def __init__(self) -> None:
@@ -46,10 +41,7 @@ class Variables:
     ) -> np.ndarray | None:
         """Follow an operator; return the contents of a variable that becomes a state.
 
-        Raises
-        ------
-        ModelError
-            If it names no variable, or one without contents.
+        Raises ModelError if it names no variable, or one without contents.
         """
         results = 0 if kind == "ASSIGN_VARIABLE" else 1
         wanted = {"VAR_HANDLE": 0, "READ_VARIABLE": 1, "ASSIGN_VARIABLE": 2}[kind]
@@ -88,14 +80,9 @@ class Variables:
     def renew(self, number: int, before: int, after: int, tensor: Tensor) -> None:
         """Make an operator's result the next contents of a variable tensor.
 
-        Parameters
-        ----------
-        number : int
-            The tensor in the file.
-        before, after : int
-            The operator's operand and result.
-        tensor : Tensor
-            The variable tensor.
+        - ``number``: the tensor in the file.
+        - ``before``, ``after``: the operator's operand and result.
+        - ``tensor``: the variable tensor.
         """
         if number not in self._first:
             self._first[number] = before
@@ -108,10 +95,7 @@ class Variables:
     def states(self, tensors: Sequence[Tensor]) -> tuple[State, ...]:
         """Return the states kept between invocations.
 
-        Raises
-        ------
-        ModelError
-            If a variable is assigned a tensor that it cannot hold.
+        Raises ModelError if a variable is assigned a tensor that it cannot hold.
         """
         found = []
         for key, number in self._first.items():

@@ -21,20 +21,12 @@ def short_name(name: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Quantization:
-    """Affine quantisation: real value = scale × (integer − zero point).
+    """Affine quantisation: real value = scale × (integer − zero point)."""
 
-    Parameters
-    ----------
-    scales : numpy.ndarray
-        float32, shape ``(n,)``, greater than zero: one, or one for each index of ``axis``.
-    zero_points : numpy.ndarray
-        int64, shape ``(n,)``.
-    axis : int
-        Dimension of the tensor that ``scales`` belong to; without meaning when ``n`` is 1.
-    """
-
+    #: float32, shape ``(n,)``, greater than zero: one, or one for each index of ``axis``.
     scales: np.ndarray
-    zero_points: np.ndarray
+    zero_points: np.ndarray  #: int64, shape ``(n,)``.
+    #: Dimension of the tensor that ``scales`` belong to; without meaning when ``n`` is 1.
     axis: int = 0
 
     @property
@@ -58,27 +50,13 @@ class Quantization:
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor of the graph; only constants have ``data``.
+    """A tensor of the graph; only constants have ``data``."""
 
-    Parameters
-    ----------
-    name : str
-        Name in the model.
-    shape : tuple of int
-        Extents, all at least 1. The model's own batch is the first.
-    dtype : numpy.dtype
-        Type of the elements.
-    quantization : Quantization, optional
-        Meaning of the integers.
-    data : numpy.ndarray, optional
-        Constant contents, of ``shape`` and ``dtype``.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    quantization: Quantization | None = None
-    data: np.ndarray | None = None
+    name: str  #: Name in the model.
+    shape: tuple[int, ...]  #: Extents, all at least 1. The model's own batch is the first.
+    dtype: np.dtype  #: Type of the elements.
+    quantization: Quantization | None = None  #: Meaning of the integers.
+    data: np.ndarray | None = None  #: Constant contents, of ``shape`` and ``dtype``.
 
     @property
     def elements(self) -> int:
@@ -88,57 +66,33 @@ class Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """One operator.
+    """One operator."""
 
-    Parameters
-    ----------
-    kind : str
-        Name of the operator as TensorFlow Lite spells it, for instance ``FULLY_CONNECTED``.
-    place : int
-        Number of the operator in the model, for messages.
-    inputs, outputs : tuple of int
-        Numbers of tensors; −1 is an input left out.
-    attributes : dict
-        Its attributes, by name.
-    """
-
+    #: Name of the operator as TensorFlow Lite spells it, for instance ``FULLY_CONNECTED``.
     kind: str
-    place: int
+    place: int  #: Number of the operator in the model, for messages.
+    #: Numbers of tensors; −1 is an input left out.
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)  #: Its attributes, by name.
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Contents of a tensor that are kept from one invocation to the next.
+    """Contents of a tensor that are kept from one invocation to the next."""
 
-    Parameters
-    ----------
-    tensor : int
-        Number of the tensor that operations read.
-    successor : int
-        Number of the tensor whose contents it has in the next invocation.
-    initial : numpy.ndarray
-        Contents in the first invocation.
-    """
-
-    tensor: int
-    successor: int
-    initial: np.ndarray
+    tensor: int  #: Number of the tensor that operations read.
+    successor: int  #: Number of the tensor whose contents it has in the next invocation.
+    initial: np.ndarray  #: Contents in the first invocation.
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
     """A model: tensors, operations in an order of execution, inputs, outputs and states.
 
-    ``unsigned`` are inputs and outputs that are uint8 in the model: 128 more there than the
-    int8 of the graph.
-
-    Raises
-    ------
-    ValueError
-        If a number of a tensor is out of range, or an operation reads a tensor before it is made.
+    ``unsigned`` are inputs and outputs that are uint8 in the model: 128 more there than the int8 of
+    the graph. Raises ValueError if a number of a tensor is out of range, or an operation reads a
+    tensor before it is made.
     """
 
     name: str

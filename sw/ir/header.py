@@ -8,7 +8,7 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES
+from celosia.hw.arch.commands import WORD_BYTES
 from celosia.sw.ir.parts import HostOperator, Operand, Part, Port, Section, Segment, Variable
 from celosia.sw.ir.records import listed, record, value
 
@@ -96,12 +96,17 @@ def read_section(name: str, entry: Any, take: Take) -> Section:
     for run in listed(entry["layers"], f"{name} layers"):
         pair = [value(each, int, f"{name} layers") for each in listed(run, f"{name} layers")]
         # Checked first, so that a large count builds no long list.
-        if len(pair) != 2 or not 1 <= pair[1] <= len(code) // INSTRUCTION_BYTES - len(layers):
+        if len(pair) != 2 or not 1 <= pair[1] <= len(code) // WORD_BYTES - len(layers):
             raise ValueError(f"{name}: wanted a layer for each instruction")
         layers += [pair[0]] * pair[1]
-    if len(layers) * INSTRUCTION_BYTES != len(code):
+    section = Section(value(entry["address"], int, f"{name} address"), code, tuple(layers))
+    try:
+        count = len(section.instructions)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if count != section.count:
         raise ValueError(f"{name}: wanted a layer for each instruction")
-    return Section(value(entry["address"], int, f"{name} address"), code, tuple(layers))
+    return section
 
 
 def read_segment(entry: Any, take: Take) -> Segment:

@@ -32,10 +32,7 @@ def _is(found: object, kind: type) -> bool:
 def value(found: Any, kind: type, where: str) -> Any:
     """Return a number or text of the given type; a whole number may stand for any number.
 
-    Raises
-    ------
-    ValueError
-        If it is of another type, not finite, or a text that cannot be shown.
+    Raises ValueError if it is of another type, not finite, or a text that cannot be shown.
     """
     if not _is(found, kind) or (kind is float and not math.isfinite(found)):
         raise ValueError(f"{where}: wanted {_NAMES[kind]}, got {_shown(found)}")
@@ -43,13 +40,7 @@ def value(found: Any, kind: type, where: str) -> Any:
 
 
 def listed(found: Any, where: str) -> list[Any]:
-    """Return a list, refused if it is none.
-
-    Raises
-    ------
-    ValueError
-        If it is no list.
-    """
+    """Return a list; raise ValueError if it is none."""
     if not isinstance(found, list):
         raise ValueError(f"{where}: wanted a list, got {_shown(found)}")
     return found
@@ -65,21 +56,12 @@ def _declared(cls: type) -> Mapping[str, tuple[Any, bool]]:
 def record(cls: type, entry: Any, where: str, given: Mapping[str, Any] | None = None) -> Any:
     """Return a dataclass whose fields are numbers, texts, or tuples of them.
 
-    Parameters
-    ----------
-    cls : type
-        The dataclass.
-    entry : Any
-        Contents of the file: a value for each field, lists for tuples.
-    where : str
-        Name in messages.
-    given : mapping, optional
-        Values of fields of other types, not checked here.
+    - ``entry``: contents of the file: a value for each field, lists for tuples.
+    - ``where``: name in messages.
+    - ``given``: values of fields of other types, not checked here.
 
-    Raises
-    ------
-    ValueError
-        If ``entry`` is no mapping, or a field is missing, unknown, or of another type.
+    Raises ValueError if ``entry`` is no mapping, or a field is missing, unknown, or of another
+    type.
     """
     if not isinstance(entry, dict):
         raise ValueError(f"{where}: wanted fields, got {_shown(entry)}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from celosia.hw.arch.config import ADDRESS_BITS, INSTRUCTION_BYTES
+from celosia.hw.arch.config import ADDRESS_BITS, PROGRAM_BYTES
 from celosia.sw.ir.parts import (
     MOST_BATCH,
     MOST_ELEMENTS,
@@ -44,10 +44,7 @@ def _require(holds: bool, where: str, wanted: str, got: object) -> None:
 def validate(program: "Program") -> None:
     """Refuse a program with addresses outside its memory, or tensors read that no step makes.
 
-    Raises
-    ------
-    ValueError
-        If a check fails; the message names the entry.
+    Raises ValueError if a check fails; the message names the entry.
     """
     memory = program.memory_bytes
     _require(1 <= program.batch <= MOST_BATCH, "batch", f"1 to {MOST_BATCH}", program.batch)
@@ -102,9 +99,9 @@ def _require_part(part: Part, program: "Program") -> None:
 def _require_section(name: str, section: Section, program: "Program") -> None:
     most = _INSTRUCTIONS
     _require(1 <= section.count <= most, name, f"1 to {most} instructions", section.count)
-    aligned = section.address % INSTRUCTION_BYTES == 0
-    _require(aligned, name, f"a multiple of {INSTRUCTION_BYTES} as address", section.address)
-    _require_address(name, section.address, len(section.code), program.memory_bytes)
+    aligned = section.address % PROGRAM_BYTES == 0
+    _require(aligned, name, f"a multiple of {PROGRAM_BYTES} as address", section.address)
+    _require_address(name, section.address, section.end - section.address, program.memory_bytes)
     for number in set(section.layers):
         good = -1 <= number < len(program.layers)
         _require(good, name, f"layers below {len(program.layers)}", number)
@@ -125,7 +122,7 @@ def _require_apart(program: "Program") -> None:
     """
     fixed = [_range(one.name, one.address, len(one.data)) for one in program.segments]
     for name, section in program.sections:
-        fixed.append(_range(name, section.address, len(section.code)))
+        fixed.append(_Range(section.address, section.end, name))
     fixed = _disjoint(fixed, views=False)
     starts = [one.address for one in fixed]
     for part in program.parts:

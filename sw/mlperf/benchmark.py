@@ -26,62 +26,33 @@ __all__ = ["Benchmark", "Result", "Setting", "model_files", "run_benchmark"]
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A core with its external memory, and a clock if it is that of a board.
+    """A core with its external memory, and a clock if it is that of a board."""
 
-    Parameters
-    ----------
-    name, memory : str
-        The board, or the core; its memory in words.
-    config : Config
-        Sizes of the core.
-    latency : int
-        Cycles from a request to external memory to its first beat.
-    bandwidth : float
-        Beats of external memory per cycle, above 0 up to 2.
-    clock_hz : int, optional
-        Clock of the board in Hz.
-    """
-
+    #: The board, or the core; its memory in words.
     name: str
     memory: str
-    config: Config
-    latency: int = 32
-    bandwidth: float = 1.0
-    clock_hz: int | None = None
+    config: Config  #: Sizes of the core.
+    latency: int = 32  #: Cycles from a request to external memory to its first beat.
+    bandwidth: float = 1.0  #: Beats of external memory per cycle, above 0 up to 2.
+    clock_hz: int | None = None  #: Clock of the board in Hz.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Figures of one model at one setting, batch 1.
+    """Figures of one model at one setting, batch 1."""
 
-    Parameters
-    ----------
-    model : Model
-        The model.
-    setting : Setting
-        Core, memory and clock.
-    published : bool
-        Whether the file has the digest of the published one.
-    host : tuple of str
-        Operators that run on the host.
-    compared, different : int
-        Output bytes, and those that are not LiteRT's.
-    macs, bound, estimated : int
-        Multiplications of one inference, cycles that the array takes at least, estimated cycles.
-    counted : int, optional
-        Cycles that the RTL has counted, the mean of all inputs rounded.
-    """
-
-    model: Model
-    setting: Setting
-    published: bool
-    host: tuple[str, ...]
+    model: Model  #: The model.
+    setting: Setting  #: Core, memory and clock.
+    published: bool  #: Whether the file has the digest of the published one.
+    host: tuple[str, ...]  #: Operators that run on the host.
+    #: Output bytes, and those that are not LiteRT's.
     compared: int
     different: int
+    #: Multiplications of one inference, cycles that the array takes at least, estimated cycles.
     macs: int
     bound: int
     estimated: int
-    counted: int | None
+    counted: int | None  #: Cycles that the RTL has counted, the mean of all inputs rounded.
 
     @property
     def cycles(self) -> int:
@@ -104,22 +75,13 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """Results of all models at all settings, those of one setting after the other.
+    """Results of all models at all settings, those of one setting after the other."""
 
-    Parameters
-    ----------
-    device : str
-        ``machine`` or ``rtl``.
-    inputs, seed : int
-        Random inputs of each model, and the seed they are drawn with.
-    results : tuple of Result
-        The results.
-    """
-
-    device: str
+    device: str  #: ``machine`` or ``rtl``.
+    #: Random inputs of each model, and the seed they are drawn with.
     inputs: int
     seed: int
-    results: tuple[Result, ...]
+    results: tuple[Result, ...]  #: The results.
 
     @property
     def by_setting(self) -> dict[Setting, list[Result]]:
@@ -141,10 +103,7 @@ class _Outcome(NamedTuple):
 def model_files(folder: Path | None) -> dict[Model, Path]:
     """Return the file of each model.
 
-    Raises
-    ------
-    InputError
-        If there is no folder, or a file is missing.
+    Raises InputError if there is no folder, or a file is missing.
     """
     wanted = f"the models of {REPOSITORY}: {', '.join(model.file for model in MODELS)}"
     if folder is None:
@@ -167,27 +126,14 @@ def run_benchmark(
 ) -> Benchmark:
     """Compare and count all models at all settings; shows its progress on stderr.
 
-    Parameters
-    ----------
-    files : dict of Model to pathlib.Path
-        File of each model.
-    settings : sequence of Setting
-        Cores and memories.
-    device : str
-        ``machine``, with estimated cycles, or ``rtl``, with counted ones.
-    inputs : int
-        Invocations of each model, in order: a model with variables keeps them in between.
-    seed : int
-        Seed of the random inputs.
+    - ``files``: file of each model.
+    - ``settings``: cores and memories.
+    - ``device``: ``machine``, with estimated cycles, or ``rtl``, with counted ones.
+    - ``inputs``: invocations of each model, in order: a model with variables keeps them in between.
+    - ``seed``: seed of the random inputs.
 
-    Raises
-    ------
-    ImportError
-        If LiteRT is not installed.
-    ValueError
-        If a file is no model, or the core cannot run it.
-    DeviceError
-        If there is no simulator, or the core stops with an error.
+    Raises ImportError if LiteRT is not installed; ValueError if a file is no model, or the core
+    cannot run it; DeviceError if there is no simulator, or the core stops with an error.
     """
     cases = {model: _Case(model, path, inputs, seed) for model, path in files.items()}
     keys = {_key(setting, device) for setting in settings}

@@ -9,45 +9,28 @@ __all__ = ["MODELS", "PEERS", "REPOSITORY", "Model", "Peer"]
 
 
 class Model(NamedTuple):
-    """A model of the benchmark.
+    """A model of the benchmark."""
 
-    Parameters
-    ----------
-    name, task : str
-        Short name, and the task in words.
-    file, folder : str
-        Name of the file, and its folder in ``REPOSITORY``.
-    sha256 : str
-        Digest of the published file.
-    """
-
+    #: Short name, and the task in words.
     name: str
     task: str
+    #: Name of the file, and its folder in ``REPOSITORY``.
     file: str
     folder: str
-    sha256: str
+    sha256: str  #: Digest of the published file.
 
 
 class Peer(NamedTuple):
-    """Results of another system, by name of the model.
+    """Results of another system, by name of the model."""
 
-    Parameters
-    ----------
-    name, about, source : str
-        The system, a remark, and the place where the figures are published.
-    clock_mhz : float or None
-        Greatest clock of the part that computes the network; None where there is none.
-    throughput : mapping of str to float
-        Median inferences per second; empty for an estimate.
-    cycles : mapping of str to float
-        Cycles of one inference: estimated, else the clock divided by the throughput.
-    """
-
+    #: The system, a remark, and the place where the figures are published.
     name: str
     about: str
     source: str
+    #: Greatest clock of the part that computes the network; None where there is none.
     clock_mhz: float | None
-    throughput: Mapping[str, float]
+    throughput: Mapping[str, float]  #: Median inferences per second; empty for an estimate.
+    #: Cycles of one inference: estimated, else the clock divided by the throughput.
     cycles: Mapping[str, float]
 
 

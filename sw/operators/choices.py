@@ -8,7 +8,7 @@ import numpy as np
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, Mismatch, require
 from celosia.sw.operators.node import ModelError, Node
-from celosia.sw.operators.record import ANY, WHOLE, Operator, Shape, each_sample
+from celosia.sw.operators.record import ANY, WHOLE, Operator, Shape, each_sample, mover
 
 __all__ = ["OPERATORS"]
 
@@ -46,10 +46,6 @@ def _select_v2_shapes(operator: HostOperator, attributes: Attributes) -> list[Sh
         return [np.broadcast_shapes(*shapes)]
     except ValueError:
         raise Mismatch(f"inputs that broadcast, got {' and '.join(map(str, shapes))}") from None
-
-
-def _run_select_v2(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    return [np.where(*arrays)]
 
 
 def _read_where(node: Node) -> dict[str, Any]:
@@ -95,21 +91,21 @@ def _run_top(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.nd
     return [np.take_along_axis(array, best, -1), best.astype(operator.results[1].dtype)]
 
 
-_SELECTS: dict[str, Any] = {"types": ANY, "moves": True, "aside": (0,), "whole": True}
+_SELECTS: dict[str, Any] = {"aside": (0,), "whole": True}
 
 OPERATORS = (
-    Operator(
-        kind="SELECT",
-        shapes=_select_shapes,
-        kernel=each_sample(_run_select),
-        host="a condition of one shape with the operands, of rows, or one",
+    mover(
+        "SELECT",
+        _select_shapes,
+        each_sample(_run_select),
+        "a condition of one shape with the operands, of rows, or one",
         **_SELECTS,
     ),
-    Operator(
-        kind="SELECT_V2",
-        shapes=_select_v2_shapes,
-        kernel=each_sample(_run_select_v2),
-        host="shapes that broadcast",
+    mover(
+        "SELECT_V2",
+        _select_v2_shapes,
+        each_sample(lambda _, arrays: [np.where(*arrays)]),
+        "shapes that broadcast",
         **_SELECTS,
     ),
     Operator(

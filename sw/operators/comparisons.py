@@ -11,6 +11,7 @@ from celosia.sw.operators.elementwise import two
 from celosia.sw.operators.fixed_point import centred, times
 from celosia.sw.operators.functions import same_shape
 from celosia.sw.operators.plain import of_two
+from celosia.sw.operators.real import of_each
 from celosia.sw.operators.record import NUMBERS, Kernel, Operator, Shape, by_type
 
 __all__ = ["OPERATORS"]
@@ -55,10 +56,6 @@ def _scaled(compare: np.ufunc) -> Kernel:
     return run
 
 
-def _run_not(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    return [~arrays[0]]
-
-
 OPERATORS = (
     *(
         Operator(
@@ -88,7 +85,7 @@ OPERATORS = (
         kind="LOGICAL_NOT",
         shapes=same_shape,
         types=(_BOOL, _BOOL),
-        kernel=_run_not,
+        kernel=of_each(np.logical_not),
         host="any",
     ),
 )

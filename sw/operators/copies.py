@@ -10,7 +10,7 @@ import tflite
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import EXTENT, Attributes, require
 from celosia.sw.operators.node import ModelError, Node
-from celosia.sw.operators.record import ANY, Operator, Shape
+from celosia.sw.operators.record import Shape, mover
 
 __all__ = ["OPERATORS"]
 
@@ -134,15 +134,11 @@ def _run_zeros(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.
 
 def _read_mirror(node: Node) -> dict[str, Any]:
     node.require_inputs(2)
-    margins = node.constant(1, (np.int32, np.int64), "paddings")
-    if margins.shape != (node.rank, 2) or margins.min(initial=0) < 0:
-        got = margins.tolist()
-        raise ModelError(f"wanted paddings of shape ({node.rank}, 2) of at least 0, got {got}")
+    margins = node.margins()
     mode = node.require_options(tflite.MirrorPadOptions).Mode()
     if mode not in _MODES:
         raise ModelError(f"wanted mode REFLECT or SYMMETRIC, got {mode}")
-    before, after = (tuple(margins[:, side].tolist()) for side in (0, 1))
-    return {"before": before, "after": after, "mode": _MODES[mode]}
+    return margins | {"mode": _MODES[mode]}
 
 
 def _mirror_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
@@ -187,85 +183,51 @@ def _run_constant(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[
     return [np.broadcast_to(constant, (samples, *constant.shape))]
 
 
-_FIRST: dict[str, Any] = {"operands": (0,), "types": ANY, "moves": True}
+_FIRST: dict[str, Any] = {"operands": (0,)}
+_FIXED: dict[str, Any] = {"types": (_NUMBERS[3:], _NUMBERS[3:]), "static": True}
+_SHAPE = "a constant shape"
 
 OPERATORS = (
     # The compiler makes it, for an output that is constant.
-    Operator(
-        kind="CONSTANT",
-        shapes=_constant_shapes,
-        types=ANY,
-        moves=True,
+    mover(
+        "CONSTANT",
+        _constant_shapes,
+        _run_constant,
+        "an output that is constant",
         aside=(0,),
-        kernel=_run_constant,
         whole=True,
-        host="an output that is constant",
     ),
-    Operator(
-        kind="BROADCAST_TO",
+    mover(
+        "BROADCAST_TO",
+        _broadcast_shapes,
+        _run_broadcast,
+        _SHAPE,
         read=_read_broadcast,
         infer=lambda node: [_read_broadcast(node)["shape"]],
-        shapes=_broadcast_shapes,
-        kernel=_run_broadcast,
         whole=True,
-        host="a constant shape",
         **_FIRST,
     ),
-    Operator(
-        kind="TILE",
-        read=_read_tile,
-        shapes=_tile_shapes,
-        kernel=_run_tile,
-        host="constant multiples",
-        **_FIRST,
-    ),
-    Operator(
-        kind="FILL",
+    mover("TILE", _tile_shapes, _run_tile, "constant multiples", read=_read_tile, **_FIRST),
+    mover(
+        "FILL",
+        _fill_shapes,
+        _run_fill,
+        _SHAPE,
         read=_read_fill,
         infer=lambda node: [_read_fill(node)["shape"]],
-        shapes=_fill_shapes,
         operands=(1,),
-        types=ANY,
-        moves=True,
-        kernel=_run_fill,
         whole=True,
-        host="a constant shape",
     ),
-    Operator(
-        kind="RANGE",
-        read=_read_range,
-        shapes=_range_shapes,
-        types=(_NUMBERS[3:], _NUMBERS[3:]),
-        moves=True,
-        kernel=_run_range,
-        static=True,
-        host="constant numbers",
-    ),
-    Operator(
-        kind="ZEROS_LIKE",
-        shapes=_zeros_shapes,
-        types=(_NUMBERS[3:], _NUMBERS[3:]),
-        moves=True,
-        kernel=_run_zeros,
-        static=True,
-        host="a constant",
-    ),
-    Operator(
-        kind="MIRROR_PAD",
+    mover("RANGE", _range_shapes, _run_range, "constant numbers", read=_read_range, **_FIXED),
+    mover("ZEROS_LIKE", _zeros_shapes, _run_zeros, "a constant", **_FIXED),
+    mover(
+        "MIRROR_PAD",
+        _mirror_shapes,
+        _run_mirror,
+        "constant margins, REFLECT and SYMMETRIC",
         read=_read_mirror,
-        shapes=_mirror_shapes,
-        kernel=_run_mirror,
-        host="constant margins, REFLECT and SYMMETRIC",
-        operands=(0,),
         types=(_NUMBERS, _NUMBERS),
-        moves=True,
-    ),
-    Operator(
-        kind="REVERSE_V2",
-        read=_read_reverse,
-        shapes=_reverse_shapes,
-        kernel=_run_reverse,
-        host="any axes",
         **_FIRST,
     ),
+    mover("REVERSE_V2", _reverse_shapes, _run_reverse, "any axes", read=_read_reverse, **_FIRST),
 )

@@ -89,13 +89,9 @@ def _decoded(boxes: np.ndarray, anchors: np.ndarray, scales: Sequence[float]) ->
     centre = (wide[:, :2] / scales[:2] * anchor[:, 2:] + anchor[:, :2]).astype(np.float32)
     ratios = wide[:, 2:] / scales[2:]
     # NumPy's may differ in the last bit.
-    powers = np.array([[_exponential(x) for x in row] for row in ratios.tolist()])
-    half = (0.5 * powers * anchor[:, 2:]).astype(np.float32)
+    powers = [[math.exp(x) if x < 709 else math.inf for x in row] for row in ratios.tolist()]
+    half = (0.5 * np.array(powers) * anchor[:, 2:]).astype(np.float32)
     return np.concatenate([centre - half, centre + half], axis=1)
-
-
-def _exponential(x: float) -> float:
-    return math.exp(x) if x < 709 else math.inf
 
 
 def _overlaps(box: np.ndarray, others: np.ndarray) -> np.ndarray:

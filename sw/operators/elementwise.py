@@ -15,8 +15,9 @@ from celosia.sw.compiler.products import add_product, product, without_zero
 from celosia.sw.compiler.quantize import (
     activation_range,
     addition_scalings,
+    ends_of_two,
     exact_scaling,
-    identity_scaling,
+    meanings,
     multiplication_scaling,
     single_factor,
 )
@@ -88,11 +89,8 @@ def activated(operator: HostOperator, attributes: Attributes) -> list[Shape]:
 def single_constant(first: Tensor, second: Tensor) -> dict[str, Any]:
     """Return the attributes of an operator whose second input is one number for all elements.
 
-    Returns
-    -------
-    dict
-        ``constant``, less its zero point, and ``constant_scale``; nothing where the second input is
-        no such constant, or would make the result larger than the first one.
+    Returns ``constant``, less its zero point, and ``constant_scale``; nothing where the second
+    input is no such constant, or would make the result larger than the first one.
     """
     if second.data is None or first.data is not None or second.quantization is None:
         return {}
@@ -208,12 +206,8 @@ def _product_table(
 def addends(lowering: Lowering, operation: Operation, whole: int = 2) -> list[View]:
     """Return views of two inputs, rows and columns of the smaller one repeated.
 
-    The first ``whole`` must cover a whole value.
-
-    Raises
-    ------
-    CompileError
-        If the core does not compute one, or their layouts differ.
+    The first ``whole`` must cover a whole value. Raises CompileError if the core does not compute
+    one, or their layouts differ.
     """
     graph, numbers, views = lowering.graph, operation.inputs[:2], list[View]()
     if not all(number in lowering.views for number in numbers):
@@ -242,15 +236,8 @@ def addends(lowering: Lowering, operation: Operation, whole: int = 2) -> list[Vi
 def _by_channel(lowering: Lowering, operation: Operation) -> tuple[int, int, np.ndarray] | None:
     """Return the computed and the constant input of two, and the constant of each channel.
 
-    Returns
-    -------
-    tuple or None
-        int8, shape ``(channels,)``; None if both inputs are computed.
-
-    Raises
-    ------
-    CompileError
-        If the constant differs between pixels, or makes the result larger than the other input.
+    Returns int8, shape ``(channels,)``; None if both inputs are computed. Raises CompileError if
+    the constant differs between pixels, or makes the result larger than the other input.
     """
     graph = lowering.graph
     numbers = sorted(operation.inputs[:2], key=lambda n: graph.tensors[n].data is not None)
@@ -303,11 +290,7 @@ def _lower_sum(lowering: Lowering, operation: Operation) -> None:
     constant = _spread(lowering, operation)
     views = addends(lowering, operation, 1 if operation.kind == "SUB" else 2)
     sources = [view.value for view in views]
-    first, second, output = (
-        lowering.graph.tensors[n].quantization
-        for n in (*operation.inputs[:2], operation.outputs[0])
-    )
-    assert first and second and output
+    first, second, output = ends_of_two(lowering.graph, operation)
     scalings = addition_scalings(first, second, output, operation.attributes["activation"])
     if operation.kind == "SUB":
         sources[1] = complement(lowering, operation, views[1])
@@ -321,12 +304,7 @@ def _lower_sum(lowering: Lowering, operation: Operation) -> None:
 
 def complement(lowering: Lowering, operation: Operation, view: View) -> int:
     """Return a new value with the complement of a view."""
-    windows, scalings, number = lowering.each(view), [identity_scaling()], operation.outputs[0]
-    shape = view.height, view.width, lowering.values[view.value].channels
-    lowering.vector(
-        operation, number, "COMPLEMENT", view, windows, scalings, shape, table=COMPLEMENT
-    )
-    return lowering.views[number].value
+    return lowering.vector(operation, view, kind="COMPLEMENT", table=COMPLEMENT)
 
 
 def _lower_product(lowering: Lowering, operation: Operation) -> None:
@@ -339,12 +317,10 @@ def _lower_product(lowering: Lowering, operation: Operation) -> None:
         raise CompileError("wanted an input that is computed, and a constant")
     number, constant, numbers = found
     view, channels = lowering.views[number], len(numbers)
-    ends = (number, constant, operation.outputs[0])
-    source, factor, output = (lowering.graph.tensors[n].quantization for n in ends)
-    assert source and factor and output
+    source, factor, output = meanings(lowering.graph, number, constant, operation.outputs[0])
     weights = without_zero(numbers, factor.zero_point).reshape(-1, 1)
-    scales = source, factor, output
-    scaling = multiplication_scaling(*scales, weights, operation.attributes["activation"])
+    activation = operation.attributes["activation"]
+    scaling = multiplication_scaling(source, factor, output, weights, activation)
     product(
         lowering,
         operation,
@@ -352,11 +328,6 @@ def _lower_product(lowering: Lowering, operation: Operation) -> None:
         weights.reshape(channels, 1, 1, 1),
         scaling,
         each=1,
-        origin=(view.top, view.left),
-        kernel=(1, 1),
-        stride=(1, 1),
-        dilation=(1, 1),
-        grid=(view.height, view.width),
     )
 
 

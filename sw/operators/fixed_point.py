@@ -21,6 +21,7 @@ __all__ = [
     "products",
     "quotients",
     "rescaled",
+    "shaped",
     "single",
     "times",
     "times_wide",
@@ -39,10 +40,7 @@ def meaning(operand: Operand) -> Quantization:
 def factors(operator: HostOperator) -> np.ndarray:
     """Return the real factors of sums of products of the first two operands.
 
-    Returns
-    -------
-    numpy.ndarray
-        float64, one for each channel, or one for all.
+    Returns float64, one for each channel, or one for all.
     """
     (source, weights), (output,) = operator.sources[:2], operator.results
     scales = np.array(weights.scales or [weights.scale], np.float64)
@@ -56,12 +54,9 @@ def factors(operator: HostOperator) -> np.ndarray:
 def times(x: np.ndarray, multiplier: np.ndarray | int, shift: np.ndarray | int) -> np.ndarray:
     """Return ``MultiplyByQuantizedMultiplier``, which rounds twice.
 
-    Parameters
-    ----------
-    x : numpy.ndarray
-        int64 in the range of int32, also where shifted left.
-    multiplier, shift : int or int64 array
-        Q31 multiplier, which may be negative, and exponent; arrays broadcast.
+    - ``x``: int64 in the range of int32, also where shifted left.
+    - ``multiplier``, ``shift``: Q31 multiplier, which may be negative, and exponent; arrays
+      broadcast.
     """
     left, right = np.maximum(shift, 0), np.maximum(-np.asarray(shift), 0)
     wrapped = (x << left).astype(np.int32).astype(np.int64)
@@ -88,10 +83,7 @@ def halved(x: np.ndarray, times: np.ndarray | int) -> np.ndarray:
 def multiplied(x: np.ndarray, factor: float) -> np.ndarray:
     """Return x times a real factor, which may be negative.
 
-    Raises
-    ------
-    ValueError
-        If the factor exceeds the range of the kernels.
+    Raises ValueError if the factor exceeds the range of the kernels.
     """
     if not abs(factor) < MOST_FACTOR:
         raise ValueError(f"wanted factors below 2^30, got {factor:.9g}")
@@ -130,6 +122,12 @@ def finished(values: np.ndarray, output: Operand, activation: str = "NONE") -> l
     """Return results: the zero point added, and clamped."""
     low, high = activation_range(activation, meaning(output), output.dtype)
     return [np.clip(values + output.zero_point, low, high).astype(output.dtype)]
+
+
+def shaped(values: np.ndarray, output: Operand, activation: str = "NONE") -> list[np.ndarray]:
+    """Return results as of ``finished``, in the shape of the operand, sample by sample."""
+    (result,) = finished(values, output, activation)
+    return [result.reshape(len(result), *output.shape)]
 
 
 def _scales(graph: Graph, operation: Operation) -> list[Quantization | None]:

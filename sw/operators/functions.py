@@ -62,14 +62,6 @@ def _populated(function: Callable[[np.ndarray], np.ndarray]) -> Table:
     return fill
 
 
-def _logarithm(x: np.ndarray) -> np.ndarray:
-    return np.where(x > 0, real.logarithm(x), -np.inf)
-
-
-def _logistic(x: np.ndarray) -> np.ndarray:
-    return real.ONE / (real.ONE + real.exponential(-x))
-
-
 def _either_gelu(
     source: Quantization, output: Quantization, attributes: dict[str, Any]
 ) -> np.ndarray:
@@ -288,14 +280,6 @@ def _run_gelu(operator: HostOperator, arrays: Sequence[np.ndarray]) -> Sequence[
     return of_each(function)(operator, arrays)
 
 
-def _run_leaky(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    return [real.leaky(arrays[0], operator.attributes["alpha"])]
-
-
-def _choose_slope(x: np.ndarray, slope: np.ndarray) -> np.ndarray:
-    return np.where(x >= 0, x, x * slope)
-
-
 def _function(kind: str, fill: Table, *others: str, **about: Any) -> Operator:
     """Return the record of a function that a table does for int8, and ``real`` for other types."""
     kernels = {"plain": about.pop("kernel", None) or of_each(about.pop("real"))}
@@ -336,15 +320,20 @@ OPERATORS = (
         "LEAKY_RELU",
         _leaky_relu,
         *("int16", _REAL),
-        kernel=_run_leaky,
+        kernel=lambda operator, arrays: [real.leaky(arrays[0], operator.attributes["alpha"])],
         int16=wide.leaky,
         read=_read_leaky_relu,
         shapes=_leaky_shapes,
     ),
-    _function("LOG", _populated(_logarithm), _REAL, real=real.logarithm),
+    _function(
+        "LOG",
+        _populated(lambda x: np.where(x > 0, real.logarithm(x), -np.inf)),
+        _REAL,
+        real=real.logarithm,
+    ),
     _function(
         "LOGISTIC",
-        _populated(_logistic),
+        _populated(lambda x: real.ONE / (real.ONE + real.exponential(-x))),
         *("int16", _REAL),
         real=real.logistic,
         int16=wide.logistic,
@@ -373,7 +362,9 @@ OPERATORS = (
         read=_read_prelu,
         shapes=_prelu_shapes,
         types=(("int8", _REAL), SAME),
-        kernel=by_type(int8=_run_prelu, plain=of_two(_choose_slope)),
+        kernel=by_type(
+            int8=_run_prelu, plain=of_two(lambda x, slope: np.where(x >= 0, x, x * slope))
+        ),
         lower=lookup,
         table=_prelu,
         single="alpha",

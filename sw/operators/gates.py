@@ -57,16 +57,10 @@ def normalised(
 ) -> np.ndarray:
     """Return layer normalisation of 16-bit numbers along the last dimension.
 
-    Parameters
-    ----------
-    x : numpy.ndarray
-        Shape ``(rows, cells)``.
-    weights, bias : numpy.ndarray
-        Shape ``(cells,)``.
-    factor : tuple of int
-        Multiplier and shift.
-    least : int
-        Variance that stands for one below 1.
+    - ``x``: shape ``(rows, cells)``.
+    - ``weights``, ``bias``: shape ``(cells,)``.
+    - ``factor``: multiplier and shift.
+    - ``least``: variance that stands for one below 1.
     """
     count, rows = x.shape[1], []
     for row in x:

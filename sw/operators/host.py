@@ -45,16 +45,10 @@ def host_operator(
 ) -> HostOperator:
     """Return the operator of the host for an operation.
 
-    Parameters
-    ----------
-    tensors : sequence or mapping of Tensor
-        Of the graph, by number.
-    operation : Operation
-        Of a kind that has a record.
-    batch : int
-        The model's own batch.
-    note : str
-        Reason why the core does not run it.
+    - ``tensors``: of the graph, by number.
+    - ``operation``: of a kind that has a record.
+    - ``batch``: the model's own batch.
+    - ``note``: reason why the core does not run it.
     """
     record = OPERATORS[operation.kind]
     attributes = dict(operation.attributes)
@@ -96,19 +90,11 @@ def _plain(value: Any) -> Any:
 def infer(tensors: Sequence[Tensor], operation: Operation, node: Node) -> list[tuple[int, ...]]:
     """Return the shapes of an operation's results, independent of those that the model records.
 
-    Parameters
-    ----------
-    tensors : sequence of Tensor
-        Of the model.
-    operation : Operation
-        With its inputs and outputs; its attributes are not read.
-    node : Node
-        The same operator as readers see it.
+    - ``tensors``: of the model.
+    - ``operation``: with its inputs and outputs; its attributes are not read.
+    - ``node``: the same operator as readers see it.
 
-    Raises
-    ------
-    ModelError
-        With the requirement.
+    Raises ModelError with the requirement.
     """
     record = OPERATORS[operation.kind]
     if record.infer is not None:
@@ -124,10 +110,7 @@ def infer(tensors: Sequence[Tensor], operation: Operation, node: Node) -> list[t
 def check_operation(tensors: Sequence[Tensor], operation: Operation) -> None:
     """Refuse an operation of a model whose types, quantisation or shapes do not match.
 
-    Raises
-    ------
-    ModelError
-        With the requirement.
+    Raises ModelError with the requirement.
     """
     record = OPERATORS[operation.kind]
     numbers = [number for number in record.inputs(operation) if number != -1]
@@ -157,10 +140,7 @@ def _same_meaning(source: Tensor, result: Tensor) -> bool:
 def check(operator: HostOperator) -> None:
     """Refuse an operator of a program file that no kernel can run.
 
-    Raises
-    ------
-    ProgramError
-        Naming the operator.
+    Raises ProgramError naming the operator.
     """
     record = OPERATORS.get(operator.kind)
     try:
@@ -177,12 +157,8 @@ def check(operator: HostOperator) -> None:
 def evaluate(tensors: Sequence[Tensor], operation: Operation) -> list[np.ndarray] | None:
     """Return the results of an operation whose operands are constant; None where they are not.
 
-    Operations whose results follow from shapes alone have results in any case.
-
-    Raises
-    ------
-    ModelError
-        If there are too many elements, or the operation refuses its inputs.
+    Operations whose results follow from shapes alone have results in any case. Raises ModelError if
+    there are too many elements, or the operation refuses its inputs.
     """
     record = OPERATORS[operation.kind]
     numbers = [number for number in record.inputs(operation) if number != -1]
@@ -218,23 +194,9 @@ def _computed(tensor: Tensor) -> Tensor:
 def run(operator: HostOperator, values: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
     """Return the results of an operator, by number of tensor.
 
-    Parameters
-    ----------
-    operator : HostOperator
-        The operator.
-    values : mapping of int to numpy.ndarray
-        Tensors computed so far, by number: of the operand's type, shape ``(N, ...)`` with as many
-        elements in each as the operand has.
-
-    Returns
-    -------
-    dict of int to numpy.ndarray
-        Results, shape ``(N, *operand.shape)``.
-
-    Raises
-    ------
-    OperandError
-        If the operator refuses its inputs, for instance an index past the end.
+    ``values``: tensors computed so far, by number: of the operand's type, shape ``(N, ...)`` with
+    as many elements in each as the operand has. Returns results, shape ``(N, *operand.shape)``.
+    Raises OperandError if the operator refuses its inputs, for instance an index past the end.
     """
     arrays = [_array(operand, values) for operand in operator.sources]
     try:

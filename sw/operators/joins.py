@@ -9,13 +9,13 @@ import tflite
 
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View, add_sum
-from celosia.sw.compiler.quantize import exact_scaling, identity_scaling
+from celosia.sw.compiler.quantize import exact_scaling
 from celosia.sw.compiler.spec import Sum
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.node import ModelError, Node
-from celosia.sw.operators.record import ANY, Operator, Shape
+from celosia.sw.operators.record import Shape, mover
 
 __all__ = ["OPERATORS"]
 
@@ -79,12 +79,9 @@ def _whole(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndar
     ]
 
 
-def _run_concatenation(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    return [np.concatenate(_whole(operator, arrays), axis=operator.attributes["axis"] + 1)]
-
-
-def _run_pack(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    return [np.stack(_whole(operator, arrays), axis=operator.attributes["axis"] + 1)]
+def _run_join(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    join = np.stack if operator.kind == "PACK" else np.concatenate
+    return [join(_whole(operator, arrays), axis=operator.attributes["axis"] + 1)]
 
 
 def _run_unpack(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -151,10 +148,7 @@ def _side_by_side(lowering: Lowering, operation: Operation, wanted: tuple[int, i
         maker = _maker(lowering, operation, source)
         if maker is None:
             lowering.views.pop(number)
-            scalings = [identity_scaling()]
-            shape = (view.height, view.width, lowering.values[view.value].channels)
-            windows = lowering.each(view)
-            lowering.vector(operation, number, operation.kind, view, windows, scalings, shape)
+            lowering.vector(operation, view)
             lowering.views[number] = View(result, 0, 0, *wanted[:2])
             maker = len(lowering.layers) - 1
         layer = lowering.layers[maker]
@@ -176,33 +170,16 @@ def _maker(lowering: Lowering, operation: Operation, source: int) -> int | None:
     return makers[0]
 
 
-_JOINS: dict[str, Any] = {"types": ANY, "moves": True}
-
 OPERATORS = (
-    Operator(
-        kind="CONCATENATION",
+    mover(
+        "CONCATENATION",
+        _concatenation_shapes,
+        _run_join,
+        "any axis, constants",
         read=_read_concatenation,
-        shapes=_concatenation_shapes,
-        kernel=_run_concatenation,
         lower=_lower,
         core="two or more along rows, columns or channels",
-        host="any axis, constants",
-        **_JOINS,
     ),
-    Operator(
-        kind="PACK",
-        read=_read_pack,
-        shapes=_pack_shapes,
-        kernel=_run_pack,
-        host="any axis",
-        **_JOINS,
-    ),
-    Operator(
-        kind="UNPACK",
-        read=_read_unpack,
-        shapes=_unpack_shapes,
-        kernel=_run_unpack,
-        host="any axis",
-        **_JOINS,
-    ),
+    mover("PACK", _pack_shapes, _run_join, "any axis", read=_read_pack),
+    mover("UNPACK", _unpack_shapes, _run_unpack, "any axis", read=_read_unpack),
 )

@@ -11,13 +11,20 @@ from celosia.sw.compiler.errors import UndefinedError
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.compiler.products import product, row_product
-from celosia.sw.compiler.quantize import bias_of, convolution_scaling, dense_scaling
+from celosia.sw.compiler.quantize import bias_of, convolution_scaling, dense_scaling, ends_of_two
 from celosia.sw.compiler.values import Scaling
 from celosia.sw.compiler.windows import padding
-from celosia.sw.ir.graph import Graph, Operation
+from celosia.sw.ir.graph import Graph, Operation, Tensor
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, require
-from celosia.sw.operators.fixed_point import factors, finished, times, times_wide, weighted
+from celosia.sw.operators.fixed_point import (
+    factors,
+    finished,
+    shaped,
+    times,
+    times_wide,
+    weighted,
+)
 from celosia.sw.operators.node import (
     ModelError,
     Node,
@@ -50,19 +57,22 @@ WEIGHTED = (("int8", "int16"), SAME)
 _ANY = "any kernel, stride, dilation and padding; constant weights, a scale for each channel or one"
 
 
-def _read_convolution(node: Node) -> dict[str, Any]:
+def _read_weights(node: Node, axis: int = 0) -> Tensor:
+    """Return checked weights, whose output channels are along ``axis``; check the bias, too."""
     node.require_inputs(2, 3)
     weights = node.tensor(1)
-    require_weights(weights)
-    require_bias(node.optional(2), weights.shape[0], node.tensor(0))
+    require_weights(weights, axis)
+    require_bias(node.optional(2), weights.shape[axis], node.tensor(0))
+    return weights
+
+
+def _read_convolution(node: Node) -> dict[str, Any]:
+    _read_weights(node)
     return read_windows(node, tflite.Conv2DOptions, "stride", "dilation")
 
 
 def _read_depthwise(node: Node) -> dict[str, Any]:
-    node.require_inputs(2, 3)
-    weights = node.tensor(1)
-    require_weights(weights, axis=3)
-    require_bias(node.optional(2), weights.shape[3], node.tensor(0))
+    weights = _read_weights(node, 3)
     attributes = read_windows(node, tflite.DepthwiseConv2DOptions, "stride", "dilation")
     inputs = node.tensor(0).shape[-1]
     return attributes | {"depth_multiplier": weights.shape[3] // inputs}
@@ -165,10 +175,7 @@ def lower_convolution(scale: Scale) -> Lower:
 
 
 def _read_dense(node: Node) -> dict[str, Any]:
-    node.require_inputs(2, 3)
-    weights = node.tensor(1)
-    require_weights(weights)
-    require_bias(node.optional(2), weights.shape[0], node.tensor(0))
+    _read_weights(node)
     options = node.options(tflite.FullyConnectedOptions)
     if options and options.WeightsFormat() != 0:
         raise ModelError("shuffled weights are not supported")
@@ -228,20 +235,17 @@ def dense_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np.ndarr
 def _dense_factors(graph: Graph, operation: Operation) -> list[float]:
     """Return the greatest factor.
 
-    Raises
-    ------
-    UndefinedError
-        If int16 gives results past 32 bits, to which the kernel casts its float64.
+    Raises UndefinedError if int16 gives results past 32 bits, to which the kernel casts its
+    float64.
     """
     found = weighted(0, 1)(graph, operation)
     source, weights = (graph.tensors[number] for number in operation.inputs[:2])
     if not found or weights.data is None or source.dtype != np.int16:
         return found
-    kernel, output = weights.quantization, graph.tensors[operation.outputs[0]].quantization
-    assert source.quantization and kernel and output
+    scale, kernel, output = ends_of_two(graph, operation)
     sums = np.abs(weights.data.astype(np.int64)).sum(axis=1) << 15
     sums += np.abs(bias_of(graph, operation, len(sums)))
-    most = float((sums * kernel.scales).max()) * source.quantization.scale / output.scale
+    most = float((sums * kernel.scales).max()) * scale.scale / output.scale
     if most >= 1 << 31:
         raise UndefinedError(f"wanted results within 32 bits before the clamp, got {most:.9g}")
     return found
@@ -252,8 +256,7 @@ def _run_dense(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.
     (output,) = operator.results
     exact = dense_sums(operator, arrays) * factors(operator)
     away = np.copysign(np.floor(np.abs(exact) + 0.5), exact)
-    (result,) = finished(away, output, operator.attributes["activation"])
-    return [result.reshape(len(result), *output.shape)]
+    return shaped(away, output, operator.attributes["activation"])
 
 
 def scaled_sums(operator: HostOperator, sums: np.ndarray, bias: Sequence[np.ndarray]) -> np.ndarray:
@@ -315,31 +318,24 @@ def _run_convolution(operator: HostOperator, arrays: Sequence[np.ndarray]) -> li
 
 
 OPERATORS = (
-    Operator(
-        kind="CONV_2D",
-        read=_read_convolution,
-        shapes=convolution_shapes,
-        lower=lower_convolution(convolution_scaling),
-        kernel=_run_convolution,
-        types=WEIGHTED,
-        weighted=True,
-        unsigned=True,
-        factors=weighted(0, 1),
-        core=f"{_ANY}; groups as weights of zero",
-        host="the same, of int8 and int16 by int8",
-    ),
-    Operator(
-        kind="DEPTHWISE_CONV_2D",
-        read=_read_depthwise,
-        shapes=convolution_shapes,
-        lower=lower_convolution(convolution_scaling),
-        kernel=_run_convolution,
-        types=WEIGHTED,
-        weighted=True,
-        unsigned=True,
-        factors=weighted(0, 1),
-        core=f"{_ANY}; any depth multiplier",
-        host="the same, of int8 and int16 by int8",
+    *(
+        Operator(
+            kind=kind,
+            read=read,
+            shapes=convolution_shapes,
+            lower=lower_convolution(convolution_scaling),
+            kernel=_run_convolution,
+            types=WEIGHTED,
+            weighted=True,
+            unsigned=True,
+            factors=weighted(0, 1),
+            core=f"{_ANY}; {more}",
+            host="the same, of int8 and int16 by int8",
+        )
+        for kind, read, more in (
+            ("CONV_2D", _read_convolution, "groups as weights of zero"),
+            ("DEPTHWISE_CONV_2D", _read_depthwise, "any depth multiplier"),
+        )
     ),
     Operator(
         kind="FULLY_CONNECTED",

@@ -47,34 +47,18 @@ class ModelError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """An operator of a file.
+    """An operator of a file."""
 
-    Parameters
-    ----------
-    operator : tflite.Operator
-        The table in the file.
-    inputs : tuple of Tensor or None
-        None for an input left out.
-    outputs : tuple of Tensor
-        Results.
-    intermediates : tuple of Tensor
-        Tensors of no contents, whose scales it uses within.
-    """
-
-    operator: Any
-    inputs: tuple[Tensor | None, ...]
-    outputs: tuple[Tensor, ...]
-    intermediates: tuple[Tensor, ...] = ()
+    operator: Any  #: The table in the file.
+    inputs: tuple[Tensor | None, ...]  #: None for an input left out.
+    outputs: tuple[Tensor, ...]  #: Results.
+    intermediates: tuple[Tensor, ...] = ()  #: Tensors of no contents, whose scales it uses within.
 
     def require_inputs(self, least: int, most: int | None = None, *, results: int | None = 1):
         """Refuse all but ``least`` to ``most`` inputs, the first ``least`` given, and one output.
 
-        ``results`` None stands for any number of outputs, at least one.
-
-        Raises
-        ------
-        ModelError
-            If the operator has others.
+        ``results`` None stands for any number of outputs, at least one. Raises ModelError if the
+        operator has others.
         """
         most = least if most is None else most
         count = len(self.inputs)
@@ -105,10 +89,7 @@ class Node:
     def options(self, table: type) -> Any:
         """Return the operator's options read as ``table``, or None when it has none.
 
-        Parameters
-        ----------
-        table : type
-            Class of the ``tflite`` package, for instance ``tflite.Conv2DOptions``.
+        ``table``: class of the ``tflite`` package, for instance ``tflite.Conv2DOptions``.
         """
         raw = self.operator.BuiltinOptions()
         kind = getattr(tflite.BuiltinOptions, table.__name__)
@@ -121,10 +102,7 @@ class Node:
     def require_options(self, table: type) -> Any:
         """Return the operator's options read as ``table``.
 
-        Raises
-        ------
-        ModelError
-            If it has none of that kind.
+        Raises ModelError if it has none of that kind.
         """
         options = self.options(table)
         if options is None:
@@ -134,19 +112,11 @@ class Node:
     def constant(self, number: int, types: Sequence[type], role: str) -> np.ndarray:
         """Return the contents of an input that must be constant.
 
-        Parameters
-        ----------
-        number : int
-            Position of the input.
-        types : sequence of type
-            NumPy types that are good.
-        role : str
-            Its name in messages.
+        - ``number``: position of the input.
+        - ``types``: NumPy types that are good.
+        - ``role``: its name in messages.
 
-        Raises
-        ------
-        ModelError
-            If it is computed, or of another type.
+        Raises ModelError if it is computed, or of another type.
         """
         tensor = self.tensor(number)
         if tensor.dtype not in types or tensor.data is None:
@@ -161,15 +131,20 @@ class Node:
     def axis(self, given: int, rank: int | None = None) -> int:
         """Return a dimension of the first input, or of ``rank``, counted from the first.
 
-        Raises
-        ------
-        ModelError
-            If there is none.
+        Raises ModelError if there is none.
         """
         rank = self.rank if rank is None else rank
         if not -rank <= given < rank:
             raise ModelError(f"wanted an axis from {-rank} to {rank - 1}, got {given}")
         return given % rank
+
+    def margins(self) -> dict[str, Any]:
+        """Return the numbers of elements before and after each dimension: the second input."""
+        margins = self.constant(1, _INDICES, "paddings")
+        if margins.shape != (self.rank, 2) or margins.min(initial=0) < 0:
+            wanted = f"paddings of shape ({self.rank}, 2) of at least 0"
+            raise ModelError(f"wanted {wanted}, got {margins.tolist()}")
+        return {"before": tuple(margins[:, 0].tolist()), "after": tuple(margins[:, 1].tolist())}
 
     def axes(self, number: int) -> tuple[int, ...]:
         """Return the dimensions that a constant input names, sorted, counted from the first."""
@@ -194,10 +169,7 @@ def described(tensor: Tensor) -> str:
 def require_per_tensor(tensor: Tensor) -> None:
     """Refuse an integer tensor without one scale, and one zero point within its type.
 
-    Raises
-    ------
-    ModelError
-        If it has none, or several.
+    Raises ModelError if it has none, or several.
     """
     name, quantization = tensor.dtype.name, tensor.quantization
     if quantization is None or len(quantization.scales) != 1:
@@ -214,10 +186,7 @@ def require_per_tensor(tensor: Tensor) -> None:
 def read_padding(options: Any) -> str:
     """Return the padding of some options: ``SAME`` or ``VALID``.
 
-    Raises
-    ------
-    ModelError
-        If it is neither.
+    Raises ModelError if it is neither.
     """
     if options.Padding() not in _PADDINGS:
         raise ModelError(f"padding {constant_name(tflite.Padding, options.Padding())} is unknown")
@@ -227,10 +196,7 @@ def read_padding(options: Any) -> str:
 def read_pair(role: str, options: Any) -> tuple[int, int]:
     """Return rows and columns of ``stride``, ``dilation`` or ``window`` in some options.
 
-    Raises
-    ------
-    ModelError
-        If one is below 1.
+    Raises ModelError if one is below 1.
     """
     y, x = (getattr(options, name)() for name in _PAIRS[role])
     if y < 1 or x < 1:
@@ -239,13 +205,7 @@ def read_pair(role: str, options: Any) -> tuple[int, int]:
 
 
 def read_activation(value: int) -> str:
-    """Return the name of a fused activation.
-
-    Raises
-    ------
-    ModelError
-        If it is not supported.
-    """
+    """Return the name of a fused activation; raises ModelError if it is not supported."""
     if value not in _ACTIVATIONS:
         name = constant_name(tflite.ActivationFunctionType, value)
         raise ModelError(f"fused activation {name} is not supported")
@@ -262,17 +222,7 @@ def _of_nine_bits(weights: Tensor) -> bool:
 def require_weights(weights: Tensor, axis: int = 0) -> None:
     """Refuse weights that are not constant int8 with one scale, or one for each output channel.
 
-    Parameters
-    ----------
-    weights : Tensor
-        The weights.
-    axis : int
-        Dimension of the output channels.
-
-    Raises
-    ------
-    ModelError
-        If they are otherwise.
+    ``axis``: dimension of the output channels. Raises ModelError if they are otherwise.
     """
     if weights.dtype != np.int8 and not _of_nine_bits(weights):
         raise ModelError(f"wanted int8 weights, got {described(weights)}")
@@ -294,12 +244,7 @@ def require_weights(weights: Tensor, axis: int = 0) -> None:
 def require_bias(bias: Tensor | None, channels: int, source: Tensor) -> None:
     """Refuse a bias that is neither left out nor constant int32, one for each channel.
 
-    With inputs of int16 it may be int64.
-
-    Raises
-    ------
-    ModelError
-        If it is otherwise.
+    With inputs of int16 it may be int64. Raises ModelError if it is otherwise.
     """
     if bias is None:
         return

@@ -5,7 +5,7 @@ Models hold them after the front end: images with channels last, int8 for uint8.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -23,15 +23,14 @@ from celosia.sw.compiler.onnxruntime import (
     softmax,
 )
 from celosia.sw.compiler.products import product
-from celosia.sw.compiler.quantize import ends
+from celosia.sw.compiler.quantize import ends, ends_of_two
 from celosia.sw.compiler.single_scaling import (
     addition_scalings,
     average_scaling,
     mean_scaling,
     product_scaling,
 )
-from celosia.sw.compiler.windows import rectangles
-from celosia.sw.ir.graph import Graph, Operation, Quantization
+from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator, Operand
 from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.elementwise import addends, two
@@ -45,7 +44,7 @@ from celosia.sw.operators.matrix import (
     lower_convolution,
     lower_dense,
 )
-from celosia.sw.operators.pooling import pool_shapes, spans
+from celosia.sw.operators.pooling import lower_pool, pool_shapes, spans
 from celosia.sw.operators.record import Operator, Shape
 from celosia.sw.operators.reductions import lower_windows
 from celosia.sw.operators.windows import image
@@ -53,7 +52,6 @@ from celosia.sw.operators.windows import image
 __all__ = ["OPERATORS"]
 
 _Arrays = Sequence[np.ndarray]
-_Meanings = tuple[Quantization, Quantization, Quantization]
 
 
 def _scales(operand: Operand) -> np.ndarray:
@@ -68,18 +66,11 @@ def _requantized(operator: HostOperator, sums: np.ndarray) -> list[np.ndarray]:
     return [result.reshape(len(result), *output.shape)]
 
 
-def _run_convolution(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
+def _run_product(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
+    if operator.kind == "QLinearMatMul":
+        return _requantized(operator, dense_sums(operator, arrays))
     sums = convolution_sums(operator, arrays)
     return _requantized(operator, sums.reshape(len(arrays[0]), -1, sums.shape[-1]))
-
-
-def _run_dense(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
-    return _requantized(operator, dense_sums(operator, arrays))
-
-
-def _meanings(operator: HostOperator) -> _Meanings:
-    first, second = operator.sources
-    return meaning(first), meaning(second), meaning(operator.results[0])
 
 
 def _pair_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
@@ -87,16 +78,11 @@ def _pair_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     return two(operator, attributes)
 
 
-def _run_sum(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
+def _run_pair(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
+    compute = added if operator.kind == "QLinearAdd" else multiplied
     first, second = aligned(operator, arrays)
-    unsigned = operator.attributes["unsigned"]
-    return [added(first, second, _meanings(operator), unsigned=unsigned)]
-
-
-def _run_product(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
-    first, second = aligned(operator, arrays)
-    unsigned = operator.attributes["unsigned"]
-    return [multiplied(first, second, _meanings(operator), unsigned=unsigned)]
+    ends = meaning(operator.sources[0]), meaning(operator.sources[1]), meaning(operator.results[0])
+    return [compute(first, second, ends, unsigned=operator.attributes["unsigned"])]
 
 
 def _lower_line(lowering: Lowering, operation: Operation) -> None:
@@ -112,8 +98,8 @@ def _lower_line(lowering: Lowering, operation: Operation) -> None:
     shapes = source.shape, constant.shape[-1:], constant.elements
     if shapes != (output.shape, (channels,), channels):
         raise CompileError(f"wanted a constant for each of {channels} channels")
-    assert source.quantization and constant.quantization and output.quantization
-    meanings = source.quantization, constant.quantization, output.quantization
+    ordered = ends_of_two(graph, operation)
+    meanings = ordered[position], ordered[1 - position], ordered[2]
     x, numbers = np.arange(-128, 128)[None], constant.data.reshape(-1, 1)
     centred = numbers[:, 0].astype(np.int64) - meanings[1].zero_point
     first, second, step = (one.scale for one in meanings)
@@ -123,27 +109,10 @@ def _lower_line(lowering: Lowering, operation: Operation) -> None:
     else:
         compute, slopes = multiplied, first * second / step * centred
         offsets = -slopes * meanings[0].zero_point
-    operands, ordered = (x, numbers), meanings
-    if position:
-        operands, ordered = (numbers, x), (meanings[1], meanings[0], meanings[2])
+    operands = (numbers, x) if position else (x, numbers)
     tables = compute(*operands, ordered, unsigned=operation.attributes["unsigned"])
     weights, scaling = lines(tables, slopes, offsets, meanings[2].zero_point)
-    product(
-        lowering,
-        operation,
-        view,
-        weights.reshape(channels, 1, 1, 1),
-        scaling,
-        each=1,
-    )
-
-
-def _sum_scalings(graph: Graph, operation: Operation):
-    first, second, output = (
-        graph.tensors[number].quantization for number in (*operation.inputs[:2], *operation.outputs)
-    )
-    assert first and second and output
-    return addition_scalings(first, second, output, unsigned=operation.attributes["unsigned"])
+    product(lowering, operation, view, weights.reshape(channels, 1, 1, 1), scaling, each=1)
 
 
 def _lower_sum(lowering: Lowering, operation: Operation) -> None:
@@ -152,7 +121,9 @@ def _lower_sum(lowering: Lowering, operation: Operation) -> None:
         _lower_line(lowering, operation)
         return
     sources = [view.value for view in addends(lowering, operation)]
-    add_sum(lowering, operation, sources, _sum_scalings(lowering.graph, operation))
+    unsigned = operation.attributes["unsigned"]
+    scalings = addition_scalings(*ends_of_two(lowering.graph, operation), unsigned=unsigned)
+    add_sum(lowering, operation, sources, scalings)
 
 
 def _mean_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
@@ -210,22 +181,8 @@ def _run_average(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
 
 def _lower_average(lowering: Lowering, operation: Operation) -> None:
     """Lower means of windows whose quotients are never near a half."""
-    view, number = lowering.view(operation), operation.outputs[0]
-    axes = lowering.windows(operation, (view.height, view.width))
-    windows = rectangles(axes, view.top, view.left)
-    counts = sorted({w.size[0] * w.size[1] for w in windows})
-    both = ends(lowering.graph, operation)
-    lowering.vector(
-        operation,
-        number,
-        operation.kind,
-        view,
-        tuple(replace(w, parameters=counts.index(w.size[0] * w.size[1])) for w in windows),
-        [average_scaling(*both, count) for count in counts],
-        lowering.shapes[number],
-        stride=operation.attributes["stride"],
-        combine=Window.SUM,
-    )
+    scaling = partial(average_scaling, *ends(lowering.graph, operation))
+    lower_pool(lowering, operation, scaling, Window.SUM)
 
 
 def _softmax_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
@@ -238,17 +195,9 @@ def _run_softmax(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
     return [softmax(arrays[0], meaning(source), meaning(output))]
 
 
-def _run_quantize(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
-    return [quantized(arrays[0], meaning(operator.results[0]))]
-
-
 def _table_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     attributes.wholes("entries", 256, -128, 127)
     return same_shape(operator, attributes)
-
-
-def _entries(source: Quantization, output: Quantization, attributes: dict) -> np.ndarray:
-    return np.array(attributes["entries"], np.int64)
 
 
 def _run_table(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
@@ -265,7 +214,7 @@ OPERATORS = (
         shapes=_table_shapes,
         kernel=_run_table,
         lower=lookup,
-        table=_entries,
+        table=lambda _, __, attributes: np.array(attributes["entries"], np.int64),
         core=f"any function of one element: {ALONE}",
         host="int8",
     ),
@@ -273,7 +222,7 @@ OPERATORS = (
         kind="QLinearAdd",
         shapes=_pair_shapes,
         broadcasts=True,
-        kernel=_run_sum,
+        kernel=_run_pair,
         lower=_lower_sum,
         core="two values of one shape, where 32 bits give all 65,536 sums; a value and a constant "
         "for each channel",
@@ -287,14 +236,20 @@ OPERATORS = (
         core="windows up to 255 × 255 whose averages are not too near a half",
         host="any window",
     ),
-    Operator(
-        kind="QLinearConv",
-        shapes=convolution_shapes,
-        weighted=True,
-        kernel=_run_convolution,
-        lower=lower_convolution(product_scaling),
-        core=f"{_KERNELS}; {_FACTORS}",
-        host="the same, any factors",
+    *(
+        Operator(
+            kind=kind,
+            shapes=shapes,
+            weighted=True,
+            kernel=_run_product,
+            lower=lower(product_scaling),
+            core=f"{_KERNELS}; {_FACTORS}",
+            host="the same, any factors",
+        )
+        for kind, shapes, lower in (
+            ("QLinearConv", convolution_shapes, lower_convolution),
+            ("QLinearMatMul", dense_shapes, lower_dense),
+        )
     ),
     Operator(
         kind="QLinearGlobalAveragePool",
@@ -305,19 +260,10 @@ OPERATORS = (
         host="any factor",
     ),
     Operator(
-        kind="QLinearMatMul",
-        shapes=dense_shapes,
-        weighted=True,
-        kernel=_run_dense,
-        lower=lower_dense(product_scaling),
-        core=f"{_KERNELS}; {_FACTORS}",
-        host="the same, any factors",
-    ),
-    Operator(
         kind="QLinearMul",
         shapes=_pair_shapes,
         broadcasts=True,
-        kernel=_run_product,
+        kernel=_run_pair,
         lower=_lower_line,
         core="a value and a constant for each channel",
         host="shapes that broadcast",
@@ -332,7 +278,7 @@ OPERATORS = (
         kind="QuantizeLinear",
         shapes=same_shape,
         types=(("float32",), ("int8",)),
-        kernel=_run_quantize,
+        kernel=lambda operator, arrays: [quantized(arrays[0], meaning(operator.results[0]))],
         host="float32 to int8",
     ),
 )

@@ -10,7 +10,7 @@ import tflite
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import EXTENT, Attributes, require
 from celosia.sw.operators.node import ModelError, Node
-from celosia.sw.operators.record import ANY, Operator, Shape
+from celosia.sw.operators.record import Shape, mover
 from celosia.sw.operators.windows import image
 
 __all__ = ["OPERATORS"]
@@ -60,17 +60,14 @@ def _space_to_depth_shapes(operator: HostOperator, attributes: Attributes) -> li
     return [(batch, high // block, wide // block, channels * block**2)]
 
 
-def _run_depth_to_space(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _run_depth_and_space(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Swap the columns of blocks with the rows in a block, or the reverse."""
     x, block = arrays[0], operator.attributes["block"]
     samples, batch, high, wide, _ = x.shape
-    parts = x.reshape(samples, batch, high, wide, block, block, -1)
-    return [parts.transpose(0, 1, 2, 4, 3, 5, 6).reshape(samples, *operator.results[0].shape)]
-
-
-def _run_space_to_depth(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    x, block = arrays[0], operator.attributes["block"]
-    samples, batch, high, wide, channels = x.shape
-    parts = x.reshape(samples, batch, high // block, block, wide // block, block, channels)
+    split = (high, wide, block, block)
+    if operator.kind == "SPACE_TO_DEPTH":
+        split = (high // block, block, wide // block, block)
+    parts = x.reshape(samples, batch, *split, -1)
     return [parts.transpose(0, 1, 2, 4, 3, 5, 6).reshape(samples, *operator.results[0].shape)]
 
 
@@ -138,47 +135,37 @@ def _run_batch_to_space(operator: HostOperator, arrays: Sequence[np.ndarray]) ->
     return [whole[(slice(None), slice(None), *starts)]]
 
 
-_MOVES: dict[str, Any] = {"operands": (0,), "types": ANY, "moves": True}
-
-OPERATORS = (
-    Operator(
-        kind="TRANSPOSE",
-        read=_read_transpose,
-        shapes=_transpose_shapes,
-        kernel=_run_transpose,
-        host="any order",
-        **_MOVES,
-    ),
-    Operator(
-        kind="DEPTH_TO_SPACE",
-        read=_read_block(tflite.DepthToSpaceOptions),
-        shapes=_depth_to_space_shapes,
-        kernel=_run_depth_to_space,
-        host="any block",
-        **_MOVES,
-    ),
-    Operator(
-        kind="SPACE_TO_DEPTH",
-        read=_read_block(tflite.SpaceToDepthOptions),
-        shapes=_space_to_depth_shapes,
-        kernel=_run_space_to_depth,
-        host="any block",
-        **_MOVES,
-    ),
-    Operator(
-        kind="SPACE_TO_BATCH_ND",
-        read=_read_blocks("paddings"),
-        shapes=_space_to_batch_shapes,
-        kernel=_run_space_to_batch,
-        host="any dimensions after the batch",
-        **_MOVES,
-    ),
-    Operator(
-        kind="BATCH_TO_SPACE_ND",
-        read=_read_blocks("crops"),
-        shapes=_batch_to_space_shapes,
-        kernel=_run_batch_to_space,
-        host="any dimensions after the batch",
-        **_MOVES,
-    ),
+OPERATORS = tuple(
+    mover(kind, shapes, kernel, host, read=read, operands=(0,))
+    for kind, read, shapes, kernel, host in (
+        ("TRANSPOSE", _read_transpose, _transpose_shapes, _run_transpose, "any order"),
+        (
+            "DEPTH_TO_SPACE",
+            _read_block(tflite.DepthToSpaceOptions),
+            _depth_to_space_shapes,
+            _run_depth_and_space,
+            "any block",
+        ),
+        (
+            "SPACE_TO_DEPTH",
+            _read_block(tflite.SpaceToDepthOptions),
+            _space_to_depth_shapes,
+            _run_depth_and_space,
+            "any block",
+        ),
+        (
+            "SPACE_TO_BATCH_ND",
+            _read_blocks("paddings"),
+            _space_to_batch_shapes,
+            _run_space_to_batch,
+            "any dimensions after the batch",
+        ),
+        (
+            "BATCH_TO_SPACE_ND",
+            _read_blocks("crops"),
+            _batch_to_space_shapes,
+            _run_batch_to_space,
+            "any dimensions after the batch",
+        ),
+    )
 )

@@ -13,7 +13,7 @@ from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.fixed_point import finished, quotients, rescaled, single
 from celosia.sw.operators.functions import same_shape
 from celosia.sw.operators.node import ModelError, Node, described
-from celosia.sw.operators.record import SAME, Operator, Shape, by_type
+from celosia.sw.operators.record import SAME, Operator, Shape
 
 __all__ = ["OPERATORS"]
 
@@ -30,21 +30,16 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
         return
     activation = operation.kind if operation.kind in _RELUS else "NONE"
     scaling = rescaling(*ends(lowering.graph, operation), activation)
-    shape = view.height, view.width, lowering.values[view.value].channels
-    windows = lowering.each(view)
-    number = operation.outputs[0]
-    lowering.vector(operation, number, operation.kind, view, windows, [scaling], shape)
+    lowering.vector(operation, view, scalings=[scaling])
 
 
 def _run_relu(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    if arrays[0].dtype == np.float32:
+        return [np.clip(arrays[0], *BOUNDS[operator.kind])]
     (source,), (output,) = operator.sources, operator.results
     centred = arrays[0].astype(np.int64) - source.zero_point
     values = rescaled(centred, single_factor(single(source), over=single(output)))
     return finished(values, output, operator.kind)
-
-
-def _run_real_relu(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    return [np.clip(arrays[0], *BOUNDS[operator.kind])]
 
 
 def _read_scales(node: Node) -> dict[str, Any]:
@@ -123,7 +118,7 @@ OPERATORS = (
             kind=kind,
             shapes=same_shape,
             types=(("int8", "int16", "float32"), SAME),
-            kernel=by_type(int8=_run_relu, int16=_run_relu, plain=_run_real_relu),
+            kernel=_run_relu,
             lower=_lower,
             factors=quotients,
             core=f"int8: {_CLAMP}",

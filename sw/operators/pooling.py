@@ -1,7 +1,9 @@
 """Pooling over windows of images."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import tflite
 from celosia.hw.arch.isa import Window
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.quantize import activation_range, average_scaling, ends, identity_scaling
+from celosia.sw.compiler.values import Scaling
 from celosia.sw.compiler.windows import padding, rectangles
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
@@ -19,7 +22,7 @@ from celosia.sw.operators.node import Node
 from celosia.sw.operators.record import SAME, Kernel, Operator, Shape
 from celosia.sw.operators.windows import ACTIVATIONS, image, read_windows, window_counts
 
-__all__ = ["OPERATORS", "pool_shapes", "pooled", "read_pool", "spans"]
+__all__ = ["OPERATORS", "lower_pool", "pool_shapes", "pooled", "read_pool", "spans"]
 
 _Reduce = Callable[[np.ndarray, int], np.ndarray]
 
@@ -39,31 +42,37 @@ def pool_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     return [(batch, *window_counts(extents, window, attributes), channels)]
 
 
-def _lower(lowering: Lowering, operation: Operation) -> None:
-    """Lower a pooling that is a layer by itself."""
-    view, number = lowering.view(operation), operation.outputs[0]
-    _, output = ends(lowering.graph, operation)
-    low, high = activation_range(operation.attributes["activation"], output)
-    axes = lowering.windows(operation, (view.height, view.width))
-    windows = rectangles(axes, view.top, view.left)
-    scalings, combine = [identity_scaling(low, high)], Window.MAX
-    if operation.kind == "AVERAGE_POOL_2D":
-        counts = sorted({w.size[0] * w.size[1] for w in windows})
-        unsigned = bool(operation.attributes.get("unsigned"))
-        scalings = [average_scaling(count, low, high, unsigned=unsigned) for count in counts]
-        windows = tuple(replace(w, parameters=counts.index(w.size[0] * w.size[1])) for w in windows)
-        combine = Window.SUM
+def lower_pool(
+    lowering: Lowering, operation: Operation, scaling: Callable[[int], Scaling], combine: Window
+) -> None:
+    """Lower a pooling that is a layer by itself; ``scaling`` follows from a window's elements."""
+    view = lowering.view(operation)
+    windows = rectangles(
+        lowering.windows(operation, (view.height, view.width)), view.top, view.left
+    )
+    sizes = [math.prod(w.size) if combine is Window.SUM else 1 for w in windows]
+    counts = sorted(set(sizes))
+    pairs = zip(windows, sizes, strict=True)
     lowering.vector(
         operation,
-        number,
-        operation.kind,
         view,
-        windows,
-        scalings,
-        lowering.shapes[number],
+        windows=tuple(replace(w, parameters=counts.index(size)) for w, size in pairs),
+        scalings=[scaling(count) for count in counts],
+        shape=lowering.shapes[operation.outputs[0]],
         stride=operation.attributes["stride"],
         combine=combine,
     )
+
+
+def _lower(lowering: Lowering, operation: Operation) -> None:
+    _, output = ends(lowering.graph, operation)
+    clamp = activation_range(operation.attributes["activation"], output)
+    if operation.kind == "MAX_POOL_2D":
+        lower_pool(lowering, operation, lambda _: identity_scaling(*clamp), Window.MAX)
+        return
+    unsigned = bool(operation.attributes.get("unsigned"))
+    scaling = partial(average_scaling, low=clamp[0], high=clamp[1], unsigned=unsigned)
+    lower_pool(lowering, operation, scaling, Window.SUM)
 
 
 def spans(operator: HostOperator, axis: int) -> list[tuple[int, int]]:

@@ -37,6 +37,7 @@ __all__ = [
     "Types",
     "by_type",
     "each_sample",
+    "mover",
 ]
 
 Shape = tuple[int, ...]
@@ -82,82 +83,47 @@ def _nothing(node: Node) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Operator:
-    """Everything the project knows about one operator.
+    """Everything the project knows about one operator."""
 
-    Parameters
-    ----------
-    kind : str
-        Name, as TensorFlow Lite spells it.
-    shapes : callable
-        Shape rule: checks the attributes, and returns the shape of each result.
-    read : callable
-        Reader of ``.tflite`` files: returns the attributes; none unless given.
-    infer : callable, optional
-        Returns the shapes of the results in a file; needed where shape rule or reader look at the
-        shapes that the results have.
-    operands : tuple of int, optional
-        Positions of the inputs that are read when it runs; all unless given. The other inputs are
-        constants that attributes repeat.
-    types : tuple of tuples of str
-        Types of operands and of results; no types of results stand for that of the operands.
-    keeps_scale : bool
-        Whether operands and results must have the same scale and zero point.
-    moves : bool
-        Whether results hold elements of the operands, unchanged: of any type, with any
-        quantisation or none, the same on all sides.
-    aside : tuple of int
-        Positions of operands that are no such elements: indices, conditions. The
-        shape rule checks their types.
-    plain : bool
-        Whether integers are numbers without scale.
-    unsigned : bool
-        Whether the kernel of uint8 differs from that of int8: the attribute ``unsigned``
-        of an operator on tensors that were uint8.
-    whole : bool
-        Whether it takes the model's batch as a whole.
-    kernel : callable, optional
-        Runs it on the host. It may refuse its inputs with Mismatch.
-    lower : callable, optional
-        Lowers it to work of the core. Raises CompileError with the reason where it cannot.
-    table : callable, optional
-        Fills its table of 256 entries.
-    single : str
-        Attribute that it has where a table can do it; empty where a table always can.
-    factors : callable, optional
-        Factors; the reference kernel's results are undefined from 2^30 on.
-    broadcasts : bool
-        Whether operands broadcast, aligned at their last dimensions.
-    weighted : bool
-        Whether its constants belong to channels and not to samples.
-    states : tuple of int
-        Positions of variable tensors among the inputs. Its last results are their new contents.
-    static : bool
-        Whether results follow from the shapes of the operands alone.
-    core, host : str, optional
-        Limits for the page of operators: on the core, and on the host otherwise.
-    """
-
-    kind: str
-    shapes: Shapes
+    kind: str  #: Name, as TensorFlow Lite spells it.
+    shapes: Shapes  #: Shape rule: checks the attributes, and returns the shape of each result.
+    #: Reader of ``.tflite`` files: returns the attributes; none unless given.
     read: Read = _nothing
+    #: Returns the shapes of the results in a file; needed where shape rule or reader look at the
+    #: shapes that the results have.
     infer: Infer | None = None
+    #: Positions of the inputs that are read when it runs; all unless given. The other inputs are
+    #: constants that attributes repeat.
     operands: tuple[int, ...] | None = None
+    #: Types of operands and of results; no types of results stand for that of the operands.
     types: Types = INT8
+    #: Whether operands and results must have the same scale and zero point.
     keeps_scale: bool = False
+    #: Whether results hold elements of the operands, unchanged: of any type, with any quantisation
+    #: or none, the same on all sides.
     moves: bool = False
+    #: Positions of operands that are no such elements: indices, conditions. The shape rule checks
+    #: their types.
     aside: tuple[int, ...] = ()
-    plain: bool = False
+    plain: bool = False  #: Whether integers are numbers without scale.
+    #: Whether the kernel of uint8 differs from that of int8: the attribute ``unsigned`` of an
+    #: operator on tensors that were uint8.
     unsigned: bool = False
-    whole: bool = False
-    kernel: Kernel | None = None
+    whole: bool = False  #: Whether it takes the model's batch as a whole.
+    kernel: Kernel | None = None  #: Runs it on the host. It may refuse its inputs with Mismatch.
+    #: Lowers it to work of the core. Raises CompileError with the reason where it cannot.
     lower: Lower | None = None
-    table: Table | None = None
+    table: Table | None = None  #: Fills its table of 256 entries.
+    #: Attribute that it has where a table can do it; empty where a table always can.
     single: str = ""
+    #: Factors; the reference kernel's results are undefined from 2^30 on.
     factors: Factors | None = None
-    broadcasts: bool = False
-    weighted: bool = False
+    broadcasts: bool = False  #: Whether operands broadcast, aligned at their last dimensions.
+    weighted: bool = False  #: Whether its constants belong to channels and not to samples.
+    #: Positions of variable tensors among the inputs. Its last results are their new contents.
     states: tuple[int, ...] = ()
-    static: bool = False
+    static: bool = False  #: Whether results follow from the shapes of the operands alone.
+    #: Limits for the page of operators: on the core, and on the host otherwise.
     core: str | None = None
     host: str | None = None
 
@@ -175,10 +141,7 @@ class Operator:
     def check(self, operator: HostOperator) -> None:
         """Refuse types, attributes and shapes that no kernel can process.
 
-        Raises
-        ------
-        Mismatch
-            With the requirement.
+        Raises Mismatch with the requirement.
         """
         require(bool(operator.sources and operator.results), "inputs and results")
         sources = operator.sources[:1] if self.weighted else operator.sources
@@ -213,6 +176,12 @@ class Operator:
         for operand in operands:
             got = f"{operand.dtype} {short_name(operand.name)!r}"
             require(operand.dtype in types, " or ".join(types), got)
+
+
+def mover(kind: str, shapes: Shapes, kernel: Kernel, host: str, **about: Any) -> Operator:
+    """Return the record of an operator whose results hold elements of the operands, of any type."""
+    about = {"types": ANY, "moves": True, **about}
+    return Operator(kind=kind, shapes=shapes, kernel=kernel, host=host, **about)
 
 
 def by_type(**kernels: Kernel) -> Kernel:

@@ -28,10 +28,10 @@ from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.fixed_point import (
     MOST_FACTOR,
-    finished,
     meaning,
     quotients,
     rescaled,
+    shaped,
     single,
     times,
     times_wide,
@@ -68,12 +68,8 @@ def reduced(operator: HostOperator, attributes: Attributes) -> list[Shape]:
 def _laid_out(lowering: Lowering, operation: Operation) -> View:
     """Return the input as an image whose channels are its last dimension.
 
-    A vector that stands for rows of elements is copied to pixels.
-
-    Raises
-    ------
-    CompileError
-        If it has another layout.
+    A vector that stands for rows of elements is copied to pixels. Raises CompileError if it has
+    another layout.
     """
     number = operation.inputs[0]
     view, shape = lowering.view(operation), lowering.graph.tensors[number].shape
@@ -86,8 +82,7 @@ def _laid_out(lowering: Lowering, operation: Operation) -> View:
         raise CompileError(f"wanted an input whose channels are its last dimension, got {got}")
     wanted = rows, 1, shape[-1]
     seen = View(view.value, 0, 0, rows, 1)
-    windows, scalings = lowering.each(seen), [identity_scaling()]
-    lowering.vector(operation, number, "RESHAPE", seen, windows, scalings, wanted, seen=wanted)
+    lowering.vector(operation, seen, number=number, kind="RESHAPE", seen=wanted)
     lowering.views[number], view = view, lowering.views[number]
     return view
 
@@ -95,10 +90,7 @@ def _laid_out(lowering: Lowering, operation: Operation) -> View:
 def _windows(lowering: Lowering, operation: Operation, view: View) -> tuple[int, int]:
     """Return rows and columns of the windows that a reduction of pixels takes.
 
-    Raises
-    ------
-    CompileError
-        If it reduces other dimensions.
+    Raises CompileError if it reduces other dimensions.
     """
     axes = operation.attributes["axes"]
     rank = len(lowering.graph.tensors[operation.inputs[0]].shape)
@@ -125,14 +117,7 @@ def lower_windows(
     windows = rectangles(axes, view.top, view.left)
     shape = axes[0].count, axes[1].count, lowering.values[view.value].channels
     lowering.vector(
-        operation,
-        operation.outputs[0],
-        operation.kind,
-        view,
-        windows,
-        [scaling],
-        shape,
-        combine=combine,
+        operation, view, windows=windows, scalings=[scaling], shape=shape, combine=combine
     )
 
 
@@ -204,12 +189,9 @@ def _run_plain_mean(operator: HostOperator, arrays: Sequence[np.ndarray]) -> lis
     return [means.astype(output.dtype).reshape(len(rows), *output.shape)]
 
 
-def _sum_factor(operator: HostOperator) -> float:
-    return single_factor(single(operator.sources[0]), over=single(operator.results[0]))
-
-
 def _sum_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
-    shapes, factor = reduced(operator, attributes), _sum_factor(operator)
+    shapes = reduced(operator, attributes)
+    factor = single_factor(single(operator.sources[0]), over=single(operator.results[0]))
     good = operator.sources[0].dtype not in _SCALED or factor < MOST_FACTOR
     require(good, "a factor below 2^30", f"{factor:.6g}")
     return shapes
@@ -228,10 +210,7 @@ def _real_sums(
 def _sum_scaling(source: Quantization, output: Quantization, count: int) -> Scaling:
     """Return the parameters of SUM over ``count`` elements.
 
-    Raises
-    ------
-    CompileError
-        If no multiplier gives the kernel's result for all sums.
+    Raises CompileError if no multiplier gives the kernel's result for all sums.
     """
     bias = -source.zero_point * count
     pair = stepped_multiplier(
@@ -262,12 +241,10 @@ def _run_sum(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.nd
     rows = _rows(operator, arrays[0])
     if operator.attributes.get("unsigned"):
         sums = (rows.astype(np.int64) - source.zero_point).sum(axis=-1)
-        (result,) = finished(rescaled(sums, source.scale / output.scale), output)
-        return [result.reshape(len(result), *output.shape)]
+        return shaped(rescaled(sums, source.scale / output.scale), output)
     sums = rows.sum(axis=-1, dtype=np.int64)
     values = _real_sums(sums, rows.shape[-1], meaning(source), meaning(output))
-    (result,) = finished(values, output)
-    return [result.reshape(len(result), *output.shape)]
+    return shaped(values, output)
 
 
 def _run_product(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -278,8 +255,7 @@ def _run_product(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[n
     product = rows[..., 0]
     for step in range(1, rows.shape[-1]):
         product = times_wide(product * rows[..., step], *factor)
-    (result,) = finished(times_wide(product, *factor), output)
-    return [result.reshape(len(result), *output.shape)]
+    return shaped(times_wide(product, *factor), output)
 
 
 def _product_factor(operator: HostOperator) -> float:
@@ -303,8 +279,7 @@ def _run_mean(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.n
     scaling = mean_scaling(meaning(source), meaning(output), count)
     sums = arrays[0].sum(axis=tuple(axis + 1 for axis in axes), dtype=np.int64) + scaling.bias[0]
     values = times(sums, scaling.multiplier[0], scaling.left[0] - scaling.right[0])
-    (result,) = finished(values, output)
-    return [result.reshape(len(result), *output.shape)]
+    return shaped(values, output)
 
 
 _REDUCED: dict[str, Any] = {"read": read_axes, "operands": (0,)}

@@ -9,13 +9,13 @@ import tflite
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View
 from celosia.sw.compiler.products import MOST_MOVED, add_product
-from celosia.sw.compiler.quantize import exact_scaling, identity_scaling
+from celosia.sw.compiler.quantize import exact_scaling
 from celosia.sw.compiler.windows import Axis, rectangles
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.node import ModelError, Node
-from celosia.sw.operators.record import ANY, Operator, Shape
+from celosia.sw.operators.record import Shape, mover
 
 __all__ = ["OPERATORS"]
 
@@ -28,19 +28,11 @@ def _sliced(
 ) -> dict[str, Any]:
     """Return the first element, count and stride of a slice in each dimension.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Of the input.
-    numbers : sequence of sequences of int
-        Begin, end and stride as in the file; further dimensions are taken whole.
-    masks : sequence of int
-        Bits by dimension: begin left out, end left out, dimension dropped.
+    - ``shape``: of the input.
+    - ``numbers``: begin, end and stride as in the file; further dimensions are taken whole.
+    - ``masks``: bits by dimension: begin left out, end left out, dimension dropped.
 
-    Returns
-    -------
-    dict
-        ``begin``, ``count`` and ``stride`` for each dimension, and ``dropped`` ones.
+    Returns ``begin``, ``count`` and ``stride`` for each dimension, and ``dropped`` ones.
     """
     firsts, counts, steps = [], [], []
     for axis, extent in enumerate(shape):
@@ -84,14 +76,9 @@ def _spelt_out(
 ) -> tuple[list[list[int]], list[int], tuple[int, ...]]:
     """Return begin, end and strides for dimensions of the input, without ellipsis and new axes.
 
-    Returns
-    -------
-    numbers : list of lists of int
-        Begin, end and strides of the first dimensions.
-    masks : list of int
-        Bits for these: begin left out, end left out, dimension dropped.
-    added : tuple of int
-        Positions of the new dimensions in the result.
+    - ``numbers`` (result): begin, end and strides of the first dimensions.
+    - ``masks`` (result): bits for these: begin left out, end left out, dimension dropped.
+    - ``added`` (result): positions of the new dimensions in the result.
     """
     count = len(numbers[0])
     dots = [n for n in range(count) if masks.has("ellipsis", n)]
@@ -295,12 +282,10 @@ def _take(lowering: Lowering, operation: Operation, number: int, ways: list[_Way
         ]
         lowering.vector(
             operation,
-            number,
-            operation.kind,
             view,
-            rectangles(axes, view.top, view.left),
-            [identity_scaling()],
-            shape,
+            number=number,
+            windows=rectangles(axes, view.top, view.left),
+            shape=shape,
             stride=(rows[2], columns[2]),
         )
         view = lowering.views[number]
@@ -321,52 +306,38 @@ def _channels(lowering: Lowering, operation: Operation, number: int, view: View,
 
 
 _PARTS = "rows, columns or channels of an image, or of a vector; of channels up to 16,384 pairs in and out"
-_TAKES: dict[str, Any] = {"types": ANY, "moves": True}
+_SLICE: dict[str, Any] = {"lower": _lower_slice, "operands": (0,)}
+_SPLIT: dict[str, Any] = {"lower": _lower_split, "core": _PARTS}
+_CONSTANT = "constant numbers"
 
 OPERATORS = (
-    Operator(
-        kind="SLICE",
-        read=_read_slice,
-        shapes=_slice_shapes,
-        operands=(0,),
-        kernel=_run_slice,
-        lower=_lower_slice,
-        core=_PARTS,
-        host="constant numbers",
-        **_TAKES,
-    ),
-    Operator(
-        kind="STRIDED_SLICE",
+    mover("SLICE", _slice_shapes, _run_slice, _CONSTANT, read=_read_slice, core=_PARTS, **_SLICE),
+    mover(
+        "STRIDED_SLICE",
+        _slice_shapes,
+        _run_slice,
+        _CONSTANT,
         read=_read_strided_slice,
-        shapes=_slice_shapes,
-        operands=(0,),
-        kernel=_run_slice,
-        lower=_lower_slice,
         core=f"{_PARTS}; any strides forwards",
-        host="constant numbers",
-        **_TAKES,
+        **_SLICE,
     ),
-    Operator(
-        kind="SPLIT",
+    mover(
+        "SPLIT",
+        _split_shapes,
+        _run_split,
+        "any axis, equal parts",
         read=_read_split,
-        shapes=_split_shapes,
         operands=(1,),
-        kernel=_run_split,
-        lower=_lower_split,
-        core=_PARTS,
-        host="any axis, equal parts",
-        **_TAKES,
+        **_SPLIT,
     ),
-    Operator(
-        kind="SPLIT_V",
+    mover(
+        "SPLIT_V",
+        _split_shapes,
+        _run_split,
+        "any axis, any parts",
         read=_read_split_sizes,
         infer=_infer_split_sizes,
-        shapes=_split_shapes,
         operands=(0,),
-        kernel=_run_split,
-        lower=_lower_split,
-        core=_PARTS,
-        host="any axis, any parts",
-        **_TAKES,
+        **_SPLIT,
     ),
 )

@@ -43,25 +43,13 @@ def _factor(scale: float, beta: float) -> float:
 def softmax(values: np.ndarray, scale: float, beta: float = 1.0) -> np.ndarray:
     """Return softmax over the last dimension, with scale 1/256 and zero point -128.
 
-    Parameters
-    ----------
-    values : int8 array of shape (N, ...)
-        Of any zero point.
-    scale : float
-        Of ``values``, as float32 holds it.
-    beta : float
-        Factor on the values, as float32 holds it.
+    - ``values``: of any zero point.
+    - ``scale``: of ``values``, as float32 holds it.
+    - ``beta``: factor on the values, as float32 holds it.
 
-    Returns
-    -------
-    int8 array of the same shape
-        That of LiteRT's reference kernel. Where that aborts, because a row's exponentials sum to
-        512 times the greatest or more, all -128.
-
-    Raises
-    ------
-    ValueError
-        If ``values`` are not int8, or scale · beta is not more than 2^-26.
+    The result is that of LiteRT's reference kernel. Where that aborts, because a row's exponentials
+    sum to 512 times the greatest or more, all -128. Raises ValueError if ``values`` are not int8,
+    or scale · beta is not more than 2^-26.
     """
     if values.dtype != np.int8:
         raise ValueError(f"values: wanted int8, got {values.dtype}")

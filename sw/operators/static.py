@@ -5,45 +5,32 @@ from collections.abc import Sequence
 import numpy as np
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.operators.attributes import Attributes
+from celosia.sw.operators.functions import same_shape
 from celosia.sw.operators.record import ANY, WHOLE, Operator, Shape
 
 __all__ = ["OPERATORS"]
 
 
 def _shape_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
-    require(len(operator.sources) == 1, "1 input", len(operator.sources))
-    return [(len(operator.sources[0].shape),)]
+    (shape,) = same_shape(operator, attributes)
+    return [(len(shape),) if operator.kind == "SHAPE" else ()]
 
 
-def _run_shape(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    return [np.array([operator.sources[0].shape], operator.results[0].dtype)]
+def _run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    shape = operator.sources[0].shape
+    found = shape if operator.kind == "SHAPE" else len(shape)
+    return [np.array([found], operator.results[0].dtype)]
 
 
-def _rank_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
-    require(len(operator.sources) == 1, "1 input", len(operator.sources))
-    return [()]
-
-
-def _run_rank(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    return [np.array([len(operator.sources[0].shape)], operator.results[0].dtype)]
-
-
-OPERATORS = (
+OPERATORS = tuple(
     Operator(
-        kind="SHAPE",
+        kind=kind,
         shapes=_shape_shapes,
         types=(ANY[0], WHOLE[0]),
-        kernel=_run_shape,
+        kernel=_run,
         static=True,
         host="a constant",
-    ),
-    Operator(
-        kind="RANK",
-        shapes=_rank_shapes,
-        types=(ANY[0], WHOLE[0]),
-        kernel=_run_rank,
-        static=True,
-        host="a constant",
-    ),
+    )
+    for kind in ("SHAPE", "RANK")
 )

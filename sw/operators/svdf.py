@@ -16,7 +16,7 @@ from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.fixed_point import MOST_FACTOR, single, times
 from celosia.sw.operators.gates import word
 from celosia.sw.operators.node import ModelError, Node, constant_name
-from celosia.sw.operators.record import Operator, Shape, each_sample
+from celosia.sw.operators.record import Operator, Shape, by_type, each_sample
 from celosia.sw.operators.vectors import ACTIVATIONS, activated, summed
 
 __all__ = ["OPERATORS"]
@@ -113,10 +113,6 @@ def _shifted(window: np.ndarray) -> np.ndarray:
     return later.reshape(len(window), -1)
 
 
-def _run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    return (_run_int8 if operator.sources[0].dtype == "int8" else _run_float)(operator, arrays)
-
-
 OPERATORS = (
     Operator(
         kind="SVDF",
@@ -126,7 +122,7 @@ OPERATORS = (
         weighted=True,
         whole=True,
         states=(_STATE,),
-        kernel=each_sample(_run),
+        kernel=each_sample(by_type(int8=_run_int8, plain=_run_float)),
         host="int8 with a state of int16 and RELU, or float32; constant weights; its state is kept",
     ),
 )

@@ -141,8 +141,6 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
         macs=high * wide * data.size,
         origin=(view.top + margins[0] + 1 - taps[0], view.left + margins[1] + 1 - taps[1]),
         kernel=(taps[0], taps[1]),
-        stride=(1, 1),
-        dilation=(1, 1),
         grid=(rows, columns),
     )
 

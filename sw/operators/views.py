@@ -10,7 +10,6 @@ import tflite
 
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View
-from celosia.sw.compiler.quantize import identity_scaling
 from celosia.sw.compiler.shapes import DENSE, RESHAPES
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
@@ -27,10 +26,7 @@ _OF_BYTES = {*DENSE, *RESHAPES}
 def _lower_reshape(lowering: Lowering, operation: Operation) -> None:
     """Lower RESHAPE: the same bytes, moved only out of padding, or where a vector becomes an image.
 
-    Raises
-    ------
-    CompileError
-        For images that become images of another shape.
+    Raises CompileError for images that become images of another shape.
     """
     number = operation.outputs[0]
     view = lowering.view(operation)
@@ -44,11 +40,7 @@ def _lower_reshape(lowering: Lowering, operation: Operation) -> None:
     if wanted == got or not image or kinds <= _OF_BYTES:
         lowering.views[number] = view
     elif value.height == 1:
-        seen = View(view.value, 0, 0, *wanted[:2])
-        windows, scalings = lowering.each(seen), [identity_scaling()]
-        lowering.vector(
-            operation, number, operation.kind, seen, windows, scalings, wanted, seen=wanted
-        )
+        lowering.vector(operation, View(view.value, 0, 0, *wanted[:2]), seen=wanted)
     else:
         raise CompileError(f"wanted one shape of images, got {got} and {wanted}")
 
@@ -56,12 +48,8 @@ def _lower_reshape(lowering: Lowering, operation: Operation) -> None:
 def _lower_pad(lowering: Lowering, operation: Operation) -> None:
     """Lower PAD: a view that reaches past the value's edges, into zero points.
 
-    Another constant takes a copy with that around it, and one that is read as a whole.
-
-    Raises
-    ------
-    CompileError
-        If other dimensions than rows and columns are padded.
+    Another constant takes a copy with that around it, and one that is read as a whole. Raises
+    CompileError if other dimensions than rows and columns are padded.
     """
     number = operation.outputs[0]
     view = lowering.view(operation)
@@ -165,11 +153,7 @@ def _run_reshape(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[n
 def _read_pad(node: Node) -> dict[str, Any]:
     """Read PAD, which writes the zero point, or PADV2, which writes a constant."""
     node.require_inputs(2, 3)
-    rank, source = node.rank, node.tensor(0)
-    margins = node.constant(1, (np.int32, np.int64), "paddings")
-    if margins.shape != (rank, 2) or margins.min() < 0:
-        got = margins.tolist()
-        raise ModelError(f"wanted paddings of shape ({rank}, 2) of at least 0, got {got}")
+    margins, source = node.margins(), node.tensor(0)
     value = source.quantization.zero_point if source.quantization else 0
     given = node.optional(2)
     if given is not None:
@@ -179,8 +163,7 @@ def _read_pad(node: Node) -> dict[str, Any]:
         if source.quantization and not source.quantization.equals(given.quantization):
             raise ModelError("wanted the same scale and zero point on both sides")
         value = constant.reshape(-1)[0].item()
-    before, after = (tuple(margins[:, side].tolist()) for side in (0, 1))
-    return {"before": before, "after": after, "value": value}
+    return margins | {"value": value}
 
 
 def _pad_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:

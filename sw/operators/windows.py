@@ -15,10 +15,7 @@ ACTIVATIONS = ("NONE", "RELU", "RELU_N1_TO_1", "RELU6")
 def image(shape: Sequence[int]) -> tuple[int, int, int, int]:
     """Return the extents of an image: batch, rows, columns, channels.
 
-    Raises
-    ------
-    Mismatch
-        If there are not 4 dimensions.
+    Raises Mismatch if there are not 4 dimensions.
     """
     require(len(shape) == 4, "4 dimensions", tuple(shape))
     batch, height, width, channels = shape
@@ -40,19 +37,11 @@ def window_counts(
 ) -> list[int]:
     """Return the number of windows along rows and columns.
 
-    Parameters
-    ----------
-    extents, window : sequence of int
-        Rows and columns of the image, and of the window.
-    attributes : Attributes
-        With ``padding``, ``stride``, and ``dilation`` if ``dilated``.
-    dilated : bool
-        Whether there is an attribute ``dilation``.
+    - ``extents``, ``window``: rows and columns of the image, and of the window.
+    - ``attributes``: with ``padding``, ``stride``, and ``dilation`` if ``dilated``.
+    - ``dilated``: whether there is an attribute ``dilation``.
 
-    Raises
-    ------
-    Mismatch
-        If not one window lies inside the image.
+    Raises Mismatch if not one window lies inside the image.
     """
     padding = attributes.name("padding", ("SAME", "VALID"))
     strides = attributes.wholes("stride", 2, 1, EXTENT)

@@ -20,21 +20,12 @@ _FREE = -2
 
 
 class Contents(NamedTuple):
-    """Lifetimes of blocks of the unified buffer, each from a write to the last read before another.
+    """Lifetimes of blocks of the unified buffer: from a write to the last read before another."""
 
-    Parameters
-    ----------
-    block_bytes : int
-        Bytes of a block.
-    blocks : int
-        Number of blocks, up to the last byte that the program uses.
-    block, layer, first, last : numpy.ndarray
-        Of each lifetime the block, the layer whose instruction wrote it (-1 for margins that the
-        one-time load left), and the cycles from ``first`` up to ``last``; [lifetimes], int64.
-    """
-
-    block_bytes: int
-    blocks: int
+    block_bytes: int  #: Bytes of a block.
+    blocks: int  #: Number of blocks, up to the last byte that the program uses.
+    #: Of each lifetime the block, the layer whose instruction wrote it (-1 for margins that the
+    #: one-time load left), and the cycles from ``first`` up to ``last``; [lifetimes], int64.
     block: np.ndarray
     layer: np.ndarray
     first: np.ndarray

@@ -17,27 +17,13 @@ __all__ = ["Estimates", "estimates"]
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """Estimates of one batch of a program.
+    """Estimates of one batch of a program."""
 
-    Parameters
-    ----------
-    compiled : Compiled
-        The program.
-    costs : Costs
-        Constants of the core and its external memory.
-    sections : dict of int to Estimate
-        By address of the section's code.
-    clock_hz : float, optional
-        Clock of the core in Hz.
-    measured : Measured, optional
-        Cycles that the RTL has counted.
-    """
-
-    compiled: Compiled
-    costs: Costs
-    sections: dict[int, Estimate]
-    clock_hz: float | None = None
-    measured: Measured | None = None
+    compiled: Compiled  #: The program.
+    costs: Costs  #: Constants of the core and its external memory.
+    sections: dict[int, Estimate]  #: By address of the section's code.
+    clock_hz: float | None = None  #: Clock of the core in Hz.
+    measured: Measured | None = None  #: Cycles that the RTL has counted.
 
     @property
     def each(self) -> list[tuple[Cost, ...]]:
@@ -106,23 +92,12 @@ def estimates(
 ) -> Estimates:
     """Return the estimates of a program.
 
-    Parameters
-    ----------
-    compiled : Compiled
-        The program.
-    latency : int
-        Cycles from a request to external memory to its first beat.
-    bandwidth : float
-        Beats of external memory per cycle, above 0 up to 2.
-    clock_hz : float, optional
-        Clock of the core in Hz.
-    measured : Measured, optional
-        Cycles that the RTL has counted.
+    - ``latency``: cycles from a request to external memory to its first beat.
+    - ``bandwidth``: beats of external memory per cycle, above 0 up to 2.
+    - ``clock_hz``: clock of the core in Hz.
+    - ``measured``: cycles that the RTL has counted.
 
-    Raises
-    ------
-    ValueError
-        If latency or bandwidth are out of range.
+    Raises ValueError if latency or bandwidth are out of range.
     """
     costs = COSTS._replace(memory=latency, bandwidth=bandwidth)
     program = compiled.program

@@ -25,31 +25,17 @@ _LANES = {
 
 
 class Event(NamedTuple):
-    """One instruction of a batch; cycles are from the start of the batch.
+    """One instruction of a batch; cycles are from the start of the batch."""
 
-    Parameters
-    ----------
-    section, number : int
-        Index of its section in ``Program.each``, and its own in the section.
-    instruction : Instruction
-        The instruction.
-    lane : str
-        One of ``LANES``, or ``sequencer``.
-    layer : int
-        Number of the layer that it works for, -1 for none.
-    taken : int
-        Cycle in which its unit takes it.
-    begin, end : int
-        Its work: ``end`` is its last effect, ``begin`` is earlier by the cycles that its unit needs.
-        The work of two instructions of a unit does not overlap.
-    """
-
+    #: Index of its section in ``Program.each``, and its own in the section.
     section: int
     number: int
-    instruction: Instruction
-    lane: str
-    layer: int
-    taken: int
+    instruction: Instruction  #: The instruction.
+    lane: str  #: One of ``LANES``, or ``sequencer``.
+    layer: int  #: Number of the layer that it works for, -1 for none.
+    taken: int  #: Cycle in which its unit takes it.
+    #: Its work: ``end`` is its last effect, ``begin`` is earlier by the cycles that its unit needs.
+    #: The work of two instructions of a unit does not overlap.
     begin: int
     end: int
 
@@ -104,19 +90,11 @@ def shares(
 ) -> np.ndarray:
     """Return for each interval between ``edges`` the weighted share of it that events cover.
 
-    Parameters
-    ----------
-    starts, ends : numpy.ndarray
-        Cycles, [events], float64.
-    edges : numpy.ndarray
-        Ascending cycles, [bins + 1], float64.
-    weights : numpy.ndarray
-        Weight of each event while it lasts, [events].
+    - ``starts``, ``ends``: cycles, [events], float64.
+    - ``edges``: ascending cycles, [bins + 1], float64.
+    - ``weights``: weight of each event while it lasts, [events].
 
-    Returns
-    -------
-    numpy.ndarray
-        [bins], float64.
+    Returns [bins], float64.
     """
 
     # The integral of the events up to each edge, from sorted starts and ends.

@@ -27,27 +27,13 @@ __all__ = ["Profile", "ProfiledLayer", "profile"]
 
 @dataclass(frozen=True)
 class ProfiledLayer:
-    """One layer of the core, or operator of the host.
+    """One layer of the core, or operator of the host."""
 
-    Parameters
-    ----------
-    row : Row
-        Its row of the report.
-    label : str
-        Short name, no two the same.
-    number : int
-        Number of the layer in the program, -1 on the host.
-    causes : dict of str to int
-        Cycles by reason, see ``CAUSES``; they sum to the cycles of the row.
-    loss : str
-        Reason why it takes more cycles than its bound, as text.
-    """
-
-    row: Row
-    label: str
-    number: int
-    causes: Causes
-    loss: str
+    row: Row  #: Its row of the report.
+    label: str  #: Short name, no two the same.
+    number: int  #: Number of the layer in the program, -1 on the host.
+    causes: Causes  #: Cycles by reason, see ``CAUSES``; they sum to the cycles of the row.
+    loss: str  #: Reason why it takes more cycles than its bound, as text.
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures that the report does not have."""

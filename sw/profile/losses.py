@@ -45,16 +45,9 @@ def causes(
 ) -> list[Causes]:
     """Return the cycles of each layer by reason; those of a layer sum to its cycles.
 
-    Parameters
-    ----------
-    events : sequence of Event
-        Instructions of a batch.
-    spans : sequence of Span
-        Cycles that count for each layer, from the start of the batch.
-    layers : int
-        Number of layers.
-    config, costs : Config, Costs
-        Sizes of the core, constants of the estimate.
+    - ``events``: instructions of a batch.
+    - ``spans``: cycles that count for each layer, from the start of the batch.
+    - ``config``, ``costs``: sizes of the core, constants of the estimate.
     """
     result: list[Causes] = [dict.fromkeys(CAUSES, 0) for _ in range(layers)]
     sections: dict[int, list[Event]] = defaultdict(list)

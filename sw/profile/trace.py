@@ -69,11 +69,6 @@ def _complete(thread: str, name: str, begin: int, end: int, args: dict[str, Any]
     return event | {"ts": begin, "dur": end - begin, "args": args}
 
 
-def _labels(profile: Profile) -> dict[int, str]:
-    """Return the short names of layers by number."""
-    return {layer.number: layer.label for layer in profile.layers if layer.number >= 0}
-
-
 def _layers(profile: Profile) -> Iterator[dict[str, Any]]:
     """Yield an event for each stretch of cycles that count for one layer."""
     by_number = {layer.number: layer for layer in profile.layers}
@@ -94,7 +89,7 @@ def _layers(profile: Profile) -> Iterator[dict[str, Any]]:
 
 def _instructions(profile: Profile) -> Iterator[dict[str, Any]]:
     """Yield an event for the work of each instruction."""
-    labels = _labels(profile)
+    labels = {layer.number: layer.label for layer in profile.layers}
     for event in profile.events:
         args: dict[str, Any] = {"assembly": disassemble(event.instruction)}
         args |= {"index": event.number, "taken": event.taken, "begin": event.begin}

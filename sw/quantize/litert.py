@@ -29,10 +29,7 @@ def open_model(path: Path) -> FloatModel:
 def open_content(content: bytes) -> FloatModel:
     """Return the network of the contents of a ``.tflite`` file.
 
-    Raises
-    ------
-    QuantizeError
-        If it is not a float network, or its inputs are of no fixed shape.
+    Raises QuantizeError if it is not a float network, or its inputs are of no fixed shape.
     """
     content = _with_signature(content)
     ports = ports_of(content)
@@ -62,24 +59,12 @@ def ports_of(content: bytes) -> list[Port]:
 def run(content: bytes, arrays: Mapping[str, np.ndarray], steps: Iterable[int]) -> np.ndarray:
     """Return the outputs of a file in float or int8, sample by sample.
 
-    Parameters
-    ----------
-    content : bytes
-        A ``.tflite`` file with one output.
-    arrays : mapping of str to numpy.ndarray
-        Inputs as in ``FloatModel.ports``, with the samples first.
-    steps : iterable of int
-        Numbers of the samples.
+    - ``content``: a ``.tflite`` file with one output.
+    - ``arrays``: inputs as in ``FloatModel.ports``, with the samples first.
+    - ``steps``: numbers of the samples.
 
-    Returns
-    -------
-    numpy.ndarray
-        Shape ``(N, elements)``, of the output's type.
-
-    Raises
-    ------
-    QuantizeError
-        If there are several outputs.
+    The result has shape ``(N, elements)``, of the output's type. Raises QuantizeError if there are
+    several outputs.
     """
     # The kernels that XNNPACK would replace define the int8 results.
     runner = _runner(content, "BUILTIN_WITHOUT_DEFAULT_DELEGATES")

@@ -19,40 +19,24 @@ class QuantizeError(ValueError):
 
 @dataclass(frozen=True)
 class FloatModel:
-    """A float network in one file, and its quantiser.
+    """A float network in one file, and its quantiser."""
 
-    Parameters
-    ----------
-    ports : list of Port
-        Inputs: names, shapes of one sample, and types. Scale and zero point are unused.
-    content : bytes
-        The network in float, as a ``.tflite`` or ``.onnx`` file.
-    quantize : callable
-        Takes samples that ranges are measured on, and goes through them once or several times;
-        returns the int8 file of the same kind.
-    """
-
+    #: Inputs: names, shapes of one sample, and types. Scale and zero point are unused.
     ports: list[Port]
-    content: bytes
+    content: bytes  #: The network in float, as a ``.tflite`` or ``.onnx`` file.
+    #: Takes samples that ranges are measured on, and goes through them once or several times;
+    #: returns the int8 file of the same kind.
     quantize: Callable[[Iterable[Sample]], bytes]
 
 
 def port(name: str, shape: Iterable[int], dtype: str) -> Port:
     """Return an input of a float network.
 
-    Parameters
-    ----------
-    name : str
-        As the network names it.
-    shape : iterable of int
-        With the batch first; an extent that is not known is below 1.
-    dtype : str
-        Type of its numbers.
+    - ``name``: as the network names it.
+    - ``shape``: with the batch first; an extent that is not known is below 1.
+    - ``dtype``: type of its numbers.
 
-    Raises
-    ------
-    QuantizeError
-        If the batch is fixed to more than one, or another extent is not known.
+    Raises QuantizeError if the batch is fixed to more than one, or another extent is not known.
     """
     first, *sample = (*shape, 0)[:1] + tuple(shape)[1:]
     wanted = f"input {name!r}: wanted shape [1, ...] or a free first axis"

@@ -20,10 +20,7 @@ _TYPES = {"tensor(float)": "float32", "tensor(int32)": "int32", "tensor(int64)":
 def open_model(path: Path) -> FloatModel:
     """Return the network of an ``.onnx`` file.
 
-    Raises
-    ------
-    QuantizeError
-        If its operator set is too old, or its inputs are of no fixed shape.
+    Raises QuantizeError if its operator set is too old, or its inputs are of no fixed shape.
     """
     onnx: Any = import_module("onnx")
     content = read_file(path)

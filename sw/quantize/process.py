@@ -34,15 +34,8 @@ _progress: TextIO | None = None
 class Converter:
     """A float network, opened; a context manager that ends its process.
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        The network, of one of ``SOURCES`` whose tools are installed.
-
-    Raises
-    ------
-    QuantizeError
-        If it cannot be read or converted.
+    ``path``: the network, of one of ``SOURCES`` whose tools are installed. Raises QuantizeError if
+    it cannot be read or converted.
     """
 
     def __init__(self, path: Path) -> None:
@@ -77,17 +70,8 @@ class Converter:
     def quantized(self, arrays: Sequence[np.ndarray]) -> bytes:
         """Return the int8 file.
 
-        Parameters
-        ----------
-        arrays : sequence of numpy.ndarray
-            For each of ``ports`` the samples that ranges are measured on.
-
-        Raises
-        ------
-        InputError
-            If numbers are not finite.
-        QuantizeError
-            If the network cannot be quantised.
+        ``arrays``: for each of ``ports`` the samples that ranges are measured on. Raises InputError
+        if numbers are not finite; QuantizeError if the network cannot be quantised.
         """
         for array, port in zip(arrays, self.ports, strict=True):
             if not np.isfinite(array).all():
@@ -118,10 +102,7 @@ class Converter:
 def serve(number: int) -> None:
     """Carry out calls until the parent ends; the terminal is for progress alone.
 
-    Parameters
-    ----------
-    number : int
-        File descriptor of the pipe that calls come from.
+    ``number``: file descriptor of the pipe that calls come from.
     """
     global _progress
     pipe = Connection(number)

@@ -13,30 +13,14 @@ __all__ = ["SOURCES", "Source", "require_tools", "source_of"]
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A format of float networks.
+    """A format of float networks."""
 
-    Attributes
-    ----------
-    kind : str
-        Name of the format in messages.
-    endings : tuple of str
-        Endings of its files; none of a folder.
-    extra : str
-        Extra of the package ``celosia`` that brings its tools.
-    modules : tuple of str
-        Modules of those tools.
-    opener : str
-        Module of this package and function in it that opens a file.
-    result : str
-        Ending of the quantised file.
-    """
-
-    kind: str
-    endings: tuple[str, ...]
-    extra: str
-    modules: tuple[str, ...]
-    opener: str
-    result: str = ".tflite"
+    kind: str  #: Name of the format in messages.
+    endings: tuple[str, ...]  #: Endings of its files; none of a folder.
+    extra: str  #: Extra of the package ``celosia`` that brings its tools.
+    modules: tuple[str, ...]  #: Modules of those tools.
+    opener: str  #: Module of this package and function in it that opens a file.
+    result: str = ".tflite"  #: Ending of the quantised file.
 
     @property
     def missing(self) -> list[str]:
@@ -95,10 +79,7 @@ SOURCES = (
 def source_of(path: Path) -> Source:
     """Return the format of a file, by its name.
 
-    Raises
-    ------
-    QuantizeError
-        If there is no such file, or its format is unknown.
+    Raises QuantizeError if there is no such file, or its format is unknown.
     """
     if not path.exists():
         raise QuantizeError(f"{path}: no such file")
@@ -115,10 +96,7 @@ def source_of(path: Path) -> Source:
 def require_tools(path: Path, source: Source) -> None:
     """Refuse a file whose tools are not installed.
 
-    Raises
-    ------
-    ModuleNotFoundError
-        Naming them, and the command that installs them.
+    Raises ModuleNotFoundError naming them, and the command that installs them.
     """
     if source.missing:
         wanted = f"{path}: a {source.kind} wants {', '.join(source.missing)}"

@@ -14,10 +14,8 @@ __all__ = ["open_model"]
 def open_model(path: Path) -> FloatModel:
     """Return the network of a ``.pt2`` file.
 
-    Raises
-    ------
-    QuantizeError
-        If the file has no example inputs, or one of them has a batch of more than 1.
+    Raises QuantizeError if the file has no example inputs, or one of them has a batch of more than
+    1.
     """
     torch: Any = import_module("torch")
     litert_torch: Any = import_module("litert_torch")

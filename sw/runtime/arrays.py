@@ -17,12 +17,8 @@ Pixels = tuple[float, float] | str
 class InputError(ValueError):
     """Inputs of a wrong shape, type or content; the message is one line.
 
-    Parameters
-    ----------
-    message : str
-        The message.
-    hint : str, optional
-        Option of the command line, and argument of ``quantized``, that takes such an input.
+    - ``message``: the message.
+    - ``hint``: option of the command line, and argument of ``quantized``, that takes such an input.
     """
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -40,29 +36,15 @@ def quantized(
 ) -> np.ndarray:
     """Return inputs as the model takes them.
 
-    Parameters
-    ----------
-    array : numpy.ndarray
-        Shape ``(N, *port.shape)``. Of the port's type, taken as they are, or float, quantised with
-        the input's scale, half away from zero.
-    port : Port
-        The input.
-    flat : bool
-        Also take rows of numbers for samples of any shape, and samples of any shape for rows of
-        numbers; in row-major order.
-    pixels : Pixels, optional
-        Also take uint8 for an input of another type, as pixels of this range; pixels of one channel
-        may leave out its axis.
+    - ``array``: shape ``(N, *port.shape)``. Of the port's type, taken as they are, or float,
+      quantised with the input's scale, half away from zero.
+    - ``flat``: also take rows of numbers for samples of any shape, and samples of any shape for
+      rows of numbers; in row-major order.
+    - ``pixels``: also take uint8 for an input of another type, as pixels of this range; pixels of
+      one channel may leave out its axis.
 
-    Returns
-    -------
-    numpy.ndarray
-        Of the port's type, shape ``(N, *port.shape)``.
-
-    Raises
-    ------
-    InputError
-        If it is of another type or shape, empty, or contains no numbers (NaN).
+    The result is of the port's type, shape ``(N, *port.shape)``. Raises InputError if it is of
+    another type or shape, empty, or contains no numbers (NaN).
     """
     are_pixels = array.dtype == np.uint8 and port.dtype != "uint8"
     if array.dtype != port.dtype and array.dtype.kind != "f" and not (are_pixels and pixels):
@@ -83,17 +65,10 @@ def quantized(
 def clipped(array: np.ndarray, port: Port) -> tuple[float, float, float]:
     """Return the share of real numbers that the type of a port cannot hold, and its range.
 
-    Parameters
-    ----------
-    array : numpy.ndarray
-        float, any shape.
-    port : Port
-        The input, of whole numbers.
+    - ``array``: float, any shape.
+    - ``port``: the input, of whole numbers.
 
-    Returns
-    -------
-    tuple of float
-        Share, 0 to 1; the least and the greatest real number of the port.
+    Returns share, 0 to 1; the least and the greatest real number of the port.
     """
     limits = np.iinfo(port.dtype)
     low, high = ((end - port.zero_point) * port.scale for end in (limits.min, limits.max))

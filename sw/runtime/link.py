@@ -72,28 +72,14 @@ class _Damaged:
 class HostLink:
     """Memory and registers of a core over a line that may lose, double and change bytes.
 
-    Parameters
-    ----------
-    transport : Transport
-        The line.
-    name : str
-        Its name in messages.
-    window : int, optional
-        Requests under way at once; as many as the far end has slots unless given.
+    - ``transport``: the line.
+    - ``name``: its name in messages.
+    - ``window``: requests under way at once; as many as the far end has slots unless given.
+    - ``info``: properties that the far end reports.
+    - ``block``: bytes of one request for memory, at present.
+    - ``repeated``: requests sent again.
 
-    Attributes
-    ----------
-    info : Info
-        Properties that the far end reports.
-    block : int
-        Bytes of one request for memory, at present.
-    repeated : int
-        Requests sent again.
-
-    Raises
-    ------
-    DeviceError
-        If the far end does not respond, or uses another version of the protocol.
+    Raises DeviceError if the far end does not respond, or uses another version of the protocol.
     """
 
     def __init__(self, transport: Transport, *, name: str, window: int | None = None) -> None:

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
+from celosia.hw.arch.commands import WORD_BYTES
+from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import RunResult, require_place, require_program
 from celosia.sw.runtime.device import DeviceError
 
@@ -12,17 +13,10 @@ __all__ = ["MachineDevice"]
 class MachineDevice:
     """Runs programs on the NumPy model: exact bytes, no cycles.
 
-    Parameters
-    ----------
-    config : Config
-        Sizes of the core.
-    memory_bytes : int
-        External memory.
+    - ``config``: sizes of the core.
+    - ``memory_bytes``: external memory.
 
-    Raises
-    ------
-    DeviceError
-        If there is not enough memory for it.
+    Raises DeviceError if there is not enough memory for it.
     """
 
     def __init__(self, config: Config, memory_bytes: int) -> None:
@@ -47,20 +41,16 @@ class MachineDevice:
         return slice(address, address + count)
 
     def run(self, address: int, count: int) -> RunResult:
-        """Run the program of ``count`` instructions at byte ``address``.
+        """Run the program of ``count`` words at byte ``address``.
 
-        Raises
-        ------
-        ValueError
-            If ``count`` is not 1 to 65535, or the program does not lie in the memory.
-        DeviceError
-            If an instruction is too long for the model.
+        Raises ValueError if ``count`` is out of range, or the program does not lie in the memory;
+        DeviceError if an instruction is too long for the model.
         """
         from celosia.sim.machine import MachineError, TooLong
 
         require_program(address, count, len(self.machine.memory))
         try:
-            self.machine.run(self.read(address, count * INSTRUCTION_BYTES))
+            self.machine.run(self.read(address, count * WORD_BYTES))
         except MachineError as error:
             return RunResult(error=(error.error, error.unit, error.index))
         except TooLong as error:

@@ -12,28 +12,17 @@ __all__ = ["RtlBackend"]
 class RtlBackend:
     """Runs programs on the core's compiled Verilog: exact bytes, exact cycles.
 
-    Parameters
-    ----------
-    config : Config
-        Sizes of the core.
-    memory_bytes : int
-        External memory.
-    latency : int
-        Cycles from a request to external memory to its first response.
-    bandwidth : float
-        Beats of external memory per cycle, above 0 up to 2.
-    netlist : Path, optional
-        Netlist of the core, which runs instead of the generated Verilog; see ``celosia.hw.flow.gates``.
-    waves : tuple of pathlib.Path, int and int, optional
-        FST file for the core's signals, the first cycle in it and the one after the last; see
-        ``celosia.sim.waves``. It is complete after ``close``.
+    - ``config``: sizes of the core.
+    - ``memory_bytes``: external memory.
+    - ``latency``: cycles from a request to external memory to its first response.
+    - ``bandwidth``: beats of external memory per cycle, above 0 up to 2.
+    - ``netlist``: netlist of the core, which runs instead of the generated Verilog; see
+      ``celosia.hw.flow.gates``.
+    - ``waves``: FST file for the core's signals, the first cycle in it and the one after the last;
+      see ``celosia.sim.waves``. It is complete after ``close``.
 
-    Raises
-    ------
-    ValueError
-        If latency or bandwidth are out of range.
-    DeviceError
-        If no simulator is found, or the model cannot be built.
+    Raises ValueError if latency or bandwidth are out of range; DeviceError if no simulator is
+    found, or the model cannot be built.
     """
 
     def __init__(

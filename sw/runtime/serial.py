@@ -29,17 +29,10 @@ _POLL_SECONDS = 0.002
 class SerialTransport:
     """A serial port, or any other that pyserial opens by its URL, pseudo-terminals included.
 
-    Parameters
-    ----------
-    port : str
-        Path or URL.
-    baud : int
-        Bits per second, 1 to 2**31 - 1.
+    - ``port``: path or URL.
+    - ``baud``: bits per second, 1 to 2**31 - 1.
 
-    Raises
-    ------
-    OSError
-        If it cannot be opened, or not at this speed.
+    Raises OSError if it cannot be opened, or not at this speed.
     """
 
     def __init__(self, port: str, *, baud: int = BAUD) -> None:
@@ -90,19 +83,12 @@ class SerialTransport:
 def open_serial(port: str, config: Config, memory_bytes: int) -> "SerialDevice":
     """Return the core on a serial port.
 
-    Parameters
-    ----------
-    port : str
-        Path or URL, then ``@`` and the bits per second if they are not ``BAUD``.
-    config : Config
-        Sizes that its core must have.
-    memory_bytes : int
-        External memory that will be used.
+    - ``port``: path or URL, then ``@`` and the bits per second if they are not ``BAUD``.
+    - ``config``: sizes that its core must have.
+    - ``memory_bytes``: external memory that will be used.
 
-    Raises
-    ------
-    DeviceError
-        If the port cannot be opened, nothing responds, or the core is of another configuration.
+    Raises DeviceError if the port cannot be opened, nothing responds, or the core is of another
+    configuration.
     """
     path, _, speed = port.rpartition("@")
     if not path or not speed.isdecimal():
@@ -119,23 +105,14 @@ def open_serial(port: str, config: Config, memory_bytes: int) -> "SerialDevice":
 class SerialDevice(Driver):
     """Runs programs on a core that is reached over a line.
 
-    Parameters
-    ----------
-    config : Config
-        Sizes that the core must have.
-    memory_bytes : int
-        External memory that will be used.
-    transport : Transport
-        The line; closed when the device cannot be opened.
-    name : str
-        Its name in messages.
-    window : int, optional
-        See ``HostLink``.
+    - ``config``: sizes that the core must have.
+    - ``memory_bytes``: external memory that will be used.
+    - ``transport``: the line; closed when the device cannot be opened.
+    - ``name``: its name in messages.
+    - ``window``: see ``HostLink``.
 
-    Raises
-    ------
-    DeviceError
-        If nothing responds, or it is no core of this configuration, or it has too little memory.
+    Raises DeviceError if nothing responds, or it is no core of this configuration, or it has too
+    little memory.
     """
 
     def __init__(

@@ -125,7 +125,7 @@ def _sum(
 def _assembly(section: Section, index: int) -> str:
     """Return an instruction as text, or the error of an illegal one."""
     try:
-        return isa.disassemble(section.instruction(index))
+        return isa.disassemble(section.instructions[index])
     except isa.Illegal as error:
         return str(error)
 
@@ -331,7 +331,7 @@ class Session:
         # The contents of the core are unknown if this does not end.
         before = self._loaded, self._kept
         self._loaded, self._kept = None, False
-        result = self.device.run(section.address, section.count)
+        result = self.device.run(section.address, section.words)
         if result.error is None:
             self._loaded, self._kept = before
             return result

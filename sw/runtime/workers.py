@@ -33,30 +33,15 @@ def run_on_workers(
 ) -> tuple[list[np.ndarray], Statistics]:
     """Run a program on devices of several processes; show a progress bar where it takes long.
 
-    Parameters
-    ----------
-    program : Program
-        The program.
-    device : str
-        ``machine`` or ``rtl``.
-    options : mapping
-        Of the device, see ``open_device``.
-    inputs : sequence of numpy.ndarray
-        As ``Session.run`` takes them.
-    workers : int
-        Number of processes.
+    - ``device``: ``machine`` or ``rtl``.
+    - ``options``: of the device, see ``open_device``.
+    - ``inputs``: as ``Session.run`` takes them.
+    - ``workers``: number of processes.
+    - ``outputs`` (result): those of ``Session.run``.
+    - ``statistics`` (result): sums over all processes, the set-up of one of them; seconds are those
+      that went by.
 
-    Returns
-    -------
-    outputs : list of numpy.ndarray
-        Those of ``Session.run``.
-    statistics : Statistics
-        Sums over all processes, the set-up of one of them; seconds are those that went by.
-
-    Raises
-    ------
-    InputError, DeviceError
-        As ``Session.run``; also if a process ends early.
+    Raises InputError and DeviceError as ``Session.run``; also if a process ends early.
     """
     with Session(
         program, open_device(device, program.config, program.memory_bytes, **options)

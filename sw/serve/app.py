@@ -40,13 +40,7 @@ _HEADERS = {
 
 
 def create_app(classifier: Classifier) -> Flask:
-    """Return the application.
-
-    Parameters
-    ----------
-    classifier : Classifier
-        Classifies the drawings.
-    """
+    """Return the application."""
     app = Flask("celosia.sw.serve")
     app.config.update(MAX_CONTENT_LENGTH=CANVAS * CANVAS, TRUSTED_HOSTS=_NAMES)
     app.after_request(_with_headers)
@@ -67,17 +61,10 @@ def create_app(classifier: Classifier) -> Flask:
 def open_server(classifier: Classifier, port: int) -> BaseWSGIServer:
     """Return a server that listens on this machine alone.
 
-    Parameters
-    ----------
-    classifier : Classifier
-        Classifies the drawings.
-    port : int
-        1 to 65535, or 0 for any that is free.
+    - ``classifier``: classifies the drawings.
+    - ``port``: 1 to 65535, or 0 for any that is free.
 
-    Raises
-    ------
-    InputError
-        If the port is taken, or not allowed.
+    Raises InputError if the port is taken, or not allowed.
     """
     try:
         listener = socket.create_server((HOST, port))

@@ -33,51 +33,26 @@ _MOST_CLASSES = 100
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Everything about one drawing.
+    """Everything about one drawing."""
 
-    Parameters
-    ----------
-    picture : numpy.ndarray
-        uint8, shape ``(28, 28)``: the model's input.
-    probabilities : numpy.ndarray
-        float64, by class; they sum to 1.
-    maps : list of FeatureMap
-        Results of layers.
-    passes : list of Pass
-        One pass of the systolic array for each layer that has any.
-    statistics : Statistics
-        Cycles of this run, None on a device without clock.
-    """
-
-    picture: np.ndarray
-    probabilities: np.ndarray
-    maps: list[FeatureMap]
-    passes: list[Pass]
-    statistics: Statistics
+    picture: np.ndarray  #: uint8, shape ``(28, 28)``: the model's input.
+    probabilities: np.ndarray  #: float64, by class; they sum to 1.
+    maps: list[FeatureMap]  #: Results of layers.
+    passes: list[Pass]  #: One pass of the systolic array for each layer that has any.
+    statistics: Statistics  #: Cycles of this run, None on a device without clock.
 
 
 class Classifier:
     """A model of pictures of 28 x 28 on a device.
 
-    Parameters
-    ----------
-    model : str or Path
-        Name of a shipped model, or a model file.
-    config : Config
-        The core.
-    device : str
-        Name of the device, see ``open_device``.
-    pixels : (float, float)
-        Numbers that the pixels 0 and 255 stand for.
-    latency, bandwidth
-        Of the external memory: of the estimate, and of the device ``rtl``.
+    - ``model``: name of a shipped model, or a model file.
+    - ``device``: name of the device, see ``open_device``.
+    - ``pixels``: numbers that the pixels 0 and 255 stand for.
+    - ``latency``, ``bandwidth``: of the external memory: of the estimate, and of the device
+      ``rtl``.
 
-    Raises
-    ------
-    InputError
-        If the model does not have one input of 28 x 28 and one output of classes.
-    ModelError, CompileError, DeviceError
-        If the model or the device cannot be used.
+    Raises InputError if the model does not have one input of 28 x 28 and one output of classes;
+    ModelError, CompileError, DeviceError if the model or the device cannot be used.
     """
 
     def __init__(
@@ -135,17 +110,8 @@ class Classifier:
     def classify(self, drawing: np.ndarray) -> Result:
         """Return everything about one drawing.
 
-        Parameters
-        ----------
-        drawing : numpy.ndarray
-            uint8, two axes; 0 is background.
-
-        Raises
-        ------
-        InputError
-            If nothing is drawn.
-        DeviceError
-            If the device fails, or gives other bytes than the machine model.
+        ``drawing``: uint8, two axes; 0 is background. Raises InputError if nothing is drawn;
+        DeviceError if the device fails, or gives other bytes than the machine model.
         """
         picture = normalised(drawing, self.dataset)
         port = self.program.inputs[0]

@@ -15,20 +15,11 @@ __all__ = ["FeatureMap", "Maps"]
 
 @dataclass(frozen=True, eq=False)
 class FeatureMap:
-    """Result of a layer.
+    """Result of a layer."""
 
-    Parameters
-    ----------
-    layer : int
-        Number of the layer in the program that is shown.
-    contents : numpy.ndarray
-        int8, shape ``(height, width, channels)``.
-    scale, zero_point : float, int
-        real = scale × (integer − zero point).
-    """
-
-    layer: int
-    contents: np.ndarray
+    layer: int  #: Number of the layer in the program that is shown.
+    contents: np.ndarray  #: int8, shape ``(height, width, channels)``.
+    #: real = scale × (integer − zero point).
     scale: float
     zero_point: int
 
@@ -45,22 +36,9 @@ class _Source:
 class Maps:
     """A program on the machine model whose outputs are those of a model, then results of layers.
 
-    The program that is shown keeps most results inside the core for a short time. This one makes the
-    same bytes and stores them; its cycles do not count.
-
-    Parameters
-    ----------
-    graph : Graph
-        The model.
-    compiled : Compiled
-        The program that is shown, whose layers are numbered.
-    config : Config
-        The core.
-
-    Raises
-    ------
-    CompileError
-        If the results cannot be stored.
+    The program that is shown keeps most results inside the core for a short time. This one makes
+    the same bytes and stores them; its cycles do not count. ``compiled``: the program that is
+    shown, whose layers are numbered. Raises CompileError if the results cannot be stored.
     """
 
     def __init__(self, graph: Graph, compiled: Compiled, config: Config) -> None:
@@ -85,10 +63,7 @@ class Maps:
     def read(self, x: np.ndarray) -> tuple[np.ndarray, list[FeatureMap]]:
         """Return the first output of the model, and the results of layers in their order.
 
-        Parameters
-        ----------
-        x : numpy.ndarray
-            One input, shape ``(1, *shape of the input)``.
+        ``x``: one input, shape ``(1, *shape of the input)``.
         """
         results = self._session.run([x])
         maps = []

@@ -18,44 +18,25 @@ _VECTORS = 24
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """One tile of weights, and some of the activations that it is multiplied with.
+    """One tile of weights, and some of the activations that it is multiplied with."""
 
-    Parameters
-    ----------
-    layer : int
-        Number of the layer in the program.
-    instruction : int
-        Index of the MATMUL in its section.
-    tile : int
-        Tile of the weight buffer.
-    step, steps : int
-        Reduction step from 0, and how many the instruction has.
-    first, vectors : int
-        First of the vectors kept, and how many the pass has.
-    weights : numpy.ndarray
-        int8, shape ``(rows, columns)`` of the array.
-    activations : numpy.ndarray
-        int8, shape ``(vectors kept, rows)``.
-    """
-
-    layer: int
-    instruction: int
-    tile: int
+    layer: int  #: Number of the layer in the program.
+    instruction: int  #: Index of the MATMUL in its section.
+    tile: int  #: Tile of the weight buffer.
+    #: Reduction step from 0, and how many the instruction has.
     step: int
     steps: int
+    #: First of the vectors kept, and how many the pass has.
     first: int
     vectors: int
-    weights: np.ndarray
-    activations: np.ndarray
+    weights: np.ndarray  #: int8, shape ``(rows, columns)`` of the array.
+    activations: np.ndarray  #: int8, shape ``(vectors kept, rows)``.
 
 
 class Recorder(MachineDevice):
     """A machine model that keeps one pass of each layer: the one whose activations vary most.
 
-    Parameters
-    ----------
-    program : Program
-        The program that will run.
+    ``program``: the program that will run.
     """
 
     def __init__(self, program: Program) -> None:

@@ -22,22 +22,10 @@ def normalised(drawing: np.ndarray, dataset: str = "mnist") -> np.ndarray:
     A digit of MNIST is scaled into a box of 20 x 20, and its centre of mass becomes the centre of
     the picture. An article of Fashion-MNIST is scaled into the whole picture, in its middle.
 
-    Parameters
-    ----------
-    drawing : numpy.ndarray
-        uint8, two axes; 0 is background.
-    dataset : str
-        ``fashion-mnist``; other names are treated as ``mnist``.
+    - ``drawing``: uint8, two axes; 0 is background.
+    - ``dataset``: ``fashion-mnist``; other names are treated as ``mnist``.
 
-    Returns
-    -------
-    numpy.ndarray
-        uint8, shape ``(28, 28)``.
-
-    Raises
-    ------
-    InputError
-        If nothing is drawn.
+    Returns uint8, shape ``(28, 28)``. Raises InputError if nothing is drawn.
     """
     if not drawing.any():
         raise InputError("drawing: wanted a stroke, got an empty canvas")

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from celosia.sw.compiler import report
-from celosia.sw.compiler.compiled import Compiled, bounds
+from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.ir.graph import short_name
 
 __all__ = ["timeline"]
@@ -12,41 +11,31 @@ __all__ = ["timeline"]
 def timeline(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) -> dict[str, Any]:
     """Return the busy spans of each unit and the costs of each layer in one run, for JSON.
 
-    Parameters
-    ----------
-    compiled : Compiled
-        The program. The sections of several parts follow one another without a gap.
-    latency, bandwidth
-        Of the external memory, see ``open_device``.
+    - ``compiled``: the program. The sections of several parts follow one another without a gap.
+    - ``latency``, ``bandwidth``: of the external memory, see ``open_device``.
 
-    Returns
-    -------
-    dict
-        ``cycles`` of the run; ``units``, each with name, busy cycles, and spans of first cycle,
-        last cycle, layer (-1 for none) and opcode; ``layers``, each with name, operator,
-        multiplications, cycles, bound and note.
+    Returns ``cycles`` of the run; ``units``, each with name, busy cycles, and spans of first cycle,
+    last cycle, layer (-1 for none) and opcode; ``layers``, each with name, operator,
+    multiplications, cycles, bound and note.
     """
     from celosia.sim.schedule import EXECUTING
-    from celosia.sim.timing.cycles import COSTS, estimate
+    from celosia.sw.profile.estimates import estimates
 
-    program = compiled.program
-    costs = COSTS._replace(memory=latency, bandwidth=bandwidth)
+    estimated = estimates(compiled, latency=latency, bandwidth=bandwidth)
     units: dict[str, dict[str, Any]] = {
         unit.name: {"name": unit.name.lower(), "busy": 0, "spans": []} for unit in EXECUTING
     }
-    start, finishes = 0, []
-    for section in program.each:
-        found = estimate(section.code, program.config, costs)
-        finishes += [cost.finish for cost in found.instructions]
+    start = 0
+    for section in compiled.program.each:
+        found = estimated.sections[section.address]
         for cost in found.instructions:
             if cost.unit in EXECUTING:
-                layer, opcode = section.layers[cost.index], section.instruction(cost.index).opcode
+                layer, opcode = section.layers[cost.index], section.instructions[cost.index].opcode
                 span = [start + cost.start, start + cost.finish, layer, opcode.name]
                 units[cost.unit.name]["spans"].append(span)
         for unit, busy in found.busy.items():
             units[unit.name]["busy"] += busy
         start += found.total
-    rows = report.rows(program, finishes, bounds(compiled))[:-1]
     return {
         "cycles": start,
         "units": list(units.values()),
@@ -59,7 +48,7 @@ def timeline(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) -
                 "bound": row.bound,
                 "note": row.note,
             }
-            for row in rows
+            for row in estimated.rows[:-1]
             if row.runs_on == "core"
         ],
     }

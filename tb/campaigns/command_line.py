@@ -2,14 +2,16 @@
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from celosia.sw.cli.arguments import seeds, whole
 from celosia.sw.cli.messages import BAD_INPUT, Failure, line_of
 from celosia.sw.runtime.device import DeviceError
 
-__all__ = ["CAMPAIGNS", "main"]
+__all__ = ["CAMPAIGNS", "add_draw", "aligned", "main"]
 
 #: Packages with a module ``command``, which has ``add_arguments`` and ``run``.
 CAMPAIGNS = ("coverage", "flips", "malformed", "mutation")
@@ -20,6 +22,23 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
+
+
+def add_draw(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of what is drawn and spread over processes."""
+    parser.add_argument("--seed", type=seeds, default=0, metavar="S", help="of everything (0)")
+    most, told = os.cpu_count() or 1, "processes (as many as processors)"
+    parser.add_argument("--workers", type=whole, default=most, metavar="W", help=told)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as lines; all columns but the first are aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for name, *cells in rows:
+        padded = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+        lines.append("  ".join([name.ljust(widths[0]), *padded]).rstrip())
+    return "\n".join(lines)
 
 
 def main(arguments: Sequence[str]) -> int:

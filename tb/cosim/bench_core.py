@@ -9,13 +9,15 @@ from cocotbext.axi import AxiResp
 from host import Host, check_damage, failure_of
 from networks import FullyConnected, write_fully_connected
 
-from celosia.hw.arch import isa
-from celosia.hw.arch.config import INSTRUCTION_BYTES
+from celosia.hw.arch import commands, isa
+from celosia.hw.arch.commands import CODE_BITS, REGISTERS, WORD_BYTES
+from celosia.hw.arch.config import PROGRAM_BYTES
 from celosia.hw.arch.isa import Instruction, Opcode, Space
 from celosia.hw.arch.registers import MAGIC, OFFSETS, VERSION, Control
 from celosia.sim import footprint
 from celosia.sim.fuzz.programs.ordering import ordered
 from celosia.sim.fuzz.programs.stage import CODE, SIZE, SOURCE, TARGET, closing, opening
+from celosia.sim.schedule import listing
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 
@@ -36,7 +38,7 @@ async def run_good(host: Host, count: int, *, whole: bool = True) -> None:
     middle = [host.generator.any() for _ in range(count)]
     shown = closing(host.config)[: None if whole else 1]
     program = ordered([*opening(host.config), *middle, *shown], host.config)
-    words = isa.encode_program(program)
+    words = commands.encode(program)
     host.write_memory(CODE, words)
     host.machine.run(words, judge=True)
     error = await host.run_words(words)
@@ -97,14 +99,14 @@ async def network(dut: Any) -> None:
         for section in (program.setup, program.main)[round_:]:
             host.write_memory(section.address, section.code)
             host.machine.run(section.code)
-            assert await host.run(section.address, section.count) is None
+            assert await host.run(section.address, section.words) is None
             host.compare("a section of the network")
     counters = await host.counters()
     assert counters["matrix"]["busy"]
 
 
-def wrong_instructions(host: Host) -> list[bytes]:
-    """Return instructions that end a program, of every unit and kind."""
+def wrong_instructions(host: Host) -> list[Instruction | bytes]:
+    """Return instructions and words that end a program, of every unit and kind."""
     config = host.config
     size, rows = config.unified_bytes, config.accumulator_rows
     running = [
@@ -125,18 +127,19 @@ def wrong_instructions(host: Host) -> list[bytes]:
             source_y_stride=1,
         ),
         Instruction(Opcode.FILL, destination_base=size - 2, channels=5),
-        Instruction(Opcode.VECTOR, wait=1 << 15),
+        Instruction(Opcode.VECTOR, wait=1 << 11),
     ]
-    halves = isa.encode(Instruction(Opcode.FENCE)), isa.encode(Instruction(Opcode.LOAD))
-    return [
-        *(isa.encode(instruction) for instruction in running),
-        bytes([77]) + halves[0][1:],
-        halves[0][:-1] + b"\x40",
-        isa.encode(Instruction(Opcode.STORE, length=size))[:-1] + b"\x80",
-    ]
+    channels = next(r.code for r in REGISTERS[isa.Unit.VECTOR] if r.name == "channels")
+    words = (
+        15,
+        Opcode.FENCE.value | 1 << 31,
+        channels,
+        REGISTERS[isa.Unit.STORE][-1].code | size + 1 << CODE_BITS,
+    )
+    return [*running, *(word.to_bytes(WORD_BYTES, "little") for word in words)]
 
 
-def busy_program(host: Host, wrong: bytes) -> bytes:
+def busy_program(host: Host, wrong: Instruction | bytes) -> bytes:
     """Return a program that keeps every unit busy while ``wrong`` runs."""
     config = host.config
     length = config.unified_bytes // 2
@@ -155,21 +158,16 @@ def busy_program(host: Host, wrong: bytes) -> bytes:
     ]
     host.ports.rng.shuffle(around)
     place = host.ports.rng.randrange(5)
-    before, behind = isa.encode_program(around[:place]), isa.encode_program(around[place:])
-    return before + wrong + behind + isa.encode(HALT)
+    return commands.encode([*around[:place], wrong, *around[place:], HALT])
 
 
-def stored(words: bytes) -> list[np.ndarray]:
-    """Return the addresses that the stores of a program name."""
-    result = []
-    for place in range(0, len(words), INSTRUCTION_BYTES):
-        try:
-            instruction = isa.decode(words[place : place + INSTRUCTION_BYTES])
-        except isa.Illegal:
-            continue
-        if instruction.opcode is Opcode.STORE:
-            result.append(footprint.external_block(instruction).addresses().ravel())
-    return result
+def stored(words: bytes, host: Host) -> list[np.ndarray]:
+    """Return the addresses that the stores of a program name, up to its first error."""
+    return [
+        footprint.external_block(instruction).addresses().ravel()
+        for instruction in listing(words, host.config).instructions
+        if instruction.opcode is Opcode.STORE
+    ]
 
 
 @cocotb.test()
@@ -189,7 +187,7 @@ async def errors(dut: Any) -> None:
         assert got == expected, f"wanted {expected}, got {got}: {words.hex()}"
         await host.reset()
         await host.memory.stays_quiet(30)
-        check_damage(host, words.hex(), stored(words))
+        check_damage(host, words.hex(), stored(words, host))
     await host.write("watchdog", 1 << 20)
     await run_good(host, 4, whole=False)
 
@@ -200,21 +198,21 @@ async def errors_of_programs(dut: Any) -> None:
     host = await started(dut)
     host.fill_memory()
     sequencer = isa.Unit.SEQUENCER
-    nops = [Instruction(Opcode.NOP)] * 3
-    assert await host.run_words(isa.encode_program(nops)) == (isa.Error.PROGRAM, sequencer, 3)
+    nops = [Instruction(Opcode.NOP)] * (PROGRAM_BYTES // WORD_BYTES)
+    assert await host.run_words(commands.encode(nops[:3])) == (isa.Error.PROGRAM, sequencer, 3)
     await host.reset()
-    words = isa.encode_program(nops)
+    words = commands.encode(nops)
     host.write_memory(SIZE - len(words), words)
-    assert await host.run(SIZE - len(words), 5) == (isa.Error.BUS, sequencer, 3)
+    assert await host.run(SIZE - len(words), 20) == (isa.Error.BUS, sequencer, 16)
     await host.reset()
     for _ in range(host.ports.options["resets"]):
-        words = busy_program(host, isa.encode(Instruction(Opcode.LOAD, length=9)))
+        words = busy_program(host, Instruction(Opcode.LOAD, length=9))
         host.write_memory(CODE, words)
-        await host.begin(CODE, len(words) // INSTRUCTION_BYTES)
+        await host.begin(CODE, len(words) // WORD_BYTES)
         await host.ports.ticks(host.ports.rng.randrange(20, 300))
         await host.write("control", Control.RESET.value)
         await host.reset()
         await host.write("interrupt", 3)
         await host.memory.stays_quiet(30)
-        check_damage(host, words.hex(), stored(words))
+        check_damage(host, words.hex(), stored(words, host))
     await run_good(host, 4, whole=False)

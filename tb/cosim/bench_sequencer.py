@@ -6,8 +6,8 @@ from typing import Any
 import cocotb
 from bfm import Ports
 
-from celosia.hw.arch import isa
-from celosia.hw.arch.config import INSTRUCTION_BYTES
+from celosia.hw.arch import commands, isa
+from celosia.hw.arch.commands import CODE_BITS, REGISTERS, VALUE_BITS, WORD_BYTES, register_limits
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
 from celosia.hw.streams import INDEX_BITS
@@ -26,6 +26,7 @@ class Bench:
         self.stall = stall
         self.longest = longest
         self.words = b""
+        self.program: tuple[Instruction, ...] = ()
         self.refused = -1
         self.failing: dict[str, int] = {}
         self.log: dict[int, tuple[int, int]] = {}
@@ -72,10 +73,12 @@ class Bench:
         ports.set(f"{name}__idle", 0)
         word = ports.bits(f"{name}__instruction__payload")
         index = word & ((1 << INDEX_BITS) - 1)
-        stored = self.words[index * INSTRUCTION_BYTES :][:INSTRUCTION_BYTES]
-        width = isa.LAYOUTS[isa.decode(stored).opcode].size
-        mask = (1 << width) - 1
-        assert word >> INDEX_BITS & mask == int.from_bytes(stored, "little"), f"{name} got {index}"
+        instruction = self.program[index]
+        got = isa.LAYOUTS[instruction.opcode].from_bits(word >> INDEX_BITS)
+        for field, value in instruction.fields.items():
+            found = getattr(got, field)
+            assert getattr(found, "value", found) == value, f"{name} got {index}"
+        assert got.opcode == instruction.opcode
         return index
 
     async def _unit(self, name: str) -> None:
@@ -99,10 +102,11 @@ class Bench:
     async def run(self, program: list[Instruction] | bytes, *, watchdog: int = 3000) -> Any:
         """Run a program to its end, reset, and return the error as (code, unit, index), or None."""
         ports = self.ports
-        self.words = program if isinstance(program, bytes) else isa.encode_program(program)
+        self.words = program if isinstance(program, bytes) else commands.encode(program)
+        self.program = listing(self.words, ports.config).instructions
         self.log.clear()
         ports.set("program_address", PROGRAM)
-        ports.set("program_length", len(self.words) // INSTRUCTION_BYTES)
+        ports.set("program_length", len(self.words) // WORD_BYTES)
         ports.set("watchdog", watchdog)
         for strobe, pause in (("clear_counters", COUNTERS_PER_UNIT + 2), ("start", 1)):
             ports.set(strobe, 1)
@@ -189,14 +193,8 @@ async def random_programs(dut: Any) -> None:
     assert overlaps
 
 
-def broken(opcode: Opcode, **changes: int) -> bytes:
-    """Return the bytes of an instruction with values put into its fields unchecked."""
-    word = int.from_bytes(isa.encode(Instruction(opcode)), "little")
-    for name, value in changes.items():
-        place = isa.LAYOUTS[opcode][name]
-        word &= ~(((1 << place.width) - 1) << place.offset)
-        word |= value << place.offset
-    return word.to_bytes(INSTRUCTION_BYTES, "little")
+def word(code: int, value: int) -> bytes:
+    return (code | value << CODE_BITS).to_bytes(WORD_BYTES, "little")
 
 
 @cocotb.test()
@@ -207,22 +205,22 @@ async def illegal_instructions(dut: Any) -> None:
     bench = Bench(ports, stall=ports.options["stall"], longest=5)
     config = ports.config
     candidates = [
-        broken(opcode, **{name: value})
-        for opcode, limits in isa.limits(config).items()
-        for name, limit in limits.items()
+        word(register.code, value)
+        for registers in REGISTERS.values()
+        for register in registers
+        for limit in (register_limits(config)[register.code],)
         for value in (limit.low - 1, limit.high + 1, limit.low + limit.multiple // 2)
-        if 0 <= value < 1 << isa.LAYOUTS[opcode][name].width
+        if 0 <= value < 1 << VALUE_BITS
     ]
-    candidates += [bytes([code]) + bytes(INSTRUCTION_BYTES - 1) for code in (0, 11, 255)]
-    candidates += [isa.encode(Instruction(opcode))[:-1] + b"\x01" for opcode in Opcode]
+    candidates += [word(code, 0) for code in (0, 11, 127)]
+    candidates += [word(opcode.value, 1 << VALUE_BITS - 1) for opcode in Opcode]
     illegal = 0
-    before, halt = isa.encode(Instruction(Opcode.LOAD)), isa.encode(Instruction(Opcode.HALT))
-    for word in ports.rng.sample(candidates, ports.options["illegal"]):
-        program = before + word + halt
+    for wrong in ports.rng.sample(candidates, ports.options["illegal"]):
+        program = commands.encode([Instruction(Opcode.LOAD), wrong, Instruction(Opcode.HALT)])
         listed = listing(program, config)
         failure = schedule(listed, config.queue_depth).failure
         expected = failure and (failure.error, failure.unit, failure.index)
-        assert await bench.run(program) == expected, f"{word.hex()}: wanted {expected}"
+        assert await bench.run(program) == expected, f"{wrong.hex()}: wanted {expected}"
         illegal += failure is not None
     assert illegal
 
@@ -236,8 +234,10 @@ async def other_errors(dut: Any) -> None:
     halt = Instruction(Opcode.HALT)
     good = [Instruction(opcode) for opcode in OPCODES]
     assert await bench.run(good) == (isa.Error.PROGRAM, sequencer, len(good))
-    bench.refused = 2 * INSTRUCTION_BYTES + ports.config.bus_bytes
-    assert await bench.run([*good, halt]) == (isa.Error.BUS, sequencer, 2)
+    # A beat holds the words of one instruction or more.
+    bench.refused = ports.config.bus_bytes
+    first = ports.config.bus_bytes // WORD_BYTES
+    assert await bench.run([*good, halt]) == (isa.Error.BUS, sequencer, first)
     bench.refused = -1
     for place, name in enumerate(("load", "store", "matrix", "vector")):
         bench.failing = {name: place}

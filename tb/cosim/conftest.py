@@ -20,9 +20,7 @@ def simulator(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def cosim(
-    request: pytest.FixtureRequest, simulator: str, seed: int, waves: Path | None
-) -> Callable[..., None]:
+def cosim(request, simulator, seed, waves) -> Callable[..., None]:
     """Run a bench: ``cosim(dut, config, **options)``, see ``runner.run``."""
 
     def run(dut: str, config: object, **options: object) -> None:

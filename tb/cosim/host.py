@@ -10,7 +10,7 @@ from cocotbext.axi import AxiLiteBus, AxiLiteMaster
 from memories import ExternalMemory
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import INSTRUCTION_BYTES
+from celosia.hw.arch.commands import WORD_BYTES
 from celosia.hw.arch.registers import (
     COUNTERS,
     COUNTERS_PER_UNIT,
@@ -32,12 +32,7 @@ Failure = tuple[isa.Error, isa.Unit, int]
 class Host:
     """Runs programs on the core and on a machine.
 
-    Parameters
-    ----------
-    ports : Ports
-        The core.
-    stall : float
-        Probability that a channel of either bus pauses for a cycle.
+    ``ports``: the core; ``stall``: probability that a channel of either bus pauses for a cycle.
     """
 
     def __init__(self, ports: Ports, *, stall: float, size: int = SIZE) -> None:
@@ -107,7 +102,7 @@ class Host:
     async def run_words(self, words: bytes, address: int = CODE) -> Failure | None:
         """Put a program into the memory of both and run it on the core."""
         self.write_memory(address, words)
-        return await self.run(address, len(words) // INSTRUCTION_BYTES)
+        return await self.run(address, len(words) // WORD_BYTES)
 
     async def reset(self) -> None:
         """Reset softly and wait until the bus is quiet."""

@@ -19,12 +19,7 @@ from cocotb_tools.runner import Runner, get_runner
 from celosia.hw import build
 from celosia.hw.arch.config import Config
 from celosia.sim import parts
-from celosia.sim.simulators import (
-    COCOTB_VERILATOR,
-    SimulatorNotFound,
-    find_icarus,
-    find_verilator,
-)
+from celosia.sim.simulators import COCOTB_VERILATOR, SimulatorNotFound, find_icarus, find_verilator
 from celosia.sim.verilate import locked
 
 HERE = Path(__file__).resolve().parent
@@ -62,10 +57,7 @@ VERILATOR_ARGUMENTS = [
 def simulators() -> tuple[str, ...]:
     """Return the simulator that ``SIM`` names, or all of them where it is not set.
 
-    Raises
-    ------
-    ValueError
-        If it names another.
+    Raises ``ValueError`` if it names another.
     """
     name = os.environ.get("SIM")
     if name is None:
@@ -199,26 +191,16 @@ def run(
     seed: int,
     folder: Path,
     waves: Path | None = None,
+    only: str | None = None,
     **options: object,
 ) -> None:
     """Run ``bench_<dut>`` on a simulator; fail if one of its tests does.
 
-    Parameters
-    ----------
-    dut : str
-        Name of the component in ``duts.py`` and of the bench.
-    config : Config
-        Its sizes.
-    sim : str
-        One of ``SIMULATORS``.
-    seed : int
-        Seed of all that is random in the bench.
-    folder : Path
-        Where the bench runs and leaves its log and results.
-    waves : Path, optional
-        File for a waveform, without its ending.
-    **options
-        What else the bench wants to know; anything that JSON can say.
+    ``dut``: name of the component in ``duts.py`` and of the bench; ``config``: its sizes; ``sim``:
+    one of ``SIMULATORS``; ``seed``: seed of all that is random in the bench; ``folder``: where the
+    bench runs and leaves its log and results; ``waves``: file for a waveform, without its ending;
+    ``only``: the one of its tests to run;
+    ``**options``: what else the bench wants to know; anything that JSON can say.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -233,6 +215,7 @@ def run(
                 test_module=f"bench_{dut}",
                 hdl_toplevel=_top(dut),
                 hdl_toplevel_lang="verilog",
+                testcase=only,
                 build_dir=built,
                 test_dir=folder,
                 results_xml=str(results),

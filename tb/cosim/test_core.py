@@ -1,43 +1,33 @@
 import pytest
 
-from celosia.hw.arch.config import Config
+from celosia.hw.arch.config import preset
 
-SQUARE = Config(
-    rows=4,
-    columns=4,
-    unified_bytes=256,
-    weight_tiles=12,
-    accumulator_depth=16,
-    lanes=1,
-    weight_rows=2,
-    bus_bytes=4,
-    parameter_channels=32,
-    burst_beats=8,
-    outstanding=4,
+SQUARE = (
+    "nano,unified_bytes=256,weight_tiles=12,accumulator_depth=16,weight_rows=2,bus_bytes=4,"
+    "parameter_channels=32,burst_beats=8,outstanding=4"
 )
-WIDE = Config(
-    rows=8,
-    columns=12,
-    unified_bytes=512,
-    weight_tiles=8,
-    accumulator_depth=16,
-    lanes=4,
-    bus_bytes=8,
-    parameter_channels=16,
-    tables=2,
-    queue_depth=3,
-    dsp_columns=5,
+WIDE = (
+    "micro,columns=12,unified_bytes=512,weight_tiles=8,accumulator_depth=16,lanes=4,"
+    "parameter_channels=16,tables=2,queue_depth=3,dsp_columns=5"
 )
 
 
 @pytest.mark.parametrize(
-    ("config", "stall"), [(SQUARE, 0.0), (WIDE, 0.3)], ids=["4x4", "8x12-stalls"]
+    ("sizes", "stall"), [(f"{SQUARE},dsp_columns=0", 0.0), (WIDE, 0.3)], ids=["4x4", "8x12-stalls"]
 )
-def test_programs(cosim, simulator, config, stall):
-    fast = simulator == "verilator"
-    options = (
-        {"programs": 4, "longest": 30, "wrong": 12, "resets": 5}
-        if fast
-        else {"programs": 1, "longest": 11, "wrong": 2, "resets": 1}
-    )
-    cosim("core", config, stall=stall, widths=[20, 14, 5], batch=3, **options)
+def test_programs(cosim, simulator, sizes, stall):
+    options = {"programs": 1, "longest": 11, "wrong": 2, "resets": 1}
+    if simulator == "verilator":
+        options = {"programs": 4, "longest": 30, "wrong": 12, "resets": 5}
+    cosim("core", preset(sizes), stall=stall, widths=[20, 14, 5], batch=3, **options)
+
+
+@pytest.mark.parametrize("simulator", ["verilator"], indirect=True)
+@pytest.mark.parametrize(
+    ("cells", "columns"), [("pair", 6), ("ecp5", 5), ("ecp5_pair", 6), ("ice40_pair", 4)]
+)
+def test_cells(cosim, verilator, cells, columns):
+    """Columns after the fourth have cells in logic."""
+    sizes = f"{SQUARE},columns={columns},cells={cells},dsp_columns=4"
+    options = {"programs": 4, "longest": 20, "only": "random_programs"}
+    cosim("core", preset(sizes), stall=0.2, **options)

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+import litert
 import numpy as np
-from litert import resolver
 from networks import Graph, Operation
 from random_networks.cases import Case, case
 
@@ -21,33 +21,18 @@ def reference(case: Case) -> dict[int, np.ndarray]:
 
     Arrays are of shape (invocations, ...).
     """
-    from ai_edge_litert.interpreter import Interpreter
-
-    interpreter = Interpreter(
-        model_content=case.content,
-        experimental_op_resolver_type=resolver(case.graph),
-        experimental_preserve_all_tensors=True,
-    )
-    interpreter.allocate_tensors()
     numbers = [number for operation in case.graph.operations for number in operation.outputs]
-    results: dict[int, list[np.ndarray]] = {number: [] for number in numbers}
-    places = [given["index"] for given in interpreter.get_input_details()]
-    for contents in zip(*case.inputs, strict=True):
-        for place, values in zip(places, contents, strict=True):
-            interpreter.set_tensor(place, values)
-        interpreter.invoke()
-        for number in numbers:
-            results[number].append(interpreter.get_tensor(number))
-    return {number: np.stack(arrays) for number, arrays in results.items()}
+    options = {"experimental_preserve_all_tensors": True}
+    interpreter = litert.interpreter(case.content, case.graph, **options)
+    return dict(
+        zip(numbers, litert.invoked(interpreter, *case.inputs, tensors=numbers), strict=True)
+    )
 
 
 def executed(case: Case, config: Config, device: str) -> dict[int, np.ndarray]:
     """Return the outputs of the model by a device, as ``reference`` does.
 
-    Raises
-    ------
-    CompileError
-        If the compiler refuses the model.
+    Raises ``CompileError`` if the compiler refuses the model.
     """
     program = compile_graph(load(case.content), config, case.batch)
     items = [
@@ -65,10 +50,7 @@ def executed(case: Case, config: Config, device: str) -> dict[int, np.ndarray]:
 def differences(case: Case, config: Config, device: str) -> str:
     """Return which output differs from LiteRT's and how much; empty if none does.
 
-    Raises
-    ------
-    CompileError
-        If the compiler refuses the model.
+    Raises ``CompileError`` if the compiler refuses the model.
     """
     known = reference(case)
     for number, got in executed(case, config, device).items():
@@ -120,14 +102,8 @@ class Verdict:
 def judge(seeds: Iterable[int], configs: Sequence[Config], device: str = "machine") -> Verdict:
     """Run cases, each on one of the configurations, and compare every byte.
 
-    Parameters
-    ----------
-    seeds : iterable of int
-        Cases; a seed always meets the same configuration of a list.
-    configs : sequence of Config
-        Cores.
-    device : str
-        ``machine`` or ``rtl``.
+    ``seeds``: cases; a seed always meets the same configuration of a list; ``configs``: cores;
+    ``device``: ``machine`` or ``rtl``.
     """
     verdict = Verdict()
     for seed in seeds:

@@ -16,30 +16,13 @@ Reference = Callable[[bytes, np.ndarray], np.ndarray]
 
 @pytest.fixture(scope="session")
 def litert() -> Reference:
-    """Outputs of LiteRT's reference kernels for a model's contents and any number of inputs."""
-    module = prerequisites.package("ai_edge_litert.interpreter")
-
-    def run(content: bytes, x: np.ndarray) -> np.ndarray:
-        interpreter = module.Interpreter(
-            model_content=content,
-            experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF,
-        )
-        source = interpreter.get_input_details()[0]["index"]
-        interpreter.resize_tensor_input(source, x.shape)
-        interpreter.allocate_tensors()
-        interpreter.set_tensor(source, x)
-        interpreter.invoke()
-        return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
-
-    return run
+    """Output of LiteRT's reference kernels for a model's contents and any number of inputs."""
+    prerequisites.package("ai_edge_litert.interpreter")
+    return lambda content, x: prerequisites.litert_outputs(content, x)[0]
 
 
 @pytest.fixture(scope="session")
-def run_digits(
-    mnist_model: Path,
-    mnist: tuple[np.ndarray, np.ndarray],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[[int, str, str], np.ndarray]:
+def run_digits(mnist_model, mnist, tmp_path_factory) -> Callable[[int, str, str], np.ndarray]:
     """Runs ``celosia run`` on so many digits, on a core and a device; returns the results."""
 
     def run(count: int, sizes: str, device: str) -> np.ndarray:

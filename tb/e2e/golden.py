@@ -16,6 +16,7 @@ import numpy as np
 # A script finds the modules of its own folder alone.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
 
+import litert
 from whole_networks.golden import NETWORKS
 
 from celosia.hw.arch.config import preset
@@ -91,21 +92,9 @@ def outputs(arrays: Iterable[np.ndarray]) -> str:
 
 def reference(name: str, program: Program) -> list[np.ndarray]:
     """Return what LiteRT's reference kernels give for the same samples, one at a time."""
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-    interpreter = Interpreter(
-        model_content=NETWORKS[name].content(),
-        experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
-    )
-    interpreter.allocate_tensors()
-    results = []
-    for sample in zip(*inputs(program.inputs, NETWORKS[name].samples), strict=True):
-        for details, array in zip(interpreter.get_input_details(), sample, strict=True):
-            interpreter.set_tensor(details["index"], array[None])
-        interpreter.invoke()
-        details = interpreter.get_output_details()
-        results.append([interpreter.get_tensor(one["index"])[0].copy() for one in details])
-    return [np.array(arrays) for arrays in zip(*results, strict=True)]
+    arrays = inputs(program.inputs, NETWORKS[name].samples)
+    interpreter = litert.interpreter(NETWORKS[name].content())
+    return [found[:, 0] for found in litert.invoked(interpreter, *arrays)]
 
 
 def figures(name: str, rtl: bool) -> Figures:

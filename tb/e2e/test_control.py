@@ -18,21 +18,6 @@ from celosia.sw.runtime.interpreter import open_session
 INVOCATIONS = 4
 
 
-def expected(content: bytes, inputs: list[np.ndarray]) -> np.ndarray:
-    """Return the first output of some invocations by LiteRT's reference kernels."""
-    litert: Any = prerequisites.package("ai_edge_litert.interpreter")
-    kernels = litert.OpResolverType.BUILTIN_REF
-    interpreter = litert.Interpreter(model_content=content, experimental_op_resolver_type=kernels)
-    interpreter.allocate_tensors()
-    outputs = []
-    for arrays in zip(*inputs, strict=True):
-        for end, array in zip(interpreter.get_input_details(), arrays, strict=True):
-            interpreter.set_tensor(end["index"], array.reshape(end["shape"]))
-        interpreter.invoke()
-        outputs.append(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]).ravel())
-    return np.array(outputs)
-
-
 def check(maker: Callable[[np.random.Generator], bytes], seed: int) -> None:
     rng = np.random.default_rng(seed)
     content = maker(rng)
@@ -45,7 +30,7 @@ def check(maker: Callable[[np.random.Generator], bytes], seed: int) -> None:
     ]
     with open_session(program) as session:
         got = session.run(inputs)[0]
-    wanted = expected(content, inputs)
+    wanted = prerequisites.litert_runs(content, *inputs)[0]
     np.testing.assert_array_equal(got.reshape(wanted.shape), wanted, f"seed {seed}")
 
 

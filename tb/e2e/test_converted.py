@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import litert
 import numpy as np
 import prerequisites
 import pytest
@@ -23,9 +24,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
 KEPT = sorted(path.stem for path in FIXTURES.glob("*.tflite") if not path.stem.endswith(".plain"))
 
 #: Refused so far: the first of the operators or types that are missing.
-WAITING = {
-    "gru.int16": "scales that are no numbers",
-}
+WAITING = {"gru.int16": "scales that are no numbers"}
 
 _INVOCATIONS = 6
 _WORDS = 50
@@ -54,33 +53,18 @@ def judge(content: bytes) -> Any:
     """
     schema: Any = prerequisites.package("ai_edge_litert.schema_py_generated")
     flatbuffers: Any = prerequisites.package("flatbuffers")
-    litert: Any = prerequisites.package("ai_edge_litert.interpreter")
+    module: Any = prerequisites.package("ai_edge_litert.interpreter")
     model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(content, 0))
-    kinds, kernels = schema.BuiltinOperator, litert.OpResolverType.BUILTIN_REF
+    kinds, options = schema.BuiltinOperator, {}
     for code in model.operatorCodes:
         if code.builtinCode in (kinds.DEPTH_TO_SPACE, kinds.TILE):
             code.version = 1
         if code.builtinCode == kinds.SUM:
-            kernels = litert.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+            kernels = module.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+            options = {"experimental_op_resolver_type": kernels}
     builder = flatbuffers.Builder(len(content))
     builder.Finish(model.Pack(builder), b"TFL3")
-    interpreter = litert.Interpreter(
-        model_content=bytes(builder.Output()), experimental_op_resolver_type=kernels
-    )
-    interpreter.allocate_tensors()
-    return interpreter
-
-
-def expected(interpreter: Any, arrays: list[np.ndarray]) -> list[np.ndarray]:
-    """Return the outputs of one invocation after the other: variables keep their values."""
-    results = [[] for _ in interpreter.get_output_details()]
-    for step in range(_INVOCATIONS):
-        for end, array in zip(interpreter.get_input_details(), arrays, strict=True):
-            interpreter.set_tensor(end["index"], array[step : step + 1])
-        interpreter.invoke()
-        for found, end in zip(results, interpreter.get_output_details(), strict=True):
-            found.append(interpreter.get_tensor(end["index"]).ravel())
-    return [np.array(found) for found in results]
+    return litert.interpreter(bytes(builder.Output()), **options)
 
 
 def check(content: bytes, rng: np.random.Generator) -> None:
@@ -90,7 +74,7 @@ def check(content: bytes, rng: np.random.Generator) -> None:
     program = compile_graph(load(content), preset("edge"))
     with open_session(program) as session:
         outputs = session.run(arrays)
-    for got, wanted in zip(outputs, expected(interpreter, arrays), strict=True):
+    for got, wanted in zip(outputs, litert.invoked(interpreter, *arrays), strict=True):
         np.testing.assert_array_equal(got.reshape(wanted.shape), wanted)
 
 
@@ -104,7 +88,7 @@ def test_waiting_files_are_refused(name: str, rng: np.random.Generator) -> None:
     """Fails as soon as one is accepted: then its line above goes."""
     content = (FIXTURES / f"{name}.tflite").read_bytes()
     interpreter = judge(content)
-    expected(interpreter, stimuli(interpreter, rng))
+    litert.invoked(interpreter, *stimuli(interpreter, rng))
     with pytest.raises(ValueError):
         compile_graph(load(content), preset("edge"))
 
@@ -113,9 +97,7 @@ def test_waiting_files_are_refused(name: str, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize(
     ("script", "package"), [("make_keras", "tensorflow"), ("make_torch", "litert_torch")]
 )
-def test_all_files_made_again(
-    script: str, package: str, tmp_path: Path, rng: np.random.Generator, figure: Any
-) -> None:
+def test_all_files_made_again(script, package, tmp_path, rng, figure) -> None:
     if importlib.util.find_spec(package) is None:
         prerequisites.missing(package)
     subprocess.run(

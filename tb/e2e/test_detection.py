@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import prerequisites
 import pytest
 from flatbuffers import flexbuffers
 from networks import Chain, Constant, serialize
@@ -61,18 +62,6 @@ def contents(rng: np.random.Generator, shape: tuple[int, ...], kind: str, ties: 
     return np.round(found * 8) / np.float32(8) if ties else found
 
 
-def litert(content: bytes, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-    kernels = OpResolverType.BUILTIN_REF
-    interpreter = Interpreter(model_content=content, experimental_op_resolver_type=kernels)
-    interpreter.allocate_tensors()
-    for given, values in zip(interpreter.get_input_details(), inputs, strict=True):
-        interpreter.set_tensor(given["index"], values)
-    interpreter.invoke()
-    return [interpreter.get_tensor(d["index"]).copy() for d in interpreter.get_output_details()]
-
-
 def ours(content: bytes, inputs: list[np.ndarray]) -> list[np.ndarray]:
     program = Program.from_bytes(compile_graph(load(content), NANO).to_bytes())
     with open_session(program, device="machine") as session:
@@ -84,7 +73,6 @@ def ours(content: bytes, inputs: list[np.ndarray]) -> list[np.ndarray]:
 @pytest.mark.parametrize("regular", [False, True], ids=["fast", "regular"])
 @pytest.mark.parametrize("kind", ["float32", "uint8"])
 def test_detections(regular: bool, kind: str, ties: bool) -> None:
-    pytest.importorskip("ai_edge_litert.interpreter")
     some = 0
     for seed in range(60):
         rng = np.random.default_rng(seed)
@@ -102,7 +90,7 @@ def test_detections(regular: bool, kind: str, ties: bool) -> None:
             contents(rng, (1, boxes, 4), kind, False),
             contents(rng, (1, boxes, options["num_classes"] + background), kind, ties),
         ]
-        wanted, got = litert(content, inputs), ours(content, inputs)
+        wanted, got = prerequisites.litert_outputs(content, *inputs), ours(content, inputs)
         count, each = int(wanted[3][0]), 1 if regular else options["max_classes_per_detection"]
         some += count > 1
         np.testing.assert_array_equal(got[3].reshape(-1), wanted[3])

@@ -1,8 +1,7 @@
 """Outputs that no operator makes: inputs, constants, the same tensor twice; graphs of these alone."""
 
-from collections.abc import Callable
-
 import numpy as np
+import prerequisites
 import pytest
 from networks import Chain, Constant, FullyConnected, Graph, serialize
 
@@ -15,36 +14,13 @@ from celosia.sw.runtime.interpreter import open_session
 NANO = preset("nano")
 
 
-@pytest.fixture(autouse=True)
-def litert_is_there() -> None:
-    pytest.importorskip("ai_edge_litert.interpreter")
-
-
-def wanted(content: bytes, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    """Return the outputs by LiteRT's reference kernels, for each of several inputs."""
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-    kernels = OpResolverType.BUILTIN_REF
-    interpreter = Interpreter(model_content=content, experimental_op_resolver_type=kernels)
-    interpreter.allocate_tensors()
-    places = [given["index"] for given in interpreter.get_input_details()]
-    results = []
-    for contents in zip(*inputs, strict=True):
-        for place, values in zip(places, contents, strict=True):
-            interpreter.set_tensor(place, values)
-        interpreter.invoke()
-        ends = [given["index"] for given in interpreter.get_output_details()]
-        results.append([interpreter.get_tensor(number) for number in ends])
-    return [np.stack(arrays) for arrays in zip(*results, strict=True)]
-
-
 def assert_equal(graph: Graph, inputs: list[np.ndarray]) -> None:
     content = serialize(graph)
     program = Program.from_bytes(compile_graph(load(content), NANO, 2).to_bytes())
     given = [x.reshape(-1, *p.shape) for x, p in zip(inputs, program.inputs, strict=True)]
     with open_session(program, device="machine") as session:
         results = session.run(given)
-    for got, want in zip(results, wanted(content, inputs), strict=True):
+    for got, want in zip(results, prerequisites.litert_runs(content, *inputs), strict=True):
         np.testing.assert_array_equal(got.reshape(-1), want.reshape(-1))
 
 
@@ -71,9 +47,7 @@ def _constants(chain: Chain) -> Graph:
     ids=["input", "input and constants", "result and constants", "result twice and input"],
 )
 @pytest.mark.parametrize("batch", [1, 2])
-def test_outputs_that_no_operator_makes(
-    make: Callable[[Chain], Graph], batch: int, rng: np.random.Generator
-) -> None:
+def test_outputs_that_no_operator_makes(make, batch, rng) -> None:
     graph = make(Chain((batch, 7), 0.1, 3))
     assert_equal(graph, [rng.integers(-128, 128, (3, batch, 7)).astype(np.int8)])
 

@@ -22,12 +22,9 @@ from celosia.sim.fuzz.trial import attempt
 from celosia.sim.machine import Machine
 from celosia.sw.cli import main
 
+pytestmark = pytest.mark.usefixtures("verilator")
+
 CORES = "least,odd,tall"
-
-
-@pytest.fixture(autouse=True)
-def with_verilator(verilator: None) -> None:
-    """All tests simulate."""
 
 
 def fuzz(options: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -39,14 +36,7 @@ def fuzz(options: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, st
 
 
 @pytest.mark.parametrize(("faults", "programs"), [("", 100), ("--faults", 150)])
-def test_core_and_machine_model_agree(
-    faults: str,
-    programs: int,
-    seed: int,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    figure,
-) -> None:
+def test_core_and_machine_model_agree(faults, programs, seed, tmp_path, capsys, figure) -> None:
     options = f"--configurations {CORES} --workers 1 --directory {tmp_path}"
     code, out, err = fuzz(
         f"--programs {programs} --seed {seed} {faults} {options} --coverage {tmp_path}/c.json",
@@ -62,9 +52,7 @@ def test_core_and_machine_model_agree(
         assert {"OPCODE", "FIELD", "RANGE", "BUS", "WATCHDOG"} <= errors
 
 
-def test_a_sequential_requantizer_makes_no_difference(
-    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], figure
-) -> None:
+def test_a_sequential_requantizer_makes_no_difference(seed, tmp_path, capsys, figure) -> None:
     options = f"--configurations least --requantizer sequential --workers 1 --directory {tmp_path}"
     code, out, err = fuzz(f"--programs 60 --seed {seed} {options}", capsys)
     assert code == 0, err
@@ -78,9 +66,7 @@ def found(out: str, err: str) -> Path:
     return Path(path)
 
 
-def test_a_wrong_result_is_found_and_made_small(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_result_is_found_and_made_small(tmp_path, capsys, monkeypatch) -> None:
     """A machine model that fills with another value than the core."""
     action = Machine._action
 
@@ -132,12 +118,7 @@ def broken(kind: str, outcome: Outcome, device: Device) -> Outcome:
 @pytest.mark.parametrize(
     "kind", ["damage", "counters", "classes", "error", "hang", "reset", "quiet", "axi"]
 )
-def test_a_wrong_core_is_found(
-    kind: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_wrong_core_is_found(kind, tmp_path, capsys, monkeypatch) -> None:
     play = Device.play
     monkeypatch.setattr("celosia.sim.fuzz.shrink._BUDGET", 5)
     monkeypatch.setattr(

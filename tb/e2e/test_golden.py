@@ -37,9 +37,7 @@ def test_bytes_and_estimated_cycles(name: str, figure: Callable[[str], None]) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NETWORKS if NETWORKS[name].rtl])
-def test_bytes_and_cycles_of_the_rtl(
-    name: str, figure: Callable[[str], None], verilator: None
-) -> None:
+def test_bytes_and_cycles_of_the_rtl(name, figure, verilator) -> None:
     skip_without_file(name)
     results, cycles = golden.ran(golden.compiled(name), NETWORKS[name].samples, "rtl")
     assert golden.outputs(results) == FROZEN[name]["outputs"]

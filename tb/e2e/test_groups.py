@@ -38,9 +38,7 @@ def grouped(rng: np.random.Generator, groups: int, depth: int, each: int) -> byt
 
 
 @pytest.mark.parametrize(("groups", "depth", "each"), [(2, 8, 8), (3, 5, 2), (4, 2, 9), (6, 1, 2)])
-def test_groups(
-    litert: Reference, rng: np.random.Generator, groups: int, depth: int, each: int
-) -> None:
+def test_groups(litert, rng, groups, depth, each) -> None:
     content = grouped(rng, groups, depth, each)
     x = rng.integers(-128, 128, (1, 7, 6, groups * depth)).astype(np.int8)
     wanted = litert(content, x)

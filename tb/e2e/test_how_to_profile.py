@@ -6,7 +6,6 @@ import shlex
 from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from celosia.sw.cli import main
@@ -21,13 +20,7 @@ def commands(block: str) -> list[list[str]]:
     return [shlex.split(line)[2:] for line in lines]
 
 
-def test_every_block_runs(
-    root: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    verilator: None,
-) -> None:
+def test_every_block_runs(root, tmp_path, monkeypatch, capsys, verilator) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = BLOCK.findall((root / "docs/how-to/profile.md").read_text())
     assert {kind for kind, _ in blocks} == {"console", "python"} and len(blocks) > 6

@@ -64,24 +64,6 @@ def inputs(graph: Graph, count: int, rng: np.random.Generator) -> np.ndarray:
     return np.array(images)
 
 
-def reference(content: bytes, x: np.ndarray) -> list[np.ndarray]:
-    """Return the model's outputs by LiteRT's reference kernels, one image at a time."""
-    module = prerequisites.package("ai_edge_litert.interpreter")
-    interpreter = module.Interpreter(
-        model_content=content, experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF
-    )
-    interpreter.allocate_tensors()
-    source = interpreter.get_input_details()[0]["index"]
-    results = [details["index"] for details in interpreter.get_output_details()]
-    outputs: list[list[np.ndarray]] = [[] for _ in results]
-    for image in x:
-        interpreter.set_tensor(source, image[None])
-        interpreter.invoke()
-        for arrays, number in zip(outputs, results, strict=True):
-            arrays.append(interpreter.get_tensor(number)[0])
-    return [np.array(arrays) for arrays in outputs]
-
-
 def ran(
     graph: Graph, x: np.ndarray, device: str, sizes: str, batch: int
 ) -> tuple[list[np.ndarray], Statistics]:
@@ -94,8 +76,8 @@ def assert_same(
     content: bytes, x: np.ndarray, device: str, sizes: str, batch: int = 1
 ) -> Statistics:
     results, statistics = ran(load(content), x, device, sizes, batch)
-    for result, known in zip(results, reference(content, x), strict=True):
-        np.testing.assert_array_equal(result, known)
+    for result, known in zip(results, prerequisites.litert_runs(content, x), strict=True):
+        np.testing.assert_array_equal(result, known[:, 0])
     return statistics
 
 
@@ -109,9 +91,7 @@ def test_inputs_are_diverse(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("sizes", ["micro", "edge"])
 @pytest.mark.parametrize("name", MODELS)
-def test_machine_gives_the_bytes_of_the_reference(
-    name: str, sizes: str, content: Callable[[str], bytes], rng: np.random.Generator
-) -> None:
+def test_machine_gives_the_bytes_of_the_reference(name, sizes, content, rng) -> None:
     model = content(name)
     assert_same(model, inputs(load(model), 6, rng), "machine", sizes, batch=2)
 
@@ -128,9 +108,7 @@ def with_outputs(content: bytes, outputs: tuple[int, ...]) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
-def test_every_tensor_on_the_machine_model(
-    name: str, content: Callable[[str], bytes], rng: np.random.Generator
-) -> None:
+def test_every_tensor_on_the_machine_model(name, content, rng) -> None:
     """Every operator's result is an output, so that none becomes part of another's."""
     graph = load(content(name))
     results = tuple(operation.outputs[0] for operation in graph.operations)
@@ -140,33 +118,8 @@ def test_every_tensor_on_the_machine_model(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
-def test_many_inputs_on_the_machine_model(
-    name: str,
-    content: Callable[[str], bytes],
-    rng: np.random.Generator,
-    figure: Callable[[str], None],
-) -> None:
+def test_many_inputs_on_the_machine_model(name, content, rng, figure) -> None:
     model = content(name)
     x = inputs(load(model), 500, rng)
     costs = assert_same(model, x, "machine", "edge", batch=4)
     figure(f"machine, edge: {name}: {len(x)} inputs identical to LiteRT, {costs.seconds:.0f} s")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
-def test_some_inputs_on_the_rtl(
-    name: str,
-    content: Callable[[str], bytes],
-    rng: np.random.Generator,
-    verilator: None,
-    figure: Callable[[str], None],
-) -> None:
-    model = content(name)
-    x = inputs(load(model), 10, rng)
-    costs = assert_same(model, x, "rtl", "edge")
-    assert costs.cycles_per_input and costs.utilisation
-    figure(
-        f"rtl, edge, batch 1: {name}: {len(x)} inputs identical to LiteRT, "
-        f"{costs.cycles_per_input:,.1f} cycles per input, {costs.utilisation:.1%} of the "
-        "multipliers in use"
-    )

@@ -15,15 +15,12 @@ from celosia.sw.frontend.tflite import ModelError, load
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.runtime.interpreter import open_session
 
+pytestmark = pytest.mark.usefixtures("litert")
+
 NANO = preset("nano")
 
 #: Cases: in few seconds, and all.
 SOME, MANY = 136, 3000
-
-
-@pytest.fixture(autouse=True)
-def litert_is_there() -> None:
-    pytest.importorskip("ai_edge_litert.interpreter")
 
 
 def assert_equal(seeds: range) -> None:
@@ -73,6 +70,14 @@ def test_index_past_the_end(index: int) -> None:
             session.run([np.array([[0, index, 1]], np.int32)])
         (result,) = session.run([np.array([[4, 0, 1]], np.int32)])
     np.testing.assert_array_equal(result.reshape(-1), [8, 9, 0, 1, 2, 3])
+
+
+def test_batches_counted_from_the_end(rng: np.random.Generator) -> None:
+    chain = Chain((2, 3), dtype="float32")
+    indices = np.array([[2, 0, 0, 1], [1, 1, 0, 2]], np.int32)
+    chain.operator("GATHER", (2, 4), [indices], axis=1, batchDims=-1)
+    x = rng.random((2, 2, 3), np.float32)
+    assert differences(Case(0, "GATHER", chain.graph(), (x,), 1), NANO, "machine") == ""
 
 
 def test_constant_index_past_the_end() -> None:

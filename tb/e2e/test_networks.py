@@ -1,11 +1,11 @@
-"""The shipped convolutional networks: RTL, machine model and LiteRT's reference kernels."""
+"""The shipped networks: RTL, machine model and LiteRT's reference kernels."""
 
 import hashlib
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import prerequisites
@@ -28,12 +28,17 @@ class Network(NamedTuple):
     cycles: dict[int, float]
 
 
+#: Wider than high, and not by a power of two.
+OBLONG = "micro,columns=12,lanes=4"
+UNITS = ("sequencer", "load", "store", "matrix", "vector")
 NETWORKS = {
+    "mnist_mlp": Network("mnist", 0.975, {1: 1.15 * 6400, 64: 1.10 * 400}),
     "mnist_a": Network("mnist", 0.99, {1: 1.10 * 67_552, 16: 1.10 * 43_912}),
     "fashion_b": Network("fashion-mnist", 0.88, {1: 1.15 * 13_520}),
     "mnist_c": Network("mnist", 0.988, {1: 1.10 * 22_992}),
     "mnist_d": Network("mnist", 0.99, {1: 1.10 * 46_680}),
 }
+CONVOLUTIONAL = tuple(NETWORKS)[1:]
 
 
 @pytest.fixture
@@ -51,31 +56,17 @@ def images(dataset: str) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def inputs(content: bytes, dataset: str, count: int) -> np.ndarray:
-    program = compile_graph(load(content), preset("edge"))
-    return quantized(images(dataset)[0][:count, :, :, None] / np.float32(255), program.inputs[0])
+    (port,) = compile_graph(load(content), preset("edge")).inputs
+    pictures = images(dataset)[0][:count, :, :, None] / np.float32(255)
+    return quantized(pictures, port, flat=len(port.shape) == 1)
 
 
 def _reference(job: tuple[bytes, np.ndarray]) -> np.ndarray:
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-    content, x = job
-    interpreter = Interpreter(
-        model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF
-    )
-    interpreter.allocate_tensors()
-    source = interpreter.get_input_details()[0]["index"]
-    result = interpreter.get_output_details()[0]["index"]
-    outputs = []
-    for image in x:
-        interpreter.set_tensor(source, image[None])
-        interpreter.invoke()
-        outputs.append(interpreter.get_tensor(result)[0])
-    return np.array(outputs)
+    return prerequisites.litert_runs(*job)[0][:, 0]
 
 
 def reference(root: Path, content: bytes, x: np.ndarray) -> np.ndarray:
     """Return what the reference kernels give; many images take minutes and are kept."""
-    prerequisites.package("ai_edge_litert.interpreter")
     if len(x) < 100:
         return _reference((content, x))
     key = hashlib.sha256(content + x.tobytes()).hexdigest()[:24]
@@ -95,7 +86,17 @@ def ran(
 ) -> tuple[np.ndarray, Statistics]:
     program = compile_graph(load(content), preset(sizes), batch)
     with open_session(program, device=device) as session:
-        return session.run([x])[0], session.statistics
+        y, costs = session.run([x])[0], session.statistics
+    assert costs.inputs == len(x)
+    if device == "rtl":
+        assert_every_cycle_is_counted_once(costs.cycles, costs.counters)
+        assert_every_cycle_is_counted_once(costs.setup_cycles, costs.setup_counters)
+    return y, costs
+
+
+def assert_every_cycle_is_counted_once(cycles: int | None, counters: Any) -> None:
+    found = {unit: sum(classes.values()) for unit, classes in counters.items()}
+    assert found == dict.fromkeys(UNITS, cycles)
 
 
 @pytest.mark.parametrize(
@@ -103,14 +104,14 @@ def ran(
     [
         *((name, sizes) for name in NETWORKS for sizes in ("micro", "edge")),
         ("mnist_c", "nano"),
+        ("mnist_mlp", "nano"),
         ("mnist_c", "edge,weight_rows=4"),
-        ("mnist_a", "micro,columns=12,lanes=4"),
+        ("mnist_a", OBLONG),
+        ("mnist_mlp", OBLONG),
         ("mnist_d", "micro,unified_bytes=8192"),
     ],
 )
-def test_machine_gives_the_bytes_of_the_reference(
-    name: str, sizes: str, root: Path, content: Callable[[str], bytes]
-) -> None:
+def test_machine_gives_the_bytes_of_the_reference(name, sizes, root, content) -> None:
     model = content(name)
     x = inputs(model, NETWORKS[name].dataset, 4)
     y, _ = ran(model, x, "machine", sizes, 3)
@@ -120,9 +121,7 @@ def test_machine_gives_the_bytes_of_the_reference(
 @pytest.mark.parametrize(
     ("name", "batch"), [(name, batch) for name in NETWORKS for batch in NETWORKS[name].cycles]
 )
-def test_rtl_at_edge(
-    name: str, batch: int, root: Path, content: Callable[[str], bytes], verilator: None
-) -> None:
+def test_rtl_at_edge(name, batch, root, content, verilator) -> None:
     model = content(name)
     x = inputs(model, NETWORKS[name].dataset, batch)
     y, costs = ran(model, x, "rtl", "edge", batch)
@@ -134,11 +133,20 @@ def test_rtl_at_edge(
     assert [costs.setup_cycles, costs.cycles] == pytest.approx(expected, rel=0.001)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "count", "batch"),
+    [("nano", 4, 2), ("micro", 16, 5), ("edge", 64, 16), (OBLONG, 8, 8)],
+)
+def test_the_same_bytes_on_the_rtl(sizes, count, batch, root, content, verilator) -> None:
+    model = content("mnist_mlp")
+    x = inputs(model, "mnist", count)
+    y, _ = ran(model, x, "rtl", sizes, batch)
+    np.testing.assert_array_equal(y, reference(root, model, x))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
-def test_all_images_on_the_machine_model(
-    name: str, root: Path, content: Callable[[str], bytes], figure: Callable[[str], None]
-) -> None:
+def test_all_images_on_the_machine_model(name, root, content, figure) -> None:
     model, network = content(name), NETWORKS[name]
     pictures, labels = images(network.dataset)
     if labels is None:
@@ -156,19 +164,16 @@ def test_all_images_on_the_machine_model(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("sizes", "count", "batch"), [("edge", 208, 16), ("edge,weight_rows=4", 8, 1), ("micro", 8, 2)]
+    ("name", "sizes", "count", "batch"),
+    [
+        *((name, "edge", 208, 16) for name in CONVOLUTIONAL),
+        *((name, "edge,weight_rows=4", 8, 1) for name in CONVOLUTIONAL),
+        *((name, "micro", 8, 2) for name in CONVOLUTIONAL),
+        ("mnist_mlp", "edge", 1000, 64),
+        *(("mnist_mlp", sizes, 100, 64) for sizes in ("nano", "micro", OBLONG)),
+    ],
 )
-@pytest.mark.parametrize("name", NETWORKS)
-def test_many_images_on_the_rtl(
-    name: str,
-    sizes: str,
-    count: int,
-    batch: int,
-    root: Path,
-    content: Callable[[str], bytes],
-    verilator: None,
-    figure: Callable[[str], None],
-) -> None:
+def test_many_images_on_the_rtl(name, sizes, count, batch, root, content, verilator, figure):
     model = content(name)
     x = inputs(model, NETWORKS[name].dataset, count)
     y, costs = ran(model, x, "rtl", sizes, batch)

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import prerequisites
 import pytest
 from conformance import differences
 from networks import Chain, Constant, Pool, Resize, TransposedConvolution
@@ -15,6 +14,8 @@ from celosia.hw.arch.config import preset
 from celosia.sw.compiler.partition import partition
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.parts import HostOperator
+
+pytestmark = pytest.mark.usefixtures("litert")
 
 SIZES = ("nano", "micro", "edge", "micro,columns=12,lanes=4")
 
@@ -171,14 +172,17 @@ def check(make: Callable[[Draw], None], seed: int, sizes: str, device: str = "ma
     return not notes
 
 
-@pytest.fixture(autouse=True)
-def litert_is_there() -> None:
-    prerequisites.package("ai_edge_litert.interpreter")
-
-
 @pytest.mark.parametrize("make", MAKERS)
 def test_some(make: Callable[[Draw], None]) -> None:
     assert sum(check(make, seed, SIZES[seed % len(SIZES)]) for seed in range(16)) >= 15
+
+
+def test_halves_between_pixels_round_up(rng: np.random.Generator) -> None:
+    """Six pixels at aligned corners of eleven: every second one lies between two."""
+    chain = Chain((1, 6, 3, 5), 0.1, 3)
+    Resize(kind="RESIZE_NEAREST_NEIGHBOR", size=(11, 5), align_corners=True).add(chain)
+    x = rng.integers(-128, 128, (2, 1, 6, 3, 5)).astype(np.int8)
+    assert differences(Case(0, "", chain.graph(), (x,), 1), preset("micro"), "machine") == ""
 
 
 @pytest.mark.slow

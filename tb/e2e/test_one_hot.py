@@ -32,10 +32,7 @@ def test_bytes(shape: tuple[int, ...], axis: int, dtype: str, kind: str, rng) ->
 
 @pytest.mark.parametrize(
     ("axis", "ones", "wanted"),
-    [
-        (3, 1, "wanted an axis from -3 to 2, got 3"),
-        (-1, 2, "wanted one on and one off value, got"),
-    ],
+    [(3, 1, "wanted an axis from -3 to 2, got 3"), (-1, 2, "wanted one on and one off value, got")],
 )
 def test_refusals(axis: int, ones: int, wanted: str) -> None:
     graph = one_hot((2, 3), axis, "int8", ones=ones)

@@ -4,7 +4,6 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,10 +13,10 @@ from flips.device import Array, Flip, FlipDevice, drawn
 from networks import FullyConnected, write_fully_connected
 
 from celosia.hw import build
-from celosia.hw.arch import isa
+from celosia.hw.arch import commands
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import RunResult
-from celosia.hw.arch.isa import Error, Instruction, Mode, Opcode, Space, Unit
+from celosia.hw.arch.isa import Error, Instruction, Opcode, Unit
 from celosia.hw.memory import parity
 from celosia.sim import footprint
 from celosia.sim.footprint import Memory
@@ -29,13 +28,10 @@ from celosia.sim.machine import Machine
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 
+pytestmark = pytest.mark.usefixtures("verilator")
+
 WIDE = replace(CONFIGURATIONS["wide"], protection="parity")
 ODD = replace(CONFIGURATIONS["odd"], protection="parity")
-
-
-@pytest.fixture(autouse=True)
-def with_verilator(verilator: None) -> None:
-    """All tests simulate."""
 
 
 @pytest.fixture
@@ -72,11 +68,10 @@ def users(program: Sequence[Instruction], config: Config, memory: Memory, at: in
 
 
 def run(device: FlipDevice, program: Sequence[Instruction], flip: Flip | None = None) -> RunResult:
-    code = b"".join(isa.encode(i) for i in program)
+    code = commands.encode(program)
     device.write(stage.CODE, code)
-    if flip is None:
-        return device.run(stage.CODE, len(program))
-    return device.run_with(flip, stage.CODE, len(program))
+    device.pending = flip
+    return device.run(stage.CODE, len(code) // commands.WORD_BYTES)
 
 
 def drawn_program(
@@ -89,7 +84,7 @@ def drawn_program(
     machine = Machine(config, memory_bytes=stage.SIZE)
     machine.memory[:] = image
     machine.run(case.code)
-    return [isa.decode(word) for word in case.words], image, machine
+    return commands.decode(case.code), image, machine
 
 
 #: Fills every memory, and sums that the program does not make itself.
@@ -97,43 +92,15 @@ SETUP = ordered(stage.opening(WIDE), WIDE)
 #: What uses some of it: two products, one of them added to sums, two passes, and a store.
 FIRST, SECOND, DRAIN, ADD, STORE = range(1, 6)
 MAIN = ordered(
-    [
-        Instruction(Opcode.FILL, destination_base=200, channels=8, value=5),
-        Instruction(Opcode.MATMUL, x_count=4, x_stride=3, taps=16),
-        Instruction(
-            Opcode.MATMUL,
-            x_count=2,
-            x_stride=8,
-            taps=8,
-            unified=100,
-            tile=3,
-            accumulator=8,
-            accumulate=1,
-        ),
-        Instruction(
-            Opcode.VECTOR,
-            source=Space.ACCUMULATORS,
-            source_base=12,
-            x_count=2,
-            source_x_stride=1,
-            channels=10,
-            params=4,
-            per_channel=1,
-            use_table=1,
-            table=1,
-            destination_base=300,
-            destination_x_stride=12,
-        ),
-        Instruction(
-            Opcode.VECTOR,
-            source_base=50,
-            destination=Space.ACCUMULATORS,
-            destination_base=20,
-            channels=6,
-            mode=Mode.ADD,
-        ),
-        Instruction(Opcode.STORE, external=stage.DUMP, unified=400, length=20),
-    ],
+    isa.assemble(f"""
+        FILL destination_base=200 channels=8 value=5
+        MATMUL x_count=4 x_stride=3 taps=16
+        MATMUL x_count=2 x_stride=8 taps=8 unified=100 tile=3 accumulator=8 accumulate=1
+        VECTOR source=ACCUMULATORS source_base=12 x_count=2 source_x_stride=1 channels=10 params=4 \
+            per_channel=1 use_table=1 table=1 destination_base=300 destination_x_stride=12
+        VECTOR source_base=50 destination=ACCUMULATORS destination_base=20 channels=6 mode=ADD
+        STORE external={stage.DUMP} unified=400 length=20
+    """),
     WIDE,
 )
 
@@ -169,9 +136,7 @@ USED = [
 ]
 
 
-def test_every_memory_is_watched_where_it_is_used(
-    device: FlipDevice, rng: np.random.Generator
-) -> None:
+def test_every_memory_is_watched_where_it_is_used(device, rng) -> None:
     """One bit changes between two programs, parity among them; the core goes on after the error."""
     numbers = np.random.default_rng(1)
     image = stage.content(WIDE, numbers)
@@ -249,9 +214,7 @@ def test_flips_in_random_programs(config: Config, programs: int, seed: int, figu
     figure(f"flips in random programs on {config.name}: {ends}")
 
 
-def test_a_core_whose_checks_are_cut_goes_wrong_in_silence(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_core_whose_checks_are_cut_goes_wrong_in_silence(seed, tmp_path, monkeypatch) -> None:
     """What the test above would say of a core that keeps parity and never looks at it."""
     monkeypatch.setattr(parity, "is_wrong", lambda word, bits: Const(0))
     monkeypatch.setenv("CELOSIA_CACHE", str(tmp_path))
@@ -261,7 +224,7 @@ def test_a_core_whose_checks_are_cut_goes_wrong_in_silence(
     with FlipDevice(config, memory_bytes=stage.SIZE) as device:
         for _ in range(20):
             case = legal(config, rng)
-            program = [isa.decode(word) for word in case.words]
+            program = commands.decode(case.code)
             image = stage.content(config, np.random.default_rng(case.seed))
             device.write(0, image.tobytes())
             clean = run(device, program)
@@ -290,9 +253,7 @@ def spoiled(match: re.Match[str]) -> str:
     return match[0].replace(old, f"{match['q']} <= {met} ? ~{name}[{at}] : {name}[{at}];")
 
 
-def test_no_false_alarm_where_a_read_meets_a_write(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_false_alarm_where_a_read_meets_a_write(seed, tmp_path, monkeypatch) -> None:
     """Block memory promises nothing of a word read while it is written: nobody may look at it.
 
     All bits of such words are turned over here, so that their parity is wrong.

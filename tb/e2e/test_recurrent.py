@@ -42,20 +42,8 @@ def stimuli(content: bytes, rng: np.random.Generator) -> np.ndarray:
 
 def expected(content: bytes, inputs: np.ndarray) -> np.ndarray:
     """Return the outputs of as many invocations by LiteRT's reference kernels."""
-    litert: Any = prerequisites.package("ai_edge_litert.interpreter")
-    interpreter = litert.Interpreter(
-        model_content=content,
-        experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF,
-    )
-    interpreter.allocate_tensors()
-    (source,), results = interpreter.get_input_details(), interpreter.get_output_details()
-    outputs = []
-    for contents in inputs:
-        interpreter.set_tensor(source["index"], contents.reshape(source["shape"]))
-        interpreter.invoke()
-        found = [interpreter.get_tensor(result["index"]).ravel() for result in results]
-        outputs.append(np.concatenate(found))
-    return np.array(outputs)
+    found = prerequisites.litert_runs(content, inputs)
+    return np.concatenate([result.reshape(len(inputs), -1) for result in found], axis=1)
 
 
 def check(maker: Callable[[np.random.Generator], bytes], seed: int) -> None:

@@ -3,23 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+import networks as w
 import numpy as np
 import prerequisites
 import pytest
-from networks import (
-    Convolution,
-    FullyConnected,
-    Function,
-    Graph,
-    Layer,
-    Operation,
-    Pool,
-    Prelu,
-    Quantize,
-    Reshape,
-    sequential,
-    serialize,
-)
 
 from celosia.hw.arch.config import preset
 from celosia.hw.arch.isa import Kind, Opcode
@@ -30,24 +17,11 @@ from celosia.sw.ir.program import Program
 from celosia.sw.runtime.interpreter import open_session
 
 
-def interpreted(graph: Graph, values: np.ndarray) -> list[np.ndarray]:
-    """Return the outputs of LiteRT's reference kernels."""
-    module = prerequisites.package("ai_edge_litert.interpreter")
-    interpreter = module.Interpreter(
-        model_content=serialize(graph),
-        experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF,
-    )
-    interpreter.allocate_tensors()
-    interpreter.set_tensor(graph.inputs[0], values)
-    interpreter.invoke()
-    return [interpreter.get_tensor(number) for number in graph.outputs]
+def chain(*layers: w.Layer, shape: tuple[int, ...] = (1, 5, 7, 3)) -> w.Graph:
+    return w.sequential(layers, input_shape=shape, input_scale=0.05, input_zero_point=-9)
 
 
-def chain(*layers: Layer, shape: tuple[int, ...] = (1, 5, 7, 3)) -> Graph:
-    return sequential(layers, input_shape=shape, input_scale=0.05, input_zero_point=-9)
-
-
-def convolution(rng: np.random.Generator, channels: int, depth: int, **more: Any) -> Convolution:
+def convolution(rng: np.random.Generator, channels: int, depth: int, **more: Any) -> w.Convolution:
     values: dict[str, Any] = {
         "weights": rng.integers(-60, 61, (channels, 3, 3, depth)).astype(np.int8),
         "weight_scale": rng.uniform(0.004, 0.012, channels),
@@ -55,11 +29,11 @@ def convolution(rng: np.random.Generator, channels: int, depth: int, **more: Any
         "output_scale": 0.06,
         "output_zero_point": 4,
     }
-    return Convolution(**values | more)
+    return w.Convolution(**values | more)
 
 
-def dense(rng: np.random.Generator, outputs: int, inputs: int) -> FullyConnected:
-    return FullyConnected(
+def dense(rng: np.random.Generator, outputs: int, inputs: int) -> w.FullyConnected:
+    return w.FullyConnected(
         weights=rng.integers(-60, 61, (outputs, inputs)).astype(np.int8),
         weight_scale=float(rng.uniform(0.004, 0.012)),
         output_scale=0.07,
@@ -67,10 +41,10 @@ def dense(rng: np.random.Generator, outputs: int, inputs: int) -> FullyConnected
     )
 
 
-LOGISTIC = Function(kind="LOGISTIC", output_scale=1 / 256, output_zero_point=-128)
-TANH = Function(kind="TANH", output_scale=1 / 128, output_zero_point=0)
-SWISH = Function(kind="HARD_SWISH", output_scale=0.04, output_zero_point=-100)
-LEAKY = Function(kind="LEAKY_RELU", alpha=0.1, output_scale=0.03, output_zero_point=-50)
+LOGISTIC = w.Function(kind="LOGISTIC", output_scale=1 / 256, output_zero_point=-128)
+TANH = w.Function(kind="TANH", output_scale=1 / 128, output_zero_point=0)
+SWISH = w.Function(kind="HARD_SWISH", output_scale=0.04, output_zero_point=-100)
+LEAKY = w.Function(kind="LEAKY_RELU", alpha=0.1, output_scale=0.03, output_zero_point=-50)
 
 
 ALONE = (
@@ -78,11 +52,11 @@ ALONE = (
     TANH,
     SWISH,
     LEAKY,
-    Prelu(alpha=-90, alpha_scale=0.01, output_scale=0.04),
-    Function(kind="GELU", approximate=False, output_scale=0.04, output_zero_point=-100),
-    Function(kind="NEG"),
+    w.Prelu(alpha=-90, alpha_scale=0.01, output_scale=0.04),
+    w.Function(kind="GELU", approximate=False, output_scale=0.04, output_zero_point=-100),
+    w.Function(kind="NEG"),
     *(
-        Function(kind=kind, output_scale=0.04, output_zero_point=-7)
+        w.Function(kind=kind, output_scale=0.04, output_zero_point=-7)
         for kind in ("ABS", "EXP", "LOG", "RSQRT", "SQRT")
     ),
 )
@@ -102,32 +76,31 @@ def tables_loaded(program: Program) -> tuple[int, int]:
 
 
 def check(
-    graph: Graph, rng: np.random.Generator, sizes: str, batch: int = 1, device: str = "machine"
+    graph: w.Graph, rng: np.random.Generator, sizes: str, batch: int = 1, device: str = "machine"
 ) -> Program:
     """Compare a program on a device with LiteRT, byte by byte."""
-    program = compile_graph(load(serialize(graph)), preset(sizes), batch)
+    program = compile_graph(load(w.serialize(graph)), preset(sizes), batch)
     shape = graph.tensors[graph.inputs[0]].shape
     # LiteRT takes no roots of what is below zero.
     least = -9 if graph.operations[0].kind in ("RSQRT", "SQRT") else -128
     inputs = rng.integers(least, 128, (2 * batch + 1, *shape)).astype(np.int8)
-    wanted = [interpreted(graph, x) for x in inputs]
+    wanted = prerequisites.litert_runs(w.serialize(graph), inputs)
     with open_session(program, device=device) as session:
         got = session.run([inputs.reshape(-1, *program.inputs[0].shape)])
-    for place, values in enumerate(got):
-        expected = np.stack([outputs[place] for outputs in wanted])
+    for values, expected in zip(got, wanted, strict=True):
         np.testing.assert_array_equal(values.reshape(expected.shape), expected)
     return program
 
 
 @pytest.mark.parametrize("sizes", ["nano", "micro", "edge"])
 @pytest.mark.parametrize("layer", ALONE)
-def test_alone(layer: Layer, sizes: str, rng: np.random.Generator) -> None:
+def test_alone(layer: w.Layer, sizes: str, rng: np.random.Generator) -> None:
     program = check(chain(layer), rng, sizes, batch=2)
     assert tables_loaded(program) == (1, 0)
 
 
 def test_clamp_to_one(rng: np.random.Generator) -> None:
-    layer = Function(kind="RELU_0_TO_1", output_scale=0.02)
+    layer = w.Function(kind="RELU_0_TO_1", output_scale=0.02)
     check(chain(layer), rng, "micro")
     program = check(chain(dense(rng, 9, 105), replace(layer, output_scale=0.07)), rng, "edge")
     assert [x.kind for x in program.layers] == ["FULLY_CONNECTED+RELU_0_TO_1"]
@@ -136,14 +109,8 @@ def test_clamp_to_one(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("sizes", ["nano", "micro", "edge", "edge,unified_bytes=4096"])
 def test_part_of_a_convolution(sizes: str, rng: np.random.Generator) -> None:
     graph = chain(
-        convolution(rng, 20, 3, output_scale=0.3),
-        SWISH,
-        convolution(rng, 5, 20),
-        Pool(),
-        SWISH,
-        Reshape(shape=(1, -1)),
-        dense(rng, 11, 5 * 7 * 10),
-        TANH,
+        *(convolution(rng, 20, 3, output_scale=0.3), SWISH, convolution(rng, 5, 20), w.Pool()),
+        *(SWISH, w.Reshape(shape=(1, -1)), dense(rng, 11, 5 * 7 * 10), TANH),
         shape=(1, 14, 20, 3),
     )
     program = check(graph, rng, sizes)
@@ -164,7 +131,9 @@ def test_tables_stay_where_there_are_places(rng: np.random.Generator) -> None:
 
 def test_tables_stream_through_the_last_places(rng: np.random.Generator) -> None:
     layers = []
-    for layer in (TANH, LEAKY, TANH, SWISH, LOGISTIC, Function(kind="EXP"), Function(kind="ABS")):
+    for layer in (
+        *(TANH, LEAKY, TANH, SWISH, LOGISTIC, w.Function(kind="EXP"), w.Function(kind="ABS")),
+    ):
         layers += [dense(rng, 30, 30), layer]
     graph = chain(dense(rng, 30, 105), *layers)
     assert tables_loaded(check(graph, rng, "micro", batch=3)) == (0, 7)
@@ -178,14 +147,14 @@ def test_streaming_table_is_fetched_once_for_all_tiles(rng: np.random.Generator)
 
 
 def test_functions_in_a_row_are_one_table(rng: np.random.Generator) -> None:
-    graph = chain(TANH, Function(kind="ABS"), LEAKY)
+    graph = chain(TANH, w.Function(kind="ABS"), LEAKY)
     program = check(graph, rng, "micro")
     assert [x.kind for x in program.layers] == ["TANH+ABS+LEAKY_RELU"]
     assert tables_loaded(program) == (1, 0)
 
 
 def test_pooling_does_not_move_in_front_of_a_table(rng: np.random.Generator) -> None:
-    graph = chain(convolution(rng, 6, 3), Function(kind="ABS", output_scale=0.05), Pool())
+    graph = chain(convolution(rng, 6, 3), w.Function(kind="ABS", output_scale=0.05), w.Pool())
     program = check(graph, rng, "edge")
     assert [x.kind for x in program.layers] == ["CONV_2D+ABS", "MAX_POOL_2D"]
 
@@ -198,10 +167,10 @@ def test_what_others_read_is_not_fused(rng: np.random.Generator) -> None:
 
 
 def test_part_of_a_sum(rng: np.random.Generator) -> None:
-    graph = chain(convolution(rng, 3, 3), Quantize(output_scale=0.1), SWISH, LOGISTIC)
+    graph = chain(convolution(rng, 3, 3), w.Quantize(output_scale=0.1), SWISH, LOGISTIC)
     first, second, *rest = graph.operations
     inputs = (first.outputs[0], 0)
-    added = Operation("ADD", inputs, second.outputs)
+    added = w.Operation("ADD", inputs, second.outputs)
     graph = replace(graph, operations=(first, added, *rest))
     for sizes in ("micro", "edge"):
         program = check(graph, rng, sizes, batch=2)
@@ -209,25 +178,17 @@ def test_part_of_a_sum(rng: np.random.Generator) -> None:
 
 
 def test_padding_behind_a_table_is_its_zero_point(rng: np.random.Generator) -> None:
-    network = lower(load(serialize(chain(convolution(rng, 4, 3), SWISH, convolution(rng, 4, 4)))))
+    network = lower(load(w.serialize(chain(convolution(rng, 4, 3), SWISH, convolution(rng, 4, 4)))))
     assert network.values[network.layers[0].result].fill == SWISH.output_zero_point
 
 
 def test_rtl_at_edge(rng: np.random.Generator, verilator: None) -> None:
     graph = chain(
-        convolution(rng, 20, 3, output_scale=0.3),
-        SWISH,
-        convolution(rng, 18, 20),
-        Pool(),
-        LEAKY,
-        Function(kind="ABS", output_scale=0.05),
-        Pool(kind="AVERAGE_POOL_2D", window=(3, 3), stride=(1, 1), padding="SAME"),
-        TANH,
-        Reshape(shape=(1, -1)),
-        dense(rng, 33, 5 * 7 * 18),
-        Function(kind="EXP", output_scale=0.1),
-        dense(rng, 40, 33),
-        LOGISTIC,
+        *(convolution(rng, 20, 3, output_scale=0.3), SWISH, convolution(rng, 18, 20), w.Pool()),
+        *(LEAKY, w.Function(kind="ABS", output_scale=0.05)),
+        *(w.Pool(kind="AVERAGE_POOL_2D", window=(3, 3), stride=(1, 1), padding="SAME"), TANH),
+        *(w.Reshape(shape=(1, -1)), dense(rng, 33, 5 * 7 * 18)),
+        *(w.Function(kind="EXP", output_scale=0.1), dense(rng, 40, 33), LOGISTIC),
         shape=(1, 10, 14, 3),
     )
     program = check(graph, rng, "edge", batch=2, device="rtl")

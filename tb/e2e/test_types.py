@@ -4,24 +4,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import networks as w
 import numpy as np
-import prerequisites
 import pytest
 import tflite
 from conformance import differences, reference
-from networks import (
-    Chain,
-    Constant,
-    Convolution,
-    FullyConnected,
-    Graph,
-    Mean,
-    Pool,
-    Reshape,
-    Softmax,
-    sequential,
-    serialize,
-)
 from random_networks.cases import Case
 from random_networks.other_types import TYPES, converted, of_type
 from whole_networks.golden import Stack
@@ -32,16 +19,13 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.frontend.tflite import ModelError, load
 from celosia.sw.runtime.interpreter import open_session
 
+pytestmark = pytest.mark.usefixtures("litert")
+
 CONFIGS = [preset(name) for name in ("nano", "micro", "edge", "edge,weight_rows=4")]
 EDGE = preset("edge")
 
 #: Least share of cases that LiteRT and the compiler both take.
 TAKEN = 0.85
-
-
-@pytest.fixture(autouse=True)
-def litert_is_there() -> None:
-    prerequisites.package("ai_edge_litert.interpreter")
 
 
 def judged(dtype: str, seeds: range, device: str = "machine") -> str:
@@ -86,7 +70,7 @@ def test_cases_on_the_rtl(verilator: None, figure: Callable[[str], None]) -> Non
     figure(f"uint8 on the RTL: {judged('uint8', range(100), 'rtl')}")
 
 
-def assert_equal(graph: Graph, *inputs: np.ndarray) -> None:
+def assert_equal(graph: w.Graph, *inputs: np.ndarray) -> None:
     assert differences(Case(0, "", graph, inputs, 1), EDGE, "machine") == ""
 
 
@@ -95,7 +79,7 @@ def numbers(rng: np.random.Generator, dtype: str, *shape: int) -> np.ndarray:
     return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
 
 
-def mobilenet(blocks: tuple[tuple[int, int], ...], extent: int, linear: bool) -> Graph:
+def mobilenet(blocks: tuple[tuple[int, int], ...], extent: int, linear: bool) -> w.Graph:
     """Return a MobileNet with random weights; ``linear`` has the bottlenecks of the second."""
     stack = Stack(3)
     relu = {"activation": "RELU6", "output_scale": 6 / 255, "output_zero_point": -128}
@@ -107,17 +91,17 @@ def mobilenet(blocks: tuple[tuple[int, int], ...], extent: int, linear: bool) ->
             stack.depthwise(stride, **relu)
             stack.convolution(channels, **relu)
     if linear:
-        stack.layers.append(Mean())
+        stack.layers.append(w.Mean())
     else:
         last = -(-extent // 2)
         for _, stride in blocks:
             last = -(-last // stride)
-        stack.layers.append(Pool(kind="AVERAGE_POOL_2D", window=(last, last), padding="VALID"))
+        stack.layers.append(w.Pool(kind="AVERAGE_POOL_2D", window=(last, last), padding="VALID"))
         stack.convolution(10)
-        stack.layers.append(Reshape(shape=(1, 10)))
-    stack.layers.append(Softmax())
+        stack.layers.append(w.Reshape(shape=(1, 10)))
+    stack.layers.append(w.Softmax())
     shape = (1, extent, extent, 3)
-    return sequential(stack.layers, input_shape=shape, input_scale=1 / 128)
+    return w.sequential(stack.layers, input_shape=shape, input_scale=1 / 128)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -133,16 +117,16 @@ def test_mobilenets(dtype: str, linear: bool, seed: int) -> None:
 
 def test_ends_cost_nothing() -> None:
     """Where the ends of a model are uint8, the core alone runs it."""
-    chain = Chain((1, 8, 8, 4), 0.05, 120, "uint8")
+    chain = w.Chain((1, 8, 8, 4), 0.05, 120, "uint8")
     rng = np.random.default_rng(1)
-    kernel = Constant(numbers(rng, "int8", 6, 3, 3, 4), 0.01)
+    kernel = w.Constant(numbers(rng, "int8", 6, 3, 3, 4), 0.01)
     chain.operator("QUANTIZE", dtype="int8", scale=0.05, zero_point=-8)
-    bias = Constant(np.zeros(6, np.int32), 0.05 * 0.01)
+    bias = w.Constant(np.zeros(6, np.int32), 0.05 * 0.01)
     way = {"strideH": 1, "strideW": 1, "padding": "SAME"}
     chain.operator("CONV_2D", (1, 8, 8, 6), [kernel, bias], scale=0.3, zero_point=-3, **way)
     chain.operator("QUANTIZE", dtype="uint8", scale=0.3, zero_point=125)
     graph = chain.graph()
-    program = compile_graph(load(serialize(graph)), EDGE)
+    program = compile_graph(load(w.serialize(graph)), EDGE)
     assert not program.host and len(program.parts) == 1
     assert [port.dtype for port in (*program.inputs, *program.outputs)] == ["uint8", "uint8"]
     assert [port.zero_point for port in (*program.inputs, *program.outputs)] == [120, 125]
@@ -161,12 +145,12 @@ def test_weights_of_any_zero_point(zero_point: int) -> None:
     rng = np.random.default_rng(zero_point)
     weights = numbers(rng, "uint8", 5, 12)
     weights[0, :2] = 0, 255
-    chain = Chain((1, 12), 0.05, 7, "uint8")
-    bias = Constant(rng.integers(-500, 500, 5).astype(np.int32), 0.05 * 0.02)
-    read = [Constant(weights, 0.02, zero_point), bias]
+    chain = w.Chain((1, 12), 0.05, 7, "uint8")
+    bias = w.Constant(rng.integers(-500, 500, 5).astype(np.int32), 0.05 * 0.02)
+    read = [w.Constant(weights, 0.02, zero_point), bias]
     chain.operator("FULLY_CONNECTED", (1, 5), read, scale=0.9, zero_point=99)
     graph = chain.graph()
-    program = compile_graph(load(serialize(graph)), EDGE)
+    program = compile_graph(load(w.serialize(graph)), EDGE)
     assert not program.host
     assert_equal(graph, numbers(rng, "uint8", 20, 1, 12))
 
@@ -175,11 +159,11 @@ def test_concatenation_rescales() -> None:
     """uint8 alone: inputs of other scales, constants among them, are brought to the result's."""
     rng = np.random.default_rng(4)
     for _ in range(20):
-        chain = Chain((1, 3, 3, 4), rng.uniform(0.01, 0.2), int(rng.integers(0, 256)), "uint8")
+        chain = w.Chain((1, 3, 3, 4), rng.uniform(0.01, 0.2), int(rng.integers(0, 256)), "uint8")
         first = chain.number
         meanings = [(float(rng.uniform(0.01, 0.2)), int(rng.integers(0, 256))) for _ in range(3)]
         second = chain.input("second", (1, 3, 3, 5), *meanings[0], "uint8")
-        read = [first, second, Constant(numbers(rng, "uint8", 1, 3, 3, 2), *meanings[1])]
+        read = [first, second, w.Constant(numbers(rng, "uint8", 1, 3, 3, 2), *meanings[1])]
         about = {"scale": meanings[2][0], "zero_point": meanings[2][1], "axis": 3}
         chain.operator("CONCATENATION", (1, 3, 3, 11), inputs=read, **about)
         inputs = numbers(rng, "uint8", 4, 1, 3, 3, 4), numbers(rng, "uint8", 4, 1, 3, 3, 5)
@@ -193,8 +177,8 @@ def test_resize(dtype: str, said: dict[str, Any]) -> None:
     rng = np.random.default_rng(5)
     zero = 9 * (dtype == "uint8")
     for rows, columns in ((7, 9), (10, 6), (3, 13)):
-        chain = Chain((1, 5, 6, 3), 0.1, zero, dtype)
-        size = [Constant([rows, columns])]
+        chain = w.Chain((1, 5, 6, 3), 0.1, zero, dtype)
+        size = [w.Constant([rows, columns])]
         chain.operator("RESIZE_BILINEAR", (1, rows, columns, 3), size, **said)
         assert_equal(chain.graph(), numbers(rng, dtype, 5, 1, 5, 6, 3))
 
@@ -202,7 +186,7 @@ def test_resize(dtype: str, said: dict[str, Any]) -> None:
 @pytest.mark.parametrize("kind", ["LOGISTIC", "TANH"])
 @pytest.mark.parametrize("scale", [2**-12, 2**-11, 2**-15, 1 / 5000, 1 / 3000, 0.0017, 1e-5])
 def test_every_int16(kind: str, scale: float) -> None:
-    chain = Chain((1, 1 << 16), scale, 0, "int16")
+    chain = w.Chain((1, 1 << 16), scale, 0, "int16")
     chain.operator(kind, scale=1 / 32768, zero_point=0)
     assert_equal(chain.graph(), np.arange(-32768, 32768).astype(np.int16)[None, None])
 
@@ -210,7 +194,7 @@ def test_every_int16(kind: str, scale: float) -> None:
 @pytest.mark.parametrize("scale", [1e-5, 1 / 4096, 0.0021])
 def test_softmax_of_int16(scale: float) -> None:
     rng = np.random.default_rng(6)
-    chain = Chain((64, 9), scale, 0, "int16")
+    chain = w.Chain((64, 9), scale, 0, "int16")
     chain.operator("SOFTMAX", scale=1 / 32768, zero_point=0, beta=1.0)
     reach = rng.integers(1, 32768, (8, 64, 1))
     assert_equal(chain.graph(), (rng.uniform(-1, 1, (8, 64, 9)) * reach).astype(np.int16))
@@ -221,7 +205,7 @@ def test_softmax_of_int16(scale: float) -> None:
 def test_sums_of_powers_of_two(kind: str, shift: int) -> None:
     """int16 of scales that are powers of two is shifted, nothing else."""
     rng = np.random.default_rng(7)
-    chain = Chain((1, 300), 2.0**-9, 0, "int16")
+    chain = w.Chain((1, 300), 2.0**-9, 0, "int16")
     first = chain.number
     second = chain.input("second", (1, 300), 2.0 ** (-9 - shift), 0, "int16")
     chain.operator(kind, inputs=[first, second], scale=2.0**-9, potScaleInt16=True)
@@ -234,13 +218,13 @@ def test_biases_of_int16(kind: str, bias: str) -> None:
     """The kernels round otherwise after a bias of int32, which the options name."""
     rng = np.random.default_rng(8)
     image = kind == "CONV_2D"
-    chain = Chain((1, 10, 10, 8) if image else (100, 8), 0.001, 0, "int16")
+    chain = w.Chain((1, 10, 10, 8) if image else (100, 8), 0.001, 0, "int16")
     scales = rng.uniform(0.005, 0.02, 6).astype(np.float32)
     weights = numbers(rng, "int8", 6, 1, 1, 8).reshape((6, 1, 1, 8) if image else (6, 8))
-    added = Constant(rng.integers(-9000, 9000, 6).astype(bias), scales * np.float32(0.001))
+    added = w.Constant(rng.integers(-9000, 9000, 6).astype(bias), scales * np.float32(0.001))
     way = {"strideH": 1, "strideW": 1, "padding": "VALID"} if image else {}
     kinds = {"int32": tflite.TensorType.INT32, "int64": tflite.TensorType.INT64}
-    read = [Constant(weights, scales), added]
+    read = [w.Constant(weights, scales), added]
     shape = (1, 10, 10, 6) if image else (100, 6)
     about = {"scale": 0.004, "zero_point": 0, "quantizedBiasType": kinds[bias]}
     chain.operator(kind, shape, read, **about, **way)
@@ -251,12 +235,12 @@ def test_biases_of_int16(kind: str, bias: str) -> None:
 @pytest.mark.parametrize("bias", [1 << 40, -(1 << 40)])
 def test_results_past_32_bits(bias: int) -> None:
     """The kernel casts them from float64 to int32, which C++ leaves undefined."""
-    chain = Chain((1, 4), 0.001, 0, "int16")
-    read = [Constant(np.ones((2, 4), np.int8), 0.01), Constant(np.array([0, bias]), 1e-5)]
+    chain = w.Chain((1, 4), 0.001, 0, "int16")
+    read = [w.Constant(np.ones((2, 4), np.int8), 0.01), w.Constant(np.array([0, bias]), 1e-5)]
     chain.operator("FULLY_CONNECTED", (1, 2), read, scale=0.001)
     wanted = "FULLY_CONNECTED.*wanted results within 32 bits before the clamp, got 1.0995"
     with pytest.raises(CompileError, match=wanted):
-        compile_graph(load(serialize(chain.graph())), EDGE)
+        compile_graph(load(w.serialize(chain.graph())), EDGE)
 
 
 @pytest.mark.parametrize(
@@ -276,11 +260,11 @@ def test_results_past_32_bits(bias: int) -> None:
 )
 def test_moves_without_scale(kind: str, shape: Any, operands: Any, options: Any) -> None:
     """What only moves int8 does so on the core, whatever they mean."""
-    chain = Chain((1, 4, 4, 8), dtype="int8")
+    chain = w.Chain((1, 4, 4, 8), dtype="int8")
     chain.operator(kind, shape, operands, **options)
     graph = chain.graph()
     if kind != "RESHAPE":
-        assert not compile_graph(load(serialize(graph)), EDGE).host
+        assert not compile_graph(load(w.serialize(graph)), EDGE).host
     assert_equal(graph, numbers(np.random.default_rng(9), "int8", 3, 1, 4, 4, 8))
 
 
@@ -304,13 +288,13 @@ def halved(content: bytes, name: str) -> bytes:
 def test_weights_of_int4(inputs: int, rng: np.random.Generator) -> None:
     """They are the same numbers as int8."""
     weights = rng.integers(-7, 8, (5, inputs)).astype(np.int8)
-    dense = FullyConnected(weights=weights, weight_scale=0.02, output_scale=0.4)
+    dense = w.FullyConnected(weights=weights, weight_scale=0.02, output_scale=0.4)
     kernel = rng.integers(-7, 8, (3, 3, 3, 5)).astype(np.int8)
     bias = np.zeros(3, np.int32)
-    image = Convolution(weights=kernel, weight_scale=0.02, output_scale=0.4, bias=bias)
+    image = w.Convolution(weights=kernel, weight_scale=0.02, output_scale=0.4, bias=bias)
     for layer, shape in ((dense, (1, inputs)), (image, (1, 6, 6, 5))):
-        graph = sequential([layer], input_shape=shape, input_scale=0.05)
-        content = serialize(graph)
+        graph = w.sequential([layer], input_shape=shape, input_scale=0.05)
+        content = w.serialize(graph)
         packed = halved(content, "weights_0")
         assert packed != content
         programs = [compile_graph(load(each), EDGE) for each in (content, packed)]

@@ -44,11 +44,7 @@ _TRUTHS = {
     "sgt": Kind.BV_SGT,
     "sgte": Kind.BV_SGE,
 }
-_INDEXED = {
-    "uext": Kind.BV_ZERO_EXTEND,
-    "sext": Kind.BV_SIGN_EXTEND,
-    "slice": Kind.BV_EXTRACT,
-}
+_INDEXED = {"uext": Kind.BV_ZERO_EXTEND, "sext": Kind.BV_SIGN_EXTEND, "slice": Kind.BV_EXTRACT}
 #: In front of the name of an input that shows a register of this name.
 SEEN = "see:"
 

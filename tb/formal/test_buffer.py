@@ -88,8 +88,7 @@ def buffer_spec(module=unified_buffer, *, rows=4, unified_bytes=32):
     spec = Spec()
     m = spec.m
     dut = spec.open(
-        "dut",
-        module.UnifiedBuffer(rows=rows, unified_bytes=unified_bytes, readers=2, writers=2),
+        "dut", module.UnifiedBuffer(rows=rows, unified_bytes=unified_bytes, readers=2, writers=2)
     )
     depth = unified_bytes // rows
     lane = spec.free("lane", range(rows), fixed=True)

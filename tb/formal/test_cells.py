@@ -108,8 +108,7 @@ def test_gated_sum_in_carry_chains(width):
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong"),
-    [("0x7888, 16", "0x6666, 16"), ("            carry = over\n", "")],
+    ("right", "wrong"), [("0x7888, 16", "0x6666, 16"), ("            carry = over\n", "")]
 )
 def test_gated_sum_broken(right, wrong):
     refuted(gated_spec(6, broken_module(product, right, wrong)), "sum", depth=1)

@@ -1,22 +1,28 @@
 """Parts that count on their queues: the reading side of a store, and the queue before a unit."""
 
+from itertools import pairwise
+from typing import Any
+
 import pytest
 from amaranth.hdl import Array, Cat, Mux, Signal, Value
 from prove import Spec, broken_module, proved, refuted
 from queues import Fifo, in_order
 
+from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.commands import CODE_BITS, REGISTERS, VALUE_BITS, register_limits
+from celosia.hw.arch.config import SEMAPHORES, preset
 from celosia.hw.bus import gather
-from celosia.hw.sequencer import check, issue, pieces
+from celosia.hw.sequencer import check, command, issue
+
+OPCODES = [opcode.value for opcode in isa.Opcode]
 
 
 def gather_spec(module=gather, room=None):
     spec = Spec()
     module.Gatherer.ROOM = room or module.Gatherer.ROOM
     dut = spec.open(
-        "dut",
-        module.Gatherer(rows=4, unified_bytes=64, bus_bytes=4, length_bits=3, place_bits=8),
+        "dut", module.Gatherer(rows=4, unified_bytes=64, bus_bytes=4, length_bits=3, place_bits=8)
     )
     room = dut.ROOM
     request, out = dut.request, dut.beats
@@ -68,130 +74,166 @@ def gather_spec(module=gather, room=None):
     return spec
 
 
-def check_spec(module=check):
-    """A unit gets as many pieces as hold all that it has instructions for, once it is known."""
-    spec = Spec()
-    dut = spec.open("dut", module.Check(config=preset("nano")))
-    bits = pieces.PIECE_BITS
-    word, index = dut.i.payload.word, dut.i.payload.index
-    taken = dut.i.valid & dut.i.ready
-    sent = dut.o.valid & dut.o.ready
-    shown = dut.o.payload
-    # Who offers an instruction keeps it until it is taken, and moves its word down when told to.
-    kept = spec.past(dut.i.valid & ~dut.i.ready)
-    moved = spec.past(dut.shift)
-    before = spec.past(word)
-    spec.given("offered until taken", ~kept | dut.i.valid)
-    spec.given("the same word", ~kept | moved | (word == before))
-    spec.given("moved down", ~kept | ~moved | (word[:-bits] == before[bits:]))
-    spec.given("the same index", ~kept | (index == spec.past(index)))
+_CODES = slice(0, CODE_BITS)
+_VALUES = slice(CODE_BITS, None)
 
-    whole = Signal.like(word)
-    age = Signal(2)
-    gone = Signal(3)
-    spec.m.d.sync += [age.eq(age + (age != 3)), gone.eq(gone + sent)]
-    with spec.m.If(taken | ~dut.i.valid):
-        spec.m.d.sync += [age.eq(0), gone.eq(0)]
-    with spec.m.If(age == 0):
-        spec.m.d.sync += whole.eq(word)
-    wanted = Signal(range(5), init=1)
-    owner = Signal(isa.Unit, init=isa.Unit.SEQUENCER)
-    for opcode, unit in isa.UNITS.items():
-        owned = [other for other, its in isa.UNITS.items() if its is unit]
-        most = -(-max(isa.LAYOUTS[other].size for other in owned) // bits)
-        with spec.m.If(whole[:8] == opcode.value):
-            spec.m.d.comb += [wanted.eq(most), owner.eq(unit)]
-    matches = Cat(whole[:8] == opcode.value for opcode in isa.Opcode)
-    spec.claim("two cycles to judge", dut.o.valid == (age >= 2))
-    spec.claim("judged while offered", (age == 0) | kept)
-    spec.claim("nothing gone before", (age >= 2) | (gone == 0))
-    spec.claim("seen in the first", spec.see("dut.seen", 1) == (age == 1))
-    spec.claim(
-        "matched in the first", (age != 1) | (spec.see("dut.matches", len(isa.Opcode)) == matches)
-    )
-    spec.claim("unit", ~dut.o.valid | (shown.unit == owner))
-    spec.claim("counted", ~dut.o.valid | (spec.see("dut.gone", 2) == gone))
-    spec.claim("no more than the unit wants", ~dut.o.valid | (gone < wanted))
-    spec.claim("taken with the last", taken == (sent & (gone == wanted - 1)))
-    spec.claim("moved for the others", dut.shift == (sent & (gone != wanted - 1)))
-    rest = Signal.like(word)
-    spec.m.d.comb += rest.eq(whole >> gone * bits)
-    for place in range(4):
-        part = slice(place * bits, (place + 1) * bits)
-        here = (age == 0) | (gone + place > 3) | (word[part] == rest[part])
-        spec.claim(f"rest {place}", here)
-    spec.claim("piece", ~dut.o.valid | (shown.piece.bits == rest[:bits]))
-    spec.claim("index", ~dut.o.valid | (shown.piece.index == index))
-    spec.claim("piece waits", spec.waits(dut.o.valid, dut.o.ready, shown))
-    spec.cover("four pieces", sent & (gone == 3))
-    spec.cover("one piece", sent & taken & (gone == 0))
+
+def check_spec(module=check):
+    """Words pass in order, with the index of their instruction; what passes is within its limits."""
+    spec = Spec()
+    config = preset("nano")
+    dut = spec.open("dut", module.Check(config=config))
+    word = Value.cast(dut.i.payload)
+    taken = dut.i.valid & dut.i.ready
+    moves = ~dut.o.valid | dut.o.ready
+    middle, inside, last = Signal.like(word), Signal(), Signal.like(word)
+    offered = Signal()
+    starts = middle[_CODES] < REGISTERS[isa.Unit.LOAD][0].code
+    count, index = Signal(streams.INDEX_BITS), Signal(streams.INDEX_BITS)
+    with spec.m.If(moves):
+        spec.m.d.sync += [offered.eq(inside), last.eq(middle), index.eq(count), inside.eq(0)]
+        with spec.m.If(inside & starts & spec.see("dut.entry", 35)[0]):
+            spec.m.d.sync += count.eq(count + 1)
+    with spec.m.If(taken):
+        spec.m.d.sync += [middle.eq(word), inside.eq(1)]
+    spec.claim("held", spec.see("dut.valid", 1) == inside)
+    spec.claim("word held", ~inside | (spec.see("dut.held", len(word)) == middle))
+    spec.claim("taken", dut.i.ready == (~inside | moves))
+    spec.claim("offered", dut.o.valid == offered)
+    spec.claim("empty", dut.empty == ~(inside | offered))
+    shown = dut.o.payload
+    spec.claim("word", ~offered | (shown.bits == last[:-1]))
+    spec.claim("counted", dut.index == count)
+    spec.claim("index", ~offered | (shown.index == index))
+    spec.claim("word waits", spec.waits(dut.o.valid, dut.o.ready, shown))
+    spec.claim("refused", ~offered | ((shown.error == isa.Error.BUS) == last[-1]))
+
+    # What the table says of the word in the middle, and what comes out of that.
+    code = middle[_CODES]
+    limits = register_limits(config)
+    known = {register.code for registers in REGISTERS.values() for register in registers}
+    entry = spec.see("dut.entry", 35)
+    spec.claim("known", ~inside | (entry[0] == Cat(code == c for c in {*known, *OPCODES}).any()))
+    opcode = Cat(code == c for c in OPCODES).any()
+    spec.claim("opcode", ~inside | (entry[1 + isa.Unit.as_shape().width] == opcode))
+    good = ~offered | (shown.error != isa.Error.NONE)
+    wrong = [
+        (last[_CODES] == number)
+        & ((last[_VALUES][:VALUE_BITS] > limit.high) | (last[_VALUES][:VALUE_BITS] < limit.low))
+        for number, limit in limits.items()
+    ]
+    spec.claim("within limits", good | ~Cat(wrong).any())
+    spec.claim("known words", good | Cat(last[_CODES] == c for c in {*known, *OPCODES}).any())
+    high = Signal(VALUE_BITS)
+    for number, limit in limits.items():
+        with spec.m.If(code == number):
+            spec.m.d.comb += high.eq(limit.high)
+    at = 1 + isa.Unit.as_shape().width + 2
+    is_set = Cat(code == c for c in known).any()
+    spec.claim("limit", ~inside | ~is_set | (entry[at : at + VALUE_BITS] == high))
+    positive = Cat((code == n) & bool(limit.low) for n, limit in limits.items()).any()
+    spec.claim("least", ~inside | ~is_set | (entry[at - 1] == positive))
+    spec.cover("one after the other", offered & inside & (shown.error == isa.Error.NONE))
     return spec
 
 
-def join_spec(module=pieces):
-    """An instruction is its pieces, the first of them lowest; here there are two."""
+def command_spec(module=command):
+    """A register has the value set last, its default until then; GO offers all of them."""
     spec = Spec()
-    dut = spec.open("dut", module.Join(opcodes=(isa.Opcode.LOAD,)))
-    bits = module.PIECE_BITS
+    unit = isa.Unit.LOAD
+    config = preset("nano")
+    dut = spec.open("dut", module.Command(config=config, unit=unit))
+    bits = dut.i.payload.bits
     came = dut.i.valid & dut.i.ready
-    second = Signal()
+    go = bits[_CODES] < REGISTERS[unit][0].code
+    chosen = spec.free("chosen", CODE_BITS, fixed=True)
+    held, was = Signal(VALUE_BITS), Signal()
     whole = Signal()
-    low, high = Signal(bits), Signal(bits)
-    index = Signal.like(dut.i.payload.index)
-    with spec.m.If(came):
-        spec.m.d.sync += [second.eq(~second), whole.eq(second), index.eq(dut.i.payload.index)]
-        with spec.m.If(second):
-            spec.m.d.sync += high.eq(dut.i.payload.bits)
-        with spec.m.Else():
-            spec.m.d.sync += low.eq(dut.i.payload.bits)
+    index, started = Signal.like(dut.i.payload.index), Signal.like(bits)
+    with spec.m.If(came & (bits[_CODES] == chosen)):
+        spec.m.d.sync += [held.eq(bits[_VALUES]), was.eq(1)]
+    with spec.m.If(came & go):
+        spec.m.d.sync += [whole.eq(1), index.eq(dut.i.payload.index), started.eq(bits)]
     with spec.m.Elif(dut.o.ready):
         spec.m.d.sync += whole.eq(0)
-    inside = spec.see("dut.bits", 2 * bits)
+    fields = isa.UNIT_LAYOUTS[unit](dut.o.payload.fields.as_value())
+    for register in REGISTERS[unit]:
+        limit = register_limits(config)[register.code].high
+        spec.given(
+            f"{register.name} within its limit",
+            ~came | (bits[_CODES] != register.code) | (bits[_VALUES] <= limit),
+        )
+        shown = Cat(
+            Value.cast(fields[field.name])[low : low + width]
+            for field, low, width in register.parts
+        )
+        default = register.value({part.field.name: part.field.default for part in register.parts})
+        wanted = Mux(was, held, default)[: register.width]
+        spec.claim(register.name, (chosen != register.code) | (shown == wanted))
     spec.claim("offered when whole", dut.o.valid == whole)
-    spec.claim("counted", spec.see("dut.there", 1) == second)
-    spec.claim("first half", ~(second | whole) | (Mux(second, inside[bits:], inside[:bits]) == low))
-    spec.claim("second half", ~whole | (inside[bits:] == high))
-    fields = dut.o.payload.fields.as_value()
-    spec.claim("whole", ~whole | (fields == Cat(low, high)[: len(fields)]))
+    spec.claim("taken until whole", dut.i.ready == ~whole)
     spec.claim("index", ~whole | (dut.o.payload.index == index))
-    spec.claim("taken while there is room", dut.i.ready == ~whole)
+    opcode = Value.cast(fields.opcode)
+    spec.claim("opcode", ~whole | (opcode == started[_CODES]))
+    masks = Cat(fields.wait, fields.post)
+    spec.claim("masks", ~whole | (masks == started[_VALUES][: len(masks)]))
     spec.claim("instruction waits", spec.waits(dut.o.valid, dut.o.ready, dut.o.payload))
-    spec.claim("idle", dut.idle == ~(second | whole))
-    spec.cover("one after the other", whole & (spec.past(dut.o.valid & dut.o.ready, 3)))
+    spec.cover("one after the other", whole & spec.past(dut.o.valid & dut.o.ready, 3))
     return spec
 
 
-def issue_spec(module=issue):
+def issue_spec(module=None):
+    """The queue before a unit. Here instructions set one register at most, so the queue is short."""
     spec = Spec()
-    depth, in_flight = 3, 4
-    dut = spec.open(
-        "dut", module.Issue(opcodes=(isa.Opcode.LOAD,), depth=depth, in_flight=in_flight)
-    )
+    config, unit, in_flight = preset("nano,queue_depth=3"), isa.Unit.STORE, 4
+    module: Any = module or broken_module(issue)
+    module.REGISTERS = {unit: REGISTERS[unit][:1]}
+    dut = spec.open("dut", module.Issue(config=config, unit=unit, in_flight=in_flight))
+    depth = config.queue_depth
     width = dut.push.payload.shape().size
-    queue = Fifo(spec, "dut.queue", width=width, depth=2 * (depth - 1), eager=True)
-    taken = Fifo(spec, "dut.taken", width=32, depth=in_flight)
-    # What becomes of pieces behind the queue is said by ``join_spec``.
-    whole = spec.see("dut.join.o__valid", 1)
-    half = spec.see("dut.join.there", 1)
-    piece = spec.see("dut.queue.r_data", width)
+    record_bits = SEMAPHORES + streams.INDEX_BITS
+    queue = Fifo(spec, "dut.queue", width=width, depth=2 * (depth + 1), eager=True)
+    taken = Fifo(spec, "dut.taken", width=record_bits, depth=in_flight)
+    # What becomes of words after the queue is claimed by ``command_spec``.
+    whole = spec.see("dut.command.o__valid", 1)
+    word = spec.see("dut.queue.r_data", width)
+    first = REGISTERS[unit][0].code
+    go, went = dut.push.payload.bits[_CODES] < first, word[_CODES] < first
     pushed = dut.push.valid & dut.push.ready
+    set_before = Signal()
+    with spec.m.If(pushed):
+        spec.m.d.sync += set_before.eq(~go)
+    spec.given("one register each", ~dut.push.valid | go | ~set_before)
+    spec.given("no flush meanwhile", ~dut.flush)
     in_order(
         spec,
-        name="pieces ",
+        name="words ",
         push=pushed,
         value=Value.cast(dut.push.payload),
         pop=queue.ready & ~whole,
-        front=piece,
-        entries=queue.entries(piece),
+        front=word,
+        entries=queue.entries(word),
         level=queue.level,
     )
-    spec.claim("either whole or not", ~(whole & half))
     handed = dut.instruction.valid & dut.instruction.ready
     leaving = spec.past(handed)
     spec.claim("leaves in the next cycle", spec.see("dut.leaving", 1) == leaving)
-    inside = Signal(range(2 * depth + 1))
-    spec.m.d.sync += inside.eq(inside + pushed - Mux(leaving, 2, 0))
-    spec.claim("inside", inside == queue.level + Mux(whole, 2, half))
+    inside = Signal(range(depth + 2))
+    spec.m.d.sync += inside.eq(inside + (pushed & go) - leaving)
+    waiting = sum(
+        (queue.level > n) & (entry[_CODES] < first) for n, entry in enumerate(queue.entries(word))
+    )
+    spec.claim("inside", inside == waiting + whole)
+    spec.claim("counted in", spec.see("dut.count", range(depth + 1)) == inside)
+    spec.claim("no more than its depth", inside <= depth)
+    pairs = [
+        (queue.level > n + 1) & (one[_CODES] >= first) & (other[_CODES] >= first)
+        for n, (one, other) in enumerate(pairwise(queue.entries(word)))
+    ]
+    newest = Array(queue.entries(word))[queue.level - 1]
+    spec.claim("no two registers in a row", ~Cat(pairs).any())
+    spec.claim("newest", (queue.level == 0) | ((newest[_CODES] >= first) == set_before))
+    spec.claim("never full", dut.push.ready == ~(go & (inside == depth)))
 
     spec.given("granted to who asks", ~dut.granted | dut.asking)
     acquired = spec.see("dut.acquired", 1)
@@ -203,14 +245,14 @@ def issue_spec(module=issue):
     spec.claim("handed on once", ~(handed & leaving))
     spec.claim("still there while it leaves", ~leaving | held)
     spec.claim("asks once", ~dut.asking | ~held)
-    header = dut.instruction.payload.fields.load
+    header = dut.instruction.payload.fields.store
     spec.claim("wants what it waits for", ~dut.asking | (dut.want == header.wait))
 
     at_unit = Signal(range(in_flight + 1))
     spec.m.d.sync += at_unit.eq(at_unit + handed - dut.done)
     spec.given("finishes what it took", ~dut.done | (at_unit != 0))
     owed = spec.see("dut.owed", range(in_flight + 1))
-    front = spec.see("dut.taken.r_data", 32)
+    front = spec.see("dut.taken.r_data", record_bits)
     posted = (owed != 0) & taken.ready
     record = Cat(header.post, dut.instruction.payload.index)
     in_order(
@@ -226,13 +268,13 @@ def issue_spec(module=issue):
     spec.claim("room for its post", ~leaving | (taken.stored < in_flight - 1))
     spec.claim("posts of what was handed on", ~leaving | (record == spec.past(record)))
     spec.claim("a post for each finished", taken.level + leaving == at_unit + owed)
-    spec.claim("post", dut.post == spec.past(Mux(posted, front[:16], 0)))
+    spec.claim("post", dut.post == spec.past(Mux(posted, front[:SEMAPHORES], 0)))
     spec.claim("counted", spec.see("dut.in_flight", range(in_flight + 1)) == taken.level)
     left = (inside != 0) | (taken.level != 0) | dut.post.any()
     spec.claim("waiting", dut.waiting == left)
     spec.cover("finished while the next is there", dut.done & leaving & dut.post.any())
     spec.cover("unit is full", taken.level == in_flight)
-    spec.cover("full", inside == 2 * depth)
+    spec.cover("full", (inside == depth) & went)
     return spec
 
 
@@ -260,35 +302,36 @@ def test_check():
 @pytest.mark.parametrize(
     ("right", "wrong", "claim"),
     [
-        ("gone == Array(count - 1", "gone == Array(max(0, count - 2)", "taken with the last"),
-        ("gone.eq(0)", "gone.eq(gone)", "counted"),
-        ("m.Elif(self.o.ready)", "m.Else()", "counted"),
-        ("self.shift.eq(taken & ~last)", "self.shift.eq(taken)", "moved for the others"),
-        ("seen.eq(self.i.valid & ~seen)", "seen.eq(self.i.valid)", "seen in the first"),
-        ("self.o.valid.eq(seen)", "self.o.valid.eq(seen | self.i.valid)", "two cycles to judge"),
-        ("owner.eq(unit)", "owner.eq(0)", "unit"),
-        ("word[:PIECE_BITS])", "word[-PIECE_BITS:])", "piece"),
+        ("self.i.ready.eq(~valid | moves)", "self.i.ready.eq(~valid)", "taken"),
+        ("self.o.valid.eq(valid)", "self.o.valid.eq(valid | self.i.valid)", "offered"),
+        ("moves.eq(~self.o.valid | self.o.ready)", "moves.eq(1)", "offered"),
+        ("self.index + entry.go", "self.index + 1", "counted"),
+        ("value > entry.high", "value > entry.high + 1", "within limits"),
+        ("self.entry.positive.eq(limit.low)", "self.entry.positive.eq(0)", "least"),
+        ("limit.high", "limit.high | 1", "limit"),
+        ("Mux(entry.known, verdict, isa.Error.OPCODE)", "verdict", "known words"),
     ],
 )
 def test_check_broken(right, wrong, claim):
     refuted(check_spec(broken_module(check, right, wrong)), claim, depth=12)
 
 
-def test_join():
-    proved(join_spec(), depth=1, reach=8)
+def test_command():
+    proved(command_spec(), depth=1, reach=8)
 
 
 @pytest.mark.parametrize(
     ("right", "wrong", "claim"),
     [
-        ("there == count - 1", "there == 0", "offered when whole"),
-        ("[PIECE_BITS:]", "[:-PIECE_BITS]", "first half"),
-        ("m.If(self.i.valid & self.i.ready)", "m.If(self.i.valid)", "counted"),
-        ("~self.o.valid & (there == 0)", "~self.o.valid", "idle"),
+        ("code == register.code", "code == register.code + 1", "external"),
+        ("init=init", "init=0", "rows"),
+        ("padded[at : at + size]", "padded[:size]", "first"),
+        ("wait.eq(value)", "wait.eq(value[1:])", "masks"),
+        ("self.o.valid.eq(~self.o.ready)", "self.o.valid.eq(0)", "offered when whole"),
     ],
 )
-def test_join_broken(right, wrong, claim):
-    refuted(join_spec(broken_module(pieces, right, wrong)), claim, depth=8)
+def test_command_broken(right, wrong, claim):
+    refuted(command_spec(broken_module(command, right, wrong)), claim, depth=8)
 
 
 def test_issue():
@@ -300,7 +343,7 @@ def test_issue():
     [
         (
             "self.instruction.valid.eq(acquired & taken.w_rdy",
-            "self.instruction.valid.eq(join.o.valid & taken.w_rdy",
+            "self.instruction.valid.eq(command.o.valid & taken.w_rdy",
             "granted before handed on",
         ),
         ("& taken.w_rdy & ~leaving)", "& ~leaving)", "room for its post"),
@@ -313,6 +356,7 @@ def test_issue():
             "posts in order",
         ),
         ("| (in_flight != 0) | self.post.any()", "| (in_flight != 0)", "waiting"),
+        ("~(starts & full)", "~(starts & (count + 1 == depth))", "never full"),
     ],
 )
 def test_issue_broken(right, wrong, claim):

@@ -124,7 +124,8 @@ def test_clamp():
     ("right", "wrong"),
     [
         ("Mux(self.low > self.high, self.high, self.low)", "self.low"),
-        ("moved = Signal(signed(33), name", "moved = Signal(signed(32), name"),
+        ("moved = Signal(signed(10), name", "moved = Signal(signed(9), name"),
+        ("scaled[31].replicate(23)", "0"),
     ],
 )
 def test_clamp_broken(right, wrong):

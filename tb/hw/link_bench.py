@@ -86,18 +86,8 @@ class RegisterModel:
 class Line:
     """Transport whose other end is an endpoint in a simulation.
 
-    Parameters
-    ----------
-    dut : Endpoint
-        The other end.
-    memory : AxiMemory
-        External memory.
-    registers : RegisterModel
-        Registers.
-    noise : Noise, optional
-        Damages both directions.
-    gap : int
-        Cycles of one byte.
+    ``dut``: the other end; ``memory``: external memory; ``registers``: registers; ``noise``:
+    damages both directions; ``gap``: cycles of one byte.
     """
 
     def __init__(self, dut, memory, registers, *, noise=None, gap=FrameReceiver.GAP):

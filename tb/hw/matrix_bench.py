@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pysim
+from issued import issued_bits
 
 from celosia.hw.arch import isa
 from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
@@ -17,8 +18,7 @@ MATMUL = isa.Instruction(isa.Opcode.MATMUL).fields
 def issued(index, instruction):
     """Return the payload of an instruction stream."""
     layout = isa.LAYOUTS[isa.Opcode.MATMUL]
-    word = int.from_bytes(isa.encode(instruction), "little")
-    return {"index": index, "fields": {"matmul": layout.from_bits(word & ((1 << layout.size) - 1))}}
+    return {"index": index, "fields": {"matmul": layout.from_bits(issued_bits(instruction))}}
 
 
 def matmul(index, fields):

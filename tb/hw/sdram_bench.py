@@ -173,18 +173,7 @@ class Master:
 
 async def keeps_offers(ctx, bus):
     """Assert that what R and B offer stays until it is taken."""
-    names = (
-        "rvalid",
-        "rready",
-        "rdata",
-        "rid",
-        "rresp",
-        "rlast",
-        "bvalid",
-        "bready",
-        "bid",
-        "bresp",
-    )
+    names = "rvalid rready rdata rid rresp rlast bvalid bready bid bresp".split()
     offered_r = offered_b = None
     async for _, _, *levels in ctx.tick().sample(*(getattr(bus, name) for name in names)):
         r, b = levels[2:6], levels[8:]

@@ -5,8 +5,9 @@ import random
 import pysim
 from amaranth.hdl import ResetInserter
 
-from celosia.hw.arch import isa
-from celosia.hw.arch.config import INSTRUCTION_BYTES, preset
+from celosia.hw.arch import commands, isa
+from celosia.hw.arch.commands import WORD_BYTES, padded
+from celosia.hw.arch.config import preset
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
 from celosia.hw.sequencer.sequencer import Sequencer
 
@@ -18,8 +19,7 @@ class Bench:
     """A sequencer; each unit takes a random time for an instruction and logs when it ran it."""
 
     def __init__(self, program, *, seed=0, watchdog=2000, latency=9, faults=()):
-        self.words = program if isinstance(program, bytes) else isa.encode_program(program)
-        self.count = len(self.words) // INSTRUCTION_BYTES
+        self.load(program)
         self.rng = random.Random(seed)
         self.dut = Sequencer(config=CONFIG)
         self.watchdog = watchdog
@@ -28,6 +28,12 @@ class Bench:
         self.log = []
         self.cycle = self.cycles = 0
         self.counts, self.fetched = [], []
+
+    def load(self, program):
+        """Put a program, instructions or words, into the memory."""
+        code = program if isinstance(program, bytes) else commands.encode(program)
+        self.count = len(code) // WORD_BYTES
+        self.words = code.ljust(padded(self.count), b"\0")
 
     async def memory(self, ctx):
         request, beats = self.dut.request, self.dut.beats
@@ -135,8 +141,7 @@ class Bench:
             for _ in range(times):
                 results.append(await self.go(ctx))
                 if then is not None:
-                    self.words = isa.encode_program(then)
-                    self.count = len(then)
+                    self.load(then)
                     self.faults = {}
                 ctx.set(self.dut.reset, 1)
                 await ctx.tick()

@@ -30,9 +30,7 @@ def found(root: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def board(
-    found: dict[str, str], tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> Board:
+def board(found, tmp_path, root, monkeypatch) -> Board:
     """The board of the page, in the table, with its pins where such files are looked for."""
     name = re.search(r'"celosia\.constraints:(\w+)"', found["row"])
     assert name and f"`{name[1]}.toml`" in (root / "docs/how-to/add-a-board.md").read_text()

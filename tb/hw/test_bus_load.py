@@ -7,6 +7,7 @@ import pytest
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from devices.axi import AxiMemory
+from issued import issued_bits
 from pysim import put, rest, run
 
 from celosia.hw import streams
@@ -85,10 +86,9 @@ class Bench:
         unit = self.unit
         for index, instruction in enumerate(instructions):
             await rest(ctx, self.rng, self.stall)
-            word = int.from_bytes(isa.encode(instruction), "little")
             shape = unit.instruction.payload.shape()
-            bits = index | word << streams.INDEX_BITS
-            await put(ctx, unit.instruction, shape.from_bits(bits & ((1 << shape.size) - 1)))
+            bits = index | issued_bits(instruction) << streams.INDEX_BITS
+            await put(ctx, unit.instruction, shape.from_bits(bits))
             self.taken.append(self.cycle)
 
     async def watch(self, ctx):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from devices.axi import AxiMemory
+from issued import issued_bits
 from pysim import put, rest, run
 
 from celosia.hw import streams
@@ -66,9 +67,8 @@ class Bench:
         shape = port.payload.shape()
         for index, instruction in enumerate(instructions):
             await rest(ctx, self.rng, self.stall)
-            word = int.from_bytes(isa.encode(instruction), "little")
-            bits = index | word << streams.INDEX_BITS
-            await put(ctx, port, shape.from_bits(bits & ((1 << shape.size) - 1)))
+            bits = index | issued_bits(instruction) << streams.INDEX_BITS
+            await put(ctx, port, shape.from_bits(bits))
             self.taken.append(self.cycle)
 
     def read(self, request):

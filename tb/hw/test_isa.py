@@ -1,12 +1,11 @@
-from typing import Any
 
 import numpy as np
 import pytest
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES, PRESETS, SEMAPHORES, Config, preset
+from celosia.hw.arch import commands
+from celosia.hw.arch.config import PRESETS, SEMAPHORES, Config, preset
 from celosia.hw.arch.isa import (
     FORMATS,
-    LAYOUTS,
     UNITS,
     Error,
     Field,
@@ -21,10 +20,7 @@ from celosia.hw.arch.isa import (
     assemble,
     assemble_line,
     check,
-    decode,
     disassemble,
-    encode,
-    encode_program,
     limits,
 )
 
@@ -37,7 +33,7 @@ def name(value: object) -> str:
 
 
 def random_instruction(opcode: Opcode, rng: np.random.Generator) -> Instruction:
-    values = {"wait": int(rng.integers(1 << SEMAPHORES)), "post": int(rng.integers(1 << 16))}
+    values = {"wait": int(rng.integers(1 << SEMAPHORES)), "post": int(rng.integers(1 << SEMAPHORES))}
     for field in FORMATS[opcode]:
         low, high = field.representable
         drawn = int(rng.integers(low, high, endpoint=True))
@@ -46,30 +42,10 @@ def random_instruction(opcode: Opcode, rng: np.random.Generator) -> Instruction:
 
 
 @pytest.mark.parametrize("opcode", Opcode)
-def test_words_and_text_say_the_same(opcode: Opcode, rng: np.random.Generator):
+def test_text_round_trips(opcode: Opcode, rng: np.random.Generator):
     for _ in range(50):
         i = random_instruction(opcode, rng)
-        word = encode(i)
-        assert len(word) == INSTRUCTION_BYTES
-        assert decode(word) == i
-        values: Any = {"opcode": opcode, **i.fields}
-        assert int.from_bytes(word, "little") == LAYOUTS[opcode].const(values).as_bits()
         assert assemble_line(disassemble(i)) == i
-        view = LAYOUTS[opcode].from_bits(
-            int.from_bytes(word, "little") % (1 << LAYOUTS[opcode].size)
-        )
-        read = {field: getattr(view[field], "value", view[field]) for field in i.fields}
-        assert read == i.fields
-
-
-def test_every_format_fits_a_word_and_begins_with_the_header():
-    for opcode, layout in LAYOUTS.items():
-        assert layout.size <= 8 * INSTRUCTION_BYTES
-        places = {key: (field.offset, field.width) for key, field in layout}
-        assert places["opcode"] == (0, 8)
-        assert places["wait"] == (8, 16)
-        assert places["post"] == (24, 16)
-        assert encode(Instruction(opcode))[0] == opcode.value
 
 
 def test_every_opcode_has_a_unit_and_a_format():
@@ -81,9 +57,8 @@ def test_every_opcode_has_a_unit_and_a_format():
 def test_what_does_not_fit_the_bits_is_refused(opcode: Opcode, field: Field):
     low, high = field.representable
     for value in (low, high):
-        assert (
-            decode(encode(Instruction(opcode, **{field.name: value}))).fields[field.name] == value
-        )
+        i = Instruction(opcode, **{field.name: value})
+        assert commands.decode(commands.encode([i])) == [i]
     for value in (low - 1, high + 1):
         message = f"{opcode.name} {field.name}: wanted {low} to {high}, got {value}"
         with pytest.raises(ValueError, match=message):
@@ -105,7 +80,7 @@ def test_a_changed_copy_leaves_the_instruction(rng: np.random.Generator):
 @pytest.mark.parametrize("mask", ["wait", "post"])
 def test_semaphore_masks_have_as_many_bits_as_there_are(mask: str):
     Instruction(Opcode.NOP, **{mask: (1 << SEMAPHORES) - 1})
-    with pytest.raises(ValueError, match=f"NOP {mask}: wanted 0 to 65535, got 65536"):
+    with pytest.raises(ValueError, match=f"NOP {mask}: wanted 0 to 4095, got 4096"):
         Instruction(Opcode.NOP, **{mask: 1 << SEMAPHORES})
 
 
@@ -125,36 +100,6 @@ def test_instructions_are_values():
     assert repr(a) == "Instruction(LOAD length=3 wait=0)"
     assert (a.length, a.rows) == (3, 1)
     assert not hasattr(a, "taps")
-
-
-@pytest.mark.parametrize("code", [0, 11, 255])
-def test_unknown_opcodes_are_illegal(code: int):
-    with pytest.raises(Illegal, match=f"opcode: wanted 1 to 10, got {code}") as caught:
-        decode(bytes([code]) + bytes(63))
-    assert caught.value.error is Error.OPCODE
-
-
-@pytest.mark.parametrize("opcode", Opcode)
-def test_reserved_bits_are_illegal(opcode: Opcode):
-    for bit in (LAYOUTS[opcode].size, 8 * INSTRUCTION_BYTES - 1):
-        word = int.from_bytes(encode(Instruction(opcode)), "little") | 1 << bit
-        with pytest.raises(Illegal, match="wanted zeros above bit") as caught:
-            decode(word.to_bytes(INSTRUCTION_BYTES, "little"))
-        assert caught.value.error is Error.FIELD
-
-
-def test_the_mode_that_is_none_is_illegal():
-    place = LAYOUTS[Opcode.VECTOR]["mode"].offset
-    word = int.from_bytes(encode(Instruction(Opcode.VECTOR)), "little") | 3 << place
-    with pytest.raises(Illegal, match="VECTOR mode: wanted 0 to 2, got 3") as caught:
-        decode(word.to_bytes(INSTRUCTION_BYTES, "little"))
-    assert caught.value.error is Error.FIELD
-
-
-@pytest.mark.parametrize("length", [0, 63, 65])
-def test_words_have_one_length(length: int):
-    with pytest.raises(ValueError, match=f"wanted 64 bytes, got {length}"):
-        decode(bytes(length))
 
 
 @pytest.mark.parametrize("config", PRESETS.values(), ids=lambda c: c.name)
@@ -230,7 +175,7 @@ def test_assembly_reads_as_documented():
         # A comment, and a blank line.
 
         LOAD length=0x10 rows=2 post=0+3   # hexadecimal, several semaphores
-        VECTOR post=15 wait=3 rounding=SINGLE source=ACCUMULATORS window=SUM low=-5 mode=ADD
+        VECTOR post=11 wait=3 rounding=SINGLE source=ACCUMULATORS window=SUM low=-5 mode=ADD
         HALT
         """
     )
@@ -239,7 +184,7 @@ def test_assembly_reads_as_documented():
         Instruction(
             Opcode.VECTOR,
             wait=8,
-            post=1 << 15,
+            post=1 << 11,
             rounding=Rounding.SINGLE,
             source=Space.ACCUMULATORS,
             window=Window.SUM,
@@ -248,7 +193,7 @@ def test_assembly_reads_as_documented():
         ),
         Instruction(Opcode.HALT),
     ]
-    assert encode_program(program) == b"".join(encode(i) for i in program)
+    assert commands.decode(commands.encode(program)) == program
 
 
 def test_disassembly_leaves_defaults_out():
@@ -269,7 +214,7 @@ def test_disassembly_leaves_defaults_out():
         ("LOAD rows=two", "LOAD rows: wanted a whole number, got 'two'"),
         ("LOAD rows=", "LOAD rows: wanted a whole number, got ''"),
         ("LOAD rows=70000", "LOAD rows: wanted 0 to 65535, got 70000"),
-        ("LOAD wait=16", r"LOAD wait: wanted semaphores 0 to 15 joined by '\+', got '16'"),
+        ("LOAD wait=12", r"LOAD wait: wanted semaphores 0 to 11 joined by '\+', got '12'"),
         ("LOAD wait=1+x", r"LOAD wait: wanted a whole number, got '1\+x'"),
         ("VECTOR mode=MIN", "VECTOR mode: wanted one of OVERWRITE, ADD, MAX, got 'MIN'"),
         ("VECTOR mode=1", "VECTOR mode: wanted one of OVERWRITE, ADD, MAX, got '1'"),

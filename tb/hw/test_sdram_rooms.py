@@ -37,12 +37,7 @@ def test_startup():
 
     run(dut, watch, cycles_limit=30_000)
     cycles, commands, addresses = zip(*seen, strict=True)
-    assert commands == (
-        Command.PRECHARGE,
-        *[Command.REFRESH] * FIRST_REFRESHES,
-        Command.MODE,
-        None,
-    )
+    assert commands == (Command.PRECHARGE, *[Command.REFRESH] * FIRST_REFRESHES, Command.MODE, None)
     assert addresses[0] == 1 << 10 and addresses[-2] == dut.mode
     assert cycles[0] == TIMING.startup == 24_000
     gaps = [later - earlier for earlier, later in pairwise(cycles)]

@@ -1,13 +1,15 @@
-"""The sequencer's check against ``isa.decode`` and ``isa.check``."""
+"""The sequencer's check against the decoder of ``celosia.hw.arch.commands`` and ``isa.check``."""
 
+import numpy as np
 import pysim
 import pytest
+from amaranth.hdl import ResetInserter, Signal
 
-from celosia.hw.arch import isa
-from celosia.hw.arch.config import INSTRUCTION_BYTES, preset
+from celosia.hw.arch import commands, isa
+from celosia.hw.arch.commands import CODE_BITS, REGISTERS, VALUE_BITS, register_limits
+from celosia.hw.arch.config import SEMAPHORES, preset
 from celosia.hw.arch.isa import Error, Opcode, Unit
 from celosia.hw.sequencer.check import Check
-from celosia.hw.sequencer.pieces import PIECE_BITS
 
 CONFIGS = {
     name: preset(text)
@@ -20,25 +22,32 @@ CONFIGS = {
     }.items()
 }
 
+UNIT_OF = {register.code: unit for unit, found in REGISTERS.items() for register in found}
+UNIT_OF |= {opcode.value: unit for opcode, unit in isa.UNITS.items()}
 
-#: Pieces that each unit gets.
-COUNTS = {Unit.SEQUENCER: 1, Unit.LOAD: 2, Unit.STORE: 2, Unit.MATRIX: 3, Unit.VECTOR: 4}
 
-
-def verdict(word, config):
-    """Return the error that the definition finds in a word."""
-    try:
-        instruction = isa.decode(word)
-        isa.check(instruction, config)
-    except isa.Illegal as illegal:
-        return illegal.error
-    return Error.NONE
+def wanted(words, config):
+    """Return index, error and unit of each word, up to the first error."""
+    decoder, index, found = commands.Decoder(config), 0, []
+    for word in words:
+        error, instruction = Error.NONE, None
+        try:
+            instruction = decoder.feed(word)
+            if instruction is not None:
+                isa.check(instruction, config)
+        except isa.Illegal as illegal:
+            error = illegal.error
+        found.append((index, error, UNIT_OF.get(word % (1 << CODE_BITS))))
+        if error is not Error.NONE:
+            break
+        index += instruction is not None
+    return found
 
 
 def legal(rng, config):
-    """Return a random legal instruction, its fields often at the ends of what is allowed."""
+    """Return a random legal instruction, its fields often at the ends of their range."""
     opcode = rng.choice(list(Opcode))
-    values = {name: int(rng.integers(0, 1 << 16)) for name in ("wait", "post")}
+    values = {name: int(rng.integers(0, 1 << SEMAPHORES)) for name in ("wait", "post")}
     for field, (low, high, multiple) in isa.limits(config)[opcode].items():
         pick = rng.choice([low, high, rng.integers(low, high + 1)])
         values[field] = min(-(-int(pick) // multiple) * multiple, high // multiple * multiple)
@@ -50,170 +59,209 @@ def legal(rng, config):
     return isa.Instruction(opcode, **values)
 
 
-def put_bits(word, opcode, name, value):
-    place = isa.LAYOUTS[opcode][name]
-    mask = (1 << place.width) - 1
-    return word & ~(mask << place.offset) | (value & mask) << place.offset
+def edges(config):
+    """Return a word for each end of the range of each register, and just outside of it."""
+    found = []
+    for registers in REGISTERS.values():
+        for register in registers:
+            low, high, multiple = register_limits(config)[register.code]
+            values = {low - 1, low, low + 1, low + multiple, high, high + 1, (1 << VALUE_BITS) - 1}
+            values = {value for value in values if 0 <= value < 1 << VALUE_BITS}
+            found += [register.code | value << CODE_BITS for value in values]
+    for opcode in Opcode:
+        found += [opcode.value | 1 << bit for bit in range(CODE_BITS, 32)]
+    return found
 
 
-def mutated(rng, config):
-    """Return the bits of a legal word with one field, one bit or the opcode changed."""
-    instruction = legal(rng, config)
-    opcode = instruction.opcode
-    word = int.from_bytes(isa.encode(instruction), "little")
-    kind = rng.random()
-    fields = isa.FORMATS[opcode]
-    if kind < 0.65 and fields:
-        field = fields[rng.integers(len(fields))]
-        low, high, multiple = isa.limits(config)[opcode][field.name]
-        edges = [low - 1, low, high, high + 1, high - 1, low + multiple, low + 1, 0]
-        return put_bits(word, opcode, field.name, int(rng.choice(edges)))
-    if kind < 0.9:
-        return word ^ 1 << int(rng.integers(0, 8 * INSTRUCTION_BYTES))
-    return word & ~255 | int(rng.choice([0, 11, 12, 255, *range(1, 11)]))
-
-
-def words_of(rng, config, count):
-    for n in range(count):
-        kind = n % 8
-        if kind == 0:
-            yield isa.encode(legal(rng, config))
-        elif kind == 1:
-            noise = rng.bytes(INSTRUCTION_BYTES)
-            yield bytes([int(rng.integers(0, 13))]) + noise[1:]
-        else:
-            yield mutated(rng, config).to_bytes(INSTRUCTION_BYTES, "little")
-
-
-def fetched(index, word, error=0):
-    return {"index": index, "word": int.from_bytes(word, "little"), "error": error}
-
-
-def judge(config, payloads, rng=None, producer=0.0, consumer=0.0):
-    """Return what comes out, its pieces put together, and the cycles in which pieces were taken."""
+def judge(config, words, rng=None, producer=0.0, consumer=0.0, errors=()):
+    """Return the payloads that come out, and the cycles in which they were taken."""
     dut = Check(config=config)
     results, cycles = [], []
 
     async def send(ctx):
-        for payload in payloads:
-            await pysim.rest(ctx, rng, producer)
-            ctx.set(dut.i.payload, payload)
-            ctx.set(dut.i.valid, 1)
-            word = payload["word"]
-            while True:
-                _, _, taken, shift = await ctx.tick().sample(dut.i.ready, dut.shift)
-                assert not (taken and shift)
-                if taken:
-                    break
-                if shift:
-                    # What comes in from above is anything.
-                    word = word >> PIECE_BITS | -1 << 512 - PIECE_BITS
-                    ctx.set(dut.i.payload.word, word % (1 << 512))
-            ctx.set(dut.i.valid, 0)
+        payloads = [{"bits": word, "error": n in errors} for n, word in enumerate(words)]
+        await pysim.put_all(ctx, dut.i, payloads, rng=rng, stall=producer)
 
     async def take(ctx):
-        cycle = 0
-        offered = None
-        pieces = []
-        while len(results) < len(payloads):
+        cycle, offered = 0, None
+        while len(results) < len(words):
             ready = rng is None or rng.random() >= consumer
             ctx.set(dut.o.ready, ready)
             _, _, valid, o = await ctx.tick().sample(dut.o.valid, dut.o.payload)
             # Once offered, it stays until it is taken.
             assert valid or offered is None
-            got = (o.piece.index, o.error, o.unit, o.piece.bits) if valid else None
+            got = (o.index, o.error, o.unit, o.bits, o.go) if valid else None
             assert offered in (None, got)
             offered = None if ready else got
             if valid and ready:
-                pieces.append(got)
+                results.append(got)
                 cycles.append(cycle)
-                if len(pieces) == COUNTS[o.unit]:
-                    assert len({piece[:-1] for piece in pieces}) == 1
-                    word = sum(piece[-1] << PIECE_BITS * n for n, piece in enumerate(pieces))
-                    results.append((o.piece.index, word, o.error, o.unit))
-                    pieces.clear()
             cycle += 1
+        assert ctx.get(dut.empty)
 
-    pysim.run(dut, send, take, cycles_limit=30 * len(payloads) + 100)
+    pysim.run(dut, send, take, cycles_limit=30 * len(words) + 100)
     return results, cycles
 
 
+def judge_each(config, programs):
+    """Return the payloads that come out for each program, with a reset before it."""
+    dut, reset, results = Check(config=config), Signal(), []
+
+    async def bench(ctx):
+        ctx.set(dut.o.ready, 1)
+        for words in programs:
+            ctx.set(reset, 1)
+            await ctx.tick()
+            ctx.set(reset, 0)
+            found = []
+            for word in [*words, None, None]:
+                ctx.set(dut.i.valid, word is not None)
+                ctx.set(dut.i.payload, {"bits": word or 0})
+                _, _, valid, o = await ctx.tick().sample(dut.o.valid, dut.o.payload)
+                if valid:
+                    found.append((o.index, o.error, o.unit, o.bits, o.go))
+            results.append(found)
+
+    pysim.run(ResetInserter(reset)(dut), bench, cycles_limit=100_000)
+    return results
+
+
+def compare(results, words, config):
+    """Compare results with the definition up to its first error; return that error."""
+    found = wanted(words, config)
+    for (index, error, unit), got, word in zip(found, results, words, strict=False):
+        place = f"{word:#x}: wanted {error}, got {got}"
+        assert got[0] == index and got[1] == error and got[3] == word, place
+        if unit is not None:
+            assert got[2] == unit and got[4] == commands.starts(word), place
+    return found[-1][1]
+
+
 @pytest.mark.parametrize("name", CONFIGS)
-def test_random_words_get_the_verdict_of_the_definition(name, rng):
+def test_legal_programs_pass(name, rng):
     config = CONFIGS[name]
-    words = list(words_of(rng, config, 900))
-    results, _ = judge(config, [fetched(n & 0xFFFF, word) for n, word in enumerate(words)])
-    wanted = [verdict(word, config) for word in words]
-    for n, (index, word, error, unit) in enumerate(results):
-        whole = int.from_bytes(words[n], "little")
-        assert index == n and word == whole % (1 << PIECE_BITS * COUNTS[unit])
-        assert error == wanted[n], f"{words[n].hex()}: wanted {wanted[n]}, got {error}"
-        if wanted[n] is not Error.OPCODE:
-            assert unit == isa.UNITS[Opcode(words[n][0])]
+    encoder = commands.Encoder()
+    words = [word for _ in range(120) for word in encoder.words(legal(rng, config))]
+    results, _ = judge(config, words)
+    assert compare(results, words, config) is Error.NONE
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_changed_programs_get_the_verdict_of_the_definition(name, rng):
+    config = CONFIGS[name]
+    limits = edges(config)
+    programs = []
+    for _ in range(150):
+        encoder = commands.Encoder()
+        words = [word for _ in range(4) for word in encoder.words(legal(rng, config))]
+        place = int(rng.integers(len(words)))
+        match rng.integers(4):
+            case 0:
+                words[place] ^= 1 << int(rng.integers(32))
+            case 1:
+                words.insert(place, int(rng.choice(limits)))
+            case 2:
+                words[place] = words[place] >> CODE_BITS << CODE_BITS | int(rng.integers(128))
+            case _:
+                words.insert(place, words[int(rng.integers(len(words)))])
+        programs.append(words)
+    results = judge_each(config, programs)
+    errors = [compare(*pair, config) for pair in zip(results, programs, strict=True)]
     for error in (Error.NONE, Error.OPCODE, Error.FIELD):
-        assert wanted.count(error) > 25
+        assert errors.count(error) > 5
 
 
 @pytest.mark.parametrize("name", ["nano", "odd"])
-def test_each_edge_of_each_field(name):
+def test_ends_of_ranges(name):
     config = CONFIGS[name]
-    words = []
-    for opcode in Opcode:
-        plain = int.from_bytes(isa.encode(isa.Instruction(opcode)), "little")
-        for field in isa.FORMATS[opcode]:
-            low, high, multiple = isa.limits(config)[opcode][field.name]
-            for value in {low - 1, low, low + 1, low + multiple, high, high + 1}:
-                word = put_bits(plain, opcode, field.name, value)
-                words.append(word.to_bytes(INSTRUCTION_BYTES, "little"))
-        # Each reserved bit by itself.
-        for bit in range(isa.LAYOUTS[opcode].size, 8 * INSTRUCTION_BYTES, 37):
-            words.append((plain | 1 << bit).to_bytes(INSTRUCTION_BYTES, "little"))
-        words.append((plain | 1 << 511).to_bytes(INSTRUCTION_BYTES, "little"))
-    results, _ = judge(config, [fetched(0, word) for word in words])
-    for word, (_, _, error, _) in zip(words, results, strict=True):
-        assert error == verdict(word, config), word.hex()
+    programs = [[word] for word in edges(config)]
+    results = judge_each(config, programs)
+    verdicts = {compare(*pair, config) for pair in zip(results, programs, strict=True)}
+    assert verdicts == {Error.NONE, Error.FIELD}
 
 
-def test_every_opcode_byte():
+def test_every_code():
     config = CONFIGS["micro"]
-    words = [bytes([code]) + bytes(63) for code in range(256)]
-    results, _ = judge(config, [fetched(0, word) for word in words])
-    for code, (_, _, error, _) in enumerate(results):
-        assert error == verdict(words[code], config)
+    programs = [[code | 64 << CODE_BITS] for code in range(1 << CODE_BITS)]
+    for result, words in zip(judge_each(config, programs), programs, strict=True):
+        compare(result, words, config)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "error"),
+    [
+        (isa.Instruction(Opcode.LOAD_WEIGHTS, external=8), Error.NONE),
+        (isa.Instruction(Opcode.LOAD_WEIGHTS, external=4), Error.FIELD),
+        (isa.Instruction(Opcode.LOAD_PARAMS, external=8), Error.FIELD),
+        (isa.Instruction(Opcode.LOAD, external=1), Error.NONE),
+        (isa.Instruction(Opcode.VECTOR, source=1, channels=8), Error.NONE),
+        (isa.Instruction(Opcode.VECTOR, source=1, channels=9), Error.FIELD),
+        (isa.Instruction(Opcode.VECTOR, destination=1, channels=9), Error.FIELD),
+        (isa.Instruction(Opcode.VECTOR, channels=9, mode=2), Error.NONE),
+        (isa.Instruction(Opcode.VECTOR, source=1, destination=1, mode=1), Error.FIELD),
+        (isa.Instruction(Opcode.VECTOR, source=1, destination=1), Error.NONE),
+        (isa.Instruction(Opcode.FILL, channels=9), Error.NONE),
+    ],
+)
+def test_fields_that_conflict(instruction, error):
+    config = CONFIGS["micro"]
+    words = commands.Encoder().words(instruction)
+    results, _ = judge(config, words)
+    assert compare(results, words, config) is error
+
+
+def test_registers_keep_their_value():
+    """What conflicts may have been set for an instruction before."""
+    config = CONFIGS["micro"]
+    encoder = commands.Encoder()
+    first = isa.Instruction(Opcode.LOAD, external=4)
+    words = [
+        *encoder.words(first),
+        *encoder.words(isa.Instruction(Opcode.LOAD_WEIGHTS, external=4)),
+    ]
+    assert compare(judge(config, words)[0], words, config) is Error.FIELD
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        (16, 16, Opcode.LOAD.value),
+        (20, 16, Opcode.LOAD.value),
+        (16, 32, Opcode.STORE.value),
+        (16, Opcode.NOP.value),
+        (49, Opcode.VECTOR.value),
+        (16, Opcode.LOAD.value, 16, Opcode.LOAD.value),
+    ],
+)
+def test_order_of_words(codes):
+    config = CONFIGS["micro"]
+    words = [code | (64 << CODE_BITS if code >= 16 else 0) for code in codes]
+    error = compare(judge(config, words)[0], words, config)
+    assert error is (Error.NONE if len(codes) == 4 else Error.FIELD)
 
 
 @pytest.mark.parametrize("producer", [0.0, 0.6])
 @pytest.mark.parametrize("consumer", [0.0, 0.6])
 def test_stalls_change_nothing(producer, consumer, rng):
     config = CONFIGS["micro"]
-    words = list(words_of(rng, config, 150))
-    payloads = [fetched(n, word) for n, word in enumerate(words)]
-    results, _ = judge(config, payloads, rng, producer, consumer)
-    assert [(index, error) for index, _, error, _ in results] == [
-        (n, verdict(word, config)) for n, word in enumerate(words)
-    ]
+    encoder = commands.Encoder()
+    words = [word for _ in range(40) for word in encoder.words(legal(rng, config))]
+    results, _ = judge(config, words, rng, producer, consumer)
+    assert compare(results, words, config) is Error.NONE
 
 
 def test_a_refused_fetch_comes_before_what_the_word_says():
-    config = CONFIGS["micro"]
-    good = isa.encode(isa.Instruction(Opcode.HALT))
-    words = [good, bytes(64), good[:-1] + b"\x80"]
-    results, _ = judge(config, [fetched(n, word, 1) for n, word in enumerate(words)])
-    assert [error for _, _, error, _ in results] == [Error.BUS] * 3
+    words = [Opcode.HALT.value, 0, Opcode.HALT.value | 1 << 31]
+    results, _ = judge(CONFIGS["micro"], words, errors=(0, 1, 2))
+    assert [error for _, error, *_ in results] == [Error.BUS] * 3
 
 
-def test_pieces_come_two_cycles_after_their_instruction():
-    words = [
-        isa.encode(isa.Instruction(opcode)) for opcode in (Opcode.NOP, Opcode.MATMUL, Opcode.HALT)
-    ]
-    _, cycles = judge(CONFIGS["micro"], [fetched(n, word) for n, word in enumerate(words)])
-    assert cycles == [2, 5, 6, 7, 10]
-
-
-def test_pieces_hold_every_instruction():
-    for opcode in Opcode:
-        assert isa.LAYOUTS[opcode].size <= COUNTS[isa.UNITS[opcode]] * PIECE_BITS
+def test_one_word_a_cycle_two_cycles_later():
+    words = commands.Encoder().words(legal(np.random.default_rng(3), CONFIGS["micro"]))
+    _, cycles = judge(CONFIGS["micro"], words)
+    assert cycles == list(range(2, 2 + len(words)))
 
 
 def test_construction():
     assert Check(config=CONFIGS["edge"]).config is CONFIGS["edge"]
+    assert {unit for unit in UNIT_OF.values()} == set(Unit)

@@ -1,4 +1,4 @@
-"""Dispatch: every instruction to its unit, in order; NOP, FENCE and HALT at home."""
+"""Dispatch: each word to its unit, in order; NOP, FENCE and HALT run here."""
 
 from typing import Any
 
@@ -6,21 +6,19 @@ import pysim
 import pytest
 from amaranth.hdl import Value
 
-from celosia.hw.arch import isa
+from celosia.hw.arch import commands, isa
 from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.isa import Opcode, Unit
 from celosia.hw.arch.registers import Activity
 from celosia.hw.sequencer.dispatch import EXECUTORS, SETTLE, Dispatch
-from celosia.hw.sequencer.pieces import PIECE_BITS
 
 OWN = (Opcode.NOP, Opcode.FENCE, Opcode.HALT)
 
 
 def checked(index, opcode, **fields):
-    """Return the payload of the first piece of a checked instruction."""
-    word = int.from_bytes(isa.encode(isa.Instruction(opcode, **fields)), "little")
-    piece = {"index": index, "bits": word % (1 << PIECE_BITS)}
-    return {"piece": piece, "error": isa.Error.NONE, "unit": isa.UNITS[opcode]}
+    """Return the payload of the GO of an instruction."""
+    word = commands.go(opcode, fields.get("wait", 0), fields.get("post", 0))
+    return {"index": index, "bits": word, "unit": isa.UNITS[opcode], "go": 1}
 
 
 def test_executors_cover_all_opcodes_once():
@@ -30,7 +28,7 @@ def test_executors_cover_all_opcodes_once():
 
 
 class Bench:
-    """Random instructions, of one piece each; queues, semaphores and the rest of the core answer at random."""
+    """Random instructions, of one word each; queues, semaphores and units respond at random."""
 
     def __init__(self, rng, *, count=120, producer=0.0, full=0.0, lack=0.0, quiet=1.0):
         self.dut = Dispatch()
@@ -61,7 +59,7 @@ class Bench:
             for push in pushes.values():
                 ctx.set(push.ready, self.rng.random() >= self.full)
             ctx.set(dut.quiet, self.rng.random() < self.quiet)
-            lacking = 0xFFFF if self.rng.random() < self.lack else 0
+            lacking = 0xFFF if self.rng.random() < self.lack else 0
             ctx.set(dut.lacking, lacking)
             # The sender drives in this cycle too, perhaps after this bench.
             await ctx.delay(1e-7)
@@ -97,8 +95,8 @@ class Bench:
             for k in taken:
                 payload = values[3 * k + 2]
                 assert payload.index == n
-                word = int.from_bytes(isa.encode(self.instructions[n]), "little")
-                assert payload.bits == word % (1 << PIECE_BITS)
+                i = self.instructions[n]
+                assert payload.bits == commands.go(i.opcode, i.wait, i.post)
             return
         instruction = self.instructions[n]
         assert now["asking"] == (not acquired)
@@ -143,7 +141,7 @@ def test_random_instructions(producer, full, lack, quiet, rng):
 
 
 def test_latencies():
-    """A piece for a unit is handed on in its first cycle; the sequencer's own posts in its second."""
+    """A word for a unit is handed on in its first cycle; the sequencer's own posts in its second."""
     dut: Any = Dispatch()
     cycles = []
 

@@ -5,9 +5,9 @@ import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES
+from celosia.hw.arch.commands import WORD_BYTES, words
+from celosia.hw.arch.config import PROGRAM_BYTES
 from celosia.hw.sequencer.fetch import Fetch
-from celosia.hw.sequencer.pieces import PIECE_BITS
 
 
 class Memory:
@@ -37,12 +37,12 @@ class Memory:
             ctx.set(dut.beats.valid, due)
             if due:
                 ctx.set(dut.beats.payload, queue[0][1])
-            ports = (dut.request, dut.beats, dut.fetched)
+            ports = (dut.request, dut.beats, dut.words)
             signals = [signal for port in ports for signal in (port.valid, port.ready)]
             _, _, *flags, payload, idle = await ctx.tick().sample(
                 *signals, dut.request.payload, dut.idle
             )
-            # Idle is the truth about beats asked for.
+            # Idle is the truth about requested beats.
             assert idle == (not queue)
             if due and flags[2] and flags[3]:
                 queue.pop(0)
@@ -54,7 +54,7 @@ class Memory:
             self.most_owed = max(self.most_owed, self.owed)
             if flags[4] and flags[5]:
                 self.handed.append(self.cycle)
-                self.owed -= INSTRUCTION_BYTES
+                self.owed -= WORD_BYTES
             self.cycle += 1
 
     def answer(self, payload, n):
@@ -78,45 +78,51 @@ async def begin(ctx, dut, *, length, address=0x1000):
 
 
 def program(rng, length):
-    return rng.bytes(length * INSTRUCTION_BYTES)
-
-
-def words_of(text):
-    step = INSTRUCTION_BYTES
-    return [int.from_bytes(text[n : n + step], "little") for n in range(0, len(text), step)]
+    """Return the blocks of a program of ``length`` words."""
+    blocks = -(-length * WORD_BYTES // PROGRAM_BYTES)
+    return rng.bytes(blocks * PROGRAM_BYTES)
 
 
 def fetch_all(dut, memory, length, *, rng=None, stall=0.0, programs=1):
     """Return what was handed on, ``programs`` times one after the other."""
     got = []
+    reset = Signal()
+
+    async def restart(ctx):
+        ctx.set(reset, 1)
+        await ctx.tick()
+        ctx.set(reset, 0)
 
     async def main(ctx):
         for _ in range(programs):
             await begin(ctx, dut, length=length)
-            for n in range(length):
+            for _ in range(length):
                 await pysim.rest(ctx, rng, stall)
                 assert not ctx.get(dut.exhausted)
-                payload = await pysim.get(ctx, dut.fetched)
-                assert payload.index == n
-                got.append((payload.word, payload.error))
+                payload = await pysim.get(ctx, dut.words)
+                got.append((payload.bits, payload.error))
             assert ctx.get(dut.exhausted)
+            # The rest of the last block may still arrive.
+            while not ctx.get(dut.idle):
+                await ctx.tick()
             await ctx.tick().repeat(3)
-            assert ctx.get(dut.idle) and not ctx.get(dut.fetched.valid)
+            assert ctx.get(dut.idle) and not ctx.get(dut.words.valid)
+            await restart(ctx)
 
-    pysim.run(dut, main, background=[memory.run])
+    pysim.run(ResetInserter(reset)(dut), main, background=[memory.run])
     return got
 
 
-@pytest.mark.parametrize("bus_bytes", [17, 32, 64])
-def test_beats_wider_than_a_piece_are_refused(bus_bytes):
-    wanted = f"^bus_bytes: wanted at most 16, got {bus_bytes}$"
-    with pytest.raises(ValueError, match=wanted):
-        Fetch(bus_bytes=bus_bytes, burst_beats=4)
-
-
-def test_one_instruction_ahead_is_none():
-    with pytest.raises(ValueError, match="^ahead: wanted at least 2, got 1$"):
-        Fetch(bus_bytes=8, burst_beats=4, ahead=1)
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bus_bytes": 128}, "^bus_bytes: wanted at most 64, got 128$"),
+        ({"ahead": 1}, "^ahead: wanted at least 2, got 1$"),
+    ],
+)
+def test_refusals(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Fetch(**{"bus_bytes": 8, "burst_beats": 4, **changes})
 
 
 @pytest.mark.parametrize(
@@ -129,114 +135,91 @@ def test_construction(bus_bytes, burst_beats, each):
 
 @pytest.mark.parametrize(("producer", "consumer"), [(0.0, 0.0), (0.5, 0.0), (0.0, 0.7), (0.5, 0.5)])
 @pytest.mark.parametrize(("bus_bytes", "burst_beats"), [(8, 16), (16, 2), (16, 16), (4, 1)])
-def test_programs_come_whole_and_in_order(bus_bytes, burst_beats, producer, consumer, rng):
+@pytest.mark.parametrize("length", [64, 70])
+def test_programs_come_whole_and_in_order(bus_bytes, burst_beats, producer, consumer, length, rng):
     dut = Fetch(bus_bytes=bus_bytes, burst_beats=burst_beats)
-    text = program(rng, 9)
+    text = program(rng, length)
     memory = Memory(dut, text, rng=rng, stall=producer)
-    got = fetch_all(dut, memory, 9, rng=rng, stall=consumer, programs=2)
-    assert got == [(word, 0) for word in words_of(text)] * 2
-    # Every byte of the program once, in order, in bursts of one length.
+    got = fetch_all(dut, memory, length, rng=rng, stall=consumer, programs=2)
+    assert got == [(word, 0) for word in words(text)][:length] * 2
+    # Every block of the program once, in order, in bursts of one length.
     step = dut.burst_beats * bus_bytes
     once = [(0x1000 + place, dut.burst_beats) for place in range(0, len(text), step)]
     assert memory.requests == once * 2
-    # One may be handed on and its room given away in the same cycle.
-    assert memory.most_owed <= dut.ahead * INSTRUCTION_BYTES
 
 
-@pytest.mark.parametrize("length", [1, 2, 5])
-@pytest.mark.parametrize("bus_bytes", [8, 16])
-def test_a_refused_beat_marks_its_instruction_alone(length, bus_bytes, rng):
-    for bad in range(length):
-        for beat in {0, INSTRUCTION_BYTES - bus_bytes}:
-            dut = Fetch(bus_bytes=bus_bytes, burst_beats=16)
-            address = 0x1000 + bad * INSTRUCTION_BYTES + beat
-            memory = Memory(dut, program(rng, length), refused=(address,))
-            got = fetch_all(dut, memory, length)
-            assert [error for _, error in got] == [int(n == bad) for n in range(length)]
+@pytest.mark.parametrize("length", [1, 16, 20])
+@pytest.mark.parametrize("bus_bytes", [4, 8, 16])
+def test_a_refused_beat_marks_its_words_alone(length, bus_bytes, rng):
+    each = bus_bytes // WORD_BYTES
+    for beat in {0, (length - 1) // each, length // 2 // each}:
+        dut = Fetch(bus_bytes=bus_bytes, burst_beats=16)
+        memory = Memory(dut, program(rng, length), refused=(0x1000 + beat * bus_bytes,))
+        got = fetch_all(dut, memory, length)
+        assert [error for _, error in got] == [int(n // each == beat) for n in range(length)]
 
 
 @pytest.mark.parametrize("bus_bytes", [4, 8, 16])
-def test_pace(bus_bytes, rng):
-    """As many cycles as an instruction has beats, and one to take it; `ahead` covers the latency."""
+def test_one_word_a_cycle(bus_bytes, rng):
+    """``ahead`` covers the latency; the first word comes two cycles after its beat."""
     dut = Fetch(bus_bytes=bus_bytes, burst_beats=16, ahead=8)
-    memory = Memory(dut, program(rng, 20), latency=6)
-    fetch_all(dut, memory, 20)
-    assert set(np.diff(memory.handed[2:]).tolist()) == {INSTRUCTION_BYTES // bus_bytes + 1}
+    memory = Memory(dut, program(rng, 160), latency=6)
+    fetch_all(dut, memory, 160)
+    assert set(np.diff(memory.handed).tolist()) == {1}
+    # A request in the cycle after ``begin``, its latency, and two cycles.
+    assert memory.handed[0] == 1 + 6 + 2
 
 
 @pytest.mark.parametrize("ahead", [2, 3, 4])
-def test_ahead_bounds_what_was_asked_for(ahead, rng):
+def test_ahead_limits_requested_blocks(ahead, rng):
     dut = Fetch(bus_bytes=8, burst_beats=4, ahead=ahead)
-    memory = Memory(dut, program(rng, 8))
+    memory = Memory(dut, program(rng, 128))
 
     async def main(ctx):
-        await begin(ctx, dut, length=8)
+        await begin(ctx, dut, length=128)
         await ctx.tick().repeat(200)
         # Nothing was taken: as much as may be is there, and no more.
         assert len(memory.requests) == 2 * ahead
-        await pysim.get(ctx, dut.fetched)
+        for _ in range(7):
+            await pysim.get(ctx, dut.words)
         await ctx.tick().repeat(30)
-        assert len(memory.requests) == 2 * ahead + 2
+        assert len(memory.requests) == 2 * ahead
+        # The last word of four beats.
+        await pysim.get(ctx, dut.words)
+        await ctx.tick().repeat(30)
+        assert len(memory.requests) == 2 * ahead + 1
 
     pysim.run(dut, main, background=[memory.run])
 
 
-@pytest.mark.parametrize("bus_bytes", [4, 16])
-def test_a_word_moves_down_by_pieces_and_the_next_comes_whole(bus_bytes, rng):
-    dut = Fetch(bus_bytes=bus_bytes, burst_beats=4)
-    text = program(rng, 12)
-    memory = Memory(dut, text)
-    words = words_of(text)
-
-    async def main(ctx):
-        await begin(ctx, dut, length=len(words))
-        for n, word in enumerate(words):
-            while not ctx.get(dut.fetched.valid):
-                await ctx.tick()
-            pieces = n % 4
-            for piece in range(pieces):
-                await pysim.rest(ctx, rng, 0.3)
-                low = ctx.get(dut.fetched.payload.word) % (1 << PIECE_BITS)
-                assert low == (word >> PIECE_BITS * piece) % (1 << PIECE_BITS)
-                ctx.set(dut.shift, 1)
-                await ctx.tick()
-                ctx.set(dut.shift, 0)
-            payload = await pysim.get(ctx, dut.fetched)
-            left = 8 * INSTRUCTION_BYTES - pieces * PIECE_BITS
-            assert payload.index == n and not payload.error
-            assert payload.word % (1 << left) == word >> pieces * PIECE_BITS
-
-    pysim.run(dut, main, background=[memory.run])
-
-
-def test_stop_asks_for_nothing_and_drops_what_arrives(rng):
+def test_stop_requests_nothing_and_drops_what_arrives(rng):
     dut = Fetch(bus_bytes=8, burst_beats=16)
-    memory = Memory(dut, program(rng, 8), latency=20)
+    memory = Memory(dut, program(rng, 128), latency=20)
 
     async def main(ctx):
-        await begin(ctx, dut, length=8)
+        await begin(ctx, dut, length=128)
         await ctx.tick().repeat(4)
         ctx.set(dut.stop, 1)
-        asked = len(memory.requests)
+        requested = len(memory.requests)
         assert not ctx.get(dut.request.valid) and not ctx.get(dut.idle)
-        ctx.set(dut.fetched.ready, 1)
+        ctx.set(dut.words.ready, 1)
         for _ in range(100):
-            assert not ctx.get(dut.fetched.valid) and not ctx.get(dut.request.valid)
+            assert not ctx.get(dut.words.valid) and not ctx.get(dut.request.valid)
             await ctx.tick()
-        assert ctx.get(dut.idle) and len(memory.requests) == asked > 0
+        assert ctx.get(dut.idle) and len(memory.requests) == requested > 0
 
     pysim.run(dut, main, background=[memory.run])
 
 
 def test_a_reset_after_stop_makes_room_for_another_program(rng):
     dut = Fetch(bus_bytes=8, burst_beats=16)
-    text = program(rng, 8)
+    text = program(rng, 128)
     memory = Memory(dut, text, latency=10)
     clear = Signal()
     got = []
 
     async def main(ctx):
-        await begin(ctx, dut, length=8)
+        await begin(ctx, dut, length=128)
         await ctx.tick().repeat(24)
         ctx.set(dut.stop, 1)
         while not ctx.get(dut.idle):
@@ -245,12 +228,11 @@ def test_a_reset_after_stop_makes_room_for_another_program(rng):
         await ctx.tick()
         ctx.set(clear, 0)
         ctx.set(dut.stop, 0)
-        await begin(ctx, dut, length=2, address=0x1000 + 6 * INSTRUCTION_BYTES)
-        got.extend([await pysim.get(ctx, dut.fetched) for _ in range(2)])
+        await begin(ctx, dut, length=18, address=0x1000 + 6 * PROGRAM_BYTES)
+        got.extend([await pysim.get(ctx, dut.words) for _ in range(18)])
 
     pysim.run(ResetInserter(clear)(dut), main, background=[memory.run], cycles_limit=500)
-    assert [payload.word for payload in got] == words_of(text)[6:]
-    assert [payload.index for payload in got] == [0, 1]
+    assert [payload.bits for payload in got] == list(words(text))[96 : 96 + 18]
 
 
 def test_an_empty_program_is_exhausted_at_once(rng):
@@ -266,7 +248,7 @@ def test_an_empty_program_is_exhausted_at_once(rng):
     pysim.run(dut, main)
 
 
-def test_addresses_between_instructions_are_rounded_down():
+def test_addresses_between_blocks_are_rounded_down():
     dut = Fetch(bus_bytes=16, burst_beats=16)
     asked = []
 

@@ -3,55 +3,77 @@
 import pysim
 import pytest
 
-from celosia.hw.arch import isa
-from celosia.hw.arch.config import SEMAPHORES
-from celosia.hw.arch.isa import Opcode
+from celosia.hw.arch import commands
+from celosia.hw.arch.config import SEMAPHORES, preset
+from celosia.hw.arch.isa import Opcode, Unit
 from celosia.hw.arch.registers import Activity
+from celosia.hw.sequencer.dispatch import EXECUTORS
 from celosia.hw.sequencer.issue import Issue
-from celosia.hw.sequencer.pieces import PIECE_BITS, piece_count
 
-OPCODES = (Opcode.VECTOR, Opcode.FILL)
-PIECES = piece_count(*OPCODES)
+#: A word of each instruction below, besides GO: FILL with another ``value``.
+WORDS = 2
+_VALUE = commands.REGISTERS[Unit.VECTOR][-1].code
 
 
 def pushed(index, *, wait=0, post=0, opcode=Opcode.FILL):
-    """Return the payloads of the pushes of an instruction."""
-    word = int.from_bytes(isa.encode(isa.Instruction(opcode, wait=wait, post=post)), "little")
-    pieces = ((word >> PIECE_BITS * n) % (1 << PIECE_BITS) for n in range(PIECES))
-    return [{"index": index, "bits": bits} for bits in pieces]
+    """Return the payloads of the words of an instruction."""
+    words = (_VALUE | index % 256 << commands.CODE_BITS, commands.go(opcode, wait, post))
+    return [{"index": index, "bits": word} for word in words]
 
 
 async def push(ctx, dut, index, **fields):
     """Push an instruction."""
-    for piece in pushed(index, **fields):
-        await pysim.put(ctx, dut.push, piece)
+    for word in pushed(index, **fields):
+        await pysim.put(ctx, dut.push, word)
 
 
-def build(**parameters):
-    return Issue(opcodes=OPCODES, **{"depth": 4} | parameters)
+def build(*, depth=4, unit=Unit.VECTOR, **parameters):
+    return Issue(config=preset(f"micro,queue_depth={depth}"), unit=unit, **parameters)
 
 
 def test_construction():
     dut = build(depth=3, in_flight=5)
-    assert (dut.depth, dut.in_flight) == (3, 5)
+    assert (dut.config.queue_depth, dut.unit, dut.in_flight) == (3, Unit.VECTOR, 5)
     assert build().in_flight == 16
 
 
+@pytest.mark.parametrize("unit", EXECUTORS, ids=lambda unit: unit.name)
 @pytest.mark.parametrize("depth", [3, 4])
-def test_as_many_wait_as_were_asked_for(depth):
+def test_longest_instructions_fit_the_queue(depth, unit):
+    """Also the registers of one more; its GO waits."""
+    dut = build(depth=depth, unit=unit)
+    registers = [register.code for register in commands.REGISTERS[unit]]
+    words = [*registers, EXECUTORS[unit][0].value] * (depth + 1)
+    taken = []
+
+    async def bench(ctx):
+        ctx.set(dut.push.valid, 1)
+        for _ in range(8 * len(words)):
+            ctx.set(dut.push.payload.bits, words[len(taken)])
+            *_, ready = await ctx.tick().sample(dut.push.ready)
+            if ready:
+                taken.append(1)
+
+    pysim.run(dut, bench)
+    assert len(taken) == len(words) - 1
+
+
+@pytest.mark.parametrize("depth", [3, 4])
+def test_queue_depth_instructions_wait(depth):
     dut = build(depth=depth)
     taken = 0
 
     async def bench(ctx):
         nonlocal taken
         # Nothing is granted, so nothing leaves.
+        ctx.set(dut.push.payload.bits, Opcode.FILL.value)
         ctx.set(dut.push.valid, 1)
-        for _ in range(8 * depth * PIECES):
+        for _ in range(8 * depth):
             *_, ready = await ctx.tick().sample(dut.push.ready)
             taken += ready
 
     pysim.run(dut, bench)
-    assert taken == depth * PIECES
+    assert taken == depth
 
 
 def granting(dut):
@@ -78,7 +100,7 @@ class Bench:
         self.payloads = [
             p for n, (w, q) in enumerate(self.masks) for p in pushed(n, wait=w, post=q)
         ]
-        self.pieces = 0
+        self.words = 0
         self.pushes, self.taken, self.done, self.posts = [], [], [], []
         self.grants = []
         self.cycle = 0
@@ -136,8 +158,8 @@ class Bench:
         under_way = len(self.pushes) - len(self.done)
         assert now["waiting"] or under_way == 0 or self.cycle == self.pushes[-1] + 1
         if flags[0] and flags[1]:
-            self.pieces += 1
-            if self.pieces % PIECES == 0:
+            self.words += 1
+            if self.words % WORDS == 0:
                 self.pushes.append(self.cycle)
         if flags[2] and flags[3]:
             assert index == len(self.taken) < len(self.grants) + (now["granted"] == 0)
@@ -158,7 +180,7 @@ class Bench:
 
 
 @pytest.mark.parametrize(("rest", "grant"), [(0.0, 1.0), (0.5, 1.0), (0.0, 0.3), (0.6, 0.4)])
-@pytest.mark.parametrize(("depth", "in_flight", "work"), [(2, 16, 6), (4, 2, 30), (4, 16, 1)])
+@pytest.mark.parametrize(("depth", "in_flight", "work"), [(3, 16, 6), (4, 2, 30), (4, 16, 1)])
 def test_random_traffic(rest, grant, depth, in_flight, work, rng):
     bench = Bench(rng, rest=rest, grant=grant, depth=depth, in_flight=in_flight, work=work)
     bench.run()
@@ -190,25 +212,36 @@ def test_an_instruction_passes_in_four_cycles():
             )
             if valid:
                 cycles.append((cycle, index))
-        # The last piece was pushed in cycle 0.
+        # GO was pushed in cycle 0.
         assert cycles == [(4, 7)]
 
     pysim.run(dut, bench, background=[granting(dut)])
 
 
-@pytest.mark.parametrize("opcode", OPCODES)
-def test_what_was_pushed_is_offered(opcode, rng):
+@pytest.mark.parametrize("opcode", EXECUTORS[Unit.VECTOR])
+def test_what_was_pushed_is_offered(opcode):
     dut = build()
-    word = int.from_bytes(rng.bytes(64), "little")
 
     async def bench(ctx):
-        for n in range(PIECES):
-            bits = (word >> PIECE_BITS * n) % (1 << PIECE_BITS)
-            await pysim.put(ctx, dut.push, {"index": 9, "bits": bits})
+        await push(ctx, dut, 9, opcode=opcode, post=5)
         payload = await pysim.get(ctx, dut.instruction)
-        layout = isa.LAYOUTS[opcode]
-        fields = getattr(payload.fields, opcode.name.lower())
-        assert fields == layout.from_bits(word % (1 << layout.size)) and payload.index == 9
+        assert payload.index == 9 and payload.fields.fill.value == 9
+        assert payload.fields.fill.opcode == opcode and payload.fields.fill.post == 5
+
+    pysim.run(dut, bench, background=[granting(dut)])
+
+
+def test_a_flush_gives_registers_their_defaults():
+    dut = build()
+
+    async def bench(ctx):
+        await push(ctx, dut, 9)
+        assert (await pysim.get(ctx, dut.instruction)).fields.fill.value == 9
+        ctx.set(dut.flush, 1)
+        await ctx.tick()
+        ctx.set(dut.flush, 0)
+        await pysim.put(ctx, dut.push, {"bits": Opcode.FILL.value})
+        assert (await pysim.get(ctx, dut.instruction)).fields.fill.value == 0
 
     pysim.run(dut, bench, background=[granting(dut)])
 
@@ -231,19 +264,19 @@ def test_activity_tells_idle_cycles_apart():
         await ctx.tick().repeat(3)
         assert ctx.get(dut.asking) and ctx.get(dut.want) == 0b1010_0000
         # The lowest one that it wants and that is not there.
-        assert await settle(ctx, dut, lacking=0xFFFF) == Activity.SEMAPHORE.value + 5
-        assert await settle(ctx, dut, lacking=0xFF80) == Activity.SEMAPHORE.value + 7
+        assert await settle(ctx, dut, lacking=0xFFF) == Activity.SEMAPHORE.value + 5
+        assert await settle(ctx, dut, lacking=0xF80) == Activity.SEMAPHORE.value + 7
         # The unit goes on with what it has; only a drain is overruled.
         for unit in (Activity.BUSY, Activity.MEMORY, Activity.WEIGHTS):
-            assert await settle(ctx, dut, unit=unit, lacking=0xFFFF) == unit.value
-        drain = await settle(ctx, dut, unit=Activity.DRAIN, lacking=0xFFFF)
+            assert await settle(ctx, dut, unit=unit, lacking=0xFFF) == unit.value
+        drain = await settle(ctx, dut, unit=Activity.DRAIN, lacking=0xFFF)
         assert drain == Activity.SEMAPHORE.value + 5
         ctx.set(dut.granted, 1)
         await ctx.tick()
         ctx.set(dut.granted, 0)
         assert not ctx.get(dut.asking)
         # There is an instruction, and it waits for no semaphore.
-        assert await settle(ctx, dut, lacking=0xFFFF) == Activity.DRAIN.value
+        assert await settle(ctx, dut, lacking=0xFFF) == Activity.DRAIN.value
 
     pysim.run(dut, bench)
 
@@ -266,7 +299,7 @@ def test_waiting_and_index_of_the_oldest():
 
     async def bench(ctx):
         for index in (11, 12, 13):
-            await push(ctx, dut, index, post=1 << index)
+            await push(ctx, dut, index, post=1 << index - 9)
         assert ctx.get(dut.waiting)
         await pysim.get(ctx, dut.instruction)
         await pysim.get(ctx, dut.instruction)

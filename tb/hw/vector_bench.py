@@ -4,6 +4,7 @@ from collections import deque
 
 import numpy as np
 import pysim
+from issued import issued_bits
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Instruction, Mode, Opcode, Rounding, Space, Window
@@ -248,10 +249,8 @@ class Bench:
     async def issue(self, ctx, instruction, index):
         """Offer one instruction, and return the cycle in which it was taken."""
         port = self.dut.instruction
-        word = int.from_bytes(isa.encode(instruction), "little")
-        width = len(port.payload.fields.as_value())
         ctx.set(port.payload.index, index)
-        ctx.set(port.payload.fields.as_value(), word & ((1 << width) - 1))
+        ctx.set(port.payload.fields.as_value(), issued_bits(instruction))
         ctx.set(port.valid, 1)
         while not ctx.get(port.ready):
             await ctx.tick()

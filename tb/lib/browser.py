@@ -14,28 +14,13 @@ from typing import Any, Self
 __all__ = ["Browser", "BrowserNotFound"]
 
 _FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--remote-debugging-pipe",
-)
+    "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --remote-debugging-pipe"
+).split()
 _SECONDS = 30
 #: Codes of keys that are not those of their characters.
-_KEYS = {
-    "Tab": 9,
-    "Enter": 13,
-    "Escape": 27,
-    " ": 32,
-    "ArrowLeft": 37,
-    "ArrowUp": 38,
-    "ArrowRight": 39,
-    "ArrowDown": 40,
-    "Delete": 46,
-}
+_KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "Delete": 46}
+_KEYS |= {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 _SHIFT = 8
 
 
@@ -46,22 +31,10 @@ class BrowserNotFound(RuntimeError):
 class Browser:
     """One page of a browser with a profile of its own.
 
-    Parameters
-    ----------
-    width, height : int
-        Of the window, in CSS pixels.
-
-    Attributes
-    ----------
-    requests : list of str
-        Addresses that the page has requested.
-    problems : list of str
-        Errors that the page has logged.
-
-    Raises
-    ------
-    BrowserNotFound
-        If Chromium is not installed.
+    ``width``, ``height``: of the window, in CSS pixels.
+    ``requests``: addresses that the page has requested; ``problems``: errors that the page has
+    logged.
+    Raises ``BrowserNotFound`` if Chromium is not installed.
     """
 
     def __init__(self, width: int = 1200, height: int = 900) -> None:
@@ -149,10 +122,7 @@ class Browser:
     def wait(self, expression: str) -> Any:
         """Return the value of an expression as soon as it is true.
 
-        Raises
-        ------
-        TimeoutError
-            If it is not true for a long time.
+        Raises ``TimeoutError`` if it is not true for a long time.
         """
         end = time.monotonic() + _SECONDS
         while not (value := self.run(expression)):

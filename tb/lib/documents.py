@@ -120,10 +120,7 @@ def _run_console(text: str) -> None:
 def run_blocks(found: list[Block]) -> None:
     """Run the blocks of a page in the current folder, in order, Python with one namespace.
 
-    Raises
-    ------
-    AssertionError
-        If a command fails, or its output lacks a line of the page.
+    Raises ``AssertionError`` if a command fails, or its output lacks a line of the page.
     """
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in found:

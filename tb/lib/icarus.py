@@ -32,22 +32,10 @@ endmodule
 class Player:
     """Module in a bench.
 
-    Parameters
-    ----------
-    module : str
-        Its name.
-    folder : Path
-        Folder of the files.
-    inputs, outputs : dict
-        Width in bits of each port.
-    parameters : mapping
-        Values of the module's parameters, in Verilog's syntax.
-    clocks : sequence of str
-        Pins of the clock.
-    single : str
-        Ports whose bits are separate pins, a blank between them.
-    verilog : str
-        Source of the module, if it is not a model of ``celosia.sim.parts``.
+    ``module``: its name; ``folder``: folder of the files; ``inputs``, ``outputs``: width in bits of
+    each port; ``parameters``: values of the module's parameters, in Verilog's syntax; ``clocks``:
+    pins of the clock; ``single``: ports whose bits are separate pins, a blank between them;
+    ``verilog``: source of the module, if it is not a model of ``celosia.sim.parts``.
     """
 
     def __init__(
@@ -104,18 +92,10 @@ class Player:
     def play(self, rows: Iterable[Sequence[int]]) -> list[list[int]]:
         """Return the outputs of each cycle, as unsigned numbers.
 
-        Parameters
-        ----------
-        rows : iterable of sequences of int
-            A number for each input, for one cycle; numbers wrap.
-
-        Raises
-        ------
-        SimulatorNotFound
-            If Icarus is missing.
-        RuntimeError
-            If it refuses the module or warns about it, the module prints text, or an output is
-            not defined.
+        ``rows``: A number for each input, for one cycle; numbers wrap.
+        Raises ``SimulatorNotFound`` if Icarus is missing.
+        Raises ``RuntimeError`` if it refuses the module or warns about it, the module prints text,
+        or an output is not defined.
         """
         compiler = find_icarus()
         self._write(list(rows))

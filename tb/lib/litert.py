@@ -1,10 +1,11 @@
 """Kernels of LiteRT that are the reference of a model."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["resolver"]
+__all__ = ["interpreter", "invoked", "resolver"]
 
 #: Operators that LiteRT has no reference kernel of.
 _BUILT_IN = {"CEIL", "ELU", "ROUND"}
@@ -23,3 +24,33 @@ def resolver(graph: Any) -> Any:
     if kinds & _BUILT_IN or any(graph.tensors[n].dtype != np.uint8 for n in sums):
         return OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     return OpResolverType.BUILTIN_REF
+
+
+def interpreter(content: bytes, graph: Any = None, **options: Any) -> Any:
+    """Return LiteRT's interpreter of a model; see ``resolver`` for its kernels."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    kernels = resolver(graph) if graph else OpResolverType.BUILTIN_REF
+    options = {"experimental_op_resolver_type": kernels, **options}
+    return Interpreter(model_content=content, **options)
+
+
+def invoked(
+    interpreter: Any, *inputs: np.ndarray, tensors: Sequence[int] | None = None
+) -> list[np.ndarray]:
+    """Return the outputs of some invocations, or ``tensors``, in arrays of shape (N, ...).
+
+    ``inputs`` are of shape (N, ...) too; those of another size than the model's resize it.
+    """
+    for end, array in zip(interpreter.get_input_details(), inputs, strict=True):
+        if array[0].size != np.prod(end["shape"]):
+            interpreter.resize_tensor_input(end["index"], array.shape[1:])
+    interpreter.allocate_tensors()
+    ends, results = interpreter.get_input_details(), []
+    numbers = tensors or [end["index"] for end in interpreter.get_output_details()]
+    for arrays in zip(*inputs, strict=True):
+        for end, array in zip(ends, arrays, strict=True):
+            interpreter.set_tensor(end["index"], array.reshape(end["shape"]))
+        interpreter.invoke()
+        results.append([interpreter.get_tensor(number) for number in numbers])
+    return [np.stack(found) for found in zip(*results, strict=True)]

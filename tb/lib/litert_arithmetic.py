@@ -3,78 +3,21 @@
 Everything is computed in int64 or float64.
 """
 
-import math
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from celosia.sim.quantize import finish, wrap32
+from celosia.sw.compiler.multiplier import quantize_multiplier
 
 _MOST = (1 << 31) - 1
 _LEAST = -(1 << 31)
 
 
-def quantize_multiplier(real: float) -> tuple[int, int]:
-    """Return ``(multiplier, shift)`` with ``real`` ≈ multiplier · 2^(shift − 31).
-
-    TensorFlow Lite's ``QuantizeMultiplier``: multipliers below 2⁻³² become 0, those above the
-    greatest that 30 bits of left shift can express become that one.
-
-    Parameters
-    ----------
-    real : float
-        Factor, at least 0 and finite.
-
-    Returns
-    -------
-    tuple of int
-        Multiplier, 0 or 2³⁰ to 2³¹ − 1, and shift, -31 to 30.
-
-    Raises
-    ------
-    ValueError
-        If ``real`` is negative or not finite.
-
-    Examples
-    --------
-    >>> quantize_multiplier(0.75)
-    (1610612736, 0)
-    """
-    if not (math.isfinite(real) and real >= 0):
-        raise ValueError(f"real: wanted a finite number of at least 0, got {real}")
-    fraction, shift = math.frexp(real)
-    multiplier = math.floor(fraction * (1 << 31) + 0.5)
-    if multiplier == 1 << 31:
-        multiplier, shift = 1 << 30, shift + 1
-    if multiplier == 0 or shift < -31:
-        return 0, 0
-    if shift > 30:
-        return _MOST, 30
-    return multiplier, shift
-
-
-def split_shift(shift: int) -> tuple[int, int]:
-    """Return ``(left, right)``, the two shifts of the requantiser, for one signed shift.
-
-    Raises
-    ------
-    ValueError
-        If ``shift`` is outside -31 to 31.
-    """
-    if not -31 <= shift <= 31:
-        raise ValueError(f"shift: wanted -31 to 31, got {shift}")
-    return max(shift, 0), max(-shift, 0)
-
-
 def channel_parameters(reals: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return ``(multiplier, left, right)``, int32 arrays, for an array of real factors."""
-    pairs = [quantize_multiplier(float(real)) for real in np.ravel(reals)]
-    multiplier = np.array([pair[0] for pair in pairs], np.int32)
-    shifts = [split_shift(pair[1]) for pair in pairs]
-    left = np.array([pair[0] for pair in shifts], np.int32)
-    right = np.array([pair[1] for pair in shifts], np.int32)
-    shape = np.shape(reals)
-    return multiplier.reshape(shape), left.reshape(shape), right.reshape(shape)
+    pairs = np.array([quantize_multiplier(float(real)) for real in np.ravel(reals)], np.int32)
+    multiplier, shift = pairs.T.reshape(2, *np.shape(reals))
+    return multiplier, np.maximum(shift, 0), np.maximum(-shift, 0)
 
 
 def saturating_rounding_doubling_high_mul(a: ArrayLike, b: ArrayLike) -> np.ndarray:
@@ -142,20 +85,10 @@ def fully_connected_sums(
 ) -> np.ndarray:
     """Return the int32 sums of a fully connected layer.
 
-    Parameters
-    ----------
-    x : int8 array of shape (batch, inputs)
-        Activations.
-    weights : int8 array of shape (outputs, inputs)
-        Weights, zero point 0.
-    bias : int32 array of shape (outputs,), or None
-        Added to the sums.
-    input_zero_point : int
-        Taken from every activation.
-
-    Returns
-    -------
-    int32 array of shape (batch, outputs)
+    ``x`` (int8 array of shape (batch, inputs)): activations; ``weights`` (int8 array of shape
+    (outputs, inputs)): weights, zero point 0; ``bias`` (int32 array of shape (outputs,), or None):
+    added to the sums; ``input_zero_point``: taken from every activation.
+    Returns int32 array of shape (batch, outputs).
     """
     sums = (x.astype(np.int64) - input_zero_point) @ weights.T.astype(np.int64)
     return wrap32(sums if bias is None else sums + bias)
@@ -175,15 +108,9 @@ def litert_fully_connected(
 
     That kernel multiplies by the real factor in float64 and rounds halves away from zero; a
     product that leaves 32 bits becomes -2³¹.
-
-    Parameters
-    ----------
-    sums : int32 array of shape (…, outputs)
-        Sums with bias.
-    scale : array_like of float64
-        ``effective_scale``: one number, or one for each output.
-    zero_point, low, high : int
-        Of the outputs; ``low`` and ``high`` clamp.
+    ``sums`` (int32 array of shape (…, outputs)): sums with bias; ``scale`` (array_like of float64):
+    ``effective_scale``: one number, or one for each output; ``zero_point``, ``low``, ``high``: of
+    the outputs; ``low`` and ``high`` clamp.
     """
     rounded = round_half_away(sums * np.asarray(scale, np.float64))
     fits = (rounded >= _LEAST) & (rounded <= _MOST)

@@ -9,23 +9,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+import litert as kernels
 import numpy as np
 import pytest
 from browser import Browser, BrowserNotFound
 
 from celosia.sim.simulators import SimulatorNotFound, find_icarus, find_verilator
 
-__all__ = [
-    "browser",
-    "fst2vcd",
-    "icarus",
-    "litert",
-    "litert_outputs",
-    "missing",
-    "needed",
-    "package",
-    "verilator",
-]
+__all__ = ["browser", "fst2vcd", "icarus", "litert", "litert_outputs", "litert_runs", "missing"]
+__all__ += ["needed", "package", "verilator"]
 
 
 def missing(reason: object) -> NoReturn:
@@ -75,20 +67,17 @@ def browser(width: int = 1200, height: int = 900) -> Browser:
         return Browser(width, height)
 
 
-def litert(content: bytes) -> Any:
+def litert(content: bytes, graph: Any = None, **options: Any) -> Any:
     """Return LiteRT's interpreter of a model, with the reference kernels."""
-    module = package("ai_edge_litert.interpreter")
-    return module.Interpreter(
-        model_content=content, experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF
-    )
+    package("ai_edge_litert.interpreter")
+    return kernels.interpreter(content, graph, **options)
+
+
+def litert_runs(content: bytes, *inputs: np.ndarray) -> list[np.ndarray]:
+    """Return the outputs of LiteRT's reference kernels for invocations: all of shape (N, ...)."""
+    return kernels.invoked(litert(content), *inputs)
 
 
 def litert_outputs(content: bytes, *inputs: np.ndarray) -> list[np.ndarray]:
     """Return the outputs of LiteRT's reference kernels for one invocation."""
-    interpreter = litert(content)
-    interpreter.allocate_tensors()
-    for details, array in zip(interpreter.get_input_details(), inputs, strict=True):
-        interpreter.set_tensor(details["index"], array)
-    interpreter.invoke()
-    results = interpreter.get_output_details()
-    return [interpreter.get_tensor(details["index"]) for details in results]
+    return [found[0] for found in litert_runs(content, *(array[None] for array in inputs))]

@@ -48,12 +48,7 @@ async def rest(ctx: Any, rng: Draws | None, stall: float) -> None:
 
 
 async def put_all(
-    ctx: Any,
-    stream: Any,
-    payloads: Iterable[Any],
-    *,
-    rng: Draws | None = None,
-    stall: float = 0.0,
+    ctx: Any, stream: Any, payloads: Iterable[Any], *, rng: Draws | None = None, stall: float = 0.0
 ) -> None:
     """Put ``payloads`` one after the other, with pauses of probability ``stall`` before each."""
     for payload in payloads:
@@ -62,12 +57,7 @@ async def put_all(
 
 
 async def get_all(
-    ctx: Any,
-    stream: Any,
-    count: int,
-    *,
-    rng: Draws | None = None,
-    stall: float = 0.0,
+    ctx: Any, stream: Any, count: int, *, rng: Draws | None = None, stall: float = 0.0
 ) -> list[Any]:
     """Take and return ``count`` payloads, with pauses of probability ``stall`` before each."""
     payloads = []
@@ -94,23 +84,10 @@ def run(
 ) -> None:
     """Simulate ``dut`` in clock domain ``sync`` until all ``benches`` have returned.
 
-    Parameters
-    ----------
-    dut : Component
-        Design under test.
-    *benches : async function of the simulation context
-        Run concurrently, all from time zero.
-    background : iterable of async functions
-        Run concurrently without being waited for: memories, monitors.
-    cycles_limit : int
-        Clock cycles after which the benches count as hung.
-    vcd : path, optional
-        File of the waves.
-
-    Raises
-    ------
-    TimeoutError
-        If a bench has not returned after ``cycles_limit`` cycles.
+    ``dut``: design under test; ``*benches``: run concurrently, all from time zero; ``background``:
+    run concurrently without being waited for: memories, monitors; ``cycles_limit``: clock cycles
+    after which the benches count as hung; ``vcd``: file of the waves.
+    Raises ``TimeoutError`` if a bench has not returned after ``cycles_limit`` cycles.
     """
     simulator = Simulator(dut)
     simulator.add_clock(_PERIOD)

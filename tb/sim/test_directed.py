@@ -18,7 +18,7 @@ def test_rich_instructions_are_legal_and_differ(opcode: Opcode, seed: int) -> No
     for i in drawn:
         isa.check(i, VAST)
         assert directed._playable(i)
-    assert len({isa.encode(i) for i in drawn}) > 1
+    assert len(set(drawn)) > 1
 
 
 def test_corners_are_the_greatest_values() -> None:

@@ -73,6 +73,8 @@ def test_a_footprint_depends_on_all_other_fields() -> None:
     assert Memory.TABLES not in {touch.memory for touch in touches(i.but(use_table=0), MICRO)}
     wide = [touch.pattern.last for touch in touches(i.but(channels=9), MICRO)]
     assert wide != [touch.pattern.last for touch in touches(i, MICRO)]
+    row, shared = (touches(i.but(channels=9, per_channel=each), MICRO)[1] for each in (1, 0))
+    assert [row.pattern.size, shared.pattern.size] == [9, MICRO.lanes] and MICRO.lanes < 9
     other = preset("nano")
     half = Instruction(Opcode.MATMUL, x_count=2, accumulator=1)
     sums = {config.name: touches(half, config)[-1].pattern.base for config in (MICRO, other)}

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from celosia.hw.arch import isa
+from celosia.hw.arch import commands, isa
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Unit
 from celosia.sim import hazards
 from celosia.sim.fuzz import expectation
@@ -26,7 +26,7 @@ HALT = Instruction(Opcode.HALT)
 
 
 def case(*instructions: Instruction, config=ODD, fault: Fault | None = None) -> Case:
-    return Case(config, 1, tuple(isa.encode(i) for i in instructions), fault=fault)
+    return Case(config, 1, instructions, fault=fault)
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
@@ -83,7 +83,7 @@ def test_text_is_assembly() -> None:
         ("#! {}\n", "wanted a program"),
         ("#! {}\nHALT\n", "line '#!': 'bus'"),
         ("#! {\nHALT\n", "line 1: "),
-        ("#! {}\n#word 00\n", "wanted instructions of 64 bytes"),
+        ("#! {}\n#word 00\n", "wanted words of 4 bytes"),
         ("#! {}\n\nHOLT\n", "line 3: opcode: wanted one of"),
     ],
 )
@@ -97,7 +97,7 @@ def test_other_texts_are_refused(text: str, message: str) -> None:
 ENDS = {
     "opcode": {Error.OPCODE},
     "field": {Error.FIELD},
-    "range": {Error.RANGE},
+    "range": {Error.BUS, Error.RANGE},
     "address": {Error.BUS, Error.RANGE},
     "no_halt": {Error.PROGRAM},
     "stuck": {Error.WATCHDOG, Error.PROGRAM},
@@ -175,18 +175,16 @@ def test_shrinking_finds_the_culprit(seed: int) -> None:
     config = ODD
     found = legal(config, rng)
     fill = Instruction(Opcode.FILL, channels=40, value=3, x_count=2, destination_x_stride=50)
-    words = (isa.encode(fill), *found.words)
-    found = replace(found, words=words, bus=Bus((0.5,) * 5))
+    found = replace(found, items=(fill, *found.items), bus=Bus((0.5,) * 5))
 
     def run(tried: Case) -> Trial:
-        instructions = [isa.decode(word) for word in tried.words]
-        bad = any(i.opcode is Opcode.FILL and i.channels > 9 for i in instructions)
+        bad = any(i.opcode is Opcode.FILL and i.channels > 9 for i in commands.decode(tried.code))
         problems = [Problem("memory", "")] if bad else []
         expected = expectation.Expected(True, frozenset([None]))
         return Trial(None, expected, problems)  # pyright: ignore[reportArgumentType]
 
     small = shrink(found, run(found), run)
-    first, last = (isa.decode(word) for word in small.words)
+    first, last = commands.decode(small.code)
     assert first.opcode is Opcode.FILL and first.channels == 10 and last == HALT
     assert first.x_count == 1 and first.value == 0 and small.bus == Bus()
 
@@ -204,7 +202,7 @@ def test_cycles_in_the_wrong_class() -> None:
         "matrix": {"busy": 15, "weights": 6, "semaphore_3": 20, "empty": 5},
         "vector": {"busy": 15, "drain": 3, "empty": 28},
     }
-    assert misplaced(right, program, config) == []
+    assert misplaced(right, commands.encode(program), config) == []
     for unit, changes, message in (
         ("matrix", {"busy": 14, "drain": 1}, "matrix: wanted 15 to 15 busy, got 14"),
         ("matrix", {"semaphore_2": 1}, "matrix: wanted no cycle of semaphore_2"),
@@ -214,7 +212,7 @@ def test_cycles_in_the_wrong_class() -> None:
         ("vector", {"busy": 2}, "vector: wanted 12 to 88 busy, got 2"),
         ("sequencer", {"busy": 11, "empty": 1}, "sequencer: wanted 12 to 12 busy, got 11"),
     ):
-        wrong = misplaced({**right, unit: right[unit] | changes}, program, config)
+        wrong = misplaced({**right, unit: right[unit] | changes}, commands.encode(program), config)
         assert wrong[0] == message
     idle = [i for i in program if i.unit is not Unit.VECTOR]
-    assert "vector: wanted no cycle of drain" in misplaced(right, idle, config)
+    assert "vector: wanted no cycle of drain" in misplaced(right, commands.encode(idle), config)

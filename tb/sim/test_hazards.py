@@ -3,31 +3,22 @@ import time
 import numpy as np
 import pytest
 
-from celosia.hw.arch.config import PRESETS, Config
+from celosia.hw.arch import commands
+from celosia.hw.arch.config import PRESETS, preset
 from celosia.hw.arch.isa import (
     Error,
     Instruction,
-    Kind,
     Mode,
     Opcode,
-    Space,
     assemble,
-    encode_program,
 )
 from celosia.sim.footprint import Memory, reach
 from celosia.sim.hazards import Fault, Hazard, Written, judge
 from celosia.sim.schedule import MachineError
 
-SMALL = Config(
-    rows=4,
-    columns=4,
-    unified_bytes=1024,
-    weight_tiles=16,
-    accumulator_depth=32,
-    lanes=2,
-    bus_bytes=4,
-    parameter_channels=16,
-    tables=2,
+SMALL = preset(
+    "nano,unified_bytes=1024,weight_tiles=16,accumulator_depth=32,lanes=2,parameter_channels=16,"
+    "tables=2,outstanding=32,dsp_columns=0"
 )
 
 
@@ -202,6 +193,7 @@ def test_deadlock(text: str):
 
 UNWRITTEN = {
     "STORE unified=8 length=4": "byte of the unified buffer 8",
+    "FILL\nFENCE\nSTORE unified_pitch=4 rows=2": "byte of the unified buffer 4",
     "MATMUL taps=4": "byte of the unified buffer 0",
     "FILL channels=4\nFENCE\nMATMUL taps=4 tile=3": "weight tile 3",
     "FILL channels=3\nFENCE\nSTORE length=4": "byte of the unified buffer 3",
@@ -237,7 +229,7 @@ def test_written_goes_from_program_to_program():
         judge(main, SMALL)
     written = judge([setup, main], SMALL)
     judge(main, SMALL, initial=judge(setup, SMALL))
-    judge([encode_program(setup), encode_program(main), main], SMALL)
+    judge([commands.encode(setup), commands.encode(main), main], SMALL)
     assert np.flatnonzero(written.places[Memory.WEIGHTS]).tolist() == [3]
     unified = np.flatnonzero(written.places[Memory.UNIFIED]).tolist()
     assert unified == [*range(8), *range(64, 68)]
@@ -263,9 +255,9 @@ def test_two_units_may_not_take_one_semaphore():
 
 
 def test_a_count_that_may_overflow():
-    posts = [Instruction(Opcode.FILL, post=1)] * 4100
-    takes = [Instruction(Opcode.STORE, unified=8, wait=1)] * 4100
-    program = [i for pair in zip(posts, takes, strict=True) for i in pair]
+    post, take = Instruction(Opcode.FILL, post=1), Instruction(Opcode.STORE, unified=8, wait=1)
+    judge([*[post, take] * 4095, Instruction(Opcode.HALT)], SMALL, initial=everything())
+    program = [post, take] * 4096
     with pytest.raises(Hazard, match="past 4095") as caught:
         judge([*program, Instruction(Opcode.HALT)], SMALL, initial=everything())
     assert caught.value.fault is Fault.SEMAPHORE
@@ -296,51 +288,20 @@ def double_buffered(tiles: int) -> list[Instruction]:
 
     Semaphores: 0, 1 weights loaded; 2, 3 sums ready; 4, 5 half drained; 6, 7 weights used.
     """
-    program = [
-        Instruction(Opcode.LOAD, rows=64, length=784, unified_pitch=784, external_pitch=784, post=1)
-    ]
-    program.append(Instruction(Opcode.LOAD_PARAMS, kind=Kind.CHANNELS, count=16))
-    program.append(Instruction(Opcode.FENCE, wait=1))
+    text = "LOAD rows=64 length=784 unified_pitch=784 external_pitch=784 post=0\n"
+    text += "LOAD_PARAMS kind=CHANNELS count=16\nFENCE wait=0\n"
     for t in range(tiles):
         side = t % 2
         again, more = t >= 2, t + 2 < tiles
-        program.append(
-            Instruction(
-                Opcode.LOAD_WEIGHTS,
-                tile=49 * side,
-                tiles=49,
-                wait=64 << side if again else 0,
-                post=1 << side,
-            )
-        )
-        program.append(
-            Instruction(
-                Opcode.MATMUL,
-                x_count=64,
-                x_stride=784,
-                taps=784,
-                tile=49 * side,
-                accumulator=512 * side,
-                wait=1 << side | (16 << side if again else 0),
-                post=4 << side | (64 << side if more else 0),
-            )
-        )
-        program.append(
-            Instruction(
-                Opcode.VECTOR,
-                source=Space.ACCUMULATORS,
-                source_base=512 * side,
-                source_x_stride=1,
-                x_count=64,
-                channels=16,
-                per_channel=1,
-                destination_base=60000 + t % 4 * 16,
-                destination_x_stride=64,
-                wait=4 << side,
-                post=16 << side if more else 0,
-            )
-        )
-    return [*program, Instruction(Opcode.HALT)]
+        text += f"""
+            LOAD_WEIGHTS tile={49 * side} tiles=49 {f"wait={6 + side}" * again} post={side}
+            MATMUL x_count=64 x_stride=784 taps=784 tile={49 * side} accumulator={512 * side} \
+                wait={side}{f"+{4 + side}" * again} post={2 + side}{f"+{6 + side}" * more}
+            VECTOR source=ACCUMULATORS source_base={512 * side} source_x_stride=1 x_count=64 \
+                channels=16 per_channel=1 destination_base={60000 + t % 4 * 16} \
+                destination_x_stride=64 wait={2 + side} {f"post={4 + side}" * more}
+        """
+    return [*assemble(text), Instruction(Opcode.HALT)]
 
 
 def test_a_long_program_is_judged_quickly():

@@ -3,6 +3,8 @@
 import pytest
 from icarus import Player
 
+pytestmark = pytest.mark.usefixtures("icarus")
+
 VERILOG = """
 module sums #(parameter MORE = 0) (input clk, input [3:0] a, input b0, b1, output [3:0] sum, odd);
     reg [3:0] held {begins};
@@ -14,11 +16,6 @@ module sums #(parameter MORE = 0) (input clk, input [3:0] a, input b0, b1, outpu
     assign odd = b0;
 endmodule
 """
-
-
-@pytest.fixture(autouse=True)
-def with_icarus(icarus):
-    """All tests simulate."""
 
 
 def sums(folder, *, begins="= 0", odd_bits=4):

@@ -1,32 +1,21 @@
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from celosia.hw.arch.config import PRESETS, Config
-from celosia.hw.arch.isa import (
-    Instruction,
-    Kind,
-    Opcode,
-    Rounding,
-    Space,
-    Window,
-    encode_program,
-)
+from celosia.hw.arch import commands
+from celosia.hw.arch.config import PRESETS, Config, preset
+from celosia.hw.arch.isa import Instruction, Kind, Opcode, Rounding, Space, Window
 from celosia.sim.machine import Machine
 
 HALT = Instruction(Opcode.HALT)
-SMALL = Config(
-    rows=4,
-    columns=6,
-    unified_bytes=1024,
-    weight_tiles=16,
-    accumulator_depth=32,
-    lanes=2,
-    bus_bytes=4,
-    parameter_channels=16,
-    tables=3,
-    queue_depth=3,
+SMALL = replace(
+    preset(
+        "micro,rows=4,columns=6,unified_bytes=1024,weight_tiles=16,accumulator_depth=32,bus_bytes=4,"
+        "parameter_channels=16,tables=3,queue_depth=3,dsp_columns=0"
+    ),
+    name="custom",
 )
 CONFIGS = [SMALL, PRESETS["nano"], PRESETS["edge"]]
 
@@ -320,7 +309,7 @@ def test_semaphores_decide_the_order():
     machine.run(program)
     assert machine.memory[8:12].tolist() == [9, 9, 3, 4]
     machine.memory[8:12] = 0
-    machine.run(encode_program(program))
+    machine.run(commands.encode(program))
     assert machine.memory[8:12].tolist() == [9, 9, 3, 4]
 
 

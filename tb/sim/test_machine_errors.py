@@ -1,24 +1,17 @@
 import numpy as np
 import pytest
 
-from celosia.hw.arch.config import Config
-from celosia.hw.arch.isa import Error, Instruction, Kind, Opcode, Space, Unit, encode_program
+from celosia.hw.arch import commands
+from celosia.hw.arch.config import preset
+from celosia.hw.arch.isa import Error, Instruction, Kind, Opcode, Space, Unit
 from celosia.sim.hazards import Hazard
 from celosia.sim.machine import Machine
 from celosia.sim.schedule import MachineError
 
 HALT = Instruction(Opcode.HALT)
-SMALL = Config(
-    rows=4,
-    columns=6,
-    unified_bytes=1024,
-    weight_tiles=16,
-    accumulator_depth=32,
-    lanes=2,
-    bus_bytes=4,
-    parameter_channels=16,
-    tables=3,
-    queue_depth=3,
+SMALL = preset(
+    "micro,rows=4,columns=6,unified_bytes=1024,weight_tiles=16,accumulator_depth=32,bus_bytes=4,"
+    "parameter_channels=16,tables=3,queue_depth=3,dsp_columns=0"
 )
 WAITS = Instruction(Opcode.LOAD, wait=8)
 OUTSIDE = {
@@ -96,7 +89,7 @@ def test_field_error_lets_earlier_instructions_run():
 
 
 def test_opcode_error():
-    error = failing(encode_program([Instruction(Opcode.NOP)]) + bytes(64))
+    error = failing(commands.encode([Instruction(Opcode.NOP)]) + bytes(64))
     assert (error.error, error.unit, error.index) == (Error.OPCODE, Unit.SEQUENCER, 1)
 
 
@@ -146,5 +139,5 @@ def test_memory_must_not_be_empty():
 
 
 def test_a_program_of_broken_length_is_refused():
-    with pytest.raises(ValueError, match="wanted a multiple of 64 bytes, got 65"):
+    with pytest.raises(ValueError, match="wanted a multiple of 4 bytes, got 65"):
         Machine(SMALL).run(bytes(65))

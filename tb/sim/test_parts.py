@@ -3,10 +3,7 @@
 import pytest
 from icarus import Player
 
-
-@pytest.fixture(autouse=True)
-def with_icarus(icarus):
-    """All tests simulate."""
+pytestmark = pytest.mark.usefixtures("icarus")
 
 
 def as_signed(value, width):

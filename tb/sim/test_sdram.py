@@ -23,12 +23,7 @@ PRECHARGE, ACTIVATE, READ, WRITE = (
 def give(chip, command, *, bank=0, a=0, dq=0, dqm=0, oe=None):
     """Give one command; words of a write are driven."""
     oe = int(command == WRITE) if oe is None else oe
-    levels = {
-        "cs_n": 0,
-        "ras_n": command >> 2,
-        "cas_n": command >> 1 & 1,
-        "we_n": command & 1,
-    }
+    levels = {"cs_n": 0, "ras_n": command >> 2, "cas_n": command >> 1 & 1, "we_n": command & 1}
     return chip.step(replace(IDLE, ba=bank, a=a, dq=dq, dqm=dqm, oe=oe, **levels))
 
 

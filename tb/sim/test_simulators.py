@@ -92,9 +92,7 @@ def test_packages_are_named_where_apt_cannot_run(monkeypatch: pytest.MonkeyPatch
         simulators.install()
 
 
-def test_older_verilator_is_used_if_no_newer_is_available(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_older_verilator_is_used_if_no_newer_is_available(tmp_path, monkeypatch, capsys) -> None:
     program(tmp_path / "bin/verilator", "Verilator 5.006 2023-01-22")
     monkeypatch.setattr(simulators, "_missing", dict)
     simulators.install()

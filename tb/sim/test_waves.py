@@ -9,7 +9,7 @@ import numpy as np
 import prerequisites
 import pytest
 
-from celosia.hw.arch import isa
+from celosia.hw.arch import commands, isa
 from celosia.sim.waves import NANOSECONDS, Waves, ports, views
 from celosia.sw.cli import main
 
@@ -23,7 +23,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Waves of cycles 10 to 149 of a run that copies 16 bytes."""
     prerequisites.verilator()
     folder = tmp_path_factory.mktemp("waves")
-    (folder / "copy.bin").write_bytes(isa.encode_program(isa.assemble(COPY)))
+    (folder / "copy.bin").write_bytes(commands.encode(isa.assemble(COPY)))
     np.save(folder / "x.npy", np.arange(16, dtype=np.int8))
     command = f"run {folder}/copy.bin --preset nano --device rtl --memory 0x100={folder}/x.npy "
     command += f"--dump 0x200:16={folder}/y.npy --waves {folder}/o.fst --waves-cycles 10:150"
@@ -114,9 +114,7 @@ def test_refusals(refused: Callable[[str], str], options: str, wanted: str) -> N
     assert wanted in line
 
 
-def test_a_machine_without_zlib_is_told(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, verilator: None
-) -> None:
+def test_a_machine_without_zlib_is_told(monkeypatch, tmp_path, verilator) -> None:
     from celosia.hw.arch.config import preset
     from celosia.sim import verilate
     from celosia.sim.rtl import RtlDevice

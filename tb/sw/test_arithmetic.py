@@ -66,9 +66,7 @@ CORNERS = [
 
 
 @pytest.mark.parametrize(("kind", "a", "b", "options"), CORNERS)
-def test_corners_are_those_of_litert(
-    kind: str, a: np.ndarray, b: np.ndarray, options: dict[str, Any]
-) -> None:
+def test_corners_are_those_of_litert(kind, a, b, options) -> None:
     content, x = of_two(kind, a, b, **options)
     (known,) = prerequisites.litert_outputs(content, x)
     assert run(content, x).tobytes() == known.tobytes()

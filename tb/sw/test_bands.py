@@ -2,13 +2,15 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from networks import Convolution, Depthwise, Layer, Pad, write_sequential
+from whole_networks.small import alone
 
 from celosia.hw.arch.config import Config, preset
-from celosia.hw.arch.isa import Instruction, Opcode, Rounding
+from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import bounds
 from celosia.sw.compiler.layout.bands import Band, band_matrix, parameters_of_tile, spans, vectors
@@ -18,55 +20,26 @@ from celosia.sw.compiler.layout.pitches import Layout, band_segments, lay_out
 from celosia.sw.compiler.layout.tile import tile
 from celosia.sw.compiler.lower import lower
 from celosia.sw.compiler.schedule.blocks import band_blocks
-from celosia.sw.compiler.spec import Network, Pool, Product
-from celosia.sw.compiler.values import Scaling
+from celosia.sw.compiler.spec import Network, Product
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph
 
 EDGE = preset("edge")
+Pair = tuple[int, int]
 
 
 def product(
-    rng: np.random.Generator,
-    grid: tuple[int, int],
-    kernel: tuple[int, int],
-    channels: int,
-    each: int = 1,
-    stride: tuple[int, int] = (1, 1),
-    dilation: tuple[int, int] = (1, 1),
+    rng: np.random.Generator, grid: Pair, kernel: Pair, channels: int, each: int = 1, **pace: Any
 ) -> Product:
-    made = channels * each
-    numbers = np.arange(made, dtype=np.int64)
-    scaling = Scaling(
-        bias=numbers,
-        multiplier=numbers + 1000,
-        left=numbers % 7,
-        right=numbers % 5,
-        rounding=Rounding.DOUBLE,
-        zero_point=0,
-        low=-128,
-        high=127,
-    )
-    return Product(
-        name="layer",
-        kind="DEPTHWISE_CONV_2D",
-        place=0,
-        source=0,
-        result=1,
-        origin=(0, 0),
-        kernel=kernel,
-        stride=stride,
-        dilation=dilation,
-        grid=grid,
-        pool=Pool(window=(1, 1), stride=(1, 1)),
-        weights=rng.integers(-128, 128, (made, *kernel, 1)).astype(np.int8),
-        scaling=scaling,
-        macs=0,
-        each=each,
-    )
+    made = alone(channels * each, kernel, kind="DEPTHWISE_CONV_2D", grid=grid, each=each, **pace)
+    numbers = np.arange(channels * each, dtype=np.int64)
+    scaled = {"bias": numbers, "multiplier": numbers + 1000, "left": numbers % 7}
+    scaling = replace(made.scaling, **scaled, right=numbers % 5)
+    weights = rng.integers(-128, 128, made.weights.shape).astype(np.int8)
+    return replace(made, weights=weights, scaling=scaling)
 
 
-def pair(rng: np.random.Generator, most: int) -> tuple[int, int]:
+def pair(rng: np.random.Generator, most: int) -> Pair:
     return int(rng.integers(1, most + 1)), int(rng.integers(1, most + 1))
 
 
@@ -78,7 +51,9 @@ def test_a_tile_multiplies_what_it_reads(rng: np.random.Generator) -> None:
         stride, dilation = pair(rng, 3), pair(rng, 3)
         band = Band(int(rng.integers(1, 4)), int(rng.integers(2, 9)), joined=False)
         row = (kernel[1] - 1) * dilation[1] + 1 + int(rng.integers(0, 20))
-        layer = product(rng, (9, 9), kernel, 2 * band.channels, each, stride, dilation)
+        layer = product(
+            rng, (9, 9), kernel, 2 * band.channels, each, stride=stride, dilation=dilation
+        )
         found = spans(layer, band, row, EDGE)
         split += len(found) > 1
         first = band.channels

@@ -1,51 +1,26 @@
 """Blocks of sums, windows and strips: everything once, and nothing too large."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+from whole_networks.small import alone
 
 from celosia.hw.arch.config import preset
-from celosia.hw.arch.isa import Rounding
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.stripes import source_rows
 from celosia.sw.compiler.schedule.blocks import blocks, sums, wanted_sums
 from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
 from celosia.sw.compiler.spec import Pool, Product
-from celosia.sw.compiler.values import Scaling
 from celosia.sw.compiler.windows import Axis, padding, rectangles
 
 
 def product(
     grid: tuple[int, int], pool: Pool, stride: int = 1, taps: int = 1, channels: int = 1
 ) -> Product:
-    zeros = np.zeros(channels, np.int64)
-    scaling = Scaling(
-        bias=zeros,
-        multiplier=zeros,
-        left=zeros,
-        right=zeros,
-        rounding=Rounding.DOUBLE,
-        zero_point=0,
-        low=-128,
-        high=127,
-    )
-    return Product(
-        name="layer",
-        kind="CONV_2D",
-        place=0,
-        source=0,
-        result=1,
-        origin=(-1, -1),
-        kernel=(taps, taps),
-        stride=(stride, stride),
-        dilation=(1, 1),
-        grid=grid,
-        pool=pool,
-        weights=np.zeros((channels, taps, taps, 1), np.int8),
-        scaling=scaling,
-        macs=0,
-    )
+    size: dict[str, Any] = {"grid": grid, "stride": (stride, stride), "origin": (-1, -1)}
+    return alone(channels, (taps, taps), pool=pool, **size)
 
 
 def test_blocks_cover_results_once_and_fit(rng: np.random.Generator) -> None:
@@ -92,9 +67,7 @@ def heights(layer: Product, steps: int, streams: bool = False, sizes: str = "edg
         ((8, 8), 64, 2, False, [8]),
     ],
 )
-def test_blocks_fit_the_pace_of_a_layer(
-    grid: tuple[int, int], channels: int, steps: int, streams: bool, wanted: list[int]
-) -> None:
+def test_blocks_fit_the_pace_of_a_layer(grid, channels, steps, streams, wanted) -> None:
     layer = product(grid, Pool(window=(1, 1), stride=(1, 1)), channels=channels)
     assert heights(layer, steps, streams) == wanted
 

@@ -120,8 +120,10 @@ def test_table(opened, capsys):
 
 def test_table_of_estimates_and_nothing_built(capsys):
     assert main(["boards"]) == 0
-    row = capsys.readouterr().out.splitlines()[-1]
+    captured = capsys.readouterr()
+    row = captured.out.splitlines()[-1]
     assert "not built" in row and "| `nano` |  |" in row
+    assert "celosia build BOARD" in captured.err
     assert float(row.split("|")[-2]) > 100
 
 

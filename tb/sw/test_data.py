@@ -81,12 +81,7 @@ def test_flipped_byte(tmp_path: Path, rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("name", data.DATASETS)
-def test_named_folder_comes_first(
-    tmp_path: Path,
-    digits: tuple[np.ndarray, np.ndarray],
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-) -> None:
+def test_named_folder_comes_first(tmp_path, digits, monkeypatch, name) -> None:
     images, labels = digits
     write_split(tmp_path / "cache/celosia" / name, "test", images[:2], labels[:2])
     assert len(data.load(name, "test")[1]) == 2
@@ -98,21 +93,14 @@ def test_named_folder_comes_first(
 
 
 @pytest.mark.parametrize("name", data.DATASETS)
-def test_named_folder_may_hold_the_files_themselves(
-    tmp_path: Path,
-    digits: tuple[np.ndarray, np.ndarray],
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-) -> None:
+def test_named_folder_may_hold_the_files_themselves(tmp_path, digits, monkeypatch, name) -> None:
     write_split(tmp_path / "files", "test", *digits)
     monkeypatch.setenv("CELOSIA_DATA", str(tmp_path / "files"))
     np.testing.assert_array_equal(data.load(name, "test")[0], digits[0])
 
 
 @pytest.mark.thorough
-def test_files_of_another_data_set_are_not_taken(
-    tmp_path: Path, digits: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_another_data_set_are_not_taken(tmp_path, digits, monkeypatch) -> None:
     write_split(tmp_path / "files", "test", *digits)
     own = hashlib.sha256(idx(digits[1])).hexdigest()
     fashion = replace(data.DATASETS["fashion-mnist"], sha256=("", "", "", own))
@@ -122,9 +110,7 @@ def test_files_of_another_data_set_are_not_taken(
     assert "training set" in data.find("mnist").note
 
 
-def test_named_folder_without_data_is_refused(
-    tmp_path: Path, digits: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_named_folder_without_data_is_refused(tmp_path, digits, monkeypatch) -> None:
     write_split(tmp_path / "cache/celosia/mnist", "test", *digits)
     for folder in (tmp_path / "named", tmp_path / "gone"):
         monkeypatch.setenv("CELOSIA_DATA", str(folder))
@@ -136,9 +122,7 @@ def test_named_folder_without_data_is_refused(
     assert len(data.load("mnist", "test")[1]) == 7, "another data set is there"
 
 
-def test_what_is_installed_comes_before_the_cache(
-    tmp_path: Path, digits: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_installed_comes_before_the_cache(tmp_path, digits, monkeypatch) -> None:
     images, labels = digits
     write_split(tmp_path / "cache/celosia/fashion-mnist", "train", images[:2], labels[:2])
     write_split(tmp_path / "installed", "train", images[:3], labels[:3])
@@ -164,12 +148,7 @@ def test_data_sets_do_not_mix(tmp_path: Path, digits: tuple[np.ndarray, np.ndarr
         ((7, 28, 28), (6,), "labels for 7 images"),
     ],
 )
-def test_wrong_shape(
-    tmp_path: Path,
-    image_shape: tuple[int, ...],
-    label_shape: tuple[int, ...],
-    message: str,
-) -> None:
+def test_wrong_shape(tmp_path, image_shape, label_shape, message) -> None:
     folder = tmp_path / "cache/celosia/mnist"
     write_split(folder, "train", np.zeros(image_shape, np.uint8), np.zeros(label_shape, np.uint8))
     with pytest.raises(ValueError, match=message):
@@ -184,13 +163,7 @@ def test_wrong_label(tmp_path: Path, digits: tuple[np.ndarray, np.ndarray]) -> N
 
 @pytest.mark.parametrize("name", data.DATASETS)
 @pytest.mark.parametrize("split", data._FILES)
-def test_mirror_fills_the_cache(
-    tmp_path: Path,
-    digits: tuple[np.ndarray, np.ndarray],
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    split: data.Split,
-) -> None:
+def test_mirror_fills_the_cache(tmp_path, digits, monkeypatch, name, split) -> None:
     write_split(tmp_path / "mirror", split, *digits)
     own = [hashlib.sha256(idx(array)).hexdigest() for array in digits]
     sums = (*own, "", "") if split == "train" else ("", "", *own)
@@ -200,9 +173,7 @@ def test_mirror_fills_the_cache(
     assert sorted(cached) == sorted(data._FILES[split])
 
 
-def test_mirror_with_other_checksum_is_refused(
-    tmp_path: Path, digits: tuple[np.ndarray, np.ndarray]
-) -> None:
+def test_mirror_with_other_checksum_is_refused(tmp_path, digits) -> None:
     write_split(tmp_path / "mirror", "train", *digits)
     with pytest.raises(FileNotFoundError, match="another checksum"):
         data.load("mnist", "train")

@@ -1,5 +1,4 @@
 import io
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,9 +21,7 @@ def digits(mnist: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(demo, "find", lambda name: Found(*mnist))
 
 
-def test_demo_on_the_machine_model(
-    digits: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_demo_on_the_machine_model(digits, tmp_path, capsys) -> None:
     output = tmp_path / "digits.png"
     made = demo.demo(output, config=preset("nano"), images=40, batch=16, device="machine")
     assert made.inputs == 40
@@ -45,9 +42,7 @@ def test_the_sequencer_s_drain_is_a_full_queue() -> None:
     assert demo.CLASSES["queue"][0] == "queue full, or a fence"
 
 
-def test_every_class_of_a_counter_is_drawn(
-    mnist: tuple[np.ndarray, np.ndarray], mnist_model: Path
-) -> None:
+def test_every_class_of_a_counter_is_drawn(mnist, mnist_model) -> None:
     from celosia.hw.arch.registers import activity_names
     from celosia.sw.compiler.compile import compile_graph
     from celosia.sw.frontend.tflite import load

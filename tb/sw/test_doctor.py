@@ -55,9 +55,7 @@ def test_everything_the_demo_needs(bare: Path, capsys: pytest.CaptureFixture[str
     assert missing == {"ccache", "chromium", "gtkwave", "iverilog", "make", "openFPGALoader"}
 
 
-def test_every_field_is_documented(
-    bare: Path, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_field_is_documented(bare, root, capsys) -> None:
     """The page docs/how-to/doctor.md."""
     assert main(["doctor", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
@@ -81,9 +79,7 @@ def test_a_missing_program(bare: Path, name: str, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == f"celosia: celosia demo lacks {name}\n"
 
 
-def test_an_old_simulator_and_one_that_does_not_start(
-    bare: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_old_simulator_and_one_that_does_not_start(bare, capsys) -> None:
     program(bare, "verilator", "echo Verilator 4.038")
     simulators._version.cache_clear()
     assert answer(capsys, 1)["verilator"]["version"] is None
@@ -91,9 +87,7 @@ def test_an_old_simulator_and_one_that_does_not_start(
     assert answer(capsys, 1)["g++"]["version"] is None
 
 
-def test_missing_packages_and_images(
-    bare: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_packages_and_images(bare, monkeypatch, capsys) -> None:
     def version(name: str) -> str:
         if name in ("numpy", "mlxtend"):
             raise importlib.metadata.PackageNotFoundError(name)

@@ -24,9 +24,7 @@ def program(mnist_model: Path) -> Program:
 
 
 @pytest.fixture
-def digits(
-    tmp_path: Path, mnist: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
-) -> tuple[np.ndarray, np.ndarray]:
+def digits(tmp_path, mnist, monkeypatch) -> tuple[np.ndarray, np.ndarray]:
     """The only data set at hand, in an empty folder: 40 digits, under both names."""
     images, labels = mnist[0][:40], mnist[1][:40]
     monkeypatch.chdir(tmp_path)
@@ -108,9 +106,7 @@ def test_picture(program: Program, dataset: str) -> None:
     assert all((edge == 1).all() for edge in edges), "something is cut off"
 
 
-def test_command(
-    digits: tuple[np.ndarray, np.ndarray], mnist_model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command(digits, mnist_model, capsys) -> None:
     options = "--dataset mnist --preset nano --limit 30 --batch 8 --stats s.json"
     assert main(["eval", str(mnist_model), *options.split()]) == 0
     said = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
@@ -125,9 +121,7 @@ def test_command(
     assert stats["right"] == counts.trace() >= 25 and stats["device"] == "machine"
 
 
-def test_a_batch_is_no_larger_than_the_images(
-    digits: tuple[np.ndarray, np.ndarray], mnist_model: Path
-) -> None:
+def test_a_batch_is_no_larger_than_the_images(digits, mnist_model) -> None:
     options = "--dataset mnist --preset nano --limit 3 --batch 8 --stats s.json --png c.png"
     assert main(["eval", str(mnist_model), *options.split()]) == 0
     assert json.loads(Path("s.json").read_text())["batch"] == 3
@@ -147,13 +141,7 @@ def test_a_batch_is_no_larger_than_the_images(
         ("small.tflite --dataset mnist", "wanted 10 numbers, one for each class of mnist, got 4"),
     ],
 )
-def test_bad_input(
-    digits: tuple[np.ndarray, np.ndarray],
-    mnist_model: Path,
-    capsys: pytest.CaptureFixture[str],
-    command: str,
-    says: str,
-) -> None:
+def test_bad_input(digits, mnist_model, capsys, command, says) -> None:
     from networks import FullyConnected, write_fully_connected
 
     layer = FullyConnected(weights=np.ones((4, 9), np.int8), weight_scale=0.01, output_scale=0.2)
@@ -170,12 +158,7 @@ def test_bad_input(
     assert sorted(Path().iterdir()) == before
 
 
-def test_no_data_set(
-    tmp_path: Path,
-    mnist_model: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_no_data_set(tmp_path, mnist_model, capsys, monkeypatch) -> None:
     def missing(name: str) -> None:
         raise FileNotFoundError(f"no {name} test images: install something")
 

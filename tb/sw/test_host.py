@@ -1,7 +1,5 @@
 """Operators of the host against LiteRT's reference kernels."""
 
-from collections.abc import Callable
-
 import numpy as np
 import prerequisites
 import pytest
@@ -9,30 +7,13 @@ from networks import Softmax, write_sequential
 
 from celosia.sw.operators.softmax import softmax
 
-Judge = Callable[..., np.ndarray]
 
-
-@pytest.fixture(scope="module")
-def judge() -> Judge:
-    """LiteRT's reference softmax."""
-    module = prerequisites.package("ai_edge_litert.interpreter")
-
-    def run(values: np.ndarray, scale: float, beta: float, zero_point: int = 0) -> np.ndarray:
-        interpreter = module.Interpreter(
-            model_content=write_sequential(
-                [Softmax(beta=beta)],
-                input_shape=values.shape,
-                input_scale=scale,
-                input_zero_point=zero_point,
-            ),
-            experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF,
-        )
-        interpreter.allocate_tensors()
-        interpreter.set_tensor(interpreter.get_input_details()[0]["index"], values)
-        interpreter.invoke()
-        return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
-
-    return run
+def judge(values: np.ndarray, scale: float, beta: float, zero_point: int = 0) -> np.ndarray:
+    """Return LiteRT's reference softmax."""
+    layer = Softmax(beta=beta)
+    about = {"input_scale": scale, "input_zero_point": zero_point}
+    content = write_sequential([layer], input_shape=values.shape, **about)
+    return prerequisites.litert_outputs(content, values)[0]
 
 
 def drawn(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -42,7 +23,7 @@ def drawn(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("widest", [12, 500])
-def test_random_rows(widest: int, judge: Judge, rng: np.random.Generator) -> None:
+def test_random_rows(widest: int, rng: np.random.Generator) -> None:
     for _ in range(400):
         values = drawn(rng, (20, int(rng.integers(1, widest + 1))))
         scale, beta = (
@@ -56,7 +37,7 @@ def test_random_rows(widest: int, judge: Judge, rng: np.random.Generator) -> Non
 @pytest.mark.parametrize(
     "scale", [1.01 * 2.0**-26, 2.0**-25, 1e-5, 0.003, 0.1, 1.0, 31.99, 32.0, 1e4]
 )
-def test_all_differences(scale: float, judge: Judge) -> None:
+def test_all_differences(scale: float) -> None:
     """Every difference to the greatest there can be, beside 0 to 40 values that equal that."""
     equal = np.full((41 * 256, 41), -128, np.int8)
     for count in range(41):
@@ -66,12 +47,12 @@ def test_all_differences(scale: float, judge: Judge) -> None:
     np.testing.assert_array_equal(softmax(equal, scale), judge(equal, scale, 1.0))
 
 
-def test_more_dimensions(judge: Judge, rng: np.random.Generator) -> None:
+def test_more_dimensions(rng: np.random.Generator) -> None:
     values = drawn(rng, (2, 3, 4, 5))
     np.testing.assert_array_equal(softmax(values, 0.05), judge(values, 0.05, 1.0))
 
 
-def test_rows_that_the_kernel_cannot_take(judge: Judge) -> None:
+def test_rows_that_the_kernel_cannot_take() -> None:
     values = np.zeros((1, 511), np.int8)
     np.testing.assert_array_equal(softmax(values, 0.1), judge(values, 0.1, 1.0))
     for width in (512, 5000, 70000):

@@ -1,18 +1,9 @@
 """Operators that the core leaves to the host, against LiteRT's reference kernels."""
 
+import networks as w
 import numpy as np
 import prerequisites
 import pytest
-from networks import (
-    ArgMax,
-    Layer,
-    Pool,
-    Prelu,
-    Resize,
-    SpaceToBatch,
-    StridedSlice,
-    write_sequential,
-)
 
 from celosia.hw.arch.config import preset
 from celosia.sw.compiler.compile import compile_graph
@@ -42,8 +33,8 @@ def test_pooling_of_rows_that_are_too_large_for_the_core(
 ) -> None:
     """The rows that one row of results reads do not fit into the unified buffer."""
     shape = 1, 6, 40, 40
-    layer = Pool(kind=kind, window=window, stride=stride, padding=padding, activation="RELU")
-    content = write_sequential([layer], input_shape=shape, input_scale=0.1, input_zero_point=-30)
+    layer = w.Pool(kind=kind, window=window, stride=stride, padding=padding, activation="RELU")
+    content = w.write_sequential([layer], input_shape=shape, input_scale=0.1, input_zero_point=-30)
     # All of one sign, far from zero: whoever divides by the wrong number is far off.
     for low, high in ((-128, 128), (60, 128), (-128, -20)):
         x = rng.integers(low, high, shape).astype(np.int8)
@@ -54,12 +45,10 @@ def test_pooling_of_rows_that_are_too_large_for_the_core(
 @pytest.mark.parametrize("axis", [1, 2, 3])
 @pytest.mark.parametrize("values", [(-3, -1), (-128, 127), (5, 6)])
 @pytest.mark.parametrize("output_type", ["int32", "int64"])
-def test_of_equal_numbers_the_first_is_the_greatest(
-    axis: int, values: tuple[int, int], output_type: str, rng: np.random.Generator
-) -> None:
-    layer: Layer = ArgMax(axis=axis, output_type=output_type)
+def test_of_equal_numbers_the_first_is_the_greatest(axis, values, output_type, rng) -> None:
+    layer: w.Layer = w.ArgMax(axis=axis, output_type=output_type)
     shape = 1, 7, 8, 9
-    content = write_sequential([layer], input_shape=shape, input_scale=0.1)
+    content = w.write_sequential([layer], input_shape=shape, input_scale=0.1)
     x = rng.choice(values, shape).astype(np.int8)
     greatest = x == x.max(axis=axis, keepdims=True)
     assert (greatest.sum(axis=axis) > 1).mean() > 0.5
@@ -68,8 +57,8 @@ def test_of_equal_numbers_the_first_is_the_greatest(
     np.testing.assert_array_equal(y, prerequisites.litert_outputs(content, x)[0])
 
 
-def _sliced(begin: tuple[int, ...], end: tuple[int, ...], stride: tuple[int, ...]) -> Layer:
-    return StridedSlice(begin=begin, end=end, stride=stride)
+def _sliced(begin: tuple[int, ...], end: tuple[int, ...], stride: tuple[int, ...]) -> w.Layer:
+    return w.StridedSlice(begin=begin, end=end, stride=stride)
 
 
 @pytest.mark.parametrize(
@@ -77,11 +66,11 @@ def _sliced(begin: tuple[int, ...], end: tuple[int, ...], stride: tuple[int, ...
     [
         ("STRIDED_SLICE", _sliced((0, 5, 7, 0), (1, -7, -9, 3), (1, -1, -2, 1))),
         ("STRIDED_SLICE", _sliced((0, 5, 0, 2), (1, 0, 8, -4), (1, -2, 3, -1))),
-        ("SPACE_TO_BATCH_ND", SpaceToBatch(blocks=(2, 3), margins=((1, 1), (0, 1)))),
+        ("SPACE_TO_BATCH_ND", w.SpaceToBatch(blocks=(2, 3), margins=((1, 1), (0, 1)))),
         *(
             (
                 "RESIZE_BILINEAR",
-                Resize(
+                w.Resize(
                     kind="RESIZE_BILINEAR", size=size, align_corners=align, half_pixel_centers=half
                 ),
             )
@@ -90,13 +79,13 @@ def _sliced(begin: tuple[int, ...], end: tuple[int, ...], stride: tuple[int, ...
         ),
         (
             "PRELU",
-            Prelu(alpha=np.array([-127, 3, 90], np.int8), alpha_scale=0.013, output_scale=0.09),
+            w.Prelu(alpha=np.array([-127, 3, 90], np.int8), alpha_scale=0.013, output_scale=0.09),
         ),
     ],
 )
-def test_one_operator(kind: str, layer: Layer, rng: np.random.Generator) -> None:
+def test_one_operator(kind: str, layer: w.Layer, rng: np.random.Generator) -> None:
     shape = 1, 6, 8, 3
-    content = write_sequential([layer], input_shape=shape, input_scale=0.1, input_zero_point=-30)
+    content = w.write_sequential([layer], input_shape=shape, input_scale=0.1, input_zero_point=-30)
     for _ in range(5):
         x = rng.integers(-128, 128, shape).astype(np.int8)
         (y,) = outputs(content, x, "micro", [kind])

@@ -28,12 +28,7 @@ def celosia(command: str) -> None:
 
 
 @pytest.fixture
-def folder(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    rng: np.random.Generator,
-    two_ended: Callable[[], bytes],
-) -> Path:
+def folder(tmp_path, monkeypatch, rng, two_ended) -> Path:
     """A folder to work in, with a model of two inputs and two outputs, and inputs for it."""
     monkeypatch.chdir(tmp_path)
     Path("two.tflite").write_bytes(two_ended())
@@ -74,13 +69,7 @@ def test_a_single_array_needs_no_name(folder: Path, rng: np.random.Generator) ->
 
 
 @pytest.mark.parametrize(("most", "noted"), [(1, False), (255, True)])
-def test_values_out_of_range_are_noted(
-    folder: Path,
-    rng: np.random.Generator,
-    capsys: pytest.CaptureFixture[str],
-    most: int,
-    noted: bool,
-) -> None:
+def test_values_out_of_range_are_noted(folder, rng, capsys, most, noted) -> None:
     np.save("x.npy", rng.uniform(0, most, (2, 784)).astype(np.float32))
     celosia(f"run mnist_mlp --input x.npy --output y.npy {MACHINE}")
     note = "% of the values are outside the input's range 0 to 1, and are clamped"
@@ -154,9 +143,7 @@ def test_the_output_with_the_scores_is_named(folder: Path) -> None:
     assert found["right"] == np.sum(guesses == [0, 1, 2, 3, 5]) and len(found["classes"]) == 6
 
 
-def test_training_images_are_named_in_the_result(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_training_images_are_named_in_the_result(folder, monkeypatch, capsys) -> None:
     from celosia.sw import data
 
     images, labels = np.zeros((4, 28, 28), np.uint8), np.zeros(4, np.uint8)

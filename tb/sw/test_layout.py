@@ -1,56 +1,22 @@
 """Layouts and segments: every tap is read once, where it lies."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from whole_networks.small import alone
 
 from celosia.hw.arch.config import preset
-from celosia.hw.arch.isa import Rounding
 from celosia.sw.compiler.layout.pitches import Segment, lay_out, least_steps, segments
-from celosia.sw.compiler.spec import Network, Pool, Product
-from celosia.sw.compiler.values import Scaling, Value
+from celosia.sw.compiler.spec import Network, Product
+from celosia.sw.compiler.values import Value
 
 EDGE = preset("edge")
 
 
-def product(
-    kernel: tuple[int, int],
-    depth: int,
-    *,
-    origin: tuple[int, int] = (0, 0),
-    grid: tuple[int, int] = (1, 1),
-    dilation: tuple[int, int] = (1, 1),
-    source: int = 0,
-    result: int = 1,
-) -> Product:
-    zeros = np.zeros(1, np.int64)
-    scaling = Scaling(
-        bias=zeros,
-        multiplier=zeros,
-        left=zeros,
-        right=zeros,
-        rounding=Rounding.DOUBLE,
-        zero_point=0,
-        low=-128,
-        high=127,
-    )
-    return Product(
-        name=f"{kernel}",
-        kind="CONV_2D",
-        place=0,
-        source=source,
-        result=result,
-        origin=origin,
-        kernel=kernel,
-        stride=(1, 1),
-        dilation=dilation,
-        grid=grid,
-        pool=Pool(window=(1, 1), stride=(1, 1)),
-        weights=np.zeros((1, *kernel, depth), np.int8),
-        scaling=scaling,
-        macs=0,
-    )
+def product(kernel: tuple[int, int], depth: int, **changes: Any) -> Product:
+    return alone(1, kernel, depth, name=f"{kernel}", **changes)
 
 
 def parts(layer: Product, pitch: int) -> tuple[Segment, ...]:
@@ -95,9 +61,7 @@ def test_segments_read_every_tap_where_it_lies(rng: np.random.Generator, most: i
     ("kernel", "extents", "pitch"),
     [((5, 5), (28, 28, 1), 37), ((5, 5), (14, 14, 32), 448), ((3, 3), (28, 28, 1), 35)],
 )
-def test_pitch_packs_all_taps_of_a_kernel(
-    kernel: tuple[int, int], extents: tuple[int, int, int], pitch: int
-) -> None:
+def test_pitch_packs_all_taps_of_a_kernel(kernel, extents, pitch) -> None:
     grid = (extents[0] - kernel[0] + 1, extents[1] - kernel[1] + 1)
     layer = product(kernel, extents[2], grid=grid)
     layout = lay_out(network(image(*extents), layer), {}, EDGE)[0]

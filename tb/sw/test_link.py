@@ -33,14 +33,8 @@ class Doorbell:
 class VirtualLine:
     """A line in time of its own: bytes take theirs, and the adapter holds answers back.
 
-    Parameters
-    ----------
-    far : FarEnd
-        The other end, which takes no time.
-    latency : float
-        Of the adapter, in seconds.
-    noise : Noise, optional
-        Damages both directions.
+    ``far``: the other end, which takes no time; ``latency``: of the adapter, in seconds; ``noise``:
+    damages both directions.
     """
 
     def __init__(self, far, *, latency=0.001, noise=None, baud=3_000_000):
@@ -86,7 +80,9 @@ class VirtualLine:
         pass
 
 
-def connect(*, rate=0.0, window=None, seed=1, slot_bytes=512, **options) -> tuple[HostLink, "Doorbell", Any]:
+def connect(
+    *, rate=0.0, window=None, seed=1, slot_bytes=512, **options
+) -> tuple[HostLink, "Doorbell", Any]:
     random.seed(seed)
     registers = Doorbell()
     far = FarEnd(bytearray(MEMORY), registers, slot_bytes=slot_bytes)

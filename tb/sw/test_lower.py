@@ -2,20 +2,9 @@
 
 from collections.abc import Sequence
 
+import networks as w
 import numpy as np
 import pytest
-from networks import (
-    Activation,
-    Convolution,
-    FullyConnected,
-    Layer,
-    Pad,
-    Pool,
-    Quantize,
-    Reshape,
-    Softmax,
-    write_sequential,
-)
 
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lower import lower
@@ -23,8 +12,8 @@ from celosia.sw.compiler.spec import Network, Pooling, Product
 from celosia.sw.frontend.tflite import load
 
 
-def convolution(channels: int, depth: int, padding: str = "VALID") -> Convolution:
-    return Convolution(
+def convolution(channels: int, depth: int, padding: str = "VALID") -> w.Convolution:
+    return w.Convolution(
         weights=np.ones((channels, 3, 3, depth), np.int8),
         weight_scale=0.01,
         bias=np.zeros(channels, np.int32),
@@ -33,14 +22,14 @@ def convolution(channels: int, depth: int, padding: str = "VALID") -> Convolutio
     )
 
 
-def dense(outputs: int, inputs: int) -> FullyConnected:
+def dense(outputs: int, inputs: int) -> w.FullyConnected:
     weights = np.ones((outputs, inputs), np.int8)
-    return FullyConnected(weights=weights, weight_scale=0.013, output_scale=0.7)
+    return w.FullyConnected(weights=weights, weight_scale=0.013, output_scale=0.7)
 
 
-def lowered(layers: Sequence[Layer], shape: tuple[int, ...] = (1, 9, 9, 2)) -> Network:
+def lowered(layers: Sequence[w.Layer], shape: tuple[int, ...] = (1, 9, 9, 2)) -> Network:
     return lower(
-        load(write_sequential(layers, input_shape=shape, input_scale=0.1, input_zero_point=3))
+        load(w.write_sequential(layers, input_shape=shape, input_scale=0.1, input_zero_point=3))
     )
 
 
@@ -49,7 +38,7 @@ def kinds(network: Network) -> list[str]:
 
 
 def test_activation_and_pooling_become_part_of_a_convolution() -> None:
-    network = lowered([convolution(4, 2), Activation(kind="RELU6"), Pool(), Activation()])
+    network = lowered([convolution(4, 2), w.Activation(kind="RELU6"), w.Pool(), w.Activation()])
     assert kinds(network) == ["CONV_2D+RELU6+MAX_POOL_2D+RELU"]
     (layer,) = network.layers
     assert isinstance(layer, Product)
@@ -60,31 +49,31 @@ def test_activation_and_pooling_become_part_of_a_convolution() -> None:
 
 
 @pytest.mark.parametrize(
-    "pool", [Pool(window=(3, 3)), Pool(padding="SAME"), Pool(kind="AVERAGE_POOL_2D")]
+    "pool", [w.Pool(window=(3, 3)), w.Pool(padding="SAME"), w.Pool(kind="AVERAGE_POOL_2D")]
 )
-def test_pooling_that_overlaps_or_reaches_out_or_adds_stands_alone(pool: Pool) -> None:
+def test_pooling_that_overlaps_or_reaches_out_or_adds_stands_alone(pool: w.Pool) -> None:
     network = lowered([convolution(4, 2), pool])
     assert kinds(network) == ["CONV_2D", pool.kind]
 
 
 def test_change_of_scale_stands_alone() -> None:
-    network = lowered([convolution(4, 2), Quantize(output_scale=0.3), Pool()])
+    network = lowered([convolution(4, 2), w.Quantize(output_scale=0.3), w.Pool()])
     assert kinds(network) == ["CONV_2D", "QUANTIZE", "MAX_POOL_2D"]
 
 
 def test_sums_that_may_wrap_are_not_pooled() -> None:
-    layer = Convolution(
+    layer = w.Convolution(
         weights=np.ones((1, 1, 1, 2), np.int8),
         weight_scale=0.01,
         bias=np.array([(1 << 31) - 5], np.int32),
         output_scale=0.5,
     )
-    assert kinds(lowered([layer, Pool()])) == ["CONV_2D", "MAX_POOL_2D"]
+    assert kinds(lowered([layer, w.Pool()])) == ["CONV_2D", "MAX_POOL_2D"]
 
 
 def test_padding_and_flattening_move_nothing() -> None:
-    pad = Pad(before=(0, 1, 2, 0), after=(0, 3, 4, 0))
-    network = lowered([pad, convolution(4, 2), Reshape(shape=(1, 11 * 13 * 4)), dense(5, 572)])
+    pad = w.Pad(before=(0, 1, 2, 0), after=(0, 3, 4, 0))
+    network = lowered([pad, convolution(4, 2), w.Reshape(shape=(1, 11 * 13 * 4)), dense(5, 572)])
     first, second = network.layers
     assert isinstance(first, Product) and isinstance(second, Product)
     assert first.origin == (-1, -2) and first.grid == (11, 13)
@@ -92,38 +81,38 @@ def test_padding_and_flattening_move_nothing() -> None:
 
 
 def test_padding_that_is_reshaped_is_copied_first() -> None:
-    pad = Pad(before=(0, 1, 0, 0), after=(0, 0, 0, 0))
-    network = lowered([pad, Reshape(shape=(1, 180)), dense(3, 180)])
+    pad = w.Pad(before=(0, 1, 0, 0), after=(0, 0, 0, 0))
+    network = lowered([pad, w.Reshape(shape=(1, 180)), dense(3, 180)])
     assert kinds(network) == ["COPY", "FULLY_CONNECTED"]
     copy = network.layers[0]
     assert isinstance(copy, Pooling) and copy.windows[0].source == (-1, 0)
 
 
 def test_padding_with_another_constant_is_copied() -> None:
-    pad = Pad(before=(0, 1, 1, 0), after=(0, 1, 1, 0), value=7)
+    pad = w.Pad(before=(0, 1, 1, 0), after=(0, 1, 1, 0), value=7)
     network = lowered([pad, convolution(4, 2, "SAME")])
     assert kinds(network) == ["COPY", "COPY", "CONV_2D"]
     assert network.values[1].fill == 7 and network.values[2].fill == 3
 
 
 def test_vector_becomes_an_image_by_a_copy() -> None:
-    network = lowered([dense(32, 6), Reshape(shape=(1, 4, 4, 2)), convolution(3, 2)], (1, 6))
+    network = lowered([dense(32, 6), w.Reshape(shape=(1, 4, 4, 2)), convolution(3, 2)], (1, 6))
     assert kinds(network) == ["FULLY_CONNECTED", "RESHAPE", "CONV_2D"]
 
 
 def test_input_that_is_only_reshaped_is_an_image_from_the_start() -> None:
-    network = lowered([Reshape(shape=(1, 9, 9, 2)), convolution(4, 2)], (1, 162))
+    network = lowered([w.Reshape(shape=(1, 9, 9, 2)), convolution(4, 2)], (1, 162))
     assert kinds(network) == ["CONV_2D"]
     assert (network.values[0].height, network.values[0].width) == (9, 9)
 
 
 def test_softmax_is_not_for_the_core() -> None:
     with pytest.raises(CompileError, match="operator 1 SOFTMAX .*: operator is not supported") as e:
-        lowered([dense(5, 6), Softmax(), dense(4, 5)], (1, 6))
+        lowered([dense(5, 6), w.Softmax(), dense(4, 5)], (1, 6))
     assert e.value.place == 1
 
 
 def test_channels_are_not_padded() -> None:
-    pad = Pad(before=(0, 0, 0, 1), after=(0, 0, 0, 0))
+    pad = w.Pad(before=(0, 0, 0, 1), after=(0, 0, 0, 0))
     with pytest.raises(CompileError, match="operator 0 PAD .*: wanted padding of rows and columns"):
         lowered([pad, convolution(4, 3)])

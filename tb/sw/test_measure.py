@@ -3,16 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+import networks as w
 import numpy as np
 import pytest
-from networks import (
-    Resize,
-    write_sequential,
-)
 from whole_networks.small import compiled, convolution
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import INSTRUCTION_BYTES, Config, preset
+from celosia.hw.arch.commands import WORD_BYTES
+from celosia.hw.arch.config import Config, preset
 from celosia.hw.arch.isa import Unit
 from celosia.sim.timing.cycles import estimate
 from celosia.sw import measure
@@ -29,7 +27,7 @@ class Counting(MachineDevice):
     """The machine model with the estimate for a clock."""
 
     def run(self, address: int, count: int) -> RunResult:
-        code = self.read(address, count * INSTRUCTION_BYTES)
+        code = self.read(address, count * WORD_BYTES)
         super().run(address, count)
         return RunResult(cycles=estimate(code, self.config).total)
 
@@ -38,7 +36,7 @@ class Forgetful(Counting):
     """A device whose outputs are not those of the model."""
 
     def read(self, address: int, count: int) -> bytes:
-        return bytes(count) if count < INSTRUCTION_BYTES else super().read(address, count)
+        return bytes(count) if count < 64 else super().read(address, count)
 
 
 class Failing(Counting):
@@ -86,10 +84,10 @@ def test_measure_of_several_parts(device) -> None:
     device(Counting)
     layers = [
         convolution(8, 3, 1),
-        Resize(kind="RESIZE_BILINEAR", size=(9, 9)),
+        w.Resize(kind="RESIZE_BILINEAR", size=(9, 9)),
         convolution(4, 3, 8),
     ]
-    graph = load(write_sequential(layers, input_shape=(1, 14, 14, 1), input_scale=0.5))
+    graph = load(w.write_sequential(layers, input_shape=(1, 14, 14, 1), input_scale=0.5))
     made = compile_steps(graph, preset("micro"), 2)
     found = measure.measure(made, latency=32, bandwidth=1.0)
     assert len(made.program.parts) == len(found.layers) == 2
@@ -106,12 +104,16 @@ def test_measure_of_several_parts(device) -> None:
 
 
 #: One tile of weights in the first part, five in the second.
-SEVERAL = (convolution(8, 3, 1), Resize(kind="RESIZE_BILINEAR", size=(9, 9)), convolution(4, 3, 8))
+SEVERAL = (
+    convolution(8, 3, 1),
+    w.Resize(kind="RESIZE_BILINEAR", size=(9, 9)),
+    convolution(4, 3, 8),
+)
 
 
 @pytest.mark.parametrize(("sizes", "together"), [("edge", True), ("edge,weight_tiles=5", False)])
 def test_what_parts_load_again_counts(sizes: str, together: bool) -> None:
-    graph = load(write_sequential(SEVERAL, input_shape=(1, 14, 14, 1), input_scale=0.5))
+    graph = load(w.write_sequential(SEVERAL, input_shape=(1, 14, 14, 1), input_scale=0.5))
     program = compile_steps(graph, preset(sizes), 1).program
     assert bool(program.constants) == together
     costs = {s.address: estimate(s.code, program.config) for _, s in program.sections}

@@ -2,20 +2,10 @@
 
 from typing import Any
 
+import networks as w
 import numpy as np
 import prerequisites
 import pytest
-from networks import (
-    Add,
-    Back,
-    Convolution,
-    FullyConnected,
-    Layer,
-    Mean,
-    Pool,
-    Reshape,
-    write_sequential,
-)
 
 from celosia.hw.arch.config import preset
 from celosia.sw.compiler.compile import compile_graph
@@ -49,18 +39,12 @@ def kernel(rng: np.random.Generator, *shape: int, scale: float = 0.004) -> dict[
     ("size", "stride", "dilation"),
     [((3, 3), (1, 1), (2, 2)), ((3, 1), (1, 1), (4, 1)), ((3, 3), (2, 2), (1, 1))],
 )
-def test_strips_of_a_convolution(
-    size: tuple[int, int],
-    stride: tuple[int, int],
-    dilation: tuple[int, int],
-    padding: str,
-    rng: np.random.Generator,
-) -> None:
+def test_strips_of_a_convolution(size, stride, dilation, padding, rng) -> None:
     """Each strip needs rows of its neighbours: as many as the windows reach past it."""
-    layer = Convolution(
+    layer = w.Convolution(
         **kernel(rng, 4, *size, 4), stride=stride, dilation=dilation, padding=padding
     )
-    content = write_sequential(
+    content = w.write_sequential(
         [layer], input_shape=(1, 40, 40, 4), input_scale=0.1, input_zero_point=3
     )
     x = rng.integers(-128, 128, (1, 40, 40, 4)).astype(np.int8)
@@ -69,49 +53,45 @@ def test_strips_of_a_convolution(
 
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 def test_strips_of_a_pooling(padding: str, rng: np.random.Generator) -> None:
-    layers: list[Layer] = [
-        Convolution(**kernel(rng, 6, 3, 3, 4)),
-        Pool(kind="AVERAGE_POOL_2D", window=(3, 3), stride=(2, 2), padding=padding),
-        Convolution(**kernel(rng, 6, 1, 1, 6)),
+    layers: list[w.Layer] = [
+        w.Convolution(**kernel(rng, 6, 3, 3, 4)),
+        w.Pool(kind="AVERAGE_POOL_2D", window=(3, 3), stride=(2, 2), padding=padding),
+        w.Convolution(**kernel(rng, 6, 1, 1, 6)),
     ]
-    content = write_sequential(layers, input_shape=(1, 40, 40, 4), input_scale=0.1)
+    content = w.write_sequential(layers, input_shape=(1, 40, 40, 4), input_scale=0.1)
     x = rng.integers(-128, 128, (1, 40, 40, 4)).astype(np.int8)
     assert_exact(content, x, "micro,unified_bytes=4096", "through external memory")
 
 
 @pytest.mark.parametrize("widths", [(8, 8, 9), (8, 16, 9), (9, 8, 9), (16, 8, 17), (7, 8, 15)])
-def test_neighbours_in_the_unified_buffer(
-    widths: tuple[int, int, int], rng: np.random.Generator
-) -> None:
+def test_neighbours_in_the_unified_buffer(widths, rng) -> None:
     """A value one byte longer than the gap before a neighbour that is still read."""
     first, second, third = widths
-    layers: list[Layer] = [
-        FullyConnected(**kernel(rng, second, first)),
-        FullyConnected(**kernel(rng, third, second)),
-        Back(to="output_0"),
-        FullyConnected(**kernel(rng, second, second)),
-        Add(second="output_0", output_scale=0.2),
+    layers: list[w.Layer] = [
+        w.FullyConnected(**kernel(rng, second, first)),
+        w.FullyConnected(**kernel(rng, third, second)),
+        w.Back(to="output_0"),
+        w.FullyConnected(**kernel(rng, second, second)),
+        w.Add(second="output_0", output_scale=0.2),
     ]
-    content = write_sequential(layers, input_shape=(1, first), input_scale=0.1)
+    content = w.write_sequential(layers, input_shape=(1, first), input_scale=0.1)
     for _ in range(3):
         x = rng.integers(-128, 128, (1, first)).astype(np.int8)
         assert_exact(content, x, "micro")
 
 
 @pytest.mark.parametrize("batch", [2, 5])
-def test_results_kept_for_later_layers_outlast_the_next_samples(
-    batch: int, rng: np.random.Generator
-) -> None:
+def test_results_kept_for_later_layers_outlast_the_next_samples(batch, rng) -> None:
     """Convolutions run sample by sample, FULLY_CONNECTED on all: nothing may overwrite its input."""
-    layers: list[Layer] = [
-        Convolution(**kernel(rng, 16, 3, 3, 4), padding="VALID"),
-        Convolution(**kernel(rng, 8, 3, 3, 16), padding="VALID", stride=(2, 2)),
-        Convolution(**kernel(rng, 4, 3, 3, 8), padding="VALID"),
-        Reshape(shape=(-1, 36)),
-        FullyConnected(**kernel(rng, 9, 36)),
+    layers: list[w.Layer] = [
+        w.Convolution(**kernel(rng, 16, 3, 3, 4), padding="VALID"),
+        w.Convolution(**kernel(rng, 8, 3, 3, 16), padding="VALID", stride=(2, 2)),
+        w.Convolution(**kernel(rng, 4, 3, 3, 8), padding="VALID"),
+        w.Reshape(shape=(-1, 36)),
+        w.FullyConnected(**kernel(rng, 9, 36)),
     ]
     shape = 13, 13, 4
-    content = write_sequential(layers, input_shape=(1, *shape), input_scale=0.1)
+    content = w.write_sequential(layers, input_shape=(1, *shape), input_scale=0.1)
     program = compile_graph(load(content), preset("micro"), batch)
     x = rng.integers(-128, 128, (batch, *shape)).astype(np.int8)
     with open_session(program) as session:
@@ -123,6 +103,6 @@ def test_results_kept_for_later_layers_outlast_the_next_samples(
 
 @pytest.mark.parametrize("ratio", [2.0**20, 2.0**26, 2.0**28, 2.0**30])
 def test_mean_by_a_factor_next_to_nothing(ratio: float, rng: np.random.Generator) -> None:
-    layer = Mean(output_scale=0.1 * ratio, output_zero_point=-7)
-    content = write_sequential([layer], input_shape=(1, 8, 9, 3), input_scale=0.1)
+    layer = w.Mean(output_scale=0.1 * ratio, output_zero_point=-7)
+    content = w.write_sequential([layer], input_shape=(1, 8, 9, 3), input_scale=0.1)
     assert_exact(content, rng.integers(-128, 128, (1, 8, 9, 3)).astype(np.int8), "micro")

@@ -96,9 +96,7 @@ def session_of(kind: type[Session]) -> Callable[..., Session]:
     return lambda program, **_: kind(program, MachineDevice(program.config, program.memory_bytes))
 
 
-def test_a_wrong_byte_is_found(
-    litert: None, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_byte_is_found(litert, folder, monkeypatch, capsys) -> None:
     wrong = next(file for file, name in STAND_INS.items() if name == "mnist_c")
     name = next(model.name for model in MODELS if model.file == wrong)
 
@@ -129,9 +127,7 @@ class Counting(MachineDevice):
         return replace(super().run(address, count), cycles=CYCLES)
 
 
-def test_rtl_counts_with_the_memory_of_each_setting(
-    litert: None, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rtl_counts_with_the_memory_of_each_setting(litert, folder, monkeypatch) -> None:
     opened = []
 
     def opening(program: Any, **options: Any) -> Session:
@@ -160,9 +156,7 @@ def test_the_simulated_core(verilator: None, litert: None, folder: Path) -> None
     assert rows[5]["cycles_counted"] > rows[0]["cycles_counted"]
 
 
-def test_runs_are_shared_and_variables_kept(
-    litert: None, folder: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_are_shared_and_variables_kept(litert, folder, rng, monkeypatch) -> None:
     (folder / MODELS[-1].file).write_bytes(shift_register(rng))
     settings = [Setting(name=n, memory="", config=preset("micro")) for n in ("one", "other")]
     settings[1] = replace(settings[1], latency=100, clock_hz=1_000_000)
@@ -233,9 +227,7 @@ def test_refused(options: str, wanted: str, folder: Path, refused: Callable[[str
     assert wanted in refused(f"mlperf {options}")
 
 
-def test_no_litert(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_litert(folder, monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
     assert main("mlperf --models FOLDER -o m.md".split()) == 1
     said = capsys.readouterr().err
@@ -302,9 +294,7 @@ def test_published_models(litert: None, more_models: Path, tmp_path: Path) -> No
     assert not any(row["bytes_different"] for row in core["models"])
 
 
-def test_the_folder_of_the_environment(
-    litert: None, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_folder_of_the_environment(litert, folder, monkeypatch, capsys) -> None:
     monkeypatch.setitem(os.environ, "CELOSIA_MODELS", "FOLDER")
     assert main("mlperf --inputs 1 --preset micro --board ulx3s-45f".split()) == 0
     assert capsys.readouterr().out.startswith("# MLPerf Tiny\n\nModels of https:")

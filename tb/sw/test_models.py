@@ -11,7 +11,6 @@ import numpy as np
 import prerequisites
 import pytest
 import tflite
-from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from celosia.hw.arch.config import preset
 from celosia.sw import data
@@ -77,15 +76,9 @@ def graph(folder: Path, name: str) -> tuple[Any, Any]:
 
 
 def accuracy(model: Path, images: np.ndarray, labels: np.ndarray) -> float:
-    interpreter = Interpreter(str(model), experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
-    interpreter.allocate_tensors()
-    source, result = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
-    right = 0
-    for pixels, label in zip(images.reshape(-1, *source["shape"]), labels, strict=True):
-        interpreter.set_tensor(source["index"], (pixels ^ 0x80).view(np.int8))
-        interpreter.invoke()
-        right += int(interpreter.get_tensor(result["index"])[0].argmax() == label)
-    return right / len(labels)
+    pixels = (images ^ 0x80).view(np.int8)[:, None]
+    (found,) = prerequisites.litert_runs(model.read_bytes(), pixels)
+    return int(np.sum(found[:, 0].argmax(axis=1) == labels)) / len(labels)
 
 
 def test_every_file_is_of_a_network(folder: Path) -> None:
@@ -113,10 +106,7 @@ def test_figures_reach_the_goal(folder: Path, name: str) -> None:
 
 @every_model
 def test_int8_in_and_out(folder: Path, name: str) -> None:
-    interpreter = Interpreter(
-        str(folder / f"{name}.tflite"),
-        experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
-    )
+    interpreter = prerequisites.litert((folder / f"{name}.tflite").read_bytes())
     (source,), (result,) = interpreter.get_input_details(), interpreter.get_output_details()
     assert source["dtype"] is np.int8 and source["shape"].tolist() == [1, *NETWORKS[name].shape]
     assert result["dtype"] is np.int8 and result["shape"].tolist() == [1, 10]
@@ -180,9 +170,7 @@ def test_the_scripts_judge_as_the_test_does(folder: Path, name: str, mnist: Imag
     assert judged == accuracy(model, images, labels) < 0.82
 
 
-def test_only_the_whole_data_set_is_trained_on(
-    tmp_path: Path, mnist: Images, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_whole_data_set_is_trained_on(tmp_path, mnist, monkeypatch) -> None:
     monkeypatch.setattr(training, "load", lambda name, split: (mnist[0][:9], mnist[1][:9]))
     with pytest.raises(ValueError, match="mnist: wanted 10,000 test images, got 9"):
         training.ship("x", NETWORKS["mnist_c"], tmp_path)

@@ -3,59 +3,33 @@
 from dataclasses import replace
 from typing import Any
 
+import networks as w
 import numpy as np
 import pytest
-from networks import (
-    ArgMax,
-    BatchToSpace,
-    Binary,
-    Concatenate,
-    DepthToSpace,
-    Dequantize,
-    ExpandDims,
-    Graph,
-    Layer,
-    Pack,
-    Prelu,
-    Quantization,
-    Quantize,
-    Resize,
-    SpaceToBatch,
-    SpaceToDepth,
-    Split,
-    SplitSizes,
-    Squeeze,
-    StridedSlice,
-    Transpose,
-    TransposedConvolution,
-    Unpack,
-    sequential,
-    serialize,
-)
 
 from celosia.sw.frontend.tflite import ModelError, load
 
 SHAPE = (2, 4, 6, 8)
 
-CONVOLUTION = TransposedConvolution(
+CONVOLUTION = w.TransposedConvolution(
     weights=np.ones((3, 3, 2, 8), np.int8),
     weight_scale=np.array([0.5, 0.25, 1.0]),
     bias=np.arange(3, dtype=np.int32),
     output_scale=2.0,
     stride=(2, 1),
 )
-SLOPES = Prelu(alpha=np.arange(8, dtype=np.int8), alpha_scale=0.1)
-SLICE = StridedSlice(begin=(0, 1, 5, 7), end=(2, 4, 0, -9), stride=(1, 2, -2, -1))
+SLOPES = w.Prelu(alpha=np.arange(8, dtype=np.int8), alpha_scale=0.1)
+SLICE = w.StridedSlice(begin=(0, 1, 5, 7), end=(2, 4, 0, -9), stride=(1, 2, -2, -1))
 
 
-def graph(*layers: Layer, kind: str = "int8") -> Graph:
-    return sequential(
+def graph(*layers: w.Layer, kind: str = "int8") -> w.Graph:
+    return w.sequential(
         layers, input_shape=SHAPE, input_scale=0.5, input_zero_point=7, input_type=kind
     )
 
 
-def binary(kind: str, second: np.ndarray | str, **more: Any) -> Binary:
-    return Binary(kind=kind, second=second, output_scale=0.5, output_zero_point=7, **more)
+def binary(kind: str, second: np.ndarray | str, **more: Any) -> w.Binary:
+    return w.Binary(kind=kind, second=second, output_scale=0.5, output_zero_point=7, **more)
 
 
 @pytest.mark.parametrize(
@@ -65,50 +39,50 @@ def binary(kind: str, second: np.ndarray | str, **more: Any) -> Binary:
         (binary("SUB", np.zeros((1, 8), np.int8)), SHAPE, {"constant": 0, "constant_scale": 1.0}),
         (binary("SUB", np.zeros(8, np.int8), swapped=True), SHAPE, {"activation": "NONE"}),
         (binary("MAXIMUM", "input"), SHAPE, {}),
-        (Prelu(alpha=np.arange(8, dtype=np.int8), alpha_scale=0.1), SHAPE, {}),
-        (Prelu(alpha=np.full(8, 5, np.int8), alpha_scale=0.5), SHAPE, {"alpha": 5}),
-        (ArgMax(axis=-1), (2, 4, 6), {"axis": 3}),
-        (ArgMax(axis=1, output_type="int64"), (2, 6, 8), {"axis": 1}),
-        (BatchToSpace(blocks=(2, 1), margins=((0, 1), (0, 0))), (1, 7, 6, 8), {"blocks": (2, 1)}),
-        (SpaceToBatch(blocks=(2, 3)), (12, 2, 2, 8), {"margins": ((0, 0), (0, 0))}),
-        (DepthToSpace(block=2), (2, 8, 12, 2), {"block": 2}),
-        (SpaceToDepth(block=2), (2, 2, 3, 32), {"block": 2}),
-        (Concatenate(others=["input"], axis=-1), (2, 4, 6, 16), {"axis": 3}),
-        (Pack(others=["input", "input"], axis=1), (2, 3, 4, 6, 8), {"axis": 1}),
-        (Unpack(axis=1), (2, 6, 8), {"axis": 1}),
-        (Split(axis=2, parts=3), (2, 4, 2, 8), {"axis": 2}),
-        (SplitSizes(axis=2, first=5), (2, 4, 5, 8), {"axis": 2}),
-        (Transpose(permutation=(0, 3, 1, 2)), (2, 8, 4, 6), {"permutation": (0, 3, 1, 2)}),
-        (ExpandDims(axis=1), (2, 1, 4, 6, 8), {}),
+        (w.Prelu(alpha=np.arange(8, dtype=np.int8), alpha_scale=0.1), SHAPE, {}),
+        (w.Prelu(alpha=np.full(8, 5, np.int8), alpha_scale=0.5), SHAPE, {"alpha": 5}),
+        (w.ArgMax(axis=-1), (2, 4, 6), {"axis": 3}),
+        (w.ArgMax(axis=1, output_type="int64"), (2, 6, 8), {"axis": 1}),
+        (w.BatchToSpace(blocks=(2, 1), margins=((0, 1), (0, 0))), (1, 7, 6, 8), {"blocks": (2, 1)}),
+        (w.SpaceToBatch(blocks=(2, 3)), (12, 2, 2, 8), {"margins": ((0, 0), (0, 0))}),
+        (w.DepthToSpace(block=2), (2, 8, 12, 2), {"block": 2}),
+        (w.SpaceToDepth(block=2), (2, 2, 3, 32), {"block": 2}),
+        (w.Concatenate(others=["input"], axis=-1), (2, 4, 6, 16), {"axis": 3}),
+        (w.Pack(others=["input", "input"], axis=1), (2, 3, 4, 6, 8), {"axis": 1}),
+        (w.Unpack(axis=1), (2, 6, 8), {"axis": 1}),
+        (w.Split(axis=2, parts=3), (2, 4, 2, 8), {"axis": 2}),
+        (w.SplitSizes(axis=2, first=5), (2, 4, 5, 8), {"axis": 2}),
+        (w.Transpose(permutation=(0, 3, 1, 2)), (2, 8, 4, 6), {"permutation": (0, 3, 1, 2)}),
+        (w.ExpandDims(axis=1), (2, 1, 4, 6, 8), {}),
         (
             SLICE,
             (2, 2, 3, 8),
             {"begin": (0, 1, 5, 7), "count": (2, 2, 3, 8), "stride": (1, 2, -2, -1)},
         ),
         (
-            StridedSlice(begin=(0, 2, 0, 0), end=(2, 0, 6, 8), stride=(1,) * 4, dropped=(1,)),
+            w.StridedSlice(begin=(0, 2, 0, 0), end=(2, 0, 6, 8), stride=(1,) * 4, dropped=(1,)),
             (2, 6, 8),
             {"count": (2, 1, 6, 8), "dropped": (1,)},
         ),
         (
-            StridedSlice(begin=(0, 2, 1, 0), end=(2, 4, 6, 8), stride=(1,) * 4, plain=True),
+            w.StridedSlice(begin=(0, 2, 1, 0), end=(2, 4, 6, 8), stride=(1,) * 4, plain=True),
             (2, 2, 5, 8),
             {"begin": (0, 2, 1, 0), "count": (2, 2, 5, 8)},
         ),
         (
-            Resize(kind="RESIZE_BILINEAR", size=(3, 9), align_corners=True),
+            w.Resize(kind="RESIZE_BILINEAR", size=(3, 9), align_corners=True),
             (2, 3, 9, 8),
             {"align_corners": True, "half_pixel_centers": False},
         ),
         (CONVOLUTION, (2, 8, 6, 3), {"padding": "SAME", "stride": (2, 1), "margins": (0, 0)}),
         (replace(CONVOLUTION, padding="VALID"), (2, 9, 7, 3), {"margins": (0, 0)}),
-        (Dequantize(), SHAPE, {}),
-        (Quantize(output_scale=0.1, output_zero_point=200, output_type="uint8"), SHAPE, {}),
+        (w.Dequantize(), SHAPE, {}),
+        (w.Quantize(output_scale=0.1, output_zero_point=200, output_type="uint8"), SHAPE, {}),
     ],
 )
-def test_attributes(layer: Layer, shape: tuple[int, ...], attributes: dict[str, Any]) -> None:
+def test_attributes(layer: w.Layer, shape: tuple[int, ...], attributes: dict[str, Any]) -> None:
     written = graph(layer)
-    read = load(serialize(written))
+    read = load(w.serialize(written))
     (operation,) = read.operations
     assert operation.kind == written.operations[0].kind
     assert operation.attributes.items() >= attributes.items()
@@ -116,15 +90,8 @@ def test_attributes(layer: Layer, shape: tuple[int, ...], attributes: dict[str, 
 
 
 def test_squeeze() -> None:
-    written = sequential([Squeeze()], input_shape=(3, 1, 5, 1), input_scale=0.5)
-    assert load(serialize(written)).tensors[1].shape == (3, 5)
-
-
-def retensored(given: Graph, name: str, **changes: Any) -> Graph:
-    """Return a graph with one tensor changed."""
-    tensors = [replace(t, **changes) if t.name == name else t for t in given.tensors]
-    assert any(tensor.name == name for tensor in tensors)
-    return replace(given, tensors=tuple(tensors))
+    written = w.sequential([w.Squeeze()], input_shape=(3, 1, 5, 1), input_scale=0.5)
+    assert load(w.serialize(written)).tensors[1].shape == (3, 5)
 
 
 def contents(*numbers: int) -> dict[str, Any]:
@@ -132,32 +99,57 @@ def contents(*numbers: int) -> dict[str, Any]:
     return {"data": data, "shape": data.shape}
 
 
-OTHER = {"quantization": Quantization(np.array([0.25], np.float32), np.array([7]))}
+OTHER = {"quantization": w.Quantization(np.array([0.25], np.float32), np.array([7]))}
 
 
 @pytest.mark.parametrize(
     ("layer", "name", "changes", "message"),
     [
-        (Transpose(permutation=(0, 3, 1, 2)), "permutation_0", contents(0, 1, 1, 2), "permutation"),
-        (Transpose(permutation=(0, 3, 1, 2)), "output_0", {"shape": SHAPE}, "result of shape"),
-        (Transpose(permutation=(0, 3, 1, 2)), "output_0", OTHER, "same scale and zero point"),
-        (Concatenate(others=["input"], axis=3), "output_0", OTHER, "same scale and zero point"),
-        (Pack(others=["input"], axis=1), "output_0", {"shape": SHAPE}, "result of shape"),
-        (Unpack(axis=1), "output_0_1", {"shape": (2, 8, 6)}, "wanted a result of shape (2, 6, 8)"),
-        (Split(axis=2, parts=3), "axis_0", contents(4), "wanted an axis from -4 to 3, got 4"),
-        (Split(axis=2, parts=3), "axis_0", contents(1), "wanted parts that make up 4, got [1, 1, 1]"),
-        (SplitSizes(axis=2, first=5), "sizes_0", contents(4, 2), "wanted results of [4, 2] along"),
+        (
+            w.Transpose(permutation=(0, 3, 1, 2)),
+            "permutation_0",
+            contents(0, 1, 1, 2),
+            "permutation",
+        ),
+        (w.Transpose(permutation=(0, 3, 1, 2)), "output_0", {"shape": SHAPE}, "result of shape"),
+        (w.Transpose(permutation=(0, 3, 1, 2)), "output_0", OTHER, "same scale and zero point"),
+        (w.Concatenate(others=["input"], axis=3), "output_0", OTHER, "same scale and zero point"),
+        (w.Pack(others=["input"], axis=1), "output_0", {"shape": SHAPE}, "result of shape"),
+        (
+            w.Unpack(axis=1),
+            "output_0_1",
+            {"shape": (2, 8, 6)},
+            "wanted a result of shape (2, 6, 8)",
+        ),
+        (w.Split(axis=2, parts=3), "axis_0", contents(4), "wanted an axis from -4 to 3, got 4"),
+        (
+            w.Split(axis=2, parts=3),
+            "axis_0",
+            contents(1),
+            "wanted parts that make up 4, got [1, 1, 1]",
+        ),
+        (
+            w.SplitSizes(axis=2, first=5),
+            "sizes_0",
+            contents(4, 2),
+            "wanted results of [4, 2] along",
+        ),
         (SLICE, "strides_0", contents(1, 2, 0, 1), "wanted strides other than 0"),
         (SLICE, "begin_0", contents(0, 1, 5), "wanted begin, end and strides of 4 dimensions"),
         (SLICE, "end_0", contents(0, 4, 0, 0), "wanted a slice of at least one of 2 elements"),
-        (Resize(kind="RESIZE_BILINEAR", size=(3, 9)), "size_0", contents(3), "rows and columns"),
+        (w.Resize(kind="RESIZE_BILINEAR", size=(3, 9)), "size_0", contents(3), "rows and columns"),
         (CONVOLUTION, "shape_0", contents(2, 8, 6, 4), "wanted a result of shape [2, 8, 6, 4]"),
         (CONVOLUTION, "bias_0", contents(1, 2), "wanted a constant bias of 3 int32"),
-        (ArgMax(axis=-1), "axis_0", contents(4), "wanted an axis from -4 to 3, got 4"),
-        (SpaceToBatch(blocks=(2, 3)), "blocks_0", contents(2, 4), "wanted whole blocks"),
-        (BatchToSpace(blocks=(2, 1)), "blocks_0", contents(3, 1), "wanted whole blocks of images"),
+        (w.ArgMax(axis=-1), "axis_0", contents(4), "wanted an axis from -4 to 3, got 4"),
+        (w.SpaceToBatch(blocks=(2, 3)), "blocks_0", contents(2, 4), "wanted whole blocks"),
+        (
+            w.BatchToSpace(blocks=(2, 1)),
+            "blocks_0",
+            contents(3, 1),
+            "wanted whole blocks of images",
+        ),
         (binary("MAXIMUM", "input"), "output_0", OTHER, "wanted the same scale and zero point"),
-        (Dequantize(), "output_0", {"dtype": np.dtype(np.int32)}, "wanted float32, got int32"),
+        (w.Dequantize(), "output_0", {"dtype": np.dtype(np.int32)}, "wanted float32, got int32"),
         (
             SLOPES,
             "alpha_0",
@@ -166,33 +158,33 @@ OTHER = {"quantization": Quantization(np.array([0.25], np.float32), np.array([7]
         ),
     ],
 )
-def test_refusals(layer: Layer, name: str, changes: dict[str, Any], message: str) -> None:
-    given = retensored(graph(layer), name, **changes)
+def test_refusals(layer: w.Layer, name: str, changes: dict[str, Any], message: str) -> None:
+    given = graph(layer).retensored(name, **changes)
     with pytest.raises(ModelError) as caught:
-        load(serialize(given))
+        load(w.serialize(given))
     kind = given.operations[0].kind
     assert str(caught.value).startswith(f"model: operator 0 {kind} ('output_0'): ")
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_both_ways_to_align_are_refused() -> None:
-    layer = Resize(
+    layer = w.Resize(
         kind="RESIZE_NEAREST_NEIGHBOR", size=(3, 9), align_corners=True, half_pixel_centers=True
     )
     with pytest.raises(ModelError, match="align_corners or half_pixel_centers, got both"):
-        load(serialize(graph(layer)))
+        load(w.serialize(graph(layer)))
 
 
 @pytest.mark.parametrize(
     ("layer", "message"),
     [
-        (DepthToSpace(block=3), "wanted whole blocks, got shape .2, 4, 6, 8."),
-        (SpaceToDepth(block=3), "wanted whole blocks, got shape .2, 4, 6, 8."),
-        (Split(axis=1, parts=3), "wanted 4 rows in equal parts, got 3 parts"),
-        (Pack(others=["input"], axis=5), "wanted an axis from -5 to 4, got 5"),
+        (w.DepthToSpace(block=3), "wanted whole blocks, got shape .2, 4, 6, 8."),
+        (w.SpaceToDepth(block=3), "wanted whole blocks, got shape .2, 4, 6, 8."),
+        (w.Split(axis=1, parts=3), "wanted 4 rows in equal parts, got 3 parts"),
+        (w.Pack(others=["input"], axis=5), "wanted an axis from -5 to 4, got 5"),
         (binary("ADD", np.zeros(3, np.int8)), "shape mismatch"),
     ],
 )
-def test_what_the_writer_refuses(layer: Layer, message: str) -> None:
+def test_what_the_writer_refuses(layer: w.Layer, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         graph(layer)

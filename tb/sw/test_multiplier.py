@@ -16,7 +16,7 @@ INT32 = (-(1 << 31), (1 << 31) - 1)
 def on_core(
     sums: np.ndarray, scaling: tuple[int, int], zero_point: int, low: int = -128, high: int = 127
 ) -> np.ndarray:
-    left, right = litert_arithmetic.split_shift(scaling[1])
+    left, right = max(scaling[1], 0), max(-scaling[1], 0)
     h = quantize.requantize(sums, 0, scaling[0], left, right, Rounding.SINGLE)
     return quantize.finish(h, zero_point, low, high)
 
@@ -113,12 +113,27 @@ def test_factors_that_no_sum_brings_to_a_half(real: float):
     np.testing.assert_array_equal(litert_arithmetic.litert_fully_connected(ends, real, 7), [7, 7])
 
 
+@pytest.mark.parametrize("real", [1e-3, 0.3, 0.5, 0.9999999999, 1.0, 1.5, 7.0, 1000.3, 2.0**-31])
+def test_quantize_multiplier_is_close(real: float):
+    multiplier, shift = quantize_multiplier(real)
+    assert 1 << 30 <= multiplier < 1 << 31
+    assert math.isclose(multiplier * 2.0 ** (shift - 31), real, rel_tol=2**-31)
+
+
 @pytest.mark.parametrize(
-    "real", [0.0, 2.0**-33, 2.0**-32, 0.3, 1.0 - 2.0**-40, 7.0, 2.0**30 - 1, 2.0**30, 2.0**40]
+    ("real", "want"),
+    [
+        (0.0, (0, 0)),
+        (2.0**-32, (1 << 30, -31)),
+        (2.0**-33, (0, 0)),
+        (1.0 - 2.0**-40, (1 << 30, 1)),
+        (2.0**30 - 1, ((1 << 31) - 2, 30)),
+        (2.0**30, ((1 << 31) - 1, 30)),
+        (2.0**40, ((1 << 31) - 1, 30)),
+    ],
 )
-def test_quantize_multiplier_is_the_model_s(real: float):
-    assert quantize_multiplier(real) == litert_arithmetic.quantize_multiplier(real)
-    assert math.isfinite(real)
+def test_quantize_multiplier_at_the_ends(real: float, want: tuple[int, int]):
+    assert quantize_multiplier(real) == want
 
 
 def test_examples():

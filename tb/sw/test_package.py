@@ -118,9 +118,7 @@ def test_quantize_from_a_script(floating: Path, tmp_path: Path) -> None:
         ((3, 24, 24, 3), "float32", "gone/y.tflite", "no such directory as gone"),
     ],
 )
-def test_quantize_refuses(
-    floating: Path, shape: tuple[int, ...], kind: str, output: str | None, says: str
-) -> None:
+def test_quantize_refuses(floating, shape, kind, output, says) -> None:
     with pytest.raises(ValueError, match=says):
         celosia.quantize(floating, np.zeros(shape, kind), output)
 
@@ -135,15 +133,7 @@ def test_quantize_refuses_samples_and_files(floating: Path) -> None:
         celosia.quantize("gone.keras", x)
 
 
-def test_page_for_python(
-    root: Path,
-    floating: Path,
-    mnist_model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    rng: np.random.Generator,
-) -> None:
+def test_page_for_python(root, floating, mnist_model, tmp_path, monkeypatch, capsys, rng) -> None:
     """The blocks of docs/how-to/python.md, in order."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(mnist_model, "net.tflite")

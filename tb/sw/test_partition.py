@@ -2,29 +2,9 @@
 
 from dataclasses import replace
 
+import networks as w
 import numpy as np
 import pytest
-from networks import (
-    Activation,
-    Add,
-    Back,
-    Binary,
-    Concatenate,
-    Convolution,
-    Dequantize,
-    FullyConnected,
-    Layer,
-    Pool,
-    Quantize,
-    Reshape,
-    Resize,
-    Softmax,
-    Split,
-    StridedSlice,
-    Transpose,
-    sequential,
-    serialize,
-)
 
 from celosia.hw.arch.config import preset
 from celosia.sw.compiler import report
@@ -40,31 +20,35 @@ from celosia.sw.runtime import session
 from celosia.sw.runtime.interpreter import InferenceSession, Interpreter, open_session
 
 
-def convolution(outputs: int, inputs: int) -> Convolution:
+def convolution(outputs: int, inputs: int) -> w.Convolution:
     rng = np.random.default_rng(outputs)
     weights = rng.integers(-50, 51, (outputs, 3, 3, inputs)).astype(np.int8)
     bias = np.zeros(outputs, np.int32)
-    return Convolution(weights=weights, weight_scale=0.01, bias=bias, output_scale=0.5)
+    return w.Convolution(weights=weights, weight_scale=0.01, bias=bias, output_scale=0.5)
 
 
-def dense(outputs: int, inputs: int) -> FullyConnected:
+def dense(outputs: int, inputs: int) -> w.FullyConnected:
     rng = np.random.default_rng(outputs)
     weights = rng.integers(-50, 51, (outputs, inputs)).astype(np.int8)
-    return FullyConnected(weights=weights, weight_scale=0.01, output_scale=0.5)
+    return w.FullyConnected(weights=weights, weight_scale=0.01, output_scale=0.5)
 
 
-def graph(*layers: Layer, shape: tuple[int, ...] = (1, 6, 8, 3), kind: str = "int8") -> Graph:
-    return load(serialize(sequential(layers, input_shape=shape, input_scale=0.5, input_type=kind)))
+def graph(*layers: w.Layer, shape: tuple[int, ...] = (1, 6, 8, 3), kind: str = "int8") -> Graph:
+    return load(
+        w.serialize(w.sequential(layers, input_shape=shape, input_scale=0.5, input_type=kind))
+    )
 
 
 #: A number for each element of an image.
 MANY = (np.arange(576) % 100).astype(np.int8).reshape(3, 6, 8, 4)
 
-BILINEAR = Resize(kind="RESIZE_BILINEAR", size=(12, 16))
+BILINEAR = w.Resize(kind="RESIZE_BILINEAR", size=(12, 16))
 
 
-def slice_of(begin: tuple[int, ...], end: tuple[int, ...], stride: tuple[int, ...]) -> StridedSlice:
-    return StridedSlice(begin=begin, end=end, stride=stride)
+def slice_of(
+    begin: tuple[int, ...], end: tuple[int, ...], stride: tuple[int, ...]
+) -> w.StridedSlice:
+    return w.StridedSlice(begin=begin, end=end, stride=stride)
 
 
 def steps(plan: Plan) -> list[str]:
@@ -76,14 +60,14 @@ def steps(plan: Plan) -> list[str]:
 
 
 def test_all_on_the_core_is_one_part() -> None:
-    whole = graph(convolution(4, 3), Pool())
+    whole = graph(convolution(4, 3), w.Pool())
     plan = partition(whole)
     assert steps(plan) == ["CONV_2D+MAX_POOL_2D"]
     assert isinstance(plan.steps[0], tuple) and plan.steps[0][0] is whole
 
 
 def test_host_in_the_middle_cuts_the_model_in_two() -> None:
-    plan = partition(graph(convolution(4, 3), BILINEAR, convolution(2, 4), Softmax()))
+    plan = partition(graph(convolution(4, 3), BILINEAR, convolution(2, 4), w.Softmax()))
     assert steps(plan) == ["CONV_2D", "RESIZE_BILINEAR", "CONV_2D", "SOFTMAX"]
 
 
@@ -91,13 +75,8 @@ def test_what_need_not_wait_for_the_host_does_not_make_a_part() -> None:
     """Two branches, each with an operator of the host, still make two parts."""
     plan = partition(
         graph(
-            convolution(4, 3),
-            Transpose(permutation=(0, 2, 1, 3)),
-            convolution(4, 4),
-            Back(to="output_0"),
-            convolution(4, 4),
-            BILINEAR,
-            convolution(4, 4),
+            *(convolution(4, 3), w.Transpose(permutation=(0, 2, 1, 3)), convolution(4, 4)),
+            *(w.Back(to="output_0"), convolution(4, 4), BILINEAR, convolution(4, 4)),
         )
     )
     first = "CONV_2D CONV_2D"
@@ -105,14 +84,14 @@ def test_what_need_not_wait_for_the_host_does_not_make_a_part() -> None:
 
 
 def test_reshape_between_operators_of_the_host_makes_no_part() -> None:
-    plan = partition(graph(BILINEAR, Reshape(shape=(1, 12, 48)), Softmax()))
+    plan = partition(graph(BILINEAR, w.Reshape(shape=(1, 12, 48)), w.Softmax()))
     assert steps(plan) == ["RESIZE_BILINEAR", "RESHAPE", "SOFTMAX"]
     notes = [step.note for step in plan.steps if isinstance(step, HostOperator)]
     assert notes == ["", "moves no bytes", ""]
 
 
 def test_what_the_core_cannot_do_the_host_does_and_says_why() -> None:
-    plan = partition(graph(convolution(4, 3), Reshape(shape=(1, 8, 6, 4)), convolution(2, 4)))
+    plan = partition(graph(convolution(4, 3), w.Reshape(shape=(1, 8, 6, 4)), convolution(2, 4)))
     assert steps(plan) == ["CONV_2D", "RESHAPE", "CONV_2D"]
     (host,) = (step for step in plan.steps if isinstance(step, HostOperator))
     assert host.note == "wanted one shape of images, got (6, 8, 4) and (8, 6, 4)"
@@ -120,7 +99,7 @@ def test_what_the_core_cannot_do_the_host_does_and_says_why() -> None:
 
 def test_an_image_of_one_row_is_read_in_its_own_shape() -> None:
     """Of several rows by the host, of one row by a copy."""
-    one_row = Reshape(shape=(1, 1, 48, 3))
+    one_row = w.Reshape(shape=(1, 1, 48, 3))
     assert steps(partition(graph(one_row, convolution(4, 3)))) == ["RESHAPE", "CONV_2D"]
     plan = partition(graph(one_row, convolution(4, 3), shape=(1, 1, 24, 6)))
     assert steps(plan) == ["RESHAPE CONV_2D"]
@@ -131,9 +110,9 @@ def test_differences_and_products_are_for_the_core() -> None:
     plan = partition(
         graph(
             convolution(4, 3),
-            Binary(kind="SUB", second="output_0", swapped=True, output_scale=1.0),
-            Binary(kind="MUL", second=numbers, output_scale=1.0),
-            Binary(kind="ADD", second=numbers[:1], output_scale=1.0),
+            w.Binary(kind="SUB", second="output_0", swapped=True, output_scale=1.0),
+            w.Binary(kind="MUL", second=numbers, output_scale=1.0),
+            w.Binary(kind="ADD", second=numbers[:1], output_scale=1.0),
         )
     )
     assert steps(plan) == ["CONV_2D COMPLEMENT SUB MUL+ADD"]
@@ -148,10 +127,10 @@ def test_differences_and_products_are_for_the_core() -> None:
     ],
 )
 def test_concatenations_of_images_are_for_the_core(axis: int, layers: str) -> None:
-    plan = partition(graph(convolution(4, 3), Concatenate(others=["output_0"], axis=axis)))
+    plan = partition(graph(convolution(4, 3), w.Concatenate(others=["output_0"], axis=axis)))
     assert steps(plan) == [layers]
     flat = graph(
-        convolution(4, 3), Reshape(shape=(1, 8, 24)), Concatenate(others=["output_1"], axis=1)
+        convolution(4, 3), w.Reshape(shape=(1, 8, 24)), w.Concatenate(others=["output_1"], axis=1)
     )
     assert steps(partition(flat))[-1] == "CONCATENATION"
 
@@ -159,27 +138,27 @@ def test_concatenations_of_images_are_for_the_core(axis: int, layers: str) -> No
 @pytest.mark.parametrize(
     ("layer", "layers"),
     [
-        (Split(axis=1, parts=2), "CONV_2D SPLIT SPLIT"),
-        (Split(axis=3, parts=2), "CONV_2D SPLIT SPLIT"),
+        (w.Split(axis=1, parts=2), "CONV_2D SPLIT SPLIT"),
+        (w.Split(axis=3, parts=2), "CONV_2D SPLIT SPLIT"),
         (slice_of((0, 1, 0, 0), (1, 6, 8, 4), (1, 2, 3, 1)), "CONV_2D STRIDED_SLICE"),
         (slice_of((0, 0, 0, 1), (1, 6, 8, 4), (1, 1, 1, 2)), "CONV_2D STRIDED_SLICE"),
         (slice_of((0, 1, 0, 1), (1, 6, 8, 4), (1, 2, 3, 1)), "CONV_2D STRIDED_SLICE STRIDED_SLICE"),
     ],
 )
-def test_parts_of_images_are_for_the_core(layer: Layer, layers: str) -> None:
+def test_parts_of_images_are_for_the_core(layer: w.Layer, layers: str) -> None:
     assert steps(partition(graph(convolution(4, 3), layer))) == [layers]
 
 
 def test_what_a_later_pass_refuses_goes_to_the_host() -> None:
-    pool = Pool(kind="AVERAGE_POOL_2D", window=(24, 24), stride=(24, 24))
+    pool = w.Pool(kind="AVERAGE_POOL_2D", window=(24, 24), stride=(24, 24))
     config = preset("micro,unified_bytes=1024")
     program = compile_graph(graph(pool, shape=(1, 24, 24, 30)), config)
     assert [step.kind for step in program.host] == ["AVERAGE_POOL_2D"] and program.host[0].note
 
 
 def test_floating_point_is_for_the_host() -> None:
-    quantize = Quantize(output_scale=0.1, output_zero_point=3)
-    plan = partition(graph(quantize, convolution(4, 3), Dequantize(), kind="float32"))
+    quantize = w.Quantize(output_scale=0.1, output_zero_point=3)
+    plan = partition(graph(quantize, convolution(4, 3), w.Dequantize(), kind="float32"))
     assert steps(plan) == ["QUANTIZE", "CONV_2D", "DEQUANTIZE"]
     program = compile_graph(graph(quantize, convolution(4, 3), kind="float32"), preset("nano"))
     (source,), (result,) = program.inputs, program.outputs
@@ -190,7 +169,7 @@ def test_floating_point_is_for_the_host() -> None:
 def test_what_the_reference_kernel_does_not_define_is_refused() -> None:
     bias = np.array([1 << 30], np.int32)
     weights = np.ones((1, 6), np.int8)
-    layer = FullyConnected(weights=weights, weight_scale=1.0, bias=bias, output_scale=0.1)
+    layer = w.FullyConnected(weights=weights, weight_scale=1.0, bias=bias, output_scale=0.1)
     with pytest.raises(CompileError, match="wanted results within 32 bits before the clamp"):
         partition(graph(layer, shape=(1, 6)))
 
@@ -207,15 +186,15 @@ def test_what_neither_can_run_is_refused_by_name() -> None:
 @pytest.mark.parametrize(
     ("layer", "items"),
     [
-        (Softmax(), 3),
-        (Transpose(permutation=(0, 2, 1, 3)), 3),
-        (Transpose(permutation=(1, 0, 2, 3)), 1),
-        (Split(axis=0, parts=3), 1),
-        (Binary(kind="MUL", second=MANY[0, 0], output_scale=1.0), 3),
-        (Binary(kind="MUL", second=MANY, output_scale=1.0), 1),
+        (w.Softmax(), 3),
+        (w.Transpose(permutation=(0, 2, 1, 3)), 3),
+        (w.Transpose(permutation=(1, 0, 2, 3)), 1),
+        (w.Split(axis=0, parts=3), 1),
+        (w.Binary(kind="MUL", second=MANY[0, 0], output_scale=1.0), 3),
+        (w.Binary(kind="MUL", second=MANY, output_scale=1.0), 1),
     ],
 )
-def test_items_are_told_apart_where_the_host_keeps_them_apart(layer: Layer, items: int) -> None:
+def test_items_are_told_apart_where_the_host_keeps_them_apart(layer: w.Layer, items: int) -> None:
     plan = partition(graph(convolution(4, 3), layer, shape=(3, 6, 8, 3)))
     assert plan.items == items
     first, _ = plan.steps
@@ -226,14 +205,9 @@ def program_of(batch: int) -> tuple[Graph, Program]:
     """Return a network of three parts, with constants for the host."""
     scales = np.arange(1, 5, dtype=np.int8).reshape(1, 1, 4)
     made = graph(
-        convolution(4, 3),
-        BILINEAR,
-        convolution(4, 4),
-        Binary(kind="MUL", second=scales, second_scale=0.25, output_scale=0.3),
-        Reshape(shape=(2, 768)),
-        dense(10, 768),
-        Softmax(),
-        Dequantize(),
+        *(convolution(4, 3), BILINEAR, convolution(4, 4)),
+        w.Binary(kind="MUL", second=scales, second_scale=0.25, output_scale=0.3),
+        *(w.Reshape(shape=(2, 768)), dense(10, 768), w.Softmax(), w.Dequantize()),
         shape=(2, 6, 8, 3),
     )
     return made, compile_graph(made, preset("nano"), batch)
@@ -263,9 +237,7 @@ def test_parts_do_not_overlap_in_memory() -> None:
     assert ends[-1] <= program.memory_bytes
 
 
-def test_many_inputs_go_through_in_pieces(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_inputs_go_through_in_pieces(rng, monkeypatch) -> None:
     _, program = program_of(2)
     x = rng.integers(-128, 128, (11, 6, 8, 3)).astype(np.int8)
     results = []
@@ -294,7 +266,7 @@ def test_any_number_of_inputs_in_any_batch(batch: int, rng: np.random.Generator)
 
 
 def test_host_alone(rng: np.random.Generator) -> None:
-    made = graph(Softmax())
+    made = graph(w.Softmax())
     program = compile_graph(made, preset("nano"))
     assert program.parts == ()
     x = rng.integers(-128, 128, (4, 6, 8, 3)).astype(np.int8)
@@ -320,25 +292,25 @@ def test_report_names_the_host_between_the_layers() -> None:
 
 
 def test_float_ends_in_both_interfaces(rng: np.random.Generator) -> None:
-    quantize = Quantize(output_scale=0.1, output_zero_point=3)
-    made = sequential(
+    quantize = w.Quantize(output_scale=0.1, output_zero_point=3)
+    made = w.sequential(
         [
             quantize,
             dense(7, 5),
-            Activation(),
-            Add(second="output_1", output_scale=1.0),
-            Dequantize(),
+            w.Activation(),
+            w.Add(second="output_1", output_scale=1.0),
+            w.Dequantize(),
         ],
         input_shape=(1, 5),
         input_scale=1.0,
         input_type="float32",
     )
     x = rng.normal(0, 4, (3, 5)).astype(np.float32)
-    opened = InferenceSession(serialize(made))
+    opened = InferenceSession(w.serialize(made))
     (source,) = opened.get_inputs()
     assert (source.type, opened.get_outputs()[0].type) == ("tensor(float)", "tensor(float)")
     (y,) = opened.run(None, {source.name: x})
-    interpreter = Interpreter(model_content=serialize(made))
+    interpreter = Interpreter(model_content=w.serialize(made))
     (about,) = interpreter.get_input_details()
     assert about["dtype"] is np.float32 and about["quantization"] == (0.0, 0)
     interpreter.allocate_tensors()

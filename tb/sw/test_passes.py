@@ -111,10 +111,7 @@ GRAPHS: dict[str, tuple[Graph, str]] = {
         "PAD CONV_2D",
     ),
     "depthwise": (dilated((2, 2), TWO, BACK, depthwise(4)), "PAD DEPTHWISE_CONV_2D"),
-    "without margins": (
-        dilated((3, 3), BACK, BACK, convolution(2, 2, 4)),
-        "CONV_2D",
-    ),
+    "without margins": (dilated((3, 3), BACK, BACK, convolution(2, 2, 4)), "CONV_2D"),
     "rows": (
         dilated((2,), [[4, 0]], [[0, 0]], convolution(1, 3, 4), rows),
         "RESHAPE PAD CONV_2D RESHAPE",

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES, preset
+from celosia.hw.arch.config import PROGRAM_BYTES, preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.files import write_atomically
 from celosia.sw.frontend.tflite import load
@@ -36,7 +36,7 @@ def test_what_it_holds(program: Program) -> None:
     assert source.scale == pytest.approx(0.1) and result.shape == (6,)
     assert program.macs == 60
     assert len(program.main.layers) == program.main.count
-    assert program.main.address % INSTRUCTION_BYTES == 0
+    assert program.main.address % PROGRAM_BYTES == 0
 
 
 def test_places_do_not_overlap(program: Program) -> None:

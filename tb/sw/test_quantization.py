@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +86,7 @@ def figures(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
         ("{} --labels many.npy", "wanted 0 to 4, as the network gives 5 scores, got 5 to 5"),
     ],
 )
-def test_refused(
-    command: str,
-    message: str,
-    here: Path,
-    plain: Path,
-    refused: Callable[[str], str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_refused(command, message, here, plain, refused, monkeypatch) -> None:
     images = np.zeros((3, 28, 28), np.uint8)
     monkeypatch.setattr(data, "find", lambda *_: data.Found(images, images[:, 0, 0]))
     (here / "bad.tflite").write_bytes(b"nothing of the kind")
@@ -106,12 +98,7 @@ def test_refused(
 
 
 @pytest.mark.parametrize("source", sources.SOURCES, ids=lambda source: source.kind)
-def test_missing_tools_are_named_with_a_command(
-    source: sources.Source,
-    here: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_missing_tools_are_named_with_a_command(source, here, monkeypatch, capsys) -> None:
     monkeypatch.setattr(sources, "find_spec", lambda name: None)
     model = here / f"model{(*source.endings, '')[0]}"
     if source.endings:
@@ -130,9 +117,7 @@ def test_every_extra_exists(root: Path) -> None:
     assert {source.extra for source in sources.SOURCES} <= set(project["optional-dependencies"])
 
 
-def test_float_tflite_becomes_int8(
-    here: Path, plain: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_float_tflite_becomes_int8(here, plain, capsys) -> None:
     command = ["quantize", str(plain), "--calibration", "x.npy", "--labels", "labels.npy"]
     assert main([*command, "-o", "y.tflite"]) == 0
     found = figures(capsys)
@@ -150,9 +135,7 @@ def test_float_tflite_becomes_int8(
     assert np.abs((y + 128.0) / 256 - floats).max() < 0.05
 
 
-def test_pixels_and_folders_give_the_same_ranges(
-    here: Path, plain: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pixels_and_folders_give_the_same_ranges(here, plain, monkeypatch) -> None:
     from PIL import Image
 
     (here / "pictures").mkdir()

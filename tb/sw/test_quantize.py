@@ -55,9 +55,7 @@ def test_multiplier_is_within_half_a_unit(rng: np.random.Generator) -> None:
         ("RELU6", 0.1, -128, (-128, -68)),
     ],
 )
-def test_activation_range(
-    activation: str, scale: float, zero_point: int, wanted: tuple[int, int]
-) -> None:
+def test_activation_range(activation, scale, zero_point, wanted) -> None:
     output = Quantization(np.array([scale], np.float32), np.array([zero_point]))
     assert activation_range(activation, output) == wanted
 

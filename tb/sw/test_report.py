@@ -6,17 +6,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import networks as w
 import numpy as np
 import pytest
-from networks import (
-    Mean,
-    Pool,
-    Reshape,
-    write_sequential,
-)
 from whole_networks.small import compiled, convolution, dense
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES, preset
+from celosia.hw.arch.config import PROGRAM_BYTES, preset
 from celosia.hw.arch.isa import Instruction, Opcode, Unit
 from celosia.sim.hazards import judge
 from celosia.sim.timing.cycles import estimate
@@ -66,23 +61,18 @@ def bare(instruction: Instruction) -> Instruction:
 )
 def test_bounds(batch: int, rows: int, wanted: list[int]) -> None:
     layers = [
-        convolution(32, 5, 1),
-        Pool(),
-        convolution(64, 5, 32),
-        Pool(),
-        Reshape(shape=(1, 3136)),
-        dense(128, 3136),
-        dense(10, 128),
+        *(convolution(32, 5, 1), w.Pool(), convolution(64, 5, 32), w.Pool()),
+        *(w.Reshape(shape=(1, 3136)), dense(128, 3136), dense(10, 128)),
     ]
-    graph = load(write_sequential(layers, input_shape=(1, 28, 28, 1), input_scale=0.5))
+    graph = load(w.write_sequential(layers, input_shape=(1, 28, 28, 1), input_scale=0.5))
     made = compile_steps(graph, preset(f"edge,weight_rows={rows}"), 1)
     made = replace(made, program=replace(made.program, batch=batch))
     assert bounds(made) == wanted
 
 
 def test_bounds_count_the_pixels_of_the_model_and_not_layers_without_weights() -> None:
-    layers = [convolution(4, 3, 1), Pool(), Mean()]
-    graph = load(write_sequential(layers, input_shape=(1, 15, 15, 1), input_scale=0.5))
+    layers = [convolution(4, 3, 1), w.Pool(), w.Mean()]
+    graph = load(w.write_sequential(layers, input_shape=(1, 15, 15, 1), input_scale=0.5))
     assert bounds(compile_steps(graph, preset("nano"), 2)) == [2 * 3 * 1 * 225, 0]
 
 
@@ -96,8 +86,8 @@ def test_sections_are_the_program_cut_where_the_layer_changes(sizes: str, batch:
     end = made.program.memory_bytes
     for part in parts:
         section = part.section
-        assert section.address == end and section.address % INSTRUCTION_BYTES == 0
-        end += len(section.code)
+        assert section.address == end and section.address % PROGRAM_BYTES == 0
+        end = section.end
         assert section.instructions[-1].opcode is Opcode.HALT and section.layers[-1] == -1
         zipped = zip(section.instructions[:-1], section.layers[:-1], strict=True)
         assert {layer for i, layer in zipped if i.unit is not Unit.LOAD} == {part.layer}

@@ -109,17 +109,15 @@ def test_after_an_error_all_is_loaded_again(rng: np.random.Generator) -> None:
         assert device.ran == [program.constants.address, *each]
 
 
-def test_constants_in_one_place_are_refused(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_constants_in_one_place_are_refused(rng, monkeypatch) -> None:
     monkeypatch.setattr(passes, "all_resident", lambda tilings, config: list(tilings))
-    with pytest.raises(CompileError, match="constants of .*: wanted a weight tile for each constant"):
+    with pytest.raises(
+        CompileError, match="constants of .*: wanted a weight tile for each constant"
+    ):
         compile_graph(graph(rng), TOGETHER)
 
 
-def test_parts_that_load_constants_of_their_own_are_refused(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_that_load_constants_of_their_own_are_refused(rng, monkeypatch) -> None:
     right = passes.all_resident
 
     def streaming(tilings: Sequence[Tiling], config: Config) -> list[Tiling] | None:

@@ -70,12 +70,8 @@ def test_rows_pass_to_the_next_layer_without_external_memory(stride: int, batch:
 
 def test_channels_are_concatenated_where_they_are_made() -> None:
     layers = [
-        convolution(16, 8),
-        convolution(24, 16),
-        Back(to="output_0"),
-        convolution(8, 16, 3),
-        Concatenate(others=("output_1",), axis=3),
-        convolution(16, 32),
+        *(convolution(16, 8), convolution(24, 16), Back(to="output_0"), convolution(8, 16, 3)),
+        *(Concatenate(others=("output_1",), axis=3), convolution(16, 32)),
     ]
     content = write_sequential(layers, input_shape=(1, 6, 7, 8), input_scale=0.5)
     compiled = compile_steps(load(content), preset("edge"))

@@ -24,12 +24,7 @@ MEMORY = 1 << 18
 class Board:
     """A core of the machine model behind a pseudo-terminal.
 
-    Parameters
-    ----------
-    config : Config
-        Sizes of the core.
-    noise : Noise, optional
-        Damages both directions.
+    ``config``: sizes of the core; ``noise``: damages both directions.
     """
 
     def __init__(self, config, *, noise=None, memory_bytes=MEMORY):
@@ -319,9 +314,9 @@ def test_names_of_devices(name, capsys):
     assert "argument --device: wanted one of machine, rtl, serial:PATH" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("count", [0, 1 << 16])
+@pytest.mark.parametrize("count", [0, 1 << 24])
 def test_length_of_a_program(board, count):
     device = open_board(board(preset("nano")))
-    with pytest.raises(ValueError, match="program: wanted 1 to 65535 instructions"):
+    with pytest.raises(ValueError, match="program: wanted 1 to 16777215 words"):
         device.run(0, count)
     device.close()

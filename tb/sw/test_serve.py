@@ -4,10 +4,11 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import litert
 import numpy as np
 import prerequisites
 import pytest
@@ -84,9 +85,7 @@ def test_pictures_are_made_as_those_of_mnist(mnist: tuple[np.ndarray, np.ndarray
         (100, 50, "fashion-mnist", (28, 14)),
     ],
 )
-def test_shapes_keep_their_proportions(
-    rows: int, columns: int, dataset: str, box: tuple[int, int]
-) -> None:
+def test_shapes_keep_their_proportions(rows, columns, dataset, box) -> None:
     drawing = np.zeros((CANVAS, CANVAS), np.uint8)
     drawing[CANVAS - rows :, :columns] = 255
     picture = normalised(drawing, dataset)
@@ -100,9 +99,7 @@ def test_nothing_drawn() -> None:
 
 
 @pytest.mark.parametrize("name", ["mnist_mlp", "mnist_a"])
-def test_drawn_digits_are_recognised(
-    name: str, mnist: tuple[np.ndarray, np.ndarray], figure: Callable[[str], None]
-) -> None:
+def test_drawn_digits_are_recognised(name, mnist, figure) -> None:
     images, labels = mnist[0][:50], mnist[1][:50]
     made = Classifier(name, preset("edge"))
     found = [made.classify(drawn(image)).probabilities.argmax() for image in images]
@@ -115,21 +112,15 @@ def test_feature_maps_are_those_of_litert() -> None:
     path = shipped()["mnist_a"].path
     made = Classifier("mnist_a", preset("edge"))
     result = made.classify(one())
-    module = prerequisites.package("ai_edge_litert.interpreter")
-    interpreter = module.Interpreter(
-        model_content=path.read_bytes(),
-        experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF,
-        experimental_preserve_all_tensors=True,
-    )
-    interpreter.allocate_tensors()
-    x = (result.picture.astype(np.int16) - 128).astype(np.int8).reshape(1, 28, 28, 1)
-    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
-    interpreter.invoke()
+    options = {"experimental_preserve_all_tensors": True}
+    interpreter = prerequisites.litert(path.read_bytes(), **options)
+    x = (result.picture.astype(np.int16) - 128).astype(np.int8)
     graph = load(path)
     kinds = ("MAX_POOL_2D", "FULLY_CONNECTED")
     wanted = [each.outputs[0] for each in graph.operations if each.kind in kinds]
-    for index, found in zip(wanted, result.maps, strict=True):
-        assert np.array_equal(found.contents.ravel(), interpreter.get_tensor(index).ravel())
+    known = litert.invoked(interpreter, x[None], tensors=wanted)
+    for values, found in zip(known, result.maps, strict=True):
+        assert np.array_equal(found.contents.ravel(), values.ravel())
     assert [each.layer for each in result.maps] == [0, 1, 2, 3]
 
 
@@ -252,9 +243,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("method", "path", "options", "code", "line"), WRONG)
-def test_wrong_requests(
-    method: str, path: str, options: dict[str, Any], code: int, line: str, client: Any
-) -> None:
+def test_wrong_requests(method, path, options, code, line, client) -> None:
     found = client.open(path, method=method, **options)
     assert found.status_code == code and found.mimetype == "application/json"
     assert list(found.json) == ["error"] and "\n" not in found.json["error"]
@@ -323,9 +312,7 @@ def own(taps: int, classes: int) -> bytes:
         ("mnist_a --device gpu", "wanted one of machine, rtl"),
     ],
 )
-def test_refused_models(
-    command: str, line: str, refused: Any, two_ended: Callable[[], bytes], tmp_path: Path
-) -> None:
+def test_refused_models(command, line, refused, two_ended, tmp_path) -> None:
     (tmp_path / "small.tflite").write_bytes(own(9, 10))
     (tmp_path / "single.tflite").write_bytes(own(784, 1))
     (tmp_path / "two.tflite").write_bytes(two_ended())

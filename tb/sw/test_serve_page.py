@@ -103,9 +103,7 @@ def drawn(page: Browser, stroke: list[tuple[float, float]], *, finger: bool = Fa
 
 
 @pytest.mark.parametrize(("stroke", "digit"), [(ONE, "1"), (ZERO, "0")])
-def test_mouse(
-    stroke: list[tuple[float, float]], digit: str, page: Browser, served: tuple[Recording, str]
-) -> None:
+def test_mouse(stroke, digit, page, served) -> None:
     assert page.text("#result").split("\n")[-1] == "Nothing is drawn yet."
     drawn(page, stroke)
     assert page.text("#guess") == digit

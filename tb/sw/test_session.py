@@ -12,7 +12,7 @@ from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.parts import Port
 from celosia.sw.ir.program import Program, ProgramError
-from celosia.sw.runtime.arrays import OWN_RANGE
+from celosia.sw.runtime.arrays import OWN_RANGE, clipped
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import DeviceError, RunResult
 from celosia.sw.runtime.interpreter import InferenceSession, Interpreter
@@ -110,9 +110,7 @@ def test_error_names_instruction_and_layer(program: Program, x: np.ndarray) -> N
 
 
 @pytest.mark.parametrize("fails", [1, 2])
-def test_constants_are_loaded_anew_after_a_failure(
-    program: Program, x: np.ndarray, fails: int
-) -> None:
+def test_constants_are_loaded_anew_after_a_failure(program, x, fails) -> None:
     """Of set-up, batch, and set-up again the last two: nobody knows what they have left."""
     failed = RunResult(9, {}, (isa.Error.BUS, isa.Unit.LOAD, 0))
     results = [failed if n in (1, fails) else RunResult() for n in range(9)]
@@ -143,16 +141,14 @@ def test_places_outside_are_refused(name: str) -> None:
         with pytest.raises(ValueError, match=f"wanted bytes below 0x1000, got {count} bytes at"):
             device.write(address, bytes(count))
     with pytest.raises(ValueError, match="wanted bytes below 0x1000, got 128 bytes at 0xfc0"):
-        device.run(4096 - 64, 2)
-    for count in (0, 1 << 16):
-        with pytest.raises(ValueError, match=f"wanted 1 to 65535 instructions, got {count}"):
+        device.run(4096 - 64, 17)
+    for count in (0, 1 << 24):
+        with pytest.raises(ValueError, match=f"wanted 1 to 16777215 words, got {count}"):
             device.run(0, count)
     device.close()
 
 
-def test_a_simulated_run_that_was_broken_off(
-    program: Program, x: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_simulated_run_that_was_broken_off(program, x, monkeypatch) -> None:
     with Session(program, open_device("machine", program.config, program.memory_bytes)) as session:
         (wanted,) = session.run([x])
     device: Any = open_device("rtl", program.config, program.memory_bytes)
@@ -219,6 +215,12 @@ def test_quantized_takes_rows_of_numbers_when_asked() -> None:
     assert np.array_equal(quantized(row, PORT, flat=True), row.reshape(4, 2, 3))
     flat = replace(PORT, shape=(6,))
     assert np.array_equal(quantized(row.reshape(4, 3, 2), flat, flat=True), row)
+
+
+def test_a_step_past_the_range_is_not_outside() -> None:
+    # The range is -62.5 to 65.
+    array = np.array([-63.1, -62.9, 0, 65.4, 65.6, 70], np.float32)
+    assert clipped(array, PORT) == (0.5, -62.5, 65)
 
 
 def test_quantized_takes_pixels_when_asked() -> None:

@@ -8,11 +8,7 @@ from celosia.sim.quantize import finish, requantize
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.onnxruntime import added, requantized
 from celosia.sw.compiler.single import least_sums, multipliers
-from celosia.sw.compiler.single_scaling import (
-    addition_scalings,
-    average_scaling,
-    mean_scaling,
-)
+from celosia.sw.compiler.single_scaling import addition_scalings, average_scaling, mean_scaling
 from celosia.sw.ir.graph import Quantization
 
 

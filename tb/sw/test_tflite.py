@@ -2,21 +2,10 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import networks as w
 import numpy as np
 import pytest
 import tflite
-from networks import (
-    Chain,
-    FullyConnected,
-    Graph,
-    Operation,
-    Pool,
-    Quantization,
-    Tensor,
-    serialize,
-    write_fully_connected,
-    write_sequential,
-)
 
 from celosia.sw.frontend.tflite import ModelError, load
 
@@ -24,7 +13,7 @@ from celosia.sw.frontend.tflite import ModelError, load
 @pytest.fixture
 def model(rng: np.random.Generator) -> bytes:
     layers = [
-        FullyConnected(
+        w.FullyConnected(
             weights=rng.integers(-127, 128, (5, 7)).astype(np.int8),
             weight_scale=rng.uniform(0.01, 0.02, 5),
             bias=rng.integers(-9, 9, 5).astype(np.int32),
@@ -32,13 +21,13 @@ def model(rng: np.random.Generator) -> bytes:
             output_zero_point=-3,
             activation="RELU6",
         ),
-        FullyConnected(
+        w.FullyConnected(
             weights=rng.integers(-127, 128, (3, 5)).astype(np.int8),
             weight_scale=0.02,
             output_scale=0.25,
         ),
     ]
-    return write_fully_connected(layers, input_scale=0.1, input_zero_point=4)
+    return w.write_fully_connected(layers, input_scale=0.1, input_zero_point=4)
 
 
 def root(model: bytes) -> Any:
@@ -119,10 +108,10 @@ def test_damage_raises_nothing_else(model: bytes, rng: np.random.Generator) -> N
 
 def refusing(kinds: list[str], name: str) -> bytes:
     """Return a model of operators that the reader does not know, results named ``name``."""
-    scale = Quantization(np.array([0.5], np.float32), np.array([0]))
-    tensors = [Tensor(name, (1, 4), np.dtype(np.int8), scale) for _ in range(len(kinds) + 1)]
-    operations = [Operation(kind, (n,), (n + 1,)) for n, kind in enumerate(kinds)]
-    return serialize(Graph(tuple(tensors), tuple(operations), (0,), (len(kinds),)))
+    scale = w.Quantization(np.array([0.5], np.float32), np.array([0]))
+    tensors = [w.Tensor(name, (1, 4), np.dtype(np.int8), scale) for _ in range(len(kinds) + 1)]
+    operations = [w.Operation(kind, (n,), (n + 1,)) for n, kind in enumerate(kinds)]
+    return w.serialize(w.Graph(tuple(tensors), tuple(operations), (0,), (len(kinds),)))
 
 
 def test_all_refused_operators_are_named_in_short() -> None:
@@ -156,39 +145,39 @@ def test_unknown_operator_is_named_with_its_place(model: bytes) -> None:
 
 
 def test_the_first_of_several_subgraphs_is_the_model() -> None:
-    main, other = Chain((1, 4), 0.5), Chain((1, 6), 0.5)
+    main, other = w.Chain((1, 4), 0.5), w.Chain((1, 6), 0.5)
     main.operator("RELU")
     other.operator("TANH", scale=1 / 128)
-    graph = load(serialize(main.graph(), other.graph()))
+    graph = load(w.serialize(main.graph(), other.graph()))
     assert [operation.kind for operation in graph.operations] == ["RELU"]
 
 
 @pytest.mark.parametrize("number", [0, 2])
 def test_variables_of_another_subgraph(number: int) -> None:
-    chain = Chain((1, 4), 0.5)
+    chain = w.Chain((1, 4), 0.5)
     chain.operator("CALL_ONCE", inputs=(), shapes=(), initSubgraphIndex=number)
     chain.operator("RELU")
-    other = Chain((1, 6), 0.5)
+    other = w.Chain((1, 6), 0.5)
     other.operator("RELU")
     wanted = f"operator 0 CALL_ONCE: wanted a subgraph after the main one, got {number}"
     with pytest.raises(ModelError, match=wanted):
-        load(serialize(chain.graph(), other.graph()))
+        load(w.serialize(chain.graph(), other.graph()))
 
 
 def test_tensors_without_elements() -> None:
     """They stand for inputs left out."""
-    chain = Chain((1, 4), 0.5)
+    chain = w.Chain((1, 4), 0.5)
     empty = chain.tensor_of("empty", (0,), "int8")
     chain.operator("RELU", inputs=[chain.number, empty])
-    graph = load(serialize(chain.graph()))
+    graph = load(w.serialize(chain.graph()))
     assert graph.operations[0].inputs == (chain.number - 2, -1)
 
 
 def test_no_result_without_elements() -> None:
-    chain = Chain((1, 4), 0.5)
+    chain = w.Chain((1, 4), 0.5)
     chain.operator("RELU", (1, 0))
     with pytest.raises(ModelError, match="tensor 'output_0': wanted extents of at least 1"):
-        load(serialize(chain.graph()))
+        load(w.serialize(chain.graph()))
 
 
 def test_weights_with_a_zero_point(model: bytes) -> None:
@@ -219,7 +208,7 @@ def test_options_left_out(model: bytes) -> None:
     operator = root(model).Subgraphs(0).Operators(0)
     changed = with_field(model, operator, 3, "B", tflite.BuiltinOptions.NONE)
     assert load(changed).operations[0].attributes == {"activation": "NONE", "keep_num_dims": False}
-    model = write_sequential([Pool()], input_shape=(1, 4, 4, 1), input_scale=1.0)
+    model = w.write_sequential([w.Pool()], input_shape=(1, 4, 4, 1), input_scale=1.0)
     operator = root(model).Subgraphs(0).Operators(0)
     changed = with_field(model, operator, 3, "B", tflite.BuiltinOptions.NONE)
     with pytest.raises(
@@ -230,8 +219,8 @@ def test_options_left_out(model: bytes) -> None:
 
 @pytest.mark.parametrize("number", [2, 77])
 def test_unknown_padding(number: int) -> None:
-    layer = Pool(padding="VALID")
-    model = write_sequential([layer], input_shape=(1, 4, 4, 1), input_scale=1.0)
+    layer = w.Pool(padding="VALID")
+    model = w.write_sequential([layer], input_shape=(1, 4, 4, 1), input_scale=1.0)
     raw = root(model).Subgraphs(0).Operators(0).BuiltinOptions()
     options = tflite.Pool2DOptions()
     options.Init(raw.Bytes, raw.Pos)

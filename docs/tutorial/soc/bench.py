@@ -9,6 +9,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam
 
+from celosia.hw.arch.isa import Error, Unit
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, MAGIC, OFFSETS, Control, Interrupt, Status
 from celosia.sw.ir.program import Program
 
@@ -60,8 +61,9 @@ class Host:
         status = Status(await self.read("status"))
         await self.write("interrupt", INTERRUPTS)
         if Status.ERROR in status:
-            names = ("error_code", "error_unit", "error_index")
-            raise RuntimeError(f"error {[await self.read(name) for name in names]}")
+            code, unit = Error(await self.read("error_code")), Unit(await self.read("error_unit"))
+            index = await self.read("error_index")
+            raise RuntimeError(f"{code.name} in {unit.name}: instruction {index}")
         print(f"{count} instructions, {await self.read('cycles')} cycles")
 
 
@@ -89,7 +91,8 @@ async def network(dut: Any) -> None:
     program = Program.load("digits.celosia")
     host = Host(dut, program.memory_bytes)
     await host.start()
-    assert await host.read("fingerprint") == program.config.fingerprint
+    found = await host.read("fingerprint")
+    assert found == program.config.fingerprint, f"wanted a program for the core {found:#010x}"
     for segment in program.segments:
         host.memory.write(segment.address, segment.data)
     for _, section in program.sections:

@@ -5,8 +5,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import INSTRUCTION_BYTES, SEMAPHORES, Config
-from celosia.hw.arch.isa import FORMATS, LAYOUTS, Instruction, Kind, Opcode, Space
+from celosia.hw.arch.commands import (
+    CODE_BITS,
+    REGISTERS,
+    VALUE_BITS,
+    WORD_BYTES,
+    register_limits,
+)
+from celosia.hw.arch.config import PROGRAM_BYTES, SEMAPHORES, Config
+from celosia.hw.arch.isa import Instruction, Kind, Opcode, Space, Unit
 from celosia.sim import footprint
 from celosia.sim.fuzz.case import Case, Fault
 from celosia.sim.fuzz.expectation import WORK, elements
@@ -18,58 +25,76 @@ from celosia.sim.schedule import COUNT_LIMIT
 __all__ = ["KINDS", "faulty"]
 
 _SLVERR_DECERR = (2, 3)
-_NOP = isa.encode(Instruction(Opcode.NOP))
+_CODES = (1 << CODE_BITS) - 1
+_MOST_VALUE = (1 << VALUE_BITS) - 1
 
 
-def _inserted(case: Case, rng: random.Random, word: bytes) -> Case:
-    """Return the case with one more word, at a random index before HALT."""
-    index = rng.randrange(len(case.words))
-    return replace(case, words=(*case.words[:index], word, *case.words[index:]))
+def _word(code: int, value: int) -> bytes:
+    return (code | value << CODE_BITS).to_bytes(WORD_BYTES, "little")
 
 
-def _any_word(case: Case, rng: random.Random) -> bytes:
-    return case.words[rng.randrange(len(case.words) - 1)]
+def _inserted(case: Case, rng: random.Random, item: Instruction | bytes) -> Case:
+    """Return the case with one more item, at a random index before HALT."""
+    index = rng.randrange(len(case.items))
+    return replace(case, items=(*case.items[:index], item, *case.items[index:]))
 
 
 def _opcode(case: Case, rng: random.Random) -> Case:
     known = {opcode.value for opcode in Opcode}
-    code = rng.choice([value for value in range(256) if value not in known])
-    return _inserted(case, rng, bytes([code]) + _any_word(case, rng)[1:])
+    known |= {register.code for registers in REGISTERS.values() for register in registers}
+    code = rng.choice([value for value in range(_CODES + 1) if value not in known])
+    return _inserted(case, rng, _word(code, rng.randint(0, _MOST_VALUE)))
 
 
 def _field(case: Case, rng: random.Random) -> Case:
-    """Return the case with an instruction with one field out of its limits."""
-    opcode = rng.choice(list(Opcode))
-    limits = isa.limits(case.config)[opcode]
-    words = []
-    for field in FORMATS[opcode]:
-        low, high, multiple = limits[field.name]
-        least, greatest = field.representable
-        values = []
-        if low > least:
-            values += [least, low - 1]
-        if high < greatest:
-            values += [high + 1, rng.randint(high + 1, greatest), greatest]
+    """Return the case with a word, or an instruction, with a value out of its limits."""
+    unit = rng.choice(list(REGISTERS))
+    items: list[Instruction | bytes] = []
+    for register in REGISTERS[unit]:
+        low, high, multiple = register_limits(case.config)[register.code]
+        values = [low - 1] if low else []
+        if high < _MOST_VALUE:
+            values += [high + 1, rng.randint(high + 1, _MOST_VALUE), _MOST_VALUE]
         if multiple > 1:
             values.append(low + rng.randrange(1, multiple))
-        words += [isa.encode(Instruction(opcode, **{field.name: value})) for value in values]
-    size = LAYOUTS[opcode].size
-    reserved = rng.randrange(size, 8 * INSTRUCTION_BYTES)
-    plain = int.from_bytes(isa.encode(Instruction(opcode)), "little")
-    words.append((plain | 1 << reserved).to_bytes(INSTRUCTION_BYTES, "little"))
-    if opcode is Opcode.VECTOR:
-        words += _crossed(case.config, rng)
-    return _inserted(case, rng, rng.choice(words))
+        items += [_word(register.code, value) for value in values]
+    items += [_twice(case.config, rng), _reserved(rng)] * 2
+    match unit:
+        case Unit.VECTOR:
+            items += _crossed(case.config, rng)
+        case Unit.LOAD:
+            items += _unaligned(case.config, rng)
+    return _inserted(case, rng, rng.choice(items))
 
 
-def _crossed(config: Config, rng: random.Random) -> list[bytes]:
+def _twice(config: Config, rng: random.Random) -> bytes:
+    """Return words that set registers of a unit twice, or in the wrong order."""
+    registers = rng.choice(list(REGISTERS.values()))
+    codes = sorted(rng.choices([register.code for register in registers], k=2), reverse=True)
+    return b"".join(_word(code, register_limits(config)[code].low) for code in codes)
+
+
+def _reserved(rng: random.Random) -> bytes:
+    """Return a GO whose last bit is set."""
+    return _word(rng.choice(list(Opcode)).value, 1 << VALUE_BITS - 1)
+
+
+def _unaligned(config: Config, rng: random.Random) -> list[Instruction]:
+    found = []
+    for opcode in (Opcode.LOAD_WEIGHTS, Opcode.LOAD_PARAMS):
+        multiple = isa.limits(config)[opcode]["external"].multiple
+        found.append(Instruction(opcode, external=rng.randrange(1, multiple)))
+    return found
+
+
+def _crossed(config: Config, rng: random.Random) -> list[Instruction]:
     """Return VECTORs with conflicting fields, see ``isa.cross_check``."""
     inside = {"destination": Space.ACCUMULATORS}
     wide = Instruction(Opcode.VECTOR, **inside, channels=config.columns + 1)
     both = Instruction(
         Opcode.VECTOR, **inside, source=Space.ACCUMULATORS, mode=rng.choice(list(isa.Mode)[1:])
     )
-    return [isa.encode(wide), isa.encode(both)]
+    return [wide, both]
 
 
 def _range(case: Case, rng: random.Random) -> Case:
@@ -101,7 +126,7 @@ def _range(case: Case, rng: random.Random) -> Case:
             i = Instruction(i.opcode, **(i.fields | {name: value}))
             # The instruction must end soon.
             if elements(i) <= WORK // 4 and _out_of_range(i, config):
-                return _inserted(case, rng, isa.encode(i))
+                return _inserted(case, rng, i)
 
 
 def _out_of_range(i: Instruction, config: Config) -> bool:
@@ -133,51 +158,46 @@ def _address(case: Case, rng: random.Random) -> Case:
         Instruction(Opcode.STORE, external=near, rows=3, external_pitch=64, length=8),
         Instruction(Opcode.STORE, external=(1 << 32) - 1, rows=2, external_pitch=1),
     ]
-    return _inserted(case, rng, isa.encode(rng.choice(wrong)))
+    return _inserted(case, rng, rng.choice(wrong))
 
 
 def _beyond(case: Case, rng: random.Random) -> Case:
-    words = tuple(_NOP for _ in range(rng.randint(1, 5)))
-    return replace(case, words=words, fault=Fault("beyond", rng.randint(1, 20)))
+    """Return a case whose program ends with the memory, but not with HALT."""
+    block = PROGRAM_BYTES // WORD_BYTES
+    items = (Instruction(Opcode.NOP),) * (block * rng.randint(1, 2))
+    return replace(case, items=items, fault=Fault("beyond", rng.randint(1, 20)))
 
 
 def _no_halt(case: Case, rng: random.Random) -> Case:
-    return replace(case, words=case.words[:-1])
+    return replace(case, items=case.items[:-1])
 
 
 def _stuck(case: Case, rng: random.Random) -> Case:
     """Return the case with an instruction that waits for a semaphore that is never posted."""
     generator = Generator(case.config, rng, source=stage.SOURCE, target=stage.TARGET)
     posted = 0
-    for word in case.words:
-        posted |= isa.decode(word).post
+    for item in case.items:
+        posted |= item.post if isinstance(item, Instruction) else 0
     free = [s for s in range(SEMAPHORES) if not posted >> s & 1]
     if not free:
         return _no_halt(case, rng)
     i = rng.choice([generator.any(), Instruction(Opcode.NOP), Instruction(Opcode.FENCE)])
-    return _inserted(
-        case, rng, isa.encode(Instruction(i.opcode, **(i.fields | {"wait": 1 << rng.choice(free)})))
-    )
+    return _inserted(case, rng, i.but(wait=1 << rng.choice(free)))
 
 
 def _overflow(case: Case, rng: random.Random) -> Case:
     """Return a case that posts a semaphore up to its limit, or past it."""
-    post = isa.encode(Instruction(Opcode.NOP, post=1 << rng.randrange(SEMAPHORES)))
-    halt = isa.encode(Instruction(Opcode.HALT))
-    return replace(case, words=(*[post] * (COUNT_LIMIT + rng.randrange(3)), halt))
+    post = Instruction(Opcode.NOP, post=1 << rng.randrange(SEMAPHORES))
+    halt = Instruction(Opcode.HALT)
+    return replace(case, items=(*[post] * (COUNT_LIMIT + rng.randrange(3)), halt))
 
 
 def _flipped(case: Case, rng: random.Random) -> Case:
     """Return the case with some flipped bits in its program."""
-    words = list(case.words)
+    bits = int.from_bytes(case.code, "little")
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
-        index = rng.randrange(len(words))
-        known = words[index][0] in {opcode.value for opcode in Opcode}
-        size = LAYOUTS[Opcode(words[index][0])].size if known else 8
-        most = 8 * INSTRUCTION_BYTES if rng.random() < 0.15 else size
-        bits = int.from_bytes(words[index], "little") ^ 1 << rng.randrange(most)
-        words[index] = bits.to_bytes(INSTRUCTION_BYTES, "little")
-    return replace(case, words=tuple(words))
+        bits ^= 1 << rng.randrange(8 * len(case.code))
+    return replace(case, items=(bits.to_bytes(len(case.code), "little"),))
 
 
 def _beat(case: Case, rng: random.Random) -> Case:

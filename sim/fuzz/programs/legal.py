@@ -1,9 +1,9 @@
 """Random cases with legal programs, which a core must run as the machine model does."""
 
 import random
-from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 
-from celosia.hw.arch import isa
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sim.fuzz.case import CHANNELS, Bus, Case
@@ -11,11 +11,9 @@ from celosia.sim.fuzz.programs import stage
 from celosia.sim.fuzz.programs.generator import Generator
 from celosia.sim.fuzz.programs.ordering import linked, ordered
 
-__all__ = ["assembled", "bus", "legal", "middle", "program"]
+__all__ = ["bus", "legal", "middle", "program"]
 
 _LONGEST = 30
-#: Semaphores of ``ordered``, one for each ordered pair of the four executing units.
-_PAIR_COUNT = 12
 
 
 def bus(rng: random.Random) -> Bus:
@@ -49,23 +47,19 @@ def middle(config: Config, rng: random.Random, longest: int = _LONGEST) -> list[
     return [one() for _ in range(rng.randint(1, longest))]
 
 
-def assembled(instructions: Sequence[Instruction], config: Config) -> tuple[bytes, ...]:
-    """Return the words of a program of these instructions, with the semaphores they need."""
-    return tuple(isa.encode(i) for i in ordered(instructions, config))
-
-
 def program(config: Config, rng: random.Random, longest: int = _LONGEST) -> list[Instruction]:
     """Return a legal program that fills the core, runs random instructions, and stores all state.
 
-    Semaphores are numbered at random; the others add waits that are not needed.
+    Semaphores are numbered at random; those that are left add waits that are not needed.
     """
     numbers = rng.sample(range(SEMAPHORES), SEMAPHORES)
     inner = [*stage.opening(config), *middle(config, rng, longest), *stage.closing(config)]
-    inner = linked(inner, rng, numbers[_PAIR_COUNT:])
-    return ordered(inner, config, numbers)
+    *inner, halt = ordered(inner, config, numbers)
+    used = reduce(or_, (i.wait for i in inner))
+    return [*linked(inner, rng, [s for s in numbers if not used >> s & 1]), halt]
 
 
 def legal(config: Config, rng: random.Random, longest: int = _LONGEST) -> Case:
     """Return a case with a legal program."""
-    words = tuple(isa.encode(i) for i in program(config, rng, longest))
-    return Case(config, rng.getrandbits(32), words, bus(rng))
+    items = tuple(program(config, rng, longest))
+    return Case(config, rng.getrandbits(32), items, bus(rng))

@@ -53,23 +53,13 @@ def allocate(
 ) -> Placement:
     """Choose addresses of values and constants.
 
-    Parameters
-    ----------
-    network, layouts, config
-        Results of the passes before, and the core.
-    batch : int
-        Samples of one run of the program, at least 1.
-    constants : sequence of (int, int)
-        Bytes of the weights and of the parameters of each layer.
-    table_bytes : int
-        Bytes of all tables.
-    gains : sequence of int
-        By layer, the cycles saved if the next layer begins before its end.
+    - ``network``, ``layouts``, ``config``: results of the passes before, and the core.
+    - ``batch``: samples of one run of the program, at least 1.
+    - ``constants``: bytes of the weights and of the parameters of each layer.
+    - ``table_bytes``: bytes of all tables.
+    - ``gains``: by layer, the cycles saved if the next layer begins before its end.
 
-    Raises
-    ------
-    CompileError
-        If one sample alone does not fit, naming the layer.
+    Raises CompileError if one sample alone does not fit, naming the layer.
     """
     per_image = per_image_layers(network, config)
     chosen = _Allocator(network, layouts, config, per_image, gains).choose(batch)
@@ -150,10 +140,7 @@ class _Allocator:
     def choose(self, batch: int) -> _Choice:
         """Return the best use of the unified buffer; values too large go outside, largest first.
 
-        Raises
-        ------
-        CompileError
-            If nothing fits.
+        Raises CompileError if nothing fits.
         """
         large = [n for n in range(len(self.network.values)) if not self.whole(n)]
         large.sort(key=lambda n: -self.layouts[n].sample_pitch)

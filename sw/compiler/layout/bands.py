@@ -27,21 +27,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Band:
-    """Layout over pixels of a tile of a depthwise layer.
+    """Layout over pixels of a tile of a depthwise layer."""
 
-    Parameters
-    ----------
-    channels : int
-        Source channels of a tile.
-    count : int
-        Results of each source channel that a vector makes.
-    joined : bool
-        True if all rows of results count as one row, with the pixels between them.
-    """
-
-    channels: int
-    count: int
-    joined: bool
+    channels: int  #: Source channels of a tile.
+    count: int  #: Results of each source channel that a vector makes.
+    joined: bool  #: True if all rows of results count as one row, with the pixels between them.
 
 
 def pixel_pitch(channels: int, run: int, config: Config) -> int:
@@ -60,14 +50,8 @@ def parameters_of_tile(channels: int, config: Config) -> int:
 def vectors(band: Band, rows: int, width: int, row: int) -> tuple[int, int]:
     """Return rows and columns of vectors for some rows of results.
 
-    Parameters
-    ----------
-    band : Band
-        The band.
-    rows, width : int
-        Rows of results, and results of each.
-    row : int
-        Pixels from one row to the next.
+    - ``rows``, ``width``: rows of results, and results of each.
+    - ``row``: pixels from one row to the next.
     """
     if band.joined:
         return 1, -(-((rows - 1) * row + width) // band.count)
@@ -104,21 +88,12 @@ def band_matrix(
 ) -> np.ndarray:
     """Return the weights of a tile on all taps of its ranges of pixels, one after the other.
 
-    Parameters
-    ----------
-    layer, band
-        The layer and its band.
-    first : int
-        First source channel.
-    stretches : sequence of (int, int)
-        Ranges of ``spans``.
-    row : int
-        Pixels of the source from one row to the next.
+    - ``layer``, ``band``: the layer and its band.
+    - ``first``: first source channel.
+    - ``stretches``: ranges of ``spans``.
+    - ``row``: pixels of the source from one row to the next.
 
-    Returns
-    -------
-    numpy.ndarray
-        int8, shape ``(results and their channels, pixels and their channels)``.
+    Returns int8, shape ``(results and their channels, pixels and their channels)``.
     """
     channels, count, each = band.channels, band.count, layer.each
     # By row of the kernel, the offset from a pixel to its index among those of all ranges.

@@ -37,33 +37,18 @@ Margins = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Layout:
-    """Layout of one sample of a value in the unified buffer, in bytes.
+    """Layout of one sample of a value in the unified buffer, in bytes."""
 
-    Parameters
-    ----------
-    top, left, bottom, right : int
-        Rows and pixels around the value.
-    pitch : int
-        From one row to the next.
-    sample_pitch : int
-        From one sample to the next.
-    pixel : int
-        From one pixel to the next.
-    row : int
-        Pixels from one row to the next, of values that bands read or make; else 0.
-    after : int
-        Pixels read after the last row.
-    """
-
+    #: Rows and pixels around the value.
     top: int
     left: int
     bottom: int
     right: int
-    pitch: int
-    sample_pitch: int
-    pixel: int
-    row: int = 0
-    after: int = 0
+    pitch: int  #: From one row to the next.
+    sample_pitch: int  #: From one sample to the next.
+    pixel: int  #: From one pixel to the next.
+    row: int = 0  #: Pixels from one row to the next, of values that bands read or make; else 0.
+    after: int = 0  #: Pixels read after the last row.
 
     @property
     def margins(self) -> bool:
@@ -73,20 +58,11 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """Taps that one instruction reads for each pixel.
+    """Taps that one instruction reads for each pixel."""
 
-    Parameters
-    ----------
-    offset : int
-        Byte of the first tap, from the first tap of the pixel's kernel.
-    taps : numpy.ndarray
-        int64: columns of the weights, in the order they are read.
-    run, skip : int
-        As in MATMUL; ``run`` is all taps if they lie side by side.
-    """
-
-    offset: int
-    taps: np.ndarray
+    offset: int  #: Byte of the first tap, from the first tap of the pixel's kernel.
+    taps: np.ndarray  #: int64: columns of the weights, in the order they are read.
+    #: As in MATMUL; ``run`` is all taps if they lie side by side.
     run: int
     skip: int
 
@@ -116,19 +92,11 @@ def segments(
 ) -> tuple[Segment, ...]:
     """Return the reads of the reduction of some output channels of a layer.
 
-    Parameters
-    ----------
-    layer : Product
-        The layer.
-    pitch, pixel : int
-        Bytes of its source from one row to the next, and from one pixel to the next.
-    channels : (int, int)
-        First output channel, and the one after the last.
-    config : Config
-        The core.
-    most : int, optional
-        Preferred limit of the steps of an instruction; taps that lie side by side can be split
-        anywhere and do not count.
+    - ``pitch``, ``pixel``: bytes of its source from one row to the next, and from one pixel to the
+      next.
+    - ``channels``: first output channel, and the one after the last.
+    - ``most``: preferred limit of the steps of an instruction; taps that lie side by side can be
+      split anywhere and do not count.
     """
     (high, wide), (down, right) = layer.kernel, layer.dilation
     _, depth = layer.inputs(*channels)
@@ -201,12 +169,8 @@ def _join(
 def lay_out(network: Network, bands: Mapping[int, Band], config: Config) -> tuple[Layout, ...]:
     """Return a layout for each value.
 
-    ``bands`` are those of layers that have one.
-
-    Raises
-    ------
-    CompileError
-        If a row is longer than the fields of instructions allow.
+    ``bands`` are those of layers that have one. Raises CompileError if a row is longer than the
+    fields of instructions allow.
     """
     layouts: dict[int, Layout] = {}
     results = [layer.result for layer in network.layers]
@@ -226,10 +190,7 @@ def layout_of(
 ) -> Layout:
     """Return the layout of a value; ``layouts`` has those of the values before it.
 
-    Raises
-    ------
-    CompileError
-        See ``lay_out``.
+    Raises CompileError, see ``lay_out``.
     """
     ends = ((network.layers[n].source, network.layers[n].result) for n in bands)
     if any(number in pair for pair in ends):
@@ -261,10 +222,7 @@ def _check_pitch(value: Value, pitch: int, config: Config) -> None:
 def margins_of(network: Network, number: int) -> Margins:
     """Return the rows and pixels around a value that its readers read.
 
-    Raises
-    ------
-    CompileError
-        If a reader cannot have margins.
+    Raises CompileError if a reader cannot have margins.
     """
     value = network.values[number]
     readers = [network.layers[n] for n in network.readers[number]]

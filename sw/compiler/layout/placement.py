@@ -12,66 +12,38 @@ __all__ = ["Placement", "ValueAddresses"]
 
 @dataclass(frozen=True)
 class ValueAddresses:
-    """Addresses of a value in the unified buffer.
+    """Addresses of a value in the unified buffer."""
 
-    Parameters
-    ----------
-    addresses : tuple of int
-        Byte addresses of its copies, used in turn by successive samples or sub-batches.
-    whole : bool
-        True if it holds all samples of a sub-batch, else one.
-    permanent : bool
-        True if no other bytes ever use the addresses.
-    """
-
+    #: Byte addresses of its copies, used in turn by successive samples or sub-batches.
     addresses: tuple[int, ...]
-    whole: bool
-    permanent: bool
+    whole: bool  #: True if it holds all samples of a sub-batch, else one.
+    permanent: bool  #: True if no other bytes ever use the addresses.
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Addresses of values and constants, and the order of samples.
+    """Addresses of values and constants, and the order of samples."""
 
-    Parameters
-    ----------
-    per_image : int
-        Number of per-image layers.
-    sub_batches : tuple of (int, int)
-        First sample and number of samples of each sub-batch.
-    values : dict of int to ValueAddresses
-        By value.
-    layouts : tuple of Layout
-        By value.
-    external : dict
-        Value to byte address of the batch in external memory, of inputs and outputs.
-    weights, parameters : tuple of int
-        External address of each layer's tiles and channel parameters.
-    tables, code : int
-        External address of the tables, and the first address free for code.
-    stripes : dict of (int, int) to tuple of int
-        By value and layer, addresses of the stripe buffers through which the layer reads or writes
-        a value in external memory.
-    stripe_rows : dict of int to int
-        By layer, the rows of its result that it makes at a time, if not all.
-    overlap : frozenset of int
-        Layers after which the next one may begin early.
-    direct : frozenset of int
-        Layers whose results the next one reads from its buffers, without external memory.
-    """
-
-    per_image: int
+    per_image: int  #: Number of per-image layers.
+    #: First sample and number of samples of each sub-batch.
     sub_batches: tuple[tuple[int, int], ...]
-    values: Mapping[int, ValueAddresses]
-    layouts: tuple[Layout, ...]
+    values: Mapping[int, ValueAddresses]  #: By value.
+    layouts: tuple[Layout, ...]  #: By value.
+    #: Value to byte address of the batch in external memory, of inputs and outputs.
     external: Mapping[int, int]
+    #: External address of each layer's tiles and channel parameters.
     weights: tuple[int, ...]
     parameters: tuple[int, ...]
+    #: External address of the tables, and the first address free for code.
     tables: int
     code: int
+    #: By value and layer, addresses of the stripe buffers through which the layer reads or writes a
+    #: value in external memory.
     stripes: Mapping[tuple[int, int], tuple[int, ...]]
+    #: By layer, the rows of its result that it makes at a time, if not all.
     stripe_rows: Mapping[int, int]
-    overlap: frozenset[int]
+    overlap: frozenset[int]  #: Layers after which the next one may begin early.
+    #: Layers whose results the next one reads from its buffers, without external memory.
     direct: frozenset[int]
 
     def address(self, value: int, sub_batch: int, sample: int) -> int:
@@ -90,10 +62,7 @@ class Placement:
     def moved(self, by: int) -> "Placement":
         """Return a placement with all external addresses increased by ``by`` bytes.
 
-        Raises
-        ------
-        CompileError
-            If its code would begin past the last address.
+        Raises CompileError if its code would begin past the last address.
         """
         moved = replace(
             self,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
+from celosia.hw.arch.config import PROGRAM_BYTES, Config
 from celosia.sw.compiler.layout.pitches import Segment
 from celosia.sw.compiler.spec import Product
 
@@ -24,29 +24,18 @@ def steps_of(segments: TileSegments, config: Config) -> int:
 
 @dataclass(frozen=True)
 class Demand:
-    """Bus cycles that a layer needs while it runs, and the cycles of its run.
+    """Bus cycles that a layer needs while it runs, and the cycles of its run."""
 
-    Parameters
-    ----------
-    tiles, period : int
-        Tiles of weights; tiles that stay or stream as one group.
-    cycles : int
-        Cycles of the array or the vector unit.
-    fixed, each : float
-        Bus cycles for instructions, and for each streamed tile.
-    first : bool
-        True if it reads an input, which takes the first cycles of the bus, and has few tiles.
-    turns : bool
-        True if blocks take turns on a tile, which streams once.
-    """
-
+    #: Tiles of weights; tiles that stay or stream as one group.
     tiles: int
     period: int
-    cycles: int
+    cycles: int  #: Cycles of the array or the vector unit.
+    #: Bus cycles for instructions, and for each streamed tile.
     fixed: float
     each: float
+    #: True if it reads an input, which takes the first cycles of the bus, and has few tiles.
     first: bool
-    turns: bool
+    turns: bool  #: True if blocks take turns on a tile, which streams once.
 
     def staying(self, level: float) -> int:
         """Return the resident periods with which the bus is busy at most a share of the time."""
@@ -72,7 +61,7 @@ def demand_of(
     array = steps * max(sums, config.rows // config.weight_rows)
     vector = sums * -(-min(layer.channels, config.columns) // config.lanes)
     blocks = -(-sums // config.accumulator_depth)
-    instruction = INSTRUCTION_BYTES / config.bus_bytes
+    instruction = PROGRAM_BYTES / config.bus_bytes
     beats = config.tile_bytes / config.bus_bytes + instruction / min(period, steps)
     fixed = 2 * instruction * blocks * len(segments)
     cycles, tiles = len(segments) * max(array, vector), steps * len(segments)

@@ -32,42 +32,25 @@ _FETCHES = 8
 
 @dataclass(frozen=True, eq=False)
 class TiledLayer:
-    """Tiling of one layer, and the slots of its constants.
+    """Tiling of one layer, and the slots of its constants."""
 
-    Parameters
-    ----------
-    segments : tuple of tuple of Segment
-        Reads of each output tile; none for a layer without weights.
-    steps, tiles : int
-        Reduction steps of R taps over all segments of the first output tile, which has the most;
-        output tiles.
-    channels : int
-        Output channels of a tile, of which the last may have fewer: C without a band.
-    parameters : int
-        Channels of parameters for a tile.
-    period : int
-        Tiles that stay or stream as one group.
-    resident : int
-        Number of resident periods, spread evenly: one streams while others are used.
-        Slot in the weight buffer of the first resident tile.
-    first_channel : int or None
-        Channel of the parameter memory of its resident parameters; None if they stream.
-    band : Band, optional
-        Layout of tiles over pixels, if not one pixel each.
-    turns : bool
-        True if blocks take turns on a streamed tile, instead of tiles on a block.
-    """
-
+    #: Reads of each output tile; none for a layer without weights.
     segments: tuple[tuple[Segment, ...], ...]
+    #: Reduction steps of R taps over all segments of the first output tile, which has the most;
+    #: output tiles.
     steps: int
     tiles: int
-    channels: int
-    parameters: int
-    period: int
+    channels: int  #: Output channels of a tile, of which the last may have fewer: C without a band.
+    parameters: int  #: Channels of parameters for a tile.
+    period: int  #: Tiles that stay or stream as one group.
+    #: Number of resident periods, spread evenly: one streams while others are used. Slot in the
+    #: weight buffer of the first resident tile.
     resident: int
     first_tile: int
+    #: Channel of the parameter memory of its resident parameters; None if they stream.
     first_channel: int | None
-    band: Band | None = None
+    band: Band | None = None  #: Layout of tiles over pixels, if not one pixel each.
+    #: True if blocks take turns on a streamed tile, instead of tiles on a block.
     turns: bool = False
 
     @property
@@ -117,24 +100,12 @@ class Ring:
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables of all layers.
+    """The tables of all layers."""
 
-    Parameters
-    ----------
-    contents : tuple of bytes
-        Distinct tables as in external memory.
-    of : dict of int to int
-        Number of the table of each layer that has one.
-    slots : tuple of int or None
-        Slot of each table in the core; None if it streams.
-    ring : Ring
-        Region for streamed tables.
-    """
-
-    contents: tuple[bytes, ...]
-    of: dict[int, int]
-    slots: tuple[int | None, ...]
-    ring: Ring
+    contents: tuple[bytes, ...]  #: Distinct tables as in external memory.
+    of: dict[int, int]  #: Number of the table of each layer that has one.
+    slots: tuple[int | None, ...]  #: Slot of each table in the core; None if it streams.
+    ring: Ring  #: Region for streamed tables.
 
 
 @dataclass(frozen=True)
@@ -152,10 +123,7 @@ def tile(
 ) -> Tiling:
     """Return the tiles of the layers for a core; ``bands`` are those of layers with one.
 
-    Raises
-    ------
-    CompileError
-        If the parameter memory cannot hold the channels of one tile.
+    Raises CompileError if the parameter memory cannot hold the channels of one tile.
     """
     columns = config.columns
     if config.parameter_channels < columns:

@@ -21,60 +21,31 @@ Range = tuple[int, int]
 
 
 class Stripe(NamedTuple):
-    """A buffer for a row stripe of a value that lies in external memory.
+    """A buffer for a row stripe of a value that lies in external memory."""
 
-    Parameters
-    ----------
-    layer : int
-        The layer that the buffer serves.
-    turn : int
-        Index of the buffer among those of the layer.
-    first : int
-        Row of the value at which the buffer begins.
-    """
-
-    layer: int
-    turn: int
-    first: int
+    layer: int  #: The layer that the buffer serves.
+    turn: int  #: Index of the buffer among those of the layer.
+    first: int  #: Row of the value at which the buffer begins.
 
 
 class Region(NamedTuple):
-    """Rectangle of a value.
+    """Rectangle of a value."""
 
-    Parameters
-    ----------
-    value, sub_batch : int
-        The value, and the sub-batch.
-    samples : (int, int)
-        Samples of the batch.
-    rows : (int, int)
-        Rows of each sample, counted from the value's first.
-    columns : (int, int)
-        Bytes of each row, counted from the value's first.
-    channels : (int, int), optional
-        Channels of each pixel, if not all.
-    stripe : Stripe, optional
-        Buffer of the rows, if the unified buffer does not hold the whole value.
-    """
-
+    #: The value, and the sub-batch.
     value: int
     sub_batch: int
-    samples: Range
-    rows: Range
-    columns: Range
-    channels: Range | None = None
+    samples: Range  #: Samples of the batch.
+    rows: Range  #: Rows of each sample, counted from the value's first.
+    columns: Range  #: Bytes of each row, counted from the value's first.
+    channels: Range | None = None  #: Channels of each pixel, if not all.
+    #: Buffer of the rows, if the unified buffer does not hold the whole value.
     stripe: Stripe | None = None
 
 
 class Block(NamedTuple):
-    """Results of a matrix layer whose sums are in the accumulators at the same time.
+    """Results of a matrix layer whose sums are in the accumulators at the same time."""
 
-    Parameters
-    ----------
-    samples, rows, columns : (int, int)
-        Samples of the batch, rows and columns of the output.
-    """
-
+    #: Samples of the batch, rows and columns of the output.
     samples: Range
     rows: Range
     columns: Range

@@ -8,7 +8,7 @@ from celosia.sw.compiler.layout.bands import Band, vectors
 from celosia.sw.compiler.schedule.actions import Block, Range
 from celosia.sw.compiler.spec import Network, Pool, Product, Sum
 
-__all__ = ["attached", "band_blocks", "blocks", "drains_slowly", "sums", "wanted_sums"]
+__all__ = ["attached", "band_blocks", "blocks", "drains_slowly", "rows_of", "sums", "wanted_sums"]
 
 #: Pixels of a block without pooling, in rows of a tile. Small blocks let the next layer start
 #: early, and leave little to drain at the end. Pooling drains fast enough with large ones.
@@ -28,6 +28,14 @@ def sums(pool: Pool, block: Block) -> tuple[int, int, int]:
     samples, rows, columns = block.extents
     (high, wide), (down, right) = pool.window, pool.stride
     return samples, _grid(rows, high, down), _grid(columns, wide, right)
+
+
+def rows_of(layer: Product, band: Band | None, row: int, block: Block) -> int:
+    """Return the rows of accumulators of a block; ``row`` is as of ``band_blocks``."""
+    samples, rows, columns = sums(layer.pool, block)
+    if band:
+        rows, columns = vectors(band, rows, columns, row)
+    return samples * rows * columns
 
 
 def _even(first: int, last: int, most: int) -> list[Range]:
@@ -96,21 +104,12 @@ def blocks(
 ) -> list[Block]:
     """Return blocks that cover the results of a layer for some samples, in order.
 
-    Parameters
-    ----------
-    layer, samples, config
-        The layer, the samples of the batch and the core.
-    stripe : (int, int), optional
-        Rows of results, if not all.
-    wanted : (int, int), optional
-        See ``wanted_sums``; 4 · R unless given.
-    large : bool
-        True for as few blocks as possible.
+    - ``layer``, ``samples``, ``config``: the layer, the samples of the batch and the core.
+    - ``stripe``: rows of results, if not all.
+    - ``wanted``: see ``wanted_sums``; 4 · R unless given.
+    - ``large``: true for as few blocks as possible.
 
-    Raises
-    ------
-    CompileError
-        If one window needs more sums than a half of the accumulators has rows.
+    Raises CompileError if one window needs more sums than a half of the accumulators has rows.
     """
     depth = config.accumulator_depth
     output = layer.output

@@ -2,61 +2,44 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.tile import Tiling, parameters_of
-from celosia.sw.compiler.schedule.actions import (
-    Action,
-    AddRegion,
-    Drain,
-    Multiply,
-    PoolRegion,
-)
+from celosia.sw.compiler.schedule.actions import Action, AddRegion, Drain, Multiply, PoolRegion
 from celosia.sw.compiler.spec import Network, Pooling
 
-__all__ = ["READERS", "Constants"]
+__all__ = ["READERS", "Constants", "Reader"]
 
 #: Fetches that the ring of tiles holds.
 _FETCHES = 8
-
 #: Actions that read constants.
 READERS = (Multiply, Drain, PoolRegion, AddRegion)
+Reader = Multiply | Drain | PoolRegion | AddRegion
 
 
+@dataclass(frozen=True, eq=False)
 class Constants:
-    """Weights, parameters and tables that actions read.
+    """Weights, parameters and tables that actions read."""
 
-    Parameters
-    ----------
-    network, tiling, config
-        Results of the passes before, and the core.
-    """
-
-    def __init__(self, network: Network, tiling: Tiling, config: Config) -> None:
-        self.network = network
-        self.tiling = tiling
-        self.config = config
+    network: Network
+    tiling: Tiling
+    config: Config
 
     def tiles(self, action: Multiply) -> tuple[int, int]:
         """Return the first of a layer's tiles that a matrix action reads, and their number."""
         layer = self.tiling.layers[action.layer]
-        first = action.tile * layer.steps + layer.first_step(
-            action.tile, action.segment, self.config
-        )
+        first = layer.first_step(action.tile, action.segment, self.config)
+        first += action.tile * layer.steps
         return first + action.first_step, action.last_step - action.first_step
 
-    def fetched(
-        self, action: Multiply | Drain | PoolRegion | AddRegion
-    ) -> tuple[int, int, int] | None:
+    def fetched(self, action: Reader) -> tuple[int, int, int] | None:
         """Return the first and the number of the tiles or channels of one fetch for an action.
 
         The third is the number of those before the ones that it reads. None if they are resident.
         """
-        return (
-            self._tile_fetch(action)
-            if isinstance(action, Multiply)
-            else self._channel_fetch(action)
-        )
+        matrix = isinstance(action, Multiply)
+        return self._tile_fetch(action) if matrix else self._channel_fetch(action)
 
     def _tile_fetch(self, action: Multiply) -> tuple[int, int, int] | None:
         """Return the result of ``fetched`` for a matrix action."""
@@ -92,7 +75,7 @@ class Constants:
         first = channel // count * count
         return first, min(count, total - first), channel - first
 
-    def slot(self, action: Multiply | Drain | PoolRegion | AddRegion) -> int:
+    def slot(self, action: Reader) -> int:
         """Return the slot of resident constants."""
         layer = self.tiling.layers[action.layer]
         if isinstance(action, Multiply):
@@ -102,7 +85,7 @@ class Constants:
         assert layer.first_channel is not None
         return layer.first_channel + self.channel(action)
 
-    def table(self, action: Multiply | Drain | PoolRegion | AddRegion) -> int | None:
+    def table(self, action: Reader) -> int | None:
         """Return the number of the table of an action, if it has one."""
         if isinstance(action, Multiply) or (isinstance(action, AddRegion) and action.step < 2):
             return None

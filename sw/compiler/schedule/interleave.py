@@ -7,6 +7,7 @@ first by the clocks of the units: the array works for one layer while sums of th
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate, chain
 from typing import NamedTuple
 
@@ -37,27 +38,16 @@ _EVERYTHING = (-(1 << 62), 1 << 62)
 
 @dataclass(eq=False)
 class Job:
-    """Actions on one half of the accumulators, or of the vector unit alone.
+    """Actions on one half of the accumulators, or of the vector unit alone."""
 
-    Parameters
-    ----------
-    before : list of Action
-        Loads and margins that come first.
-    tiles : list of list of Action
-        Matrix actions, by output tile.
-    drains : list of list of Action
-        Drains of the half and stores of complete results, by output tile.
-    late : bool
-        True if drains come between the tiles of the next job, so that they do not fill the queue
-        of the vector unit.
-    waits : int
-        Jobs of the next layer that come first, because this one overwrites values that they read.
-    """
-
-    before: list[Action] = field(default_factory=list)
-    tiles: list[list[Multiply]] = field(default_factory=list)
+    before: list[Action] = field(default_factory=list)  #: Loads and margins that come first.
+    tiles: list[list[Multiply]] = field(default_factory=list)  #: Matrix actions, by output tile.
+    #: Drains of the half and stores of complete results, by output tile.
     drains: list[list[Action]] = field(default_factory=list)
+    #: True if drains come between the tiles of the next job, so that they do not fill the queue of
+    #: the vector unit.
     late: bool = False
+    #: Jobs of the next layer that come first, because this one overwrites values that they read.
     waits: int = 0
 
 
@@ -75,32 +65,23 @@ class _Area(NamedTuple):
         return self.value == other.value and all(a[0] < b[1] and b[0] < a[1] for a, b in pairs)
 
 
+@dataclass(eq=False)
 class Interleaver:
-    """Puts jobs in order.
+    """Puts jobs in order."""
 
-    Parameters
-    ----------
-    network, tiling, placement, config
-        Results of the passes before, and the core.
-    """
+    network: Network
+    tiling: Tiling
+    placement: Placement
+    config: Config
+    half: int = 0  #: Half of the accumulators that the next job fills.
+    late: list[list[Action]] = field(default_factory=list)  #: Late drains, by output tile.
+    #: Ends of emitted drains, with the areas that they write.
+    made: list[tuple[_Area, int]] = field(default_factory=list)
 
-    def __init__(
-        self,
-        network: Network,
-        tiling: Tiling,
-        placement: Placement,
-        config: Config,
-    ) -> None:
-        self.network = network
-        self.tiling = tiling
-        self.placement = placement
-        self.config = config
-        self.pace = Pace(network, tiling, placement.layouts, config)
-        self.half = 0
-        # Late drains, and the areas that they write.
-        self.late: list[list[Action]] = []
-        #: Ends of emitted drains, with the areas that they write.
-        self.made: list[tuple[_Area, int]] = []
+    @cached_property
+    def pace(self) -> Pace:
+        """Clocks of the units."""
+        return Pace(self.network, self.tiling, self.placement.layouts, self.config)
 
     @property
     def cycles(self) -> int:
@@ -162,7 +143,8 @@ class Interleaver:
 
     def _start(self, job: Job) -> int:
         """Return the cycle at which a job can start."""
-        reads = [area for action in _computing(job) for area in self._reads(action)]
+        actions = job.tiles[0][:1] if job.tiles else chain(*job.drains)
+        reads = [area for action in actions for area in self._reads(action)]
         if not job.tiles:
             return self._ready(reads, self.pace.vector)
         return self._ready(reads, max(self.pace.matrix, self.pace.drained[self.half]))
@@ -312,8 +294,3 @@ def _bounds(areas: list[_Area]) -> tuple[np.ndarray, np.ndarray]:
     """Return the values of areas, and the limits of their axes, [3, 2, n]."""
     spans = np.array([area[1:] for area in areas])
     return np.array([area.value for area in areas]), spans.transpose(1, 2, 0)
-
-
-def _computing(job: Job) -> list[Action]:
-    """Return the actions that a job starts with."""
-    return list(job.tiles[0][:1]) if job.tiles else list(chain(*job.drains))

@@ -30,10 +30,7 @@ _AFTER_BAND = 2
 class Jobs:
     """Jobs of layers.
 
-    Parameters
-    ----------
-    moves, block_tiling
-        Loads of the program; blocks and stages of its matrix layers.
+    ``moves``, ``block_tiling``: loads of the program; blocks and stages of its matrix layers.
     """
 
     def __init__(self, moves: Movement, block_tiling: BlockTiling) -> None:
@@ -108,8 +105,7 @@ class Jobs:
 
     def product(self, number: int, sub_batch: int, samples: Range, loads: bool) -> Iterator[Job]:
         """Yield the jobs of a matrix layer, by blocks that the accumulators hold."""
-        layer = self.network.layers[number]
-        assert isinstance(layer, Product)
+        layer = self.network.product(number)
         tiled = self.tiling.layers[number]
         cut = self.block_tiling.blocks(number, samples)
         before: list[Action] = []
@@ -211,8 +207,6 @@ class Jobs:
         self, number: int, sub_batch: int, block: Block, tile: int, row: int
     ) -> Iterator[Action]:
         """Yield the drain of a tile, then stores of complete results."""
-        layer = self.network.layers[number]
-        assert isinstance(layer, Product)
         yield Drain(
             block=block, sub_batch=sub_batch, layer=number, tile=tile, half=0, accumulator=row
         )

@@ -1,6 +1,8 @@
 """Loads and stores of a schedule: inputs, outputs, row stripes and margins."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 from celosia.hw.arch.config import Config
@@ -26,27 +28,20 @@ _LOAD_BYTES = 1024
 _FIRST_BYTES = 192
 
 
+@dataclass(eq=False)
 class Movement:
-    """Loads and stores of a program, by layer, sub-batch and samples.
+    """Loads and stores of a program, by layer, sub-batch and samples."""
 
-    Parameters
-    ----------
-    network, tiling, placement, config
-        Results of the passes before, and the core.
-    """
+    network: Network
+    tiling: Tiling
+    placement: Placement
+    config: Config
 
-    def __init__(
-        self, network: Network, tiling: Tiling, placement: Placement, config: Config
-    ) -> None:
-        self.network = network
-        self.tiling = tiling
-        self.placement = placement
-        self.config = config
-        self.first_use = {
-            source: number
-            for number, layer in reversed([*enumerate(network.layers)])
-            for source in layer.sources
-        }
+    @cached_property
+    def first_use(self) -> dict[int, int]:
+        """First layer that reads each value."""
+        layers = reversed([*enumerate(self.network.layers)])
+        return {source: number for number, layer in layers for source in layer.sources}
 
     def load_stripe(
         self, number: int, sub_batch: int, samples: Range, cut: list[Range], index: int

@@ -7,16 +7,19 @@ import itertools
 import math
 from collections import deque
 
-from celosia.hw.arch.config import INSTRUCTION_BYTES, PARAMETER_BYTES, TABLE_BYTES, Config
+from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
 from celosia.sim.timing.costs import COSTS
 from celosia.sw.compiler.layout.bands import vectors
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.tile import TiledLayer, Tiling
 from celosia.sw.compiler.schedule.actions import AddRegion, Drain, LoadRegion, Multiply, PoolRegion
-from celosia.sw.compiler.schedule.blocks import sums
+from celosia.sw.compiler.schedule.blocks import rows_of
 from celosia.sw.compiler.spec import Layer, Network, Pooling, Product, Sum
 
 __all__ = ["Pace", "Work", "drain_latency", "layer_cycles", "overlap_gains", "sum_latency"]
+
+#: Mean words of an instruction; each takes a cycle.
+_WORDS = 5
 
 #: Actions of the array or the vector unit.
 Work = Multiply | Drain | PoolRegion | AddRegion
@@ -38,13 +41,7 @@ def drain_latency(config: Config) -> int:
 
 
 class Pace:
-    """Clocks of the units, advanced by one action after the other.
-
-    Parameters
-    ----------
-    network, tiling, layouts, config
-        Results of the passes before, and the core.
-    """
+    """Clocks of the units, advanced by one action after the other."""
 
     def __init__(
         self, network: Network, tiling: Tiling, layouts: tuple[Layout, ...], config: Config
@@ -65,14 +62,9 @@ class Pace:
 
     def pixels(self, action: Multiply | Drain) -> int:
         """Return the rows of accumulators that an action of a matrix layer fills or drains."""
-        layer = self.network.layers[action.layer]
-        assert isinstance(layer, Product)
-        counts = sums(layer.pool, action.block)
+        layer = self.network.product(action.layer)
         band = self.tiling.layers[action.layer].band
-        if band:
-            row = self.layouts[layer.source].row
-            counts = (counts[0], *vectors(band, *counts[1:], row))
-        return math.prod(counts)
+        return rows_of(layer, band, self.layouts[layer.source].row, action.block)
 
     def cycles(self, action: Work) -> int:
         """Return the cycles of an action in its unit."""
@@ -125,7 +117,7 @@ class Pace:
 
     def dispatch(self, queue: str) -> None:
         """Dispatch an instruction, after the queue of its unit has space."""
-        self.dispatched += INSTRUCTION_BYTES // self.config.bus_bytes + COSTS.check
+        self.dispatched += _WORDS
         starts = self.queues[queue]
         if len(starts) == starts.maxlen:
             self.dispatched = max(self.dispatched, starts[0])

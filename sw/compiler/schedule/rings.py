@@ -15,12 +15,8 @@ Use = tuple[int, Hashable, int]
 class Queue:
     """Slots in a ring for constants, in the order of their use.
 
-    Parameters
-    ----------
-    ring : Ring
-        Its slots.
-    uses : sequence of Use
-        Uses in the order of the actions.
+    - ``ring``: its slots.
+    - ``uses``: uses in the order of the actions.
     """
 
     def __init__(self, ring: Ring, uses: Sequence[Use]) -> None:

@@ -34,33 +34,23 @@ __all__ = ["Bound", "FetchParameters", "FetchTables", "FetchWeights", "Work", "s
 
 
 @dataclass(frozen=True, kw_only=True)
-class FetchWeights:
+class _Fetch:
+    layer: int
+    first: int
+    count: int
+    slot: int
+
+
+class FetchWeights(_Fetch):
     """Load ``count`` tiles of a layer, from its ``first`` on, to ``slot`` of the weight buffer."""
 
-    layer: int
-    first: int
-    count: int
-    slot: int
 
-
-@dataclass(frozen=True, kw_only=True)
-class FetchParameters:
+class FetchParameters(_Fetch):
     """Load ``count`` channels of a layer, from ``first`` on, to ``slot`` of parameter memory."""
 
-    layer: int
-    first: int
-    count: int
-    slot: int
 
-
-@dataclass(frozen=True, kw_only=True)
-class FetchTables:
+class FetchTables(_Fetch):
     """Load ``count`` tables, from number ``first`` on, to ``slot``, for a layer."""
-
-    layer: int
-    first: int
-    count: int
-    slot: int
 
 
 class Bound(NamedTuple):
@@ -264,8 +254,7 @@ class _Streamer:
 
     def _taps(self, action: Multiply, region: Region) -> bool:
         """Return whether a matrix action may read some bytes of a vector."""
-        layer = self.network.layers[action.layer]
-        assert isinstance(layer, Product)
+        layer = self.network.product(action.layer)
         if layer.taps != self.network.values[region.value].bytes_per_item or action.segment:
             return True
         first, last = action.first_step * self.config.rows, action.last_step * self.config.rows

@@ -25,10 +25,7 @@ __all__ = ["Stripes"]
 class Stripes:
     """Jobs of layers whose values pass through buffers, some rows at a time.
 
-    Parameters
-    ----------
-    moves, jobs
-        Loads of the program, and jobs of layers.
+    ``moves``, ``jobs``: loads of the program, and jobs of layers.
     """
 
     def __init__(self, moves: Movement, jobs: Jobs) -> None:

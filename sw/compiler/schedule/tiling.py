@@ -1,18 +1,16 @@
 """Tiling of matrix layers: blocks of results, and stages of the reduction."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.layout.bands import vectors
 from celosia.sw.compiler.layout.stripes import source_rows
 from celosia.sw.compiler.schedule.actions import Action, Block, LoadRegion, Range, Region
 from celosia.sw.compiler.schedule.blocks import (
     band_blocks,
     blocks,
     drains_slowly,
-    sums,
+    rows_of,
     wanted_sums,
 )
 from celosia.sw.compiler.schedule.movement import Movement
@@ -54,12 +52,8 @@ WHOLE: Stages = (None,)
 class BlockTiling:
     """Blocks and stages of matrix layers.
 
-    Parameters
-    ----------
-    moves : Movement
-        Loads of the program.
-    overlap : bool
-        True if jobs are small, and those of the next layer come between them.
+    - ``moves``: loads of the program.
+    - ``overlap``: true if jobs are small, and those of the next layer come between them.
     """
 
     def __init__(self, moves: Movement, overlap: bool) -> None:
@@ -78,8 +72,7 @@ class BlockTiling:
 
     def blocks(self, number: int, samples: Range) -> list[Block]:
         """Return the blocks of a matrix layer, for some samples."""
-        layer, tiled = self.network.layers[number], self.tiling.layers[number]
-        assert isinstance(layer, Product)
+        layer, tiled = self.network.product(number), self.tiling.layers[number]
         if tiled.band:
             row = self.placement.layouts[layer.source].row
             least = -(-_BAND // tiled.steps) if self.overlap else 0
@@ -93,8 +86,7 @@ class BlockTiling:
 
     def wanted(self, number: int) -> tuple[int, int]:
         """Return the sums of a block of a matrix layer, and of its last one."""
-        layer, tiled = self.network.layers[number], self.tiling.layers[number]
-        assert isinstance(layer, Product)
+        layer, tiled = self.network.product(number), self.tiling.layers[number]
         usual, last = wanted_sums(layer, tiled.steps, tiled.streams, self.latency, self.config)
         slow = drains_slowly(layer, tiled.steps, self.config)
         if slow and self.overlap and self.overlaps(number):
@@ -107,8 +99,7 @@ class BlockTiling:
         Those of a band, with few sums, make one reduction step of the next layer. If sums drain no
         faster than they are made, more is better: the next layer then fills the other half.
         """
-        layer, tiled = self.network.layers[number], self.tiling.layers[number]
-        assert isinstance(layer, Product)
+        layer, tiled = self.network.product(number), self.tiling.layers[number]
         most = self.config.accumulator_depth // self.rows(number, block)
         if tiled.band:
             most = min(most, self.config.rows // tiled.channels)
@@ -123,21 +114,15 @@ class BlockTiling:
 
     def rows(self, number: int, block: Block) -> int:
         """Return the rows of accumulators of a block."""
-        layer, band = self.network.layers[number], self.tiling.layers[number].band
-        assert isinstance(layer, Product)
-        counts = sums(layer.pool, block)
-        if band:
-            row = self.placement.layouts[layer.source].row
-            counts = (counts[0], *vectors(band, *counts[1:], row))
-        return math.prod(counts)
+        layer, band = self.network.product(number), self.tiling.layers[number].band
+        return rows_of(layer, band, self.placement.layouts[layer.source].row, block)
 
     def arrivals(self, number: int, block: Block, rows: int) -> list[tuple[Block, int]]:
         """Return the blocks to multiply one after the other, each with its rows of accumulators.
 
         A reader of an image of which ``rows`` come first, if not 0, begins on those.
         """
-        layer, tiled = self.network.layers[number], self.tiling.layers[number]
-        assert isinstance(layer, Product)
+        layer, tiled = self.network.product(number), self.tiling.layers[number]
         whole = [(block, 0)]
         overlap = layer.pool.stride[0] != layer.pool.window[0]
         if not rows or tiled.band or tiled.streams or block.extents[0] > 1 or overlap:
@@ -190,8 +175,7 @@ class BlockTiling:
 
         A reduction is split only if all its taps lie side by side.
         """
-        layer = self.network.layers[number]
-        assert isinstance(layer, Product)
+        layer = self.network.product(number)
         first = self.tiling.layers[number].segments[0][0]
         others = any(len(found) > 1 for found in self.tiling.layers[number].segments)
         if others or not first.side_by_side or layer.each:
@@ -218,8 +202,7 @@ class BlockTiling:
 
     def maker(self, number: int) -> int | None:
         """Return the matrix layer that makes the source of a matrix layer, if one does."""
-        layer = self.network.layers[number]
-        assert isinstance(layer, Product)
+        layer = self.network.product(number)
         before = self.network.makers[layer.source][:1]
         return before[0] if before and isinstance(self.network.layers[before[0]], Product) else None
 
@@ -230,8 +213,7 @@ class BlockTiling:
 
     def ready_taps(self, number: int, block: Block) -> int:
         """Return the taps that are complete before the last drain of the layer before has ended."""
-        layer = self.network.layers[number]
-        assert isinstance(layer, Product)
+        layer = self.network.product(number)
         before = self.maker(number)
         if before is None:
             return 0

@@ -31,27 +31,14 @@ _UINT8 = np.dtype(np.uint8)
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A tensor of the model, and the order in which it is stored.
+    """A tensor of the model, and the order in which it is stored."""
 
-    Parameters
-    ----------
-    number : int
-        Tensor of the graph.
-    shape : tuple of int
-        As the model has it.
-    source : tuple of int
-        Shape of the model before reshapes that move nothing; has as many elements.
-    order : tuple of int
-        Axes of ``source`` in the order in which they are stored.
-    unsigned : bool
-        True where the model's type is uint8: the stored int8 are 128 less.
-    """
-
-    number: int
-    shape: tuple[int, ...]
+    number: int  #: Tensor of the graph.
+    shape: tuple[int, ...]  #: As the model has it.
+    #: Shape of the model before reshapes that move nothing; has as many elements.
     source: tuple[int, ...]
-    order: tuple[int, ...]
-    unsigned: bool = False
+    order: tuple[int, ...]  #: Axes of ``source`` in the order in which they are stored.
+    unsigned: bool = False  #: True where the model's type is uint8: the stored int8 are 128 less.
 
     @property
     def stored(self) -> tuple[int, ...]:
@@ -79,10 +66,7 @@ def shifted(meaning: Quantization, dtype: np.dtype) -> Quantization:
 class Builder:
     """A graph under construction.
 
-    Attributes
-    ----------
-    values : dict of str to Value
-        Values made so far, by the model's name.
+    ``values``: values made so far, by the model's name.
     """
 
     def __init__(self, name: str) -> None:
@@ -133,10 +117,7 @@ class Builder:
     def value(self, operand: Operand | None) -> Value:
         """Return an operand that is computed.
 
-        Raises
-        ------
-        ModelError
-            If it is a constant, or left out.
+        Raises ModelError if it is a constant, or left out.
         """
         if operand is None or operand.name not in self.values:
             got = "none" if operand is None else f"constant {operand.name!r}"
@@ -199,12 +180,8 @@ class Builder:
     def image(self, value: Value, shape: tuple[int, ...] | None = None) -> Value:
         """Return a value stored as an image, channels last.
 
-        Parameters
-        ----------
-        value : Value
-            Of four dimensions, or of as many elements as ``shape``.
-        shape : tuple of int, optional
-            Samples, channels, rows and columns.
+        - ``value``: of four dimensions, or of as many elements as ``shape``.
+        - ``shape``: samples, channels, rows and columns.
         """
         shape = shape or value.shape
         if len(shape) != 4:

@@ -110,16 +110,10 @@ def evaluate(
 ) -> np.ndarray:
     """Return a tensor as a function of another one.
 
-    Parameters
-    ----------
-    nodes : mapping of str to Node
-        Float operators by their result.
-    constants : mapping of str to numpy.ndarray
-        Constants by name, of one element each.
-    name, leaf : str
-        The tensor wanted, and the one that is known.
-    x : numpy.ndarray
-        float32, elements of ``leaf``.
+    - ``nodes``: float operators by their result.
+    - ``constants``: constants by name, of one element each.
+    - ``name``, ``leaf``: the tensor wanted, and the one that is known.
+    - ``x``: float32, elements of ``leaf``.
     """
     if name == leaf:
         return x

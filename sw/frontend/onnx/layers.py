@@ -55,14 +55,8 @@ def _pads(
 class _Windows:
     """Windows over an image: their geometry, and the padding in the graph.
 
-    Parameters
-    ----------
-    unit : Unit
-        The operator.
-    value : Value
-        Its input, of one or two dimensions of pixels.
-    kernel : sequence of int
-        Extents of the window along these.
+    - ``value``: its input, of one or two dimensions of pixels.
+    - ``kernel``: extents of the window along these.
     """
 
     def __init__(self, unit: Unit, value: Value, kernel: Sequence[int]) -> None:

@@ -34,18 +34,11 @@ def load(content: bytes, name: str = "model") -> Graph:
 
     A first extent that is not fixed is 1.
 
-    Parameters
-    ----------
-    content : bytes
-        Of an ``.onnx`` file.
-    name : str
-        Of the file, for messages.
+    - ``content``: of an ``.onnx`` file.
+    - ``name``: of the file, for messages.
 
-    Raises
-    ------
-    ModelError
-        If it is damaged, not quantised, or uses something unsupported. One line that names the
-        file and the operators.
+    Raises ModelError if it is damaged, not quantised, or uses something unsupported. One line that
+    names the file and the operators.
     """
     try:
         return _graph(read(content), name)

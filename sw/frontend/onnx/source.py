@@ -43,25 +43,14 @@ _KEPT = ("DequantizeLinear",)
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """An operator of the file.
+    """An operator of the file."""
 
-    Parameters
-    ----------
-    kind : str
-        Its type.
-    index : int
-        Its number in the file.
-    inputs, outputs : tuple of str
-        Names of tensors; empty for one left out.
-    attributes : dict
-        By name, text decoded.
-    """
-
-    kind: str
-    index: int
+    kind: str  #: Its type.
+    index: int  #: Its number in the file.
+    #: Names of tensors; empty for one left out.
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    attributes: dict[str, Any]
+    attributes: dict[str, Any]  #: By name, text decoded.
 
     def input(self, number: int) -> str:
         """Return the name of an input, empty where it is left out."""
@@ -90,10 +79,8 @@ class Source:
 def read(content: bytes) -> Source:
     """Return a file's nodes, constants and ends.
 
-    Raises
-    ------
-    ModelError
-        If it is no ONNX model, damaged, of other versions, or of shapes that are not fixed.
+    Raises ModelError if it is no ONNX model, damaged, of other versions, or of shapes that are not
+    fixed.
     """
     try:
         model = onnx.load_model_from_string(content)

@@ -48,52 +48,26 @@ _MOVERS = ("DepthToSpace", "Dropout", "Flatten", "GlobalMaxPool", "Identity", "M
 
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """Operand or result of a unit.
+    """Operand or result of a unit."""
 
-    Parameters
-    ----------
-    name : str
-        Of the tensor.
-    dtype : numpy.dtype
-        As in the model.
-    quantization : Quantization, optional
-        Of int8 and uint8, zero points as in the model.
-    data : numpy.ndarray, optional
-        Contents of a constant.
-    """
-
-    name: str
-    dtype: np.dtype
-    quantization: Quantization | None = None
-    data: np.ndarray | None = None
+    name: str  #: Of the tensor.
+    dtype: np.dtype  #: As in the model.
+    quantization: Quantization | None = None  #: Of int8 and uint8, zero points as in the model.
+    data: np.ndarray | None = None  #: Contents of a constant.
 
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """One operator on integers.
+    """One operator on integers."""
 
-    Parameters
-    ----------
-    kind : str
-        Of the float operator.
-    node : Node
-        Source of the unit.
-    inputs : tuple of Operand or None
-        Operands, and constants that act as parameters.
-    outputs : tuple of Operand
-        Results.
-    low, high : float
-        Bounds of the result's real value.
-    function : callable, optional
-        From float32 to float32, of a unit whose result depends on one element.
-    """
-
-    kind: str
-    node: Node
-    inputs: tuple[Operand | None, ...]
-    outputs: tuple[Operand, ...]
+    kind: str  #: Of the float operator.
+    node: Node  #: Source of the unit.
+    inputs: tuple[Operand | None, ...]  #: Operands, and constants that act as parameters.
+    outputs: tuple[Operand, ...]  #: Results.
+    #: Bounds of the result's real value.
     low: float = -np.inf
     high: float = np.inf
+    #: From float32 to float32, of a unit whose result depends on one element.
     function: Callable[[np.ndarray], np.ndarray] | None = None
     attributes: dict[str, Any] = field(default_factory=dict)
 
@@ -106,14 +80,9 @@ class Unit:
 class Units:
     """The units of a model, made node by node.
 
-    Attributes
-    ----------
-    units : list of Unit
-        In order.
-    blockers : list of (str, str)
-        Kind and message of each operator that cannot be read.
-    integers : dict of str to Operand
-        Integer tensors by name; of the model's inputs, too.
+    - ``units``: in order.
+    - ``blockers``: kind and message of each operator that cannot be read.
+    - ``integers``: integer tensors by name; of the model's inputs, too.
     """
 
     def __init__(self, source: Source) -> None:
@@ -212,7 +181,7 @@ class Units:
         if name in self.floats:
             source = self.floats[name]
             plain = source.quantization is None
-            kind, function = ("QuantizeLinear", None) if plain else ("Identity", _identity)
+            kind, function = ("QuantizeLinear", None) if plain else ("Identity", lambda x: x)
             self.units.append(Unit(kind, node, (source,), (output,), function=function))
         elif name in self.pending:
             self.units.append(self._enclosed(name, output))
@@ -344,10 +313,6 @@ class Units:
         self.units.append(
             Unit(node.kind, node, (source, *parameters), outputs, attributes=attributes)
         )
-
-
-def _identity(x: np.ndarray) -> np.ndarray:
-    return x
 
 
 def _function(kind: str, node: Node) -> Callable[[np.ndarray], np.ndarray]:

@@ -1,13 +1,13 @@
 """Runs the cores, and reports the lines and bits of their sources that were met."""
 
 import argparse
-import os
 import time
 from pathlib import Path
 
+from command_line import add_draw
 from tqdm import tqdm
 
-from celosia.sw.cli.arguments import seeds, whole
+from celosia.sw.cli.arguments import whole
 from celosia.sw.cli.messages import Failure, Missing
 from celosia.sw.files import write_atomically
 from celosia.sw.runtime.session import InputError
@@ -33,18 +33,11 @@ def add_arguments(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--faulted", type=whole, default=_FAULTED, metavar="N", help=f"likewise ({_FAULTED})"
     )
-    made.add_argument("--seed", type=seeds, default=0, metavar="S", help="of everything (0)")
+    add_draw(made)
     made.add_argument(
         "--configurations",
         metavar="A,B",
         help="cores of docs/design/verification.md; without directed programs and networks",
-    )
-    made.add_argument(
-        "--workers",
-        type=whole,
-        default=os.cpu_count() or 1,
-        metavar="W",
-        help="processes (as many as processors)",
     )
     made.add_argument(
         "--explained", type=Path, default=TABLE, metavar="FILE", help="table of reasons"
@@ -100,14 +93,9 @@ def _sources(locations: set[str]) -> dict[str, str]:
 def run(arguments: argparse.Namespace) -> None:
     """Run everything, print the overview, write the page.
 
-    Raises
-    ------
-    InputError
-        If arguments or the table are wrong.
-    Missing
-        If the simulator is missing.
-    Failure
-        If a core differs from its model, or coverage is below its targets.
+    Raises ``InputError`` if arguments or the table are wrong.
+    Raises ``Missing`` if the simulator is missing.
+    Raises ``Failure`` if a core differs from its model, or coverage is below its targets.
     """
     from celosia.sim.counting import Tally
     from celosia.sim.simulators import SimulatorNotFound

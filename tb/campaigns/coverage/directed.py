@@ -4,11 +4,13 @@ import ctypes
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 
-from celosia.hw.arch import isa
-from celosia.hw.arch.config import INSTRUCTION_BYTES, SEMAPHORES, Config
+from celosia.hw.arch import commands, isa
+from celosia.hw.arch.commands import CODE_BITS, WORD_BYTES, padded
+from celosia.hw.arch.config import SEMAPHORES, preset
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.registers import (
     COUNTERS_PER_UNIT,
@@ -28,20 +30,12 @@ from celosia.sim.vector import feeds_itself
 __all__ = ["RUNS", "VAST", "CheckedDevice", "Wrong"]
 
 #: A core with more memory than those of the fuzzer. Amaranth writes a line for each word of one.
-VAST = Config(
+VAST = replace(
+    preset(
+        "tpu_v1,rows=4,columns=4,unified_bytes=131072,weight_tiles=2048,lanes=1,bus_bytes=4,"
+        "tables=64,burst_beats=256,dsp_columns=0"
+    ),
     name="vast",
-    rows=4,
-    columns=4,
-    unified_bytes=1 << 17,
-    weight_tiles=1 << 11,
-    accumulator_depth=1 << 11,
-    lanes=1,
-    bus_bytes=4,
-    parameter_channels=1 << 12,
-    tables=64,
-    queue_depth=4,
-    burst_beats=256,
-    outstanding=32,
 )
 
 #: Bytes of external memory, which repeats over all addresses; the upper half is for programs.
@@ -74,12 +68,7 @@ class Wrong(RuntimeError):
 class CheckedDevice(RtlDevice):
     """A core of ``VAST`` and the machine model beside it, both with all that earlier programs left.
 
-    Parameters
-    ----------
-    rng : random.Random
-        For contents of external memory, and pauses of the bus.
-    calm : bool
-        Without pauses.
+    ``rng``: for contents of external memory, and pauses of the bus; ``calm``: without pauses.
     """
 
     def __init__(self, rng: random.Random, *, calm: bool = False) -> None:
@@ -108,26 +97,16 @@ class CheckedDevice(RtlDevice):
     def play(self, program: Sequence[Instruction], address: int, *, loose: bool = False) -> None:
         """Run a program on both.
 
-        Parameters
-        ----------
-        program : sequence of Instruction
-            Program without races.
-        address : int
-            Address of the program; it lies in the upper half of memory.
-        loose : bool
-            Compare unit and index of an error, but neither its code nor memory: an instruction with
-            two errors may report either, after some of its work.
-
-        Raises
-        ------
-        Wrong
-            If core and machine model differ.
+        ``program``: program without races; ``address``: address of the program; it lies in the
+        upper half of memory; ``loose``: compare unit and index of an error, but neither its code
+        nor memory: an instruction with two errors may report either, after some of its work.
+        Raises ``Wrong`` if core and machine model differ.
         """
-        code = b"".join(map(isa.encode, program))
+        code = commands.encode(program)
         offset = address % _MEMORY
         self.write(offset, code)
         self.machine.memory[offset : offset + len(code)] = np.frombuffer(code, np.uint8)
-        result = self.run(address, len(program))
+        result = self.run(address, len(code) // WORD_BYTES)
         expected = None
         try:
             self.machine.run([_near(i) for i in program])
@@ -141,8 +120,8 @@ class CheckedDevice(RtlDevice):
             raise Wrong(f"directed: memory differs, first at {first:#x}")
 
     def refuse(self, word: int) -> None:
-        """Run a program of one word that is no instruction."""
-        self.write(_HALF, word.to_bytes(INSTRUCTION_BYTES, "little"))
+        """Run a program of one word that is neither an opcode nor a register."""
+        self.write(_HALF, word.to_bytes(WORD_BYTES, "little"))
         error = self.run(_HALF, 1).error
         if error != (isa.Error.OPCODE, isa.Unit.SEQUENCER, 0):
             raise Wrong(f"directed: wanted no such opcode, got {error}")
@@ -177,7 +156,7 @@ def _field(limit: isa.Limit, rng: random.Random) -> int:
 def rich(opcode: Opcode, rng: random.Random, most: int = _WORK) -> Instruction:
     """Return a legal instruction of ``VAST`` with fields of any size: of a few, the one with most ones."""
     found = [_drawn(opcode, rng, most) for _ in range(_DRAWS)]
-    return max(found, key=lambda i: int.from_bytes(isa.encode(i), "little").bit_count())
+    return max(found, key=lambda i: int.from_bytes(commands.encode([i]), "little").bit_count())
 
 
 def _drawn(opcode: Opcode, rng: random.Random, most: int) -> Instruction:
@@ -185,13 +164,17 @@ def _drawn(opcode: Opcode, rng: random.Random, most: int) -> Instruction:
     for _ in range(100_000):
         names = rng.sample(list(limits), rng.randint(1, len(limits)))
         i = Instruction(opcode, **{name: _field(limits[name], rng) for name in names})
-        try:
-            isa.check(i, VAST)
-            if elements(i) <= most and _playable(i):
-                return i
-        except (isa.Illegal, footprint.OutOfRange):
-            pass
+        if _good(i, most):
+            return i
     raise RuntimeError(f"no legal {opcode.name} in 100,000 draws")
+
+
+def _good(i: Instruction, most: int) -> bool:
+    try:
+        isa.check(i, VAST)
+        return elements(i) <= most and _playable(i)
+    except (isa.Illegal, footprint.OutOfRange):
+        return False
 
 
 def _playable(i: Instruction) -> bool:
@@ -226,12 +209,8 @@ def _corner(opcode: Opcode, name: str, less: int) -> Instruction | None:
     while value > low:
         most = {name: low + max(value - less - low, 0) // multiple * multiple}
         i = Instruction(opcode, **most, **_BESIDE.get((opcode, name), {}))
-        try:
-            isa.check(i, VAST)
-            if elements(i) <= _MUCH and _playable(i):
-                return i
-        except (isa.Illegal, footprint.OutOfRange):
-            pass
+        if _good(i, _MUCH):
+            return i
         value = low + (value - low) // 2
     return None
 
@@ -258,9 +237,10 @@ def _faults(rng: random.Random) -> None:
         for opcode in _MOVING:
             for i in _beyond(opcode, rng):
                 device.play(_apart([i]), _far(rng), loose=True)
-        ones = (1 << 8 * INSTRUCTION_BYTES) - (1 << 40)
-        for word in (*(1 << bit | ones for bit in range(4, 8)), 0):
-            device.refuse(word)
+        ones = (1 << 8 * WORD_BYTES) - (1 << CODE_BITS)
+        for code in (0, 15, 31, 47, 63, 127):
+            device.refuse(code | ones)
+        device.refuse(0)
 
 
 def _beyond(opcode: Opcode, rng: random.Random) -> Iterator[Instruction]:
@@ -341,12 +321,14 @@ def _host(rng: random.Random) -> None:
 def _interrupted(device: CheckedDevice, rng: random.Random) -> None:
     """Start a program, and disturb it by a doorbell, a clear, or a soft reset."""
     program = _apart([rich(rng.choice(_MOVING), rng) for _ in range(4)])
-    address = rng.getrandbits(32) // INSTRUCTION_BYTES * INSTRUCTION_BYTES
-    address -= address % _MEMORY // _HALF * (len(program) * INSTRUCTION_BYTES)
-    device.write(address % _MEMORY, b"".join(map(isa.encode, program)))
+    code = commands.encode(program)
+    count = len(code) // WORD_BYTES
+    address = rng.getrandbits(32) // padded(1) * padded(1)
+    address -= address % _MEMORY // _HALF * padded(count)
+    device.write(address % _MEMORY, code)
     device.set_register("watchdog", rng.choice((0, 5000)))
     device.set_register("program_address", address)
-    device.set_register("program_length", rng.choice((len(program), len(program) - 1)))
+    device.set_register("program_length", rng.choice((count, count - 1)))
     device.set_register("interrupt_enable", rng.randrange(4))
     device.set_register("control", Control.CLEAR.value)
     device.rest(COUNTERS_PER_UNIT)
@@ -366,9 +348,10 @@ def _interrupted(device: CheckedDevice, rng: random.Random) -> None:
 def _rung(device: CheckedDevice, cycles: int) -> None:
     """Ring the doorbell again at about the time when instructions after HALT are dropped."""
     program = [Instruction(Opcode.HALT), *[Instruction(Opcode.NOP)] * 60]
-    device.write(_HALF, b"".join(map(isa.encode, program)))
+    code = commands.encode(program)
+    device.write(_HALF, code)
     device.set_register("program_address", _HALF)
-    device.set_register("program_length", len(program))
+    device.set_register("program_length", len(code) // WORD_BYTES)
     device.set_register("control", Control.START.value)
     device.rest(cycles)
     device.set_register("control", Control.START.value)
@@ -386,4 +369,4 @@ RUNS: dict[str, Callable[[random.Random], None]] = {
     "host": _host,
 }
 
-assert INSTRUCTION_BYTES * _LONGEST < _HALF
+assert 8 * WORD_BYTES * _LONGEST < _HALF

@@ -23,18 +23,9 @@ class TableError(ValueError):
 class Key(NamedTuple):
     """An entry: lines or signals, and the reason.
 
-    Parameters
-    ----------
-    text : str
-        As in the table.
-    why : str
-        The reason.
-    file : str
-        Source, from the top of the tree; a pattern of a shell.
-    name : str
-        Text of the line, without the space around it; or name of the signal, a pattern.
-    bits : int
-        Mask of the bits; all of them is -1. 0 for a line.
+    ``text``: as in the table; ``why``: the reason; ``file``: source, from the top of the tree; a
+    pattern of a shell; ``name``: text of the line, without the space around it; or name of the
+    signal, a pattern; ``bits``: mask of the bits; all of them is -1. 0 for a line.
     """
 
     text: str
@@ -86,10 +77,7 @@ def _entries(reason: Mapping[str, Any]) -> list[Key]:
 def explanations(text: str) -> list[Key]:
     """Return the entries of a table in TOML: ``[[reason]]`` with ``why``, ``lines``, ``signals``.
 
-    Raises
-    ------
-    TableError
-        If it is none.
+    Raises ``TableError`` if it is none.
 
     Examples
     --------

@@ -3,17 +3,14 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from command_line import aligned
+
 from coverage.summary import Counts, File, Met, Signal, Summary
 
 __all__ = ["page", "ranges", "table"]
 
 _STYLE = """
 body { font: 15px/1.4 sans-serif; margin: 2em; color: #222; }
-table { border-collapse: collapse; margin-bottom: 2em; }
-th, td { padding: 2px 10px; text-align: right; }
-th:first-child, td:first-child { text-align: left; }
-tr.block { background: #eee; font-weight: bold; }
-td.bad { color: #b00020; font-weight: bold; }
 pre { margin: 0; font: 13px/1.35 monospace; }
 .line { display: flex; }
 .number { width: 3.5em; color: #888; text-align: right; padding-right: 1em; flex: none; }
@@ -74,34 +71,7 @@ def table(summary: Summary, *, files: bool = False) -> str:
         if files:
             rows += [(f"  {file.path.rpartition('/')[2]}", *_cells(file.counts)) for file in held]
     rows.append(("all", *_cells(summary.counts)))
-    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            text.ljust(width) if n == 0 else text.rjust(width)
-            for n, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
-
-
-def _row(kind: str, name: str, counts: Counts) -> str:
-    cells = "".join(
-        f'<td class="bad">{text}</td>' if n % 5 == 4 and text != "0" else f"<td>{text}</td>"
-        for n, text in enumerate(_cells(counts))
-    )
-    return f'<tr class="{kind}"><td>{name}</td>{cells}</tr>'
-
-
-def _overview(summary: Summary) -> Iterator[str]:
-    heads = "".join(f"<th>{head}</th>" for head in ("", *_HEADS))
-    yield f"<table><tr>{heads}</tr>"
-    for block, held in summary.blocks.items():
-        counts = sum((file.counts for file in held[1:]), held[0].counts)
-        yield _row("block", escape(block), counts)
-        for file in held:
-            name = file.path.rpartition("/")[2]
-            yield _row("file", f'<a href="#{escape(file.path)}">{escape(name)}</a>', file.counts)
-    yield _row("block", "all", summary.counts) + "</table>"
+    return aligned(rows)
 
 
 def _note(signal: Signal) -> str:
@@ -120,7 +90,7 @@ def _source(file: File) -> Iterator[str]:
     for signal in file.signals:
         if signal.live & ~signal.toggled:
             notes.setdefault(signal.number, []).append(signal)
-    yield f'<details id="{escape(file.path)}"><summary>{escape(file.path)}</summary><pre>'
+    yield f"<details><summary>{escape(file.path)}</summary><pre>"
     for number, text in enumerate(file.text, 1):
         line = file.lines.get(number)
         uncovered = notes.get(number, [])
@@ -141,18 +111,13 @@ def _source(file: File) -> Iterator[str]:
 def page(summary: Summary, remarks: Sequence[str]) -> str:
     """Return the page.
 
-    Parameters
-    ----------
-    summary : Summary
-        Coverage of all files.
-    remarks : sequence of str
-        Descriptions of the runs, one line each.
+    ``summary``: coverage of all files; ``remarks``: descriptions of the runs, one line each.
     """
     texts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Celosia: coverage</title>',
         f"<style>{_STYLE}</style></head><body><h1>Coverage of the core</h1>",
         *(f"<p>{escape(remark)}</p>" for remark in remarks),
-        *_overview(summary),
+        f"<pre>{escape(table(summary, files=True))}</pre>",
     ]
     if summary.stale:
         stale = "".join(f"<li>{escape(key.text)}</li>" for key in summary.stale)
@@ -160,9 +125,5 @@ def page(summary: Summary, remarks: Sequence[str]) -> str:
     texts.append(f"<h2>Sources</h2>{_LEGEND}")
     for file in summary.files:
         texts += _source(file)
-    texts.append(
-        "<script>const open = () => { const found = document.getElementById("
-        "decodeURIComponent(location.hash.slice(1))); if (found) found.open = true; };"
-        "addEventListener('hashchange', open); open();</script></body></html>\n"
-    )
+    texts.append("</body></html>\n")
     return "\n".join(texts)

@@ -132,10 +132,8 @@ _KINDS = {
 def run_job(job: Job) -> Result:
     """Run a job in this process.
 
-    Raises
-    ------
-    SimulatorNotFound, RtlError
-        If the simulator is missing, a model cannot be built, or a core does not respond.
+    Raises ``SimulatorNotFound``, ``RtlError`` if the simulator is missing, a model cannot be built,
+    or a core does not respond.
     """
     from celosia.sim.counting import counting
 

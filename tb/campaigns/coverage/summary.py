@@ -123,14 +123,8 @@ def summary(
 ) -> Summary:
     """Return the coverage, file by file.
 
-    Parameters
-    ----------
-    lines, signals
-        As ``celosia.sim.counting.Tally`` has them.
-    texts : mapping of str to str
-        Sources by the files that ``lines`` and ``signals`` name.
-    keys : sequence of Key
-        Entries of the table of reasons.
+    ``lines``, ``signals``: as ``celosia.sim.counting.Tally`` has them; ``texts``: sources by the
+    files that ``lines`` and ``signals`` name; ``keys``: entries of the table of reasons.
     """
     used: set[Key] = set()
     found: dict[str, tuple[dict[int, Line], list[Signal]]] = {}

@@ -148,9 +148,7 @@ def results(problems: tuple[str, ...] = ()):
     return run_all
 
 
-def test_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_command(tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.setattr(command, "run_all", results())
     reasons = tmp_path / "reasons.toml"
     reasons.write_text("")
@@ -176,13 +174,7 @@ def test_command(
         ("-o bad.toml", "bad.toml: wanted a directory, got a file"),
     ],
 )
-def test_bad_arguments(
-    options: str,
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_bad_arguments(options, message, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     Path("bad.toml").write_text("[table]\n")
     try:

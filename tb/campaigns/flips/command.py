@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import random
 import time
 from collections.abc import Sequence
@@ -13,28 +12,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from command_line import add_draw, aligned
 from tqdm import tqdm
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
-from celosia.sw.cli.arguments import add_preset, seeds, whole
+from celosia.sw.cli.arguments import add_preset, whole
 from celosia.sw.cli.messages import Failure, Missing
 from celosia.sw.data import load as load_images
 from celosia.sw.evaluate import inputs_of
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.ir.program import Program
-from celosia.sw.runtime.device import DeviceError, RunResult
+from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.session import Session
 
-__all__ = [
-    "Outcome",
-    "Plan",
-    "add_arguments",
-    "cycles_of",
-    "run",
-    "run_batch",
-    "table",
-]
+__all__ = ["Outcome", "Plan", "add_arguments", "cycles_of", "run", "run_batch", "table"]
 
 _MODEL = "mnist_a.tflite"
 _DATASET = "mnist"
@@ -67,48 +59,21 @@ class Outcome(NamedTuple):
     label: bool
 
 
-class _Flipping:
-    """Device for one inference, during which a bit flips."""
-
-    def __init__(self, core: Any) -> None:
-        self.core = core
-        self.config: Config = core.config
-        self.flip: Any = None
-        self.error: tuple[isa.Error, isa.Unit, int] | None = None
-
-    def write(self, address: int, data: bytes) -> None:
-        self.core.write(address, data)
-
-    def read(self, address: int, count: int) -> bytes:
-        return self.core.read(address, count)
-
-    def run(self, address: int, count: int) -> RunResult:
-        flip, self.flip = self.flip, None
-        run = self.core.run if flip is None else partial(self.core.run_with, flip)
-        result = run(address, count)
-        self.error = result.error
-        return result
-
-    def close(self) -> None:
-        self.core.close()
-
-
 def _play(plan: Plan, config: Config, x: np.ndarray, flip: Any) -> tuple[np.ndarray | None, Any]:
     """Return the result, None after an error, and the error, of a core that starts from power-up."""
     from flips.device import FlipDevice
 
     memory_bytes = max(plan.program.memory_bytes, 1)
-    with FlipDevice(config, memory_bytes=memory_bytes) as core:
-        device = _Flipping(core)
+    with FlipDevice(config, memory_bytes=memory_bytes) as device:
         session = Session(plan.program, device)
-        device.flip = flip
+        device.pending = flip
         try:
             return session.run([x[np.newaxis]])[0][0], None
         except DeviceError:
             # Only an error of the core is an outcome.
-            if device.error is None:
+            if device.last_error is None:
                 raise
-            return None, device.error
+            return None, device.last_error
 
 
 def _attempt(plan: Plan, arrays: Sequence[Any], number: int, want: np.ndarray) -> Outcome:
@@ -174,14 +139,7 @@ def add_arguments(made: argparse.ArgumentParser) -> None:
     )
     add_preset(made)
     made.add_argument("--flips", type=whole, default=100, metavar="N", help="how many (100)")
-    made.add_argument("--seed", type=seeds, default=0, metavar="S", help="of everything (0)")
-    made.add_argument(
-        "--workers",
-        type=whole,
-        default=os.cpu_count() or 1,
-        metavar="W",
-        help="processes; 1 does without Dask (as many as processors)",
-    )
+    add_draw(made)
     made.add_argument("--json", type=Path, metavar="FILE", help="also write each flip as JSON")
 
 
@@ -195,11 +153,7 @@ def _plan(arguments: argparse.Namespace) -> Plan:
     images, _ = load_images(_DATASET)
     chosen = np.random.default_rng(arguments.seed).integers(len(images), size=arguments.flips)
     plan = Plan(
-        program,
-        arguments.preset,
-        arguments.seed,
-        0,
-        inputs_of(program, _DATASET, images[chosen]),
+        program, arguments.preset, arguments.seed, 0, inputs_of(program, _DATASET, images[chosen])
     )
     return plan._replace(cycles=cycles_of(plan))
 
@@ -214,7 +168,7 @@ def cycles_of(plan: Plan) -> int:
     counted = set()
     for config in (plan.config, replace(plan.config, protection="none")):
         core = FlipDevice(config, memory_bytes=plan.program.memory_bytes)
-        with Session(plan.program, _Flipping(core)) as session:
+        with Session(plan.program, core) as session:
             session.run([plan.inputs[:1]])
             counted.add(session.statistics.cycles)
     if len(counted) != 1:
@@ -263,14 +217,8 @@ def _is_silent(one: Outcome) -> bool:
 def table(found: Sequence[Outcome]) -> str:
     """Return the counts by memory, and of all."""
     heads = (
-        "memory",
-        "flips",
-        "right, silent",
-        "right, reported",
-        "wrong, reported",
-        "wrong, silent",
-        "wrong without protection",
-        "other class without protection",
+        *("memory", "flips", "right, silent", "right, reported", "wrong, reported"),
+        *("wrong, silent", "wrong without protection", "other class without protection"),
     )
     memories = sorted({one.memory for one in found})
     groups = [(name, [one for one in found if one.memory == name]) for name in memories]
@@ -286,14 +234,4 @@ def table(found: Sequence[Outcome]) -> str:
             sum(not one.label for one in ones),
         )
         rows.append((name, *map(str, counts)))
-    widths = [max(len(row[n]) for row in rows) for n in range(len(heads))]
-    lines = [
-        "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
-            ]
-        )
-        for row in rows
-    ]
-    return "".join(line.rstrip() + "\n" for line in lines)
+    return aligned(rows) + "\n"

@@ -1,15 +1,16 @@
 """Simulated core with a flip of one bit of its memories during a run."""
 
-import ctypes
 import random
 import re
 from collections.abc import Sequence
+from ctypes import POINTER, byref, c_char_p, c_uint32, c_uint64, c_void_p, create_string_buffer
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import RunResult
+from celosia.hw.arch.isa import Error, Unit
 from celosia.sim.footprint import Memory
 from celosia.sim.rtl import RtlDevice
 
@@ -68,46 +69,30 @@ def drawn(arrays: Sequence[Array], rng: random.Random, cycles: int) -> Flip:
 class FlipDevice(RtlDevice):
     """Core from power-up with a flip of one bit of its memories during a run.
 
-    Parameters
-    ----------
-    config : Config
-        Sizes of the core.
-    **options
-        ``latency``, ``bandwidth``, ``memory_bytes``, ``cycles_limit``: see ``RtlDevice``.
-
-    Raises
-    ------
-    SimulatorNotFound, RtlError
-        See ``RtlDevice``.
+    ``config``: sizes of the core; ``**options``: ``latency``, ``bandwidth``, ``memory_bytes``,
+    ``cycles_limit``: see ``RtlDevice``.
+    Raises ``SimulatorNotFound``, ``RtlError`` see ``RtlDevice``.
     """
 
     def __init__(self, config: Config, **options: Any) -> None:
         super().__init__(config, arrays=True, **options)
-        self._library.celosia_array.argtypes = [
-            ctypes.c_void_p,
-            ctypes.c_uint32,
-            ctypes.POINTER(ctypes.c_uint64),
-            ctypes.POINTER(ctypes.c_uint32),
-            ctypes.c_char_p,
-            ctypes.c_uint32,
-        ]
-        self._library.celosia_flip.argtypes = [
-            ctypes.c_void_p,
-            ctypes.c_uint32,
-            ctypes.c_uint64,
-            ctypes.c_uint32,
-        ]
+        array = [c_void_p, c_uint32, POINTER(c_uint64), POINTER(c_uint32), c_char_p, c_uint32]
+        self._library.celosia_array.argtypes = array
+        self._library.celosia_flip.argtypes = [c_void_p, c_uint32, c_uint64, c_uint32]
         self._library.celosia_flip.restype = None
-        self._pending: Flip | None = None
+        #: Of the next run: ``flip.cycle`` cycles after its start a bit changes.
+        self.pending: Flip | None = None
+        #: Of the last run.
+        self.last_error: tuple[Error, Unit, int] | None = None
         #: All memories of the core, parity included.
         self.arrays = tuple(self._arrays())
 
     def _arrays(self) -> list[Array]:
-        words, bits = ctypes.c_uint64(), ctypes.c_uint32()
-        name = ctypes.create_string_buffer(_NAME_BYTES)
+        words, bits = c_uint64(), c_uint32()
+        name = create_string_buffer(_NAME_BYTES)
         found: list[Array] = []
         while self._library.celosia_array(
-            self._device, len(found), ctypes.byref(words), ctypes.byref(bits), name, _NAME_BYTES
+            self._device, len(found), byref(words), byref(bits), name, _NAME_BYTES
         ):
             found.append(_array(name.value.decode(), words.value, bits.value))
         return found
@@ -115,10 +100,7 @@ class FlipDevice(RtlDevice):
     def flip(self, array: int, word: int, bit: int) -> None:
         """Change one bit now.
 
-        Raises
-        ------
-        ValueError
-            If there is no such bit.
+        Raises ``ValueError`` if there is no such bit.
         """
         if not 0 <= array < len(self.arrays):
             raise ValueError(f"array: wanted 0 to {len(self.arrays) - 1}, got {array}")
@@ -130,14 +112,15 @@ class FlipDevice(RtlDevice):
             )
         self._library.celosia_flip(self._device, array, word, bit)
 
-    def run_with(self, flip: Flip, address: int, count: int) -> RunResult:
-        """Run a program as ``run`` does; ``flip.cycle`` cycles after its start a bit changes."""
-        self._pending = flip
-        return self.run(address, count)
+    def run(self, address: int, count: int) -> RunResult:
+        """Run a program, and flip the bit that waits."""
+        result = super().run(address, count)
+        self.last_error = result.error
+        return result
 
     def started(self) -> None:
         """Flip the bit that waits."""
-        flip, self._pending = self._pending, None
+        flip, self.pending = self.pending, None
         if flip is not None:
             self._library.celosia_wait(self._device, flip.cycle)
             self.flip(flip.array, flip.word, flip.bit)

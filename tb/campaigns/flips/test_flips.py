@@ -1,6 +1,7 @@
 """The campaign of flips, without a simulator."""
 
 import argparse
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,10 +11,12 @@ from command_line import main
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import preset
+from celosia.sim.rtl import RtlDevice
 from celosia.sw.cli.messages import Failure
 from celosia.sw.runtime.device import RunResult
 from flips import command as flips
 from flips.command import Outcome, Plan
+from flips.device import FlipDevice
 
 UNIFIED = Outcome("unified", False, None, True, True, True)
 FOUND = [
@@ -63,28 +66,18 @@ def test_another_error_is_none_of_the_flip(monkeypatch: pytest.MonkeyPatch) -> N
         flips._attempt(plan, ([array], [array]), 0, np.zeros(1, np.int8))
 
 
-def test_device_remembers_the_error() -> None:
+def test_device_remembers_the_error(monkeypatch) -> None:
     error = (isa.Error.MEMORY, isa.Unit.MATRIX, 3)
-    core = SimpleNamespace(
-        config=preset("nano"),
-        run=lambda address, count: RunResult(5, {}, None),
-        run_with=lambda flip, address, count: RunResult(6, {}, error),
-    )
-    device = flips._Flipping(core)
-    assert device.run(0, 1).error is None and device.error is None
-    device.flip = object()
-    assert device.run(0, 1).error == error and device.error == error
-    assert device.run(0, 1).error is None
+    results = iter([RunResult(5, {}, None), RunResult(6, {}, error), RunResult(5, {}, None)])
+    monkeypatch.setattr(RtlDevice, "run", lambda device, address, count: next(results))
+    device = object.__new__(FlipDevice)
+    assert device.run(0, 1).error is None and device.last_error is None
+    assert device.run(0, 1).error == error and device.last_error == error
+    assert device.run(0, 1).error is None and device.last_error is None
 
 
 def test_command_refuses_what_makes_no_sense(capsys: pytest.CaptureFixture[str]) -> None:
     for wrong in ("--flips 0", "--preset nano,protection=hope", "no-such-file.tflite"):
-        with pytest.raises(SystemExit) if wrong.startswith("--") else _nothing():
+        with pytest.raises(SystemExit) if wrong.startswith("--") else nullcontext():
             assert main(["flips", *wrong.split()]) == 2
     assert "no-such-file.tflite" in capsys.readouterr().err
-
-
-class _nothing:
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *exception: object) -> None: ...

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Opcode
 from celosia.sw.ir.program import Program
 
@@ -21,17 +20,9 @@ class Damage(Exception):
 def check_bounds(program: Program, memory: np.ndarray) -> None:
     """Look for bytes that are not zero, and that neither host nor program may have written.
 
-    Parameters
-    ----------
-    program : Program
-        Program that has run, with or without an error.
-    memory : numpy.ndarray
-        uint8, all of external memory, which was zero before.
-
-    Raises
-    ------
-    Damage
-        If there is one.
+    ``program``: program that has run, with or without an error; ``memory`` (numpy.ndarray): uint8,
+    all of external memory, which was zero before.
+    Raises ``Damage`` if there is one.
     """
     stores = _stores(program)
     code = [section for _, section in program.sections]
@@ -64,11 +55,7 @@ def _stores(program: Program) -> list[Any]:
 
     found = []
     for _, section in program.sections:
-        for index in range(section.count):
-            try:
-                instruction = section.instruction(index)
-            except isa.Illegal:
-                continue
+        for instruction in section.instructions:
             # No core runs a store without rows or bytes.
             if instruction.opcode is Opcode.STORE and instruction.rows and instruction.length:
                 found.append(external_block(instruction))

@@ -1,16 +1,16 @@
 """Campaign of files with random changes: each must give the right result or one clear line."""
 
 import argparse
-import os
 import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
 
+from command_line import add_draw
 from tqdm import tqdm
 
 from celosia.sim.fuzz import workers
-from celosia.sw.cli.arguments import seeds, whole
+from celosia.sw.cli.arguments import whole
 from celosia.sw.cli.messages import Failure
 from celosia.sw.files import write_atomically
 from celosia.sw.runtime.session import InputError
@@ -26,14 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "kind", nargs="?", choices=KINDS, default="models", help="of files (models)"
     )
     parser.add_argument("--files", type=whole, default=200, metavar="N", help="how many (200)")
-    parser.add_argument("--seed", type=seeds, default=0, metavar="S", help="of everything (0)")
-    parser.add_argument(
-        "--workers",
-        type=whole,
-        default=os.cpu_count() or 1,
-        metavar="W",
-        help="processes; 1 does without Dask (as many as processors)",
-    )
+    add_draw(parser)
     parser.add_argument("--scheduler", metavar="tcp://...", help="of a Dask cluster, instead")
     parser.add_argument(
         "--directory",
@@ -48,12 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run many changed files, or one that failed before.
 
-    Raises
-    ------
-    Failure
-        If one did not end as it must.
-    InputError
-        If a path is wrong.
+    Raises ``Failure`` if one did not end as it must.
+    Raises ``InputError`` if a path is wrong.
     """
     if options.directory.exists() and not options.directory.is_dir():
         raise InputError(f"{options.directory}: wanted a directory, got a file")

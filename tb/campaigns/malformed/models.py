@@ -199,12 +199,7 @@ def _other(value: Any, rng: random.Random) -> Any:
     return rng.choice(choices) if isinstance(value, str) else value
 
 
-_GRAPHS: Sequence[Callable[[Graph, random.Random], Graph]] = (
-    _extent,
-    _meaning,
-    _contents,
-    _option,
-)
+_GRAPHS: Sequence[Callable[[Graph, random.Random], Graph]] = (_extent, _meaning, _contents, _option)
 
 
 def _in_graph(content: bytes, rng: random.Random) -> bytes:

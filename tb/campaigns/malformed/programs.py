@@ -8,8 +8,9 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from celosia.hw.arch import isa
-from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
+from celosia.hw.arch import commands
+from celosia.hw.arch.commands import WORD_BYTES
+from celosia.hw.arch.config import Config
 from celosia.sw.ir.program import MAGIC, VERSION
 from malformed.seeds import programs
 from malformed.values import anywhere, integer, real
@@ -122,35 +123,35 @@ def _in_header(content: bytes, rng: random.Random) -> bytes:
 
 
 def _word(blob: bytearray, rng: random.Random) -> slice:
-    start = rng.randrange(len(blob) // INSTRUCTION_BYTES) * INSTRUCTION_BYTES
-    return slice(start, start + INSTRUCTION_BYTES)
+    start = rng.randrange(len(blob) // WORD_BYTES) * WORD_BYTES
+    return slice(start, start + WORD_BYTES)
 
 
 def _field(blob: bytearray, rng: random.Random) -> None:
     """Set a field of an instruction to another value that its bits can hold."""
-    where = _word(blob, rng)
     try:
-        found = isa.decode(bytes(blob[where]))
+        program = commands.decode(bytes(blob))
     except ValueError:
         return
-    if not found.fields:
+    if not program:
         return
+    number = rng.randrange(len(program))
+    found = program[number]
     name = rng.choice(list(found.fields))
     value = found.fields[name]
     for bits in (8, 16, 32) if rng.random() < 0.5 else (32, 16, 8, 4, 2, 1):
-        number = integer(rng, bits, value)
         try:
-            changed = isa.Instruction(found.opcode, **(found.fields | {name: number}))
-            blob[where] = isa.encode(changed)
-            return
+            program[number] = found.but(**{name: integer(rng, bits, value)})
         except ValueError:
             continue
+        blob[:] = commands.encode(program)
+        return
 
 
 def _bits(blob: bytearray, rng: random.Random) -> None:
     where = _word(blob, rng)
     for _ in range(rng.choice((1, 1, 2, 8))):
-        blob[where.start + rng.randrange(INSTRUCTION_BYTES)] ^= 1 << rng.randrange(8)
+        blob[where.start + rng.randrange(WORD_BYTES)] ^= 1 << rng.randrange(8)
 
 
 def _swapped(blob: bytearray, rng: random.Random) -> None:
@@ -165,15 +166,25 @@ def _copied(blob: bytearray, rng: random.Random) -> None:
 _WORDS: Sequence[Callable[[bytearray, random.Random], None]] = (_field, _bits, _swapped, _copied)
 
 
+def _sections(header: Any, blobs: Sequence[bytearray]) -> Iterator[tuple[Any, bytearray]]:
+    """Yield the header's entry and the code of each section."""
+    left = iter(blobs)
+    for step in header["steps"]:
+        if "core" in step:
+            yield from ((step["core"][name], next(left)) for name in ("setup", "main"))
+        else:
+            _ = [next(left) for o in step["host"]["sources"] if o["data"] is not None]
+
+
 def _in_code(content: bytes, rng: random.Random) -> bytes:
     """Change instructions, which keep their number; or constants."""
     header, blobs = _opened(content)
-    cores = [step["core"] for step in header["steps"] if "core" in step]
-    sizes = {core[name]["bytes"] for core in cores for name in ("setup", "main")}
-    code = [blob for blob in blobs if len(blob) in sizes and len(blob) >= INSTRUCTION_BYTES]
+    code = list(_sections(header, blobs))
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         if code and rng.random() < 0.9:
-            rng.choices(_WORDS, (5, 2, 1, 1))[0](rng.choice(code), rng)
+            entry, blob = rng.choice(code)
+            rng.choices(_WORDS, (5, 2, 1, 1))[0](blob, rng)
+            entry["bytes"] = len(blob)
         else:
             blob = rng.choice(blobs) if blobs else bytearray()
             if blob:

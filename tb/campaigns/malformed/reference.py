@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+import litert
 import numpy as np
-from litert import resolver
 
 from celosia.sw.frontend.tflite import load
 
@@ -14,24 +14,14 @@ def outputs(request: tuple[bytes, Sequence[np.ndarray]]) -> list[np.ndarray] | s
     """Return the outputs of a model for inputs, or why LiteRT refuses it.
 
     A damaged model may make it read or write any address: it needs a separate process.
-
-    Parameters
-    ----------
-    request : tuple of bytes and sequence of numpy.ndarray
-        A model file, and its inputs in any shape.
+    ``request`` (tuple of bytes and sequence of numpy.ndarray): A model file, and its inputs in any
+    shape.
     """
-    from ai_edge_litert.interpreter import Interpreter
-
     content, inputs = request
     try:
-        interpreter = Interpreter(
-            model_content=content, experimental_op_resolver_type=resolver(load(content))
-        )
-        interpreter.allocate_tensors()
-        for details, array in zip(interpreter.get_input_details(), inputs, strict=True):
-            interpreter.set_tensor(details["index"], array.reshape(details["shape"]))
-        interpreter.invoke()
-        return [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
+        interpreter = litert.interpreter(content, load(content))
+        arrays = (array.reshape(1, -1) for array in inputs)
+        return [found[0] for found in litert.invoked(interpreter, *arrays)]
     except (RuntimeError, ValueError) as error:
         return str(error)
 

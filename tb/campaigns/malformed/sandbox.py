@@ -29,14 +29,8 @@ class Result(NamedTuple):
 class Sandbox:
     """A process that runs a function; it is begun anew after it has died or been killed.
 
-    Parameters
-    ----------
-    function : str
-        Module and name, with a colon between them.
-    seconds : float
-        Time for each argument.
-    memory_bytes : int
-        Address space of the process, all libraries included.
+    ``function``: module and name, with a colon between them; ``seconds``: time for each argument;
+    ``memory_bytes``: address space of the process, all libraries included.
     """
 
     def __init__(self, function: str, *, seconds: float, memory_bytes: int) -> None:

@@ -33,9 +33,7 @@ def campaign(options: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str
 
 
 @pytest.mark.parametrize(("kind", "count"), [("models", 200), ("programs", 150)])
-def test_no_file_does_harm(
-    kind: str, count: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], figure
-) -> None:
+def test_no_file_does_harm(kind, count, tmp_path, capsys, figure) -> None:
     options = f"{kind} --files {count} --seed 8 --workers 1 --directory {tmp_path}"
     code, out, err = campaign(options, capsys)
     assert code == 0, err
@@ -124,9 +122,7 @@ TRANSPOSED = w.TransposedConvolution(
         ([Function(kind="HARD_SWISH")], 1, 1e-45, "HARD_SWISH.*wanted a result of more than"),
     ],
 )
-def test_scales_without_a_meaning(
-    layers: list[Any], number: int, scale: float, message: str
-) -> None:
+def test_scales_without_a_meaning(layers, number, scale, message) -> None:
     outcome = trial.attempt(scaled(layers, number, scale))
     assert outcome.end in ("ModelError", "CompileError", "UndefinedError"), outcome
     assert re.search(message.replace("^", r"\^"), outcome.text), outcome.text
@@ -202,12 +198,7 @@ def planted(kind: str) -> Callable[[str], Callable[[Any], Result]]:
 @pytest.mark.parametrize(
     "kind", ["traceback", "message", "damage", "ProgramError", "hang", "crash", "memory", "bytes"]
 )
-def test_what_is_wrong_is_found(
-    kind: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_wrong_is_found(kind, tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.setattr(verdicts, "_sandbox", planted(kind))
     monkeypatch.setattr("malformed.campaign._BUDGET", 20)
     options = f"models --files 12 --seed 1 --workers 1 --directory {tmp_path}"
@@ -248,9 +239,7 @@ def test_a_program_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
         ("--directory {file}", "{file}: wanted a directory, got a file"),
     ],
 )
-def test_bad_arguments(
-    options: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_arguments(options, message, tmp_path, capsys) -> None:
     file = tmp_path / "file"
     file.touch()
     try:

@@ -33,17 +33,10 @@ _INPUTS = 1 << 22
 class Outcome(NamedTuple):
     """Outcome of a file.
 
-    Parameters
-    ----------
-    end : str
-        ``answer``, ``unfed`` if the inputs would be too large, the name of a clear error, or a
-        failure: ``traceback``, ``damage``, or ``message`` for an error with an empty message.
-    text : str
-        The message.
-    inputs, outputs : tuple of numpy.ndarray
-        Arrays of the whole model after ``answer``.
-    peak : int
-        Peak memory of the process, in bytes.
+    ``end``: ``answer``, ``unfed`` if the inputs would be too large, the name of a clear error, or a
+    failure: ``traceback``, ``damage``, or ``message`` for an error with an empty message; ``text``:
+    the message; ``inputs``, ``outputs`` (tuple of numpy.ndarray): arrays of the whole model after
+    ``answer``; ``peak``: peak memory of the process, in bytes.
     """
 
     end: str

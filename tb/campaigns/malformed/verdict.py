@@ -33,16 +33,9 @@ class Problem(NamedTuple):
 class Verdict(NamedTuple):
     """Verdict on a file.
 
-    Parameters
-    ----------
-    end : str
-        End in a few words, shared by many files.
-    problem : Problem or None
-        Its problem.
-    text : str
-        Message of a clear error.
-    seconds, peak : float, int
-        Seconds taken, and peak memory of the process so far in bytes.
+    ``end``: end in a few words, shared by many files; ``problem``: its problem; ``text``: message
+    of a clear error; ``seconds``, ``peak``: seconds taken, and peak memory of the process so far in
+    bytes.
     """
 
     end: str

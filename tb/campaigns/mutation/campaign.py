@@ -248,27 +248,10 @@ def check(
 ) -> Score:
     """Break a block and count.
 
-    Parameters
-    ----------
-    block : Block
-        The block.
-    number : int
-        Changes that count.
-    seed : int
-        Seed of the draw.
-    workers : int
-        Processes.
-    reasons : dict
-        See ``explained.read``.
-    report : function of str, Site and Result
-        Called with each stage's result of a change.
-    stages : tuple of str
-        Stages to run.
-
-    Raises
-    ------
-    RuntimeError
-        If a test fails without a change.
+    ``block``: the block; ``number``: changes that count; ``seed``: seed of the draw; ``workers``:
+    processes; ``reasons``: see ``explained.read``; ``report``: called with each stage's result of a
+    change; ``stages``: stages to run.
+    Raises ``RuntimeError`` if a test fails without a change.
     """
     sites = draw(block.files, sum(len(sites_of(file)) for file in block.files), seed)
     chosen = [stage for stage in stages_of(block) if stage.name in stages]

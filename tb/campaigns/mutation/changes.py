@@ -115,12 +115,8 @@ def _kept(parent: ast.AST, field: str, child: ast.AST) -> bool:
 def slots(function: ast.FunctionDef, *, inits_only: bool = False) -> list[Slot]:
     """Return the slots of a function that can be changed, in order of its source.
 
-    Parameters
-    ----------
-    function : ast.FunctionDef
-        Syntax tree of the function.
-    inits_only : bool
-        Only those of initial values of ports, in ``__init__``.
+    ``function``: syntax tree of the function; ``inits_only``: only those of initial values of
+    ports, in ``__init__``.
     """
     found: list[Slot] = []
 

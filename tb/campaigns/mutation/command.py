@@ -96,10 +96,7 @@ def _checked(block: Block, options: argparse.Namespace) -> Score:
 def run(options: argparse.Namespace) -> None:
     """Run a campaign.
 
-    Raises
-    ------
-    Failure
-        If a block misses a share, an entry is stale, or tests fail without a change.
+    Raises ``Failure`` if a block misses a share, an entry is stale, or tests fail without a change.
     """
     try:
         scores = _scores(options)

@@ -18,10 +18,7 @@ TABLE = Path(__file__).with_suffix(".toml")
 def read(path: Path = TABLE) -> dict[Key, str]:
     """Return the reasons by the key of a site.
 
-    Raises
-    ------
-    ValueError
-        If an entry is incomplete or duplicate.
+    Raises ``ValueError`` if an entry is incomplete or duplicate.
     """
     reasons: dict[Key, str] = {}
     for entry in tomllib.loads(path.read_text()).get("explained", []):

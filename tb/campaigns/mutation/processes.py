@@ -34,10 +34,7 @@ def start(work: Callable[..., None], *args: Any) -> tuple[Connection, Any]:
 def received(receive: Connection) -> Any:
     """Return the next report of a process, None at its end.
 
-    Raises
-    ------
-    RuntimeError
-        If an exception ended it.
+    Raises ``RuntimeError`` if an exception ended it.
     """
     try:
         value, error = receive.recv()

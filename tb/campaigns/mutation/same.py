@@ -110,12 +110,8 @@ def _text(thing: Any) -> str:
 def same_circuit(things: Iterable[Any], changed: Changed) -> bool:
     """Return True if all elaborated components are proven the same without the change.
 
-    Parameters
-    ----------
-    things : iterable of Component
-        Compared once for each text of their circuit.
-    changed : Changed
-        Entered; the comparison leaves it and enters it again.
+    ``things``: compared once for each text of their circuit; ``changed``: entered; the comparison
+    leaves it and enters it again.
     """
     pairs: dict[str, str] = {}
     for thing in things:

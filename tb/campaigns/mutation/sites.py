@@ -26,20 +26,10 @@ _HARDWARE = {"Module", "Value", "Signal", "data.View", "list[Value]", "list[Sign
 class Site:
     """One change of one slot.
 
-    Attributes
-    ----------
-    file : str
-        Path in the tree.
-    function : str
-        Qualified name of the function.
-    slot, choice : int
-        Index of the slot in the function, and of the change among those of the slot.
-    line : int
-        Number of the line.
-    source : str
-        That line, without indentation.
-    change : str
-        Source before and after the change.
+    ``file``: path in the tree; ``function``: qualified name of the function; ``slot``, ``choice``:
+    index of the slot in the function, and of the change among those of the slot; ``line``: number
+    of the line; ``source``: that line, without indentation; ``change``: source before and after the
+    change.
     """
 
     file: str
@@ -69,10 +59,7 @@ class Site:
 class Helpers:
     """Functions that changed code calls while it elaborates.
 
-    Attributes
-    ----------
-    reached : bool
-        True if changed code was elaborated.
+    ``reached``: true if changed code was elaborated.
     """
 
     reached = False
@@ -203,16 +190,8 @@ def module_of(file: str) -> str:
 class Changed:
     """While it is entered, the gateware in memory has the change of a site.
 
-    Parameters
-    ----------
-    site : Site
-
-    Attributes
-    ----------
-    module : str
-        Name of the module.
-    traced : bool
-        ``Helpers`` notes when the change is elaborated.
+    ``site``: site.
+    ``module``: name of the module; ``traced``: ``Helpers`` notes when the change is elaborated.
     """
 
     def __init__(self, site: Site) -> None:

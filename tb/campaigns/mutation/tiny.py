@@ -8,15 +8,8 @@ from amaranth.lib.wiring import In, Out
 class Tally(wiring.Component):
     """Counter of set bits; from 9 on it holds until it is cleared.
 
-    Members
-    -------
-    bits : In(2)
-        Counted.
-    clear : In(1)
-        Sets the sum to 0 whatever ``bits``.
-    sum : Out(4)
-    state : Out(2)
-        Bit 0: the sum is at least 9; bit 1: it is 0.
+    ``bits`` (In(2)): counted; ``clear`` (In(1)): sets the sum to 0 whatever ``bits``; ``sum``:
+    out(4); ``state`` (Out(2)): bit 0: the sum is at least 9; bit 1: it is 0.
     """
 
     bits: Signal

@@ -83,26 +83,12 @@ def _modules(thing: Any) -> list[str]:
 class Trials:
     """Plugin of pytest: runs the collected tests on each of some changes.
 
-    Parameters
-    ----------
-    sites : list of Site
-        Those that are wanted, in order.
-    number : int
-        How many of them are to be checked, apart from those that do not count.
-    workers : int
-        Processes.
-    known : function of Site
-        Returns an earlier result, or None.
-    timings : dict
-        ``Timing`` of tests that passed without a change before, by name; takes those of the others.
-    hints : dict
-        Test that is tried first, by the identity of a site.
-    report : function of Site and Result
-        Called with each result.
-    compare : bool
-        Compare survivors with the original circuits.
-    timed : function
-        Called when ``timings`` are complete.
+    ``sites``: those that are wanted, in order; ``number``: how many of them are to be checked,
+    apart from those that do not count; ``workers``: processes; ``known``: returns an earlier
+    result, or None; ``timings``: ``Timing`` of tests that passed without a change before, by name;
+    takes those of the others; ``hints``: test that is tried first, by the identity of a site;
+    ``report``: called with each result; ``compare``: compare survivors with the original circuits;
+    ``timed``: called when ``timings`` are complete.
     """
 
     def __init__(
@@ -295,10 +281,7 @@ def _processor_time() -> float:
 def run(tests: list[str], options: list[str], plugin: Trials, folder: Path) -> None:
     """Run tests with the plugin, in this process.
 
-    Raises
-    ------
-    RuntimeError
-        If the tests cannot be run, or one fails without a change.
+    Raises ``RuntimeError`` if the tests cannot be run, or one fails without a change.
     """
     quiet = ["-p", "no:terminal", "-p", "no:cacheprovider", "--capture=no"]
     base = [f"--basetemp={folder}"]

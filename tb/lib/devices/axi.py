@@ -42,31 +42,16 @@ class _Watch:
 class AxiMemory:
     """Byte memory that responds to bursts after a latency.
 
-    Parameters
-    ----------
-    content : bytearray
-        The bytes; addresses wrap at its end.
-    data_bytes : int
-        Bytes of one beat.
-    burst_beats : int
-        Longest burst that is allowed.
-    latency : int
-        Cycles from a burst's address, or its last beat written, to its response, at least 1.
-    rng : Draws, optional
-        Random numbers for ``stall``, and for the order in which ids are served.
-    stall : float
-        Probability that a channel pauses for a cycle, 0 to below 1.
-    refuses : callable
-        True for a byte address whose beat gets SLVERR.
-
-    Attributes
-    ----------
-    reads, writes : list of (id, address, beats)
-        Bursts so far.
-    under_way, most_under_way : dict of int by id
-        Read bursts with a taken address and without a taken last beat; their greatest number.
-    most_unanswered : int
-        Greatest number of written bursts with a taken address and without a response.
+    ``content``: the bytes; addresses wrap at its end; ``data_bytes``: bytes of one
+    beat; ``burst_beats``: longest burst that is allowed; ``latency``: cycles from a burst's
+    address, or its last beat written, to its response, at least 1; ``rng``: random numbers for
+    ``stall``, and for the order in which ids are served; ``stall``: probability that a channel
+    pauses for a cycle, 0 to below 1; ``refuses``: true for a byte address whose beat
+    gets SLVERR.
+    ``reads``, ``writes`` (list of (id, address, beats)): bursts so far; ``under_way``,
+    ``most_under_way`` (dict of int by id): read bursts with a taken address and without a taken
+    last beat; their greatest number; ``most_unanswered``: greatest number of written bursts with a
+    taken address and without a response.
     """
 
     content: bytearray

@@ -34,16 +34,8 @@ _FLAGS = ("--cc", "--exe", "--build", "-j", "2", "--top-module", "celosia", "-O3
 def _model(config: Config, memory: str, key: object, component: Callable[[], Any]) -> Path:
     """Return the compiled board, built if it does not exist.
 
-    Parameters
-    ----------
-    config : Config
-        Sizes of its core.
-    memory : str
-        Header in this folder with the memory.
-    key : object
-        Other parameters of its Verilog, compared by their representation.
-    component : function
-        Makes the gateware.
+    ``config``: sizes of its core; ``memory``: header in this folder with the memory; ``key``: other
+    parameters of its Verilog, compared by their representation; ``component``: makes the gateware.
     """
     from celosia.hw.build import sources_digest
 
@@ -91,10 +83,7 @@ def _build(
 class _Running:
     """A board that runs until it is closed.
 
-    Attributes
-    ----------
-    path : str
-        Pseudo-terminal of the link.
+    ``path``: pseudo-terminal of the link.
     """
 
     def __init__(
@@ -131,30 +120,12 @@ class _Running:
 class SimulatedBoard(_Running):
     """Link and core with a memory of fixed latency.
 
-    Parameters
-    ----------
-    config : Config
-        Sizes of its core.
-    memory_bytes : int
-        External memory.
-    latency : int
-        Cycles of the external memory from a request to its response.
-    noise : float
-        Share of bytes on the line that are dropped, doubled or flipped, 0 to 1.
-    seed : int
-        Of the noise.
-
-    Attributes
-    ----------
-    path : str
-        Pseudo-terminal of the link.
-
-    Raises
-    ------
-    SimulatorNotFound
-        If there is no Verilator or no C++ compiler.
-    RtlError
-        If the build fails, or the board does not start.
+    ``config``: sizes of its core; ``memory_bytes``: external memory; ``latency``: cycles of the
+    external memory from a request to its response; ``noise``: share of bytes on the line that are
+    dropped, doubled or flipped, 0 to 1; ``seed``: of the noise.
+    ``path``: pseudo-terminal of the link.
+    Raises ``SimulatorNotFound`` if there is no Verilator or no C++ compiler.
+    Raises ``RtlError`` if the build fails, or the board does not start.
     """
 
     def __init__(
@@ -184,23 +155,10 @@ class SimulatedSdramBoard(_Running):
 
     The chip ends the simulation when a rule of its data sheet is broken, and names the rule on
     standard error.
-
-    Parameters
-    ----------
-    board : Board
-        Which one. Its serial line is as fast as its clock allows.
-    noise, seed
-        See ``SimulatedBoard``.
-
-    Attributes
-    ----------
-    path : str
-        Pseudo-terminal of the link.
-
-    Raises
-    ------
-    SimulatorNotFound, RtlError
-        See ``SimulatedBoard``.
+    ``board``: which one. Its serial line is as fast as its clock allows; ``noise``, ``seed``: see
+    ``SimulatedBoard``.
+    ``path``: pseudo-terminal of the link.
+    Raises ``SimulatorNotFound``, ``RtlError`` see ``SimulatedBoard``.
     """
 
     def __init__(self, board: Board, *, noise: float = 0.0, seed: int = 1) -> None:

@@ -11,15 +11,10 @@ from typing import Any, Protocol
 from pysim import Draws
 
 from celosia.hw.arch import isa, link
-from celosia.hw.arch.config import INSTRUCTION_BYTES, Config
+from celosia.hw.arch.commands import WORD_BYTES
+from celosia.hw.arch.config import Config
 from celosia.hw.arch.link import Info, Operation, Request, Response, Status
-from celosia.hw.arch.registers import (
-    COUNTERS,
-    COUNTERS_PER_UNIT,
-    OFFSETS,
-    REGISTERS,
-    Control,
-)
+from celosia.hw.arch.registers import COUNTERS, COUNTERS_PER_UNIT, OFFSETS, REGISTERS, Control
 from celosia.hw.arch.registers import Status as CoreStatus
 from celosia.sim.machine import Machine, MachineError, TooLong
 
@@ -30,12 +25,7 @@ _DEAF = (CoreStatus.BUSY | CoreStatus.ERROR).value
 class Noise:
     """A line that damages bytes: drops, doubles or flips a bit of them, one as often as another.
 
-    Parameters
-    ----------
-    rng : Draws
-        Random numbers.
-    rate : float
-        Share of bytes damaged, 0 to 1.
+    ``rng``: random numbers; ``rate``: share of bytes damaged, 0 to 1.
     """
 
     def __init__(self, rng: Draws, rate: float) -> None:
@@ -72,19 +62,9 @@ class Registers(Protocol):
 class FarEnd:
     """Responds to requests as the gateware does.
 
-    Parameters
-    ----------
-    memory : mutable buffer of bytes
-        External memory; the bus refuses addresses past its end.
-    registers : Registers
-        The core's.
-    slots, slot_bytes : int
-        As in ``hw.link.link.Link``.
-
-    Attributes
-    ----------
-    done : Counter of (operation, sequence number)
-        How often requests were carried out.
+    ``memory``: external memory; the bus refuses addresses past its end; ``registers``: the core's;
+    ``slots``, ``slot_bytes``: as in ``hw.link.link.Link``.
+    ``done`` (Counter of (operation, sequence number)): how often requests were carried out.
     """
 
     def __init__(
@@ -152,19 +132,8 @@ class FarEnd:
 class MachineRegisters:
     """Registers of a core whose programs the machine model runs in a thread.
 
-    Parameters
-    ----------
-    config : Config
-        Sizes of the core.
-    memory_bytes : int
-        External memory.
-
-    Attributes
-    ----------
-    machine : Machine
-        The core, and its memory.
-    starts : int
-        How often the doorbell rang.
+    ``config``: sizes of the core; ``memory_bytes``: external memory.
+    ``machine``: the core, and its memory; ``starts``: how often the doorbell rang.
     """
 
     def __init__(self, config: Config, memory_bytes: int) -> None:
@@ -207,7 +176,7 @@ class MachineRegisters:
     def _run(self) -> None:
         first = self._values[OFFSETS["program_address"]]
         count = self._values[OFFSETS["program_length"]]
-        words = self.machine.memory[first : first + count * INSTRUCTION_BYTES].tobytes()
+        words = self.machine.memory[first : first + count * WORD_BYTES].tobytes()
         status = CoreStatus.DONE
         try:
             self.machine.run(words)

@@ -32,12 +32,7 @@ class Command(IntEnum):
 class SdramError(AssertionError):
     """A rule of the data sheet was broken.
 
-    Attributes
-    ----------
-    rule : str
-        Its name, such as ``tRCD``.
-    cycle : int
-        The clock edge, counted from power-up.
+    ``rule``: its name, such as ``tRCD``; ``cycle``: the clock edge, counted from power-up.
     """
 
     def __init__(self, rule: str, cycle: int, message: str) -> None:
@@ -89,27 +84,12 @@ class _Burst:
 class SdramChip:
     """The chip, edge by edge.
 
-    Parameters
-    ----------
-    sheet : Sheet
-        Its data sheet.
-    clock_hz : int
-        Its clock.
-    postponed : int
-        Refreshes that may be overdue at any time.
-
-    Attributes
-    ----------
-    content : bytearray
-        All bytes, at byte address ``((row · 4 + bank) · columns + column) · 2``.
-    cycle : int
-        Rising edges so far.
-    commands : Counter of Command
-        How often each was given.
-    data_cycles : int
-        Edges with a word on the data pins, in either direction.
-    longest_refresh_gap : int
-        Most cycles between two refreshes after start-up.
+    ``sheet``: its data sheet; ``clock_hz``: its clock; ``postponed``: refreshes that may be overdue
+    at any time.
+    ``content``: all bytes, at byte address ``((row · 4 + bank) · columns + column) ·
+    2``; ``cycle``: rising edges so far; ``commands``: how often each was given; ``data_cycles``:
+    edges with a word on the data pins, in either direction; ``longest_refresh_gap``: most cycles
+    between two refreshes after start-up.
     """
 
     def __init__(self, sheet: Sheet, *, clock_hz: int, postponed: int = 8) -> None:
@@ -359,15 +339,8 @@ class SdramChip:
         """Act as the chip at ``pins``, endlessly: a background bench.
 
         Without a word, the data pins show values that no test writes.
-
-        Parameters
-        ----------
-        ctx : simulation context
-            Of a test bench in ``sync``.
-        pins : interface
-            The controller's pins, named as in its signature.
-        delay : int
-            Cycles by which words come late.
+        ``ctx``: of a test bench in ``sync``; ``pins``: the controller's pins, named as in its
+        signature; ``delay``: cycles by which words come late.
         """
         names = ("cke", "cs_n", "ras_n", "cas_n", "we_n", "ba", "a", "dqm", "dq_o", "dq_oe")
         late: list[int | None] = [None] * delay

@@ -30,61 +30,19 @@ class Sheet:
     refreshes: int = 8192
 
 
+_NAMES = "rcd rp ras rc rrd rfc wr mrd ras_max".split()
+
+
+def _sheet(column_bits: int, fastest: int, times: str, **more: int) -> Sheet:
+    named = {f"t_{name}": int(time) for name, time in zip(_NAMES, times.split(), strict=True)}
+    return Sheet(column_bits=column_bits, t_ck={2: 10, 3: fastest}, **named, **more)
+
+
 #: ISSI IS42S16160G, Alliance AS4C32M16SB (table 16 of its sheet); in the package of a GW2AR-18 64 Mbit
 #: devices of several makers were found; these are the slowest of their figures.
 SHEETS = {
-    "IS42S16160G-7": Sheet(
-        column_bits=9,
-        t_ck={2: 10, 3: 7},
-        t_rcd=15,
-        t_rp=15,
-        t_ras=37,
-        t_rc=60,
-        t_rrd=14,
-        t_rfc=60,
-        t_wr=14,
-        t_mrd=14,
-        t_ras_max=100_000,
-    ),
-    "AS4C32M16SB-7": Sheet(
-        column_bits=10,
-        t_ck={2: 10, 3: 7},
-        t_rcd=21,
-        t_rp=21,
-        t_ras=42,
-        t_rc=63,
-        t_rrd=14,
-        t_rfc=63,
-        t_wr=14,
-        t_mrd=14,
-        t_ras_max=120_000,
-    ),
-    "AS4C32M16SB-6": Sheet(
-        column_bits=10,
-        t_ck={2: 10, 3: 6},
-        t_rcd=18,
-        t_rp=18,
-        t_ras=42,
-        t_rc=60,
-        t_rrd=12,
-        t_rfc=60,
-        t_wr=12,
-        t_mrd=12,
-        t_ras_max=120_000,
-    ),
-    "GW2AR-18": Sheet(
-        row_bits=11,
-        column_bits=8,
-        t_ck={2: 10, 3: 7},
-        t_rcd=20,
-        t_rp=20,
-        t_ras=45,
-        t_rc=65,
-        t_rrd=14,
-        t_rfc=65,
-        t_wr=15,
-        t_mrd=14,
-        t_ras_max=100_000,
-        refreshes=4096,
-    ),
+    "IS42S16160G-7": _sheet(9, 7, "15 15 37 60 14 60 14 14 100_000"),
+    "AS4C32M16SB-7": _sheet(10, 7, "21 21 42 63 14 63 14 14 120_000"),
+    "AS4C32M16SB-6": _sheet(10, 6, "18 18 42 60 12 60 12 12 120_000"),
+    "GW2AR-18": _sheet(8, 7, "20 20 45 65 14 65 15 14 100_000", row_bits=11, refreshes=4096),
 }

@@ -3,95 +3,20 @@
 from collections.abc import Sequence
 from typing import Any
 
-from networks.chain import Chain, Constant, Operand, quantized, window_count
-from networks.graph import RESOURCE, Graph, Operation, Quantization, Tensor
-from networks.layers import (
-    Activation,
-    Add,
-    ArgMax,
-    Back,
-    Binary,
-    Dequantize,
-    Function,
-    Layer,
-    Mean,
-    Operator,
-    Pad,
-    Pool,
-    Prelu,
-    Quantize,
-    Softmax,
-)
-from networks.moves import (
-    BatchToSpace,
-    Concatenate,
-    DepthToSpace,
-    ExpandDims,
-    Pack,
-    Reshape,
-    Resize,
-    SpaceToBatch,
-    SpaceToDepth,
-    Split,
-    SplitSizes,
-    Squeeze,
-    StridedSlice,
-    Transpose,
-    Unpack,
-)
+from networks import chain, graph, layers, moves, weights
+from networks.chain import *
+from networks.graph import *
+from networks.layers import *
+from networks.moves import *
 from networks.serialize import serialize
-from networks.weights import Convolution, Depthwise, FullyConnected, TransposedConvolution
+from networks.weights import *
 
-__all__ = [
-    "RESOURCE",
-    "Activation",
-    "Add",
-    "ArgMax",
-    "Back",
-    "BatchToSpace",
-    "Binary",
-    "Chain",
-    "Concatenate",
-    "Constant",
-    "Convolution",
-    "DepthToSpace",
-    "Depthwise",
-    "Dequantize",
-    "ExpandDims",
-    "FullyConnected",
-    "Function",
-    "Graph",
-    "Layer",
-    "Mean",
-    "Operand",
-    "Operation",
-    "Operator",
-    "Pack",
-    "Pad",
-    "Pool",
-    "Prelu",
-    "Quantization",
-    "Quantize",
-    "Reshape",
-    "Resize",
-    "Softmax",
-    "SpaceToBatch",
-    "SpaceToDepth",
-    "Split",
-    "SplitSizes",
-    "Squeeze",
-    "StridedSlice",
-    "Tensor",
-    "Transpose",
-    "TransposedConvolution",
-    "Unpack",
-    "quantized",
-    "sequential",
-    "serialize",
-    "window_count",
-    "write_fully_connected",
-    "write_sequential",
-]
+__all__ = ["sequential", "serialize", "write_fully_connected", "write_sequential"]
+__all__ += chain.__all__
+__all__ += graph.__all__
+__all__ += layers.__all__
+__all__ += moves.__all__
+__all__ += weights.__all__
 
 
 def sequential(
@@ -106,11 +31,7 @@ def sequential(
 
     The graph's outputs are the results that no operator reads. Names of tensors are those of
     ``Chain``.
-
-    Raises
-    ------
-    ValueError
-        If there is no layer, or one that cannot take the result before it.
+    Raises ``ValueError`` if there is no layer, or one that cannot take the result before it.
     """
     if not layers:
         raise ValueError("layers: wanted at least one, got none")

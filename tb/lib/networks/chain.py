@@ -192,25 +192,13 @@ class Chain:
     ) -> None:
         """Add an operator that reads the last result, and makes the next one.
 
-        Parameters
-        ----------
-        kind : str
-            Its name, for instance ``CONV_2D``; else the code of a custom operator.
-        shape : sequence of int, optional
-            Of its result; as the last one unless given.
-        constants : sequence of Operand
-            Further inputs.
-        inputs : sequence of Operand, optional
-            All inputs, if the last result is not the first of them; -1 is a missing one.
-        dtype : str, optional
-            Of its results; as the last one unless given.
-        scale, zero_point, scale_axis
-            Quantisation of its results; as the last one unless given.
-        shapes : sequence of sequences of int, optional
-            Shapes of all results, if there are several. The first becomes the last result; the
-            names of the others are its name with ``_1``, ``_2`` and so on appended.
-        **options
-            As of ``Operation``.
+        ``kind``: its name, for instance ``CONV_2D``; else the code of a custom operator; ``shape``:
+        of its result; as the last one unless given; ``constants``: further inputs; ``inputs``: all
+        inputs, if the last result is not the first of them; -1 is a missing one; ``dtype``: of its
+        results; as the last one unless given; ``scale``, ``zero_point``, ``scale_axis``:
+        quantisation of its results; as the last one unless given; ``shapes``: shapes of all
+        results, if there are several. The first becomes the last result; the names of the others
+        are its name with ``_1``, ``_2`` and so on appended; ``**options``: as of ``Operation``.
         """
         number = len(self._operations)
         last = self.last if self._last >= 0 else Tensor("", (), np.dtype(np.float32))
@@ -227,10 +215,7 @@ class Chain:
         extents = [last.shape if shape is None else shape] if shapes is None else shapes
         outputs = tuple(
             self.tensor_of(
-                f"output_{number}_{n}" if n else f"output_{number}",
-                each,
-                dtype,
-                quantization,
+                f"output_{number}_{n}" if n else f"output_{number}", each, dtype, quantization
             )
             for n, each in enumerate(extents)
         )

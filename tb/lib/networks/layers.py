@@ -8,23 +8,8 @@ import numpy as np
 
 from networks.chain import Chain, Operand
 
-__all__ = [
-    "Activation",
-    "Add",
-    "ArgMax",
-    "Back",
-    "Binary",
-    "Dequantize",
-    "Function",
-    "Layer",
-    "Mean",
-    "Operator",
-    "Pad",
-    "Pool",
-    "Prelu",
-    "Quantize",
-    "Softmax",
-]
+__all__ = ["Activation", "Add", "ArgMax", "Back", "Binary", "Dequantize", "Function", "Layer"]
+__all__ += ["Mean", "Operator", "Pad", "Pool", "Prelu", "Quantize", "Softmax"]
 
 
 class Layer(Protocol):

@@ -7,23 +7,9 @@ from typing import ClassVar
 
 from networks.chain import Chain
 
-__all__ = [
-    "BatchToSpace",
-    "Concatenate",
-    "DepthToSpace",
-    "ExpandDims",
-    "Pack",
-    "Reshape",
-    "Resize",
-    "SpaceToBatch",
-    "SpaceToDepth",
-    "Split",
-    "SplitSizes",
-    "Squeeze",
-    "StridedSlice",
-    "Transpose",
-    "Unpack",
-]
+__all__ = ["BatchToSpace", "Concatenate", "DepthToSpace", "ExpandDims", "Pack", "Reshape"]
+__all__ += ["Resize", "SpaceToBatch", "SpaceToDepth", "Split", "SplitSizes", "Squeeze"]
+__all__ += ["StridedSlice", "Transpose", "Unpack"]
 
 _Margins = tuple[tuple[int, int], tuple[int, int]]
 

@@ -48,10 +48,7 @@ _ENUMERATIONS = {
 def serialize(*graphs: Graph) -> bytes:
     """Return the ``.tflite`` file of some subgraphs, the first of them the main one.
 
-    Raises
-    ------
-    ValueError
-        If there is a type or option that cannot be written.
+    Raises ``ValueError`` if there is a type or option that cannot be written.
     """
     return _Writer(graphs).content
 

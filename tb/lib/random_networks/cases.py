@@ -12,7 +12,8 @@ its operators are drawn from the seed. Each ten thousand seeds are a family:
 | 40,000 | graphs of 3 to 12 operators of host and core, some with floating-point inputs or outputs |
 | 50,000 | DEPTHWISE_CONV_2D between other layers |
 | 60,000 | rests of earlier models, with some inner tensors as inputs |
-| 70,000 | single operators of the host of every type; one family for each entry of ``_SINGLE`` |
+| 70,000 | single operators of the host of every type |
+| 80,000 | nested concatenations |
 
 A change here changes the cases of the same seeds, also of those that reproduce past bugs.
 """
@@ -26,6 +27,7 @@ from networks import Graph, Operation, serialize
 from random_networks.arithmetic import arithmetic
 from random_networks.draw import Draw
 from random_networks.graphs import FAMILIES
+from random_networks.joined import joined
 
 __all__ = ["FAMILY", "Case", "case"]
 
@@ -36,26 +38,17 @@ FAMILY = 10_000
 _CUT = (1, 2, 4, 5)
 _INPUTS = 6
 
-#: Makers of graphs of one operator, by the number of the family.
-_SINGLE: dict[int, Callable[[Draw], None]] = {7: arithmetic}
+#: Makers of the graphs of other families, by the number of the family.
+_OTHERS: dict[int, Callable[[Draw], None]] = {7: arithmetic, 8: joined}
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
     """Model with its inputs.
 
-    Parameters
-    ----------
-    seed : int
-        Seed of the model and its inputs.
-    name : str
-        Its operators.
-    graph : Graph
-        Contents of the file.
-    inputs : tuple of arrays of shape (invocations, ...)
-        Contents of the model's inputs.
-    batch : int
-        Samples of one run to compile for.
+    ``seed``: seed of the model and its inputs; ``name``: its operators; ``graph``: contents of the
+    file; ``inputs`` (tuple of arrays of shape (invocations, ...)): contents of the model's inputs;
+    ``batch``: samples of one run to compile for.
     """
 
     seed: int
@@ -71,12 +64,12 @@ class Case:
 
 
 def case(seed: int) -> Case:
-    """Return the case of a seed: 0 to 79,999."""
+    """Return the case of a seed: 0 to 89,999."""
     if seed // FAMILY == _INPUTS:
         return _with_inputs(seed)
-    if seed // FAMILY in _SINGLE:
+    if seed // FAMILY in _OTHERS:
         draw = Draw(seed)
-        _SINGLE[seed // FAMILY](draw)
+        _OTHERS[seed // FAMILY](draw)
         return _drawn(seed, draw, draw.chain.graph())
     # The last family draws as it did when its seeds were smaller.
     draw = Draw(seed if seed < 5 * FAMILY else seed - 2 * FAMILY)

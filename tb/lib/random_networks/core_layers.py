@@ -4,22 +4,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import networks as w
 import numpy as np
-from networks import (
-    Activation,
-    Add,
-    Convolution,
-    Depthwise,
-    FullyConnected,
-    Layer,
-    Mean,
-    Pad,
-    Pool,
-    Quantize,
-    Reshape,
-    Softmax,
-    window_count,
-)
 
 from random_networks.draw import Draw
 
@@ -28,7 +14,7 @@ MACS = 1_000_000
 
 ACTIVATIONS = ("NONE", "RELU", "RELU6", "RELU_N1_TO_1")
 
-Maker = Callable[[Draw], Layer]
+Maker = Callable[[Draw], w.Layer]
 
 #: A window and a stride, along one dimension.
 _Way = tuple[int, int]
@@ -76,12 +62,12 @@ def _geometry(draw: Draw, window: tuple[int, int], dilation: tuple[int, int]) ->
     """Return a padding with which a window fits into the image, and the number of its positions."""
     extents = draw.chain.last.shape[1:3]
     numbers = list(zip(extents, window, (1, 1), dilation, strict=True))
-    fits = all(window_count(*each, "VALID") >= 1 for each in numbers)
+    fits = all(w.window_count(*each, "VALID") >= 1 for each in numbers)
     padding = draw.one_of("SAME", "VALID") if fits else "SAME"
-    return padding, int(np.prod([window_count(*each, padding) for each in numbers]))
+    return padding, int(np.prod([w.window_count(*each, padding) for each in numbers]))
 
 
-def convolution(draw: Draw) -> Layer:
+def convolution(draw: Draw) -> w.Layer:
     """Return a CONV_2D of 1 to 70 channels."""
     window, stride = draw.pair(7), draw.pair(3) if draw.chance(0.4) else (1, 1)
     dilation = draw.pair(3) if draw.chance(0.3 if stride == (1, 1) else 0.1) else (1, 1)
@@ -92,15 +78,15 @@ def convolution(draw: Draw) -> Layer:
         window, dilation, padding = (1, 1), (1, 1), "SAME"
     most = max(1, MACS // (batch * positions * window[0] * window[1] * inputs))
     weights = draw.int8((min(draw.few(70), most), *window, inputs))
-    return Convolution(**kernel(draw, weights), padding=padding, stride=stride, dilation=dilation)
+    return w.Convolution(**kernel(draw, weights), padding=padding, stride=stride, dilation=dilation)
 
 
-def pointwise(draw: Draw) -> Layer:
+def pointwise(draw: Draw) -> w.Layer:
     """Return a CONV_2D of single pixels, of 1 to 48 channels, often a multiple of 2, 4 or 8."""
     batch, rows, columns, inputs = draw.chain.last.shape
     most = max(1, MACS // (batch * rows * columns * inputs))
     channels = draw.integer(1, 6) * 2 ** draw.integer(0, 3)
-    return Convolution(**kernel(draw, draw.int8((min(channels, most), 1, 1, inputs))))
+    return w.Convolution(**kernel(draw, draw.int8((min(channels, most), 1, 1, inputs))))
 
 
 def _apart(draw: Draw, outputs: int, window: tuple[int, int]) -> dict[str, Any]:
@@ -112,7 +98,7 @@ def _apart(draw: Draw, outputs: int, window: tuple[int, int]) -> dict[str, Any]:
     return operands
 
 
-def depthwise(draw: Draw) -> Layer:
+def depthwise(draw: Draw) -> w.Layer:
     """Return a DEPTHWISE_CONV_2D of 1 to 4 outputs for each channel."""
     window = (3, 3) if draw.chance(0.3) else draw.pair(7)
     stride = draw.pair(3) if draw.chance(0.4) else (1, 1)
@@ -123,10 +109,10 @@ def depthwise(draw: Draw) -> Layer:
     if batch * positions * window[0] * window[1] * inputs * each > MACS:
         window, dilation, padding, each = (1, 1), (1, 1), "SAME", 1
     operands = _apart(draw, inputs * each, window)
-    return Depthwise(**operands, padding=padding, stride=stride, dilation=dilation)
+    return w.Depthwise(**operands, padding=padding, stride=stride, dilation=dilation)
 
 
-def _pool(draw: Draw, kind: str) -> Layer:
+def _pool(draw: Draw, kind: str) -> w.Layer:
     window = (2, 2) if draw.chance(0.4) else draw.pair(7)
     stride = window if draw.chance(0.4) else draw.pair(3)
     padding, _ = _geometry(draw, window, (1, 1))
@@ -135,20 +121,20 @@ def _pool(draw: Draw, kind: str) -> Layer:
         draw.mean += draw.spread
     else:
         draw.spread = draw.spread / np.sqrt(window[0] * window[1]) + 1
-    return Pool(kind=kind, window=window, stride=stride, padding=padding, activation=activation)
+    return w.Pool(kind=kind, window=window, stride=stride, padding=padding, activation=activation)
 
 
-def max_pool(draw: Draw) -> Layer:
+def max_pool(draw: Draw) -> w.Layer:
     """Return a MAX_POOL_2D."""
     return _pool(draw, "MAX_POOL_2D")
 
 
-def average_pool(draw: Draw) -> Layer:
+def average_pool(draw: Draw) -> w.Layer:
     """Return an AVERAGE_POOL_2D."""
     return _pool(draw, "AVERAGE_POOL_2D")
 
 
-def fully_connected(draw: Draw) -> Layer:
+def fully_connected(draw: Draw) -> w.Layer:
     """Return a FULLY_CONNECTED over all of one sample."""
     shape = draw.chain.last.shape
     inputs = int(np.prod(shape[1:]))
@@ -156,7 +142,7 @@ def fully_connected(draw: Draw) -> Layer:
     operands = kernel(draw, draw.int8((outputs, inputs)))
     if draw.chance(0.2):
         operands["bias"] = None
-    return FullyConnected(**operands)
+    return w.FullyConnected(**operands)
 
 
 def changed(draw: Draw, share: float) -> dict[str, Any]:
@@ -169,53 +155,53 @@ def changed(draw: Draw, share: float) -> dict[str, Any]:
     return {"output_scale": scale, "output_zero_point": draw.zero_point()}
 
 
-def mean(draw: Draw) -> Layer:
+def mean(draw: Draw) -> w.Layer:
     """Return a MEAN over height and width."""
     _, height, width, _ = draw.chain.last.shape
     draw.spread = draw.spread / np.sqrt(height * width) + 1
-    return Mean(
+    return w.Mean(
         axes=(1, 2) if draw.chance(0.8) else (-2, 1),
         keep_dims=draw.chance(0.5),
         **changed(draw, 0.5),
     )
 
 
-def activation(draw: Draw) -> Layer:
+def activation(draw: Draw) -> w.Layer:
     """Return a RELU, RELU6 or RELU_N1_TO_1."""
-    return Activation(kind=draw.one_of(*ACTIVATIONS[1:]), **changed(draw, 0.4))
+    return w.Activation(kind=draw.one_of(*ACTIVATIONS[1:]), **changed(draw, 0.4))
 
 
-def quantize(draw: Draw) -> Layer:
+def quantize(draw: Draw) -> w.Layer:
     """Return a QUANTIZE."""
-    return Quantize(**changed(draw, 1.0))
+    return w.Quantize(**changed(draw, 1.0))
 
 
-def pad(draw: Draw) -> Layer:
+def pad(draw: Draw) -> w.Layer:
     """Return a PAD, or a PADV2 that most often writes zero."""
     margins = draw.rng.integers(0, 4, (2, 2)).tolist()
     before, after = ((0, *margin, 0) for margin in margins)
     value = draw.chain.zero_point if draw.chance(0.3) else None
     if draw.chance(0.05):
         value = draw.integer(-128, 127)
-    return Pad(before=before, after=after, value=value, wide=draw.chance(0.2))
+    return w.Pad(before=before, after=after, value=value, wide=draw.chance(0.2))
 
 
-def softmax(draw: Draw) -> Layer:
+def softmax(draw: Draw) -> w.Layer:
     """Return a SOFTMAX."""
-    return Softmax(beta=1.0 if draw.chance(0.6) else float(draw.rng.uniform(0.2, 2)))
+    return w.Softmax(beta=1.0 if draw.chance(0.6) else float(draw.rng.uniform(0.2, 2)))
 
 
-def flatten(draw: Draw) -> Layer:
+def flatten(draw: Draw) -> w.Layer:
     """Return a RESHAPE to one row for each sample."""
     shape = draw.chain.last.shape
-    return Reshape(shape=(shape[0], -1 if draw.chance(0.5) else int(np.prod(shape[1:]))))
+    return w.Reshape(shape=(shape[0], -1 if draw.chance(0.5) else int(np.prod(shape[1:]))))
 
 
 #: Limits of the sums after activations.
 _BOUNDS = {"RELU": (0.0, np.inf), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0)}
 
 
-def addition(draw: Draw, other: int) -> Layer:
+def addition(draw: Draw, other: int) -> w.Layer:
     """Return an ADD of the last result and another one, whose sums spread over all of int8."""
     name = draw.one_of(*ACTIVATIONS, "NONE", "NONE")
     numbers = (draw.chain.number, other)
@@ -236,7 +222,7 @@ def addition(draw: Draw, other: int) -> Layer:
     if name == "NONE" and draw.chance(0.2):
         zero_point = draw.zero_point()
     draw.mean, draw.spread = mean / scale, min(spread / scale, 100.0)
-    return Add(
+    return w.Add(
         second=draw.chain.tensor(other).name,
         output_scale=scale,
         output_zero_point=zero_point,
@@ -251,19 +237,19 @@ def _ways(extents: tuple[int, int], wanted: tuple[int, int], padding: str) -> li
             (window, stride)
             for window in range(1, 8)
             for stride in range(1, 4)
-            if window_count(extent, window, stride, 1, padding) == count
+            if w.window_count(extent, window, stride, 1, padding) == count
         ]
         for extent, count in zip(extents, wanted, strict=True)
     ]
 
 
-def matching(draw: Draw, shape: tuple[int, ...]) -> Layer | None:
+def matching(draw: Draw, shape: tuple[int, ...]) -> w.Layer | None:
     """Return an operator that leads from the last result to one of a shape, if one does."""
     source = draw.chain.last.shape
     if len(source) != len(shape):
         return None
     if len(shape) == 2:
-        return FullyConnected(**kernel(draw, draw.int8((shape[1], source[1]))))
+        return w.FullyConnected(**kernel(draw, draw.int8((shape[1], source[1]))))
     padding = draw.one_of("SAME", "VALID")
     extents, wanted = (source[1], source[2]), (shape[1], shape[2])
     ways = _ways(extents, wanted, padding)
@@ -276,11 +262,11 @@ def matching(draw: Draw, shape: tuple[int, ...]) -> Layer | None:
     inputs, outputs = source[3], shape[3]
     way = {"padding": padding, "stride": (down, right)}
     if inputs == outputs and draw.chance(0.3):
-        kind = draw.one_of(*Pool.KINDS)
-        return Pool(kind=kind, window=(high, wide), **way)
+        kind = draw.one_of(*w.Pool.KINDS)
+        return w.Pool(kind=kind, window=(high, wide), **way)
     if outputs % inputs == 0 and draw.chance(0.4):
-        return Depthwise(**_apart(draw, outputs, (high, wide)), **way)
+        return w.Depthwise(**_apart(draw, outputs, (high, wide)), **way)
     if np.prod(shape[:3]) * high * wide * inputs * outputs > MACS:
         (high, down), (wide, right) = (min(axis) for axis in ways)
         way["stride"] = (down, right)
-    return Convolution(**kernel(draw, draw.int8((outputs, high, wide, inputs))), **way)
+    return w.Convolution(**kernel(draw, draw.int8((outputs, high, wide, inputs))), **way)

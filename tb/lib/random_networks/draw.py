@@ -9,21 +9,11 @@ from networks import Chain, Layer
 class Draw:
     """Random numbers of one case, and the graph under construction.
 
-    Attributes
-    ----------
-    few_bits : bool
-        True if scales have few bits, which makes many sums exact halves.
-    chain : Chain
-        The graph.
-    inputs : array of shape (invocations, ...)
-        Input of the graph.
-    more : list of arrays
-        Further inputs.
-    mean, spread : float
-        Approximate mean and deviation of the last results, from their zero point. The function of
-        a layer sets them for its results.
-    moments : dict of int to (float, float)
-        The same for every result, by its number.
+    ``few_bits``: true if scales have few bits, which makes many sums exact halves; ``chain``: the
+    graph; ``inputs`` (array of shape (invocations, ...)): input of the graph; ``more`` (list of
+    arrays): further inputs; ``mean``, ``spread``: approximate mean and deviation of the last
+    results, from their zero point. The function of a layer sets them for its results; ``moments``
+    (dict of int to (float, float)): the same for every result, by its number.
     """
 
     def __init__(self, seed: int) -> None:

@@ -3,33 +3,8 @@
 import math
 from typing import Any
 
+import networks as w
 import numpy as np
-from networks import (
-    ArgMax,
-    BatchToSpace,
-    Binary,
-    Concatenate,
-    DepthToSpace,
-    Dequantize,
-    ExpandDims,
-    Function,
-    Layer,
-    Mean,
-    Pack,
-    Pad,
-    Prelu,
-    Reshape,
-    Resize,
-    SpaceToBatch,
-    SpaceToDepth,
-    Split,
-    SplitSizes,
-    Squeeze,
-    StridedSlice,
-    Transpose,
-    TransposedConvolution,
-    Unpack,
-)
 
 from random_networks.core_layers import ACTIVATIONS, MACS, Maker, changed, kernel
 from random_networks.draw import Draw
@@ -65,9 +40,9 @@ def _other(draw: Draw) -> tuple[str, float, tuple[float, float]] | None:
     return tensor(number).name, draw.chain.quantization(number).scale, draw.moments[number]
 
 
-def binary(draw: Draw) -> Layer:
+def binary(draw: Draw) -> w.Layer:
     """Return an ADD, SUB or MUL of the last result and an earlier one or a constant."""
-    kind, swapped = draw.one_of(*Binary.KINDS), draw.chance(0.3)
+    kind, swapped = draw.one_of(*w.Binary.KINDS), draw.chance(0.3)
     found = _other(draw) if draw.chance(0.5) else None
     if kind == "SUB" and found and found[0] == draw.chain.last.name:
         found = None
@@ -95,7 +70,7 @@ def binary(draw: Draw) -> Layer:
     output = max(output, max(scale, draw.chain.scale) * 2.0**-12 if kind != "MUL" else 0)
     zero_point = int(np.clip(draw.integer(-50, 50) - mean / output, -128, 127))
     draw.mean, draw.spread = mean / output, min(spread / output, 100.0)
-    return Binary(
+    return w.Binary(
         kind=kind,
         swapped=swapped,
         output_scale=output,
@@ -105,11 +80,11 @@ def binary(draw: Draw) -> Layer:
     )
 
 
-def slopes(draw: Draw) -> Layer:
+def slopes(draw: Draw) -> w.Layer:
     """Return a PRELU of several slopes."""
     shape = draw.chain.last.shape
     picked = [1] * (len(shape) - 2) + [shape[-1]] if draw.chance(0.8) else shape[1:]
-    return Prelu(
+    return w.Prelu(
         alpha=draw.int8(picked),
         alpha_scale=float(draw.rng.uniform(0.002, 0.02)),
         alpha_zero_point=draw.zero_point(),
@@ -117,7 +92,7 @@ def slopes(draw: Draw) -> Layer:
     )
 
 
-def resize(draw: Draw) -> Layer:
+def resize(draw: Draw) -> w.Layer:
     """Return a RESIZE_BILINEAR or RESIZE_NEAREST_NEIGHBOR, most often to twice the size."""
     batch, high, wide, channels = draw.chain.last.shape
     size = (2 * high, 2 * wide) if draw.chance(0.4) else draw.pair(24)
@@ -125,10 +100,10 @@ def resize(draw: Draw) -> Layer:
         size = (high, wide)
     way = draw.one_of("", "align_corners", "half_pixel_centers")
     flags = {way: True} if way else {}
-    return Resize(kind=draw.one_of(*Resize.KINDS), size=size, **flags)
+    return w.Resize(kind=draw.one_of(*w.Resize.KINDS), size=size, **flags)
 
 
-def transposed(draw: Draw) -> Layer:
+def transposed(draw: Draw) -> w.Layer:
     """Return a TRANSPOSE_CONV of 1 to 20 channels."""
     batch, high, wide, inputs = draw.chain.last.shape
     window, stride = draw.pair(4), (2, 2) if draw.chance(0.5) else draw.pair(3)
@@ -141,15 +116,15 @@ def transposed(draw: Draw) -> Layer:
     operands = kernel(draw, weights)
     if draw.chance(0.3):
         operands["bias"] = None
-    return TransposedConvolution(**operands, padding=padding, stride=stride)
+    return w.TransposedConvolution(**operands, padding=padding, stride=stride)
 
 
-def transpose(draw: Draw) -> Layer:
+def transpose(draw: Draw) -> w.Layer:
     """Return a TRANSPOSE, most often of all dimensions but the first."""
     rank = len(draw.chain.last.shape)
     if draw.chance(0.1):
-        return Transpose(permutation=tuple(draw.rng.permutation(rank).tolist()))
-    return Transpose(permutation=(0, *(1 + draw.rng.permutation(rank - 1)).tolist()))
+        return w.Transpose(permutation=tuple(draw.rng.permutation(rank).tolist()))
+    return w.Transpose(permutation=(0, *(1 + draw.rng.permutation(rank - 1)).tolist()))
 
 
 def _compatible(draw: Draw, axis: int | None) -> list[str]:
@@ -171,18 +146,18 @@ def _choose(draw: Draw, names: list[str], size: int) -> list[str]:
     return [names[draw.integer(0, len(names) - 1)] for _ in range(min(draw.integer(1, 2), most))]
 
 
-def concatenate(draw: Draw) -> Layer:
+def concatenate(draw: Draw) -> w.Layer:
     """Return a CONCATENATION, most often along channels."""
     rank = len(draw.chain.last.shape)
     axis = rank - 1 if draw.chance(0.6) else draw.integer(1 if draw.chance(0.9) else 0, rank - 1)
     others = _choose(draw, _compatible(draw, axis), draw.chain.last.elements)
-    return Concatenate(others=others, axis=axis - rank if draw.chance(0.3) else axis)
+    return w.Concatenate(others=others, axis=axis - rank if draw.chance(0.3) else axis)
 
 
-def pack(draw: Draw) -> Layer:
+def pack(draw: Draw) -> w.Layer:
     """Return a PACK along a dimension that is not the first."""
     others = _choose(draw, _compatible(draw, None), draw.chain.last.elements)
-    return Pack(others=others, axis=draw.integer(1, len(draw.chain.last.shape)))
+    return w.Pack(others=others, axis=draw.integer(1, len(draw.chain.last.shape)))
 
 
 def _short_axes(draw: Draw) -> list[int]:
@@ -190,15 +165,15 @@ def _short_axes(draw: Draw) -> list[int]:
     return [axis for axis in range(1, len(shape)) if 1 < shape[axis] <= 24]
 
 
-def unpack(draw: Draw) -> Layer:
+def unpack(draw: Draw) -> w.Layer:
     """Return an UNPACK of a dimension of few entries, else an EXPAND_DIMS."""
     axes = _short_axes(draw)
     if not axes or len(draw.chain.last.shape) < 3:
         return expand(draw)
-    return Unpack(axis=axes[draw.integer(0, len(axes) - 1)])
+    return w.Unpack(axis=axes[draw.integer(0, len(axes) - 1)])
 
 
-def split(draw: Draw) -> Layer:
+def split(draw: Draw) -> w.Layer:
     """Return a SPLIT in two or three, or as many as there are; else an EXPAND_DIMS."""
     ways = [
         (axis, parts)
@@ -209,10 +184,10 @@ def split(draw: Draw) -> Layer:
     if not ways:
         return expand(draw)
     axis, parts = ways[draw.integer(0, len(ways) - 1)]
-    return Split(axis=axis, parts=parts)
+    return w.Split(axis=axis, parts=parts)
 
 
-def strided_slice(draw: Draw) -> Layer:
+def strided_slice(draw: Draw) -> w.Layer:
     """Return a STRIDED_SLICE of at least one element, most often without dropped dimensions."""
     begin, end, stride, dropped = [], [], [], []
     for axis, extent in enumerate(draw.chain.last.shape):
@@ -232,7 +207,7 @@ def strided_slice(draw: Draw) -> Layer:
         end.append(last)
         stride.append(step)
     plain = not dropped and set(stride) == {1} and draw.chance(0.6)
-    return StridedSlice(
+    return w.StridedSlice(
         begin=tuple(begin),
         end=tuple(end),
         stride=tuple(stride),
@@ -241,16 +216,16 @@ def strided_slice(draw: Draw) -> Layer:
     )
 
 
-def split_sizes(draw: Draw) -> Layer:
+def split_sizes(draw: Draw) -> w.Layer:
     """Return a SPLIT_V; else an EXPAND_DIMS."""
     axes = _short_axes(draw)
     if not axes:
         return expand(draw)
     axis = axes[draw.integer(0, len(axes) - 1)]
-    return SplitSizes(axis=axis, first=draw.integer(1, draw.chain.last.shape[axis] - 1))
+    return w.SplitSizes(axis=axis, first=draw.integer(1, draw.chain.last.shape[axis] - 1))
 
 
-def choice(draw: Draw) -> Layer:
+def choice(draw: Draw) -> w.Layer:
     """Return a MAXIMUM or MINIMUM of the last result and one alike or a constant."""
     names = _compatible(draw, None)
     given: dict[str, Any] = {"second": names[draw.integer(0, len(names) - 1)]}
@@ -258,49 +233,49 @@ def choice(draw: Draw) -> Layer:
         scale, zero_point = draw.chain.scale, draw.chain.zero_point
         second, _, _ = _operand(draw)
         given = {"second": second, "second_scale": scale, "second_zero_point": zero_point}
-    return Binary(
-        kind=draw.one_of(*Binary.CHOICES),
+    return w.Binary(
+        kind=draw.one_of(*w.Binary.CHOICES),
         output_scale=draw.chain.scale,
         output_zero_point=draw.chain.zero_point,
         **given,
     )
 
 
-def blocks(draw: Draw) -> Layer:
+def blocks(draw: Draw) -> w.Layer:
     """Return an operator that moves pixels between blocks, channels and samples."""
     batch, high, wide, channels = draw.chain.last.shape
     block = draw.integer(1, 3)
     if draw.chance(0.5):
         if channels % block**2 == 0 and draw.chance(0.5):
-            return DepthToSpace(block=block)
+            return w.DepthToSpace(block=block)
         if high % block == 0 and wide % block == 0:
-            return SpaceToDepth(block=block)
+            return w.SpaceToDepth(block=block)
     down, right = draw.pair(2)
     if batch % (down * right) == 0 and draw.chance(0.5):
         crops = tuple(
             (0, 1 if n * step > 1 and draw.chance(0.3) else 0)
             for n, step in ((high, down), (wide, right))
         )
-        return BatchToSpace(blocks=(down, right), margins=(crops[0], crops[1]))
+        return w.BatchToSpace(blocks=(down, right), margins=(crops[0], crops[1]))
     (top, left), rest = draw.rng.integers(0, 2, 2).tolist(), (high, wide)
     margins = [
         (first, -(extent + first) % step)
         for first, extent, step in zip((top, left), rest, (down, right), strict=True)
     ]
-    return SpaceToBatch(blocks=(down, right), margins=(margins[0], margins[1]))
+    return w.SpaceToBatch(blocks=(down, right), margins=(margins[0], margins[1]))
 
 
-def expand(draw: Draw) -> Layer:
+def expand(draw: Draw) -> w.Layer:
     """Return an EXPAND_DIMS, or a SQUEEZE if that is possible."""
     shape = draw.chain.last.shape
     if 1 in shape[1:] and shape[0] > 1 and draw.chance(0.6):
-        return Squeeze()
+        return w.Squeeze()
     if len(shape) > 3:
         return image(draw)
-    return ExpandDims(axis=draw.integer(1, len(shape)))
+    return w.ExpandDims(axis=draw.integer(1, len(shape)))
 
 
-def image(draw: Draw) -> Layer:
+def image(draw: Draw) -> w.Layer:
     """Return a RESHAPE to an image of another shape."""
     batch, *extents = draw.chain.last.shape
     left = int(np.prod(extents, dtype=np.int64))
@@ -309,51 +284,51 @@ def image(draw: Draw) -> Layer:
         divisors = [n for n in range(1, 25) if left % n == 0]
         shape.append(divisors[draw.integer(0, len(divisors) - 1)])
         left //= shape[-1]
-    return Reshape(shape=(*shape, left))
+    return w.Reshape(shape=(*shape, left))
 
 
-def any_mean(draw: Draw) -> Layer:
+def any_mean(draw: Draw) -> w.Layer:
     """Return a MEAN over any axes but the first."""
     shape = draw.chain.last.shape
     axes = [axis for axis in range(1, len(shape)) if draw.chance(0.5)] or [len(shape) - 1]
     draw.spread = draw.spread / math.sqrt(math.prod(shape[axis] for axis in axes)) + 1
     keep = draw.chance(0.5) or len(shape) - len(axes) < 2
-    return Mean(axes=tuple(axes), keep_dims=keep, **changed(draw, 0.5))
+    return w.Mean(axes=tuple(axes), keep_dims=keep, **changed(draw, 0.5))
 
 
-def any_pad(draw: Draw) -> Layer:
+def any_pad(draw: Draw) -> w.Layer:
     """Return a PAD of all dimensions, channels included."""
     rank = len(draw.chain.last.shape)
     margins = draw.rng.integers(0, 3, (2, rank)).tolist()
     before, after = ((0, *margin[1:]) for margin in margins)
     value = draw.integer(-128, 127) if draw.chance(0.3) else None
-    return Pad(before=before, after=after, value=value)
+    return w.Pad(before=before, after=after, value=value)
 
 
 #: Scale and zero point that a function's results have.
 _RANGES = {"LOGISTIC": (1 / 256, -128), "TANH": (1 / 128, 0)}
 
 
-def function(draw: Draw) -> Layer:
+def function(draw: Draw) -> w.Layer:
     """Return an operator that a table does."""
     kind = draw.one_of("ABS", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "TANH")
     alpha = {"alpha": float(draw.rng.uniform(-0.5, 1))} if kind == "LEAKY_RELU" else {}
     if kind in _RANGES:
         scale, zero_point = _RANGES[kind]
         draw.mean, draw.spread = 64.0, 60.0
-        return Function(kind=kind, output_scale=scale, output_zero_point=zero_point)
-    return Function(kind=kind, **alpha, **changed(draw, 0.5))
+        return w.Function(kind=kind, output_scale=scale, output_zero_point=zero_point)
+    return w.Function(kind=kind, **alpha, **changed(draw, 0.5))
 
 
-def arg_max(draw: Draw) -> Layer:
+def arg_max(draw: Draw) -> w.Layer:
     """Return an ARG_MAX."""
     axis = -1 if draw.chance(0.6) else draw.integer(1, len(draw.chain.last.shape) - 1)
-    return ArgMax(axis=axis, output_type=draw.one_of(*ArgMax.TYPES))
+    return w.ArgMax(axis=axis, output_type=draw.one_of(*w.ArgMax.TYPES))
 
 
-def dequantize(draw: Draw) -> Layer:
+def dequantize(draw: Draw) -> w.Layer:
     """Return a DEQUANTIZE."""
-    return Dequantize()
+    return w.Dequantize()
 
 
 #: Operators for any result, and for images only, with their weights.

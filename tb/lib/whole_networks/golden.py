@@ -6,19 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import networks as w
 import numpy as np
-from networks import (
-    Add,
-    Back,
-    Concatenate,
-    Convolution,
-    Depthwise,
-    FullyConnected,
-    Layer,
-    Mean,
-    Pool,
-    write_sequential,
-)
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -31,14 +20,14 @@ class Stack:
     """
 
     def __init__(self, channels: int) -> None:
-        self.layers: list[Layer] = []
+        self.layers: list[w.Layer] = []
         self.channels = channels
         self._random = np.random.RandomState(22)
 
     @property
     def last(self) -> str:
         """Name of the last result."""
-        return f"output_{sum(not isinstance(layer, Back) for layer in self.layers) - 1}"
+        return f"output_{sum(not isinstance(layer, w.Back) for layer in self.layers) - 1}"
 
     def _kernel(self, shape: tuple[int, ...], outputs: int, taps: int) -> dict[str, Any]:
         return {
@@ -52,19 +41,19 @@ class Stack:
         kernel = self._kernel(
             (channels, size, size, self.channels), channels, size * size * self.channels
         )
-        self.layers.append(Convolution(**{**kernel, "output_scale": 0.05, **options}))
+        self.layers.append(w.Convolution(**{**kernel, "output_scale": 0.05, **options}))
         self.channels = channels
 
     def depthwise(self, stride: int, **options: Any) -> None:
         """Append a depthwise convolution of 3 by 3."""
         kernel = self._kernel((1, 3, 3, self.channels), self.channels, 9)
         options = {"output_scale": 0.05, "stride": (stride, stride), **options}
-        self.layers.append(Depthwise(**{**kernel, **options}))
+        self.layers.append(w.Depthwise(**{**kernel, **options}))
 
     def fully_connected(self, outputs: int) -> None:
         """Append a fully connected layer."""
         kernel = self._kernel((outputs, self.channels), outputs, self.channels)
-        self.layers.append(FullyConnected(**kernel, output_scale=0.05))
+        self.layers.append(w.FullyConnected(**kernel, output_scale=0.05))
 
     def bottleneck(self, channels: int, stride: int, expansion: int) -> None:
         """Append an inverted residual of MobileNetV2."""
@@ -75,7 +64,7 @@ class Stack:
         self.depthwise(stride, **relu)
         self.convolution(channels)
         if same:
-            self.layers.append(Add(second=before, output_scale=0.07, output_zero_point=3))
+            self.layers.append(w.Add(second=before, output_scale=0.07, output_zero_point=3))
 
     def fire(self, squeeze: int, expand: int) -> None:
         """Append a fire module of SqueezeNet."""
@@ -84,10 +73,10 @@ class Stack:
         start = self.last
         self.convolution(expand, **relu)
         first = self.last
-        self.layers.append(Back(to=start))
+        self.layers.append(w.Back(to=start))
         self.channels = squeeze
         self.convolution(expand, 3, **relu)
-        self.layers.append(Concatenate(others=(first,), axis=3))
+        self.layers.append(w.Concatenate(others=(first,), axis=3))
         self.channels = 2 * expand
 
 
@@ -103,9 +92,9 @@ def mobilenet_v2() -> bytes:
         for number in range(count):
             stack.bottleneck(channels, 1 if number else stride, expansion)
     stack.convolution(1280, **relu)
-    stack.layers.append(Mean())
+    stack.layers.append(w.Mean())
     stack.fully_connected(1000)
-    return write_sequential(stack.layers, input_shape=(1, 128, 128, 3), input_scale=1 / 128)
+    return w.write_sequential(stack.layers, input_shape=(1, 128, 128, 3), input_scale=1 / 128)
 
 
 def squeezenet() -> bytes:
@@ -114,32 +103,23 @@ def squeezenet() -> bytes:
     relu = {"activation": "RELU", "output_zero_point": -128}
     stack.convolution(64, 3, stride=(2, 2), padding="VALID", **relu)
     for squeeze, expand in ((16, 64), (32, 128)):
-        stack.layers.append(Pool(window=(3, 3)))
+        stack.layers.append(w.Pool(window=(3, 3)))
         stack.fire(squeeze, expand)
         stack.fire(squeeze, expand)
-    stack.layers.append(Pool(window=(3, 3)))
+    stack.layers.append(w.Pool(window=(3, 3)))
     for squeeze, expand in ((48, 192), (48, 192), (64, 256), (64, 256)):
         stack.fire(squeeze, expand)
     stack.convolution(1000, **relu)
-    stack.layers.append(Mean())
-    return write_sequential(stack.layers, input_shape=(1, 224, 224, 3), input_scale=1 / 128)
+    stack.layers.append(w.Mean())
+    return w.write_sequential(stack.layers, input_shape=(1, 224, 224, 3), input_scale=1 / 128)
 
 
 class Network(NamedTuple):
     """A network whose figures are frozen.
 
-    Parameters
-    ----------
-    content : callable
-        Returns the ``.tflite`` file.
-    batch : int
-        Samples of one run.
-    samples : int
-        Samples whose outputs are compared, whole runs.
-    slow : bool
-        Compiles for more than a few seconds.
-    rtl : bool
-        Small enough for the RTL.
+    ``content``: returns the ``.tflite`` file; ``batch``: samples of one run;
+    ``samples``: samples whose outputs are compared, whole runs; ``slow``: compiles for more than a
+    few seconds; ``rtl``: small enough for the RTL.
     """
 
     content: Callable[[], bytes]
@@ -158,13 +138,7 @@ def _mlperf(name: str) -> bytes:
 
 
 SHIPPED = ("fashion_b", "mnist_a", "mnist_c", "mnist_d", "mnist_mlp")
-MLPERF = (
-    "ad01_int8",
-    "kws_ref_model",
-    "pretrainedResnet_quant",
-    "str_ww_ref_model",
-    "vww_96_int8",
-)
+MLPERF = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "str_ww_ref_model", "vww_96_int8")
 
 #: By the name in ``golden.json``; those of MLPerf Tiny need ``CELOSIA_MODELS``.
 NETWORKS: dict[str, Network] = {

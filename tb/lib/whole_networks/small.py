@@ -3,24 +3,19 @@
 from functools import cache
 from typing import Any
 
+import networks as w
 import numpy as np
-from networks import (
-    Convolution,
-    FullyConnected,
-    Layer,
-    Pool,
-    Reshape,
-    Softmax,
-    write_sequential,
-)
 
 from celosia.hw.arch.config import preset
+from celosia.hw.arch.isa import Rounding
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import Compiled
+from celosia.sw.compiler.spec import Pool, Product
+from celosia.sw.compiler.values import Scaling
 from celosia.sw.frontend.tflite import load
 
 
-def convolution(channels: int, size: int, depth: int, **changes: Any) -> Convolution:
+def convolution(channels: int, size: int, depth: int, **changes: Any) -> w.Convolution:
     rng = np.random.default_rng(channels)
     values: dict[str, Any] = {
         "weights": rng.integers(-127, 128, (channels, size, size, depth)).astype(np.int8),
@@ -29,29 +24,41 @@ def convolution(channels: int, size: int, depth: int, **changes: Any) -> Convolu
         "padding": "SAME",
         "stride": (1, 1),
     }
-    return Convolution(**values | changes)
+    return w.Convolution(**values | changes)
 
 
-def dense(channels: int, taps: int) -> FullyConnected:
+def alone(
+    channels: int = 1, kernel: tuple[int, int] = (1, 1), depth: int = 1, **changes: Any
+) -> Product:
+    """Return a product of one pixel as the compiler knows it, whose weights are zeros."""
+    zeros = np.zeros(channels, np.int64)
+    numbers = {"bias": zeros, "multiplier": zeros, "left": zeros, "right": zeros}
+    kept = {"rounding": Rounding.DOUBLE, "zero_point": 0, "low": -128, "high": 127}
+    values: dict[str, Any] = {
+        **{"name": "layer", "kind": "CONV_2D", "place": 0, "source": 0, "result": 1, "macs": 0},
+        **{"origin": (0, 0), "stride": (1, 1), "dilation": (1, 1), "grid": (1, 1)},
+        **{"kernel": kernel, "pool": Pool(window=(1, 1), stride=(1, 1))},
+        "weights": np.zeros((channels, *kernel, depth), np.int8),
+        "scaling": Scaling(**numbers, **kept),
+    }
+    return Product(**values | changes)
+
+
+def dense(channels: int, taps: int) -> w.FullyConnected:
     rng = np.random.default_rng(channels)
     weights = rng.integers(-127, 128, (channels, taps)).astype(np.int8)
-    return FullyConnected(weights=weights, weight_scale=0.01, output_scale=0.5)
+    return w.FullyConnected(weights=weights, weight_scale=0.01, output_scale=0.5)
 
 
 #: Padded and not, pooled alone and with sums, with an operator of the host.
-LAYERS: tuple[Layer, ...] = (
-    convolution(8, 3, 1),
-    convolution(12, 3, 8, padding="VALID"),
-    Pool(),
-    Pool(kind="AVERAGE_POOL_2D", padding="SAME"),
-    Reshape(shape=(1, 108)),
-    dense(20, 108),
-    dense(10, 20),
-    Softmax(),
+LAYERS: tuple[w.Layer, ...] = (
+    *(convolution(8, 3, 1), convolution(12, 3, 8, padding="VALID"), w.Pool()),
+    *(w.Pool(kind="AVERAGE_POOL_2D", padding="SAME"), w.Reshape(shape=(1, 108)), dense(20, 108)),
+    *(dense(10, 20), w.Softmax()),
 )
 
 
 @cache
 def compiled(sizes: str, batch: int) -> Compiled:
-    graph = load(write_sequential(LAYERS, input_shape=(1, 14, 14, 1), input_scale=0.5))
+    graph = load(w.write_sequential(LAYERS, input_shape=(1, 14, 14, 1), input_scale=0.5))
     return compile_steps(graph, preset(sizes), batch)
