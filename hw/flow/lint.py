@@ -268,6 +268,13 @@ def _widen(item: _Item) -> None:
         item.change(f"parameter \\{operand}_WIDTH", wanted)
 
 
+def _fill(item: _Item) -> None:
+    """Let an AND of no bits be one: Yosys writes no bits as a zero."""
+    if not _sizes(item)["A_WIDTH"]:
+        item.connect("\\A", "1'1")
+        item.change("parameter \\A_WIDTH", 1)
+
+
 def clean(text: str) -> str:
     """Return RTLIL of the same behaviour, in which all is read, and operands have equal widths.
 
@@ -286,4 +293,6 @@ def clean(text: str) -> str:
                 _widen(item)
             elif item.kind == "$shift":
                 _shift_whole(module, item)
+            elif item.kind == "$reduce_and":
+                _fill(item)
     return "\n".join(map(str, modules.values()))

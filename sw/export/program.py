@@ -23,7 +23,7 @@ def _array(kind: str, name: str, entries: Iterable[str]) -> str:
 
 
 def _sections(sections: Iterable[Section]) -> list[str]:
-    return [f"0x{s.address:x}, {s.count}" for s in sections]
+    return [f"0x{s.address:x}, {s.words}" for s in sections]
 
 
 def _ports(ports: Sequence[Port], batch: int) -> list[str]:

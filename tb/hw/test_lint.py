@@ -83,6 +83,7 @@ class Mixed(wiring.Component):
         a, b, c, y = self.a, self.b, self.c, self.y
         kept = Signal(signed(9), init=-3)
         choice = Signal(3)
+        none = Signal(0)
         m.d.comb += [
             inner.pair.eq(self.pair),
             inner.spare.eq(b),
@@ -102,6 +103,7 @@ class Mixed(wiring.Component):
             (a + c) ^ (b - a) ^ (-a << 7) ^ (c << b) ^ (c >> b) ^ (kept * c) ^ (c.bit_select(b, 3) << 9)
             ^ ((a < c) << 20) ^ ((b > 9) << 21) ^ ((b <= 15) << 22) ^ ((a == 0) << 23)
             ^ ((b == c) << 24) ^ ((a & c) << 25) ^ ((c | b) << 40) ^ (~a << 50)
+            ^ (none.all() << 51) ^ (none.any() << 52) ^ ((none == 0) << 53) ^ (none + b)
             ^ (choice << 30) ^ (inner.sum << 33) ^ (read.data << 55)
         )  # fmt: skip
         return m
