@@ -9,6 +9,9 @@ from celosia.hw.arch.config import ADDRESS_BITS
 #: Bits that number the instructions of a program.
 INDEX_BITS = 16
 
+#: Instructions that a unit may have taken and not finished.
+IN_FLIGHT = 16
+
 
 def issued(*opcodes: isa.Opcode) -> data.StructLayout:
     """Return the payload of a unit's ``instruction`` stream.

@@ -15,8 +15,8 @@ from celosia.sim.addresses import Pattern
 class Memory(Enum):
     """Memory of a core; the value names one address of it."""
 
-    EXTERNAL = "byte of external memory"
-    UNIFIED = "byte of the unified buffer"
+    EXTERNAL = "external memory byte"
+    UNIFIED = "unified buffer byte"
     WEIGHTS = "weight tile"
     ACCUMULATORS = "sum"
     PARAMETERS = "parameters of channel"

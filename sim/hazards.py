@@ -31,11 +31,11 @@ _LEAST_DEPTH = 3
 class Fault(Enum):
     """Fault of a program."""
 
-    RACE = "two units touch the same place, and nothing says which comes first"
+    RACE = "two units use the same address, and nothing orders them"
     DEADLOCK = "an instruction waits for ever"
-    UNWRITTEN = "an instruction reads what nobody wrote"
+    UNWRITTEN = "an instruction reads an address that no instruction wrote"
     LEFTOVER = "a semaphore is not back at zero at HALT"
-    SEMAPHORE = "what happens to a semaphore depends on chance"
+    SEMAPHORE = "the count of a semaphore depends on timing"
 
 
 class Hazard(ValueError):
@@ -183,9 +183,9 @@ class _Judge:
             clash = self.clocks.first_clash(found[memory])
             if clash:
                 first, second, place = clash
-                where = "half of the accumulators" if memory is Memory.ACCUMULATORS else memory.value
+                where = "accumulator half" if memory is Memory.ACCUMULATORS else memory.value
                 message = (
-                    f"{self.name(first)} and {self.name(second)} use {where} {place}, "
+                    f"{self.name(first)} and {self.name(second)} both use {where} {place}, "
                     "and no semaphore orders them"
                 )
                 raise Hazard(Fault.RACE, (first, second), message)

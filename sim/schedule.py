@@ -75,7 +75,7 @@ def listing(program: Program, config: Config) -> Listing:
         instructions.append(instruction)
         if instruction.opcode is isa.Opcode.HALT:
             return Listing(tuple(instructions), None)
-    return stopped(isa.Error.PROGRAM, f"wanted HALT at the end, got {len(instructions)} without")
+    return stopped(isa.Error.PROGRAM, f"no HALT in {len(instructions)} instructions")
 
 
 @dataclass(frozen=True)

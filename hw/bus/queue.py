@@ -4,6 +4,8 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.memory import Memory
 
+from celosia.hw.memory import race
+
 
 class EagerFIFO(SyncFIFOBuffered):
     """``SyncFIFOBuffered`` that stores what it is shown while it has room, pushed or not.
@@ -42,7 +44,10 @@ class EagerFIFO(SyncFIFOBuffered):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         words = self.depth - 1
-        m.submodules.storage = storage = Memory(shape=self.width, depth=words, init=[])
+        # A full queue writes nothing, and of an empty one nothing is read.
+        m.submodules.storage = storage = Memory(
+            shape=self.width, depth=words, init=[], attrs=race.UNDEFINED
+        )
         w_port = storage.write_port()
         r_port = storage.read_port(domain="sync")
         produce = Signal(range(words))

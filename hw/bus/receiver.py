@@ -1,14 +1,15 @@
 """The receiving side of the load unit: beats become writes."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.bus.decoder import LOAD_TAG, Target
+from celosia.hw.bus.decoder import TARGETS, Target
 from celosia.hw.bus.reader import read_beat
-from celosia.hw.bus.slice import Slice
 from celosia.hw.memory.parameter_memory import parameters_payload
 from celosia.hw.memory.weight_buffer import weights_payload
 
@@ -19,7 +20,7 @@ def lane_mask(first: Value, last: Value, *, lanes: int) -> Value:
 
 
 def expected_layout(*, data_bytes: int, place_bits: int) -> data.StructLayout:
-    """Return what the receiver must know of a burst: part of ``segment_layout``."""
+    """Return the members of ``burst_layout`` that the receiver reads."""
     offset_bits = (data_bytes - 1).bit_length()
     return data.StructLayout(
         {
@@ -29,20 +30,23 @@ def expected_layout(*, data_bytes: int, place_bits: int) -> data.StructLayout:
             "start": 1,
             "final": 1,
             "bad": 1,
-            "tag": LOAD_TAG,
+            "target": unsigned((TARGETS - 1).bit_length()),
         }
     )
 
 
 class Receiver(wiring.Component):
-    """Writes beats to the memory that their burst is meant for.
+    """Writes beats to the memories that their bursts are for.
+
+    The register of the write that is offered is also the state of the address generator: the next
+    beat of a row follows the one that was taken last.
 
     Parameters
     ----------
     rows, columns, unified_bytes, weight_tiles, parameter_channels, tables, bus_bytes : int
         See ``Config``.
     place_bits : int
-        As for ``segment_layout``.
+        As for ``burst_layout``.
 
     Members
     -------
@@ -54,10 +58,10 @@ class Receiver(wiring.Component):
         Writes to the unified buffer, the weight buffer and the parameter memory.
     finished : Out(1)
         The last write of an instruction is taken in this cycle.
-    fault_valid, fault : Out
-        A burst that is out of range, or a beat that was refused. One cycle.
+    fault_valid, code : Out
+        A burst that is out of range, or a beat that was refused, and the error. One cycle.
     drop : In(1)
-        Takes everything and writes nothing; no faults. To be said from the cycle after a fault on.
+        Takes everything and writes nothing; no faults. Asserted from the cycle after a fault on.
     idle : Out(1)
         No write waits.
 
@@ -67,7 +71,7 @@ class Receiver(wiring.Component):
     each cycle. A fault comes as late, and once everything before it has been written.
     """
 
-    LATENCY = Slice.LATENCY
+    LATENCY = 1
 
     bursts: stream.Interface
     beats: stream.Interface
@@ -76,7 +80,7 @@ class Receiver(wiring.Component):
     parameters: stream.Interface
     finished: Signal
     fault_valid: Signal
-    fault: data.View
+    code: Signal
     drop: Signal
     idle: Signal
 
@@ -101,18 +105,16 @@ class Receiver(wiring.Component):
         parameters = parameters_payload(
             bus_bytes=bus_bytes, parameter_channels=parameter_channels, tables=tables
         )
-        expected = expected_layout(data_bytes=bus_bytes, place_bits=place_bits)
-        #: What becomes of a beat, or of a burst out of range: who waits for it, with what.
+        self.expected = expected_layout(data_bytes=bus_bytes, place_bits=place_bits)
+        #: Beat of a burst, or a burst out of range: one bit for each memory that is to take it.
         self._taken = data.StructLayout(
             {
                 "waits": 3,
                 "fault": 1,
                 "bad": 1,
                 "final": 1,
-                "index": unsigned(streams.INDEX_BITS),
                 "place": unsigned(place_bits),
                 "mask": unsigned(bus_bytes),
-                "tile": weights["tile"].shape,
                 "row": weights["row"].shape,
                 "block": weights["block"].shape,
                 "kind": parameters["kind"].shape,
@@ -121,14 +123,14 @@ class Receiver(wiring.Component):
         )
         super().__init__(
             {
-                "bursts": In(stream.Signature(expected)),
+                "bursts": In(stream.Signature(self.expected)),
                 "beats": In(stream.Signature(read_beat(bus_bytes))),
                 "write": Out(stream.Signature(write)),
                 "weights": Out(stream.Signature(weights)),
                 "parameters": Out(stream.Signature(parameters)),
                 "finished": Out(1),
                 "fault_valid": Out(1),
-                "fault": Out(streams.FAULT),
+                "code": Out(isa.Error),
                 "drop": In(1),
                 "idle": Out(1),
             }
@@ -136,82 +138,67 @@ class Receiver(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Two entries, so that no beat waits for what writes wait for in the same cycle.
-        m.submodules.taken = taken = Slice(self._taken)
-        burst, beat = self.bursts.payload, self.beats.payload
-        new, now = taken.i.payload, taken.o.payload
-        accept = Signal()
-        m.d.comb += [
-            self.beats.ready.eq(self.bursts.valid & ~burst.bad & taken.i.ready),
-            self.bursts.ready.eq(taken.i.ready & (burst.bad | (self.beats.valid & beat.last))),
-            accept.eq(self.beats.valid & self.beats.ready),
-            taken.i.valid.eq(self.bursts.valid & (burst.bad | self.beats.valid)),
-            new.bad.eq(burst.bad),
-            new.fault.eq(burst.bad | beat.error),
-            new.index.eq(burst.tag.index),
-            new.final.eq(burst.final & beat.last),
-            new.kind.eq(burst.tag.target == Target.TABLES),
-            new.data.eq(beat.data),
-        ]
-        # Nobody writes what the bus refused.
-        with m.If(~new.fault):
-            unified = burst.tag.target == Target.UNIFIED
-            weights = burst.tag.target == Target.WEIGHTS
-            m.d.comb += new.waits.eq(Cat(unified, weights, ~unified & ~weights))
-        self._place(m, accept, new)
-
-        outputs = (self.write, self.weights, self.parameters)
         valid = Signal()
+        now = Signal(self._taken, reset_less=True)
+        new = Signal(self._taken)
+        # The next beat is the first of its burst.
+        begins = Signal(init=1)
+        burst, beat = self.bursts.payload, self.beats.payload
+        outputs = (self.write, self.weights, self.parameters)
+        accept = Signal()
         done = Signal()
+        free = Signal()
         m.d.comb += [
-            valid.eq(taken.o.valid & ~self.drop),
             done.eq((now.waits & Cat(output.ready for output in outputs)).any()),
-            *(o.valid.eq(valid & waits) for o, waits in zip(outputs, now.waits, strict=True)),
-            self.finished.eq(valid & done & now.final),
-            self.fault_valid.eq(valid & now.fault),
-            self.fault.code.eq(Mux(now.bad, isa.Error.RANGE.value, isa.Error.BUS.value)),
-            self.fault.index.eq(now.index),
-            taken.o.ready.eq(done | now.fault | self.drop),
-            self.idle.eq(taken.idle),
+            free.eq(~valid | done | now.fault | self.drop),
+            self.beats.ready.eq(self.bursts.valid & ~burst.bad & free),
+            self.bursts.ready.eq(free & (burst.bad | (self.beats.valid & beat.last))),
+            accept.eq(self.bursts.valid & (burst.bad | self.beats.valid)),
+            self._following(now, new, begins),
+        ]
+        with m.If(free):
+            m.d.sync += valid.eq(accept)
+        with m.If(free & accept):
+            m.d.sync += [now.eq(new), begins.eq(beat.last)]
+
+        offered = valid & ~self.drop
+        m.d.comb += [
+            *(o.valid.eq(offered & waits) for o, waits in zip(outputs, now.waits, strict=True)),
+            self.finished.eq(offered & done & now.final),
+            self.fault_valid.eq(offered & now.fault),
+            self.code.eq(Mux(now.bad, isa.Error.RANGE.value, isa.Error.BUS.value)),
+            self.idle.eq(~valid),
             self.write.payload.address.eq(now.place),
             self.write.payload.mask.eq(now.mask),
             self.write.payload.data.eq(now.data),
-            *(
-                self.weights.payload[name].eq(now[name])
-                for name in ("tile", "row", "block", "data")
-            ),
+            self.weights.payload.tile.eq(now.place),
+            *(self.weights.payload[name].eq(now[name]) for name in ("row", "block", "data")),
             self.parameters.payload.offset.eq(now.place),
             self.parameters.payload.kind.eq(now.kind),
             self.parameters.payload.data.eq(now.data),
         ]
         return m
 
-    def _place(self, m: Module, accept: Signal, new: data.View) -> None:
-        """Say where the beat goes that is offered, and remember it once it is taken."""
-        burst = self.bursts.payload
-        begins = Signal(init=1)
-        following = Signal.like(new.place, reset_less=True)
+    def _following(self, now: data.View, new: data.View, begins: Value) -> list[Any]:
+        """Return the assignments of the write of the beat that is offered, after ``now``."""
+        burst, beat = self.bursts.payload, self.beats.payload
+        unified, weights = (burst.target == target for target in (Target.UNIFIED, Target.WEIGHTS))
+        starts = begins & burst.start
         first = Mux(begins, burst.first_offset, 0)
-        last = Mux(self.beats.payload.last, burst.last_offset, self.bus_bytes - 1)
-        m.d.comb += [
-            new.place.eq(Mux(begins, burst.place, following)),
+        last = Mux(beat.last, burst.last_offset, self.bus_bytes - 1)
+        step = Mux(weights, 0, self.bus_bytes)
+        full = now.block == self.blocks - 1
+        # No memory takes what the bus refused.
+        fault = burst.bad | beat.error
+        return [
+            new.waits.eq(Mux(fault, 0, Cat(unified, weights, ~unified & ~weights))),
+            new.bad.eq(burst.bad),
+            new.fault.eq(fault),
+            new.final.eq(burst.final & beat.last),
+            new.place.eq(Mux(starts, burst.place, now.place + step)),
             new.mask.eq(lane_mask(first, last, lanes=self.bus_bytes)),
+            new.row.eq(Mux(starts, 0, now.row + full)),
+            new.block.eq(Mux(starts | full, 0, now.block + 1)),
+            new.kind.eq(burst.target == Target.TABLES),
+            new.data.eq(beat.data),
         ]
-        tile, row, block = (
-            Signal.like(new[name], name=name, reset_less=True) for name in ("tile", "row", "block")
-        )
-        with m.If(burst.start & begins):
-            m.d.comb += [new.tile.eq(burst.place), new.row.eq(0), new.block.eq(0)]
-        with m.Elif(block == self.blocks - 1):
-            m.d.comb += [new.tile.eq(tile), new.row.eq(row + 1), new.block.eq(0)]
-        with m.Else():
-            m.d.comb += [new.tile.eq(tile), new.row.eq(row), new.block.eq(block + 1)]
-        with m.If(accept):
-            m.d.sync += [
-                begins.eq(self.beats.payload.last),
-                following.eq(new.place + self.bus_bytes),
-                *(
-                    held.eq(new[name])
-                    for name, held in (("tile", tile), ("row", row), ("block", block))
-                ),
-            ]

@@ -7,20 +7,21 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
-from celosia.hw.bus.queue import EagerFIFO
 from celosia.hw.bus.reader import length_bits
 from celosia.hw.bus.signature import INCR, axi4_write
-from celosia.hw.bus.slice import Slice
+from celosia.hw.bus.slice import Stage
 from celosia.hw.fanout import reset_less
 
 
 def write_beat(data_bytes: int) -> data.StructLayout:
-    """Return the payload of one beat to write: ``data``, and ``strobe``, one bit a byte."""
-    return data.StructLayout({"data": unsigned(8 * data_bytes), "strobe": unsigned(data_bytes)})
+    """Return the payload of one beat to write: ``data``, ``strobe`` (one bit a byte), ``last``."""
+    return data.StructLayout(
+        {"data": unsigned(8 * data_bytes), "strobe": unsigned(data_bytes), "last": 1}
+    )
 
 
 class WriteMaster(wiring.Component):
-    """Issues bursts, sends their beats and counts the answers.
+    """Issues bursts, sends their beats and counts the responses.
 
     Parameters
     ----------
@@ -29,28 +30,27 @@ class WriteMaster(wiring.Component):
     burst_beats : int
         Longest burst in beats, at most 256.
     outstanding : int
-        Bursts that may wait for an answer.
+        Bursts that may wait for a response.
 
     Members
     -------
     request : In(stream of ``streams.burst``)
         Bursts, aligned to beats, not crossing 4 KiB.
     beats : In(stream of :func:`write_beat`)
-        Their beats, in the same order, before or after the request.
+        Their beats, in the same order, each after the request of its burst.
     answered, refused : Out(1)
-        The oldest burst has been answered; and with an error.
+        The oldest burst has its response; and the response is an error.
     abort : In(1)
-        Takes no request. What requests already taken still lack is sent with strobes zero; beats
-        offered are ignored.
+        Takes no request. Beats are sent with strobes zero.
     bus : Out(axi4_write)
         Write half of the bus.
     idle : Out(1)
-        All bursts taken have been answered.
+        All bursts taken have their responses.
 
     Timing
     ------
     A request taken in one cycle is on the address channel in the next, a beat on the data channel
-    likewise, once its burst is known, two cycles after the request. One of each a cycle.
+    likewise. One of each a cycle.
 
     Raises
     ------
@@ -89,50 +89,31 @@ class WriteMaster(wiring.Component):
         m = Module()
         bus = self.bus
         count = Signal(range(self.outstanding + 1))
-        # In a register of its own, since all that make bursts wait for it.
+        # A register, because all that makes bursts waits for it.
         full = Signal()
-        m.submodules.addresses = addresses = Slice(self.burst)
-        m.submodules.lengths = lengths = EagerFIFO(
-            width=self.burst["beats"].width, depth=self.outstanding
-        )
+        m.submodules.addresses = addresses = Stage(self.burst)
         accept = Signal()
-        may = addresses.i.ready & lengths.w_rdy & ~full & ~self.abort
+        may = addresses.i.ready & ~full & ~self.abort
         m.d.comb += [
             self.request.ready.eq(may),
             accept.eq(may & self.request.valid),
             addresses.i.valid.eq(accept),
             addresses.i.payload.eq(self.request.payload),
-            lengths.w_en.eq(accept),
-            lengths.w_data.eq(self.request.payload.beats),
             bus.awvalid.eq(addresses.o.valid),
             bus.awaddr.eq(addresses.o.payload.address),
             bus.awlen.eq(addresses.o.payload.beats),
             bus.awsize.eq((self.data_bytes - 1).bit_length()),
             bus.awburst.eq(INCR),
             addresses.o.ready.eq(bus.awready),
+            self.beats.ready.eq(~bus.wvalid | bus.wready),
             self.idle.eq(count == 0),
         ]
-
-        sent = Signal.like(lengths.r_data)
-        free = Signal()
-        send = Signal()
-        last = Signal()
-        m.d.comb += [
-            free.eq((~bus.wvalid | bus.wready) & lengths.r_rdy),
-            self.beats.ready.eq(free & ~self.abort),
-            send.eq(free & (self.beats.valid | self.abort)),
-            last.eq(sent == lengths.r_data),
-            lengths.r_en.eq(send & last),
-        ]
-        with m.If(bus.wready):
-            m.d.sync += bus.wvalid.eq(0)
-        with m.If(send):
+        with m.If(self.beats.ready):
             m.d.sync += [
-                bus.wvalid.eq(1),
+                bus.wvalid.eq(self.beats.valid),
                 bus.wdata.eq(self.beats.payload.data),
                 bus.wstrb.eq(Mux(self.abort, 0, self.beats.payload.strobe)),
-                bus.wlast.eq(last),
-                sent.eq(Mux(last, 0, sent + 1)),
+                bus.wlast.eq(self.beats.payload.last),
             ]
 
         m.d.comb += bus.bready.eq(1)

@@ -12,7 +12,7 @@ from celosia.hw.memory import race
 #: Cycles from ``read`` to ``read_sums``.
 ACCUMULATOR_LATENCY = 4
 
-#: Columns that share a register for what the vector unit tells them.
+#: Columns that share a register of the rows that the vector unit accesses.
 _BLOCK = 4
 
 
@@ -56,9 +56,9 @@ class AccumulatorColumn(wiring.Component):
     sum : In(signed)
         What to store or add, ``Accumulators.SUM_LATENCY`` cycles behind ``enable``.
     read_row, read_sum : In, Out(signed(32))
-        Read of the vector unit, ``ACCUMULATOR_LATENCY`` - 1 cycles.
+        Read of the vector unit, ``ACCUMULATOR_LATENCY`` - 2 cycles.
     vector_enable, vector_row, vector_sum : In
-        Write of the vector unit; the sum a cycle behind the others.
+        Write of the vector unit.
     wrong : Out(1)
         With ``parity``: the operation of ``enable`` ``Accumulators.SUM_LATENCY`` cycles before adds to
         a sum of wrong parity.
@@ -113,15 +113,6 @@ class AccumulatorColumn(wiring.Component):
         m = Module()
         result = Signal(signed(32), reset_less=True)
         reads = []
-        # In registers of each column: what they come from is far away.
-        vector_enable = Signal(attrs=COPY)
-        vector_row = Signal.like(self.vector_row, reset_less=True, attrs=COPY)
-        read_row = Signal.like(self.read_row, reset_less=True, attrs=COPY)
-        m.d.sync += [
-            vector_enable.eq(self.vector_enable),
-            vector_row.eq(self.vector_row),
-            read_row.eq(self.read_row),
-        ]
         for half in range(2):
             shape = guard.stored_shape(signed(32), self.parity)
             memory = Memory(shape=shape, depth=self.depth, init=[], attrs=race.UNDEFINED)
@@ -130,11 +121,11 @@ class AccumulatorColumn(wiring.Component):
             write = memory.write_port()
             matrix_reads = self.enable & (self.row[-1] == half)
             matrix_writes = self.write_enable & (self.write_row[-1] == half)
-            vector_writes = vector_enable & (vector_row[-1] == half)
+            vector_writes = self.vector_enable & (self.vector_row[-1] == half)
             m.d.comb += [
-                read.addr.eq(Mux(matrix_reads, self.row[:-1], read_row[:-1])),
+                read.addr.eq(Mux(matrix_reads, self.row[:-1], self.read_row[:-1])),
                 write.en.eq(matrix_writes | vector_writes),
-                write.addr.eq(Mux(matrix_writes, self.write_row[:-1], vector_row[:-1])),
+                write.addr.eq(Mux(matrix_writes, self.write_row[:-1], self.vector_row[:-1])),
                 write.data.eq(
                     guard.stored(Mux(matrix_writes, result, self.vector_sum), self.parity)
                 ),
@@ -142,14 +133,14 @@ class AccumulatorColumn(wiring.Component):
             reads.append(read.data)
 
         matrix_half = Signal(reset_less=True)
-        read_half = Signal(reset_less=True, attrs=COPY)
+        read_half = Signal(reset_less=True)
         old = Signal(signed(32), reset_less=True)
         # Aligned with the sum: what to add to, two cycles behind `enable`.
         accumulate = Signal(2, reset_less=True)
         forward = Signal(2, reset_less=True)
         m.d.sync += [
             matrix_half.eq(self.row[-1]),
-            read_half.eq(read_row[-1]),
+            read_half.eq(self.read_row[-1]),
             old.eq(Mux(matrix_half, reads[1], reads[0])),
             self.read_sum.eq(Mux(read_half, reads[1], reads[0])),
             accumulate.eq(Cat(self.accumulate, accumulate)),
@@ -195,7 +186,7 @@ class Accumulators(wiring.Component):
         ``SUM_LATENCY`` cycles behind ``enable`` in column 0, column ``j`` another ``j`` cycles.
     read, read_sums, write
         Ports of the vector unit, all columns at once; ``ACCUMULATOR_LATENCY`` cycles. Columns look
-        at ``read`` and write two cycles later, behind registers of their block and of their own: the
+        at ``read`` and write two cycles later, after a register for all and one of their block: the
         matrix unit has no operation on that half then. A row whose write is told together with its
         read may be either.
     wrong : Out(1)
@@ -255,15 +246,6 @@ class Accumulators(wiring.Component):
         m.d.comb += forward.eq(self.accumulate & age.any() & (previous == self.row))
         return forward
 
-    def _block(self, m: Module, first: int) -> tuple[Signal, Signal]:
-        """Return registers of the rows to read and to write, for the columns from ``first`` on."""
-        rows = [
-            Signal.like(port.row, name=f"{name}_{first}", reset_less=True, attrs=COPY)
-            for name, port in (("read_row", self.read), ("write_row", self.write))
-        ]
-        m.d.sync += [rows[0].eq(self.read.row), rows[1].eq(self.write.row)]
-        return rows[0], rows[1]
-
     def elaborate(self, platform: object) -> Module:
         m = Module()
         operation = data.StructLayout({"row": self.row.shape(), "accumulate": 1, "forward": 1})
@@ -281,14 +263,24 @@ class Accumulators(wiring.Component):
             m.d.sync += chain[position].eq(chain[position - 1])
         # What is wrong in an operation's row travels along the columns with it.
         wrong: Value = Const(0, 1)
-        rows: list[tuple[Signal, Signal]] = []
+        rows: list[Signal] = []
+        read_row = Signal.like(self.read.row, reset_less=True)
+        write_row = Signal.like(self.write.row, reset_less=True)
+        mask = Signal(self.columns)
+        writes = Signal(self.columns)
+        m.d.sync += [
+            read_row.eq(self.read.row),
+            write_row.eq(self.write.row),
+            mask.eq(Mux(self.write.enable, self.write.mask, 0)),
+            writes.eq(mask),
+        ]
         for j in range(self.columns):
-            # Half-way to columns that lie all over the part.
             if j % _BLOCK == 0:
-                rows.append(self._block(m, j))
-            read_row, write_row = rows[-1]
-            writes = Signal(name=f"writes_{j}")
-            m.d.sync += writes.eq(self.write.enable & self.write.mask[j])
+                rows = [
+                    Signal.like(read_row, name=f"{name}_{j}", reset_less=True, attrs=COPY)
+                    for name in ("read_row", "write_row")
+                ]
+                m.d.sync += [rows[0].eq(read_row), rows[1].eq(write_row)]
             column = AccumulatorColumn(depth=self.depth, sum_bits=self.sum_bits, parity=self.parity)
             m.submodules[f"column_{j}"] = column
             late = chain[j + self.WRITE_LATENCY]
@@ -300,10 +292,10 @@ class Accumulators(wiring.Component):
                 column.write_enable.eq(enables[j + self.WRITE_LATENCY]),
                 column.write_row.eq(late.row),
                 column.sum.eq(self.sums[j]),
-                column.read_row.eq(read_row),
+                column.read_row.eq(rows[0]),
                 self.read_sums[j].eq(column.read_sum),
-                column.vector_enable.eq(writes),
-                column.vector_row.eq(write_row),
+                column.vector_enable.eq(writes[j]),
+                column.vector_row.eq(rows[1]),
                 column.vector_sum.eq(self.write.sums[j]),
             ]
             if self.parity:

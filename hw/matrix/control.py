@@ -9,132 +9,13 @@ from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
 from celosia.hw.bus.slice import FAR, Slice
-from celosia.hw.fanout import COPY, reset_less
-from celosia.hw.matrix.walker import MATMUL, PassWalker
+from celosia.hw.fanout import COPY
+from celosia.hw.matrix.feeder import INSTRUCTION, TileFeeder
+from celosia.hw.matrix.walker import PassWalker
 from celosia.hw.memory.runs import Runs
-
-INSTRUCTION = streams.issued(isa.Opcode.MATMUL)
-
-#: Instructions that a unit may have taken and not finished, see ``Issue``.
-_IN_FLIGHT = 16
 
 #: What the walker says of each vector that it walks past, besides its request.
 _WALKED = ("row", "accumulate", "first", "last", "final", "outside")
-
-
-class TileFeeder(wiring.Component):
-    """Takes MATMULs and sends their tiles to the array, one pass ahead of the activations.
-
-    Parameters
-    ----------
-    rows, weight_tiles, weight_rows : int
-        See ``Config``.
-
-    Members
-    -------
-    instruction : In(stream of ``streams.issued(MATMUL)``)
-        Taken once the instruction before has begun its passes and sent its last tile.
-    enable : In(1)
-        Instructions and tiles may be started.
-    current : Out(``streams.issued(MATMUL)``)
-        The instruction whose tiles are being sent.
-    waiting : Out(1)
-        ``current`` has not begun its passes.
-    taken : Out(1)
-        ``current`` is new in the next cycle.
-    begin : In(1)
-        The passes of ``current`` begin.
-    switched : In(1)
-        The first pixel of a pass was read: its tile's place is free for the next.
-    loaded : Out(1)
-        The tile of the next pass is on its way; the pass may begin.
-    start, tile : Out
-        Towards the weight buffer.
-    outside : Out(1)
-        The next tile lies outside the weight buffer.
-
-    Timing
-    ------
-    ``loaded`` follows ``start`` by one cycle; a tile starts at the earliest in the cycle of
-    ``switched`` and rows / weight_rows cycles after the one before.
-    """
-
-    instruction: stream.Interface
-    enable: Signal
-    current: data.View
-    waiting: Signal
-    taken: Signal
-    begin: Signal
-    switched: Signal
-    loaded: Signal
-    start: Signal
-    tile: Signal
-    outside: Signal
-
-    def __init__(self, *, rows: int, weight_tiles: int, weight_rows: int) -> None:
-        self.rows = rows
-        self.weight_tiles = weight_tiles
-        self.weight_rows = weight_rows
-        super().__init__(
-            {
-                "instruction": In(stream.Signature(INSTRUCTION)),
-                "enable": In(1),
-                "current": Out(INSTRUCTION),
-                "waiting": Out(1),
-                "taken": Out(1),
-                "begin": In(1),
-                "switched": In(1),
-                "loaded": Out(1),
-                "start": Out(1),
-                "tile": Out(range(weight_tiles)),
-                "outside": Out(1),
-            }
-        )
-        reset_less(self, "current")
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        taps_left = Signal.like(self.current.fields.matmul.taps, reset_less=True)
-        more = Signal()
-        tile = Signal(isa.COUNT_BITS + 1, reset_less=True)
-        pause = Signal(range(self.rows // self.weight_rows))
-        m.d.comb += [
-            self.instruction.ready.eq(self.enable & ~self.waiting & ~more),
-            self.taken.eq(self.instruction.ready & self.instruction.valid),
-            self.outside.eq(more & (tile >= self.weight_tiles)),
-            self.tile.eq(tile),
-            self.start.eq(
-                self.enable
-                & more
-                & (tile < self.weight_tiles)
-                & (pause == 0)
-                & (~self.loaded | self.switched)
-            ),
-        ]
-        with m.If(pause != 0):
-            m.d.sync += pause.eq(pause - 1)
-        with m.If(self.begin):
-            m.d.sync += self.waiting.eq(0)
-        with m.If(self.switched):
-            m.d.sync += self.loaded.eq(0)
-        with m.If(self.start):
-            m.d.sync += [
-                self.loaded.eq(1),
-                pause.eq(self.rows // self.weight_rows - 1),
-                tile.eq(tile + 1),
-                taps_left.eq(taps_left - self.rows),
-                more.eq(taps_left > self.rows),
-            ]
-        with m.If(self.taken):
-            fields = self.instruction.payload.fields.matmul
-            m.d.sync += [
-                self.current.eq(self.instruction.payload),
-                self.waiting.eq(1),
-                more.eq(1),
-                tile.eq(fields.tile),
-                taps_left.eq(fields.taps),
-            ]
-        return m
 
 
 class MatrixControl(wiring.Component):
@@ -210,9 +91,17 @@ class MatrixControl(wiring.Component):
         self.unified_bytes = unified_bytes
         self.read_latency = read_latency
         self.results_latency = results_latency
-        self.feeder = TileFeeder(rows=rows, weight_tiles=weight_tiles, weight_rows=weight_rows)
+        self.feeder = TileFeeder(
+            rows=rows,
+            weight_tiles=weight_tiles,
+            weight_rows=weight_rows,
+            accumulator_depth=accumulator_depth,
+        )
         self.walker = PassWalker(
-            rows=rows, unified_bytes=unified_bytes, accumulator_depth=accumulator_depth
+            rows=rows,
+            unified_bytes=unified_bytes,
+            weight_tiles=weight_tiles,
+            accumulator_depth=accumulator_depth,
         )
         read = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
         flags = dict.fromkeys(_WALKED, 1) | {"row": accumulator_depth.bit_length()}
@@ -245,7 +134,7 @@ class MatrixControl(wiring.Component):
         m.submodules.walker = walker = self.walker
         skip = self.request.payload.skip
         m.submodules.runs = runs = Runs(
-            lanes=self.rows, count_bits=MATMUL["run"].width, row_bits=len(skip[0])
+            lanes=self.rows, count_bits=self.feeder.taps_bits, row_bits=len(skip[0])
         )
         stopped = self.stopped
         running = Signal()
@@ -264,7 +153,8 @@ class MatrixControl(wiring.Component):
         m.d.comb += [
             feeder.enable.eq(~halted),
             runs.start.eq(feeder.taken),
-            runs.run.eq(arriving.run),
+            # A run of all ones is longer than any number of taps.
+            runs.run.eq(Mux(arriving.run[self.feeder.taps_bits :].any(), -1, arriving.run)),
             runs.skip_rows.eq(arriving.skip),
             may_begin.eq(feeder.waiting & runs.ready & (~running | (taken & walker.final))),
             feeder.begin.eq(may_begin),
@@ -367,7 +257,7 @@ class MatrixControl(wiring.Component):
         if self.parity:
             # The request is of the oldest instruction that is not done.
             m.submodules.begun = begun = SyncFIFOBuffered(
-                width=streams.INDEX_BITS, depth=_IN_FLIGHT
+                width=streams.INDEX_BITS, depth=streams.IN_FLIGHT
             )
             m.d.comb += [
                 begun.w_data.eq(feeder.current.index),

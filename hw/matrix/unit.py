@@ -9,7 +9,8 @@ from celosia.hw.arch.registers import Activity
 from celosia.hw.matrix import accumulators
 from celosia.hw.matrix.accumulators import Accumulators
 from celosia.hw.matrix.array import SystolicArray
-from celosia.hw.matrix.control import INSTRUCTION, MatrixControl
+from celosia.hw.matrix.control import MatrixControl
+from celosia.hw.matrix.feeder import INSTRUCTION
 from celosia.hw.memory.weight_buffer import WeightBuffer, weights_payload
 
 

@@ -19,7 +19,7 @@ class PassWalker(wiring.Component):
 
     Parameters
     ----------
-    rows, unified_bytes, accumulator_depth : int
+    rows, unified_bytes, weight_tiles, accumulator_depth : int
         See ``Config``.
 
     Members
@@ -27,7 +27,8 @@ class PassWalker(wiring.Component):
     begin : In(1)
         Takes ``instruction``; the outputs show its first pixel from the next cycle on.
     instruction : In(MATMUL's layout)
-        The fields.
+        The fields. No count is twice ``accumulator_depth`` or more, and the taps fit all tiles;
+        ``TileFeeder`` refuses others.
     advance : In(1)
         Moves on to the next pixel. Not after ``final``.
     address : Out
@@ -62,8 +63,11 @@ class PassWalker(wiring.Component):
     final: Signal
     outside: Signal
 
-    def __init__(self, *, rows: int, unified_bytes: int, accumulator_depth: int) -> None:
+    def __init__(
+        self, *, rows: int, unified_bytes: int, weight_tiles: int, accumulator_depth: int
+    ) -> None:
         self.rows = rows
+        self.taps_bits = (weight_tiles * rows).bit_length()
         self.unified_bytes = unified_bytes
         self.accumulator_depth = accumulator_depth
         self.address_bits = (unified_bytes - 1).bit_length() + 1
@@ -90,12 +94,13 @@ class PassWalker(wiring.Component):
         bits = self.address_bits
         # Innermost first: how many rounds are left, the stride, and where the round started.
         axes = ("x", "y", "z")
-        left = [Signal(isa.COUNT_BITS, name=f"{axis}_left", reset_less=True) for axis in axes]
-        counts = [Signal(isa.COUNT_BITS, name=f"{axis}_count", reset_less=True) for axis in axes]
+        count_bits = self.accumulator_depth.bit_length()
+        left = [Signal(count_bits, name=f"{axis}_left", reset_less=True) for axis in axes]
+        counts = [Signal(count_bits, name=f"{axis}_count", reset_less=True) for axis in axes]
         strides = [Signal(bits, name=f"{axis}_stride", reset_less=True) for axis in axes]
         starts = [Signal(bits, name=f"{axis}_start", reset_less=True) for axis in axes]
         step_start = Signal(bits, reset_less=True)
-        taps_left = Signal.like(given.taps, reset_less=True)
+        taps_left = Signal(self.taps_bits, reset_less=True)
         # Whether this is an axis's last round, whether it has only one, and whether this is the last
         # pass: kept apart to shorten the path.
         ends = [Signal(name=f"{axis}_end", reset_less=True) for axis in axes]
@@ -117,28 +122,30 @@ class PassWalker(wiring.Component):
         m.d.comb += moved.eq(
             Array([*starts, step_start])[level] + Array([*strides, Const(self.rows, bits)])[level]
         )
-        single_round = Cat(given[f"{name}_count"] == 1 for name in axes).all()
+        given_counts = [given[f"{name}_count"][:count_bits] for name in axes]
+        given_taps = given.taps[: self.taps_bits]
+        single_round = Cat(count == 1 for count in given_counts).all()
         with m.If(self.begin):
             for axis, name in enumerate(axes):
                 m.d.sync += [
-                    left[axis].eq(given[f"{name}_count"]),
-                    counts[axis].eq(given[f"{name}_count"]),
+                    left[axis].eq(given_counts[axis]),
+                    counts[axis].eq(given_counts[axis]),
                     strides[axis].eq(given[f"{name}_stride"]),
                     starts[axis].eq(given.unified),
-                    ends[axis].eq(given[f"{name}_count"] == 1),
-                    single[axis].eq(given[f"{name}_count"] == 1),
+                    ends[axis].eq(given_counts[axis] == 1),
+                    single[axis].eq(given_counts[axis] == 1),
                 ]
             m.d.sync += [
                 step_start.eq(given.unified),
-                taps_left.eq(given.taps),
-                closing.eq(given.taps <= self.rows),
+                taps_left.eq(given_taps),
+                closing.eq(given_taps <= self.rows),
                 self.row.eq(given.accumulator),
                 base_row.eq(given.accumulator),
                 self.accumulate.eq(given.accumulate),
                 self.first.eq(1),
                 overflow.eq(0),
                 pass_ends.eq(single_round),
-                self.final.eq(single_round & (given.taps <= self.rows)),
+                self.final.eq(single_round & (given_taps <= self.rows)),
             ]
         with m.Elif(self.advance):
             ending = Signal(3)

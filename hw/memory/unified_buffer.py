@@ -98,7 +98,7 @@ class Placer(wiring.Component):
         offset_1 = Signal(self.offset_bits, reset_less=True)
         carried_1 = Signal.like(self.carried, reset_less=True)
         base_1 = Signal(len(base), reset_less=True)
-        next_1 = Signal(len(base), reset_less=True)
+        before_1 = Signal(reset_less=True)
         skip = Signal(data.ArrayLayout(unsigned(self.row_bits + 1), count), reset_less=True)
         mask = Signal(count, reset_less=True)
         skips = rotated([self.access.skip[i] for i in range(count)], offset)
@@ -108,25 +108,24 @@ class Placer(wiring.Component):
             offset_1.eq(offset),
             carried_1.eq(self.carried),
             base_1.eq(base),
-            next_1.eq(base + 1),
+            before_1.eq(base.all()),
             mask.eq(Cat(masks)),
             *(skip[b].eq(skips[b]) for b in range(count)),
         ]
 
-        # Second cycle: rows. A bank below the offset belongs to a lane past the end of a row.
+        # Second cycle: rows. A bank below the offset belongs to a lane past the end of a row: its
+        # carry takes the row before the buffer, and no other row, to the first.
         outside = Signal(count)
         for b in range(count):
-            # The base wraps by itself; what is added to it must not.
-            start = Signal(self.row_bits + 1, name=f"start_{b}")
-            row = Signal(self.row_bits + 2, name=f"row_{b}")
+            carry = b < offset_1
+            row = Signal(self.row_bits + 3, name=f"row_{b}")
             out = Signal(name=f"outside_{b}")
             m.d.comb += [
-                start.eq(Mux(b < offset_1, next_1, base_1)),
-                row.eq(start + skip[b]),
-                out.eq(row >= self.depth),
+                row.eq(Cat(1, base_1, before_1 & carry) + Cat(carry, skip[b])),
+                out.eq(row[1:] >= self.depth),
             ]
             m.d.sync += [
-                self.row[b].eq(row),
+                self.row[b].eq(row[1:]),
                 self.enable[b].eq(valid & mask[b] & ~out),
                 outside[b].eq(valid & mask[b] & out),
             ]
@@ -306,7 +305,6 @@ class UnifiedBuffer(wiring.Component):
 
         # Two cycles from the bank to the answer: its output register, and the rotator's.
         enable_1 = Signal(count, reset_less=True)
-        enable_2 = Signal(count, reset_less=True)
         offset_1 = Signal(to_read.offset_bits, reset_less=True)
         offset_2 = Signal(to_read.offset_bits, reset_less=True)
         answer_1 = Signal(self.readers)
@@ -315,7 +313,6 @@ class UnifiedBuffer(wiring.Component):
         fault_2 = Signal(reset_less=True)
         m.d.sync += [
             enable_1.eq(to_read.enable),
-            enable_2.eq(enable_1),
             offset_1.eq(to_read.offset),
             offset_2.eq(offset_1),
             answer_1.eq(to_read.valid << to_read.carried_out),
@@ -344,14 +341,15 @@ class UnifiedBuffer(wiring.Component):
                 write.addr.eq(to_write.row[b]),
                 write.data.eq(guard.stored(data_2[b], self.parity)),
             ]
-            m.d.sync += value.eq(read.data)
+            m.d.sync += value.eq(Mux(enable_1[b], read.data[:8], 0))
             if self.parity:
+                # A byte that is not read is zero, whose parity is right.
                 bits = Signal(1, name=f"parity_{b}", reset_less=True)
                 m.d.sync += [
-                    bits.eq(read.data[8:]),
-                    wrong[b].eq(enable_2[b] & guard.is_wrong(value, bits)),
+                    bits.eq(read.data[8:] & enable_1[b]),
+                    wrong[b].eq(guard.is_wrong(value, bits)),
                 ]
-            bytes_read.append(Mux(enable_2[b], value, 0))
+            bytes_read.append(value)
         ordered = rotated(bytes_read, ~offset_2 + 1)
         m.d.sync += [self.read_data[i].eq(ordered[i]) for i in range(count)]
         if self.parity:

@@ -4,8 +4,6 @@ from amaranth.hdl import Module, ShapeLike, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.fanout import COPY
-
 
 class Delay(wiring.Component):
     """A value, some cycles later.
@@ -18,8 +16,6 @@ class Delay(wiring.Component):
         How much later, at least 1.
     reset_less : bool
         Whether a reset leaves what is under way as it is.
-    own : bool
-        Whether the last register is kept apart from others of the same content.
 
     Members
     -------
@@ -39,24 +35,19 @@ class Delay(wiring.Component):
     i: Signal
     o: Signal
 
-    def __init__(
-        self, shape: ShapeLike, *, cycles: int, reset_less: bool = False, own: bool = False
-    ) -> None:
+    def __init__(self, shape: ShapeLike, *, cycles: int, reset_less: bool = False) -> None:
         if cycles < 1:
             raise ValueError(f"cycles: wanted at least 1, got {cycles}")
         self.shape = shape
         self.cycles = cycles
         self.reset_less = reset_less
-        self.own = own
         super().__init__({"i": In(shape), "o": Out(shape)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         value = self.i
         for cycle in range(self.cycles):
-            attrs = COPY if self.own and cycle == self.cycles - 1 else {}
-            name = f"later_{cycle + 1}"
-            later = Signal(self.shape, name=name, reset_less=self.reset_less, attrs=attrs)
+            later = Signal(self.shape, name=f"later_{cycle + 1}", reset_less=self.reset_less)
             m.d.sync += later.eq(value)
             value = later
         m.d.comb += self.o.eq(value)

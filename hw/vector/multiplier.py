@@ -1,6 +1,8 @@
-"""Multiplier of the requantiser, made of multipliers that parts have."""
+"""Multipliers of the requantiser."""
 
-from amaranth.hdl import Cat, Module, Signal, Value, signed
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -10,9 +12,13 @@ from celosia.hw.product import Product
 #: Where both factors are cut: the sum of both parts fits a multiplier of 18 bits, with its sign.
 _CUT = 16
 
+#: Bits of the product that are dropped, and ports of all multipliers.
+_DROPPED = 30
+_PORTS: dict[str, Any] = {"a": In(signed(32)), "b": In(31), "halves": Out(signed(33))}
+
 
 class Multiplier(wiring.Component):
-    """High part of a product of 32 by 31 bits, rounded or not.
+    """High part of a product of 32 by 31 bits, from multipliers that parts have.
 
     Three products of at most 18 × 17 bits, A. Karatsuba and Y. Ofman, "Multiplication of many-digit
     numbers by automatic computers", 1962: of the lower parts, of the upper parts, and of the sums
@@ -29,28 +35,25 @@ class Multiplier(wiring.Component):
         Multiplicand.
     b : In(unsigned(31))
         Multiplier.
-    half : In(1)
-        Adds one half before the low part is dropped. With ``a``.
-    high : Out(signed(32))
-        ``(a * b + half * 2**30) >> 31``.
+    halves : Out(signed(33))
+        ``(a * b) >> 30``.
 
     Timing
     ------
-    ``high`` follows ``a`` by ``LATENCY`` cycles. Inputs go into registers, through an adder of 17
+    ``halves`` follows ``a`` by ``LATENCY`` cycles. Inputs go into registers, through an adder of 17
     bits at most. One product each cycle, no backpressure.
     """
 
-    LATENCY = Product.LATENCY + 3
+    LATENCY = Product.LATENCY + 2
 
     a: Signal
     b: Signal
-    half: Signal
-    high: Signal
+    halves: Signal
 
     def __init__(self, *, primitive: str = "portable") -> None:
         self.primitive = primitive
-        super().__init__({"a": In(signed(32)), "b": In(31), "half": In(1), "high": Out(signed(32))})
-        reset_less(self, "high")
+        super().__init__(_PORTS)
+        reset_less(self, "halves")
 
     def _product(self, m: Module, name: str, a: Value, b: Value) -> Signal:
         product = Product(a.shape(), b.shape(), primitive=self.primitive)
@@ -65,22 +68,64 @@ class Multiplier(wiring.Component):
         low = self._product(m, "low", a_low, b_low)
         upper = self._product(m, "upper", a_high, b_high)
         both = self._product(m, "both", a_low + a_high, b_low + b_high)
-        half = Signal(self.LATENCY - 1, reset_less=True)
-        m.d.sync += half.eq(Cat(self.half, half))
 
         # Bits 16 and up, in two numbers: one has the lower product taken off, one the upper.
         middle = Signal(signed(34), reset_less=True)
         outer = Signal(signed(63 - _CUT), reset_less=True)
-        m.d.sync += [middle.eq(both - low), outer.eq(Cat(low[_CUT:], upper).as_signed() - upper)]
-
-        # Bit 31 of the product is bit 15 here: sum both sides of it apart.
-        place = 31 - _CUT
-        below = Signal(place + 1, reset_less=True)
-        above = Signal(signed(32), reset_less=True)
         m.d.sync += [
-            below.eq(outer[:place] + middle[:place]),
-            above.eq(outer[place:].as_signed() + middle[place:].as_signed()),
+            middle.eq(both - low),
+            outer.eq(Cat(low[_CUT:], upper).as_signed() - upper),
+            self.halves.eq((outer + middle) >> (_DROPPED - _CUT)),
         ]
-        carry, rounds = below[place], below[place - 1] & half[-1]
-        m.d.sync += self.high.eq(above + Cat(carry ^ rounds, carry & rounds))
         return m
+
+
+class RowMultiplier(wiring.Component):
+    """The same, from look-up tables alone.
+
+    One row of adders for each bit of ``b``, which drops the lowest bit of its sum. The look-up table
+    of a bit of the sum also chooses whether the row adds.
+
+    Members
+    -------
+    a, b, halves
+        As of ``Multiplier``.
+
+    Timing
+    ------
+    As of ``Multiplier``.
+    """
+
+    LATENCY = Multiplier.LATENCY
+
+    a: Signal
+    b: Signal
+    halves: Signal
+
+    def __init__(self) -> None:
+        super().__init__(_PORTS)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        rows = -(-len(self.b) // self.LATENCY)
+        total = Signal(signed(33))
+        a, b = self.a, self.b
+        for stage in range(self.LATENCY):
+            for row in range(min(rows, len(b))):
+                above, total = total >> 1, Signal(signed(33), name=f"total_{stage}_{row}")
+                m.d.comb += total.eq(Mux(b[row], above + a, above))
+            held = [("total", total), ("a", a), ("b", b[rows:])]
+            total, a, b = (
+                Signal(value.shape(), name=f"{name}_{stage}", reset_less=True)
+                for name, value in held
+            )
+            m.d.sync += [
+                register.eq(value) for register, (_, value) in zip((total, a, b), held, strict=True)
+            ]
+        m.d.comb += self.halves.eq(total)
+        return m
+
+
+def multiplier_of(primitive: str) -> Multiplier | RowMultiplier:
+    """Return the multiplier made of a primitive, see ``Product``."""
+    return RowMultiplier() if primitive == "logic" else Multiplier(primitive=primitive)

@@ -87,7 +87,7 @@ def scaled_latency(sizes: VectorSizes) -> int:
     """Return the cycles from a group to its results before zero point, clamp and table."""
     if sizes.group_cycles > 1:
         return SequentialRequantizer.LATENCY
-    return ParameterMemory.LATENCY + Requantizer.LATENCY
+    return Requantizer.LATENCY
 
 
 def latency(sizes: VectorSizes) -> int:
@@ -113,6 +113,8 @@ class Pipe(wiring.Component):
         Groups from the next cycle on belong to ``task``, which has ``slot``.
     endings : In(ArrayLayout(VectorSizes.ending, 2))
         What the end of the pipe wants to know of the tasks of both slots.
+    next : In(1)
+        With the pipelined requantiser: there is a group in ``ParameterMemory.LATENCY`` cycles.
     group : In(group_layout)
         Groups.
     used : Out(1)
@@ -124,7 +126,7 @@ class Pipe(wiring.Component):
     result, bytes : Out(MARK), Out(ArrayLayout(signed(8), lanes))
         Results after them.
     channels_wrong, values_wrong : Out(lanes)
-        With parity: which parameters, ``ParameterMemory.LATENCY`` + 1 cycles behind ``group`` or
+        With parity: which parameters, ``ParameterMemory.LATENCY`` + 1 cycles behind ``next`` or
         ``used``, and which entries of the table, one cycle behind ``result``, were wrong.
 
     Timing
@@ -142,6 +144,7 @@ class Pipe(wiring.Component):
     task: data.View
     slot: Signal
     endings: data.View
+    next: Signal
     group: data.View
     used: Signal
     soon: data.View
@@ -169,7 +172,7 @@ class Pipe(wiring.Component):
                 "slot": In(1),
                 "endings": In(data.ArrayLayout(sizes.ending, 2)),
                 "group": In(group_layout(lanes=sizes.lanes)),
-                **({"used": Out(1)} if sizes.group_cycles > 1 else {}),
+                **({"used": Out(1)} if sizes.group_cycles > 1 else {"next": In(1)}),
                 "soon": Out(MARK),
                 "scaled": Out(data.ArrayLayout(signed(32), sizes.lanes)),
                 "result": Out(MARK),
@@ -202,21 +205,21 @@ class Pipe(wiring.Component):
         m.d.comb += [
             mark.valid.eq(self.group.valid),
             mark.tag.eq(task.tag),
-            mark.tag.fault.eq(self.group.fault | outside),
         ]
         if self.sizes.group_cycles > 1:
+            m.d.comb += mark.tag.fault.eq(self.group.fault | outside)
             return self._enter_sequential(m, store, mark, task.rounding)
         m.submodules.requantizer = requantizer = Requantizer(
             lanes=self.sizes.lanes,
             primitive=self.sizes.primitive,
         )
-        latency = ParameterMemory.LATENCY
-        m.submodules.rounding = rounding = Delay(isa.Rounding, cycles=latency, reset_less=True)
+        m.submodules.outside = late = Delay(1, cycles=ParameterMemory.LATENCY, reset_less=True)
         m.d.comb += [
-            requantizer.sums.eq(self._delayed(m, "values", self.group["values"], latency)),
+            late.i.eq(outside),
+            mark.tag.fault.eq(self.group.fault | late.o),
+            requantizer.sums.eq(self.group["values"]),
             requantizer.parameters.eq(store.channels),
-            rounding.i.eq(task.rounding),
-            requantizer.rounding.eq(rounding.o),
+            requantizer.rounding.eq(task.rounding),
             self.scaled.eq(requantizer.scaled),
         ]
         return self._delayed(m, "mark_soon", mark, self.scaled_latency - self.SOON)
@@ -263,7 +266,7 @@ class Pipe(wiring.Component):
         m.d.comb += [
             walk.launch.eq(self.launch),
             walk.task.eq(self.task),
-            walk.step.eq(self.used if sequential else self.group.valid),
+            walk.step.eq(self.used if sequential else self.next),
             store.group.eq(walk.group),
         ]
         soon = self._enter(m, store, walk.outside)

@@ -8,10 +8,149 @@ from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.fanout import reset_less
 from celosia.hw.vector.delay import Delay
-from celosia.hw.vector.multiplier import Multiplier
+from celosia.hw.vector.multiplier import Multiplier, multiplier_of
 
-_LEAST = -(1 << 31)
-_MOST = (1 << 31) - 1
+
+class LeftShift(wiring.Component):
+    """Steps 1 and 2 of the arithmetic contract: bias, and a shift that wraps or saturates.
+
+    Members
+    -------
+    sum, bias, left : In(signed(32)), In(signed(32)), In(5)
+        Element, what is added to it, and the bits by which the sum is shifted.
+    saturates : In(1)
+        A result that does not fit becomes the greatest or least number. ``LATENCY`` cycles late.
+    shifted : Out(signed(32))
+        Result.
+
+    Timing
+    ------
+    ``shifted`` follows ``sum`` by ``LATENCY`` cycles, through one look-up table.
+    """
+
+    LATENCY = 2
+
+    sum: Signal
+    bias: Signal
+    left: Signal
+    saturates: Signal
+    shifted: Signal
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "sum": In(signed(32)),
+                "bias": In(signed(32)),
+                "left": In(5),
+                "saturates": In(1),
+                "shifted": Out(signed(32)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        biased = Signal(signed(32), reset_less=True)
+        left = Signal(5, reset_less=True)
+        m.d.sync += [biased.eq(self.sum + self.bias), left.eq(self.left)]
+
+        # All bits of the distance but the lowest. What leaves must be copies of the sign.
+        moved: Value = biased
+        lost: list[Value] = []
+        for bit in (4, 3, 2, 1):
+            before, n = moved, 1 << bit
+            lost.append(left[bit] & (before[31 - n : 31] ^ biased[31].replicate(n)).any())
+            moved = Signal(32, name=f"moved_{n}")
+            m.d.comb += moved.eq(Mux(left[bit], before << n, before))
+        almost, odd, negative, leaves = (
+            Signal(width, name=name, reset_less=True)
+            for name, width in (("almost", 32), ("odd", 1), ("negative", 1), ("leaves", 1))
+        )
+        m.d.sync += [
+            almost.eq(moved),
+            odd.eq(left[0]),
+            negative.eq(biased[31]),
+            leaves.eq(Cat(lost).any()),
+        ]
+
+        # The lowest bit, and saturation: four choices for each bit of the result.
+        clips = Signal()
+        picks = Signal()
+        m.d.comb += [
+            clips.eq(self.saturates & (leaves | (odd & (almost[30] ^ negative)))),
+            picks.eq(Mux(clips, ~negative, odd)),
+            self.shifted[31].eq(Mux(clips, ~picks, Mux(picks, almost[30], almost[31]))),
+            *(
+                self.shifted[bit].eq(
+                    Mux(clips, picks, Mux(picks, almost[bit - 1] if bit else 0, almost[bit]))
+                )
+                for bit in range(31)
+            ),
+        ]
+        return m
+
+
+class RightShift(wiring.Component):
+    """Step 5 of the arithmetic contract, and the rounding of step 4.
+
+    Both roundings together add one or nothing to the number that is left of the product. The first
+    one adds half of the place that it drops. The second one does too, but it takes a little less to
+    a negative number. So without the first one, the second one rounds up at a half; with it, a
+    positive number also at the step below one half, a negative number only above one half.
+
+    Members
+    -------
+    halves : In(signed(33))
+        Product in halves of its last place.
+    right : In(5)
+        Bits that are dropped.
+    doubles : In(1)
+        Both roundings, else the second one only; the first one only where ``right`` is 0.
+    scaled : Out(signed(32))
+        Result.
+
+    Timing
+    ------
+    ``scaled`` follows ``halves`` by ``LATENCY`` cycles.
+    """
+
+    LATENCY = 2
+
+    halves: Signal
+    right: Signal
+    doubles: Signal
+    scaled: Signal
+
+    def __init__(self) -> None:
+        super().__init__(
+            {"halves": In(signed(33)), "right": In(5), "doubles": In(1), "scaled": Out(signed(32))}
+        )
+        reset_less(self, "scaled")
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        positive = ~self.halves[-1]
+        moved: Value = self.halves
+        # Of the bits that are dropped: whether one differs from the sign's complement.
+        differs: list[Value] = []
+        for bit in reversed(range(5)):
+            before, n = moved, 1 << bit
+            differs.append(self.right[bit] & (before[:n] ^ positive.replicate(n)).any())
+            moved = Signal(signed(33), name=f"moved_{n}")
+            m.d.comb += moved.eq(Mux(self.right[bit], before >> n, before))
+        left = Signal(signed(33), reset_less=True)
+        rest, both, above = (
+            Signal(name=name, reset_less=True) for name in ("rest", "both", "above")
+        )
+        m.d.sync += [
+            left.eq(moved),
+            rest.eq(Cat(differs).any()),
+            both.eq(self.doubles & self.right.any()),
+            above.eq(positive),
+        ]
+        half = left[0]
+        rounds = Mux(both, Mux(above, half | ~rest, half & rest), half)
+        m.d.sync += self.scaled.eq(left[1:].as_signed() + rounds)
+        return m
 
 
 class RequantizerLane(wiring.Component):
@@ -20,7 +159,7 @@ class RequantizerLane(wiring.Component):
     Parameters
     ----------
     primitive : str
-        See ``Multiplier``.
+        Of the multiplier, see ``Product``.
 
     Members
     -------
@@ -38,7 +177,7 @@ class RequantizerLane(wiring.Component):
     ``scaled`` follows ``sum`` by ``LATENCY`` cycles. One element each cycle, no backpressure.
     """
 
-    LATENCY = 4 + Multiplier.LATENCY
+    LATENCY = LeftShift.LATENCY + Multiplier.LATENCY + RightShift.LATENCY
 
     sum: Signal
     parameters: data.View
@@ -46,7 +185,7 @@ class RequantizerLane(wiring.Component):
     scaled: Signal
 
     def __init__(self, *, primitive: str = "portable") -> None:
-        self._multiplier = Multiplier(primitive=primitive)
+        self.primitive = primitive
         super().__init__(
             {
                 "sum": In(signed(32)),
@@ -55,63 +194,31 @@ class RequantizerLane(wiring.Component):
                 "scaled": Out(signed(32)),
             }
         )
-        reset_less(self, "scaled")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.multiplier = multiplier = self._multiplier
+        m.submodules.left = left = LeftShift()
+        m.submodules.multiplier = multiplier = multiplier_of(self.primitive)
+        m.submodules.right = right = RightShift()
         p = self.parameters
         single = self.rounding == isa.Rounding.SINGLE
-
-        # Step 1.
-        biased = Signal(signed(32), reset_less=True)
-        left = Signal(5, reset_less=True)
-        m.d.sync += [biased.eq(self.sum + p.bias), left.eq(p.left)]
-
-        # Step 2: what leaves at the top must be copies of the sign.
-        shifted = Signal(signed(32), reset_less=True)
-        negative = Signal(reset_less=True)
-        leaves = Signal(reset_less=True)
-        magnitude = biased[:31] ^ biased[31].replicate(31)
-        lost = Cat(magnitude[bit] & (left > 30 - bit) for bit in range(31))
-        m.d.sync += [
-            shifted.eq((biased << left)[:32]),
-            negative.eq(biased[31]),
-            leaves.eq(lost.any()),
-        ]
-
-        # Steps 3 and 4.
-        late = {}
-        for name, value, cycles in (
-            ("multiplier", p.multiplier, 2),
-            ("saturates", single, 2),
-            ("half", ~single | (p.right == 0), 2),
-            ("doubles", ~single, 2 + Multiplier.LATENCY),
-            ("right", p.right, 2 + Multiplier.LATENCY),
+        enters, leaves = left.LATENCY, left.LATENCY + multiplier.LATENCY
+        for name, port, value, cycles in (
+            ("factor", multiplier.b, p.multiplier, enters),
+            ("saturates", left.saturates, single, enters),
+            ("right", right.right, p.right, leaves),
+            ("doubles", right.doubles, ~single, leaves),
         ):
-            # All lanes round alike, so some of these are the same in each.
-            delay = Delay(len(value), cycles=cycles, reset_less=True, own=len(value) == 1)
+            delay = Delay(len(value), cycles=cycles, reset_less=True)
             m.submodules[f"late_{name}"] = delay
-            m.d.comb += delay.i.eq(value)
-            late[name] = delay.o
-        clips = leaves & late["saturates"]
+            m.d.comb += [delay.i.eq(value), port.eq(delay.o)]
         m.d.comb += [
-            multiplier.a.eq(Mux(clips, Mux(negative, _LEAST, _MOST), shifted)),
-            multiplier.b.eq(late["multiplier"]),
-            multiplier.half.eq(late["half"]),
-        ]
-
-        # Step 5. Half of the last place is bit right - 1, or all bits below it.
-        high = multiplier.high
-        right = late["right"]
-        less = late["doubles"] & high[31]
-        half = Cat(Mux(less, right > bit + 1, right == bit + 1) for bit in range(31))
-        rounded = Signal(signed(33), reset_less=True)
-        right_last = Signal(5, reset_less=True)
-        m.d.sync += [
-            rounded.eq(high + Cat(half, 0).as_signed()),
-            right_last.eq(right),
-            self.scaled.eq(rounded >> right_last),
+            left.sum.eq(self.sum),
+            left.bias.eq(p.bias),
+            left.left.eq(p.left),
+            multiplier.a.eq(left.shifted),
+            right.halves.eq(multiplier.halves),
+            self.scaled.eq(right.scaled),
         ]
         return m
 
@@ -128,15 +235,13 @@ class Requantizer(wiring.Component):
 
     Members
     -------
-    valid : In(1)
-        There is a group.
     sums : In(ArrayLayout(signed(32), lanes))
         Elements.
     parameters : In(ArrayLayout(streams.CHANNEL, lanes))
         Of the elements' channels.
     rounding : In(isa.Rounding)
         With the group.
-    scaled_valid, scaled : Out(1), Out(ArrayLayout(signed(32), lanes))
+    scaled : Out(ArrayLayout(signed(32), lanes))
         Results.
 
     Timing
@@ -151,11 +256,9 @@ class Requantizer(wiring.Component):
 
     LATENCY = RequantizerLane.LATENCY
 
-    valid: Signal
     sums: data.View
     parameters: data.View
     rounding: Value
-    scaled_valid: Signal
     scaled: data.View
 
     def __init__(self, *, lanes: int, primitive: str = "portable") -> None:
@@ -165,19 +268,15 @@ class Requantizer(wiring.Component):
         self.primitive = primitive
         super().__init__(
             {
-                "valid": In(1),
                 "sums": In(data.ArrayLayout(signed(32), lanes)),
                 "parameters": In(data.ArrayLayout(streams.CHANNEL, lanes)),
                 "rounding": In(isa.Rounding),
-                "scaled_valid": Out(1),
                 "scaled": Out(data.ArrayLayout(signed(32), lanes)),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.valids = valids = Delay(1, cycles=self.LATENCY)
-        m.d.comb += [valids.i.eq(self.valid), self.scaled_valid.eq(valids.o)]
         for i in range(self.lanes):
             m.submodules[f"lane_{i}"] = lane = RequantizerLane(primitive=self.primitive)
             m.d.comb += [
@@ -241,7 +340,8 @@ class Clamp(wiring.Component):
             low.eq(Mux(self.low > self.high, self.high, self.low)),
             high.eq(self.high),
         ]
-        for i, scaled in enumerate(self.scaled):
+        for i in range(self.lanes):
+            scaled = self.scaled[i]
             # What does not fit nine bits is out of bounds whatever the zero point.
             fits = scaled[8:31] == scaled[31].replicate(23)
             near = Signal(signed(9), name=f"near_{i}")

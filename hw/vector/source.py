@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.bus.slice import FAR, Slice
+from celosia.hw.bus.slice import FAR, Slice, Stage
 from celosia.hw.matrix.accumulators import read_layout
 from celosia.hw.memory.runs import Runs
 from celosia.hw.vector.answers import Answers, element_layout
@@ -254,10 +254,9 @@ class Source(wiring.Component):
         m = Module()
         task = self.task
         m.submodules.answers = answers = Answers(sizes=self.sizes)
-        # A queue in front of the port: what decides to ask ends there, and what takes it does.
-        m.submodules.offered = offered = Slice(self.unified_read.payload.shape(), block=FAR)
+        m.submodules.offered = offered = Stage(self.unified_read.payload.shape())
         wiring.connect(m, offered.o, wiring.flipped(self.unified_read))
-        delayed = (offered.o.valid & ~offered.o.ready) | ~offered.i.ready
+        delayed = ~offered.i.ready
         rounds, walks = self._rounds(m)
         now = rounds.payload
         ends = Signal()

@@ -115,7 +115,7 @@ class VectorSizes:
 
         Those on their way at full pace, and two windows: one that ends, and one that is looked for.
         """
-        way = 26 if self.group_cycles == 1 else -(-48 // self.group_cycles)
+        way = 23 if self.group_cycles == 1 else -(-48 // self.group_cycles)
         return 1 << (way + 2 * self.column_groups - 1).bit_length()
 
     @property

@@ -202,6 +202,8 @@ class VectorUnit(wiring.Component):
             pipe.endings.eq(control.endings),
             pipe.group.eq(window.group),
         ]
+        if sizes.group_cycles == 1:
+            m.d.comb += pipe.next.eq(window.soon)
         return pipe
 
     def _ends(
@@ -247,7 +249,7 @@ class VectorUnit(wiring.Component):
                 watch.read_wrong.eq(self.read_wrong),
                 watch.rows.eq(source.accumulator_read.enable),
                 watch.sums_wrong.eq(self.sums_wrong),
-                watch.group.eq(pipe.used if sizes.group_cycles > 1 else pipe.group.valid),
+                watch.group.eq(pipe.used if sizes.group_cycles > 1 else pipe.next),
                 watch.channels_wrong.eq(pipe.channels_wrong),
                 watch.result.eq(pipe.result),
                 watch.endings.eq(control.endings),

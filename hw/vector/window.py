@@ -93,6 +93,8 @@ class WindowSteps(wiring.Component):
     -------
     element : In(element_layout)
         As of ``WindowUnit``; values are ignored.
+    soon : Out(1)
+        With one cycle a group: there is a group in two cycles.
     valid, fault, busy : Out(1)
         As of ``WindowUnit``.
     fresh : Out(1)
@@ -106,6 +108,7 @@ class WindowSteps(wiring.Component):
     """
 
     element: data.View
+    soon: Signal
     valid: Signal
     fault: Signal
     busy: Signal
@@ -115,7 +118,7 @@ class WindowSteps(wiring.Component):
     def __init__(self, *, columns: int, lanes: int, group_cycles: int) -> None:
         self.groups = columns // lanes
         self.group_cycles = group_cycles
-        outputs = ("valid", "fault", "busy", "fresh", "moves")
+        outputs = ("soon", "valid", "fault", "busy", "fresh", "moves")
         super().__init__(
             {
                 "element": In(element_layout(columns=columns, lanes=lanes)),
@@ -155,10 +158,13 @@ class WindowSteps(wiring.Component):
             ]
             return m
         left = Signal.like(element.groups_last)
-        coming = (element.valid & element.last) | (left != 0)
-        comes = Signal()
-        m.d.comb += [self.moves.eq(1), self.busy.eq(entered | self.valid)]
-        m.d.sync += [comes.eq(coming), self.valid.eq(comes)]
+        coming = Signal()
+        m.d.comb += [
+            self.soon.eq((element.valid & element.last) | (left != 0)),
+            self.moves.eq(1),
+            self.busy.eq(entered | self.valid),
+        ]
+        m.d.sync += [coming.eq(self.soon), self.valid.eq(coming)]
         with m.If(element.valid & element.last):
             m.d.sync += left.eq(element.groups_last)
         with m.Elif(left != 0):
@@ -186,6 +192,8 @@ class WindowUnit(wiring.Component):
         Takes ``window`` for the elements from the next cycle on; the unit is not ``busy``.
     window : In(isa.Window)
         How they are combined. Sums wrap.
+    soon : Out(1)
+        With one cycle a group: there is a group in two cycles.
     group : Out(group_layout)
         Groups; all but ``valid`` stays until the next one may come.
     busy : Out(1)
@@ -202,6 +210,7 @@ class WindowUnit(wiring.Component):
     launch: Signal
     element: data.View
     window: Signal
+    soon: Signal
     group: data.View
     busy: Signal
 
@@ -214,6 +223,7 @@ class WindowUnit(wiring.Component):
                 "launch": In(1),
                 "element": In(element_layout(columns=columns, lanes=lanes)),
                 "window": In(isa.Window),
+                "soon": Out(1),
                 "group": Out(group_layout(lanes=lanes)),
                 "busy": Out(1),
             }
@@ -227,6 +237,7 @@ class WindowUnit(wiring.Component):
         )
         m.d.comb += [
             steps.element.eq(self.element),
+            self.soon.eq(steps.soon),
             self.group.valid.eq(steps.valid),
             self.group.fault.eq(steps.fault),
             self.busy.eq(steps.busy),

@@ -43,22 +43,12 @@ class Costs(NamedTuple):
     post: int = 3
     #: From the last effect of an instruction to the end of a fence.
     idle: int = 3
-    #: From one load that its unit takes to the next, at least.
-    load: int = 3
-    #: From a burst that makes room in a load unit to the next load that it takes.
-    room: int = 3
-    #: From one store that its unit takes to the next, at least.
-    store: int = 2
     #: From a load or store that its unit takes to its first burst.
-    request: int = 10
-    #: Rows, not cycles, that load and store unit prepare before their bursts are requested.
-    rows: int = 5
-    #: The same in bursts.
-    bursts: int = 4
+    request: int = 2
     #: From the last beat of a load on the bus to its last effect.
     arrival: int = 6
     #: From a burst of the store unit to its first beat on the bus.
-    gather: int = 10
+    gather: int = 11
     #: Beats, not cycles, that the store unit reads before the bus has taken them.
     read_ahead: int = 16
     #: Bursts, not cycles, of the store unit that may wait for their responses.
@@ -81,11 +71,11 @@ class Costs(NamedTuple):
     #: From a request of bytes to their element.
     bytes: int = 8
     #: From an element to the last effect of its first group of channels in the unified buffer.
-    to_bytes: int = 22
+    to_bytes: int = 19
     #: The same in the accumulators.
-    to_sums: int = 14
+    to_sums: int = 11
     #: Added to both for a sequential requantiser.
-    sequential: int = 21
+    sequential: int = 24
     #: From a write of the vector unit to its effect.
     visible: int = 4
 

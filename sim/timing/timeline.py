@@ -69,7 +69,7 @@ class Timeline:
         self.free: dict[Unit, int] = {unit: 0 for unit in EXECUTING}
         self.requests: dict[Unit, tuple[int, Port, Callable[[int], None]]] = {}
         self.channel: deque[Burst] = deque()
-        self.blocks = {unit: Blocks(costs) for unit in (Unit.LOAD, Unit.STORE)}
+        self.blocks = {unit: Blocks() for unit in (Unit.LOAD, Unit.STORE)}
         # Instructions taken whose end is not known yet, and the cycles in which they were taken.
         self.tasks: dict[Unit, deque[tuple[int, int]]] = {
             unit: deque() for unit in (Unit.MATRIX, Unit.VECTOR)
@@ -203,14 +203,12 @@ class Timeline:
             yield granted + 1
             while not self._ready(unit):
                 yield "ready"
-            if unit is not Unit.VECTOR:
+            if unit is Unit.MATRIX:
                 yield self.free[unit]
             if unit in self.tasks:
                 self.tasks[unit].append((index, self.now))
             else:
                 self.blocks[unit].take(index, self.now, bursts(self.code[index], self.config))
-                interval = self.costs.load if unit is Unit.LOAD else self.costs.store
-                self.free[unit] = self.now + interval
             left.append(self.now)
             self._announce("taken")
             yield self.now + 1
@@ -280,10 +278,7 @@ class Timeline:
                     yield self.now + 1
                 yield from self._request(Unit.LOAD, beats, port, complete)
                 blocks.under_way += 1
-                full = not blocks.ready
                 blocks.issued += 1
-                if full:
-                    self.free[Unit.LOAD] = self.now + self.costs.room
                 self._announce("ready")
 
     def _loaded(self, index: int, taken: int, left: list[int], at: int) -> None:

@@ -4,8 +4,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from celosia.sim.timing.costs import Costs
-
 __all__ = ["Blocks", "Burst", "Port"]
 
 
@@ -45,26 +43,22 @@ class Burst(NamedTuple):
 
 
 class Blocks:
-    """Contents of a load or store unit: instructions, and the rows and bursts prepared."""
+    """Contents of a load or store unit: instructions, and the bursts of their rows."""
 
-    def __init__(self, costs: Costs) -> None:
-        self.costs = costs
+    def __init__(self) -> None:
         self.jobs: deque[tuple[int, int, list[list[int]]]] = deque()
         self.under_way = 0
         self.issued = 0
-        # Bursts up to each row, rows up to each instruction.
-        self.bursts = [0]
-        self.rows = [0]
+        # Bursts before the last row that was taken, and up to its end.
+        self.bursts = 0, 0
 
     @property
     def ready(self) -> bool:
-        """True if another instruction can be taken: one waits while one is split into rows."""
-        row = self.rows[-2 if len(self.rows) > 1 else -1] - self.costs.rows
-        return self.issued >= self.bursts[max(row, 0)] - self.costs.bursts
+        """True if another instruction can be taken: the last row of the others is split."""
+        return self.issued >= self.bursts[0]
 
     def take(self, index: int, now: int, rows: list[list[int]]) -> None:
         """Take an instruction."""
         self.jobs.append((index, now, rows))
-        for row in rows:
-            self.bursts.append(self.bursts[-1] + len(row))
-        self.rows.append(len(self.bursts) - 1)
+        end = self.bursts[1] + sum(map(len, rows))
+        self.bursts = end - len(rows[-1]), end

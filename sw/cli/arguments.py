@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End the process with the message."""
-        words = [*self.prog.split()[1:], *message.split()]
+        words = [*(f"{word}:" for word in self.prog.split()[1:]), *message.split()]
         self.exit(2, f"celosia: {' '.join(words)}\n")
 
 

@@ -109,7 +109,7 @@ def _of_dataset(arguments: argparse.Namespace, ports: list[Port], limit: int) ->
         chosen = data.find(name, "train").images
     except FileNotFoundError:
         chosen = images
-        notes["calibration"] = "with test images, as the training images are not at hand"
+        notes["calibration"] = "with test images: no training images found"
     both = [_scaled(each, ports[0], arguments) for each in (chosen[:limit], images)]
     return _Data([both[0]], [both[1]], labels, notes)
 

@@ -70,6 +70,9 @@ def _require_other_kind(path: Path) -> None:
         raise ModelError(f"{path}: wanted a model file, got a directory without a saved_model.pb")
     if not path.is_file():
         return
+    if ending == ".s":
+        assembled = f"celosia assemble {shlex.quote(str(path))} -o {shlex.quote(path.stem)}.bin"
+        raise ModelError(f"{path}: assembly; translate it: {assembled}")
     if ending in _FLOAT or _starts(path) == _HDF5:
         raise ModelError(_quantize(path, f"{_FLOAT.get(ending, 'Keras model')} in float"))
     if ending in _WEIGHTS:

@@ -13,7 +13,7 @@ from flips.device import Array, Flip, FlipDevice, drawn
 from networks import FullyConnected, write_fully_connected
 
 from celosia.hw import build
-from celosia.hw.arch import commands
+from celosia.hw.arch import commands, isa
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import RunResult
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Unit

@@ -67,14 +67,15 @@ def test_placer(rows, unified_bytes):
 @pytest.mark.parametrize(
     ("right", "wrong", "claim"),
     [
-        ("b < offset_1, next_1, base_1", "b <= offset_1, next_1, base_1", "row"),
+        ("carry = b < offset_1", "carry = b <= offset_1", "row"),
+        ("before_1 & carry", "before_1", "touched where wanted and inside"),
         (
             "lanes[(i - step) % count], lanes[i]",
             "lanes[(i + step) % count], lanes[i]",
             "touched where wanted and inside",
         ),
-        ("row.eq(start + skip[b])", "row.eq(start | skip[b])", "row"),
-        ("row >= self.depth", "row > self.depth", "fault"),
+        ("+ Cat(carry, skip[b])", "| Cat(carry, skip[b])", "row"),
+        ("row[1:] >= self.depth", "row[1:] > self.depth", "fault"),
         ("self.offset.eq(offset_1)", "self.offset.eq(offset)", "bank of the lane"),
     ],
 )
@@ -158,7 +159,11 @@ def test_buffer():
             "data_2.eq(Cat(data_1[b] for b in reversed(range(count))))",
             "byte read by 0",
         ),
-        ("Mux(enable_2[b], value, 0)", "value", "zero where nothing is wanted by 0"),
+        (
+            "Mux(enable_1[b], read.data[:8], 0)",
+            "read.data[:8]",
+            "zero where nothing is wanted by 0",
+        ),
         ("answer_2.eq(answer_1)", "answer_2.eq(answer_1 | 1)", "answer to 0"),
         ("write.en.eq(to_write.enable[b])", "write.en.eq(to_write.enable.any())", "byte read by 0"),
     ],

@@ -105,10 +105,9 @@ def multiplier_spec(module):
     outer = spec.see("dut.outer", signed(47))
     spec.claim("middle", middle == spec.past(parts.middle[:34]).as_signed())
     spec.claim("outer", outer == spec.past(parts.outer[:47]).as_signed())
-    half = spec.past(dut.half, module.Multiplier.LATENCY - 2)
-    high = ((middle + outer + (half << 14)) >> 15)[:32]
-    spec.claim("high", dut.high.as_unsigned() == spec.past(high, 2))
-    spec.cover("rounded", spec.past(half & (high == 0) & (middle + outer < 0), 2))
+    halves = ((middle + outer) >> 14)[:33]
+    spec.claim("halves", dut.halves.as_unsigned() == spec.past(halves))
+    spec.cover("negative", (dut.halves < 0) & spec.past(middle > 0))
     return spec
 
 
@@ -119,8 +118,8 @@ def test_multiplier():
 @pytest.mark.parametrize(
     ("right", "wrong", "claim"),
     [
-        ("below[place - 1] & half[-1]", "below[place - 1]", "high"),
-        ("Cat(carry ^ rounds, carry & rounds)", "(carry | rounds)", "high"),
+        ("(outer + middle) >>", "(outer | middle) >>", "halves"),
+        ("_DROPPED = 30", "_DROPPED = 31", "halves"),
         ("self.a[_CUT:].as_signed()", "self.a[_CUT:]", "factors: upper"),
         ("both - low", "both", "middle"),
     ],

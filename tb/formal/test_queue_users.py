@@ -18,59 +18,65 @@ from celosia.hw.sequencer import check, command, issue
 OPCODES = [opcode.value for opcode in isa.Opcode]
 
 
-def gather_spec(module=gather, room=None):
+def gather_spec(module=gather, space=None):
     spec = Spec()
-    module.Gatherer.ROOM = room or module.Gatherer.ROOM
+    module.Gatherer.SPACE = space or module.Gatherer.SPACE
     dut = spec.open(
         "dut", module.Gatherer(rows=4, unified_bytes=64, bus_bytes=4, length_bits=3, place_bits=8)
     )
-    room = dut.ROOM
-    request, out = dut.request, dut.beats
-    asked = Signal(range(room + 2))
+    space = dut.SPACE
+    bits = space.bit_length()
+    request, out, bursts = dut.request, dut.beats, dut.bursts
+    asked = Signal(range(space + 2))
     spec.m.d.sync += asked.eq(asked + (request.valid & request.ready) - dut.valid)
-    spec.given("answers what was asked", ~dut.valid | (asked != 0))
-    strobes = Fifo(spec, "dut.strobes", width=4, depth=room, eager=True)
-    answers = Fifo(spec, "dut.answers", width=32, depth=room, eager=True)
-    bits = (room).bit_length()
-    waited_for = spec.see("dut.waited_for", bits)
-    under_way = spec.see("dut.under_way", bits)
+    spec.given("responses to requests", ~dut.valid | (asked != 0))
+    strobes = Fifo(spec, "dut.strobes", width=5, depth=space, eager=True)
+    responses = Fifo(spec, "dut.responses", width=32, depth=space, eager=True)
     # A push into a full queue would be lost, and the counts go apart.
-    spec.claim("no strobe lost", strobes.level == under_way)
-    spec.claim("no answer lost", answers.level + waited_for == under_way)
-    spec.claim("waited for", waited_for == asked + request.valid)
-    quiet = (asked == 0) & ~request.valid
-    spec.claim("idle", ~dut.idle | quiet)
-    spec.claim("bounded", under_way <= room)
-    spec.claim("offered is told twice", spec.see("dut.offered", 1) == request.valid)
+    under_way = responses.level + asked + request.valid
+    spec.claim("nothing lost", strobes.level == under_way)
+    spec.claim("bounded", under_way <= space)
+    busy = spec.see("dut.busy", 1)
+    burst = dut.burst(spec.see("dut.burst", dut.burst.size))
+    spec.claim("idle", dut.idle == ~(busy | request.valid))
+    spec.claim("abort takes nothing", ~dut.abort | ~bursts.ready)
     spec.claim("request waits", spec.waits(request.valid, request.ready, request.payload))
     spec.claim("beat waits", spec.waits(out.valid, out.ready, out.payload))
+    # The strobe went into its queue while its request went into the register.
+    fresh = request.valid & ~spec.past(request.valid & ~request.ready)
+    left, counted = Signal(4), Signal(4, init=15)
+    spec.m.d.sync += counted.eq(left)
+    took = spec.past(bursts.valid & bursts.ready)
+    spec.m.d.comb += left.eq(Mux(took, spec.past(bursts.payload.beats), counted - fresh))
+    spec.claim("beats of a burst", ~busy | (burst.beats == left))
+    spec.claim("burst ends", busy | (left == 15))
     sent = out.valid & out.ready
     in_order(
         spec,
-        name="answers ",
+        name="responses ",
         push=dut.valid,
         value=Value.cast(dut.data),
         pop=sent,
         front=out.payload.data,
-        entries=answers.entries(out.payload.data),
-        level=answers.level,
+        entries=responses.entries(out.payload.data),
+        level=responses.level,
     )
-    # The strobe went into its queue while its request went into the register.
-    fresh = request.valid & ~spec.past(request.valid & ~request.ready)
+    strobe = Cat(request.payload.mask, spec.past(burst.beats == 0))
+    front = Cat(out.payload.strobe, out.payload.last)
     in_order(
         spec,
         name="strobes ",
         push=fresh,
-        value=request.payload.mask,
+        value=strobe,
         pop=sent,
-        front=out.payload.strobe,
-        entries=strobes.entries(out.payload.strobe),
+        front=front,
+        entries=strobes.entries(front),
         level=(strobes.level - fresh)[:bits],
     )
-    newest = Array(strobes.entries(Value.cast(out.payload.strobe)))[strobes.level - 1]
-    pushed = (strobes.level != 0) & (newest == request.payload.mask)
+    newest = Array(strobes.entries(front))[strobes.level - 1]
+    pushed = (strobes.level != 0) & (newest == strobe)
     spec.claim("strobe of the request", ~fresh | pushed)
-    spec.cover("full", under_way == room)
+    spec.cover("full", under_way == space)
     return spec
 
 
@@ -186,9 +192,9 @@ def issue_spec(module=None):
     """The queue before a unit. Here instructions set one register at most, so the queue is short."""
     spec = Spec()
     config, unit, in_flight = preset("nano,queue_depth=3"), isa.Unit.STORE, 4
-    module: Any = module or broken_module(issue)
-    module.REGISTERS = {unit: REGISTERS[unit][:1]}
-    dut = spec.open("dut", module.Issue(config=config, unit=unit, in_flight=in_flight))
+    small: Any = module or broken_module(issue)
+    small.REGISTERS = {unit: REGISTERS[unit][:1]}
+    dut = spec.open("dut", small.Issue(config=config, unit=unit, in_flight=in_flight))
     depth = config.queue_depth
     width = dut.push.payload.shape().size
     record_bits = SEMAPHORES + streams.INDEX_BITS
@@ -285,10 +291,11 @@ def test_gather():
 @pytest.mark.parametrize(
     ("right", "wrong", "claim"),
     [
-        ("(under_way != self.ROOM)", "(under_way != self.ROOM + 1)", "no strobe lost"),
-        ("~offered | request.ready) &", "1) &", "request waits"),
-        ("strobes.w_data.eq(mask)", "strobes.w_data.eq(~mask)", "strobes in order"),
-        ("waited_for + step - self.valid", "waited_for + step", "waited for"),
+        ("request.ready) & strobes.w_rdy", "request.ready)", "nothing lost"),
+        ("(~request.valid | request.ready)", "1", "request waits"),
+        ("Cat(mask, ends)", "Cat(~mask, ends)", "strobe of the request"),
+        ("Cat(mask, ends)", "Cat(mask, begins)", "strobe of the request"),
+        ("busy.eq(~ends)", "busy.eq(1)", "beats of a burst"),
     ],
 )
 def test_gather_broken(right, wrong, claim):

@@ -4,10 +4,11 @@ import pytest
 from amaranth.hdl import Array, Cat, Signal, signed
 from prove import Spec, broken_module, proved, refuted
 
+from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.sequencer import semaphores
 
 UNITS = 5
-COUNT = 16
+COUNT = SEMAPHORES
 
 
 def spec_of(module=semaphores):

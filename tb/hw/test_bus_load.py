@@ -274,7 +274,7 @@ def test_corners(fields):
         (Opcode.LOAD, {"length": 4, "rows": 3, "unified_pitch": 511}, 1),
         (Opcode.LOAD, {"external": (1 << 32) - 3, "length": 4}, 0),
         (Opcode.LOAD, {"external": 1 << 31, "external_pitch": 1 << 31, "rows": 3}, 1),
-        (Opcode.LOAD_WEIGHTS, {"tile": 3, "tiles": 3}, 0),
+        (Opcode.LOAD_WEIGHTS, {"tile": 3, "tiles": 3}, 4),
         (Opcode.LOAD_WEIGHTS, {"external": (1 << 32) - 32, "tiles": 2}, 2),
         (Opcode.LOAD_PARAMS, {"first": 65535, "count": 65535}, 0),
         (Opcode.LOAD_PARAMS, {"first": 7, "count": 2}, 0),

@@ -320,7 +320,7 @@ def test_throughput(length, pitch, external):
     assert bench.done[0] - bench.taken[0] <= 1.1 * (beats + 32) + fill
 
 
-@pytest.mark.parametrize("latency", [READ_LATENCY, Gatherer.ROOM - 4])
+@pytest.mark.parametrize("latency", [READ_LATENCY, Gatherer.SPACE - 4])
 def test_a_beat_each_cycle_behind_a_slow_buffer(latency):
     bench = Bench(rows=16, bus_bytes=16, unified_bytes=8192, burst_beats=64, read_latency=latency)
     bench.run([Instruction(Opcode.STORE, length=64 * 16)])

@@ -1,3 +1,4 @@
+from collections import deque
 from functools import partial
 
 import pytest
@@ -23,20 +24,22 @@ def simulate(bursts, rng, stall, *, abort_at=None, refuses=lambda address: False
     )
     answers = []
 
-    async def ask(ctx):
+    taken = deque()
+
+    async def request(ctx):
         for address, beats in bursts:
             await rest(ctx, rng, stall)
             await put(ctx, dut.request, {"address": address, "beats": len(beats) - 1})
+            taken.append(beats)
 
     async def give(ctx):
-        beats = [beat for _, beats in bursts for beat in beats]
-        await put_all(
-            ctx,
-            dut.beats,
-            [{"data": word, "strobe": strobe} for word, strobe in beats],
-            rng=rng,
-            stall=stall,
-        )
+        while True:
+            while not taken:
+                await ctx.tick()
+            words = taken.popleft()
+            beats = [{"data": word, "strobe": strobe, "last": 0} for word, strobe in words]
+            beats[-1]["last"] = 1
+            await put_all(ctx, dut.beats, beats, rng=rng, stall=stall)
 
     async def watch(ctx):
         async for _, _, answered, refused in ctx.tick().sample(dut.answered, dut.refused):
@@ -57,7 +60,7 @@ def simulate(bursts, rng, stall, *, abort_at=None, refuses=lambda address: False
             await ctx.tick().repeat(5)
             assert len(answers) == len(memory.writes)
 
-    background = (ask, give, watch, partial(memory.serve_writes, bus=dut.bus))
+    background = (request, give, watch, partial(memory.serve_writes, bus=dut.bus))
     run(dut, finish, background=background, cycles_limit=20_000)
     return memory, answers
 

@@ -5,14 +5,16 @@ import pysim
 import pytest
 from matrix_bench import MATMUL, matmul
 
-from celosia.hw.matrix.control import TileFeeder
+from celosia.hw.matrix.feeder import TileFeeder
 
 
 class Feeder:
     """A tile feeder; the passes behind it begin and switch whenever they like."""
 
     def __init__(self, programs, *, rows=8, weight_tiles=12, weight_rows=2, rng=None, stall=0.0):
-        self.dut = TileFeeder(rows=rows, weight_tiles=weight_tiles, weight_rows=weight_rows)
+        self.dut = TileFeeder(
+            rows=rows, weight_tiles=weight_tiles, weight_rows=weight_rows, accumulator_depth=64
+        )
         self.programs = programs
         self.rng, self.stall = rng, stall
         self.started = []
@@ -107,7 +109,7 @@ def test_the_next_tile_starts_in_the_cycle_of_the_switch(weight_rows):
 
 
 def test_enable_holds_instructions_and_tiles():
-    dut = TileFeeder(rows=4, weight_tiles=4, weight_rows=1)
+    dut = TileFeeder(rows=4, weight_tiles=4, weight_rows=1, accumulator_depth=4)
 
     async def bench(ctx):
         ctx.set(dut.instruction.payload, matmul(5, {"taps": 8}))
@@ -144,7 +146,7 @@ def test_enable_holds_instructions_and_tiles():
 @pytest.mark.parametrize("weight_tiles", [4, 5, 7])
 @pytest.mark.parametrize("before", [0, 1, 2])
 def test_a_tile_outside_is_said_and_not_sent(weight_tiles, before):
-    dut = TileFeeder(rows=4, weight_tiles=weight_tiles, weight_rows=4)
+    dut = TileFeeder(rows=4, weight_tiles=weight_tiles, weight_rows=4, accumulator_depth=4)
     starts = []
 
     async def bench(ctx):
@@ -157,5 +159,24 @@ def test_a_tile_outside_is_said_and_not_sent(weight_tiles, before):
             assert ctx.get(dut.outside) == (sum(starts) == before and not starts[-1])
             await ctx.tick()
         assert sum(starts) == before
+
+    pysim.run(dut, bench)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"taps": 32},
+        {"taps": 1 << 19},
+        *({f"{axis}_count": count} for axis in "xyz" for count in (8, 1 << 15)),
+    ],
+)
+def test_counts_that_fit_no_core_are_refused_before_the_first_tile(fields):
+    dut = TileFeeder(rows=4, weight_tiles=5, weight_rows=4, accumulator_depth=4)
+
+    async def bench(ctx):
+        ctx.set(dut.enable, 1)
+        await pysim.put(ctx, dut.instruction, matmul(0, fields))
+        assert ctx.get(dut.outside) and not ctx.get(dut.start)
 
     pysim.run(dut, bench)

@@ -81,7 +81,9 @@ def walk(dut, programs, rng=None, stall=0.0):
 )
 @pytest.mark.parametrize("stall", [0.0, 0.5])
 def test_random_loops(rows, unified_bytes, depth, stall, rng):
-    dut = PassWalker(rows=rows, unified_bytes=unified_bytes, accumulator_depth=depth)
+    dut = PassWalker(
+        rows=rows, unified_bytes=unified_bytes, weight_tiles=4, accumulator_depth=depth
+    )
     programs = []
     for _ in range(60):
         small = rng.random() < 0.7
@@ -101,19 +103,21 @@ def test_random_loops(rows, unified_bytes, depth, stall, rng):
 
 
 def test_construction():
-    dut = PassWalker(rows=4, unified_bytes=48, accumulator_depth=8)
+    dut = PassWalker(rows=4, unified_bytes=48, weight_tiles=3, accumulator_depth=8)
     assert (dut.rows, dut.unified_bytes, dut.accumulator_depth) == (4, 48, 8)
     assert dut.address_bits == 7 and len(dut.address) == 7 and len(dut.row) == 4
 
 
 @pytest.mark.parametrize("taps", [1, 3, 4, 5, 8, 9])
 def test_steps_at_the_edges_of_the_lanes(taps):
-    walk(PassWalker(rows=4, unified_bytes=64, accumulator_depth=4), [{"taps": taps}])
+    walk(
+        PassWalker(rows=4, unified_bytes=64, weight_tiles=4, accumulator_depth=4), [{"taps": taps}]
+    )
 
 
 @pytest.mark.parametrize("accumulator", [0, 4])
 def test_a_whole_half_is_inside_and_one_more_row_is_not(accumulator):
-    dut = PassWalker(rows=4, unified_bytes=64, accumulator_depth=4)
+    dut = PassWalker(rows=4, unified_bytes=64, weight_tiles=4, accumulator_depth=4)
     whole = {"accumulator": accumulator, "x_count": 2, "y_count": 2, "taps": 9}
     assert walk(dut, [whole]) == 0
     assert walk(dut, [whole | {"x_count": 5, "y_count": 1}]) == 1
@@ -122,7 +126,7 @@ def test_a_whole_half_is_inside_and_one_more_row_is_not(accumulator):
 
 @pytest.mark.parametrize("size", [64, 48])
 def test_the_last_byte_is_inside_and_the_next_is_not(size):
-    dut = PassWalker(rows=4, unified_bytes=size, accumulator_depth=8)
+    dut = PassWalker(rows=4, unified_bytes=size, weight_tiles=4, accumulator_depth=8)
     assert walk(dut, [{"unified": size - 1}]) == 0
     assert walk(dut, [{"unified": size - 4, "taps": 5}]) == 1
     for axis in "xyz":
@@ -133,5 +137,5 @@ def test_the_last_byte_is_inside_and_the_next_is_not(size):
 
 
 def test_long_counts():
-    dut = PassWalker(rows=4, unified_bytes=64, accumulator_depth=512)
+    dut = PassWalker(rows=4, unified_bytes=64, weight_tiles=512, accumulator_depth=512)
     walk(dut, [{"y_count": 300, "z_count": 1, "x_count": 1}, {"z_count": 260, "taps": 5}])

@@ -192,11 +192,11 @@ def test_deadlock(text: str):
 
 
 UNWRITTEN = {
-    "STORE unified=8 length=4": "byte of the unified buffer 8",
-    "FILL\nFENCE\nSTORE unified_pitch=4 rows=2": "byte of the unified buffer 4",
-    "MATMUL taps=4": "byte of the unified buffer 0",
+    "STORE unified=8 length=4": "unified buffer byte 8",
+    "FILL\nFENCE\nSTORE unified_pitch=4 rows=2": "unified buffer byte 4",
+    "MATMUL taps=4": "unified buffer byte 0",
     "FILL channels=4\nFENCE\nMATMUL taps=4 tile=3": "weight tile 3",
-    "FILL channels=3\nFENCE\nSTORE length=4": "byte of the unified buffer 3",
+    "FILL channels=3\nFENCE\nSTORE length=4": "unified buffer byte 3",
     "VECTOR source=ACCUMULATORS source_base=2": "accumulator row 2 column 0",
     "FILL\nVECTOR params=2": "parameters of channel 2",
     "FILL channels=3\nLOAD_PARAMS count=3\nFENCE\nVECTOR channels=3 use_table=1 table=1": (

@@ -39,6 +39,8 @@ eval net.pth --dataset mnist
 report saved
     saved: TensorFlow SavedModel in float; quantise it: celosia quantize saved --calibration
     DATA -o saved_int8.tflite
+report net.s
+    net.s: assembly; translate it: celosia assemble net.s -o net.bin
 report .
     .: wanted a model file, got a directory without a saved_model.pb
 report mnist_b
@@ -55,7 +57,7 @@ run mnist_a --input sparse.npy --output y.npy
 run mnist_a --input bomb.npz --output y.npy
     bomb.npz: wanted at most 2048 MiB of arrays
 run mnist_a --input x.npy --output y.npy --batch 1000000
-    run argument --batch: wanted 1 to 4096 inputs of one run, got 1000000; more run one after
+    run: argument --batch: wanted 1 to 4096 inputs of one run, got 1000000; more run one after
     another
 # layouts
 run mnist_a --input nchw.npy --output y.npy
@@ -68,7 +70,7 @@ run mnist_mlp --input x.npy --output y.npy
 run mnist_a --input bytes.npy --output y.npy
     bytes.npy: input 'image': wanted int8 or float, got uint8 (add --pixels)
 run mnist_a --input bytes.npy --output y.npy --pixels=1
-    run argument --pixels: wanted LOW:HIGH, for instance -1:1, got '1'
+    run: argument --pixels: wanted LOW:HIGH, for instance -1:1, got '1'
 run mnist_a --input large.png --output y.npy
     large.png: wanted 28x28 pixels, got 40x30 (add --resize)
 run mnist_a --input deep.png --output y.npy
@@ -138,7 +140,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_ended: Callable[.
     monkeypatch.chdir(tmp_path)
     Path("two.tflite").write_bytes(two_ended())
     Path("net.tflite").write_bytes(two_ended("float32"))
-    for name in ("net.keras", "net.h5", "net.onnx", "net.pt2", "net.pth"):
+    for name in ("net.keras", "net.h5", "net.onnx", "net.pt2", "net.pth", "net.s"):
         Path(name).write_bytes(b"some float model, none of an int8 one")
     Path("renamed.bin").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
     Path("saved").mkdir()

@@ -9,6 +9,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam
 
+from celosia.hw.arch.commands import WORD_BYTES
 from celosia.hw.arch.isa import Error, Unit
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, MAGIC, OFFSETS, Control, Interrupt, Status
 from celosia.sw.ir.program import Program
@@ -49,10 +50,10 @@ class Host:
         assert await self.read("magic") == MAGIC
         await self.write("interrupt_enable", INTERRUPTS)
 
-    async def run(self, address: int, count: int) -> None:
-        """Run a program of ``count`` instructions at a byte address of the memory."""
+    async def run(self, address: int, words: int) -> None:
+        """Run a program of ``words`` words at a byte address of the memory."""
         await self.write("program_address", address)
-        await self.write("program_length", count)
+        await self.write("program_length", words)
         await self.write("control", Control.CLEAR.value)
         await ClockCycles(self.dut.clk, COUNTERS_PER_UNIT + 2)
         await self.write("control", Control.START.value)
@@ -64,7 +65,7 @@ class Host:
             code, unit = Error(await self.read("error_code")), Unit(await self.read("error_unit"))
             index = await self.read("error_index")
             raise RuntimeError(f"{code.name} in {unit.name}: instruction {index}")
-        print(f"{count} instructions, {await self.read('cycles')} cycles")
+        print(f"{words} words, {await self.read('cycles')} cycles")
 
 
 @cocotb.test()
@@ -72,13 +73,13 @@ async def product(dut: Any) -> None:
     """``dense.s``: the output in memory is that of NumPy."""
     x, w, parameters = (np.load(f"{name}.npy") for name in ("x", "w", "params"))
     with open("dense.bin", "rb") as file:
-        words = file.read()
+        code = file.read()
     host = Host(dut, 4096)
     await host.start()
     for address, content in ((0, x), (0x100, w), (0x200, parameters)):
         host.memory.write(address, content.tobytes())
-    host.memory.write(0x400, words)
-    await host.run(0x400, len(words) // 64)
+    host.memory.write(0x400, code)
+    await host.run(0x400, len(code) // WORD_BYTES)
     found = np.frombuffer(host.memory.read(0x300, 16), np.int8).reshape(4, 4)
     wanted = np.clip(x.astype(np.int32) @ w + parameters[:, 0], -128, 127)
     print(f"{found}\n{np.count_nonzero(found != wanted)} of 16 bytes differ from NumPy")
@@ -97,11 +98,11 @@ async def network(dut: Any) -> None:
         host.memory.write(segment.address, segment.data)
     for _, section in program.sections:
         host.memory.write(section.address, section.code)
-    await host.run(program.setup.address, program.setup.count)
+    await host.run(program.setup.address, program.setup.words)
     (source,), (result,) = program.inputs, program.outputs
     assert min(source.address, result.address) >= 0, "an operator at an end runs on the host"
     host.memory.write(source.address, np.load("image.npy").tobytes())
-    await host.run(program.main.address, program.main.count)
+    await host.run(program.main.address, program.main.words)
     found = np.frombuffer(host.memory.read(result.address, result.bytes_per_item), np.int8)
     wanted = np.load("scores.npy")[0]
     print(f"{found}: a {found.argmax()}")

@@ -46,7 +46,7 @@ bus reader, writer | bus/reader bus/writer | bus_reader bus_writer | bus_signatu
     axi_writer
 bus arbiter, slices, queue | bus/arbiter bus/slice bus/queue bus/signature | bus_arbiter
     bus_signature bus_slice bus_queue | | axi_arbiter queues
-bus segments, rows | bus/segments bus/rows | bus_segments | bus_load bus_store | axi_segments
+bus splitter | bus/splitter | bus_splitter | bus_load bus_store | axi_splitter
 load | bus/load bus/decoder bus/receiver | bus_load | bus_store
 store | bus/store bus/gather | bus_store | | queue_users
 unified buffer | memory/unified_buffer | unified_buffer memory_parity | | buffer
@@ -58,7 +58,7 @@ parity | memory/parity vector/watch | memory_parity vector_watch vector_parity |
     alone
 cell, product | matrix/cell product | matrix_cell product | matrix_array | cells | core | alone
 array | matrix/array | matrix_array | matrix_unit | | core
-matrix control | matrix/control | matrix_control matrix_feeder | matrix_unit
+matrix control | matrix/control matrix/feeder | matrix_control matrix_feeder | matrix_unit
 matrix walker | matrix/walker | matrix_walker | matrix_unit
 matrix unit | matrix/unit | matrix_unit matrix_parity
 accumulators | matrix/accumulators | matrix_accumulators memory_parity | matrix_unit

@@ -1,43 +1,51 @@
-"""Rows cut into bursts: every byte once, in order, no burst across 4 KiB."""
+"""Rows split into bursts: every byte once, in order, no burst across 4 KiB."""
 
 import pytest
 from amaranth.hdl import Cat, Const, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 from prove import Spec, broken_module, proved, refuted
 
-from celosia.hw.bus import segments
+from celosia.hw.bus import splitter
 
 BYTES = 4
 BEATS = 4
 FRAME_AT = 4
 PLACE_BITS = 8
 EXTENT_BITS = 7
+LIMIT = 100
 
-#: A row as it was given; it travels with its bursts, so that each can be judged by itself.
+#: A block of one row as it was given; it travels with its bursts, so that each is judged by itself.
 ROW = data.StructLayout(
     {
-        "first": unsigned(32),
-        "last": unsigned(32),
+        "external": unsigned(32),
+        "extent": unsigned(EXTENT_BITS),
         "place": unsigned(PLACE_BITS),
         "bad": 1,
-        "final": 1,
         "serial": unsigned(2),
     }
 )
 
 
+def end_of(row):
+    return (row.external + row.extent)[:33]
+
+
+def is_bad(row):
+    return row.bad | end_of(row)[32] | (row.place + row.extent >= LIMIT)
+
+
 def ends_row(row, frame):
-    return row.bad | (frame == row.last[FRAME_AT:])
+    return is_bad(row) | (frame == end_of(row)[FRAME_AT:32])
 
 
-def legal(burst, place):
+def legal(burst):
     """Return that a burst is that part of its row that lies in its frame."""
     row = burst.tag
     frame = burst.address[FRAME_AT:]
     ends = ends_row(row, frame)
-    begins = frame == row.first[FRAME_AT:]
-    first = Mux(begins, row.first[:FRAME_AT], 0)
-    last = Mux(ends, row.last[:FRAME_AT], (1 << FRAME_AT) - 1)
+    begins = frame == row.external[FRAME_AT:]
+    first = Mux(begins, row.external[:FRAME_AT], 0)
+    last = Mux(ends, end_of(row)[:FRAME_AT], (1 << FRAME_AT) - 1)
     last_beat = burst.address[2:FRAME_AT] + burst.beats
     exact = (
         (burst.address[:2] == 0)
@@ -47,18 +55,14 @@ def legal(burst, place):
         & (burst.first_offset == first[:2])
         & (burst.last_offset == last[:2])
         & (burst.start == begins)
-        & (burst.place == place)
-        & (frame <= row.last[FRAME_AT:])
+        & (burst.place == (row.place - row.external[:2])[:PLACE_BITS])
+        & (frame <= end_of(row)[FRAME_AT:32])
     )
-    return (
-        (burst.bad == row.bad)
-        & (burst.final == (ends & row.final))
-        & Mux(row.bad, burst.start, exact)
-    )
+    return (burst.bad == is_bad(row)) & (burst.final == ends) & Mux(is_bad(row), burst.start, exact)
 
 
 class Part:
-    """A burst on its way, or what is left of a row: of which row, where, and whether the last."""
+    """A burst, or the bursts of a row to come: of which row, where, and if it is the last."""
 
     def __init__(self, there, row, frame, begins):
         self.there = there
@@ -95,68 +99,65 @@ class Sent(Part):
             ]
 
 
-def spec_of(module=segments):
+def spec_of(module=splitter):
     spec = Spec()
     m = spec.m
     dut = spec.open(
         "dut",
-        module.Segmenter(
+        module.BurstSplitter(
             data_bytes=BYTES,
             burst_beats=BEATS,
             place_bits=PLACE_BITS,
             extent_bits=EXTENT_BITS,
+            limits=[LIMIT],
             tag=ROW,
         ),
     )
     given, out = dut.i.payload, dut.o
     count = Signal(2)
     m.d.sync += count.eq(count + (dut.i.valid & dut.i.ready))
-    frames = given.last[FRAME_AT:] - given.first[FRAME_AT:]
-    spec.given("a row", given.bad | ((given.first <= given.last) & (frames == given.frames)))
-    spec.given("a bad row", ~given.bad | (given.frames == 0))
-    for name in ("first", "last", "place", "bad", "final"):
+    spec.given("one row", given.rows == 1)
+    for name in ("external", "extent", "place", "bad"):
         spec.given(f"tag: {name}", getattr(given.tag, name) == getattr(given, name))
     spec.given("tag: serial", given.tag.serial == count)
+
+    block = dut.block(spec.see("dut.block", dut.block.size))
+    busy = spec.see("dut.busy", 1)
+    same = Cat(block.external, block.extent, block.place, block.bad) == Value.cast(block.tag)[:-2]
+    spec.claim("block", ~busy | (same & (block.rows == 1) & ~spec.see("dut.beyond", 1)))
 
     row = dut.row(spec.see("dut.row", dut.row.size))
     frame = spec.see("dut.frame", 28)
     begins = spec.see("dut.begins", 1)
-    left = Part(spec.see("dut.busy", 1), row.tag, frame, begins | row.tag.bad)
-    held = row.tag
-    same = Cat(row.first, row.last, row.place, row.bad, row.final) == Cat(
-        held.first, held.last, held.place, held.bad, held.final
-    )
-    spec.claim("row", ~left.there | same)
-    spec.claim("row: ends", ~left.there | (spec.see("dut.ends", 1) == left.ends))
-    rest = (row.last[FRAME_AT:] - frame)[: len(row.frames)]
-    inside = (frame >= row.first[FRAME_AT:]) & (frame <= row.last[FRAME_AT:])
-    exact = inside & (row.frames == rest) & (begins == (frame == row.first[FRAME_AT:]))
-    spec.claim("row: frames", ~left.there | Mux(row.bad, begins, exact & (row.first <= row.last)))
-    long = row.last[FRAME_AT:] - frame < 1 << len(row.frames)
-    spec.claim("row: length", ~left.there | row.bad | long)
+    active = spec.see("dut.active", 1)
+    end = end_of(row.tag)
+    inside = (frame >= row.tag.external[FRAME_AT:]) & (frame <= end[FRAME_AT:32])
+    exact = inside & (begins == (frame == row.tag.external[FRAME_AT:]))
+    spec.claim("row: bursts", ~active | Mux(is_bad(row.tag), begins, exact))
+    ends = (row.first == row.tag.external[:FRAME_AT]) & (row.last == end[: len(row.last)])
+    place = row.place == (row.tag.place - row.tag.external[:2])[:PLACE_BITS]
+    spec.claim("row: ends", ~active | (ends & place & row.final))
+    bad = spec.see("dut.bad", 1)
+    spec.claim("row: bad", ~active | (bad == is_bad(row.tag)))
 
-    burst = dut.segment(spec.see("dut.middle", dut.segment.size))
-    parts: list[Part] = [Sent(m, out, dut.abort, count)]
-    for name, part, valid in (
-        ("out", out.payload, out.valid),
-        ("middle", burst, spec.see("dut.middle_valid", 1)),
-    ):
-        at = part.tag.place
-        if name == "out":
-            at = (at + part.address)[:PLACE_BITS]
-        spec.claim(f"{name}: legal", ~valid | legal(part, at))
-        parts.append(Part(valid, part.tag, part.address[FRAME_AT:], part.start))
-    parts.append(left)
+    spec.claim("legal", ~out.valid | legal(out.payload))
+    held = Part(busy, block.tag, block.tag.external[FRAME_AT:], 1)
+    parts: list[Part] = [
+        Sent(m, out, dut.abort, count),
+        Part(out.valid, out.payload.tag, out.payload.address[FRAME_AT:], out.payload.start),
+        held,
+    ]
     chain(spec, parts, count)
     spec.claim("waits", spec.waits(out.valid, out.ready, out.payload) | spec.past(dut.abort))
-    spec.claim("idle", dut.idle == ~Cat(part.there for part in parts[1:]).any())
+    spec.claim("idle", dut.idle == ~(out.valid | busy))
+    spec.claim("nothing after a bad row", ~spec.past(bad) | bad)
     spec.cover(
         "three bursts of a second row",
         (
             out.valid
             & ~out.payload.start
             & out.payload.final
-            & (frame - row.first[FRAME_AT:] == 3)
+            & (frame - row.tag.external[FRAME_AT:] == 3)
             & (out.payload.tag.serial == 1)
             & ~out.payload.bad
         ),
@@ -169,37 +170,38 @@ def chain(spec, parts, count):
     for n, part in enumerate(parts[1:], 1):
         before: Value = Const(1, 1)
         for earlier in reversed(parts[:n]):
+            # A row in progress ends with the burst of its last frame.
+            follows = part.follows(earlier) if n == 1 else part.serial == (earlier.serial + 1)[:2]
             spec.claim(
                 f"{n} after {parts.index(earlier)}",
-                ~(part.there & earlier.there & before) | part.follows(earlier),
+                ~(part.there & earlier.there & before) | follows,
             )
             before = before & ~earlier.there
     whole: Value = Const(1, 1)
     for part in reversed(parts):
-        newest = (part.ends | (part is parts[-1])) & (part.serial == (count - 1)[:2])
+        newest = part.serial == (count - 1)[:2]
         spec.claim(f"nothing lost at {parts.index(part)}", ~(part.there & whole) | newest)
         whole = whole & ~part.there
+    spec.claim("ended", parts[1].there | parts[0].ends)
 
 
-def test_segments():
+def test_splitter():
     proved(spec_of(), depth=1, reach=14)
 
 
 @pytest.mark.parametrize(
     ("right", "wrong", "claim"),
     [
-        ("ends.eq(row.frames == 1)", "ends.eq(row.frames == 2)", "out: legal"),
-        (
-            "first = Mux(begins, row.first[:frame_at], 0)",
-            "first = row.first[:frame_at]",
-            "out: legal",
-        ),
-        ("out_free.eq(~self.o.valid | self.o.ready)", "out_free.eq(1)", "waits"),
-        ("frame.eq(frame + 1)", "frame.eq(frame)", "out: legal"),
-        ("(~busy | (middle_free & ends))", "(~busy | ends)", "3 after 2"),
-        ("middle.final.eq(ends & row.final)", "middle.final.eq(row.final)", "out: legal"),
-        ("middle.place + middle.address", "middle.place + row.first", "out: legal"),
+        ("== last_frame)", "== last_frame - 1)", "legal"),
+        ("first = Mux(begins, row.first, 0)", "first = row.first", "legal"),
+        ("with m.If(self.o.ready):", "with m.If(1):", "waits"),
+        ("frame.eq(frame + 1)", "frame.eq(frame)", "1 after 0"),
+        ("(~active | (self.o.ready & ends))", "(~active | self.o.ready)", "1 after 0"),
+        ("burst.final.eq(ends & row.final)", "burst.final.eq(row.final)", "legal"),
+        ("block.place - block.external[: self.beat_at]", "block.place", "row: ends"),
+        (">= limit", "> limit", "row: bad"),
+        ("busy & ~bad &", "busy &", "nothing after a bad row"),
     ],
 )
 def test_broken(right, wrong, claim):
-    refuted(spec_of(broken_module(segments, right, wrong)), claim, depth=10)
+    refuted(spec_of(broken_module(splitter, right, wrong)), claim, depth=10)

@@ -1,9 +1,7 @@
 import pytest
 from pysim import get, put, put_all, rest, run
 
-from celosia.hw.bus.rows import RowLoop
-from celosia.hw.bus.segments import Blocks, Segmenter
-from celosia.hw.bus.slice import Slice
+from celosia.hw.bus.splitter import BurstSplitter
 
 LIMIT = 1000
 PLACE_BITS = 11
@@ -12,24 +10,24 @@ BURST = 4
 
 
 def make():
-    return Blocks(
+    return BurstSplitter(
         data_bytes=BEAT,
         burst_beats=BURST,
         place_bits=PLACE_BITS,
         extent_bits=10,
-        limit=LIMIT,
+        limits=[LIMIT, 2 * LIMIT],
         tag=8,
     )
 
 
 def block(**values):
-    return {"bounded": 1, "place_pitch": 0, "external_pitch": 0, "rows": 0, **values}
+    return {"place_pitch": 0, "external_pitch": 0, "rows": 1, **values}
 
 
 def random_block(rng, tag):
-    rows = int(rng.integers(0, 5))
+    rows = int(rng.integers(1, 6))
     extent = int(rng.integers(0, 10 if rng.random() < 0.5 else 150))
-    pitch = int(rng.integers(0, (LIMIT - 1 - extent) // max(rows, 1) + 1))
+    pitch = int(rng.integers(0, (LIMIT - 1 - extent) // rows + 1))
     return block(
         external=int(rng.integers(0, 1 << 20)),
         external_pitch=int(rng.integers(0, 1 << 12)),
@@ -49,7 +47,7 @@ def wanted(one):
             one["place"] + row * one["place_pitch"],
             i,
         )
-        for row in range(one["rows"] + 1)
+        for row in range(one["rows"])
         for i in range(one["extent"] + 1)
     ]
 
@@ -84,7 +82,7 @@ def test_bursts_cover_blocks(rng, stall):
                 assert segment.address // frame == end // frame
                 row = wanted(one)[len(seen)]
                 assert segment.start == (row[2] == 0)
-                inside = row[1] + segment.address - (row[0] - row[2])
+                inside = row[1] - (row[0] - row[2]) % BEAT
                 assert segment.place == inside % (1 << PLACE_BITS)
                 seen += bytes_of(segment)
                 if segment.final:
@@ -97,9 +95,9 @@ def test_bursts_cover_blocks(rng, stall):
 @pytest.mark.parametrize(
     "one",
     [
-        block(external=0, place=LIMIT - 3, extent=3, rows=3),
+        block(external=0, place=LIMIT - 3, extent=3, rows=4),
         block(external=(1 << 32) - 1, place=0, extent=1),
-        block(external=0, place=0, extent=0, bad=1, bounded=0),
+        block(external=0, place=0, extent=0, bad=1, target=1),
     ],
 )
 def test_bad_block_is_the_last(one):
@@ -125,7 +123,7 @@ def test_bad_row_follows_good_rows():
     dut = make()
 
     async def give(ctx):
-        await put(ctx, dut.i, block(external=0, place=0, extent=7, rows=9, place_pitch=331))
+        await put(ctx, dut.i, block(external=0, place=0, extent=7, rows=10, place_pitch=331))
 
     async def take(ctx):
         bad = [(await get(ctx, dut.o)).bad for _ in range(4)]
@@ -134,13 +132,15 @@ def test_bad_row_follows_good_rows():
     run(dut, give, take)
 
 
-def test_unbounded_block_may_lie_anywhere():
+def test_each_target_has_its_limit():
     dut = make()
 
     async def bench(ctx):
-        await put(ctx, dut.i, block(external=0, place=2000, extent=99, bounded=0))
+        await put(ctx, dut.i, block(external=0, place=1990, extent=9, target=1))
         segment = await get(ctx, dut.o)
-        assert (segment.bad, segment.place) == (0, 2000)
+        assert (segment.bad, segment.place, segment.target) == (0, 1990, 1)
+        await put(ctx, dut.i, block(external=0, place=1991, extent=9, target=1))
+        assert (await get(ctx, dut.o)).bad
 
     run(dut, bench)
 
@@ -152,13 +152,13 @@ def test_latency_and_one_burst_each_cycle():
     async def bench(ctx):
         ctx.set(dut.o.ready, 1)
         payload = block(external=0, external_pitch=64, place=0, place_pitch=8, extent=7)
-        ctx.set(dut.i.payload, {**payload, "rows": rows - 1})
+        ctx.set(dut.i.payload, {**payload, "rows": rows})
         ctx.set(dut.i.valid, 1)
         valid = []
-        for _ in range(Blocks.LATENCY + 2 * rows + 1):
+        for _ in range(dut.LATENCY + 2 * rows + 1):
             valid.append(ctx.get(dut.o.valid))
             await ctx.tick()
-        assert valid == [0] * (Blocks.LATENCY) + [1] * (2 * rows + 1)
+        assert valid == [0] * dut.LATENCY + [1] * (2 * rows + 1)
 
     run(dut, bench)
 
@@ -168,7 +168,7 @@ def test_abort_drops_everything(cycles):
     dut = make()
 
     async def bench(ctx):
-        ctx.set(dut.i.payload, block(external=0, external_pitch=64, place=0, extent=40, rows=5))
+        ctx.set(dut.i.payload, block(external=0, external_pitch=64, place=0, extent=40, rows=6))
         ctx.set(dut.i.valid, 1)
         await ctx.tick().repeat(cycles)
         ctx.set(dut.abort, 1)
@@ -183,33 +183,6 @@ def test_abort_drops_everything(cycles):
 
 def test_refuses_bursts_over_a_page():
     with pytest.raises(ValueError, match="at most 4096 bytes, got 256 beats of 32"):
-        Segmenter(data_bytes=32, burst_beats=256, place_bits=8, extent_bits=8, tag=1)
-
-
-def test_latencies_add_up():
-    assert Blocks.LATENCY == RowLoop.LATENCY + Slice.LATENCY + Segmenter.LATENCY
-
-
-@pytest.mark.parametrize("stalls", [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.5, 0.5)])
-def test_slice(rng, stalls):
-    dut = Slice(8)
-    values = [int(value) for value in rng.integers(0, 256, 200)]
-    cycles = 0
-
-    async def give(ctx):
-        await put_all(ctx, dut.i, values, rng=rng, stall=stalls[0])
-
-    async def take(ctx):
-        for value in values:
-            await rest(ctx, rng, stalls[1])
-            assert await get(ctx, dut.o) == value
-        assert ctx.get(dut.idle)
-
-    async def count(ctx):
-        nonlocal cycles
-        async for _ in ctx.tick():
-            cycles += 1
-
-    run(dut, give, take, background=(count,))
-    if not any(stalls):
-        assert cycles <= len(values) + Slice.LATENCY + 1
+        BurstSplitter(
+            data_bytes=32, burst_beats=256, place_bits=8, extent_bits=8, limits=[1], tag=1
+        )

@@ -1,0 +1,137 @@
+"""The tile feeder: weight tiles of MATMULs, one pass ahead of their activations."""
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw import streams
+from celosia.hw.arch import isa
+from celosia.hw.fanout import reset_less
+
+INSTRUCTION = streams.issued(isa.Opcode.MATMUL)
+
+
+class TileFeeder(wiring.Component):
+    """Takes MATMULs and sends their tiles to the array, one pass ahead of the activations.
+
+    Parameters
+    ----------
+    rows, weight_tiles, weight_rows, accumulator_depth : int
+        See ``Config``.
+
+    Members
+    -------
+    instruction : In(stream of ``streams.issued(MATMUL)``)
+        Taken once the instruction before has begun its passes and sent its last tile.
+    enable : In(1)
+        Instructions and tiles may be started.
+    current : Out(``streams.issued(MATMUL)``)
+        The instruction whose tiles are being sent.
+    waiting : Out(1)
+        ``current`` has not begun its passes.
+    taken : Out(1)
+        ``current`` is new in the next cycle.
+    begin : In(1)
+        The passes of ``current`` begin.
+    switched : In(1)
+        The first pixel of a pass was read: its tile's place is free for the next.
+    loaded : Out(1)
+        The tile of the next pass is on its way; the pass may begin.
+    start, tile : Out
+        Towards the weight buffer.
+    outside : Out(1)
+        The next tile lies outside the weight buffer, or ``current`` has more taps than all tiles
+        or more pixels than one half of the accumulators.
+
+    Timing
+    ------
+    ``loaded`` follows ``start`` by one cycle; a tile starts at the earliest in the cycle of
+    ``switched`` and rows / weight_rows cycles after the one before.
+    """
+
+    instruction: stream.Interface
+    enable: Signal
+    current: data.View
+    waiting: Signal
+    taken: Signal
+    begin: Signal
+    switched: Signal
+    loaded: Signal
+    start: Signal
+    tile: Signal
+    outside: Signal
+
+    def __init__(
+        self, *, rows: int, weight_tiles: int, weight_rows: int, accumulator_depth: int
+    ) -> None:
+        self.rows = rows
+        self.weight_tiles = weight_tiles
+        self.accumulator_depth = accumulator_depth
+        self.taps_bits = (weight_tiles * rows).bit_length()
+        self.weight_rows = weight_rows
+        super().__init__(
+            {
+                "instruction": In(stream.Signature(INSTRUCTION)),
+                "enable": In(1),
+                "current": Out(INSTRUCTION),
+                "waiting": Out(1),
+                "taken": Out(1),
+                "begin": In(1),
+                "switched": In(1),
+                "loaded": Out(1),
+                "start": Out(1),
+                "tile": Out(range(weight_tiles)),
+                "outside": Out(1),
+            }
+        )
+        reset_less(self, "current")
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        taps_left = Signal(self.taps_bits, reset_less=True)
+        more = Signal()
+        excess = Signal(reset_less=True)
+        tile = Signal(self.weight_tiles.bit_length(), reset_less=True)
+        inside = Signal()
+        pause = Signal(range(self.rows // self.weight_rows))
+        m.d.comb += [
+            self.instruction.ready.eq(self.enable & ~self.waiting & ~more),
+            self.taken.eq(self.instruction.ready & self.instruction.valid),
+            inside.eq((tile < self.weight_tiles) & ~excess),
+            self.outside.eq(more & ~inside),
+            self.tile.eq(tile),
+            self.start.eq(
+                self.enable & more & inside & (pause == 0) & (~self.loaded | self.switched)
+            ),
+        ]
+        with m.If(pause != 0):
+            m.d.sync += pause.eq(pause - 1)
+        with m.If(self.begin):
+            m.d.sync += self.waiting.eq(0)
+        with m.If(self.switched):
+            m.d.sync += self.loaded.eq(0)
+        with m.If(self.start):
+            m.d.sync += [
+                self.loaded.eq(1),
+                pause.eq(self.rows // self.weight_rows - 1),
+                tile.eq(tile + 1),
+                taps_left.eq(taps_left - self.rows),
+                more.eq(taps_left > self.rows),
+            ]
+        with m.If(self.taken):
+            fields = self.instruction.payload.fields.matmul
+            count_bits = self.accumulator_depth.bit_length()
+            counts = (fields.x_count, fields.y_count, fields.z_count)
+            m.d.sync += [
+                excess.eq(
+                    Cat(
+                        fields.taps[self.taps_bits :], *(count[count_bits:] for count in counts)
+                    ).any()
+                ),
+                self.current.eq(self.instruction.payload),
+                self.waiting.eq(1),
+                more.eq(1),
+                tile.eq(fields.tile),
+                taps_left.eq(fields.taps),
+            ]
+        return m
