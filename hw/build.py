@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from amaranth._toolchain.yosys import find_yosys
-from amaranth.back import rtlil
+from amaranth.back import rtlil  # pyright: ignore[reportAttributeAccessIssue]
 from amaranth.back import verilog as backend
 from amaranth.lib.wiring import Component
 

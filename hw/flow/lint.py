@@ -154,14 +154,14 @@ def _edges(modules: dict[str, _Module]) -> Iterator[tuple[_Node | None, _Node]]:
             if item.kind in modules:
                 for port, value in item.connections.items():
                     for wire in _names(value):
-                        pair = (name, wire), (item.kind, port)
-                        yield pair if port in item.outputs else pair[::-1]
+                        here, inside = (name, wire), (item.kind, port)
+                        yield (here, inside) if port in item.outputs else (inside, here)
             elif item.kind not in ("wire", "memory"):
                 # What drives nothing here acts by itself: memories, primitives of a vendor.
                 drives, reads = item.wires()
                 for driven in drives or (None,):
                     for wire in reads:
-                        yield driven and (name, driven), (name, wire)
+                        yield (name, driven) if driven else None, (name, wire)
 
 
 def _live(modules: dict[str, _Module]) -> set[_Node]:

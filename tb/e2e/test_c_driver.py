@@ -234,7 +234,7 @@ def test_refusals(bench: Bench) -> None:
     registers = host.bus.read_registers
     changed = {0: NOT_FOUND, 8: MISMATCH}
     for offset, wanted in changed.items():
-        host.bus.read_registers = lambda place, count=1, offset=offset: [
+        host.bus.read_registers = lambda place, count=1, offset=offset: [  # pyright: ignore
             value ^ (place == offset) for value in registers(place, count)
         ]
         memory = host.bus.memory().ctypes.data_as(ctypes.c_void_p)
