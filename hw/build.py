@@ -6,12 +6,15 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+from amaranth._toolchain.yosys import find_yosys
+from amaranth.back import rtlil  # pyright: ignore[reportAttributeAccessIssue]
 from amaranth.back import verilog as backend
 from amaranth.lib.wiring import Component
 
 from celosia.hw.arch.config import Config
 from celosia.hw.core import Core
-from celosia.hw.flow.sources import Source, separate
+from celosia.hw.flow.lint import clean
+from celosia.hw.flow.sources import Source, separate, shortened
 from celosia.hw.top import Top
 
 TOP = "celosia"
@@ -34,11 +37,18 @@ _ZEROS = re.compile(
 )
 
 #: A block that drives a constant, and the register that Yosys lets all other blocks wait for.
-_CONSTANT = re.compile(r"(?m)^  always @\*\n    ([^=\n]+= \d+'[bdh][0-9a-f]+;)\n")
+_CONSTANT = re.compile(r"(?m)^  always @\*\n    ([^=\n]+= \d+'[bdh][0-9a-f]+;)$")
 _TRIGGER = re.compile(r"(?m)^  reg (\\\$auto\$verilog_backend\S+ ) = 0;\n")
 
 #: A signal of no bits, which nothing refers to. Verilog has none; Yosys writes one of two bits.
 _NO_BITS = re.compile(r"(?m)^  (?:wire|reg) \[-1:0\] [^;]+;\n")
+
+#: Where RTLIL has a source; where Verilog has one in the middle of a statement; a bit repeated; a
+#: register with its initial value.
+_ATTRIBUTE = re.compile(r'(?m)^( *attribute \\src )"([^"]*)"')
+_INSIDE = re.compile(r'(?m)^( *\S.*?)\(\* src = "([^"]*)" \*\) (.*)$')
+_REPEATED = re.compile(r"(?<=[{,] )((?:[a-z_]\w*|\\\S+ )(?:\[\d+\])?)((?:, \1){3,})(?=[, ])")
+_INITIAL = re.compile(r"(?m)^  reg ((?:signed )?(?:\[\d+:\d+\] )?)(\S+ ?) = (\d+'[^;]+);$")
 
 
 def _cleared(text: str) -> str:
@@ -51,8 +61,9 @@ def _cleared(text: str) -> str:
     def loop(match: re.Match[str]) -> str:
         name, zero, last = match.groups()
         return (
-            f"initial begin : zeros_of_{name}\n    integer place;\n"
-            f"    for (place = 0; place <= {last}; place = place + 1) {name}[place] = {zero};\n  end\n"
+            f"initial begin : zeros_of_{name}\n    integer n_of_{name};\n"
+            f"    for (n_of_{name} = 0; n_of_{name} <= {last}; n_of_{name} = n_of_{name} + 1)\n"
+            f"      {name}[n_of_{name}] = {zero};\n  end\n"
         )
 
     return _ZEROS.sub(loop, text)
@@ -68,9 +79,7 @@ def _driven(text: str) -> str:
         trigger = _TRIGGER.search(module)
         if trigger:
             head = f"  always @* begin\n    if ({trigger[1]}) begin end\n    "
-            modules[n] = _CONSTANT.sub(
-                lambda match, head=head: f"{head}{match[1]}\n  end\n", module
-            )
+            modules[n] = _CONSTANT.sub(lambda match, head=head: f"{head}{match[1]}\n  end", module)
     return "\nendmodule".join(modules)
 
 
@@ -93,6 +102,27 @@ def convert_with_sources(component: Component, *, name: str = TOP) -> tuple[str,
 def verilog(config: Config) -> str:
     """Return the Verilog of a core; its top module is ``celosia``, see ``Top``."""
     return convert(Top(Core(config=config)))
+
+
+def readable(component: Component, *, name: str = TOP) -> str:
+    """Return Verilog of a component for people and linters, with the lines of its sources.
+
+    It behaves as that of ``convert``. Signals that nothing reads are left out.
+    """
+    text = clean(rtlil.convert(component, name=name))
+    text = _ATTRIBUTE.sub(lambda match: f'{match[1]}"{shortened(match[2])}"', text)
+    # Without -noopt, Yosys shortens operands.
+    passes = ("proc -nomux -norom -noopt", "memory_collect", "write_verilog -norename")
+    script = "\n".join((f"read_rtlil <<rtlil\n{text}\nrtlil", *passes))
+    text = find_yosys(lambda found: found >= (0, 40)).run(["-q", "-"], script, ignore_warnings=True)
+    text = _INSIDE.sub(r"\1\3  // \2", tidy(text))
+    text = _INITIAL.sub(r"  reg \1\2;\n  initial \2 = \3;", text)
+    return _REPEATED.sub(lambda m: f"{{{1 + m[2].count(m[1])}{{{m[1]}}}}}", text)
+
+
+def readable_verilog(config: Config) -> str:
+    """Return the Verilog of a core as ``readable`` does."""
+    return readable(Top(Core(config=config)))
 
 
 @cache

@@ -9,16 +9,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
-from celosia.hw.arch.config import Config
 from celosia.hw.arch.extras import install_command
 from celosia.sw.cli.arguments import board_of
 from celosia.sw.cli.messages import Missing
+from celosia.sw.export.files import verilog_files, verilog_header
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.runtime.session import InputError
-from celosia.sw.version import __version__
 
 __all__ = ["run_build", "run_flash", "run_synth", "run_verilog"]
 
@@ -26,30 +25,17 @@ _LOADER = "openFPGALoader"
 
 
 def run_verilog(arguments: argparse.Namespace) -> None:
-    """Write the Verilog of a core."""
-    from celosia.hw.build import verilog
+    """Write the Verilog of a core with its waivers, and with ``--all`` what a design around it needs."""
+    from celosia.hw.build import readable_verilog
 
-    writable(arguments.output)
-    config = arguments.preset
-    text = _header(config) + verilog(config)
-    write_atomically({arguments.output: text.encode()})
-    print(f"{arguments.output}: {config.name}, fingerprint {config.fingerprint:#010x}")
-
-
-def _header(config: Config) -> str:
-    """Return the comment at the head of the Verilog of a core."""
-    lines = [
-        f"Celosia {__version__}: an open tensor processing unit. License: Apache-2.0.",
-        f"celosia verilog --preset {config.name}",
-        f"Fingerprint of its programs: {config.fingerprint:#010x}",
-        "",
-        *(f"{name} = {value}" for name, value in asdict(config).items()),
-        "",
-        "clk: the only clock. rst: synchronous, active high. irq: level, active high.",
-        "s_axil: AXI4-Lite slave, 32 bits, 12 address bits: the registers.",
-        f"m_axi: AXI4 master, {8 * config.bus_bytes} bits, 32 address bits: external memory.",
-    ]
-    return "".join(f"// {line}".rstrip() + "\n" for line in lines)
+    config, path = arguments.preset, arguments.output
+    writable(path)
+    contents = verilog_files(config, path.name, everything=arguments.all)
+    for name in contents:
+        writable(path.with_name(name))
+    contents = {path.name: verilog_header(config) + readable_verilog(config), **contents}
+    write_atomically({path.with_name(name): text.encode() for name, text in contents.items()})
+    print(f"{path}: {config.name}, fingerprint {config.fingerprint:#010x}")
 
 
 def _reporter() -> Callable[[str], None]:

@@ -88,6 +88,15 @@ class Interrupt(enum.Flag, shape=2):
     ERROR = 2
 
 
+#: Registers that consist of single bits.
+FLAGS: dict[str, type[enum.Flag]] = {
+    "control": Control,
+    "status": Status,
+    "interrupt_enable": Interrupt,
+    "interrupt": Interrupt,
+}
+
+
 class Activity(enum.Enum, shape=5):
     """Activity of a unit in one cycle; exactly one for each cycle and unit.
 

@@ -50,9 +50,9 @@ def separate(text: str) -> tuple[str, dict[str, Source]]:
         elif (found := _SOURCE.search(line)) and not line.rpartition("*)")[2].strip():
             latest = found[1]
         elif match := _DECLARATION.match(line):
-            place = _shortened(latest)
+            place = shortened(latest)
             if place.partition(":")[0] in HELPERS:
-                place = _shortened(own)
+                place = shortened(own)
             name = f"{path}.{match[2]}" if path else match[2]
             if match[1] == "input":
                 inputs.add(name)
@@ -62,7 +62,7 @@ def separate(text: str) -> tuple[str, dict[str, Source]]:
     return "\n".join(line for line, was in bare if line.strip() or not was.strip()), sources
 
 
-def _shortened(place: str) -> str:
+def shortened(place: str) -> str:
     """Return ``file:line`` with the file as seen from the top of its package."""
     path = Path(place)
     if path.is_relative_to(_ROOT / "hw"):

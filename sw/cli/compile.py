@@ -4,7 +4,8 @@ import argparse
 
 from celosia.sw.cli.arguments import Commands, add_batch, add_output, add_preset
 from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.files import writable
+from celosia.sw.export.program import c_program
+from celosia.sw.files import writable, write_atomically
 from celosia.sw.frontend.source import load
 from celosia.sw.shipped import model_path
 
@@ -15,7 +16,9 @@ def add_parsers(command: Commands) -> None:
     """Add the command."""
     made = command("compile", "compile a model to a program", run)
     made.add_argument("model", metavar="MODEL", help=".tflite file, or a shipped model")
-    add_output(made, "program to write", required=True)
+    add_output(
+        made, "program to write; as data for the driver in C if it ends in .c", required=True
+    )
     add_preset(made)
     add_batch(made, 1, "inputs of one run (1)")
 
@@ -25,4 +28,7 @@ def run(arguments: argparse.Namespace) -> None:
     model = model_path(arguments.model)
     writable(arguments.output, sources=(model,))
     program = compile_graph(load(model), arguments.preset, arguments.batch)
-    program.save(arguments.output)
+    if arguments.output.suffix == ".c":
+        write_atomically({arguments.output: c_program(program, arguments.output.stem).encode()})
+    else:
+        program.save(arguments.output)

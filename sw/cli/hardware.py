@@ -13,7 +13,10 @@ def add_parsers(command: Commands) -> None:
     """Add the commands."""
     made = command("verilog", "write the Verilog of a core", hardware.run_verilog)
     add_preset(made)
-    add_output(made, "file to write", required=True)
+    add_output(made, "file to write, and beside it one with waivers", required=True)
+    made.add_argument(
+        "--all", action="store_true", help="also FuseSoC core, SystemRDL, and driver in C"
+    )
 
     made = command("synth", "synthesise, place and route a core", hardware.run_synth)
     add_preset(made)

@@ -29,7 +29,8 @@ def test_signals_of_no_bits_are_left_out():
 def test_a_memory_is_cleared_in_one_line():
     buffer = WeightBuffer(rows=4, columns=3, weight_tiles=16, weight_rows=2, bus_bytes=4)
     text = convert(buffer, name="buffer")
-    assert text.count("for (place = 0; place <= 31; place = place + 1)") == 6
+    loops = re.findall(r"for \((n_of_\S+) = 0; \1 <= 31; \1 = \1 \+ 1\)", text)
+    assert len(set(loops)) == 6
     assert "[1] = 8'h00" not in text and "module buffer(" in text
 
 

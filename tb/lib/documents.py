@@ -28,7 +28,7 @@ from celosia.sw.cli import main
 __all__ = ["LANGUAGES", "REASONS", "Block", "blocks", "run_blocks", "shell_commands"]
 
 #: Languages of blocks; ``text`` is a diagram or the output of a program.
-LANGUAGES = ("asm", "console", "python", "text", "toml")
+LANGUAGES = ("asm", "c", "console", "python", "text", "toml")
 
 REASONS = {
     "board": "needs a board, or the tools that build for it",

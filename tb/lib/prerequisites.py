@@ -44,10 +44,10 @@ def needed(*more: type[Exception]) -> Iterator[None]:
         missing(error)
 
 
-def verilator() -> Path:
-    """Return the Verilator to use."""
+def verilator(minimum: tuple[int, int] = (5, 0)) -> Path:
+    """Return the Verilator to use: (5, 48) wants 5.048 or newer."""
     with needed():
-        return find_verilator()
+        return find_verilator(minimum)
 
 
 def icarus() -> Path:

@@ -1,0 +1,121 @@
+"""Files that ``celosia verilog`` writes besides the Verilog itself."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+from celosia.hw.arch.config import Config
+from celosia.sw.export.registers import c_constants, system_rdl
+from celosia.sw.version import __version__
+
+__all__ = ["DRIVER", "verilog_files", "verilog_header", "waivers"]
+
+#: Sources of the driver in C, in this folder; ``celosia_registers.h`` is written for them.
+DRIVER = ("celosia.h", "celosia.c")
+
+#: Rules of Verilator's lint that the Verilog breaks on purpose, where, and why.
+_WAIVERS = (
+    ("DECLFILENAME", "", "One file holds all modules."),
+    ("CASEINCOMPLETE", "", "What holds in no case is assigned before the case."),
+    ("UNSIGNED", "", "A limit below all values that this configuration has."),
+    ("CMPCONST", "", "A limit above all values that this configuration has."),
+    (
+        "UNUSEDSIGNAL",
+        "Bits of signal*",
+        "A carry, or a field of a structure that only others read.",
+    ),
+    ("UNUSEDSIGNAL", "*'m_axi__bid'*", "Write responses come in order; the bus has the port."),
+)
+
+_CORE = """\
+CAPI=2:
+name: celosia:celosia:{name}:{version}
+description: Celosia, an open tensor processing unit ({preset})
+
+filesets:
+  rtl:
+    files:
+      - {verilog}: {{file_type: verilogSource}}
+  waivers:
+    files:
+      - {waivers}: {{file_type: vlt}}
+  registers:
+    files:
+      - {registers}: {{file_type: user}}
+  driver:
+    files:
+      - celosia.c: {{file_type: cSource}}
+      - celosia.h: {{file_type: cSource, is_include_file: true}}
+      - celosia_registers.h: {{file_type: cSource, is_include_file: true}}
+
+targets:
+  default:
+    filesets: [rtl]
+    toplevel: celosia
+  lint:
+    description: Lint with Verilator
+    filesets: [waivers, rtl]
+    toplevel: celosia
+    flow: lint
+    flow_options:
+      tool: verilator
+      verilator_options: [-Wall]
+"""
+
+
+def verilog_header(config: Config) -> str:
+    """Return the comment at the head of the Verilog of a core."""
+    lines = [
+        f"Celosia {__version__}: an open tensor processing unit. License: Apache-2.0.",
+        f"celosia verilog --preset {config.name}",
+        f"Fingerprint of its programs: {config.fingerprint:#010x}",
+        "",
+        *(f"{name} = {value}" for name, value in asdict(config).items()),
+        "",
+        "clk: the only clock. rst: synchronous, active high. irq: level, active high.",
+        "s_axil: AXI4-Lite slave, 32 bits, 12 address bits: the registers.",
+        f"m_axi: AXI4 master, {8 * config.bus_bytes} bits, 32 address bits: external memory.",
+        "Sources: the file and line in Python, as attribute src or as comment.",
+    ]
+    return "".join(f"// {line}".rstrip() + "\n" for line in lines)
+
+
+def waivers(verilog: str) -> str:
+    """Return the waivers for Verilator's lint of a Verilog file of this name."""
+    lines = ["`verilator_config"]
+    for rule, match, reason in _WAIVERS:
+        condition = f' -match "{match}"' if match else ""
+        lines += [f"// {reason}", f'lint_off -rule {rule} -file "*{verilog}"{condition}']
+    return "\n".join(lines) + "\n"
+
+
+def verilog_files(config: Config, verilog: str, *, everything: bool) -> dict[str, str]:
+    """Return the files beside a Verilog file, by name.
+
+    Parameters
+    ----------
+    config : Config
+        Sizes of the core.
+    verilog : str
+        Name of the Verilog file; the others are named after it.
+    everything : bool
+        Not only the waivers of Verilator, but also a core file of FuseSoC, the registers in
+        SystemRDL, and the driver in C.
+    """
+    stem = verilog.removesuffix(".v")
+    lint, registers = f"{stem}.vlt", f"{stem}.rdl"
+    found = {lint: waivers(verilog)}
+    if everything:
+        name, _, changes = config.name.partition(",")
+        found[f"{stem}.core"] = _CORE.format(
+            name=f"{name}_{config.fingerprint:08x}" if changes else name,
+            preset=config.name,
+            version=__version__,
+            verilog=verilog,
+            waivers=lint,
+            registers=registers,
+        )
+        found[registers] = system_rdl()
+        found["celosia_registers.h"] = c_constants()
+        folder = Path(__file__).parent
+        found |= {source: (folder / source).read_text() for source in DRIVER}
+    return found

@@ -1,0 +1,254 @@
+"""What ``celosia verilog`` writes: its Verilog and driver in C, beside the core that is simulated."""
+
+import ctypes
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import prerequisites
+import pytest
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import PRESETS
+from celosia.hw.arch.driver import Driver, RunResult
+from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
+from celosia.hw.build import readable_verilog
+from celosia.sim import rtl
+from celosia.sim.verilate import compile_library
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.export.files import verilog_files, verilog_header
+from celosia.sw.export.program import c_program
+from celosia.sw.frontend.tflite import load
+from celosia.sw.ir.program import Program
+from celosia.sw.runtime.interpreter import open_session
+
+pytestmark = [pytest.mark.thorough, pytest.mark.slow]
+
+NANO = PRESETS["nano"]
+BASE = 0x4000_0000
+OK, RUNNING, FAILED, TIMEOUT, NOT_FOUND, MISMATCH, TOO_LARGE = range(7)
+FLAGS = "-std=c99 -Wall -Wextra -Wpedantic -Werror -ffreestanding -O1 -fPIC -shared".split()
+
+#: Turns accesses to registers into transfers of the simulated bus.
+PORT = """
+#include <stdint.h>
+extern uint32_t port_get(uintptr_t address);
+extern void port_put(uintptr_t address, uint32_t value);
+#define CELOSIA_READ(address) port_get(address)
+#define CELOSIA_WRITE(address, value) port_put(address, value)
+"""
+
+
+class Core(ctypes.Structure):
+    _fields_ = (
+        ("registers", ctypes.c_size_t),
+        ("memory", ctypes.c_void_p),
+        *((name, ctypes.c_uint32) for name in ("memory_bytes", "polls", "cycles")),
+        *((f"error_{name}", ctypes.c_uint32) for name in ("code", "unit", "index")),
+    )
+
+
+class Section(ctypes.Structure):
+    _fields_ = (("address", ctypes.c_uint32), ("length", ctypes.c_uint32))
+
+
+class Simulated(Driver):
+    """The Python driver on a model of its own; records what is written to registers."""
+
+    def __init__(self, library: Any, memory_bytes: int) -> None:
+        self.library, self.memory_bytes = library, memory_bytes
+        self.device = library.celosia_open(memory_bytes, 32, 65536)
+        self.writes: list[tuple[int, int]] = []
+        self.wait = True
+
+    def read_registers(self, offset: int, count: int = 1) -> list[int]:
+        value, values = ctypes.c_uint32(), []
+        for n in range(count):
+            place = offset + 4 * n
+            assert not self.library.celosia_read_register(self.device, place, ctypes.byref(value))
+            values.append(value.value)
+        return values
+
+    def write_registers(self, offset: int, *values: int) -> None:
+        for n, value in enumerate(values):
+            self.writes.append((offset + 4 * n, value))
+            assert not self.library.celosia_write_register(self.device, offset + 4 * n, value)
+
+    def cleared(self) -> None:
+        self.library.celosia_wait(self.device, COUNTERS_PER_UNIT)
+
+    def pauses(self, *, running: bool) -> Iterator[None]:
+        for _ in range(1 << 18):
+            if running:
+                self.library.celosia_wait(self.device, 1 << 20)
+            yield
+
+    def failure(self, text: str) -> Exception:
+        return RuntimeError(text)
+
+    def memory(self) -> np.ndarray:
+        return np.ctypeslib.as_array(
+            self.library.celosia_memory(self.device), shape=(self.memory_bytes,)
+        )
+
+
+class Bench(NamedTuple):
+    program: Program
+    driver: Any
+    library: Any
+
+
+@pytest.fixture(scope="module")
+def bench(mnist_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """The program in C and the driver, compiled; the model of the Verilog that is written."""
+    prerequisites.verilator()
+    folder = tmp_path_factory.mktemp("driver")
+    program = compile_graph(load(mnist_model), NANO, 1)
+    sources = {
+        **verilog_files(NANO, "celosia.v", everything=True),
+        "digits.c": c_program(program, "digits"),
+        "port.h": PORT,
+        "port.c": "uint32_t (*port_read)(uintptr_t);\nvoid (*port_write)(uintptr_t, uint32_t);\n"
+        "uint32_t port_get(uintptr_t address) { return port_read(address); }\n"
+        "void port_put(uintptr_t address, uint32_t value) { port_write(address, value); }\n",
+    }
+    for name, text in sources.items():
+        (folder / name).write_text(text)
+    files = ("celosia.c", "digits.c", "port.c")
+    command = ["gcc", *FLAGS, "-include", "port.h", *files, "-o", "driver.so"]
+    subprocess.run(command, cwd=folder, check=True)
+    definitions = [f"CELOSIA_BUS_BYTES={NANO.bus_bytes}"]
+    target = folder / "model.so"
+    compile_library(
+        readable_verilog(NANO), target, rtl._HARNESS, level="-O1", definitions=definitions
+    )
+    return Bench(program, ctypes.CDLL(str(folder / "driver.so")), rtl._library(target))
+
+
+class Host:
+    """A processor that runs the driver in C: its registers are those of a simulated core."""
+
+    def __init__(self, bench: Bench, memory_bytes: int) -> None:
+        self.driver = bench.driver
+        self.bus = Simulated(bench.library, memory_bytes)
+        read = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_size_t)
+        write = ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.c_uint32)
+        self.kept = (
+            read(lambda address: self.bus.read_registers(address - BASE)[0]),
+            write(lambda address, value: self.bus.write_registers(address - BASE, value)),
+        )
+        for name, function in zip(("port_read", "port_write"), self.kept, strict=True):
+            pointer = ctypes.c_void_p.in_dll(self.driver, name)
+            pointer.value = ctypes.cast(function, ctypes.c_void_p).value
+        self.core = Core()
+        self.program = ctypes.c_char.in_dll(self.driver, "digits")
+        memory = self.bus.memory().ctypes.data_as(ctypes.c_void_p)
+        self.result = self.call(
+            "init", ctypes.c_size_t(BASE), memory, ctypes.c_uint32(memory_bytes)
+        )
+
+    def call(self, name: str, *arguments: Any) -> int:
+        return getattr(self.driver, f"celosia_{name}")(ctypes.byref(self.core), *arguments)
+
+    def load(self) -> int:
+        return self.call("load", ctypes.byref(self.program))
+
+    def run(self, x: np.ndarray, count: int) -> tuple[int, np.ndarray]:
+        y = np.zeros(count, np.int8)
+        pointers = ((ctypes.c_void_p * 1)(each.ctypes.data) for each in (x, y))
+        return self.call("run", ctypes.byref(self.program), *pointers), y
+
+
+def images(mnist: tuple[np.ndarray, np.ndarray], count: int) -> np.ndarray:
+    return (mnist[0][:count].reshape(count, -1).astype(np.int16) - 128).astype(np.int8)
+
+
+def driven(device: Driver, memory: np.ndarray, program: Program, x: np.ndarray) -> list[RunResult]:
+    """Return the ends of all sections on a device of the driver in Python."""
+    for segment in program.segments:
+        memory[segment.address :][: len(segment.data)] = np.frombuffer(segment.data, np.uint8)
+    for _, section in program.sections:
+        memory[section.address :][: len(section.code)] = np.frombuffer(section.code, np.uint8)
+    runs = [device.run(s.address, s.words) for s in program.once]
+    for image in x:
+        memory[program.inputs[0].address :][: image.size] = image.view(np.uint8)
+        runs += [device.run(s.address, s.words) for s in program.each]
+    return runs
+
+
+def test_digits(bench: Bench, mnist: tuple[np.ndarray, np.ndarray]) -> None:
+    """Outputs as on the machine model; writes, cycles and counters as with the Python driver.
+
+    And these, and all of memory, as on the Verilog that ``--device rtl`` simulates.
+    """
+    program, x = bench.program, images(mnist, 1)
+    with open_session(program, device="machine") as session:
+        wanted = session.run([x])[0]
+    host = Host(bench, program.memory_bytes)
+    assert (host.result, host.load()) == (OK, OK)
+    for image, scores in zip(x, wanted, strict=True):
+        result, y = host.run(image, scores.size)
+        assert result == OK
+        np.testing.assert_array_equal(y, scores)
+
+    python = Simulated(bench.library, program.memory_bytes)
+    python.set_register("interrupt_enable", 3)
+    python.acknowledge()
+    runs = driven(python, python.memory(), program, x)
+    with rtl.RtlDevice(NANO, memory_bytes=program.memory_bytes) as ordinary:
+        assert driven(ordinary, ordinary._memory, program, x) == runs
+        np.testing.assert_array_equal(ordinary._memory, python.memory())
+    np.testing.assert_array_equal(host.bus.memory(), python.memory())
+    assert host.bus.writes == python.writes
+    assert host.core.cycles == runs[-1].cycles
+    counters = runs[-1].counters
+    assert counters is not None
+    for unit in isa.Unit:
+        busy = host.call("counter", unit.value, Activity.BUSY.value)
+        assert busy == counters[unit.name.lower()].get("busy", 0)
+
+
+def test_errors(bench: Bench, mnist: tuple[np.ndarray, np.ndarray]) -> None:
+    program, (x,) = bench.program, images(mnist, 1)
+    host = Host(bench, program.memory_bytes)
+    host.core.polls = 1
+    assert host.load() == TIMEOUT
+    host.core.polls = 1 << 20
+    assert host.load() == OK
+    # The first instruction alone: no HALT. The core works afterwards.
+    section = Section(program.main.address, 1)
+    assert host.call("start", ctypes.byref(section)) == OK
+    assert host.call("poll") in (RUNNING, FAILED) and host.call("wait") in (OK, FAILED)
+    assert host.core.error_code == isa.Error.PROGRAM.value
+    assert host.core.error_unit == isa.Unit.SEQUENCER.value
+    result, y = host.run(x, program.outputs[0].bytes_per_item)
+    assert (result, host.core.error_code) == (OK, isa.Error.NONE.value) and y.any()
+
+
+def test_refusals(bench: Bench) -> None:
+    small = Host(bench, 1 << 16)
+    assert (small.result, small.load()) == (OK, TOO_LARGE)
+    host = Host(bench, bench.program.memory_bytes)
+    registers = host.bus.read_registers
+    changed = {0: NOT_FOUND, 8: MISMATCH}
+    for offset, wanted in changed.items():
+        host.bus.read_registers = lambda place, count=1, offset=offset: [  # pyright: ignore
+            value ^ (place == offset) for value in registers(place, count)
+        ]
+        memory = host.bus.memory().ctypes.data_as(ctypes.c_void_p)
+        found = host.call("init", ctypes.c_size_t(BASE), memory, host.core.memory_bytes)
+        assert (host.load() if found == OK else found) == wanted
+
+
+@pytest.mark.parametrize("name", ["nano", "micro"])
+def test_lint_is_free_of_warnings(name: str, tmp_path: Path) -> None:
+    """Older ones, 5.006 for one, take slices of one signal for a loop."""
+    verilator = str(prerequisites.verilator((5, 48)))
+    config = PRESETS[name]
+    (tmp_path / "x.v").write_text(verilog_header(config) + readable_verilog(config))
+    (tmp_path / "x.vlt").write_text(verilog_files(config, "x.v", everything=False)["x.vlt"])
+    command = [verilator, "--lint-only", "-Wall", "x.vlt", "x.v"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert not said.returncode and "%Warning" not in said.stderr, said.stderr

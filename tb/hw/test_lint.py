@@ -1,0 +1,166 @@
+"""The Verilog for people and linters: it behaves as that of simulators, and nothing is unread."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import prerequisites
+import pytest
+from amaranth.hdl import ClockDomain, Instance, Module, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw.build import convert, readable
+from celosia.sim.simulators import find_icarus
+from celosia.sw.export import files
+
+PAIR = data.StructLayout({"used": 5, "unread": 3, "high": signed(4)})
+
+BENCH = """
+module bench;
+  reg clk = 0, rst = 1;
+  reg [31:0] x = {seed};
+  integer n;
+  wire [63:0] one, other;
+  source a(.clk(clk), .rst(rst), .a(x[6:0]), .b(x[10:7]), .c(x[31:20]), .pair(x[24:13]), .y(one));
+  written b(.clk(clk), .rst(rst), .a(x[6:0]), .b(x[10:7]), .c(x[31:20]), .pair(x[24:13]), .y(other));
+  initial begin
+    for (n = 0; n < 5000; n = n + 1) begin
+      x = x ^ (x << 13); x = x ^ (x >> 17); x = x ^ (x << 5);
+      rst = n < 4;
+      #1 clk = 1; #1 clk = 0; #1;
+      if (one !== other) begin $display("%d: %h %h", n, one, other); $finish; end
+    end
+    $display("compared");
+  end
+endmodule
+"""
+
+
+class Inner(wiring.Component):
+    """A block with an input that it does not read, and outputs that nobody reads."""
+
+    def __init__(self) -> None:
+        ports = {"pair": In(PAIR), "spare": In(4), "sum": Out(signed(6)), "unread": Out(8)}
+        super().__init__({**ports, "twice": Out(5)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.comb += [self.sum.eq(self.pair.used + self.pair.high), self.twice.eq(self.pair.used)]
+        m.d.sync += self.unread.eq(self.unread + self.twice)
+        m.submodules.nothing = Nothing(self.pair)
+        return m
+
+
+class Nothing(wiring.Component):
+    """A block whose work nobody reads."""
+
+    def __init__(self, pair: object) -> None:
+        self.pair = pair
+        super().__init__({"o": Out(8)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.sync += self.o.eq(self.o ^ data.View(PAIR, self.pair).used)  # pyright: ignore
+        return m
+
+
+class Mixed(wiring.Component):
+    """Operators on operands of unequal width and sign."""
+
+    def __init__(self) -> None:
+        ports = {"clk": In(1), "rst": In(1), "a": In(signed(7)), "b": In(4), "c": In(signed(12))}
+        super().__init__({**ports, "pair": In(PAIR), "y": Out(64)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.domains.sync = sync = ClockDomain()
+        m.d.comb += [sync.clk.eq(self.clk), sync.rst.eq(self.rst)]
+        m.submodules.inner = inner = Inner()
+        m.submodules.memory = memory = Memory(shape=8, depth=16, init=[])
+        write, read = memory.write_port(), memory.read_port()
+        a, b, c, y = self.a, self.b, self.c, self.y
+        kept = Signal(signed(9), init=-3)
+        choice = Signal(3)
+        none = Signal(0)
+        m.d.comb += [
+            inner.pair.eq(self.pair),
+            inner.spare.eq(b),
+            write.addr.eq(b),
+            write.data.eq(c),
+            write.en.eq(a[0]),
+            read.addr.eq(c[:4]),
+            read.en.eq(1),
+        ]
+        m.d.sync += kept.eq(a - b)
+        with m.Switch(b):
+            with m.Case(1, 2, 3):
+                m.d.comb += choice.eq(a[:3])
+            with m.Case(9):
+                m.d.comb += choice.eq(5)
+        m.d.comb += y.eq(
+            (a + c) ^ (b - a) ^ (-a << 7) ^ (c << b) ^ (c >> b) ^ (kept * c) ^ (c.bit_select(b, 3) << 9)
+            ^ ((a < c) << 20) ^ ((b > 9) << 21) ^ ((b <= 15) << 22) ^ ((a == 0) << 23)
+            ^ ((b == c) << 24) ^ ((a & c) << 25) ^ ((c | b) << 40) ^ (~a << 50)
+            ^ (none.all() << 51) ^ (none.any() << 52) ^ ((none == 0) << 53) ^ (none + b)
+            ^ (choice << 30) ^ (inner.sum << 33) ^ (read.data << 55)
+        )  # fmt: skip
+        return m
+
+
+@pytest.fixture(scope="module")
+def written() -> str:
+    return readable(Mixed(), name="written")
+
+
+def test_it_behaves_the_same(written: str, tmp_path: Path, seed: int) -> None:
+    with prerequisites.needed():
+        compiler = find_icarus()
+    (tmp_path / "source.v").write_text(convert(Mixed(), name="source"))
+    (tmp_path / "written.v").write_text(written)
+    (tmp_path / "bench.v").write_text(BENCH.format(seed=1 + seed % (1 << 31)))
+    command = [str(compiler), "-g2005", "-o", "bench.vvp", "bench.v", "source.v", "written.v"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    simulator = [str(compiler.with_name("vvp")), "-n", "bench.vvp"]
+    said = subprocess.run(simulator, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert said.stdout == "compared\n"
+
+
+def test_nothing_is_unread(written: str) -> None:
+    """Ports, wires and blocks that nothing reads are gone; names and sources stay."""
+    fields = '(* fields = "used [4:0], unread [7:5], high [11:8]" *)\n'
+    assert written.count(fields) == 2
+    assert not re.search(r"spare|unread|nothing", written.replace(fields, ""))
+    for name in ("kept", "choice", "inner", "twice"):
+        assert bool(re.search(rf"\b{name}\b", written)) == (name != "twice"), name
+    place = Path(__file__).name
+    assert re.search(rf'\(\* src = "[^"]*{place}:\d+" \*\)\n  reg .*\bkept\b', written)
+    assert (
+        re.search(rf"assign .*; +// .*{place}:\d+\n", written) and str(Path.home()) not in written
+    )
+
+
+def test_it_is_free_of_warnings(written: str, tmp_path: Path) -> None:
+    verilator = prerequisites.verilator()
+    (tmp_path / "written.v").write_text(written)
+    (tmp_path / "written.vlt").write_text(files.waivers("written.v"))
+    command = [str(verilator), "--lint-only", "-Wall", "--top-module", "written"]
+    command += ["written.vlt", "written.v"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert not said.returncode and "%Warning" not in said.stderr, said.stderr
+
+
+def test_a_primitive_keeps_its_connections() -> None:
+    class Foreign(wiring.Component):
+        def __init__(self) -> None:
+            super().__init__({"a": In(4), "y": Out(4)})
+
+        def elaborate(self, platform: object) -> Module:
+            m = Module()
+            unread = Signal(2)
+            m.submodules.cell = Instance("CELL", i_A=self.a, o_B=unread, o_Y=self.y)
+            return m
+
+    text = readable(Foreign(), name="foreign")
+    assert re.search(r"CELL .*\.A\(a\),\s+\.B\(\\\$1 \),\s+\.Y\(y\)", text, re.S)

@@ -1,0 +1,146 @@
+"""Files of ``celosia verilog`` around the Verilog, and programs as data in C."""
+
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import documents
+import prerequisites
+import pytest
+
+from celosia.hw import build
+from celosia.hw.arch.config import PRESETS, preset
+from celosia.hw.arch.registers import COUNTERS, FLAGS, REGISTERS
+from celosia.sw.cli import main
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.export.files import DRIVER, verilog_files
+from celosia.sw.export.program import c_program
+from celosia.sw.export.registers import c_constants, system_rdl
+from celosia.sw.frontend.tflite import load
+from celosia.sw.ir.program import ProgramError
+
+NANO = PRESETS["nano"]
+COMPILER = ["gcc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-ffreestanding"]
+
+
+def test_files_are_written_beside_the_verilog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(build, "readable_verilog", lambda config: f"module {config.name};\n")
+    monkeypatch.chdir(tmp_path)
+    assert main("verilog --preset nano -o core.v".split()) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["core.v", "core.vlt"]
+    assert main("verilog --preset nano -o core.v --all".split()) == 0
+    made = {path.name for path in tmp_path.iterdir()}
+    assert made == {"core.v", "core.vlt", "core.core", "core.rdl", "celosia_registers.h", *DRIVER}
+    assert '-file "*core.v"' in Path("core.vlt").read_text()
+    Path("core.rdl").unlink()
+    Path("core.rdl").mkdir()
+    assert main("verilog --preset nano -o core.v --all".split()) == 2
+    assert "core.rdl: wanted a file, got a directory" in capsys.readouterr().err
+
+
+def test_every_waiver_has_a_reason() -> None:
+    _, *lines = verilog_files(NANO, "x.v", everything=False)["x.vlt"].splitlines()
+    for reason, waiver in zip(lines[::2], lines[1::2], strict=True):
+        assert reason.startswith("// ") and reason.endswith(".")
+        assert waiver.startswith("lint_off -rule ") and '-file "*x.v"' in waiver
+
+
+@pytest.mark.parametrize("sizes", ["nano", "edge,weight_rows=4"])
+def test_the_core_file_names_what_is_written(sizes: str) -> None:
+    """It is YAML of the fields that FuseSoC knows; names are allowed ones."""
+    yaml = prerequisites.package("yaml")
+    files = verilog_files(preset(sizes), "celosia.v", everything=True)
+    core = yaml.safe_load(files["celosia.core"])
+    assert list(core) == ["CAPI=2", "name", "description", "filesets", "targets"]
+    assert re.fullmatch(r"celosia:celosia:\w+:\d+\.\d+\.\d+", core["name"])
+    named = {name for each in core["filesets"].values() for file in each["files"] for name in file}
+    assert named == {*files, "celosia.v"} - {"celosia.core"}
+    for target in core["targets"].values():
+        assert set(target["filesets"]) <= set(core["filesets"]) and target["toplevel"] == "celosia"
+    assert core["targets"]["lint"]["flow_options"]["verilator_options"] == ["-Wall"]
+
+
+def compiled_rdl(tmp_path: Path) -> object:
+    compiler = prerequisites.package("systemrdl").RDLCompiler()
+    path = tmp_path / "celosia.rdl"
+    path.write_text(system_rdl())
+    compiler.compile_file(str(path))
+    return compiler.elaborate().top
+
+
+def test_system_rdl_has_every_register(tmp_path: Path) -> None:
+    top: object = compiled_rdl(tmp_path)
+    nodes = {node.inst_name: node for node in top.children()}  # pyright: ignore
+    assert list(nodes) == [*(register.name for register in REGISTERS), "counters"]
+    for register in REGISTERS:
+        node = nodes[register.name]
+        fields = {field.inst_name: field for field in node.fields()}
+        assert node.absolute_address == register.offset
+        assert node.has_sw_writable == (register.access != "r") and node.has_sw_readable
+        wanted = {flag.name: flag.value for flag in FLAGS.get(register.name, ())}
+        got = {name: 1 << field.low for name, field in fields.items()}
+        assert got == (wanted or {"value": 1})
+        resets = [field.get_property("reset") or 0 for field in fields.values()]
+        assert resets == ([register.init] if not wanted else [0] * len(wanted))
+    assert nodes["counters"].raw_absolute_address == COUNTERS
+
+
+def test_the_header_of_peakrdl_agrees(tmp_path: Path) -> None:
+    """Offsets and bits are those of the header that the driver uses."""
+    exporter = prerequisites.package("peakrdl_cheader.exporter").CHeaderExporter()
+    exporter.export(compiled_rdl(tmp_path), path=str(tmp_path / "peak.h"))
+    (tmp_path / "celosia_registers.h").write_text(c_constants())
+    checks = [
+        f'_Static_assert(offsetof(celosia_t, {r.name}) == CELOSIA_{r.name.upper()}_OFFSET, "");'
+        for r in REGISTERS
+    ]
+    checks.append('_Static_assert(offsetof(celosia_t, counters) == CELOSIA_COUNTERS_OFFSET, "");')
+    for name, flags in FLAGS.items():
+        for flag in flags:
+            peak = f"CELOSIA__{name.upper()}__{flag.name}_bm"
+            own = f"CELOSIA_{flags.__name__.upper()}_{flag.name}"
+            checks.append(f'_Static_assert({peak} == {own}, "");')
+    heads = ["stddef.h", "peak.h", "celosia_registers.h"]
+    text = "".join(f'#include "{head}"\n' for head in heads) + "\n".join(checks) + "\n"
+    (tmp_path / "check.c").write_text(text)
+    subprocess.run(["gcc", "-std=c11", "-fsyntax-only", "check.c"], cwd=tmp_path, check=True)
+
+
+def test_the_driver_compiles_without_warnings(tmp_path: Path, mnist_model: Path) -> None:
+    """As C99 without a C library, and as C++."""
+    program = compile_graph(load(mnist_model), NANO, 2)
+    files = verilog_files(NANO, "celosia.v", everything=True)
+    page = (Path(__file__).parents[2] / "docs/how-to/use-the-core.md").read_text()
+    (example,) = (block.text for block in documents.blocks(page) if block.language == "c")
+    files |= {"example.c": example, "digits.c": c_program(program, "7 digits.v2")}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert "const celosia_program _7_digits_v2 = {" in (tmp_path / "digits.c").read_text()
+    for name in ("celosia.c", "example.c", "digits.c"):
+        for more in ([], ["-x", "c++", "-std=c++11"]):
+            command = [*(COMPILER if not more else ["g++", *more, *COMPILER[2:]])]
+            subprocess.run([*command, "-c", name, "-o", "x.o"], cwd=tmp_path, check=True)
+    undefined = subprocess.run(
+        ["nm", "-u", "x.o"], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert not undefined.stdout
+
+
+def test_a_program_that_needs_the_host_is_refused(mnist_model: Path) -> None:
+    program = compile_graph(load(mnist_model), NANO, 1)
+    (source,) = program.inputs
+    moved = replace(program, inputs=(replace(source, address=-1),))
+    with pytest.raises(ProgramError, match="C wants a program of the core alone"):
+        c_program(moved, "x")
+
+
+def test_compile_writes_c(
+    tmp_path: Path, mnist_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["compile", str(mnist_model), "--preset", "nano", "-o", "digits.c"]) == 0
+    program = compile_graph(load(mnist_model), NANO, 1)
+    assert Path("digits.c").read_text() == c_program(program, "digits")
