@@ -3,6 +3,7 @@
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import prerequisites
 import pytest
@@ -41,6 +42,12 @@ endmodule
 class Inner(wiring.Component):
     """A block with an input that it does not read, and outputs that nobody reads."""
 
+    pair: Any
+    spare: Any
+    sum: Any
+    unread: Any
+    twice: Any
+
     def __init__(self) -> None:
         ports = {"pair": In(PAIR), "spare": In(4), "sum": Out(signed(6)), "unread": Out(8)}
         super().__init__({**ports, "twice": Out(5)})
@@ -69,13 +76,22 @@ class Nothing(wiring.Component):
 class Mixed(wiring.Component):
     """Operators on operands of unequal width and sign."""
 
+    clk: Any
+    rst: Any
+    a: Any
+    b: Any
+    c: Any
+    pair: Any
+    y: Any
+
     def __init__(self) -> None:
         ports = {"clk": In(1), "rst": In(1), "a": In(signed(7)), "b": In(4), "c": In(signed(12))}
         super().__init__({**ports, "pair": In(PAIR), "y": Out(64)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.domains.sync = sync = ClockDomain()
+        sync: Any = ClockDomain()
+        m.domains.sync = sync
         m.d.comb += [sync.clk.eq(self.clk), sync.rst.eq(self.rst)]
         m.submodules.inner = inner = Inner()
         m.submodules.memory = memory = Memory(shape=8, depth=16, init=[])
@@ -153,6 +169,9 @@ def test_it_is_free_of_warnings(written: str, tmp_path: Path) -> None:
 
 def test_a_primitive_keeps_its_connections() -> None:
     class Foreign(wiring.Component):
+        a: Any
+        y: Any
+
         def __init__(self) -> None:
             super().__init__({"a": In(4), "y": Out(4)})
 
