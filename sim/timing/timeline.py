@@ -31,15 +31,8 @@ class Timeline:
     ----------
     code : sequence of Instruction
         A program that runs to its last instruction, HALT.
-    config : Config
-        Sizes of the core.
-    costs : Costs
-        Constants.
-
-    Attributes
-    ----------
-    times : dict of int to Times
-        Times of each instruction, by index.
+    config, costs : Config, Costs
+        Sizes of the core, constants.
     """
 
     def __init__(self, code: Sequence[Instruction], config: Config, costs: Costs) -> None:
@@ -50,9 +43,8 @@ class Timeline:
         # Beats of a block of the program, and words of a beat.
         self.beats = PROGRAM_BYTES // config.bus_bytes
         self.each = config.bus_bytes // WORD_BYTES
-        # Cycles of a beat.
-        self.beat = max(1.0, 1 / costs.bandwidth)
-        self.times: dict[int, Times] = {}
+        self.beat = max(1.0, 1 / costs.bandwidth)  # In cycles.
+        self.times: dict[int, Times] = {}  #: By index.
         self.now = 0
         self.due: list[tuple[int, int, Process]] = []
         self.waiting: dict[Event, list[tuple[int, Process]]] = {}
@@ -67,6 +59,7 @@ class Timeline:
         self.posts: dict[int, list[int]] = {}
         # First cycle in which each unit can take an instruction.
         self.free: dict[Unit, int] = {unit: 0 for unit in EXECUTING}
+        self.bus = Port()
         self.requests: dict[Unit, tuple[int, Port, Callable[[int], None]]] = {}
         self.channel: deque[Burst] = deque()
         self.blocks = {unit: Blocks() for unit in (Unit.LOAD, Unit.STORE)}
@@ -79,7 +72,6 @@ class Timeline:
         self.emptied, self.written = 0, (0, 0, False)
         # Reads of the store unit; reads of the store and vector units; writes of the vector unit.
         self.store_reads, self.buffer_reads, self.buffer_writes = Port(), Port(), Port()
-        self.bus = Port()
         self.read_from = 0.0
 
     def run(self) -> dict[int, Times]:
