@@ -1,4 +1,4 @@
-"""What ``celosia verilog`` writes: its Verilog and driver in C, beside the core that is simulated."""
+"""Files of ``celosia verilog``: Verilog and driver in C, beside the core that is simulated."""
 
 import ctypes
 import subprocess

@@ -211,7 +211,7 @@ def test_fields_that_conflict(instruction, error):
 
 
 def test_registers_keep_their_value():
-    """What conflicts may have been set for an instruction before."""
+    """A value that conflicts may have been set for an instruction before."""
     config = CONFIGS["micro"]
     encoder = commands.Encoder()
     first = isa.Instruction(Opcode.LOAD, external=4)
