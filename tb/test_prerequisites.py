@@ -21,7 +21,7 @@ def outcome(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return pytest.fail.Exception if request.param else pytest.skip.Exception
 
 
-def absent() -> None:
+def absent(*_: object) -> None:
     raise SimulatorNotFound("wanted one, found none")
 
 
