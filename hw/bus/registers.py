@@ -113,7 +113,9 @@ class RegisterFile(wiring.Component):
                 m.d.sync += bus.bresp.eq(SLVERR if register.access == "r" else OKAY)
                 value = getattr(self, register.name)
                 if register.access == "rw":
-                    m.d.sync += value.eq((word & mask) | (value & ~mask))
+                    for byte, strobe in enumerate(strobes):
+                        with m.If(strobe):
+                            m.d.sync += value.word_select(byte, 8).eq(word.word_select(byte, 8))
                 elif register.access == "w1":
                     m.d.sync += getattr(self, STROBES[register.name]).eq(word & mask)
 
