@@ -26,7 +26,8 @@ class EagerFIFO(SyncFIFOBuffered):
 
     Timing
     ------
-    As for ``SyncFIFOBuffered``: an entry is there two cycles after it was pushed into an empty queue.
+    As for ``SyncFIFOBuffered``: an entry is there two cycles after it was pushed into an empty
+    queue.
 
     Raises
     ------

@@ -42,7 +42,7 @@ class StoreUnit(wiring.Component):
     instruction, done, fault_valid, fault, abort, idle, activity
         See "Contract of a unit" in ``docs/design/architecture.md``. Activity: BUSY when a beat is
         requested or sent, else DRAIN when everything has been requested, else MEMORY.
-    request, read_valid, read_data, read_fault : Out(stream of ``streams.unified_read``), In, In, In
+    request, read_valid, read_data, read_fault : Out(stream of unified_read), In, In, In
         Read port of the unified buffer. Addresses are checked before, so ``read_fault`` never
         comes; if it did, it would be RANGE of the oldest instruction.
     read_wrong : In(1)
