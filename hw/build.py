@@ -19,7 +19,7 @@ from celosia.hw.top import Top
 
 TOP = "celosia"
 
-#: Files and rooms that are no part of the core.
+#: Files and folders of hw that are no part of the core.
 _APART = (
     "synthesis.py",
     "folded.py",

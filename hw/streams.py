@@ -49,15 +49,15 @@ def unified_read(*, rows: int, unified_bytes: int) -> data.StructLayout:
     """Return the payload of a read request to a unified buffer of ``rows`` banks.
 
     Lane ``i`` reads byte ``address + i + skip[i] * rows``; lanes whose ``mask`` bit is clear read
-    zero and touch nothing. ``address`` is one bit wider than addresses need and wraps: a first lane
-    may lie in front of byte 0 when it is masked, and an address past the end is seen as such.
-    ``skip`` too is one bit wider than rows need, so that a sum of skips can saturate outside.
+    zero and cause no fault. ``address`` is one bit wider than addresses need and wraps: a
+    masked lane may lie before byte 0, and an address past the end is recognised. ``skip`` is one
+    bit wider than rows need, so that a sum of skips can saturate outside.
     """
     return data.StructLayout(_unified(rows=rows, unified_bytes=unified_bytes))
 
 
 def unified_write(*, rows: int, unified_bytes: int) -> data.StructLayout:
-    """Return the payload of a write: the members of ``unified_read``, and ``data``, a byte a lane."""
+    """Return the payload of a write: that of ``unified_read`` and ``data``, a byte a lane."""
     return data.StructLayout(
         {
             **_unified(rows=rows, unified_bytes=unified_bytes),

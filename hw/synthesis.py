@@ -13,7 +13,7 @@ from celosia.hw.flow.report import Report, examine
 from celosia.hw.flow.tools import Say
 from celosia.hw.folded import Folded
 
-#: The clock in MHz that is asked for, and what around the core is no room.
+#: Requested clock in MHz, and instances around the core that are not blocks.
 MEGAHERTZ = 120
 OPENED = ("inner",)
 
