@@ -19,7 +19,7 @@ from celosia.hw.top import Top
 
 TOP = "celosia"
 
-#: Files and rooms that are no part of the core.
+#: Files and folders of hw that are no part of the core.
 _APART = (
     "synthesis.py",
     "folded.py",
@@ -100,7 +100,7 @@ def convert(component: Component, *, name: str = TOP) -> str:
 
 
 def convert_with_sources(component: Component, *, name: str = TOP) -> tuple[str, dict[str, Source]]:
-    """Return the same Verilog, and where its signals are declared, see ``separate``."""
+    """Return the same Verilog, and the sources of its signals, see ``separate``."""
     text, sources = separate(backend.convert(component, name=name, emit_src=True))
     return tidy(text), sources
 

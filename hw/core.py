@@ -1,4 +1,4 @@
-"""The core: joins the rooms; computes nothing."""
+"""Core: connects the units, the unified buffer and the buses."""
 
 from typing import Any
 
@@ -20,16 +20,16 @@ from celosia.hw.memory.unified_buffer import UnifiedBuffer
 from celosia.hw.sequencer.sequencer import Sequencer
 from celosia.hw.vector.unit import VectorUnit
 
-#: Who reads and writes the unified buffer, by priority, and through which port.
+#: Units that read the unified buffer, by priority, with the names of their ports; that write it.
 READERS = {"store": "request", "vector": "unified_read", "matrix": "request"}
 WRITERS = ("vector", "load")
 
-#: Cycles after which a write by the load unit is seen, of the slowest memory.
+#: Cycles from a write of the load unit to the first read that sees it, in the slowest memory.
 VISIBLE_CYCLES = 4
 
 
 class Core(wiring.Component):
-    """A tensor processing unit behind two buses.
+    """Tensor processing unit with an AXI4 master and an AXI4-Lite slave.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Core(wiring.Component):
     irq : Out(1)
         Interrupt, level.
     reset : In(1)
-        Brings every room back to its initial state.
+        Brings every block back to its initial state; memories keep their contents.
 
     Timing
     ------
@@ -170,7 +170,7 @@ class Core(wiring.Component):
 
     @staticmethod
     def _reset(m: Module, name: str, room: Any, when: Value) -> Any:
-        """Return a room with a reset of its own, in a register: the net stays short."""
+        """Return a block with its reset register, so that no reset net reaches all blocks."""
         reset = Signal(init=1, name=f"reset_{name}", reset_less=True, attrs=COPY)
         m.d.sync += reset.eq(when)
         return ResetInserter(reset)(room)
@@ -185,8 +185,7 @@ class Core(wiring.Component):
             port.idle.eq(unit.idle),
             port.activity.eq(unit.activity),
         ]
-        # Units lie far apart: each has the word to stop in a register of its own, which a reset
-        # of the rooms takes back together with them.
+        # A copy of `abort` for each unit. It is cleared in the cycle in which the units are reset.
         abort = Signal(name=f"abort_{name}", attrs=COPY)
         m.d.sync += abort.eq(port.abort & runs)
         m.d.comb += unit.abort.eq(abort)
@@ -194,8 +193,8 @@ class Core(wiring.Component):
     def _connect_buffer(
         self, m: Module, buffer: UnifiedBuffer, rooms: dict[str, Any], reset: Value
     ) -> None:
-        # Those that others wait for come out of a register: what makes them ends there. Units
-        # have it at their reads themselves.
+        # The writes of the vector unit pass a register: the load unit waits for them. Reads have
+        # their register in the units.
         vector = rooms["vector"]
         write: Any = Stage(vector.unified_write.payload.shape())
         m.submodules.vector_write = self._reset(m, "vector_write", write, reset)

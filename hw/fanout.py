@@ -1,25 +1,25 @@
-"""Spares nets loads: data that no reset touches, and copies of registers that synthesis keeps apart."""
+"""Fan-out of registers: registers without a reset, and copies that synthesis does not merge."""
 
 from typing import Any
 
 from amaranth.hdl import Signal, Value
 
-#: Attributes of a register that is one of several with the same content, each for loads of its own.
-#: ``hw/flow`` sees to it that they are not merged; an equal register without is merged into one of them.
+#: Attributes of a register that is a copy of another one, made to halve the fan-out. ``hw/flow``
+#: keeps such registers apart; an equal register without the attribute is merged into one of them.
 COPY: Any = {"keep": 1}
 
 
 def reset_less(interface: Any, *members: str, attrs: Any = None) -> None:
-    """Make registers of an interface that no reset touches; they still start at their initial value.
+    """Remove the reset of registers of an interface; they still start at their initial value.
 
-    For data whose meaning depends on something beside it that is reset, such as a valid bit.
+    For data that are used only while a valid bit is set, and that bit has a reset.
 
     Parameters
     ----------
     interface : component, stream or other interface
-        Its signals are replaced, so this comes right after ``super().__init__``.
+        Its signals are replaced: call this directly after ``super().__init__``.
     *members : str
-        Its members, signals or views.
+        Names of its members, signals or views.
     attrs : dict, optional
         Attributes of the signals, such as ``COPY``.
     """

@@ -1,4 +1,4 @@
-"""A component with three pins, for measuring area and clock without pads in the way."""
+"""Wrapper with three pins around a component, to measure its area and clock."""
 
 from typing import Any
 
@@ -8,25 +8,24 @@ from amaranth.lib.wiring import In, Out
 
 
 class Folded(wiring.Component):
-    """Puts registers and two pins around a component that has more ports than a part has pads.
+    """Wrapper of a component that has more ports than a part has pads.
 
-    What resets it must be among its ports; the registers around it have no reset.
-
-    Inputs come from a shift register behind ``pin_in``; outputs are registered and folded into
-    ``pin_out`` by exclusive or, with a register behind every eight bits. Nothing can be optimised
-    away, and every path of the component starts and ends at a register.
+    Inputs come from a shift register after ``pin_in``. Outputs are registered and combined into
+    ``pin_out`` by exclusive or, with a register after every eight bits. So synthesis can remove
+    nothing, and every path of the component starts and ends at a register. The wrapper has no
+    reset; that of the component must be one of its ports.
 
     Parameters
     ----------
     inner : Component
-        What is wrapped.
+        Component that is wrapped.
 
     Members
     -------
     clk : In(1)
         Clock.
-    pin_in : In(1)
-    pin_out : Out(1)
+    pin_in, pin_out : In(1), Out(1)
+        One bit of the inputs, and the combination of the outputs.
 
     Timing
     ------

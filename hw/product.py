@@ -1,4 +1,4 @@
-"""Multipliers of parts behind one port list: registers in front, the product, a register behind."""
+"""Multipliers of different parts with the same ports: input registers, product, output register."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +36,7 @@ ECP5_BITS = 18
 def partial_products(a: Value, b: Value) -> list[Value]:
     """Return signed values whose sum is the product of two signed ones.
 
-    No synthesiser spends a hardware multiplier on it. Radix-4 Booth recoding (O. L. MacSorley,
+    Synthesis uses no hardware multiplier for it. Radix-4 Booth recoding (O. L. MacSorley,
     "High-speed arithmetic in binary computers", 1961): each pair of bits of ``b`` adds −2 to 2 times
     ``a``, half as many terms as bits. A negative term is the complement of its magnitude; the one
     that completes it stands in the empty bits of the next term, that of the last in a term of its own.
@@ -77,18 +77,17 @@ class Product(wiring.Component):
     Parameters
     ----------
     a, b : Shape
-        Of the factors. What is wider than ``ECP5_BITS`` as a signed number fits no ECP5.
+        Shapes of the factors. With ``"ecp5"`` they have ``ECP5_BITS`` at most as signed numbers.
     primitive : str
-        One of ``PRIMITIVES``: ``"portable"``, a multiplication that synthesis makes of what it
-        finds; ``"logic"``, look-up tables alone; ``"ecp5"``, one MULT18X18D with its own registers
-        in use.
+        One of ``PRIMITIVES``: ``"portable"``, an operator ``*``, which synthesis maps; ``"logic"``,
+        look-up tables only; ``"ecp5"``, one MULT18X18D with its internal registers.
 
     Members
     -------
     a, b : In
         Factors.
     a_enable, b_enable : In(1)
-        The input registers take ``a``, ``b``.
+        The input registers take ``a``, ``b`` in this cycle.
     p : Out
         Product.
 
@@ -206,7 +205,7 @@ def _ecp5(m: Module, product: Product) -> None:
     m.d.comb += product.p.eq(out[empty : empty + len(product.p)])
 
 
-#: What makes the product, by name.
+#: Implementations of the product, by name.
 PRIMITIVES: dict[str, Callable[[Module, Product], None]] = {
     "portable": _portable,
     "logic": _logic,
@@ -215,28 +214,28 @@ PRIMITIVES: dict[str, Callable[[Module, Product], None]] = {
 
 
 class GatedSum(wiring.Component):
-    """Sum of two numbers, each taken or left: two rows of a multiplication.
+    """Sum of two numbers, each with a gate: two rows of a multiplication.
 
     Parameters
     ----------
     width : int
-        Of numbers and sum in bits.
+        Width of numbers and sum in bits.
     primitive : str
-        One of ``PRIMITIVES``. ``"ecp5"``: carry chains with the gates inside, where synthesis
-        makes gates in front of an adder.
+        One of ``PRIMITIVES``. ``"ecp5"``: carry chains that contain the gates; synthesis would make
+        separate gates before an adder.
 
     Members
     -------
     x, y : In(width)
         Numbers.
     x_gate, y_gate : In(1)
-        Say whether they count.
+        The number counts, else zero.
     sum : Out(width)
         Lower bits of the sum.
 
     Timing
     ------
-    No registers.
+    Combinational.
     """
 
     x: Signal

@@ -1,4 +1,4 @@
-"""Payloads of the streams and pipes between the rooms of the core."""
+"""Payloads of the streams between the blocks of the core."""
 
 from amaranth.hdl import ShapeLike, signed, unsigned
 from amaranth.lib import data
@@ -19,9 +19,9 @@ def issued(*opcodes: isa.Opcode) -> data.StructLayout:
     Members
     -------
     index : unsigned(INDEX_BITS)
-        Place of the instruction in the program, for error reports.
+        Number of the instruction in the program, for error reports.
     fields : union of the opcodes' layouts, by lower-case name
-        The instruction as encoded, header included; ``opcode`` of any of them tells which it is.
+        Fields of the instruction; ``opcode`` lies at the same bits in all layouts.
     """
     return data.StructLayout(
         {
@@ -31,7 +31,7 @@ def issued(*opcodes: isa.Opcode) -> data.StructLayout:
     )
 
 
-#: What a unit reports when it gives up: the code, and the index of the instruction.
+#: Fault of a unit: its code, and the index of the instruction.
 FAULT = data.StructLayout({"code": isa.Error, "index": unsigned(INDEX_BITS)})
 
 
@@ -49,15 +49,15 @@ def unified_read(*, rows: int, unified_bytes: int) -> data.StructLayout:
     """Return the payload of a read request to a unified buffer of ``rows`` banks.
 
     Lane ``i`` reads byte ``address + i + skip[i] * rows``; lanes whose ``mask`` bit is clear read
-    zero and touch nothing. ``address`` is one bit wider than addresses need and wraps: a first lane
-    may lie in front of byte 0 when it is masked, and an address past the end is seen as such.
-    ``skip`` too is one bit wider than rows need, so that a sum of skips can saturate outside.
+    zero and cause no fault. ``address`` is one bit wider than addresses need and wraps: a
+    masked lane may lie before byte 0, and an address past the end is recognised. ``skip`` is one
+    bit wider than rows need, so that a sum of skips can saturate outside.
     """
     return data.StructLayout(_unified(rows=rows, unified_bytes=unified_bytes))
 
 
 def unified_write(*, rows: int, unified_bytes: int) -> data.StructLayout:
-    """Return the payload of a write: a read request and ``data``, one byte a lane."""
+    """Return the payload of a write: that of ``unified_read`` and ``data``, a byte a lane."""
     return data.StructLayout(
         {
             **_unified(rows=rows, unified_bytes=unified_bytes),

@@ -13,7 +13,7 @@ from celosia.hw.flow.report import Report, examine
 from celosia.hw.flow.tools import Say
 from celosia.hw.folded import Folded
 
-#: The clock in MHz that is asked for, and what around the core is no room.
+#: Requested clock in MHz, and instances around the core that are not blocks.
 MEGAHERTZ = 120
 OPENED = ("inner",)
 
@@ -28,22 +28,22 @@ def synthesise(
 ) -> Report:
     """Synthesise, place and route the core alone.
 
-    Inputs and outputs are folded into registers, see ``Folded``. The netlist is kept in
-    ``directory`` and made anew only when the Verilog changed; so is the result of each seed. As many
-    seeds run at once as the machine has cores.
+    Inputs and outputs are wrapped, see ``Folded``. The netlist and the result of each seed are kept
+    in ``directory`` and made again only after a change of the Verilog. As many seeds run at once as
+    the machine has cores.
 
     Parameters
     ----------
     config : Config
-        Sizes of the core. It is made of the multipliers that the part has, see ``Part.suited``.
+        Sizes of the core. Its multipliers are those of the part, see ``Part.suited``.
     seeds : iterable of int
-        Seeds of the placer; one run each. Without any the core is synthesised and no more.
+        Seeds of the placer; one run each. Without seeds the core is only synthesised.
     directory : Path
-        Where Verilog, netlist, logs and reports go.
+        Folder of Verilog, netlist, logs and reports.
     part : Part
-        What is built for.
+        FPGA.
     report : function of str
-        Told what is going on.
+        Called with messages about the progress.
 
     Raises
     ------

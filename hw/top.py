@@ -1,4 +1,4 @@
-"""The core as a Verilog module of its own: its clock and reset become ports."""
+"""Core with clock and reset as ports: the top module of its Verilog."""
 
 from typing import Any
 
@@ -10,15 +10,15 @@ from celosia.hw.core import Core
 
 
 class Top(wiring.Component):
-    """A core with ports ``clk`` and ``rst``.
+    """Core with ports ``clk`` and ``rst``.
 
-    The reset passes through a register of each room: simulators need not look at the logic of every
-    register when an input changes.
+    The reset passes through a register of each block, so an input does not change the logic of
+    every register in a simulation.
 
     Parameters
     ----------
     core : Core
-        What is wrapped.
+        Core that is wrapped.
 
     Members
     -------

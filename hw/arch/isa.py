@@ -3,7 +3,8 @@
 Fields are declared once, in ``celosia.hw.arch.formats``; ``celosia.hw.arch.commands`` encodes them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 
 from amaranth.lib import enum
 
@@ -71,6 +72,12 @@ _DEFAULTS = {
 }
 
 
+def _wanted(name: str, names: Iterable[str]) -> str:
+    """Return the name closest to a wrong one, or else all names, for a message."""
+    near = get_close_matches(name, names, 1)
+    return near[0] if near else f"one of {', '.join(names)}"
+
+
 def _number(value: int | enum.Enum) -> int:
     """Return a field's value, an enumeration's member or any whole number, as a plain int."""
     return int(value.value if isinstance(value, enum.Enum) else value)
@@ -116,8 +123,8 @@ class Instruction:
         for name, value in values.items():
             number = value if type(value) is int else _number(value)
             if name not in ranges:
-                wanted = ", ".join(ranges)
-                raise ValueError(f"{self.opcode.name}: wanted one of {wanted}, got field {name!r}")
+                wanted = _wanted(name, ranges)
+                raise ValueError(f"{self.opcode.name}: wanted {wanted}, got field {name!r}")
             low, high = ranges[name]
             if not low <= number <= high:
                 wanted = f"{low} to {high}"
@@ -242,15 +249,18 @@ def assemble_line(line: str) -> Instruction | None:
     if not name:
         return None
     if name not in Opcode.__members__:
-        raise ValueError(f"opcode: wanted one of {', '.join(Opcode.__members__)}, got {name!r}")
+        wanted = _wanted(name.upper(), Opcode.__members__)
+        capitals = ", in capitals" * (name != name.upper())
+        raise ValueError(f"opcode: wanted {wanted}{capitals}, got {name!r}")
     opcode = Opcode[name]
     known = {field.name: field for field in _FIELDS[opcode]}
     values: dict[str, int] = {}
     for word in words:
         key, equals, text = word.partition("=")
-        if not equals or key not in known or key in values:
-            wanted = ", ".join(known)
-            raise ValueError(f"{name}: wanted field=value, each of {wanted} once, got {word!r}")
+        if key not in known:
+            raise ValueError(f"{name}: wanted {_wanted(key, known)}, got field {key!r}")
+        if not equals or key in values:
+            raise ValueError(f"{name}: wanted {key}=value once, got {word!r}")
         try:
             values[key] = _value(known[key], text)
         except ValueError as error:

@@ -14,9 +14,10 @@ _ADDRESS = ("id", "addr", "len", "size", "burst")
 
 
 class Arbiter(wiring.Component):
-    """Shares a memory between two masters, burst by burst, turn by turn.
+    """Arbiter of two AXI4 masters on one memory, round robin, burst by burst.
 
-    The number of the master goes in front of the id, and tells whose an answer is.
+    The memory's id is the master's id with one more bit on top: the number of the master. The
+    responses return by it.
 
     Parameters
     ----------
@@ -25,7 +26,7 @@ class Arbiter(wiring.Component):
     address_bits, id_bits : int
         Widths of the masters' addresses and ids; ids of the memory have one bit more.
     write_bursts : int
-        Write bursts whose data may be outstanding, at least 1.
+        Most write bursts whose address was taken and whose data are not complete; at least 1.
 
     Members
     -------
@@ -36,8 +37,8 @@ class Arbiter(wiring.Component):
 
     Timing
     ------
-    Nothing passes through a register: an address that is taken is taken by the memory in the same
-    cycle. While both ask, they take turns. Write data follow their addresses by two cycles or more.
+    Combinational: the memory takes an address in the cycle in which the master's is taken. Write
+    data follow their address by two cycles or more.
 
     Raises
     ------
@@ -103,7 +104,7 @@ class Arbiter(wiring.Component):
         return m
 
     def _addresses(self, m: Module, channel: str, room: Any) -> Signal:
-        """Pass addresses of one master at a time; return which one's."""
+        """Pass the addresses of one master at a time; return the number of that master."""
         bus = self.bus
         valid, ready = f"{channel}valid", f"{channel}ready"
         latest = Signal(name=f"{channel}_latest")

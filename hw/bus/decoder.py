@@ -1,4 +1,4 @@
-"""Blocks of LOAD, LOAD_WEIGHTS, LOAD_PARAMS and STORE."""
+"""Decoders of LOAD, LOAD_WEIGHTS, LOAD_PARAMS and STORE to blocks of ``BurstSplitter``."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
 
-#: Members of :class:`Target`.
+#: Number of targets.
 TARGETS = 4
 
 
@@ -36,10 +36,11 @@ def copied(block: Any, fields: Any) -> list[Any]:
 
 
 class LoadDecoder(wiring.Component):
-    """Turns LOAD, LOAD_WEIGHTS and LOAD_PARAMS into blocks.
+    """Decoder of LOAD, LOAD_WEIGHTS and LOAD_PARAMS to blocks, see ``block_layout``.
 
-    Weights are a block with a tile a row, whose place is its number. Parameters are a block of one
-    row, placed by byte offset. Fields are taken to be within ``isa.limits``.
+    LOAD is a block of its rows. LOAD_WEIGHTS is a block with one row for each tile; the place of a
+    row is the number of the tile. LOAD_PARAMS is a block of one row; its place is the byte offset
+    in the memory. Fields must be within ``isa.limits``.
 
     Parameters
     ----------
@@ -53,7 +54,11 @@ class LoadDecoder(wiring.Component):
     i : In(stream of ``streams.issued(LOAD, LOAD_WEIGHTS, LOAD_PARAMS)``)
         Instructions.
     o : Out(stream of ``block``)
-        Their blocks, combinational.
+        Their blocks.
+
+    Timing
+    ------
+    Combinational.
     """
 
     i: stream.Interface
@@ -90,7 +95,7 @@ class LoadDecoder(wiring.Component):
             with m.Case(isa.Opcode.LOAD_PARAMS):
                 params = fields.load_params
                 tables = params.kind == isa.Kind.TABLES
-                # Both may be longer than what is inside the core.
+                # Both may exceed the width of a place: `bad` reports it.
                 first, extent = (Signal(32, name=name) for name in ("first", "extent"))
                 kinds = [
                     (Cat(Const(0, bits), params.first), Cat(Const(-1, bits), params.count - 1))
@@ -114,9 +119,7 @@ class LoadDecoder(wiring.Component):
 
 
 class StoreDecoder(wiring.Component):
-    """Turns STORE into a block.
-
-    Fields are taken to be within ``isa.limits``.
+    """Decoder of STORE to a block. Fields must be within ``isa.limits``.
 
     Parameters
     ----------
@@ -128,7 +131,11 @@ class StoreDecoder(wiring.Component):
     i : In(stream of ``streams.issued(STORE)``)
         Instructions.
     o : Out(stream of ``block``)
-        Their blocks, combinational. A tag is the index of the instruction.
+        Their blocks. The tag, if it has bits, is the index of the instruction.
+
+    Timing
+    ------
+    Combinational.
     """
 
     i: stream.Interface

@@ -1,4 +1,4 @@
-"""The reading side of the store unit: beats gathered from the unified buffer."""
+"""Read side of the store unit: reads the beats of bursts from the unified buffer."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from celosia.hw.fanout import reset_less
 def gathered_layout(
     *, data_bytes: int, length_bits: int, place_bits: int, tag: ShapeLike | None = None
 ) -> data.StructLayout:
-    """Return the members of ``burst_layout`` that the gatherer reads."""
+    """Return the payload of the gatherer's bursts: members of ``burst_layout`` that it reads."""
     offset_bits = (data_bytes - 1).bit_length()
     return data.StructLayout(
         {
@@ -34,7 +34,7 @@ def gathered_layout(
 class Gatherer(wiring.Component):
     """Reads the beats of bursts from the unified buffer.
 
-    Lane ``i`` of a response is byte ``i`` of the beat, so that bytes need no moving.
+    A request is so placed that lane ``i`` of its response is byte ``i`` of the beat.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Gatherer(wiring.Component):
     length_bits, place_bits : int
         As for ``burst_layout``.
     tag : ShapeLike, optional
-        Record of a burst that is reported with its responses.
+        Shape of the tag of a burst; none if left out.
 
     Members
     -------
@@ -53,21 +53,22 @@ class Gatherer(wiring.Component):
         The beats, with strobes.
     request : Out(stream of ``streams.unified_read``)
         Requests to the unified buffer.
-    valid, data : In
-        Its responses, in order, ``SPACE`` or fewer cycles later.
+    valid, data : In(1), In(ArrayLayout(unsigned(8), rows))
+        Its responses, in order.
     tag : Out(tag)
-        If there are tags, one cycle after a response: that of its burst.
+        Present with ``tag``: one cycle after a response, the tag of its burst.
     abort : In(1)
-        Takes no burst. The burst that was taken last is read to its end.
+        Takes no more bursts. The burst that was taken last is read to its end.
     idle : Out(1)
         All requests of the bursts taken have been accepted.
 
     Timing
     ------
-    One beat each cycle if responses take at most ``SPACE`` - 4 cycles.
+    The first request follows the burst by two cycles; a beat is offered two cycles after its
+    response. One beat each cycle if responses take at most ``SPACE`` - 4 cycles.
     """
 
-    #: Beats that may be under way or wait to be sent.
+    #: Most beats that are requested and not sent.
     SPACE = 16
 
     bursts: stream.Interface
@@ -122,7 +123,7 @@ class Gatherer(wiring.Component):
         sent = Signal()
         m.d.comb += [
             ends.eq(burst.beats == 0),
-            # A request and its strobe leave together; the queue of strobes counts the beats.
+            # A beat enters the queue of strobes with its request: that queue counts the beats.
             step.eq(busy & (~request.valid | request.ready) & strobes.w_rdy),
             self.bursts.ready.eq((~busy | (step & ends)) & ~self.abort),
             sent.eq(self.beats.valid & self.beats.ready),

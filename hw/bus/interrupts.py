@@ -1,4 +1,4 @@
-"""The interrupt: events that stay until the host clears them."""
+"""Interrupt of the core: events that stay pending until the host clears them."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
@@ -10,22 +10,23 @@ EVENTS = len(Interrupt)
 
 
 class Interrupts(wiring.Component):
-    """Keeps each event from its rise until it is cleared.
+    """Pending bits of events, set by a rising edge and cleared by the host.
 
     Members
     -------
     events : In(EVENTS)
         Levels, in the order of ``registers.Interrupt``.
     enable, clear : In(EVENTS)
-        Events that reach ``irq``; events to forget.
+        Events that reach ``irq``; pending bits to clear in this cycle.
     pending : Out(EVENTS)
-        Events that rose and were not cleared.
+        Events that rose since they were cleared.
     irq : Out(1)
         An enabled event is pending.
 
     Timing
     ------
-    ``pending`` follows by one cycle, ``irq`` by two. A rise in the cycle of its ``clear`` stays.
+    ``pending`` follows ``events`` by one cycle, ``irq`` by two. A rise in the cycle of its
+    ``clear`` is kept.
     """
 
     events: Signal

@@ -1,4 +1,4 @@
-"""The load unit: external memory to unified buffer, weight buffer and parameter memory."""
+"""Load unit: copies from external memory to unified, weight and parameter memory."""
 
 from amaranth.hdl import Cat, Module, Signal, unsigned
 from amaranth.lib import data, stream, wiring
@@ -16,10 +16,11 @@ from celosia.hw.bus.splitter import BurstSplitter
 class LoadUnit(wiring.Component):
     """Executes LOAD, LOAD_WEIGHTS and LOAD_PARAMS.
 
-    One side splits instructions into bursts and requests them, as far ahead as ``outstanding``
-    lets it and across instructions. The other side turns beats into writes. A queue between them
-    holds the destination of each burst under way. A block out of range passes through that queue
-    too, so that errors come in the order of the program.
+    The request side (``LoadDecoder``, ``BurstSplitter``) splits instructions into bursts and
+    requests them, up to ``outstanding`` bursts ahead and across instructions. The response side
+    (``Receiver``) turns beats into writes. A queue between them holds the destination of each burst
+    under way. A block out of range passes through that queue too, so that errors come in the order
+    of the program.
 
     Parameters
     ----------
@@ -28,8 +29,8 @@ class LoadUnit(wiring.Component):
     bus_bytes, burst_beats, outstanding : int
         See ``Config``.
     visible_cycles : int
-        Cycles from a write that is taken to the first read or use that sees it, of the slowest of
-        the three memories.
+        Cycles from a write that is taken to the first read that sees it, in the slowest of the
+        three memories.
 
     Members
     -------
@@ -37,7 +38,7 @@ class LoadUnit(wiring.Component):
         See "Contract of a unit" in ``docs/design/architecture.md``. Activity: BUSY when a burst is
         requested or a beat arrives, else DRAIN when everything is requested, else MEMORY.
     request : Out(stream of ``streams.burst``)
-        Bursts, to ``ReadMaster``. An abort or a fault takes back one that waits.
+        Bursts, to ``ReadMaster``. An abort or a fault withdraws a request that is not taken yet.
     beats : In(stream of ``read_beat``)
         Their beats.
     write, weights, parameters : Out(stream)
@@ -104,7 +105,7 @@ class LoadUnit(wiring.Component):
             burst_beats=burst_beats,
             place_bits=place_bits,
             extent_bits=extent_bits,
-            # In the order of ``Target``. A tile is placed by its number.
+            # In the order of ``Target``. The place of a tile is its number.
             limits=(
                 unified_bytes,
                 weight_tiles + tile_bytes - 1,
@@ -139,10 +140,10 @@ class LoadUnit(wiring.Component):
         m.submodules.decoder = decoder = self._decoder
         m.submodules.splitter = splitter = self._splitter
         m.submodules.receiver = receiver = self._receiver
-        # A few more than bursts under way: those that have arrived and still wait to be written.
+        # More than ``outstanding``: beats of some bursts have arrived and wait to be written.
         expected = EagerFIFO(width=receiver.expected.size, depth=self.outstanding + 8)
         m.submodules.expected = expected
-        # The first is the oldest instruction that is not finished.
+        # The entry at the output is the oldest instruction that is not done.
         indices = EagerFIFO(width=streams.INDEX_BITS, depth=streams.IN_FLIGHT)
         m.submodules.indices = indices
         wiring.connect(m, wiring.flipped(self.instruction), decoder.i)
@@ -164,7 +165,7 @@ class LoadUnit(wiring.Component):
             indices.r_en.eq(receiver.finished),
         ]
 
-        # A burst goes two ways at once: to the bus, and into the queue.
+        # The bus and the queue take a burst in the same cycle.
         burst = splitter.o.payload
         remembered = Signal(receiver.expected)
         m.d.comb += [

@@ -1,4 +1,4 @@
-"""A queue for wide entries, of which it is known late whether they are there."""
+"""Queue for wide entries."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib.fifo import SyncFIFOBuffered
@@ -8,10 +8,10 @@ from celosia.hw.memory import race
 
 
 class EagerFIFO(SyncFIFOBuffered):
-    """``SyncFIFOBuffered`` that stores what it is shown while it has room, pushed or not.
+    """``SyncFIFOBuffered`` that writes its input in every cycle while it has space.
 
-    The place behind the last entry is written in every cycle in which there is one, so ``w_en`` moves
-    a pointer and reaches none of the write enables of the memory, one for each few bits.
+    ``w_data`` is stored after the last entry in each cycle; ``w_en`` only makes it an entry. So a
+    late ``w_en`` reaches a pointer, and none of the memory's write enables.
 
     Parameters
     ----------
@@ -26,7 +26,8 @@ class EagerFIFO(SyncFIFOBuffered):
 
     Timing
     ------
-    As for ``SyncFIFOBuffered``: an entry is there two cycles after it was pushed into an empty queue.
+    As for ``SyncFIFOBuffered``: an entry is there two cycles after it was pushed into an empty
+    queue.
 
     Raises
     ------
@@ -44,7 +45,7 @@ class EagerFIFO(SyncFIFOBuffered):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         words = self.depth - 1
-        # A full queue writes nothing, and of an empty one nothing is read.
+        # A full queue writes nothing and an empty one reads nothing, so no read meets a write.
         m.submodules.storage = storage = Memory(
             shape=self.width, depth=words, init=[], attrs=race.UNDEFINED
         )
@@ -74,7 +75,7 @@ class EagerFIFO(SyncFIFOBuffered):
             self.w_level.eq(self.level),
             self.r_level.eq(self.level),
         ]
-        # In a register, since who looks at it may be far away.
+        # `full` is a register, so that no logic delays `w_rdy`.
         m.d.sync += [
             inner_level.eq(inner_level + pushed - moved),
             full.eq((full | (pushed & (inner_level == words - 1))) & ~moved),

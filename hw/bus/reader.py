@@ -23,7 +23,7 @@ def read_beat(data_bytes: int) -> data.StructLayout:
 
 
 class RoundRobin(wiring.Component):
-    """Fair choice among requesters: who was served last comes last.
+    """Round-robin arbiter: the requester that was served last has the lowest priority.
 
     Parameters
     ----------
@@ -33,15 +33,15 @@ class RoundRobin(wiring.Component):
     Members
     -------
     requests : In(count)
-        Who asks.
+        Requesters that want to be served.
     grants : Out(count)
-        Whose turn it is: one of those who ask, or none. Combinational.
+        One bit of ``requests``, or none.
     advance : In(1)
-        The granted one is served in this cycle.
+        The granted requester is served in this cycle.
 
     Timing
     ------
-    ``grants`` is combinational. The turn moves on in the cycle after ``advance``.
+    ``grants`` is combinational. Priorities change in the cycle after ``advance``.
     """
 
     requests: Signal
@@ -69,10 +69,10 @@ class RoundRobin(wiring.Component):
 
 
 class ReadMaster(wiring.Component):
-    """Issues the bursts of its clients and hands each its beats.
+    """AXI4 read master with ``outstanding`` bursts in flight for each client.
 
-    A client's number is the id of its transactions; its bursts are answered in order. Beats go to
-    the clients in the order of the bus, so each client promises to take its beats in the end.
+    The id of a transaction is the number of its client, so a client gets its beats in order. Beats
+    leave in the order of the bus: a client must be able to take every beat that it requested.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class ReadMaster(wiring.Component):
     burst_beats : int
         Longest burst in beats, at most 256.
     outstanding : int
-        Bursts that one client may have under way.
+        Most bursts of one client that are in flight.
     clients : int
         Clients, 1 to 2 with the one-bit id of the core's bus.
 
@@ -90,11 +90,11 @@ class ReadMaster(wiring.Component):
     request_<n> : In(stream of ``streams.burst``)
         Bursts of client ``n``, aligned to beats, not crossing 4 KiB.
     beats_<n> : Out(stream of :func:`read_beat`)
-        Answers to client ``n``.
+        Beats of client ``n``.
     bus : Out(axi4_read)
         Read half of the bus.
     idle : Out(1)
-        No burst is under way and none waits on the address channel.
+        No burst is in flight or waits on the address channel.
 
     Timing
     ------
@@ -140,7 +140,7 @@ class ReadMaster(wiring.Component):
         requests = [getattr(self, f"request_{n}") for n in numbers]
         beats = [getattr(self, f"beats_{n}") for n in numbers]
         counts = [Signal(range(self.outstanding + 1), name=f"under_way_{n}") for n in numbers]
-        # In registers of their own, since all requests wait for them.
+        # Registered, because all requests depend on them.
         full = [Signal(name=f"full_{n}") for n in numbers]
 
         m.submodules.arbiter = arbiter = RoundRobin(self.clients)
@@ -164,7 +164,7 @@ class ReadMaster(wiring.Component):
                     bus.arlen.eq(requests[n].payload.beats),
                 ]
 
-        # The id travels beside the beat through the register.
+        # The register holds the id with the beat.
         m.submodules.beats = answers = Slice(
             data.StructLayout({"id": len(bus.rid), "beat": read_beat(self.data_bytes)})
         )

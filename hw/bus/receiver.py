@@ -1,4 +1,4 @@
-"""The receiving side of the load unit: beats become writes."""
+"""Response side of the load unit: turns beats into writes."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def lane_mask(first: Value, last: Value, *, lanes: int) -> Value:
 
 
 def expected_layout(*, data_bytes: int, place_bits: int) -> data.StructLayout:
-    """Return the members of ``burst_layout`` that the receiver reads."""
+    """Return the payload of the receiver's bursts: members of ``burst_layout`` that it reads."""
     offset_bits = (data_bytes - 1).bit_length()
     return data.StructLayout(
         {
@@ -36,10 +36,10 @@ def expected_layout(*, data_bytes: int, place_bits: int) -> data.StructLayout:
 
 
 class Receiver(wiring.Component):
-    """Writes beats to the memories that their bursts are for.
+    """Writes each beat to the memory that is the target of its burst.
 
-    The register of the write that is offered is also the state of the address generator: the next
-    beat of a row follows the one that was taken last.
+    The register of the write on offer is also the state of the address generator: the address of
+    the next beat of a row is that of the last one plus ``bus_bytes``.
 
     Parameters
     ----------
@@ -51,24 +51,24 @@ class Receiver(wiring.Component):
     Members
     -------
     bursts : In(stream of :func:`expected_layout`)
-        Bursts under way, in order.
+        Bursts in flight, in order.
     beats : In(stream of ``read_beat``)
         Their beats.
     write, weights, parameters : Out(stream)
         Writes to the unified buffer, the weight buffer and the parameter memory.
     finished : Out(1)
         The last write of an instruction is taken in this cycle.
-    fault_valid, code : Out
-        A burst that is out of range, or a beat that was refused, and the error. One cycle.
+    fault_valid, code : Out(1), Out(isa.Error)
+        RANGE of a burst, or BUS of a beat; one cycle.
     drop : In(1)
-        Takes everything and writes nothing; no faults. Asserted from the cycle after a fault on.
+        Takes all beats, writes nothing, reports no fault. Set from the cycle after a fault on.
     idle : Out(1)
-        No write waits.
+        No write is on offer.
 
     Timing
     ------
-    A beat is offered to a memory ``LATENCY`` cycle after it was taken, if no other waits; one beat
-    each cycle. A fault comes as late, and once everything before it has been written.
+    A write is on offer ``LATENCY`` cycle after its beat was taken. One beat each cycle while writes
+    are taken. A fault has the same latency and comes after all earlier writes.
     """
 
     LATENCY = 1
@@ -106,7 +106,7 @@ class Receiver(wiring.Component):
             bus_bytes=bus_bytes, parameter_channels=parameter_channels, tables=tables
         )
         self.expected = expected_layout(data_bytes=bus_bytes, place_bits=place_bits)
-        #: Beat of a burst, or a burst out of range: one bit for each memory that is to take it.
+        #: Write on offer, or a fault. ``waits``: one bit for each memory that has to take it.
         self._taken = data.StructLayout(
             {
                 "waits": 3,
@@ -188,7 +188,7 @@ class Receiver(wiring.Component):
         last = Mux(beat.last, burst.last_offset, self.bus_bytes - 1)
         step = Mux(weights, 0, self.bus_bytes)
         full = now.block == self.blocks - 1
-        # No memory takes what the bus refused.
+        # A beat that the bus refused is not written.
         fault = burst.bad | beat.error
         return [
             new.waits.eq(Mux(fault, 0, Cat(unified, weights, ~unified & ~weights))),

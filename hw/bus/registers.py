@@ -1,4 +1,4 @@
-"""The host registers: an AXI4-Lite slave made from the table in ``hw/arch/registers.py``."""
+"""Host registers: AXI4-Lite slave made from the table in ``hw/arch/registers.py``."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from celosia.hw.arch.registers import (
 from celosia.hw.bus.signature import DECERR, OKAY, SLVERR, axi4_lite
 from celosia.hw.fanout import reset_less
 
-#: Counters that the window holds.
+#: Counters that the host can read.
 COUNTER_COUNT = len(isa.Unit) * COUNTERS_PER_UNIT
 
 #: Ports on which the ones written to a ``w1`` register appear.
@@ -34,29 +34,30 @@ def _port(register: Register) -> dict[str, Any]:
 
 
 class RegisterFile(wiring.Component):
-    """Registers of ``REGISTERS`` and the window of counters.
+    """AXI4-Lite slave with the registers of ``REGISTERS`` and the counters.
 
-    An address with nothing behind it is answered by DECERR, a write to what can only be read by
-    SLVERR; neither changes anything. The lowest two bits of an address are ignored.
+    An access without a register gets DECERR, a write to a read-only register SLVERR; neither
+    changes anything. The lowest two bits of an address are ignored.
 
     Members
     -------
     bus : In(axi4_lite)
         The host.
     <name> : Out(32) or In(32)
-        Value of each register: an output where access is ``rw``, else an input. An input that
-        nobody drives keeps the ``init`` of the table.
+        Value of each register: an output if its access is ``rw``, else an input. An input without
+        a driver has the ``init`` of the table.
     control_write, interrupt_clear : Out(32)
         Ones written to ``control`` and ``interrupt``, for one cycle.
-    counter_address : Out
-        Counter that is read.
+    counter_address : Out(range(COUNTER_COUNT))
+        Number of the counter that is read.
     counter_value : In(32)
-        Its value, in the cycle after.
+        Its value, one cycle later.
 
     Timing
     ------
-    A write takes effect two cycles after the later of address and data was taken. A read is
-    answered three cycles after its address was taken. One read and one write at a time.
+    A write takes effect two cycles after the later of its address and its data was taken. The
+    response to a read comes three cycles after its address was taken. One read and one write at a
+    time.
     """
 
     bus: Any
@@ -83,7 +84,7 @@ class RegisterFile(wiring.Component):
         return m
 
     def _write(self, m: Module) -> None:
-        """Take address and data in either order, then act and answer."""
+        """Take address and data in either order, write, respond."""
         bus = self.bus
         address = Signal(REGISTER_ADDRESS_BITS - 2)
         address_valid = Signal()
@@ -120,7 +121,7 @@ class RegisterFile(wiring.Component):
                     m.d.sync += getattr(self, STROBES[register.name]).eq(word & mask)
 
     def _read(self, m: Module) -> None:
-        """Take an address, look it up, answer."""
+        """Take an address, read, respond."""
         bus = self.bus
         address = Signal(REGISTER_ADDRESS_BITS - 2)
         counter = Signal(reset_less=True)

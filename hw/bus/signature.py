@@ -1,4 +1,4 @@
-"""AXI4 and AXI4-Lite as flat signatures, named as the protocol names its signals."""
+"""Signatures of AXI4 and AXI4-Lite, with the signal names of the protocol."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def axi4_write(data_bytes: int, address_bits: int = 32, id_bits: int = 1) -> wir
 
 
 def axi4(data_bytes: int, address_bits: int = 32, id_bits: int = 1) -> wiring.Signature:
-    """Return AXI4 as its master sees it, with the signals that every slave needs.
+    """Return the signature of AXI4 as its master sees it, with the signals that every slave needs.
 
     A port ``m_axi`` of this signature becomes ``m_axi__awvalid`` and so on in Verilog.
 
@@ -75,7 +75,7 @@ def axi4(data_bytes: int, address_bits: int = 32, id_bits: int = 1) -> wiring.Si
 
 
 def axi4_lite(address_bits: int = 12) -> wiring.Signature:
-    """Return AXI4-Lite with 32-bit data as its master sees it; a slave's port is ``In`` of it."""
+    """Return the signature of AXI4-Lite with 32-bit data, as its master sees it."""
     return wiring.Signature(
         {
             "awvalid": Out(1),
@@ -100,12 +100,12 @@ def axi4_lite(address_bits: int = 12) -> wiring.Signature:
 
 
 def join(m: Module, bus: Any, *parts: Any) -> None:
-    """Drive ``bus``, an :func:`axi4` port of the component of ``m``, from its halves.
+    """Connect ``bus``, an :func:`axi4` port of the component of ``m``, with its two halves.
 
     Parameters
     ----------
     m : Module
-        Where the assignments go.
+        Module of the component.
     bus : interface
         Port of signature ``Out(axi4(...))`` of the component itself.
     *parts : interface

@@ -1,4 +1,4 @@
-"""Registers in a stream, forward or in both directions."""
+"""Pipeline register and skid buffer of a stream."""
 
 from amaranth.hdl import Module, Mux, ShapeLike, Signal, Value
 from amaranth.lib import stream, wiring
@@ -6,12 +6,12 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw.fanout import COPY, reset_less
 
-#: ``Slice.block`` of requests, which bring a row for each of the lanes, far apart.
+#: ``Slice.block`` of requests to the unified buffer: wide, with loads all over the part.
 FAR = 48
 
 
 class Stage(wiring.Component):
-    """One-entry queue: nothing of what is offered reaches through it in the same cycle.
+    """Pipeline register of a stream: ``valid`` and payload are registered, ``ready`` is not.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ class Stage(wiring.Component):
     Members
     -------
     i, o : In / Out(stream of shape)
-        Both sides. ``i`` is ready whenever ``o`` is, too.
+        Input and output. ``i`` is ready when the register is empty or ``o`` is ready.
 
     Timing
     ------
@@ -46,22 +46,22 @@ class Stage(wiring.Component):
 
 
 class Slice(wiring.Component):
-    """Two-entry queue that leaves no combinational path between its two sides.
+    """Skid buffer: queue of two entries without a combinational path between its two sides.
 
     Parameters
     ----------
     shape : ShapeLike
         Payload.
     block : int, optional
-        Bits of a wide payload that lie together: for each so many of them, registers of their own
-        say what is inside, and enable them. All bits share one set of these when left out.
+        Bits of the payload that share one copy of the state; all of them if left out. Limits the
+        fan-out of the state in a wide payload.
 
     Members
     -------
     i, o : In / Out(stream of shape)
-        Both sides.
+        Input and output.
     idle : Out(1)
-        Nothing inside.
+        Both entries are empty.
 
     Timing
     ------
@@ -83,7 +83,7 @@ class Slice(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Two registers, written and offered in turn.
+        # Two registers, written and read in turn.
         even = Signal.like(self.i.payload, reset_less=True)
         odd = Signal.like(self.i.payload, reset_less=True)
         front = Signal()
@@ -102,14 +102,14 @@ class Slice(wiring.Component):
                     for name in ("valid", "full", "front")
                 )
             )
-            # Who takes what is offered comes late, and far too late for so many bits: it reaches
-            # these three alone, by gates in front of data, as late enables and resets are slower yet.
+            # `ready` comes late in a cycle. It reaches these three registers only, at their data
+            # inputs, which are faster than enables.
             m.d.sync += [
                 valid.eq(self.i.valid | held | (valid & ~self.o.ready)),
                 held.eq((self.i.valid | held) & valid & ~self.o.ready),
                 turn.eq(turn ^ (valid & self.o.ready)),
             ]
-            # Taken in any case: the valid bit tells whether there was anything.
+            # Written without regard to `valid` of the input.
             for n, slot in enumerate(slots):
                 with m.If(~held & ((turn ^ valid) == n)):
                     m.d.sync += slot[bits].eq(given[bits])

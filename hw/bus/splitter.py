@@ -1,4 +1,9 @@
-"""Two-dimensional blocks, checked against the ends of both memories and cut into bursts."""
+"""Address generator of the load and store units: blocks to bursts.
+
+A *block* is the transfer of one instruction: rows of bytes, with a pitch from row to row on both
+sides. A *place* is the position of a row inside the core: a byte address, a tile number or a byte
+offset, by the *target*, the memory inside the core. A row is split into *bursts* of AXI4.
+"""
 
 from collections.abc import Sequence
 
@@ -19,28 +24,30 @@ def block_layout(
     Parameters
     ----------
     place_bits : int
-        Width in bits of a place inside the core.
+        Width in bits of a place.
     extent_bits : int
         Width in bits of the length of a row in bytes, less one.
     targets : int
-        Memories inside the core.
+        Number of targets.
     tag : ShapeLike
-        Travels with the bursts of the block.
+        Shape of a value that all bursts of the block carry.
 
     Members
     -------
     external, external_pitch
         Byte address of the first row in external memory; bytes from row to row.
     place, place_pitch
-        Place of the first row inside the core, and from row to row.
+        Place of the first row; distance of places from row to row.
     extent
         Bytes of a row, less one.
     rows
-        Rows.
+        Number of rows.
     bad
-        The block is out of range, whatever its rows are.
+        The block is out of range; its other members are not used.
     target
-        Memory inside the core, which sets the limit of places.
+        Number of the memory inside the core; selects the limit of places.
+    tag
+        See above.
     """
     return data.StructLayout(
         {
@@ -65,19 +72,19 @@ def burst_layout(
     Members
     -------
     address
-        Byte address of the first beat.
+        Byte address of the first beat, a multiple of the bytes of a beat.
     beats
-        Beats, less one.
+        Number of beats, less one.
     place
-        Place of the first byte of the first beat of the row.
+        Place of byte 0 of the first beat of the row.
     first_offset, last_offset
-        First byte wanted of the first beat, last byte wanted of the last beat.
+        First byte of the first beat, and last byte of the last beat, that belong to the row.
     start
         First burst of its row.
     final
         Last burst of its block.
     bad
-        No burst at all: the row leaves a memory. Nothing follows.
+        An error instead of a burst: the row leaves a memory. Nothing follows.
     target, tag
         Those of the block.
     """
@@ -99,10 +106,10 @@ def burst_layout(
 
 
 class BurstSplitter(wiring.Component):
-    """Address generator of the load and the store unit: rows of a block, bursts of a row.
+    """Splits blocks into rows, and rows into bursts.
 
-    A frame is an aligned range of the bytes of a full burst. Each frame that a row touches is one
-    burst, so that no burst crosses 4 KiB and all but the ends of a row are full and aligned.
+    A frame is an aligned range of external addresses, as long as a full burst. Each frame that a
+    row touches is one burst, so no burst crosses 4 KiB.
 
     Parameters
     ----------
@@ -113,8 +120,8 @@ class BurstSplitter(wiring.Component):
     place_bits, extent_bits, tag
         See :func:`block_layout`.
     limits : sequence of int
-        For each target the least sum of ``place`` and ``extent`` that is out of range. A place
-        past the limit by one pitch must fit ``place_bits``.
+        For each target, the least sum of ``place`` and ``extent`` that is out of range. A place
+        that is one pitch past the limit must fit ``place_bits``.
 
     Members
     -------
@@ -123,13 +130,14 @@ class BurstSplitter(wiring.Component):
     o : Out(stream of :func:`burst_layout`)
         Their bursts.
     abort : In(1)
-        Drops everything, takes nothing.
+        Drops the block in work and takes none.
     idle : Out(1)
-        Nothing inside.
+        No block is in work.
 
     Timing
     ------
-    First burst after ``LATENCY`` cycles, then one burst each cycle, also across rows and blocks.
+    The first burst follows its block by ``LATENCY`` cycles; then one burst each cycle, also from
+    row to row and from block to block.
 
     Raises
     ------
@@ -172,7 +180,7 @@ class BurstSplitter(wiring.Component):
             targets=len(limits),
             tag=tag,
         )
-        #: A row: the ends of the frames that it touches, and what its bursts share.
+        #: Row in work: first and last byte relative to its first frame, and what its bursts share.
         self.row = data.StructLayout(
             {
                 "first": unsigned(self.frame_at),
@@ -201,7 +209,7 @@ class BurstSplitter(wiring.Component):
         frame = Signal(ADDRESS_BITS - self.frame_at, reset_less=True)
         begins = Signal(reset_less=True)
         active = Signal()
-        # Stays set: no row follows a bad one.
+        # Stays set: no row follows an error.
         bad = Signal()
 
         burst = self.o.payload

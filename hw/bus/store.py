@@ -1,4 +1,4 @@
-"""The store unit: unified buffer to external memory."""
+"""Store unit: copies from the unified buffer to external memory."""
 
 from typing import Any
 
@@ -23,28 +23,28 @@ _PENDING = data.StructLayout({"final": 1, "bad": 1})
 class StoreUnit(wiring.Component):
     """Executes STORE.
 
-    Bursts go three ways at once: to the address channel, to the gatherer that reads their bytes,
-    and into a queue of those that wait for a response. The next instruction reads while the
-    responses of the one before are under way. A block out of range passes through the queue too, so
-    that errors come in the order of the program.
+    ``BurstSplitter`` splits instructions into bursts. Each burst goes to the address channel, to
+    the ``Gatherer``, which reads its bytes, and into a queue of bursts that wait for a response.
+    The next instruction starts while responses of the last one are missing. A block out of range
+    passes through the queue too, so that errors come in the order of the program.
 
     Parameters
     ----------
     rows, unified_bytes, bus_bytes, burst_beats : int
         See ``Config``.
     outstanding : int
-        Bursts that may wait for a response.
+        Most bursts that wait for a response.
     parity : bool
-        The unified buffer reports bytes of wrong parity.
+        The unified buffer has parity.
 
     Members
     -------
     instruction, done, fault_valid, fault, abort, idle, activity
         See "Contract of a unit" in ``docs/design/architecture.md``. Activity: BUSY when a beat is
         requested or sent, else DRAIN when everything has been requested, else MEMORY.
-    request, read_valid, read_data, read_fault
-        Read port of the unified buffer. Addresses are checked before, so that ``read_fault`` is
-        never seen; it would be RANGE of the oldest instruction.
+    request, read_valid, read_data, read_fault : Out(stream of unified_read), In, In, In
+        Read port of the unified buffer. Addresses are checked before, so ``read_fault`` never
+        comes; if it did, it would be RANGE of the oldest instruction.
     read_wrong : In(1)
         With ``parity``, one cycle after a response: a byte had wrong parity.
     bus : Out(axi4_write)
@@ -134,7 +134,7 @@ class StoreUnit(wiring.Component):
         m.submodules.gatherer = gatherer = self._gatherer
         m.submodules.writer = writer = self._writer
         m.submodules.pending = pending = EagerFIFO(width=_PENDING.size, depth=self.outstanding + 2)
-        # The first is the oldest instruction that is not finished.
+        # The entry at the output is the oldest instruction that is not done.
         indices = EagerFIFO(width=streams.INDEX_BITS, depth=streams.IN_FLIGHT)
         m.submodules.indices = indices
         wiring.connect(m, wiring.flipped(self.instruction), decoder.i)
@@ -149,7 +149,7 @@ class StoreUnit(wiring.Component):
             gatherer.data.eq(self.read_data),
         ]
 
-        # All three take a burst in the same cycle. After an abort none does: it is dropped.
+        # All three take a burst in the same cycle. After an abort it is dropped.
         burst = splitter.o.payload
         remembered = Signal(_PENDING)
         fork = Signal()

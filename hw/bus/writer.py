@@ -21,7 +21,7 @@ def write_beat(data_bytes: int) -> data.StructLayout:
 
 
 class WriteMaster(wiring.Component):
-    """Issues bursts, sends their beats and counts the responses.
+    """AXI4 write master with ``outstanding`` bursts in flight.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class WriteMaster(wiring.Component):
     burst_beats : int
         Longest burst in beats, at most 256.
     outstanding : int
-        Bursts that may wait for a response.
+        Most bursts that wait for a response.
 
     Members
     -------
@@ -39,13 +39,13 @@ class WriteMaster(wiring.Component):
     beats : In(stream of :func:`write_beat`)
         Their beats, in the same order, each after the request of its burst.
     answered, refused : Out(1)
-        The oldest burst has its response; and the response is an error.
+        The oldest burst got its response in the cycle before; the response was an error.
     abort : In(1)
-        Takes no request. Beats are sent with strobes zero.
+        Takes no more requests. Beats are sent with zero strobes.
     bus : Out(axi4_write)
         Write half of the bus.
     idle : Out(1)
-        All bursts taken have their responses.
+        Every burst that was taken has its response.
 
     Timing
     ------
@@ -89,7 +89,7 @@ class WriteMaster(wiring.Component):
         m = Module()
         bus = self.bus
         count = Signal(range(self.outstanding + 1))
-        # A register, because all that makes bursts waits for it.
+        # Registered, because every request depends on it.
         full = Signal()
         m.submodules.addresses = addresses = Stage(self.burst)
         accept = Signal()

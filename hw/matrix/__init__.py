@@ -1,1 +1,1 @@
-"""The matrix unit: systolic array, accumulators, and what feeds them."""
+"""Matrix unit: systolic array, accumulators, and their control."""

@@ -1,4 +1,4 @@
-"""Accumulators: two halves of int32 sums behind the columns of the array."""
+"""Accumulators: two halves of int32 sums after the columns of the array."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, wiring
@@ -9,22 +9,22 @@ from celosia.hw.fanout import COPY, reset_less
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
 
-#: Cycles from ``read`` to ``read_sums``.
+#: Cycles from ``Accumulators.read`` to ``Accumulators.read_sums``.
 ACCUMULATOR_LATENCY = 4
 
-#: Columns that share a register of the rows that the vector unit accesses.
+#: Columns that share a register of the vector unit's row numbers.
 _BLOCK = 4
 
 
 def read_layout(*, depth: int) -> data.StructLayout:
-    """Return the vector unit's read: ``enable`` and ``row`` of both halves together."""
+    """Return the layout of a read: ``enable``, and ``row``, which counts over both halves."""
     return data.StructLayout({"enable": 1, "row": unsigned(depth.bit_length())})
 
 
 def write_layout(*, depth: int, columns: int) -> data.StructLayout:
-    """Return the vector unit's write: ``enable``, ``row``, a ``mask`` bit and an int32 a column.
+    """Return the layout of a write: ``enable``, ``row``, and for each column ``mask`` and ``sums``.
 
-    The int32 come two cycles behind the rest.
+    ``sums`` come two cycles after the rest.
     """
     return data.StructLayout(
         {
@@ -37,33 +37,35 @@ def write_layout(*, depth: int, columns: int) -> data.StructLayout:
 
 
 class AccumulatorColumn(wiring.Component):
-    """The two halves of one column, an adder, and the ports of the vector unit.
+    """Sums of one column: two memories (halves), an adder, and the ports of the vector unit.
 
     Parameters
     ----------
     depth : int
         Rows of each half, a power of two.
+    sum_bits : int
+        Width of ``sum``.
     parity : bool
-        Whether every sum has a parity bit.
+        Every sum has a parity bit.
 
     Members
     -------
-    enable, row, accumulate, forward : In
-        An operation of the matrix unit; ``forward`` says that the sum of the previous operation,
-        still on its way to memory, is the one to add to.
-    write_enable, write_row : In
-        ``enable`` and ``row``, ``Accumulators.WRITE_LATENCY`` cycles later.
-    sum : In(signed)
-        What to store or add, ``Accumulators.SUM_LATENCY`` cycles behind ``enable``.
-    read_row, read_sum : In, Out(signed(32))
-        Read of the vector unit, ``ACCUMULATOR_LATENCY`` - 2 cycles.
-    vector_enable, vector_row, vector_sum : In
+    enable, row, accumulate, forward : In(1), In(row_bits), In(1), In(1)
+        Operation of the matrix unit: stores ``sum`` in ``row``, or adds it there. ``forward``: adds
+        it to the result of the previous operation instead, which is not in memory yet.
+    write_enable, write_row : In(1), In(row_bits)
+        ``enable`` and ``row``, delayed by ``Accumulators.WRITE_LATENCY`` cycles.
+    sum : In(signed(sum_bits))
+        Sum of the array, ``Accumulators.SUM_LATENCY`` cycles after ``enable``.
+    read_row, read_sum : In(row_bits), Out(signed(32))
+        Read of the vector unit; ``read_sum`` follows by ``ACCUMULATOR_LATENCY`` - 2 cycles.
+    vector_enable, vector_row, vector_sum : In(1), In(row_bits), In(signed(32))
         Write of the vector unit.
     wrong : Out(1)
-        With ``parity``: the operation of ``enable`` ``Accumulators.SUM_LATENCY`` cycles before adds to
+        With ``parity``, ``Accumulators.SUM_LATENCY`` cycles after ``enable``: the operation adds to
         a sum of wrong parity.
     read_wrong : Out(1)
-        With ``parity``, one cycle behind ``read_sum``: it had wrong parity.
+        With ``parity``, one cycle after ``read_sum``: it had wrong parity.
 
     Timing
     ------
@@ -135,7 +137,7 @@ class AccumulatorColumn(wiring.Component):
         matrix_half = Signal(reset_less=True)
         read_half = Signal(reset_less=True)
         old = Signal(signed(32), reset_less=True)
-        # Aligned with the sum: what to add to, two cycles behind `enable`.
+        # In step with `sum`, two cycles after `enable`.
         accumulate = Signal(2, reset_less=True)
         forward = Signal(2, reset_less=True)
         m.d.sync += [
@@ -165,7 +167,7 @@ class AccumulatorColumn(wiring.Component):
 
 
 class Accumulators(wiring.Component):
-    """Sums of ``columns`` channels: the array fills one half while the vector unit uses the other.
+    """Accumulators of all columns: the array fills one half, the vector unit uses the other.
 
     Parameters
     ----------
@@ -174,31 +176,31 @@ class Accumulators(wiring.Component):
     depth : int
         Rows of each half, a power of two.
     parity : bool
-        Whether every sum has a parity bit.
+        Every sum has a parity bit.
 
     Members
     -------
-    enable, row, accumulate : In
-        One operation of the matrix unit on column 0: stores the sums, or adds them to the row.
-        Operations on one row that add must be 4 cycles apart or follow directly on one another,
-        with no operation on another row between them.
+    enable, row, accumulate : In(1), In(row_bits), In(1)
+        Operation of the matrix unit on a row: stores the sums, or adds them. It reaches column
+        ``j`` after ``j`` cycles. Two additions to one row must be at least 4 cycles apart, or have
+        no operation on another row between them.
     sums : In(ArrayLayout(signed(sum_bits), columns))
-        ``SUM_LATENCY`` cycles behind ``enable`` in column 0, column ``j`` another ``j`` cycles.
-    read, read_sums, write
-        Ports of the vector unit, all columns at once; ``ACCUMULATOR_LATENCY`` cycles. Columns look
-        at ``read`` and write two cycles later, after a register for all and one of their block: the
-        matrix unit has no operation on that half then. A row whose write is told together with its
-        read may be either.
+        Sums of the array: column ``j`` comes ``SUM_LATENCY`` + ``j`` cycles after ``enable``.
+    read, read_sums, write : In(read_layout), Out(ArrayLayout(signed(32))), In(write_layout)
+        Ports of the vector unit, for all columns at once. ``read_sums`` follow ``read`` by
+        ``ACCUMULATOR_LATENCY`` cycles. Memories are accessed two cycles after ``read`` and
+        ``write``; the matrix unit must have no operation on that half then. A read of a row in the
+        cycle of its write gives the old or the new sum.
     wrong : Out(1)
-        With ``parity``: the operation of ``enable`` ``latency`` cycles before has added to a sum of wrong
-        parity, in some column.
+        With ``parity``, ``latency`` cycles after ``enable``: the operation has added to a sum of
+        wrong parity, in some column.
     read_wrong : Out(columns)
-        With ``parity``, one cycle behind ``read_sums``: which had wrong parity.
+        With ``parity``, one cycle after ``read_sums``: sums of wrong parity.
 
     Timing
     ------
-    The last sum of a row is written ``latency`` = WRITE_LATENCY + columns - 1 cycles after ``enable``;
-    its read, or a write to it, may be told in the cycle before.
+    The last sum of a row is written ``latency`` = WRITE_LATENCY + columns - 1 cycles after
+    ``enable``. ``read`` or ``write`` of that row may come one cycle before that, or later.
     """
 
     SUM_LATENCY = 2
@@ -236,7 +238,7 @@ class Accumulators(wiring.Component):
         )
 
     def _forward(self, m: Module) -> Signal:
-        """Return whether the operation adds to the sum of an operation that is not in memory yet."""
+        """Return True if the operation adds to the sum of one that is not in memory yet."""
         forward = Signal()
         previous = Signal.like(self.row, reset_less=True)
         age = Signal(self.WRITE_LATENCY)
@@ -261,7 +263,7 @@ class Accumulators(wiring.Component):
         for position in range(1, self.columns + self.WRITE_LATENCY):
             chain.append(Signal(operation, name=f"operation_{position}", reset_less=True))
             m.d.sync += chain[position].eq(chain[position - 1])
-        # What is wrong in an operation's row travels along the columns with it.
+        # The parity error of an operation moves along the columns with it.
         wrong: Value = Const(0, 1)
         rows: list[Signal] = []
         read_row = Signal.like(self.read.row, reset_less=True)

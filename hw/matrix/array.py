@@ -1,4 +1,4 @@
-"""The systolic array: rows of cells, and the skew of what enters them."""
+"""Systolic array: rows of cells, and the skew of their inputs."""
 
 from amaranth.hdl import Module, Signal, Value, signed
 from amaranth.lib import data, wiring
@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw.fanout import COPY
 from celosia.hw.matrix.cell import CELLS, Cell, LogicCell
 
-#: Rows that share registers of their weight buses.
+#: Rows that share a register of the weight buses.
 _BLOCK = 8
 
 
@@ -30,16 +30,16 @@ class Row(wiring.Component):
 
     Members
     -------
-    act, switch, load
-        Enter the first cell from the west; see ``Cell``.
-    weights : In(StructLayout)
-        Member ``n`` is the bus of cell ``n``.
+    act, switch, load : In(signed(8)), In(1), In(1)
+        ``act_in``, ``switch_in`` and ``load_in`` of the westernmost ``Cell``.
+    weights : In(``buses(kinds)``)
+        Weight buses; member ``n`` is the bus of cell ``n``.
     sums_in, sums_out : In / Out(ArrayLayout(signed(sum_bits), columns))
         Partial sums from the row above, to the row below.
 
     Timing
     ------
-    Column ``j`` works ``j`` cycles behind column 0, which is that of a ``Cell``.
+    Column ``j`` works ``j`` cycles after column 0, whose timing is that of a ``Cell``.
     """
 
     act: Signal
@@ -87,7 +87,7 @@ class Row(wiring.Component):
 
 
 def buses(kinds: list[type[Cell]]) -> data.StructLayout:
-    """Return the weight buses of a row: member ``n`` is that of its cell ``n``."""
+    """Return the layout of the weight buses of a row; member ``n`` is the bus of cell ``n``."""
     return data.StructLayout({str(n): kind.BUS_BITS for n, kind in enumerate(kinds)})
 
 
@@ -97,11 +97,12 @@ class SystolicArray(wiring.Component):
     Parameters
     ----------
     rows, columns : int
-        Cells: one tap a row, one output channel a column.
+        Numbers of rows and columns: a row for each tap, a column for each output channel.
     weight_rows : int
-        Segments of consecutive rows, each with weight buses of its own. Divides ``rows``.
+        Rows that load at once: the rows are split into so many segments of consecutive rows, each
+        with its weight buses. Divides ``rows``.
     dsp_columns : int
-        The first columns, whose cells may use hardware multipliers.
+        Number of columns, from 0 on, whose cells may use hardware multipliers.
     cells : str
         Name in ``CELLS`` of the cells of those columns.
 
@@ -110,19 +111,18 @@ class SystolicArray(wiring.Component):
     switch : In(1)
         The weights loaded last become active for the activations of the next cycle on.
     activations : In(ArrayLayout(signed(8), rows))
-        One activation a row, all of the same pixel.
+        One activation for each row, all of one pixel. The array delays row ``r`` by ``r`` cycles.
     weights : In(ArrayLayout(ArrayLayout(signed(8), columns), weight_rows))
-        Weight buses of each segment; column ``j`` comes ``j`` cycles behind column 0.
+        Weight buses of each segment; column ``j`` comes ``j`` cycles after column 0.
     load : In(rows)
-        Bit ``r`` takes the buses of row ``r``'s segment into that row, those of the cycle before for
-        column 0.
+        Bit ``r``: row ``r`` takes its shadow weights; column 0 takes the bus of the cycle before.
     sums : Out(ArrayLayout(signed(sum_bits), columns))
-        Sums of products; column ``j`` comes ``j`` cycles behind column 0.
+        Sums of products; column ``j`` comes ``j`` cycles after column 0.
 
     Timing
     ------
-    Column 0 of ``sums`` follows ``activations`` by ``latency`` = rows + 2 cycles. A row ``r`` may
-    load its next weight from ``r`` cycles after ``switch`` on (in that very cycle too).
+    Column 0 of ``sums`` follows ``activations`` by ``latency`` = rows + 2 cycles. Row ``r`` may
+    load its next weights ``r`` cycles after ``switch`` or later.
     """
 
     switch: Signal
@@ -174,8 +174,8 @@ class SystolicArray(wiring.Component):
     def _buses(self, m: Module) -> list[data.View]:
         """Return the weight buses of each row.
 
-        A cell takes the weights of its columns together, one cycle behind its load, from a
-        register that only few rows share.
+        A cell takes the weights of its columns together, one cycle after its load, from a register
+        that ``_BLOCK`` rows share.
         """
         made = []
         segment_rows = self.rows // self.weight_rows

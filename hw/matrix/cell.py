@@ -1,4 +1,4 @@
-"""Cells of the systolic array: multiply and accumulate, one or two columns at once."""
+"""Cells of the systolic array: multiply and add, for one column or two."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
@@ -28,20 +28,21 @@ class Cell(wiring.Component, ABC):
     act_in, act_out : In / Out(signed(8))
         Activation from the west, passed east.
     switch_in, switch_out : In / Out(1)
-        Makes the shadow weights active; comes one cycle ahead of the first activation of a pass.
+        Makes the shadow weights active, passed east; comes one cycle before the first activation
+        of a pass.
     load_in, load_out : In / Out(1)
-        Takes ``weights`` of the next cycle into the shadow weights, passed east.
+        Takes ``weights`` of the next cycle as shadow weights, passed east.
     weights : In(BUS_BITS)
-        What ``pack`` makes of the weights of the columns.
+        Weights of the columns, packed by ``pack``.
     sums_in, sums_out : In / Out(ArrayLayout(signed(sum_bits), COLUMNS))
         Partial sums from the north, to the south.
 
     Timing
     ------
-    ``act_out``, ``switch_out`` and ``load_out`` follow by ``COLUMNS`` cycles. Column ``k`` of
-    ``sums_out`` follows that of ``sums_in`` by one and ``act_in`` by ``LATENCY + k`` cycles. One
-    result each cycle, no backpressure. A load and a switch in the same cycle hand the old shadow
-    weights on.
+    ``act_out``, ``switch_out`` and ``load_out`` follow their inputs by ``COLUMNS`` cycles. Column
+    ``k`` of ``sums_out`` follows ``sums_in`` by one and ``act_in`` by ``LATENCY + k`` cycles. One
+    result each cycle, no backpressure. If load and switch come in the same cycle, the old shadow
+    weights become active.
 
     Raises
     ------
@@ -95,18 +96,18 @@ class Cell(wiring.Component, ABC):
         Parameters
         ----------
         m : Module
-            Takes what is needed.
+            Module that gets the logic.
         shadow : Signal(BUS_BITS)
-            Packed weights, to become the active ones where ``switch`` is set.
+            Packed weights; they become active when ``switch`` is high.
         switch : Signal(1)
-            One cycle behind ``switch_in``.
+            ``switch_in``, one cycle later.
         act : Signal(signed(8))
-            One cycle behind ``act_in``.
+            ``act_in``, one cycle later.
 
         Returns
         -------
         list of Value
-            Product of column ``k``, ``LATENCY - 1 + k`` cycles behind ``act_in``.
+            Product of column ``k``, ``LATENCY - 1 + k`` cycles after ``act_in``.
         """
 
     def elaborate(self, platform: object) -> Module:
@@ -120,7 +121,7 @@ class Cell(wiring.Component, ABC):
         return m
 
     def _pass_east(self, m: Module) -> list[Any]:
-        """Return activation, switch and load of one cycle ago."""
+        """Return activation, switch and load, delayed by one cycle."""
         late = []
         for name in ("act", "switch", "load"):
             value, out = getattr(self, f"{name}_in"), getattr(self, f"{name}_out")
@@ -136,7 +137,7 @@ class Cell(wiring.Component, ABC):
 
 
 class SingleCell(Cell):
-    """One column, one ``Product``; ``PRIMITIVE`` says which."""
+    """One column, one ``Product`` of kind ``PRIMITIVE``."""
 
     PRIMITIVE: ClassVar[str] = "portable"
 
@@ -161,10 +162,10 @@ class Ecp5Cell(SingleCell):
 class PairCell(Cell):
     """Two columns, one multiplier of 18 × 18 bits.
 
-    The factor ``w1 * 2**9 + w0`` fits 18 bits; in its product the upper seven bits of ``a * w0`` and
-    the lower seven of ``a * w1`` lie upon one another. The latter are made in logic beside the
-    multiplier and taken off. M. Langhammer et al., "Extracting INT8 multipliers from INT18
-    multipliers", FPL 2019, separate two products alike.
+    The factor ``w1 * 2**9 + w0`` fits 18 bits. In its product the upper seven bits of ``a * w0``
+    overlap the lower seven of ``a * w1``. Logic computes the latter and subtracts them.
+    M. Langhammer et al., "Extracting INT8 multipliers from INT18 multipliers", FPL 2019, separate
+    two products in the same way.
     """
 
     COLUMNS = 2
@@ -173,7 +174,7 @@ class PairCell(Cell):
 
     @classmethod
     def pack(cls, weights: list[Value]) -> Value:
-        """Return ``w0``, ``w1`` less one where ``w0`` is negative, and the lower bits of ``w1``."""
+        """Return ``w0``, ``w1`` less one if ``w0`` is negative, and the lower bits of ``w1``."""
         w0, w1 = (weight.as_signed() for weight in weights)
         return Cat(w0, (w1 - w0[7])[:9], w1[:7])
 
@@ -193,7 +194,7 @@ class PairCell(Cell):
         upper = Signal(unsigned(8))
         m.d.comb += upper.eq(product.p[9:16] - low)
         first = Cat(product.p[:9], upper[:7]).as_signed()
-        # What is left of it is taken off a * w1; one adder does both: 1 comes from below the sum.
+        # One adder subtracts it from a * w1 and adds the borrow, as a carry from below the sum.
         more, less = upper[6] & ~upper[7], upper[7] & ~upper[6]
         rest = Signal(10)
         m.d.comb += rest.eq(Cat(more, product.p[16:25]) + Cat(more, less.replicate(9)))
@@ -203,7 +204,7 @@ class PairCell(Cell):
 
     def _low_product(self, m: Module, weight: Value, act: Value) -> Value:
         """Return the lower seven bits of a product."""
-        # Two partial products a sum, each as long as it has to be.
+        # Each sum has two partial products, of the necessary length.
         pairs = []
         for n in (0, 2):
             adder = GatedSum(6 - n, primitive=self.PRIMITIVE)

@@ -1,4 +1,4 @@
-"""Control of the matrix unit: weight tiles ahead, passes behind."""
+"""Control of the matrix unit: starts weight tiles, then requests the vectors of their passes."""
 
 from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
@@ -14,46 +14,51 @@ from celosia.hw.matrix.feeder import INSTRUCTION, TileFeeder
 from celosia.hw.matrix.walker import PassWalker
 from celosia.hw.memory.runs import Runs
 
-#: What the walker says of each vector that it walks past, besides its request.
+#: Outputs of ``PassWalker`` that belong to a vector, besides its request.
 _WALKED = ("row", "accumulate", "first", "last", "final", "outside")
 
 
 class MatrixControl(wiring.Component):
-    """Sequences the matrix unit: reads of the unified buffer, weight tiles, accumulator rows.
+    """Control of the matrix unit: weight tiles, reads of activations, accumulator rows.
+
+    ``TileFeeder`` takes a MATMUL and starts its tiles, one pass ahead. ``PassWalker`` and ``Runs``
+    give the address of each vector. While the passes of one MATMUL are requested, the next one is
+    prepared.
 
     Parameters
     ----------
     rows, unified_bytes, weight_tiles, weight_rows, accumulator_depth : int
         See ``Config``.
     read_latency : int
-        Cycles from a request taken to its answer.
+        Cycles from a request taken to its response.
     results_latency : int
-        Cycles from a request taken to its sums readable in all accumulators.
+        Cycles from a request taken until its sums can be read in all columns.
     parity : bool
-        Whether memories tell of words of wrong parity.
+        Memories report words of wrong parity.
 
     Members
     -------
     instruction, done, fault_valid, fault, abort, idle, activity
-        As every unit, see ``docs/design/architecture.md``.
+        See "Contract of a unit" in ``docs/design/architecture.md``.
     request : Out(stream of ``streams.unified_read``)
-        One activation vector each.
+        Reads of activations, one vector each.
     read_fault : In(1)
-        An answer lies outside the buffer.
+        The response is of an address outside the buffer.
     wrong : In(1)
-        With ``parity``: something read for the request taken ``results_latency`` cycles before was
-        wrong.
-    start, tile : Out
-        Towards the weight buffer.
+        With ``parity``: the request taken ``results_latency`` cycles before used a wrong word.
+    start, tile : Out(1), Out(range(weight_tiles))
+        Start of a tile, to the weight buffer.
     fired : Out(1)
-        A request was taken in this cycle; ``first``, ``row`` and ``accumulate`` belong to it.
+        A request is taken in this cycle.
+    first, row, accumulate : Out(1), Out(row_bits), Out(1)
+        Of that request: first of its pass; accumulator row; its sums are added.
     stopped : Out(1)
         There was a fault.
 
     Timing
     ------
-    One request each cycle while the port is free; from the walk to it is a cycle. A pass takes at least 4 cycles, or one where
-    all passes of the instruction have a single pixel, so that sums meet in the accumulators.
+    One request each cycle while the port is free. Passes that add to the same rows start at least 4
+    cycles apart, or one cycle if they have a single pixel; see ``Accumulators``.
     """
 
     instruction: stream.Interface
@@ -141,19 +146,19 @@ class MatrixControl(wiring.Component):
         taken = Signal()
         clear = Signal()
         may_begin = Signal()
-        # Out of a register, since everything waits for it: one for the tiles, one for the requests.
+        # Two equal registers: one for the tiles, one for the requests.
         halted = Signal(attrs=COPY)
         held = Signal(attrs=COPY)
         with m.If(self.fault_valid | self.abort):
             m.d.sync += [halted.eq(1), held.eq(1)]
 
-        # The next instruction: tiles and skips prepare while the passes of this one run.
+        # The next instruction is prepared during the passes of this one.
         wiring.connect(m, feeder.instruction, wiring.flipped(self.instruction))
         arriving = self.instruction.payload.fields.matmul
         m.d.comb += [
             feeder.enable.eq(~halted),
             runs.start.eq(feeder.taken),
-            # A run of all ones is longer than any number of taps.
+            # A `run` above all numbers of taps becomes the greatest value.
             runs.run.eq(Mux(arriving.run[self.feeder.taps_bits :].any(), -1, arriving.run)),
             runs.skip_rows.eq(arriving.skip),
             may_begin.eq(feeder.waiting & runs.ready & (~running | (taken & walker.final))),
@@ -170,7 +175,7 @@ class MatrixControl(wiring.Component):
         with m.Elif(taken & walker.final):
             m.d.sync += running.eq(0)
 
-        # Its vectors: what walks on is kept apart from what asks by a queue of two entries.
+        # A skid buffer separates the address generators from the request.
         m.submodules.vectors = vectors = Slice(self._vector, block=FAR)
         walked, now = vectors.i.payload, vectors.o.payload
         m.d.comb += [
@@ -207,7 +212,7 @@ class MatrixControl(wiring.Component):
         return m
 
     def _spacing(self, m: Module, clear: Signal, now: data.View) -> None:
-        """Keep passes on the same accumulator rows far enough apart, see ``Accumulators``."""
+        """Drive ``clear``: a pass may add to the rows of the pass before, see ``Accumulators``."""
         pixels = Signal(range(5), init=1)
         gap = Signal(range(4))
         m.d.comb += clear.eq((gap == 0) | ~now.accumulate)
@@ -223,7 +228,7 @@ class MatrixControl(wiring.Component):
     def _ends(
         self, m: Module, stopped: Signal, now: data.View, valid: Value, running: Value
     ) -> None:
-        """Report instructions finished, the first fault, and when nothing is under way."""
+        """Drive ``done``, ``idle`` and the first fault."""
         feeder = self.feeder
         outside = valid & now.outside
         finals = Signal(self.results_latency)
@@ -238,7 +243,7 @@ class MatrixControl(wiring.Component):
             self.done.eq(done & ~self.wrong if self.parity else done),
             self.idle.eq((draining == 0) & (self.abort | stopped | ~(running | feeder.waiting))),
         ]
-        # In a register, since the buffer is far away; results come later still.
+        # One cycle late, but before `done`.
         refused = Signal()
         m.d.sync += refused.eq(self.read_fault)
         fired_index: list[Value] = [now.index]
@@ -255,7 +260,7 @@ class MatrixControl(wiring.Component):
             m.d.comb += self.fault.index.eq(feeder.current.index)
         faults: Value = refused | outside | feeder.outside
         if self.parity:
-            # The request is of the oldest instruction that is not done.
+            # A wrong word belongs to the oldest instruction that is not done.
             m.submodules.begun = begun = SyncFIFOBuffered(
                 width=streams.INDEX_BITS, depth=streams.IN_FLIGHT
             )

@@ -1,4 +1,4 @@
-"""The tile feeder: weight tiles of MATMULs, one pass ahead of their activations."""
+"""Prefetcher of weight tiles: starts the tiles of MATMULs, one pass ahead of the activations."""
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -12,7 +12,7 @@ INSTRUCTION = streams.issued(isa.Opcode.MATMUL)
 
 
 class TileFeeder(wiring.Component):
-    """Takes MATMULs and sends their tiles to the array, one pass ahead of the activations.
+    """Prefetcher of weight tiles: takes MATMULs and starts their tiles, one pass ahead.
 
     Parameters
     ----------
@@ -22,11 +22,11 @@ class TileFeeder(wiring.Component):
     Members
     -------
     instruction : In(stream of ``streams.issued(MATMUL)``)
-        Taken once the instruction before has begun its passes and sent its last tile.
+        Taken when the instruction before has begun its passes and started its last tile.
     enable : In(1)
-        Instructions and tiles may be started.
+        Instructions may be taken and tiles started.
     current : Out(``streams.issued(MATMUL)``)
-        The instruction whose tiles are being sent.
+        The instruction whose tiles are being started.
     waiting : Out(1)
         ``current`` has not begun its passes.
     taken : Out(1)
@@ -34,19 +34,19 @@ class TileFeeder(wiring.Component):
     begin : In(1)
         The passes of ``current`` begin.
     switched : In(1)
-        The first pixel of a pass was read: its tile's place is free for the next.
+        The first request of a pass is taken: the shadow weights are free for the next tile.
     loaded : Out(1)
-        The tile of the next pass is on its way; the pass may begin.
-    start, tile : Out
-        Towards the weight buffer.
+        The tile of the next pass has started; the pass may begin.
+    start, tile : Out(1), Out(range(weight_tiles))
+        Start of a tile, to the weight buffer.
     outside : Out(1)
-        The next tile lies outside the weight buffer, or ``current`` has more taps than all tiles
-        or more pixels than one half of the accumulators.
+        The next tile is outside the weight buffer, or ``current`` has more taps than all tiles,
+        or a count of pixels of at least twice the depth of the accumulators.
 
     Timing
     ------
-    ``loaded`` follows ``start`` by one cycle; a tile starts at the earliest in the cycle of
-    ``switched`` and rows / weight_rows cycles after the one before.
+    ``loaded`` follows ``start`` by one cycle. A tile starts in the cycle of ``switched`` at the
+    earliest, and at least rows / weight_rows cycles after the tile before.
     """
 
     instruction: stream.Interface

@@ -1,4 +1,4 @@
-"""The matrix unit: control, weight buffer, array and accumulators."""
+"""Matrix unit: control, weight buffer, array and accumulators."""
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -26,31 +26,32 @@ class MatrixUnit(wiring.Component):
     cells : str
         See ``Config``.
     read_latency : int
-        Cycles from a request taken by the unified buffer to its answer.
+        Cycles from a request taken by the unified buffer to its response.
     parity : bool
-        Whether the words of its memories, and of the unified buffer, have parity bits.
+        Words of its memories, and of the unified buffer, have parity bits.
 
     Members
     -------
     instruction, done, fault_valid, fault, abort, idle, activity
-        As every unit, see ``docs/design/architecture.md``.
+        See "Contract of a unit" in ``docs/design/architecture.md``.
     request : Out(stream of ``streams.unified_read``)
-        Reads of activations.
-    read_valid, read_data, read_fault : In
-        Bytes in lane order, a fixed number of cycles later, and whether a lane lay outside.
+        Reads of activations, one vector each.
+    read_valid, read_data, read_fault : In(1), In(ArrayLayout(8, rows)), In(1)
+        Response, ``read_latency`` cycles after the request: bytes in lane order, and a lane outside
+        the buffer.
     read_wrong : In(1)
-        With ``parity``, one cycle behind an answer: a lane had wrong parity.
+        With ``parity``, one cycle after a response: a lane had wrong parity.
     weights : In(stream of ``weights_payload``)
-        Beats for the weight buffer.
-    accumulator_read, sums, accumulator_write
-        Ports of the vector unit into the accumulators.
+        Writes of the weight buffer.
+    accumulator_read, sums, accumulator_write : In(read_layout), Out, In(write_layout)
+        Ports of the vector unit: ``read``, ``read_sums``, ``write`` of ``Accumulators``.
     sums_wrong : Out(columns)
-        With ``parity``, one cycle behind ``sums``: which had wrong parity.
+        With ``parity``, one cycle after ``sums``: sums of wrong parity.
 
     Timing
     ------
-    One activation vector enters each cycle. Its sums are readable ``results_latency`` cycles after
-    the request was taken.
+    One vector enters the array each cycle. Its sums can be read ``results_latency`` cycles after
+    its request was taken. "Timing of a pass" in ``docs/design/architecture.md`` has all steps.
     """
 
     instruction: stream.Interface
@@ -109,7 +110,7 @@ class MatrixUnit(wiring.Component):
             sum_bits=self.array.sum_bits,
             parity=parity,
         )
-        # From a request taken to the accumulators' `enable`: column 0 of its sums comes two later.
+        # From a request taken to `Accumulators.enable`.
         self.enable_latency = read_latency + self.array.latency - Accumulators.SUM_LATENCY
         self.results_latency = self.enable_latency + self.accumulators.latency
         self.control = MatrixControl(
@@ -174,7 +175,7 @@ class MatrixUnit(wiring.Component):
             self.sums.eq(sums.read_sums),
         ]
 
-        # What belongs to a pixel travels beside it, from the request to the accumulators.
+        # Row and `accumulate` of a pixel, delayed from its request to the accumulators.
         beside = data.StructLayout({"row": control.row.shape(), "accumulate": 1})
         entry = Signal(beside)
         m.d.comb += [entry.row.eq(control.row), entry.accumulate.eq(control.accumulate)]
@@ -202,11 +203,11 @@ class MatrixUnit(wiring.Component):
         return m
 
     def _wrong(self, m: Module) -> Value:
-        """Return whether bytes or weights were wrong for the request ``results_latency`` cycles ago.
+        """Return True if the request ``results_latency`` cycles before used wrong bytes or weights.
 
         The first request of a pass is taken at least one cycle after its tile started, and the
-        next tile starts with it at the earliest. So ``verdict_latency`` - 1 cycles behind that
-        request its own tile has been judged, at the latest in that cycle, and no other.
+        next tile starts in that cycle at the earliest. So ``verdict_latency`` - 1 cycles after that
+        request, the parity of its tile has been checked, and that of no later tile.
         """
         buffer = self.buffer
         meets = buffer.verdict_latency - 1

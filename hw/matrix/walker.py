@@ -1,4 +1,4 @@
-"""Walks the pixels of a MATMUL, pass by pass."""
+"""Address generator of MATMUL: pixels, pass by pass."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -11,11 +11,11 @@ MATMUL = isa.LAYOUTS[isa.Opcode.MATMUL]
 
 
 class PassWalker(wiring.Component):
-    """Address, accumulator row and lane mask of each pixel of each reduction step of a MATMUL.
+    """Address generator of MATMUL: address, row and lane mask of each pixel of each pass.
 
-    Each loop keeps the address of its current round; one adder serves them all, because only the
-    innermost loop that is not at its end moves on. Strides are smaller than the buffer, so one more
-    bit shows an address that has left it before it can wrap.
+    Each loop keeps the address at which its current round began. One adder is enough, because only
+    the innermost loop that is not in its last round advances. Strides are smaller than the buffer,
+    so with one more bit an address past the end is seen before it wraps.
 
     Parameters
     ----------
@@ -25,26 +25,26 @@ class PassWalker(wiring.Component):
     Members
     -------
     begin : In(1)
-        Takes ``instruction``; the outputs show its first pixel from the next cycle on.
-    instruction : In(MATMUL's layout)
-        The fields. No count is twice ``accumulator_depth`` or more, and the taps fit all tiles;
-        ``TileFeeder`` refuses others.
+        Takes ``instruction``; the outputs are those of its first pixel from the next cycle on.
+    instruction : In(layout of MATMUL)
+        Fields. ``TileFeeder`` has refused counts of twice ``accumulator_depth`` or more, and taps
+        for more tiles than there are.
     advance : In(1)
-        Moves on to the next pixel. Not after ``final``.
-    address : Out
-        Of lane 0 of the current pixel, in the unified buffer.
-    row : Out
-        Of the accumulators.
+        Goes to the next pixel. Not after ``final``.
+    address : Out(address_bits)
+        Address of lane 0 in the unified buffer.
+    row : Out(row_bits)
+        Row of the accumulators.
     accumulate : Out(1)
-        This pass adds.
+        The pass adds to the row.
     mask : Out(rows)
-        Lanes whose tap exists.
+        Lanes that have a tap.
     first, last : Out(1)
-        The pixel is the first, the last of its pass.
+        First, last pixel of a pass.
     final : Out(1)
-        The pixel is the very last.
+        Last pixel of the last pass.
     outside : Out(1)
-        The pixel lies outside the buffer or its half of the accumulators.
+        The address is outside the buffer, or the row in the other half of the accumulators.
 
     Timing
     ------
@@ -92,7 +92,7 @@ class PassWalker(wiring.Component):
         m = Module()
         given = self.instruction
         bits = self.address_bits
-        # Innermost first: how many rounds are left, the stride, and where the round started.
+        # Innermost first: rounds left, rounds, stride, and address of the current round.
         axes = ("x", "y", "z")
         count_bits = self.accumulator_depth.bit_length()
         left = [Signal(count_bits, name=f"{axis}_left", reset_less=True) for axis in axes]
@@ -101,14 +101,13 @@ class PassWalker(wiring.Component):
         starts = [Signal(bits, name=f"{axis}_start", reset_less=True) for axis in axes]
         step_start = Signal(bits, reset_less=True)
         taps_left = Signal(self.taps_bits, reset_less=True)
-        # Whether this is an axis's last round, whether it has only one, and whether this is the last
-        # pass: kept apart to shorten the path.
+        # Last round of an axis; axis of one round; last pass. Precomputed to shorten the path.
         ends = [Signal(name=f"{axis}_end", reset_less=True) for axis in axes]
         single = [Signal(name=f"{axis}_single", reset_less=True) for axis in axes]
         closing = Signal(reset_less=True)
         base_row = Signal.like(self.row, reset_less=True)
         overflow = Signal(reset_less=True)
-        # All of `ends`: much of the matrix unit waits for it, and for `final`.
+        # All of `ends`, registered: much of the matrix unit depends on it.
         pass_ends = Signal(reset_less=True)
         m.d.comb += [
             self.address.eq(starts[0]),

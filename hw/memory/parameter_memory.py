@@ -1,4 +1,4 @@
-"""Parameters of channels, a group of lanes at a time; and the store that joins them and the tables."""
+"""Parameter memory of the channels, and the store that joins it and the tables."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from celosia.hw.memory.table_memory import TableMemory
 def parameters_payload(
     *, bus_bytes: int, parameter_channels: int, tables: int
 ) -> data.StructLayout:
-    """Return the payload of a beat towards the parameter store.
+    """Return the payload of a write to the parameter store, one beat of the bus.
 
     Members
     -------
@@ -41,7 +41,7 @@ def parameters_payload(
 
 
 def channel_fields(word: Value) -> dict[str, Value]:
-    """Return the fields of ``streams.CHANNEL`` out of 16 bytes of external memory."""
+    """Return the fields of ``streams.CHANNEL`` of the 16 bytes of a channel."""
     return {
         "bias": word[:32].as_signed(),
         "multiplier": word[32:63],
@@ -64,19 +64,19 @@ class ParameterMemory(wiring.Component):
     offset_bits : int
         Width of ``offset``.
     parity : bool
-        Whether every word has parity bits.
+        Every word has parity bits.
 
     Members
     -------
     enable, offset, data : In(1), In(unsigned(offset_bits)), In(ArrayLayout(unsigned(8), bus_bytes))
-        A beat to write. Beats narrower than a channel come in order. Channels past the end are
-        not written.
+        Write of one beat. Beats narrower than a channel must come in order. Channels past the end
+        are not written.
     group : In(unsigned)
-        Group of ``lanes`` channels to read.
+        Number of the group of ``lanes`` channels to read.
     parameters : Out(ArrayLayout(streams.CHANNEL, lanes))
-        Its parameters.
+        Parameters of the group.
     wrong : Out(lanes)
-        With ``parity``, one cycle behind ``parameters``: which of them had wrong parity.
+        With ``parity``, one cycle after ``parameters``: lanes of wrong parity.
 
     Timing
     ------
@@ -86,7 +86,7 @@ class ParameterMemory(wiring.Component):
     Raises
     ------
     ValueError
-        If the sizes are not as said above.
+        If a size is not as described above.
     """
 
     LATENCY = 2
@@ -112,7 +112,7 @@ class ParameterMemory(wiring.Component):
         self.channels = channels
         self.bus_bytes = bus_bytes
         self.parity = parity
-        # At least one address bit, so that no port has none.
+        # At least two words, because a port needs an address bit.
         self.depth = max(2, channels // lanes)
         super().__init__(
             {
@@ -127,7 +127,7 @@ class ParameterMemory(wiring.Component):
         reset_less(self, "parameters")
 
     def _gather(self, m: Module) -> tuple[Value, Value, list[Value]]:
-        """Return whether whole channels are there, the first one's number, and their bytes."""
+        """Return the valid bit of complete channels, the number of the first, and their bytes."""
         channel = self.offset[4:]
         if self.bus_bytes >= PARAMETER_BYTES:
             words = [self.data.as_value().word_select(j, 128) for j in range(self.bus_bytes // 16)]
@@ -144,7 +144,7 @@ class ParameterMemory(wiring.Component):
         m = Module()
         enable, first, words = self._gather(m)
         lane_bits = (self.lanes - 1).bit_length()
-        # Of its own: other memories, elsewhere on a part, keep a beat of their own.
+        # A copy of the beat for this memory.
         held_words = [
             Signal(128, name=f"word_{j}", reset_less=True, attrs=COPY) for j in range(len(words))
         ]
@@ -152,7 +152,7 @@ class ParameterMemory(wiring.Component):
         m.d.sync += held.eq(enable)
         m.d.sync += [word.eq(now) for word, now in zip(held_words, words, strict=True)]
         for lane in range(self.lanes):
-            # In a register of each lane: what it comes from is far away.
+            # A copy for each lane.
             held_first = Signal(len(first), name=f"first_{lane}", reset_less=True, attrs=COPY)
             m.d.sync += held_first.eq(first)
             row = held_first[lane_bits:]
@@ -197,29 +197,29 @@ class ParameterMemory(wiring.Component):
 
 
 class ParameterStore(wiring.Component):
-    """Parameter memory and tables behind the load unit's stream.
+    """Parameter memory and tables, written by the load unit.
 
     Parameters
     ----------
     lanes, parameter_channels, tables, bus_bytes : int
         See ``Config``.
     parity : bool
-        Whether every word of both has parity bits.
+        Every word of both has parity bits.
 
     Members
     -------
     parameters : In(stream of :func:`parameters_payload`)
-        Beats to write. A beat of a table is taken when its last byte has been written.
+        Writes, one beat each. A beat of a table is taken when its last byte has been written.
     group, channels : In(unsigned), Out(ArrayLayout(streams.CHANNEL, lanes))
         Group of channels to read, and its parameters ``ParameterMemory.LATENCY`` cycles later.
     table, entries, values : In(unsigned), In(ArrayLayout(8)), Out(ArrayLayout(signed(8)))
-        Look-up of one byte for each lane, ``TableMemory.LATENCY`` cycles.
+        Table and one entry for each lane, and the results ``TableMemory.LATENCY`` cycles later.
     channels_wrong, values_wrong : Out(lanes)
-        With ``parity``, one cycle behind ``channels`` and ``values``: which had wrong parity.
+        With ``parity``, one cycle after ``channels`` and ``values``: lanes of wrong parity.
 
     Timing
     ------
-    What was taken two cycles ago is what reads give.
+    Reads see a beat that was taken at least two cycles before.
     """
 
     parameters: stream.Interface

@@ -1,13 +1,13 @@
-"""Even parity of the words of a memory: made where a word is written, looked at after it was read.
+"""Even parity of the words of a memory: made before a write, checked after a read.
 
-A memory that was never written holds zeros, whose parity is right.
+A word that was never written is zero, and its parity is correct.
 """
 
 from typing import Any
 
 from amaranth.hdl import Cat, Shape, ShapeLike, Value, unsigned
 
-#: Bits of a word that share one bit of parity, at most.
+#: Most bits of a word that share one bit of parity.
 SPAN = 32
 
 
@@ -16,17 +16,17 @@ def _parity(word: Value) -> Value:
 
 
 def stored_shape(shape: ShapeLike, parity: bool) -> ShapeLike:
-    """Return the shape of a memory of words of ``shape``, with their parity bits if ``parity``."""
+    """Return the shape of a stored word: ``shape``, with parity bits if ``parity``."""
     width = Shape.cast(shape).width
     return unsigned(width - -width // SPAN) if parity else shape
 
 
 def stored(word: Any, parity: bool) -> Any:
-    """Return what is written for ``word``: with ``parity`` its parity bits on top of it."""
+    """Return the stored word of ``word``: with its parity bits on top if ``parity``."""
     value = Value.cast(word)
     return Cat(value, _parity(value)) if parity else word
 
 
 def is_wrong(word: Any, bits: Value) -> Value:
-    """Return whether ``bits`` are not the parity of ``word``."""
+    """Return True if ``bits`` are not the parity of ``word``."""
     return (_parity(Value.cast(word)) ^ bits).any()

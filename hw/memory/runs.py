@@ -1,4 +1,9 @@
-"""Rows left out between runs, for a vector of neighbouring taps that moves on."""
+"""Skips between runs of taps.
+
+A *run* is a number of taps whose bytes are neighbours; after it, ``skip`` rows of the unified
+buffer are left out. A vector of ``lanes`` taps needs the skipped rows before each of its lanes,
+and the next vector likewise, one vector a cycle.
+"""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
@@ -8,16 +13,16 @@ from celosia.hw.fanout import reset_less
 
 
 def add_rows(a: Value, b: Value) -> Value:
-    """Return the sum of two row counts of the same width, whose top bit stays set once it is set."""
+    """Return the sum of two row counts of equal width; a top bit that is set stays set."""
     bits = len(a)
     return Cat((a + b)[: bits - 1], (a + b)[bits - 1] | a[-1] | b[-1])
 
 
 class RunStart(wiring.Component):
-    """State of every lane at step 0, by doubling.
+    """Skips of every lane at step 0, computed by doubling in log2(lanes) stages.
 
-    Lanes 2^j to 2^(j+1) − 1 are lanes 0 to 2^j − 1 moved on by 2^j taps; the move itself doubles from
-    stage to stage and ends as the step of ``lanes`` taps.
+    Stage j makes lanes 2^j to 2^(j+1) − 1 from lanes 0 to 2^j − 1, which are 2^j taps before them.
+    The distance doubles from stage to stage, up to a step of ``lanes`` taps.
 
     Parameters
     ----------
@@ -27,24 +32,24 @@ class RunStart(wiring.Component):
     Members
     -------
     start : In(1)
-        Begins with ``run`` and ``skip_rows``.
+        Starts with ``run`` and ``skip_rows``.
     run : In(unsigned(b + 2)), b = log2(lanes)
-        Length of a run; anything above ``lanes`` says that no lane leaves the first run.
+        Taps of a run; with any value above ``lanes``, all lanes are in the first run.
     skip_rows : In(unsigned(row_bits))
         Rows left out after a run.
     ready : Out(1)
-        Taps stand, until the next ``start``; rows do from the next cycle on.
-    rest, skip : Out(ArrayLayout(lanes))
-        Taps since the run of the lane began; rows left out so far.
-    step_rest, step_left : Out
-        Taps of one step modulo ``run``; what they lack to ``run``.
-    step_skip, step_skip_more : Out
-        Rows of a step that enters ⌊lanes / run⌋ runs, and one more.
+        ``rest``, ``step_rest`` and ``step_left`` are valid, until the next ``start``; the others
+        one cycle later.
+    rest, skip : Out(ArrayLayout(b + 2, lanes)), Out(ArrayLayout(row_bits, lanes))
+        For each lane: taps since its run began; rows left out before it.
+    step_rest, step_left : Out(b + 2), Out(b + 1)
+        ``lanes`` modulo ``run``, and ``run`` less that.
+    step_skip, step_skip_more : Out(row_bits)
+        Rows left out in a step that enters ⌊lanes / run⌋ runs, and in one that enters one more.
 
     Timing
     ------
-    ``ready`` is high log2(lanes) + 1 cycles after ``start``. Rows follow one cycle behind the taps that
-    say how many they are.
+    ``ready`` rises log2(lanes) + 1 cycles after ``start``.
     """
 
     start: Signal
@@ -81,7 +86,7 @@ class RunStart(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        # Stage in progress, one-hot; the last bit says that all are done.
+        # Stage in progress, one-hot; the last bit: all are done.
         stage = Signal(self.stages + 1)
         with m.If(self.start):
             m.d.sync += stage.eq(1)
@@ -90,14 +95,14 @@ class RunStart(wiring.Component):
         m.d.comb += self.ready.eq(stage[-1])
 
         bits = self.rest_bits
-        # Stage of the rows, and which of its lanes, and whether its step, enter one run more.
+        # Stage of the rows, one cycle later; lanes, and step, that enter one more run in it.
         late = Signal(self.stages)
         m.d.sync += late.eq(Mux(self.start, 0, stage[:-1]))
         entering = Signal(max(self.lanes // 2, 1), reset_less=True)
         step_enters = Signal(reset_less=True)
 
         def moved(rest: Value) -> tuple[Value, Value]:
-            # Both outcomes are computed while it is decided which it is.
+            # Both results are computed in parallel with the comparison.
             more = rest >= self.step_left
             inside, beyond = (rest + self.step_rest)[:bits], (rest - self.step_left)[:bits]
             return Mux(more, beyond, inside), more
@@ -137,10 +142,10 @@ class RunStart(wiring.Component):
 
 
 class LongRuns(wiring.Component):
-    """Which lanes enter a new run at the next step, where runs are longer than ``lanes``.
+    """Lanes that enter a new run at the next step, for runs longer than ``lanes``.
 
-    ``ahead`` is the distance from the first lane of a step to the end of its run. With d of this
-    step and e of the next one, lane i enters a new run if ``i >= e``, or if ``d <= lanes`` and
+    ``ahead`` is the distance from the first lane of a step to the end of its run. With d for this
+    step and e for the next one, lane i enters a new run if ``i >= e``, or if ``d <= lanes`` and
     ``i < d``.
 
     Parameters
@@ -151,18 +156,20 @@ class LongRuns(wiring.Component):
     Members
     -------
     start : In(1)
-        Takes ``run``, above ``lanes``.
+        Takes ``run``, which must be above ``lanes``.
+    run : In(count_bits)
+        Taps of a run.
     restart, advance : In(1)
-        Go to step 0 of the run started last; go to the next step. ``restart`` is legal two cycles
-        after ``start``.
+        Go to step 0 of the run started last; go to the next step. ``restart`` is legal from two
+        cycles after ``start`` on.
     enters_first, enters_next : Out(lanes)
-        Lanes that enter a new run behind the step that ``restart`` begins, and behind the one that
-        ``advance`` begins: to be registered by who asserts them.
+        Lanes that enter a new run between step 0 and step 1, and between the next step and the one
+        after it. ``Runs`` registers the first with ``restart``, the second with ``advance``.
 
     Timing
     ------
-    ``enters_first`` and ``enters_next`` stand before ``restart`` and ``advance``, which are known late
-    in a cycle.
+    ``enters_first`` and ``enters_next`` do not depend on ``restart`` and ``advance`` of their
+    cycle, which come late.
     """
 
     start: Signal
@@ -189,7 +196,7 @@ class LongRuns(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         lanes = self.lanes
-        # Lengths as 'minus lanes': what is left of a run once a step has been taken from it.
+        # Length of a run less ``lanes``.
         shorter = Signal(self.count_bits, reset_less=True)
         first_shorter = Signal(self.count_bits, reset_less=True)
         second = Signal(self.count_bits, reset_less=True)
@@ -200,7 +207,7 @@ class LongRuns(wiring.Component):
         def below(ahead: Value) -> Value:
             return Cat(i < ahead for i in range(lanes))
 
-        # What a restart takes is compared before it comes.
+        # Comparisons for a restart are registered before it.
         first_ends = Signal(reset_less=True)
         first_within = Signal(lanes, reset_less=True)
         new = Signal()
@@ -238,40 +245,42 @@ class LongRuns(wiring.Component):
 
 
 class Runs(wiring.Component):
-    """Rows left out in front of each lane: (k div run) · skip rows, lane ``i`` of step ``s`` being
-    tap k = s · lanes + i.
+    """Rows left out before each lane: (k div run) · skip, with tap k = s · lanes + i.
+
+    ``s`` is the step, ``i`` the lane.
 
     Parameters
     ----------
     lanes : int
         Taps of one step, a power of two.
     row_bits : int
-        Width of a number of rows. The top bit says 'outside any memory' and stays set.
+        Width of a number of rows. The top bit means 'outside any memory' and stays set.
     count_bits : int
-        Width of the length of a run.
+        Width of ``run``.
 
     Members
     -------
     start : In(1)
-        Prepares ``run`` and ``skip_rows``; what goes on with the run before is not disturbed.
+        Prepares ``run`` and ``skip_rows``. ``skip`` still follows the values started before.
     run : In(unsigned(count_bits))
-        Taps that lie side by side, at least 1.
+        Taps of a run, at least 1.
     skip_rows : In(unsigned(row_bits))
         Rows left out after each run, top bit clear.
     ready : Out(1)
-        What was started last is prepared.
+        The values of the last ``start`` are prepared.
     restart : In(1)
-        Goes to step 0 of what was started last; only while ``ready``.
+        Goes to step 0 with the values of the last ``start``; only while ``ready``.
     advance : In(1)
         Goes to the next step; ignored together with ``restart``.
     skip : Out(ArrayLayout(unsigned(row_bits), lanes))
-        Rows left out, for each lane of the current step.
+        Rows left out before each lane of the current step.
 
     Timing
     ------
-    ``ready`` falls in the cycle after ``start`` and rises ``PREPARE`` = log2(lanes) + 2 cycles after
-    it. ``skip`` changes in the cycle after ``restart`` or ``advance``, each of which may come every
-    cycle. ``restart`` and ``start`` may come together: the former then still takes what was prepared.
+    ``ready`` falls in the cycle after ``start`` and rises ``PREPARE`` = log2(lanes) + 2 cycles
+    after ``start``. ``skip`` changes in the cycle after ``restart`` or ``advance``, each of which
+    may come in every cycle. If ``restart`` and ``start`` come together, ``restart`` takes the
+    values before.
 
     Raises
     ------
@@ -331,7 +340,7 @@ class Runs(wiring.Component):
             long.restart.eq(self.restart),
             long.advance.eq(self.advance),
         ]
-        # The first step's carries need the taps of `first`, and rows are late: one cycle more.
+        # One cycle later than `first.ready`: rows come later than taps.
         m.d.sync += self.ready.eq(first.ready & ~self.start)
         with m.If(self.start):
             m.d.sync += prepared_long.eq(is_long)

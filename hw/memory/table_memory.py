@@ -25,32 +25,32 @@ class TableMemory(wiring.Component):
     offset_bits : int
         Width of ``offset``.
     parity : bool
-        Whether every byte has a parity bit.
+        Every byte has a parity bit.
 
     Members
     -------
     enable, offset, data : In(1), In(unsigned(offset_bits)), In(ArrayLayout(unsigned(8), bus_bytes))
-        A beat to write, held until ``taken``. Bytes past the last table are not written.
+        Write of one beat; constant until ``taken``. Bytes past the last table are not written.
     taken : Out(1)
         The last byte of the beat is being written.
     table : In(unsigned)
-        Table to look in.
+        Number of the table.
     entries : In(ArrayLayout(unsigned(8), lanes))
-        Entry to look up, for each lane.
+        Number of an entry, for each lane.
     values : Out(ArrayLayout(signed(8), lanes))
-        What is there.
+        Values of these entries.
     wrong : Out(lanes)
-        With ``parity``, one cycle behind ``values``: which of them had wrong parity.
+        With ``parity``, one cycle after ``values``: lanes of wrong parity.
 
     Timing
     ------
-    ``values`` follow by ``LATENCY`` cycles, one look-up each cycle. A beat takes ``bus_bytes``
-    cycles, and its last byte is there two cycles after ``taken``.
+    ``values`` follow ``table`` and ``entries`` by ``LATENCY`` cycles, one look-up each cycle. A
+    beat takes ``bus_bytes`` cycles; its last byte can be read two cycles after ``taken``.
 
     Raises
     ------
     ValueError
-        If the sizes are not as said above.
+        If a size is not as described above.
     """
 
     LATENCY = 2
@@ -97,7 +97,7 @@ class TableMemory(wiring.Component):
         place = Signal(len(self.offset), reset_less=True)
         value = Signal(8, reset_less=True)
         writes = Signal()
-        # In a register, since the next beat waits for it far away.
+        # Registered, because the next beat depends on it.
         last = Signal(init=self.bus_bytes == 1)
         m.d.comb += self.taken.eq(self.enable & last)
         with m.If(self.enable):

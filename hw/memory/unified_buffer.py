@@ -1,4 +1,4 @@
-"""The unified buffer: byte banks with rotators, so that R bytes start at any byte address."""
+"""Unified buffer: R byte banks with rotators, so that R bytes can start at any byte address."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
@@ -12,9 +12,10 @@ from celosia.hw.memory import race
 
 
 def rotated(lanes: list[Value], amount: Value) -> list[Value]:
-    """Return ``lanes`` moved up by ``amount``: result ``(i + amount) mod n`` is lane ``i``.
+    """Return ``lanes`` rotated by ``amount``: result ``(i + amount) mod n`` is lane ``i``.
 
-    The number of lanes is a power of two. One level of multiplexers for each bit of ``amount``.
+    The number of lanes must be a power of two. One level of multiplexers for each bit of
+    ``amount``.
     """
     count = len(lanes)
     for bit in range((count - 1).bit_length()):
@@ -24,31 +25,31 @@ def rotated(lanes: list[Value], amount: Value) -> list[Value]:
 
 
 class Placer(wiring.Component):
-    """Turns an access in lane order into one row number for each bank.
+    """Bank mapper: row number of each bank for an access in lane order.
 
     Parameters
     ----------
     rows, unified_bytes : int
         See ``Config``.
     carried_bits : int
-        Bits that travel with the access.
+        Width of ``carried``.
 
     Members
     -------
-    access : In
-        As ``streams.unified_read``; ``access_valid`` says that there is one.
+    access, access_valid : In(``streams.unified_read``), In(1)
+        Access and its valid bit.
     carried : In(carried_bits)
-        Anything, comes out beside the rows.
+        Data that are delayed with the access.
     enable : Out(rows)
-        Banks to touch, all inside the buffer.
+        Banks of unmasked lanes inside the buffer.
     row : Out(ArrayLayout(unsigned, rows))
         Row in each bank.
     offset : Out(unsigned)
         Lane ``i`` is in bank ``(i + offset) mod rows``.
     fault : Out(1)
-        An unmasked lane lies outside.
-    valid, carried_out : Out
-        ``access_valid`` and ``carried``.
+        An unmasked lane is outside the buffer.
+    valid, carried_out : Out(1), Out(carried_bits)
+        ``access_valid`` and ``carried`` of this access.
 
     Timing
     ------
@@ -93,7 +94,7 @@ class Placer(wiring.Component):
         offset = self.access.address[: self.offset_bits]
         base = self.access.address[self.offset_bits :]
 
-        # First cycle: what belongs to a lane moves to its bank.
+        # First cycle: mask and skip of each lane are rotated to its bank.
         valid = Signal()
         offset_1 = Signal(self.offset_bits, reset_less=True)
         carried_1 = Signal.like(self.carried, reset_less=True)
@@ -113,8 +114,8 @@ class Placer(wiring.Component):
             *(skip[b].eq(skips[b]) for b in range(count)),
         ]
 
-        # Second cycle: rows. A bank below the offset belongs to a lane past the end of a row: its
-        # carry takes the row before the buffer, and no other row, to the first.
+        # Second cycle: rows. A bank below the offset has a lane past the end of a row: its row is
+        # one more. That carry is the only way from the row before the buffer to row 0.
         outside = Signal(count)
         for b in range(count):
             carry = b < offset_1
@@ -139,7 +140,7 @@ class Placer(wiring.Component):
 
 
 class Arbiter(wiring.Component):
-    """Fixed-priority choice between streams, registered behind the choice.
+    """Fixed-priority arbiter of streams with a register after it.
 
     Parameters
     ----------
@@ -150,9 +151,10 @@ class Arbiter(wiring.Component):
 
     Members
     -------
-    requests : ``count`` In streams ``request_<n>``
-    valid, chosen, payload : Out
-        The request taken in the cycle before and whose it was.
+    request_<n> : In(stream of ``shape``)
+        Requests.
+    valid, chosen, payload : Out(1), Out(range(count)), Out(shape)
+        A request was taken in the cycle before; number of its stream; the request.
 
     Timing
     ------
@@ -201,31 +203,31 @@ class UnifiedBuffer(wiring.Component):
     rows, unified_bytes : int
         See ``Config``.
     readers, writers : int
-        Ports, the first has priority.
+        Numbers of ports; lower ports have priority.
     parity : bool
-        Whether every byte has a parity bit.
+        Every byte has a parity bit.
 
     Members
     -------
     read_<n> : In(stream of ``streams.unified_read``)
-        Requests.
+        Read requests of port ``n``.
     read_valid : Out(readers)
-        Whose answer ``read_data`` is.
+        There is a response; its bit is that of its port.
     read_data : Out(ArrayLayout(unsigned(8), rows))
-        Bytes in lane order; masked lanes and lanes outside the buffer are zero.
+        Response: bytes in lane order. Masked lanes and lanes outside the buffer are zero.
     read_fault : Out(1)
-        With the answer: an unmasked lane lies outside the buffer.
+        With the response: an unmasked lane is outside the buffer.
     read_wrong : Out(readers)
-        With ``parity``, one cycle behind the answer: an unmasked lane had wrong parity.
+        With ``parity``, one cycle after the response: an unmasked lane had wrong parity.
     write_<n> : In(stream of ``streams.unified_write``)
-        Writes; lanes outside the buffer are not written.
+        Writes of port ``n``; lanes outside the buffer are not written.
     write_fault : Out(writers)
-        An unmasked lane of the write taken ``WRITE_LATENCY`` cycles before lies outside.
+        ``WRITE_LATENCY`` cycles after a write was taken: an unmasked lane is outside the buffer.
 
     Timing
     ------
-    Answers come ``READ_LATENCY`` cycles after a request was taken. Reads taken ``VISIBLE``
-    cycles after a write was taken, or later, see it. One read and one write each cycle.
+    A response comes ``READ_LATENCY`` cycles after its request was taken. A read that is taken
+    ``VISIBLE`` cycles after a write, or later, sees it. One read and one write each cycle.
     """
 
     READ_LATENCY = 6
@@ -303,7 +305,7 @@ class UnifiedBuffer(wiring.Component):
         m.d.sync += [*(data_1[b].eq(turned[b]) for b in range(count)), data_2.eq(data_1)]
         m.d.comb += self.write_fault.eq(to_write.fault << to_write.carried_out)
 
-        # Two cycles from the bank to the answer: its output register, and the rotator's.
+        # Two cycles from the bank to the response: output register, rotator.
         enable_1 = Signal(count, reset_less=True)
         offset_1 = Signal(to_read.offset_bits, reset_less=True)
         offset_2 = Signal(to_read.offset_bits, reset_less=True)
@@ -343,7 +345,7 @@ class UnifiedBuffer(wiring.Component):
             ]
             m.d.sync += value.eq(Mux(enable_1[b], read.data[:8], 0))
             if self.parity:
-                # A byte that is not read is zero, whose parity is right.
+                # A byte that is not read is zero, with correct parity.
                 bits = Signal(1, name=f"parity_{b}", reset_less=True)
                 m.d.sync += [
                     bits.eq(read.data[8:] & enable_1[b]),

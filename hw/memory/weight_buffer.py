@@ -1,4 +1,4 @@
-"""The weight buffer: an addressable store of tiles, read in step with the array's wavefront."""
+"""Weight buffer: memory of weight tiles, which are read in step with the array."""
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
@@ -9,21 +9,21 @@ from celosia.hw.fanout import COPY, reset_less
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
 
-#: Banks that share a register of where a beat is written.
+#: Banks that share a register of the write address.
 _BLOCK = 4
 
 
 def weights_payload(
     *, rows: int, columns: int, weight_tiles: int, bus_bytes: int
 ) -> data.StructLayout:
-    """Return the payload of a beat towards the weight buffer.
+    """Return the payload of a write to the weight buffer, one beat of the bus.
 
     Members
     -------
     tile, row : unsigned
-        Where the beat goes.
+        Tile, and row of the tile.
     block : unsigned
-        Columns ``block * bus_bytes`` and on; those past the last column are dropped.
+        The beat has the columns from ``block * bus_bytes`` on; those past the last are dropped.
     data : ArrayLayout(unsigned(8), bus_bytes)
         The weights.
     """
@@ -38,40 +38,39 @@ def weights_payload(
 
 
 class WeightBuffer(wiring.Component):
-    """Scratchpad of weight tiles that loads ``weight_rows`` rows of a tile per cycle.
+    """Memory of weight tiles that loads ``weight_rows`` rows into the array per cycle.
 
-    The rows are split into ``weight_rows`` segments of consecutive rows, each with a bank a
-    column. A tile leaves as a wave: row ``r``, column ``j`` comes ``r + j`` cycles behind row 0,
-    column 0, just as the array's weights change hands, so that a tile may follow the other
-    after rows / weight_rows cycles without disturbing it.
+    The rows are split into ``weight_rows`` segments of consecutive rows; each segment has one bank
+    for each column. Row ``r``, column ``j`` leaves ``r + j`` cycles after row 0,
+    column 0, in step with the switch of the array. So a tile can follow another after rows /
+    weight_rows cycles.
 
     Parameters
     ----------
     rows, columns, weight_tiles, weight_rows, bus_bytes : int
         See ``Config``.
     parity : bool
-        Whether every byte has a parity bit.
+        Every byte has a parity bit.
 
     Members
     -------
     write : In(stream of ``weights_payload``)
-        Beats from the load unit, always taken.
-    start : In(1)
-        Sends tile ``tile``. Ignored while ``ready`` is low.
+        Writes of the load unit, always taken.
+    start, tile : In(1), In(range(weight_tiles))
+        Loads tile ``tile`` into the array. Ignored while ``ready`` is low.
     ready : Out(1)
         A tile may start in this cycle.
-    weights, load : Out
-        Towards ``SystolicArray``: weights one cycle ahead of their load.
+    weights, load : Out(ArrayLayout(ArrayLayout(signed(8), columns), weight_rows)), Out(rows)
+        As of ``SystolicArray``: weights one cycle before their load.
     wrong : Out(1)
-        With ``parity``: the tile started ``verdict_latency`` = rows + columns + 4 cycles before has
-        a byte of wrong parity.
+        With ``parity``, ``verdict_latency`` = rows + columns + 4 cycles after ``start``: a byte of
+        the tile had wrong parity.
 
     Timing
     ------
     Row 0 loads ``LATENCY`` cycles after ``start``: three for the memory, one for a register in the
-    array, and one more that lets the array's controller start the next tile in the cycle of a
-    pass's first read. A beat
-    written is read by tiles started ``WRITE_LATENCY`` cycles later, or more.
+    array, and one so that the next tile may start in the cycle of the first read of a pass. A tile
+    that starts ``WRITE_LATENCY`` cycles after a write, or later, has it.
     """
 
     LATENCY = 5
@@ -121,12 +120,12 @@ class WeightBuffer(wiring.Component):
         reset_less(self, "weights")
 
     def _judge(self, m: Module, wrong: dict[int, list[Value]], reads: Value, starts: Value) -> None:
-        """Say of each tile whether a byte of it was wrong.
+        """Drive ``wrong``: combine the parity errors of the banks for each tile.
 
-        What is known of a row travels along its banks behind the bytes themselves: the banks at
-        a position of the address tell three cycles after the address came there.
-        ``wrong`` is of the banks by position, ``reads`` says that the address of a row is at position 0,
-        ``starts`` that a tile starts.
+        The address of a row moves from bank to bank, one position a cycle; the parity of a bank is
+        known three cycles later. The errors of a row move along with it. ``wrong`` has the errors
+        of the banks at each position, ``reads`` is high when the address of a row is at position 0,
+        ``starts`` when a tile starts.
         """
         there = Signal(max(wrong) + 3)
         m.d.sync += there.eq(Cat(reads, there))
@@ -164,7 +163,7 @@ class WeightBuffer(wiring.Component):
             m.d.sync += delayed.eq(addresses[-1])
             addresses.append(delayed)
 
-        # Others keep a beat of their own: equal registers stay apart where both are to be kept.
+        # A copy of the beat for this memory.
         beat = Signal.like(self.write.payload, reset_less=True, attrs=COPY)
         taken = Signal()
         m.d.comb += self.write.ready.eq(1)
@@ -173,7 +172,7 @@ class WeightBuffer(wiring.Component):
         wrong: dict[int, list[Value]] = {}
         for segment in range(self.weight_rows):
             hit = taken & (beat.row[row_bits:] == segment) if self.weight_rows > 1 else taken
-            # In registers of a few banks each: they lie all over the part.
+            # A copy of the write address for each `_BLOCK` banks.
             targets = [
                 Signal(range(depth), name=f"target_{segment}_{j}", reset_less=True, attrs=COPY)
                 for j in range(0, self.columns, _BLOCK)

@@ -1,4 +1,4 @@
-"""Check of the words of a program, before any unit sees them."""
+"""Check of the words of a program, before their units get them."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
@@ -16,7 +16,7 @@ from celosia.hw.arch.commands import (
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.sequencer.fetch import WORD
 
-#: Word after its check: the index of its instruction, its error, and the unit that it is for.
+#: Word after its check, with the index of its instruction, its error, and its unit.
 CHECKED = data.StructLayout(
     {
         "bits": unsigned(8 * WORD_BYTES),
@@ -58,7 +58,9 @@ class Codes(wiring.Component):
     Members
     -------
     code : In(CODE_BITS)
+        Code of a word.
     entry : Out(``code_entry``)
+        Its entry; ``known`` is 0 for a code without one.
 
     Timing
     ------
@@ -97,7 +99,7 @@ class Codes(wiring.Component):
 
 
 class Conflicts(wiring.Component):
-    """Check of values that only conflict in one instruction, see ``isa.cross_check``.
+    """Check of values that are legal alone, but not in one instruction; see ``isa.cross_check``.
 
     Parameters
     ----------
@@ -107,14 +109,15 @@ class Conflicts(wiring.Component):
     Members
     -------
     word : In(8 * WORD_BYTES)
+        Word that is checked.
     enable : In(1)
-        ``word`` sets a register in this cycle.
+        ``word`` is a SET and takes effect in this cycle.
     wrong : Out(1)
-        ``word`` starts an instruction that conflicts with the registers.
+        ``word`` is a GO, and the values of its unit's registers conflict.
 
     Timing
     ------
-    ``wrong`` is combinational from ``word``; a register counts from the next cycle on.
+    ``wrong`` is combinational from ``word``. A SET takes effect in the next cycle.
     """
 
     word: Signal
@@ -165,7 +168,7 @@ class Conflicts(wiring.Component):
 
 
 class Check(wiring.Component):
-    """Compares the words of a program with what the configuration allows.
+    """Check of each word: code, limits of the value, order of the words of an instruction.
 
     Parameters
     ----------
@@ -175,7 +178,9 @@ class Check(wiring.Component):
     Members
     -------
     i : In(stream of WORD)
+        Words of a program, in order.
     o : Out(stream of CHECKED)
+        The same words, each with its error. After the first error only the errors count.
     index : Out(INDEX_BITS)
         Index of the instruction that the next words belong to.
     empty : Out(1)
@@ -183,7 +188,7 @@ class Check(wiring.Component):
 
     Timing
     ------
-    One word a cycle, two cycles later.
+    ``o`` follows ``i`` by two cycles. One word a cycle.
     """
 
     i: stream.Interface

@@ -9,14 +9,14 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.commands import CODE_BITS, REGISTERS, WORD_BYTES, register_limits
 from celosia.hw.arch.config import SEMAPHORES, Config
 
-#: Word in the queue of a unit, and the index of its instruction.
+#: Entry of the queue of a unit: a word, and the index of its instruction.
 QUEUED = data.StructLayout(
     {"bits": unsigned(8 * WORD_BYTES), "index": unsigned(streams.INDEX_BITS)}
 )
 
 
 class Command(wiring.Component):
-    """Makes instructions of words: SET changes a register, GO offers all of them.
+    """Registers of a unit: SET changes one of them, GO offers their values as an instruction.
 
     Parameters
     ----------
@@ -28,14 +28,14 @@ class Command(wiring.Component):
     Members
     -------
     i : In(stream of QUEUED)
-        Taken while no instruction is offered.
+        Words of this unit, in order. Taken while no instruction is offered.
     o : Out(stream of ``streams.issued``)
-        Bits of fields that no legal value has are zero.
+        Instruction. Bits of a field that no legal value uses have no register and are zero.
 
     Timing
     ------
-    A word is taken in each cycle; an instruction is offered in the cycle after its GO. A reset
-    gives the registers the defaults of their fields.
+    One word a cycle; an instruction is offered in the cycle after its GO. A reset gives the
+    registers the defaults of their fields.
     """
 
     i: stream.Interface

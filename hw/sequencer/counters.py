@@ -1,4 +1,4 @@
-"""Activity counters: one of them counts, for each unit and cycle."""
+"""Activity counters: in each cycle and for each unit, one of them counts."""
 
 from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
@@ -17,11 +17,12 @@ class UnitCounters(wiring.Component):
     enable : In(1)
         Counts in this cycle.
     activity : In(Activity)
-        Which counter.
+        Number of the counter that counts.
     clear : In(1)
         Sets counter ``address`` to zero.
-    address, value : In, Out(32)
-        Read, one cycle later; only while ``enable`` has been low for two cycles.
+    address, value : In(range(COUNTERS_PER_UNIT)), Out(32)
+        Number of a counter, and its value one cycle later. Valid only when ``enable`` has been low
+        for two cycles.
 
     Timing
     ------
@@ -54,7 +55,7 @@ class UnitCounters(wiring.Component):
         write = memory.write_port()
         counts = Signal()
         place = Signal(range(COUNTERS_PER_UNIT), reset_less=True)
-        # The sum written last, for an activity that goes on: the memory does not show it yet.
+        # Count written last, for an activity that repeats: the memory does not show it yet.
         latest = Signal(32, reset_less=True)
         latest_place = Signal(range(COUNTERS_PER_UNIT), reset_less=True)
         latest_valid = Signal()
@@ -92,14 +93,16 @@ class Counters(wiring.Component):
     enable : In(1)
         A program is running.
     activities : In(ArrayLayout(Activity, units))
-        What each unit does in this cycle.
+        Class of this cycle, for each unit.
     clear : In(1)
-        Clears all counters; ``clearing`` stays high until that is done.
-    address, value
+        Clears all counters and ``cycles``.
+    clearing : Out(1)
+        Counters are being cleared.
+    address, value : In, Out(32)
         Counter ``address % COUNTERS_PER_UNIT`` of unit ``address // COUNTERS_PER_UNIT``, one cycle
         later.
     cycles : Out(32)
-        Cycles with ``enable``. A reset leaves them and the counters as they are.
+        Cycles with ``enable``. A reset changes neither them nor the counters.
 
     Timing
     ------
@@ -131,7 +134,7 @@ class Counters(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         bits = (COUNTERS_PER_UNIT - 1).bit_length()
-        # A reset keeps the counts in their memories, so it must keep these too.
+        # The counts in the memories survive a reset, so these registers must survive it too.
         sweep = Signal(bits, reset_less=True)
         clearing = Signal(reset_less=True)
         cycles = Signal(32, reset_less=True)

@@ -1,4 +1,4 @@
-"""Dispatch: each word to the queue of its unit, in order."""
+"""Dispatch: puts each word into the queue of its unit, in order."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
@@ -11,7 +11,7 @@ from celosia.hw.arch.registers import Activity
 from celosia.hw.sequencer.check import CHECKED
 from celosia.hw.sequencer.command import QUEUED
 
-#: Units with a queue, in the order of their numbers, and what they execute.
+#: Units with a queue, in the order of their numbers, and the opcodes that they execute.
 EXECUTORS: dict[isa.Unit, tuple[isa.Opcode, ...]] = {
     unit: tuple(opcode for opcode, owner in isa.UNITS.items() if owner is unit)
     for unit in isa.Unit
@@ -19,7 +19,7 @@ EXECUTORS: dict[isa.Unit, tuple[isa.Opcode, ...]] = {
 }
 
 
-#: Cycles from a post of the sequencer's own until its instruction counts as finished.
+#: Cycles from the post of NOP, FENCE or HALT until that instruction has ended.
 SETTLE = 3
 
 
@@ -33,15 +33,16 @@ class Dispatch(wiring.Component):
     push_<unit> : Out(stream of QUEUED)
         To each unit's queue.
     quiet : In(1)
-        No unit had anything left to do in the cycle before.
-    asking, want, granted : Out, Out, In
-        A taker's side of ``Semaphores``.
-    lacking : In(SEMAPHORES)
+        In the cycle before, every unit was idle and every queue empty.
+    asking, want, granted, lacking : Out(1), Out(SEMAPHORES), In(1), In(SEMAPHORES)
+        See ``Semaphores``; ``asking`` and ``granted`` are the bits of this unit.
     post : Out(SEMAPHORES)
+        Semaphores that get a count in this cycle.
     halted : Out(1)
         HALT took effect, one cycle, ``SETTLE`` cycles after its post.
     activity : Out(Activity)
-        BUSY: handed a word on; MEMORY: none there; DRAIN: a queue is full, or a fence.
+        BUSY: a word leaves; MEMORY: there is no word; SEMAPHORE + n: NOP, FENCE or HALT waits for
+        semaphore n; DRAIN: a queue is full, or FENCE or HALT waits for the units.
 
     Timing
     ------
@@ -99,7 +100,7 @@ class Dispatch(wiring.Component):
         ]
         with m.If(own & self.granted):
             m.d.sync += acquired.eq(1)
-        # A count that the post overflows shows before the instruction has gone.
+        # An overflow by this post is reported before the instruction leaves.
         settling = Signal(range(SETTLE + 1))
         finished = Signal()
         m.d.comb += finished.eq(own & acquired & (self.quiet | (code == isa.Opcode.NOP.value)))

@@ -1,4 +1,4 @@
-"""Instruction fetch."""
+"""Fetch of a program from external memory."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
@@ -23,28 +23,31 @@ class Fetch(wiring.Component):
     bus_bytes, burst_beats : int
         See ``Config``.
     ahead : int
-        Blocks of ``PROGRAM_BYTES`` that are requested and not yet handed on, at most; at least 2.
+        Most blocks of ``PROGRAM_BYTES`` that are requested and have not left; at least 2.
 
     Members
     -------
     begin : In(1)
-        Starts at ``address``, whose bits below a block count as zero, with ``length`` words; only
-        while idle, and after a reset if it was stopped.
+        Starts a program. Only while ``idle``, and after a reset if ``stop`` was set.
+    address : In(ADDRESS_BITS)
+        Byte address of the program; bits within a block are ignored.
+    length : In(LENGTH_BITS)
+        Words of the program.
     stop : In(1)
         Level: requests nothing new and drops what arrives.
-    request, beats
+    request, beats : Out(stream of ``streams.burst``), In(stream of ``read_beat``)
         Client of ``ReadMaster``.
     words : Out(stream of WORD)
         The program, word by word.
     exhausted : Out(1)
-        All words of the program were handed on.
+        All words of the program have left.
     idle : Out(1)
-        No requested beat is missing.
+        Every requested beat has arrived.
 
     Timing
     ------
-    One word a cycle, the first two cycles after its beat; ``ahead`` blocks for each latency of the
-    bus.
+    One word a cycle; the first word of a beat two cycles after the beat. In the latency of one read
+    of the bus, ``ahead`` blocks arrive at most.
 
     Raises
     ------
@@ -93,7 +96,7 @@ class Fetch(wiring.Component):
         requested, arrived, read = Signal(), Signal(), Signal()
         size = self.burst_beats
 
-        # Bursts, while the store has space for their beats.
+        # A burst is requested when the queue has space for all its beats.
         block_words = PROGRAM_BYTES // WORD_BYTES
         bursts = self.beats_each // size
         left = Signal(range(((1 << LENGTH_BITS) // block_words + 1) * bursts))
@@ -118,7 +121,7 @@ class Fetch(wiring.Component):
         with m.Elif(requested):
             m.d.sync += [left.eq(left - 1), address.eq(address + size * self.bus_bytes)]
 
-        # Beats into words.
+        # Words of the beat at the head of the queue.
         each = self.bus_bytes // WORD_BYTES
         place = Signal(range(each))
         words = Signal(LENGTH_BITS)

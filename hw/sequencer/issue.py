@@ -1,4 +1,4 @@
-"""The queue in front of a unit: semaphores before, posts after."""
+"""Issue of instructions to a unit: queue, registers, semaphores before and after."""
 
 from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
@@ -16,12 +16,12 @@ from celosia.hw.sequencer.command import QUEUED, Command
 
 
 class Issue(wiring.Component):
-    """Hands a unit its instructions, each once its semaphores are there.
+    """Queue of a unit: offers each instruction once it has its semaphores, and posts after it.
 
     Parameters
     ----------
     config : Config
-        Sizes; ``queue_depth`` instructions may wait.
+        Sizes; the queue holds the words of ``queue_depth`` instructions.
     unit : Unit
         The unit.
     in_flight : int
@@ -34,23 +34,29 @@ class Issue(wiring.Component):
     flush : In(1)
         Gives the registers of the instructions their defaults.
     instruction : Out(stream of ``streams.issued(*opcodes)``)
-        To the unit; offered no more in the cycle after one was taken.
+        To the unit. ``valid`` is low in the cycle after one was taken.
     done : In(1)
-        From the unit, see ``docs/design/architecture.md``.
-    unit_activity, activity : In, Out(Activity)
-        The unit's own, and a cycle later the same with idle cycles told apart; while the next
-        instruction lacks a semaphore, DRAIN too becomes the wait for it.
-    asking, want, granted, lacking
-        A taker's side of ``Semaphores``.
-    post, post_index : Out
-        Mask to add in this cycle, and the instruction that it belongs to, two cycles later.
-    waiting : Out(1)
-        There is an instruction that the unit has not finished; ``index`` is the oldest.
-    index : Out
+        From the unit: its oldest instruction is done.
+    unit_activity : In(Activity)
+        Class of the cycle, from the unit.
+    activity : Out(Activity)
+        The same, one cycle later. IDLE becomes SEMAPHORE + n while the next instruction lacks
+        semaphore n, DRAIN while an instruction is not done, else EMPTY. DRAIN becomes SEMAPHORE + n
+        likewise.
+    asking, want, granted, lacking : Out(1), Out(SEMAPHORES), In(1), In(SEMAPHORES)
+        See ``Semaphores``; ``asking`` and ``granted`` are the bits of this unit.
+    post : Out(SEMAPHORES)
+        Semaphores that get a count in this cycle.
+    post_index : Out(INDEX_BITS)
+        Index of the instruction of the post two cycles before, in step with
+        ``Semaphores.overflow``.
+    waiting, index : Out(1), Out(INDEX_BITS)
+        There is an instruction that is not done; index of the oldest.
 
     Timing
     ------
-    An instruction with its semaphores there is offered four cycles after its GO.
+    An instruction is offered four cycles after its GO was pushed into an empty queue, if its
+    semaphores have counts. A post follows ``done`` by two cycles.
     """
 
     push: stream.Interface
@@ -97,7 +103,7 @@ class Issue(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         record = data.StructLayout({"post": SEMAPHORES, "index": unsigned(streams.INDEX_BITS)})
-        # It never fills: an instruction sets each register once, and one more has all but its GO.
+        # Never full: an instruction has one SET for each register and GO, and the last may lack GO.
         depth = self.config.queue_depth
         most = (depth + 1) * (len(REGISTERS[self.unit]) + 1)
         m.submodules.queue = queue = EagerFIFO(width=QUEUED.size, depth=most)
@@ -108,7 +114,7 @@ class Issue(wiring.Component):
         header = head.fields[self.header]
         oldest = record(taken.r_data)
         acquired = Signal()
-        # Who takes an instruction is known late in a cycle: it leaves in the next.
+        # The instruction leaves one cycle after it was taken: `ready` comes late in a cycle.
         leaving = Signal()
         m.d.sync += leaving.eq(self.instruction.valid & self.instruction.ready)
         starts = self.push.payload.bits[:CODE_BITS] < REGISTERS[self.unit][0].code
@@ -127,7 +133,7 @@ class Issue(wiring.Component):
             head.eq(command.o.payload),
             self.want.eq(header.wait),
             self.asking.eq(command.o.valid & ~acquired),
-            # Who has acquired is there.
+            # `acquired` implies that `command.o` is valid.
             self.instruction.valid.eq(acquired & taken.w_rdy & ~leaving),
             command.o.ready.eq(leaving),
             taken.w_en.eq(leaving),
@@ -138,7 +144,7 @@ class Issue(wiring.Component):
         with m.Elif(self.granted):
             m.d.sync += acquired.eq(1)
 
-        # A unit may finish before its record has come out of the queue: it is owed the post.
+        # `done` may come before the record has left its queue: count the posts that are due.
         owed = Signal(range(self.in_flight + 1))
         m.d.comb += taken.r_en.eq(owed != 0)
         posted = taken.r_en & taken.r_rdy
@@ -152,7 +158,7 @@ class Issue(wiring.Component):
         m.d.sync += [before.eq(latest), self.post_index.eq(before)]
         with m.If(posted):
             m.d.sync += latest.eq(oldest.index)
-        # The record of an instruction just handed over has not come out of its queue yet.
+        # The record of the instruction taken last is not yet at the output of its queue.
         handed = Signal.like(self.index, reset_less=True)
         with m.If(leaving):
             m.d.sync += handed.eq(head.index)
@@ -166,7 +172,7 @@ class Issue(wiring.Component):
         return m
 
     def _classify(self, m: Module, held: Value) -> None:
-        # Known late in a cycle, and what the unit does far away: told in the next.
+        # All inputs pass a register; the class is one cycle late.
         unit = Signal(Activity)
         missing = Signal(SEMAPHORES)
         waiting = Signal()

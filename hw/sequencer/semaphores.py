@@ -6,36 +6,40 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-#: A count may not pass this.
+#: Greatest legal count.
 GREATEST = 4095
 
 
 class Semaphores(wiring.Component):
-    """``count`` counters; takers take from all of a mask at once, posters add to all of a mask.
+    """Counting semaphores: a unit takes one count from each of a mask at once, and adds likewise.
 
     Parameters
     ----------
     count : int
-        Semaphores.
+        Number of semaphores.
     units : int
-        Takers and posters.
+        Number of units that take and post.
 
     Members
     -------
+    asking : In(units)
+        Each unit waits for the semaphores of its ``want``.
     want : In(ArrayLayout(count, units))
-        Mask that each unit waits for; ``asking`` says that it waits.
+        Mask of semaphores, for each unit.
     granted : Out(units)
-        The unit's mask was taken, in this cycle. At most one unit a cycle, the first that can.
+        A count is taken from each semaphore of the unit's ``want`` in this cycle. At most one unit
+        a cycle: the one with the lowest number whose semaphores all have counts.
     lacking : Out(count)
-        Semaphores at zero.
+        Semaphores whose count is zero.
     post : In(ArrayLayout(count, units))
-        Masks added in this cycle.
+        Semaphores that get a count from each unit in this cycle.
     overflow : Out(units)
-        A count passed GREATEST through a post of this unit, two cycles later.
+        Two cycles after a post of this unit: it took a count past GREATEST.
 
     Timing
     ------
-    A post can be taken from the next cycle on.
+    ``granted`` is combinational from ``asking`` and ``want``. A count posted in one cycle can be
+    taken in the next.
     """
 
     want: data.View
@@ -63,7 +67,7 @@ class Semaphores(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Too high by what was taken in the cycle before: who is granted is known late in a cycle.
+        # What is taken is subtracted one cycle late (`fewer`): grants come late in a cycle.
         counts = [
             Signal(range(GREATEST + self.units + 2), name=f"count_{s}") for s in range(self.count)
         ]
@@ -85,7 +89,7 @@ class Semaphores(wiring.Component):
             change = Signal(signed(len(posts) + 1), name=f"change_{s}")
             m.d.comb += change.eq(posts - fewer[s])
             m.d.sync += count.eq(count + change)
-            # In a register, since all grants wait for it; what is posted to is not zero.
+            # Registered, because all grants depend on it. A semaphore that gets a post is not zero.
             posted_to = Cat(self.post[u][s] for u in range(self.units)).any()
             one = ~count[2:].any() & (count[:2] == Mux(fewer[s], 2, 1))
             m.d.sync += self.lacking[s].eq(~posted_to & (self.lacking[s] | (one & taken[s])))
@@ -94,6 +98,6 @@ class Semaphores(wiring.Component):
         m.d.sync += fewer.eq(taken)
         posted = Signal(self.post.shape())
         m.d.sync += posted.eq(self.post)
-        # Late in a cycle, and what it leads to is far away.
+        # A second register: the comparison takes most of a cycle.
         m.d.sync += self.overflow.eq(Cat((posted[u] & over).any() for u in range(self.units)))
         return m

@@ -19,7 +19,10 @@ from celosia.hw.sequencer.supervisor import UNITS, Supervisor
 
 
 def executor_signature(opcodes: tuple[isa.Opcode, ...]) -> wiring.Signature:
-    """Return the ports between the sequencer and a unit, as the sequencer sees them."""
+    """Return the ports between the sequencer and a unit, as the sequencer sees them.
+
+    Their meaning is in "Contract of a unit" of ``docs/design/architecture.md``.
+    """
     return wiring.Signature(
         {
             "instruction": Out(stream.Signature(streams.issued(*opcodes))),
@@ -34,7 +37,9 @@ def executor_signature(opcodes: tuple[isa.Opcode, ...]) -> wiring.Signature:
 
 
 class Sequencer(wiring.Component):
-    """Runs programs: fetches, checks and hands instructions to the units, and counts.
+    """Runs programs: fetches and checks words, issues instructions to the units, counts cycles.
+
+    Words pass ``Fetch``, ``Check`` and ``Dispatch``, and the ``Issue`` of their unit.
 
     Parameters
     ----------
@@ -45,20 +50,21 @@ class Sequencer(wiring.Component):
     -------
     load, store, matrix, vector : Out(``executor_signature``)
         The units.
-    request, beats
-        Client of ``ReadMaster`` for instructions.
+    request, beats : Out(stream of ``streams.burst``), In(stream of ``read_beat``)
+        Client of ``ReadMaster`` for the program.
     start, reset, clear_counters : In(1)
-        Strobes of the control register.
-    program_address, program_length, watchdog : In
-        Registers.
-    supervisor's outputs
-        ``running``, ``done``, ``error``, ``draining``, ``code``, ``unit``, ``index``, ``clear``.
-    counter_address, counter_value, cycles
-        See ``Counters``.
+        Strobes of the register ``control``.
+    program_address, program_length, watchdog : In(ADDRESS_BITS), In(32), In(32)
+        Host registers.
+    running, done, error, draining, code, unit, index, clear : Out
+        As of ``Supervisor``.
+    counter_address, counter_value, cycles : In, Out(32), Out(32)
+        ``address``, ``value`` and ``cycles`` of ``Counters``.
 
     Timing
     ------
-    The first word reaches its unit 7 cycles after its beat arrived.
+    One word a cycle. A unit is offered an instruction 8 cycles after the beat with its GO, and one
+    cycle more for each word of the beat before GO, if queue and semaphores let it.
     """
 
     request: stream.Interface
@@ -154,7 +160,7 @@ class Sequencer(wiring.Component):
             fetch.stop.eq(~supervisor.running),
             dispatch.i.valid.eq(checked.valid & good & supervisor.granting),
             dispatch.i.payload.eq(checked.payload),
-            # While no program runs nobody gets what leaves: all of it is flushed before the next.
+            # Words that leave while no program runs are dropped; a flush precedes the next program.
             checked.ready.eq(dispatch.i.ready & good),
         ]
 
@@ -182,7 +188,7 @@ class Sequencer(wiring.Component):
             waiting.append(issue.waiting)
         takers = {isa.Unit.SEQUENCER: dispatch, **issues}
         for unit, taker in takers.items():
-            # The dispatcher is offered nothing while no program runs.
+            # The dispatcher gets no word while no program runs.
             runs = 1 if taker is dispatch else supervisor.granting
             m.d.comb += [
                 semaphores.asking[unit.value].eq(taker.asking & runs),
@@ -191,8 +197,8 @@ class Sequencer(wiring.Component):
                 taker.granted.eq(semaphores.granted[unit.value]),
                 taker.lacking.eq(semaphores.lacking),
             ]
-        # Late in a cycle. A unit that takes an instruction meanwhile has nothing under way on the bus
-        # before a reset comes; and who asks for quiet has handed on nothing for some cycles.
+        # One cycle late, which is safe: a unit that takes an instruction in that cycle has no burst
+        # on the bus before a reset; and FENCE and HALT wait longer than this after the last push.
         m.d.sync += [
             supervisor.units_idle.eq(Cat(idle).all()),
             dispatch.quiet.eq(Cat(idle).all() & ~Cat(waiting).any()),
@@ -207,7 +213,7 @@ class Sequencer(wiring.Component):
         semaphores: Semaphores,
         issues: dict[isa.Unit, Issue],
     ) -> None:
-        """Collect what goes wrong, by unit number, and what to name when nothing moves."""
+        """Connect the faults of all units, and the instruction that a watchdog error names."""
         checked = check.o
         own = Signal(streams.FAULT)
         bad = Signal()
@@ -226,20 +232,20 @@ class Sequencer(wiring.Component):
         for unit, issue in issues.items():
             with m.If(semaphores.overflow[unit.value]):
                 m.d.comb += [own.code.eq(isa.Error.SEMAPHORE), own.index.eq(issue.post_index)]
-        # Late in a cycle, as those of the units; HALT settles until what it posts has come here.
+        # One cycle late, as the faults of the units. HALT settles until its own post has arrived.
         wrong = (bad | ran_out | semaphores.overflow.any()) & supervisor.running
         m.d.sync += [
             supervisor.fault_valid[isa.Unit.SEQUENCER.value].eq(wrong),
             supervisor.faults[isa.Unit.SEQUENCER.value].eq(own),
         ]
-        # Nothing changes any more when this is looked at.
+        # Registered: when the watchdog reads these, they have been constant for many cycles.
         m.d.sync += [
             supervisor.stuck_unit.eq(isa.Unit.SEQUENCER),
             supervisor.stuck_index.eq(checked.payload.index),
         ]
         for unit, issue in reversed(issues.items()):
             port = getattr(self, unit.name.lower())
-            # Late in a cycle, and far away; HALT waits longer than a cycle for those that stopped.
+            # One cycle late; HALT settles for longer than that.
             m.d.sync += [
                 supervisor.fault_valid[unit.value].eq(port.fault_valid),
                 supervisor.faults[unit.value].eq(port.fault),
@@ -266,7 +272,7 @@ class Sequencer(wiring.Component):
         issues: dict[isa.Unit, Issue],
     ) -> None:
         m.submodules.counters = counters = Counters(units=UNITS)
-        # Everything that counts is a cycle late: so are the units' queues.
+        # All classes are one cycle late, as those of ``Issue``.
         activities = counters.activities
         m.d.sync += activities[isa.Unit.SEQUENCER.value].eq(dispatch.activity)
         m.d.comb += [activities[unit.value].eq(issue.activity) for unit, issue in issues.items()]

@@ -1,4 +1,4 @@
-"""Running, stopping and starting again: errors, watchdog, soft reset."""
+"""State of the core: start, end, first error, watchdog and soft reset."""
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, wiring
@@ -18,37 +18,38 @@ class Supervisor(wiring.Component):
     Members
     -------
     start : In(1)
-        Doorbell; without effect while a program runs or an error stands. Between HALT and ``done``
-        it is kept.
+        Doorbell. Ignored while a program runs and after an error. Between HALT and ``done`` it is
+        kept and takes effect after ``done``.
     reset : In(1)
-        Soft reset asked for: stops everything, waits until it is idle, then ``clear``.
+        Request of a soft reset: sets ``abort``, waits until fetch and units are idle, then gives
+        ``clear``.
     watchdog : In(32)
-        Cycles without progress, 0 for none.
+        Cycles without progress that are an error; 0 for no limit.
     faults, fault_valid : In(ArrayLayout(FAULT, UNITS)), In(UNITS)
-        Errors by unit number.
+        Errors, by unit number. Of several in one cycle the lowest unit counts.
     moved : In(1)
-        Some unit is busy or finished something.
-    stuck_unit, stuck_index : In
-        What to name when nothing moves.
+        A unit is busy or has finished an instruction.
+    stuck_unit, stuck_index : In(isa.Unit), In(INDEX_BITS)
+        Unit and index that a WATCHDOG error records.
     halted : In(1)
-        HALT took effect.
+        HALT has ended; one cycle.
     fetch_idle, units_idle : In(1)
-        Nothing under way there.
+        Every requested beat has arrived; every unit is idle.
     begin : Out(1)
-        A program starts, one cycle.
+        A program starts; one cycle.
     running, granting : Out(1)
-        From the cycle after ``begin`` until HALT or an error: twice, since who is granted something
-        is known late in a cycle.
+        From the cycle after ``begin`` until HALT or an error. Two equal registers: ``granting`` is
+        for the semaphores alone.
     abort : Out(1)
-        Stops all units, see ``docs/design/architecture.md``.
+        Stops all units, see "Contract of a unit" in ``docs/design/architecture.md``.
     flush, clear : Out(1)
-        Resets fetch and check; resets every room. One cycle.
+        Reset of fetch and check at the end of a program; reset of every block. One cycle.
     done, error : Out(1)
-        How the last program ended; ``error`` stands until a soft reset, ``done`` until a start
-        or a soft reset.
+        End of the last program. ``error`` stays until a soft reset, ``done`` until a start or a
+        soft reset.
     draining : Out(1)
-        Transfers are under way on the bus or in a unit after an error or a reset.
-    code, unit, index : Out
+        After an error or a request of a reset: transfers are still under way.
+    code, unit, index : Out(isa.Error), Out(isa.Unit), Out(INDEX_BITS)
         The first error.
 
     Timing
@@ -119,17 +120,17 @@ class Supervisor(wiring.Component):
         rung = Signal()
         quiet_cycles = Signal(32)
         hung = Signal()
-        # The reset itself comes a cycle after `clear`; until then nothing may start.
+        # The reset takes effect one cycle after `clear`; until then no program may start.
         cleared = Signal()
         m.d.sync += cleared.eq(self.clear)
         m.d.comb += [
             self.begin.eq((self.start | rung) & ~self.running & ~ending & ~self.error & ~resetting),
             self.draining.eq(self.abort & ~(self.fetch_idle & self.units_idle)),
             self.clear.eq(resetting & self.fetch_idle & self.units_idle & ~cleared),
-            # What was fetched behind HALT is dropped before the program counts as done.
+            # Words fetched past HALT are dropped before `done`.
             self.flush.eq(ending & self.fetch_idle),
         ]
-        # As soon as the cycles are that many, out of a register: they are long to compare.
+        # The comparison of 32 bits is registered; it takes the next count, so it is not late.
         more = quiet_cycles + 1
         with m.If(self.moved | ~self.running):
             m.d.sync += [quiet_cycles.eq(0), hung.eq(0)]

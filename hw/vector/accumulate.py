@@ -1,4 +1,4 @@
-"""Writes results to the accumulators, over, onto or above the sums that are there."""
+"""Writer of results to the accumulators: overwrite, add or maximum."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
@@ -11,11 +11,11 @@ from celosia.hw.vector.task import MARK, VectorSizes
 
 
 class AccumulatorWriter(wiring.Component):
-    """Fixed-latency end of the pipe for tasks whose destination is the accumulators.
+    """Writer of the accumulators: last stages of the pipe, with fixed latency.
 
-    A row is read ``Pipe.SOON`` cycles before its result, and its write is told one cycle before it:
-    up to four groups before it have not been written then, and their results are forwarded to a later
-    group of the same row and columns. Nothing is forwarded where groups come further apart.
+    The row of a group is read ``Pipe.SOON`` cycles before the group's result comes. The writes of
+    up to four earlier groups are not visible then. If one of them has the same row and columns, its
+    result is forwarded. With ``VectorSizes.group_cycles`` above 4 nothing has to be forwarded.
 
     Parameters
     ----------
@@ -27,24 +27,24 @@ class AccumulatorWriter(wiring.Component):
     soon, scaled : In(MARK), In(ArrayLayout(signed(32), lanes))
         As of ``Pipe``.
     endings : In(ArrayLayout(VectorSizes.ending, 2))
-        Of the tasks of both slots.
+        Ending of the task in each slot.
     descriptor, pop : In(VectorSizes.descriptor), Out(1)
-        Where the group of ``soon`` goes; taken with it.
+        Destination of the group of ``soon``; it is used in this cycle.
     stop : In(1)
-        Tells of no write.
+        No writes.
     accumulator_read, sums, accumulator_write : Out(read_layout), In, Out(write_layout)
         Ports of the accumulators.
     finished : Out(1)
         The last group of a task is being written.
     fault, fault_slot : Out(1), Out(1)
-        A group cannot be written, of which task.
+        A group cannot be written, and the slot of its task.
     sums_wrong, wrong : In(columns), Out(1)
-        With parity, one cycle behind ``sums``: which were wrong; and that a group, whose task is
-        ``fault_slot``, is joined to one of them.
+        With parity, one cycle after ``sums``: wrong sums; and that a group of slot ``fault_slot``
+        is added to or compared with one of them.
 
     Timing
     ------
-    ``accumulator_write`` comes one cycle before ``scaled``, its sums one cycle behind it.
+    ``accumulator_write`` comes one cycle before ``scaled``; its sums come one cycle after it.
     """
 
     soon: data.View
@@ -96,7 +96,7 @@ class AccumulatorWriter(wiring.Component):
         )
 
     def _steps(self, m: Module) -> tuple[list[data.View], Value]:
-        """Return the group that is read and those before it, oldest last, and which exist."""
+        """Return the groups in the stages, the one that is read first, and their valid bits."""
         place = self.descriptor
         steps = [Signal(self._step, name=f"step_{age}", reset_less=True) for age in range(8)]
         earlier = Signal(len(steps) - 1)
@@ -115,9 +115,9 @@ class AccumulatorWriter(wiring.Component):
         return steps, valid
 
     def _old(self, m: Module, step: data.View, hits: list[Value], results: list) -> data.View:
-        """Return what the group of a step joins, but for what the group just before writes.
+        """Return the old sums of a group, unless the group directly before writes them.
 
-        Nothing, where it overwrites.
+        Zero if the group overwrites.
         """
         sizes = self.sizes
         old = Signal(data.ArrayLayout(signed(32), sizes.lanes), reset_less=True)
@@ -134,7 +134,7 @@ class AccumulatorWriter(wiring.Component):
         return old
 
     def _watch(self, m: Module, step: data.View, valid: Value, hits: list[Value]) -> None:
-        """Tell of a wrong sum that is not forwarded, for the group in the step of ``hits``."""
+        """Drive ``wrong``: a sum of the group has wrong parity and is not forwarded."""
         sizes = self.sizes
         read = valid & (step.mode != isa.Mode.OVERWRITE) & ~step.bad
         forwarded = Cat(Cat(hit[lane] for hit in hits).any() for lane in range(sizes.lanes))
@@ -159,7 +159,7 @@ class AccumulatorWriter(wiring.Component):
             self.accumulator_read.row.eq(steps[0].row),
         ]
 
-        # Lanes of the group in step 4 that the one `distance` before it writes too.
+        # Lanes of the group in step 4 that the group `distance` cycles before it writes, too.
         hits = []
         for distance in range(sizes.group_cycles, Pipe.SOON):
             earlier = steps[2 + distance]
@@ -188,7 +188,7 @@ class AccumulatorWriter(wiring.Component):
         m.d.sync += [late.eq(early) for early, late in zip(results, results[1:], strict=False)]
         old = self._old(m, steps[4], hits[1:], results[: len(hits[1:])])
         for lane in range(lanes):
-            # One adder for sums and, with a complement, for comparisons.
+            # One adder: for a comparison it subtracts.
             new = self.scaled[lane]
             before = Signal(signed(32), name=f"before_{lane}")
             total = Signal(signed(34), name=f"total_{lane}")

@@ -1,4 +1,4 @@
-"""Elements out of the answers to reads."""
+"""Elements of the responses to reads."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, wiring
@@ -11,16 +11,21 @@ from celosia.hw.vector.task import VectorSizes
 
 
 def asked_layout(*, columns: int, lanes: int) -> data.StructLayout:
-    """Return what is known of an element when it is asked for.
+    """Return the layout of a request's record: what is known of an element before its values.
 
-    Its place in the window, its groups of channels less one, and that there is no such place.
+    ``first`` and ``last`` of its window, its number of groups less one, and ``outside``: its
+    address is outside the memory.
     """
     groups_last = range(columns // lanes)
     return data.StructLayout({"first": 1, "last": 1, "groups_last": groups_last, "outside": 1})
 
 
 def element_layout(*, columns: int, lanes: int) -> data.StructLayout:
-    """Return an element of a window: up to ``columns`` channels, the groups in use in front."""
+    """Return the layout of an element: up to ``columns`` values, of which the first groups count.
+
+    ``first`` and ``last`` of its window, the number of its groups less one, and ``fault``: it was
+    outside the memory.
+    """
     return data.StructLayout(
         {
             "valid": 1,
@@ -34,7 +39,7 @@ def element_layout(*, columns: int, lanes: int) -> data.StructLayout:
 
 
 class Answers(wiring.Component):
-    """Elements out of the answers to reads.
+    """Joins the responses to reads with the records of their requests to elements.
 
     Parameters
     ----------
@@ -44,23 +49,23 @@ class Answers(wiring.Component):
     Members
     -------
     ask_unified, ask_accumulators, ask_nothing : In(1)
-        A read is taken, or, for nothing, an element comes in the next cycle. Only one kind until
-        ``quiet``.
+        A read of the unified buffer is taken; a read of the accumulators is issued; an element
+        without a source (FILL) is due. Only one kind until ``quiet``.
     asked : In(asked_layout)
-        With each of them.
+        Record of that request.
     room : Out(1)
-        One more read of the unified buffer may be asked.
+        There is space for the record of one more read of the unified buffer.
     read_valid, read_data, read_fault, sums : In
-        Answers, see the unit; at least two cycles behind what they answer.
+        Responses, see ``VectorUnit``; at least two cycles after their requests.
     element : Out(element_layout)
-        Elements in the order asked.
+        Elements, in the order of the requests.
     quiet : Out(1)
-        No answer is awaited.
+        No response is missing.
 
     Timing
     ------
-    Elements come with the answers: of the accumulators ``ACCUMULATOR_LATENCY`` cycles after their
-    read, which they are told as it is asked, of nothing one cycle after it was asked.
+    An element of the unified buffer comes in the cycle of its response, of the accumulators
+    ``ACCUMULATOR_LATENCY`` cycles after its request, without a source one cycle after.
     """
 
     DEPTH = 16
@@ -109,7 +114,7 @@ class Answers(wiring.Component):
             m.d.sync += [asked.eq(late[-1]), valid.eq(late_valid[-1])]
             late.append(asked)
             late_valid.append(valid)
-        # Registered, so that what decides to ask does not reach into the window unit.
+        # Registered, so that the decision to issue ends here.
         nothing = Signal()
         asked_nothing = Signal(layout, reset_less=True)
         m.d.sync += [nothing.eq(self.ask_nothing), asked_nothing.eq(self.asked)]
@@ -130,7 +135,7 @@ class Answers(wiring.Component):
                 Mux(self.read_valid, awaited.r_data, Mux(late_valid[-1], late[-1], asked_nothing))
             ),
         ]
-        # Only one kind is awaited at a time, so it is known long before the answer comes.
+        # Only one kind is in flight at a time, so the select is registered before the response.
         kind = Signal(reset_less=True)
         with m.If(self.ask_unified | self.ask_accumulators):
             m.d.sync += kind.eq(self.ask_unified)

@@ -1,4 +1,4 @@
-"""Takes instructions one after the other, two of them under way at once."""
+"""Control of the vector unit: starts tasks in order, two of them in flight."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from celosia.hw.vector.task import VectorSizes
 
 
 class State(enum.Enum, shape=2):
-    """What becomes of the instruction taken last."""
+    """State of the task that was taken last."""
 
     FREE = 0
     PREPARING = 1
@@ -22,10 +22,10 @@ class State(enum.Enum, shape=2):
 
 
 class VectorControl(wiring.Component):
-    """Starts tasks, keeps the account of those under way, and stops the unit.
+    """Control of the vector unit: starts tasks, reports their end, stops the unit.
 
-    A task starts once everything of the one before is on its way through the pipe. It waits for
-    that one to be done if it reads what that one writes, and if it writes accumulators behind
+    A task starts when all elements of the task before have entered the pipe. It waits until that
+    task is done if it reads the memory that that one writes, or if it writes accumulators after
     writes to the unified buffer, which may still report a fault.
 
     Parameters
@@ -33,39 +33,49 @@ class VectorControl(wiring.Component):
     sizes : VectorSizes
         Sizes of the unit.
     settle_cycles : int
-        In which the pipe empties once nothing is asked for.
+        Cycles in which the pipe empties after the last response.
 
     Members
     -------
     instruction : In(stream of VectorSizes.decoded)
-        What ``Decoder`` makes of instructions.
+        Tasks, from ``Decoder``.
     done, fault_valid, fault, abort, idle, activity
-        Contract of a unit.
+        See "Contract of a unit" in ``docs/design/architecture.md``.
     task, slot : Out(VectorSizes.task), Out(1)
-        The task to start or to run, and its number modulo 2.
-    prepare, prepared, launch : Out(2), In(1), Out(1)
-        Prepare the runs of the task on offer, of its source and, equal, of its destination; they are;
-        the task starts.
-    running, issues, reads_wait, writes_wait, busy, awaited, settling : In(1)
-        Source or destination are not through the task; the source asks now, may not; a write may
-        not; elements are on their way to the pipe; answers to reads, and writes, are on their way.
+        The task that was taken last, and its slot.
+    prepare : Out(2)
+        Source and destination prepare ``Runs`` for the task on offer. Two equal bits.
+    prepared : In(1)
+        Both are prepared.
+    launch : Out(1)
+        ``task`` starts.
+    running : In(1)
+        Source or destination has not finished its loops.
+    issues, reads_wait : In(1)
+        The source requests an element in this cycle; the unified buffer refuses a read.
+    writes_wait : In(1)
+        The unified buffer refuses a write.
+    busy : In(1)
+        Elements have not entered the pipe yet.
+    awaited, settling : In(1)
+        Responses to reads are missing; writes are not visible yet.
     endings : Out(ArrayLayout(VectorSizes.ending, 2))
-        Of the tasks under way.
+        Ending of the task in each slot.
     oldest : Out(1)
         Slot of the oldest task that is not done.
     bytes_finished, bytes_fault : In(1)
-        The oldest task is done, or has failed.
+        From ``UnifiedWriter``: the oldest task is done; it has failed.
     sums_finished, sums_fault, sums_fault_slot : In(1)
-        A task that writes accumulators is done; one has failed.
+        From ``AccumulatorWriter``: a task is done; one has failed, and its slot.
     wrong, wrong_slot : In(1)
-        With parity: a task has used a word of wrong parity.
+        With parity: a task has used a word of wrong parity, and its slot.
     stop : Out(1)
-        Nothing is to be asked for or written any more.
+        From a fault or ``abort`` on: no requests and no writes.
 
     Timing
     ------
-    A task starts at the earliest two cycles after its runs are prepared; one is taken while the one
-    before is under way.
+    ``launch`` comes one cycle after ``prepared`` at the earliest. The next task is taken while the
+    one before is in flight.
     """
 
     instruction: stream.Interface
@@ -134,7 +144,7 @@ class VectorControl(wiring.Component):
         reset_less(self, "task", "endings")
 
     def _launch(self, m: Module, state: Any, used: Signal, to_sums: Signal) -> None:
-        """Take the next instruction, and start it when nothing under way forbids."""
+        """Take the next task, and start it when the tasks in flight permit."""
         reads_sums = self.task.source == isa.Space.ACCUMULATORS
         writes_sums = self.task.destination == isa.Space.ACCUMULATORS
         other_writes_sums = Mux(self.slot, to_sums[0], to_sums[1])
@@ -151,12 +161,12 @@ class VectorControl(wiring.Component):
             ends.eq((state == State.RUNNING) & ~self.running),
             self.launch.eq(may_launch),
         ]
-        # Far from here and from each other, so each has its own word of the state.
+        # One copy of the state for the source and one for the destination.
         for walk in range(2):
             free = Signal(name=f"free_{walk}", init=1, attrs=COPY)
             m.d.sync += free.eq((free & ~taken) | ends)
             m.d.comb += self.prepare[walk].eq(self.instruction.valid & free & ~self.stop)
-        # Once nothing forbids it, nothing will until it starts, but for what stops the unit now.
+        # Registered: a condition that holds stays true until the task starts, except `stop`.
         m.d.sync += may_launch.eq(
             (state == State.PREPARING)
             & self.prepared
@@ -211,7 +221,7 @@ class VectorControl(wiring.Component):
                 m.d.sync += used[slot].eq(0)
 
     def _classify(self, m: Module, state: Any, used: Signal) -> None:
-        """Give the cycle its class."""
+        """Drive ``activity``."""
         with m.If(self.stop):
             m.d.comb += self.activity.eq(Mux(self.idle, Activity.IDLE, Activity.DRAIN))
         with m.Elif(self.reads_wait):
@@ -236,7 +246,7 @@ class VectorControl(wiring.Component):
         self._launch(m, state, used, to_sums)
         self._finish(m, used, to_sums, indices)
 
-        # Once stopped, results run out of the pipe unseen.
+        # After a stop the pipe empties; nothing of it is written.
         settles = Signal(range(self.settle_cycles + 1), init=self.settle_cycles)
         with m.If(~self.stop | self.awaited | self.settling):
             m.d.sync += settles.eq(self.settle_cycles)

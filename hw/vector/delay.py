@@ -1,4 +1,4 @@
-"""Registers that let a value keep step with a pipe beside it."""
+"""Delay line."""
 
 from amaranth.hdl import Module, ShapeLike, Signal
 from amaranth.lib import wiring
@@ -6,21 +6,21 @@ from amaranth.lib.wiring import In, Out
 
 
 class Delay(wiring.Component):
-    """A value, some cycles later.
+    """Delay line of a value.
 
     Parameters
     ----------
     shape : ShapeLike
-        Of the value.
+        Shape of the value.
     cycles : int
-        How much later, at least 1.
+        Length in cycles, at least 1.
     reset_less : bool
-        Whether a reset leaves what is under way as it is.
+        The registers have no reset.
 
     Members
     -------
     i, o : In, Out(shape)
-        The value, and what it was ``cycles`` cycles ago; zero at first.
+        Input, and the input of ``cycles`` cycles before; zero at first.
 
     Timing
     ------

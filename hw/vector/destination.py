@@ -1,4 +1,4 @@
-"""Where results go: one descriptor for each group of channels, ahead of the results."""
+"""Destination of a task: one descriptor for each group, ahead of the results."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -11,14 +11,14 @@ from celosia.hw.vector.task import VectorSizes, lane_mask
 
 
 def is_outside(address: Value, space: Value, sizes: VectorSizes) -> Value:
-    """Return whether ``address`` lies past every byte, or every row of the accumulators."""
+    """Return True if ``address`` is past the last byte, or the last row of the accumulators."""
     past_rows = address[sizes.accumulator_bits :].any()
     past_bytes = address[sizes.unified_address_bits - 1 :].any()
     return Mux(space == isa.Space.ACCUMULATORS, past_rows, past_bytes)
 
 
 class Destination(wiring.Component):
-    """Walks the destination of a task.
+    """Address generator of the destination of a task.
 
     Parameters
     ----------
@@ -27,10 +27,10 @@ class Destination(wiring.Component):
 
     Members
     -------
-    prepare, run, skip_rows, prepared : In(1), In, In, Out(1)
-        Prepares the runs of the next task, see ``Runs``.
+    prepare, run, skip_rows, prepared : In(1), In(COUNT_BITS), In(row_bits), Out(1)
+        Prepare the skips of the next task: ``start`` to ``ready`` of ``Runs``.
     launch : In(1)
-        Begins with ``task``, whose runs are prepared.
+        Starts ``task``, whose skips are prepared.
     task : In(VectorSizes.task)
         Held from ``launch`` until the last descriptor is taken.
     stop : In(1)
@@ -38,11 +38,11 @@ class Destination(wiring.Component):
     descriptors : Out(stream of VectorSizes.descriptor)
         One for each group, in order.
     running : Out(1)
-        There are descriptors to come.
+        Descriptors are left.
 
     Timing
     ------
-    First descriptor in the cycle after ``launch``, then one each cycle.
+    The first descriptor comes in the cycle after ``launch``, then one each cycle.
     """
 
     prepare: Signal

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw.fanout import reset_less
 from celosia.hw.product import Product
 
-#: Where both factors are cut: the sum of both parts fits a multiplier of 18 bits, with its sign.
+#: Lowest bit of the upper part of both factors: the sum of both parts fits 18 bits, signed.
 _CUT = 16
 
 #: Bits of the product that are dropped, and ports of all multipliers.
@@ -18,16 +18,16 @@ _PORTS: dict[str, Any] = {"a": In(signed(32)), "b": In(31), "halves": Out(signed
 
 
 class Multiplier(wiring.Component):
-    """High part of a product of 32 by 31 bits, from multipliers that parts have.
+    """Upper part of a product of 32 by 31 bits, from hardware multipliers.
 
     Three products of at most 18 × 17 bits, A. Karatsuba and Y. Ofman, "Multiplication of many-digit
     numbers by automatic computers", 1962: of the lower parts, of the upper parts, and of the sums
-    of both, which holds the two products in the middle and the other two.
+    of both parts. The last one less the other two is the sum of the two mixed products.
 
     Parameters
     ----------
     primitive : str
-        Of the products, see ``Product``.
+        Multiplier, see ``Product``.
 
     Members
     -------
@@ -40,8 +40,7 @@ class Multiplier(wiring.Component):
 
     Timing
     ------
-    ``halves`` follows ``a`` by ``LATENCY`` cycles. Inputs go into registers, through an adder of 17
-    bits at most. One product each cycle, no backpressure.
+    ``halves`` follows ``a`` by ``LATENCY`` cycles. One product each cycle, no backpressure.
     """
 
     LATENCY = Product.LATENCY + 2
@@ -69,7 +68,7 @@ class Multiplier(wiring.Component):
         upper = self._product(m, "upper", a_high, b_high)
         both = self._product(m, "both", a_low + a_high, b_low + b_high)
 
-        # Bits 16 and up, in two numbers: one has the lower product taken off, one the upper.
+        # Bits 16 and up, as two numbers; each has one of the other products subtracted.
         middle = Signal(signed(34), reset_less=True)
         outer = Signal(signed(63 - _CUT), reset_less=True)
         m.d.sync += [
@@ -81,14 +80,14 @@ class Multiplier(wiring.Component):
 
 
 class RowMultiplier(wiring.Component):
-    """The same, from look-up tables alone.
+    """``Multiplier`` without hardware multipliers.
 
-    One row of adders for each bit of ``b``, which drops the lowest bit of its sum. The look-up table
-    of a bit of the sum also chooses whether the row adds.
+    One row of adders for each bit of ``b``; it drops the lowest bit of its sum. The look-up table
+    of a bit of the sum also selects whether the row adds.
 
     Members
     -------
-    a, b, halves
+    a, b, halves : In(signed(32)), In(unsigned(31)), Out(signed(33))
         As of ``Multiplier``.
 
     Timing

@@ -1,4 +1,4 @@
-"""Nested loops over addresses."""
+"""Loop nest: addresses of nested loops."""
 
 from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
@@ -8,10 +8,11 @@ from celosia.hw.fanout import reset_less
 
 
 class Nest(wiring.Component):
-    """Address of the current round of nested loops.
+    """Loop nest: address of the current round of nested loops.
 
-    Each level holds the address at which its current round began. To step is to add one stride to
-    the address of the innermost level that is not in its last round; all levels inside begin there.
+    Each level holds the address at which its current round began. A step adds the stride of the
+    innermost level that is not in its last round to the address of that level. That level and all
+    levels inside it continue from the sum.
 
     Parameters
     ----------
@@ -27,15 +28,15 @@ class Nest(wiring.Component):
     base : In(unsigned(bits))
         First address.
     strides : In(ArrayLayout(unsigned(bits), levels))
-        From round to round of each level. Held while the loops run.
+        Distance of addresses from round to round, for each level. Constant while the loops run.
     counts : In(StructLayout of "0", "1", …)
-        Number of the last round of each level: one less than its rounds. Held likewise.
+        Rounds less one, for each level, the innermost first. Constant while the loops run.
     step : In(1)
         Goes to the next round; ignored together with ``start``.
     address : Out(unsigned(bits))
-        Of the current round.
+        Address of the current round.
     last : Out(levels)
-        For each level, whether this is its last round.
+        Levels that are in their last round.
 
     Timing
     ------

@@ -1,4 +1,4 @@
-"""Keeps groups of channels apart where the requantiser does not take one each cycle."""
+"""Spacing of groups for a requantiser that does not take one each cycle."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
@@ -6,35 +6,36 @@ from amaranth.lib.wiring import In, Out
 
 
 class Pace(wiring.Component):
-    """Counts the groups of a window, and the cycles that each of them has for itself.
+    """Counter of the groups of a window and of the cycles of each group.
 
     Parameters
     ----------
     groups : int
         Most groups of a window.
     group_cycles : int
-        Cycles of a group, at least 2.
+        Cycles from group to group, at least 2.
 
     Members
     -------
     start, groups_last : In(1), In(range(groups))
-        A window of ``groups_last`` + 1 groups begins in the next cycle. Not while another is
-        ``in_use`` but for its last cycle.
+        A window of ``groups_last`` + 1 groups begins in the next cycle. Only while ``in_use`` is
+        low.
     hold : In(1)
         This cycle does not count.
     in_use : Out(1)
-        There are cycles to come of the last window, this one left out.
+        The window continues in the next cycle.
     moves : Out(1)
         The next group of the window begins in the next cycle.
 
     Timing
     ------
-    ``in_use`` from the cycle behind ``start`` on, for one cycle less than the groups have.
+    ``in_use`` is high from the cycle after ``start`` on, for (``groups_last`` + 1) ·
+    ``group_cycles`` - 1 cycles.
 
     Raises
     ------
     ValueError
-        If there are no cycles to count.
+        If ``group_cycles`` is below 2.
     """
 
     start: Signal

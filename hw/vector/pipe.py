@@ -1,4 +1,4 @@
-"""The pipe: parameters, requantiser, clamp and table, for one group of channels after the other."""
+"""Pipe of the vector unit: parameters, requantiser, clamp and table, group after group."""
 
 from typing import Any
 
@@ -22,18 +22,23 @@ from celosia.hw.vector.window import group_layout
 
 
 class ParameterWalk(wiring.Component):
-    """Which parameters each group takes.
+    """Address generator of the parameter memory.
+
+    Parameters
+    ----------
+    sizes : VectorSizes
+        Sizes of the unit.
 
     Members
     -------
     launch, task : In(1), In(VectorSizes.task)
-        Begins with ``task``.
+        Starts ``task``.
     step : In(1)
-        A group takes the parameters of ``group``.
-    group : Out(unsigned)
-        Group of the parameter memory.
+        A group reads its parameters in this cycle.
+    group : Out(group_bits + 1)
+        Group of channels in the parameter memory.
     outside : Out(1)
-        There is no such group.
+        ``group`` is past the end of the memory.
 
     Timing
     ------
@@ -84,7 +89,7 @@ class ParameterWalk(wiring.Component):
 
 
 def scaled_latency(sizes: VectorSizes) -> int:
-    """Return the cycles from a group to its results before zero point, clamp and table."""
+    """Return the cycles from a group to its scaled results."""
     if sizes.group_cycles > 1:
         return SequentialRequantizer.LATENCY
     return Requantizer.LATENCY
@@ -96,7 +101,7 @@ def latency(sizes: VectorSizes) -> int:
 
 
 class Pipe(wiring.Component):
-    """Turns groups of int32 elements into scaled int32 and into bytes.
+    """Requantises groups of int32 elements to scaled int32 and to bytes.
 
     Parameters
     ----------
@@ -112,29 +117,29 @@ class Pipe(wiring.Component):
     launch, task, slot : In
         Groups from the next cycle on belong to ``task``, which has ``slot``.
     endings : In(ArrayLayout(VectorSizes.ending, 2))
-        What the end of the pipe wants to know of the tasks of both slots.
+        Ending of the task in each slot.
     next : In(1)
-        With the pipelined requantiser: there is a group in ``ParameterMemory.LATENCY`` cycles.
+        Pipelined requantiser only: a group comes in ``ParameterMemory.LATENCY`` cycles.
     group : In(group_layout)
         Groups.
     used : Out(1)
-        With the sequential requantiser: a group is looked at for the last time, its parameters too.
+        Sequential requantiser only: group and parameters are read for the last time.
     soon : Out(MARK)
-        A group that is in ``scaled`` in ``SOON`` cycles.
+        Tag of the group whose results come in ``scaled`` ``SOON`` cycles later.
     scaled : Out(ArrayLayout(signed(32), lanes))
         Results before zero point, clamp and table.
     result, bytes : Out(MARK), Out(ArrayLayout(signed(8), lanes))
-        Results after them.
+        Tag of a group, and its results after zero point, clamp and table.
     channels_wrong, values_wrong : Out(lanes)
-        With parity: which parameters, ``ParameterMemory.LATENCY`` + 1 cycles behind ``next`` or
-        ``used``, and which entries of the table, one cycle behind ``result``, were wrong.
+        With parity: wrong parameters, ``ParameterMemory.LATENCY`` + 1 cycles after ``next`` or
+        ``used``, and wrong entries of the table, one cycle after ``result``.
 
     Timing
     ------
-    ``scaled`` follows ``group`` by ``scaled_latency`` cycles, ``bytes`` by ``latency``. A group each
-    cycle, no backpressure. With the sequential requantiser a group each ``VectorSizes.group_cycles``
-    at most; it is held until ``used``, and ``launch`` comes behind that. Its parameters have been
-    read by then, since those of the next group are looked for as soon as a group is ``used``.
+    ``scaled`` follows ``group`` by ``scaled_latency`` cycles, ``bytes`` by ``latency``. No
+    backpressure. Pipelined: one group each cycle. Sequential: one group every
+    ``VectorSizes.group_cycles`` at most; the group is constant until ``used``, and ``launch`` comes
+    later than that. The parameters of the next group are read from ``used`` on.
     """
 
     SOON = SequentialRequantizer.SOON
@@ -192,7 +197,7 @@ class Pipe(wiring.Component):
         return delay.o
 
     def _enter(self, m: Module, store: ParameterStore, outside: Signal) -> data.View:
-        """Feed the requantiser; return the mark of the group that is soon to come out."""
+        """Connect the requantiser; return ``soon``."""
         layout = data.StructLayout({"rounding": isa.Rounding, "tag": TAG})
         task = Signal(layout, reset_less=True)
         with m.If(self.launch):
@@ -227,7 +232,7 @@ class Pipe(wiring.Component):
     def _enter_sequential(
         self, m: Module, store: ParameterStore, mark: data.View, rounding: Value
     ) -> data.View:
-        """Feed the sequential requantiser with what is held; return as ``_enter``."""
+        """Connect the sequential requantiser; return ``soon``."""
         m.submodules.requantizer = requantizer = SequentialRequantizer(
             lanes=self.sizes.lanes, primitive=self.sizes.primitive
         )

@@ -17,15 +17,15 @@ class LeftShift(wiring.Component):
     Members
     -------
     sum, bias, left : In(signed(32)), In(signed(32)), In(5)
-        Element, what is added to it, and the bits by which the sum is shifted.
+        Element, bias, and the number of bits to shift by.
     saturates : In(1)
-        A result that does not fit becomes the greatest or least number. ``LATENCY`` cycles late.
+        A result that does not fit becomes the greatest or least number. Comes with ``shifted``.
     shifted : Out(signed(32))
         Result.
 
     Timing
     ------
-    ``shifted`` follows ``sum`` by ``LATENCY`` cycles, through one look-up table.
+    ``shifted`` follows ``sum`` by ``LATENCY`` cycles. It is combinational from ``saturates``.
     """
 
     LATENCY = 2
@@ -53,7 +53,7 @@ class LeftShift(wiring.Component):
         left = Signal(5, reset_less=True)
         m.d.sync += [biased.eq(self.sum + self.bias), left.eq(self.left)]
 
-        # All bits of the distance but the lowest. What leaves must be copies of the sign.
+        # Upper bits of the distance. Without an overflow, all bits that leave equal the sign.
         moved: Value = biased
         lost: list[Value] = []
         for bit in (4, 3, 2, 1):
@@ -72,7 +72,7 @@ class LeftShift(wiring.Component):
             leaves.eq(Cat(lost).any()),
         ]
 
-        # The lowest bit, and saturation: four choices for each bit of the result.
+        # Lowest bit of the distance, and saturation: four choices for each bit of the result.
         clips = Signal()
         picks = Signal()
         m.d.comb += [
@@ -92,19 +92,19 @@ class LeftShift(wiring.Component):
 class RightShift(wiring.Component):
     """Step 5 of the arithmetic contract, and the rounding of step 4.
 
-    Both roundings together add one or nothing to the number that is left of the product. The first
-    one adds half of the place that it drops. The second one does too, but it takes a little less to
-    a negative number. So without the first one, the second one rounds up at a half; with it, a
-    positive number also at the step below one half, a negative number only above one half.
+    Both roundings together are one increment, 0 or 1, of the shifted product. It depends on the
+    bits that the shift drops, as a fraction of the last bit that stays: ``SINGLE`` increments from
+    one half on. ``DOUBLE`` increments a positive number from one unit of ``halves`` below one half
+    on, and a negative number only above one half.
 
     Members
     -------
     halves : In(signed(33))
-        Product in halves of its last place.
+        Product with one bit after the point: ``p >> 30`` of step 4.
     right : In(5)
-        Bits that are dropped.
+        Number of bits to shift by.
     doubles : In(1)
-        Both roundings, else the second one only; the first one only where ``right`` is 0.
+        ``DOUBLE``, else ``SINGLE``.
     scaled : Out(signed(32))
         Result.
 
@@ -130,7 +130,7 @@ class RightShift(wiring.Component):
         m = Module()
         positive = ~self.halves[-1]
         moved: Value = self.halves
-        # Of the bits that are dropped: whether one differs from the sign's complement.
+        # A dropped bit differs from the complement of the sign.
         differs: list[Value] = []
         for bit in reversed(range(5)):
             before, n = moved, 1 << bit
@@ -159,16 +159,16 @@ class RequantizerLane(wiring.Component):
     Parameters
     ----------
     primitive : str
-        Of the multiplier, see ``Product``.
+        Multiplier, see ``Product``.
 
     Members
     -------
     sum : In(signed(32))
         Element.
     parameters : In(streams.CHANNEL)
-        Of the element's channel.
+        Parameters of the element's channel, in the same cycle.
     rounding : In(isa.Rounding)
-        With the element.
+        Rounding, in the same cycle.
     scaled : Out(signed(32))
         Result.
 
@@ -238,15 +238,15 @@ class Requantizer(wiring.Component):
     sums : In(ArrayLayout(signed(32), lanes))
         Elements.
     parameters : In(ArrayLayout(streams.CHANNEL, lanes))
-        Of the elements' channels.
+        Parameters of the elements' channels, in the same cycle.
     rounding : In(isa.Rounding)
-        With the group.
+        Rounding, in the same cycle.
     scaled : Out(ArrayLayout(signed(32), lanes))
         Results.
 
     Timing
     ------
-    Results follow by ``LATENCY`` cycles. One group each cycle, no backpressure.
+    ``scaled`` follows ``sums`` by ``LATENCY`` cycles. One group each cycle, no backpressure.
 
     Raises
     ------
@@ -301,13 +301,13 @@ class Clamp(wiring.Component):
     scaled : In(ArrayLayout(signed(32), lanes))
         Results of the requantiser.
     zero_point, low, high : In(signed(8))
-        Added; least and greatest result. With the group.
+        Zero point, least and greatest result, in the same cycle.
     bytes : Out(ArrayLayout(signed(8), lanes))
         ``min(max(scaled + zero_point, low), high)``, the sum exact.
 
     Timing
     ------
-    ``bytes`` follow by ``LATENCY`` cycles. One group each cycle, no backpressure.
+    ``bytes`` follow ``scaled`` by ``LATENCY`` cycles. One group each cycle, no backpressure.
     """
 
     LATENCY = 2
@@ -333,7 +333,7 @@ class Clamp(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # The upper bound wins where the bounds cross.
+        # If `low` is above `high`, the result is `high`.
         low = Signal(signed(8), reset_less=True)
         high = Signal(signed(8), reset_less=True)
         m.d.sync += [
@@ -342,7 +342,7 @@ class Clamp(wiring.Component):
         ]
         for i in range(self.lanes):
             scaled = self.scaled[i]
-            # What does not fit nine bits is out of bounds whatever the zero point.
+            # A number of more than nine bits is out of bounds with any zero point.
             fits = scaled[8:31] == scaled[31].replicate(23)
             near = Signal(signed(9), name=f"near_{i}")
             moved = Signal(signed(10), name=f"moved_{i}", reset_less=True)

@@ -1,4 +1,4 @@
-"""Sequential requantiser: the arithmetic of ``RequantizerLane``, some bits a cycle, in little area."""
+"""Sequential requantiser: arithmetic of ``RequantizerLane``, four bits a cycle, in little area."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
@@ -10,16 +10,16 @@ from celosia.hw.fanout import reset_less
 from celosia.hw.product import GatedSum
 from celosia.hw.vector.task import MARK, TAG
 
-#: Bits that the sequential requantiser takes of a number each cycle, and digits of a number.
+#: Bits of a digit, which is processed in one cycle, and digits of a number.
 DIGIT_BITS = 4
 DIGITS = 32 // DIGIT_BITS
 
-#: Of a shift: those that say how far within a digit.
+#: Bits of a shift distance that give the distance within a digit.
 _BITS = (DIGIT_BITS - 1).bit_length()
 
 
 def _digits(value: Value) -> Array:
-    """Return the digits of a number, the lowest first; the uppermost has its sign above it."""
+    """Return the digits of a number, the lowest first, sign-extended."""
     wide = Cat(value, value[-1].replicate(DIGITS * DIGIT_BITS - len(value)))
     return Array(wide.word_select(n, DIGIT_BITS) for n in range(DIGITS))
 
@@ -28,13 +28,14 @@ class SequentialLane(wiring.Component):
     """Steps 1 to 5 of the arithmetic contract for one channel, a digit a cycle.
 
     Digit-serial arithmetic (R. I. Hartley and P. F. Corbett, "Digit-serial processing techniques",
-    1990): numbers pass by from their lowest digit on, so an adder is as wide as a digit, and a shift
-    is a delay by whole digits and a choice of four bits out of seven. Only the multiplication has a
-    wide adder: it adds digit times multiplier to the upper part of the product and drops a digit.
+    1990): numbers are processed from their lowest digit on, so an adder is as wide as a digit, and
+    a shift is a delay by whole digits and a choice of four bits out of seven. Only the
+    multiplication has a wide adder: it adds digit times multiplier to the upper part of the
+    product, and shifts that part by a digit.
 
-    1. ``scans``: the sum with its bias goes by; what a shift to the left would lose is seen.
-    2. ``multiplies``: it goes by again, shifted or saturated, and is multiplied.
-    3. Then the product goes by, is shifted to the right and rounded, and collected in ``scaled``.
+    1. First pass: the sum with its bias, to find out if the shift to the left saturates.
+    2. Second pass (``multiplies``): the same, shifted or saturated, and multiplied.
+    3. Pass of the product: it is shifted to the right, rounded, and collected in ``scaled``.
 
     Parameters
     ----------
@@ -43,23 +44,22 @@ class SequentialLane(wiring.Component):
 
     Members
     -------
-    sum, parameters, rounding : In
-        As of ``RequantizerLane``; held while the lane scans and multiplies, and one cycle more.
+    sum, parameters, rounding : In(signed(32)), In(streams.CHANNEL), In(isa.Rounding)
+        As of ``RequantizerLane``; constant during the first two passes and one cycle more.
     digit : In(range(DIGITS))
-        Digit that is scanned or chosen for the multiplication, which follows in the next cycle.
+        Digit of the first or second pass. The multiplication follows in the next cycle.
     multiplies : In(1)
-        Which of it. A scan that nobody wants harms nothing.
+        Second pass, else the first. A first pass without a second has no effect.
     place : In(range(2 * DIGITS))
-        Digit of the product that goes by. Counts from the cycle behind the last multiplication on,
+        Digit of the product in its pass. Counts from the cycle after the last multiplication on,
         and stays at its greatest value.
     scaled : Out(signed(32))
         Result, from ``place`` = 2 ``DIGITS`` - 1 on.
 
     Timing
     ------
-    Digits are scanned in ``DIGITS`` cycles one after the other, then chosen in as many, each
-    multiplied a cycle later. The product of one element may go by while the next one is scanned,
-    not while it is multiplied.
+    The first pass and the second take ``DIGITS`` cycles each. The pass of a product may overlap the
+    first pass of the next element, not the second.
     """
 
     sum: Signal
@@ -86,7 +86,7 @@ class SequentialLane(wiring.Component):
         reset_less(self, "scaled")
 
     def _biased(self, m: Module, at: Value) -> Value:
-        """Return digit ``at`` of the sum with its bias; digits are asked for from 0 on."""
+        """Return digit ``at`` of the sum with its bias; ``at`` counts from 0 on."""
         carry = Signal(reset_less=True)
         total = Signal(DIGIT_BITS + 1)
         m.d.comb += total.eq(
@@ -100,7 +100,7 @@ class SequentialLane(wiring.Component):
         shape = signed(1 + len(upper))
         x, y = (Signal(shape, name=f"{name}_{n}") for name in ("upper", "factor"))
         row = Signal(shape, name=f"row_{n}")
-        # What is subtracted is inverted, and one added below.
+        # Subtract: add the complement and one.
         m.d.comb += [
             x.eq(upper),
             y.eq(Cat(self.parameters.multiplier ^ less.replicate(31), less).as_signed()),
@@ -115,7 +115,7 @@ class SequentialLane(wiring.Component):
                 row.eq(both.sum[1:]),
             ]
         else:
-            # A look-up table behind the carry chain has room for the choice.
+            # The look-up table after the carry chain has a free input for the select.
             m.d.comb += row.eq(Mux(bit, (Cat(1, x) + Cat(less, y))[1:], x))
         return row
 
@@ -130,7 +130,7 @@ class SequentialLane(wiring.Component):
         ]
         biased = self._biased(m, at)
 
-        # What leaves at the top must be copies of the sign.
+        # Without an overflow, all bits that leave at the top equal the sign.
         ones, zeros, negative = (
             Signal(name=name, reset_less=True) for name in ("ones", "zeros", "negative")
         )
@@ -155,14 +155,14 @@ class SequentialLane(wiring.Component):
         return digit
 
     def _product(self, m: Module, digit: Value, half: Value, begins: Value, last: Value) -> Signal:
-        """Return what is left of the product, a digit less in each cycle: steps 3 and 4.
+        """Return the product so far, shifted by a digit in each cycle: steps 3 and 4.
 
-        ``begins`` in the cycle before the first digit, ``last`` in that of the last.
+        ``begins`` is high in the cycle before the first digit, ``last`` in that of the last.
         """
         product = Signal(signed(33), reset_less=True)
         total: Value = product
         for n in range(DIGIT_BITS):
-            # The uppermost bit of all counts less than nothing.
+            # The uppermost bit of a signed number has a negative weight.
             less = last if n == DIGIT_BITS - 1 else Const(0, 1)
             row = self._row(m, n, total[n + 1 :].as_signed(), digit[n], less)
             total = Cat(total[: n + 1], row).as_signed()
@@ -174,10 +174,10 @@ class SequentialLane(wiring.Component):
     def _rounded(
         self, m: Module, product: Signal, whole: Value, part: Value, doubles: Value
     ) -> Value:
-        """Return the digit of the result that goes by: step 5."""
+        """Return one digit of the result: step 5."""
         half, rest, carry = (Signal(name=n, reset_less=True) for n in ("half", "rest", "carry"))
         begins = self.place == 0
-        # Bits dropped so far: the uppermost, and whether there is a one among the others.
+        # Bits dropped so far: the uppermost, and a flag for ones among the others.
         dropped = [half & ~begins, *product[: DIGIT_BITS - 1]]
         others = (rest & ~begins) | Cat(
             bit & (n < part) for n, bit in enumerate(dropped[:-1])
@@ -209,7 +209,7 @@ class SequentialLane(wiring.Component):
             m.d.sync += [right.eq(p.right), doubles.eq(~single)]
         whole = right[_BITS:]
         rounded = self._rounded(m, product, whole, right[:_BITS], doubles)
-        # All digits are there that many places behind the first.
+        # The result is complete `whole` digits after digit `DIGITS` of the product.
         there = self.place[-1] & (self.place[:-1] >= whole)
         with m.If(~there):
             m.d.sync += self.scaled.eq(Cat(self.scaled[DIGIT_BITS:], rounded))
@@ -219,8 +219,8 @@ class SequentialLane(wiring.Component):
 class SequentialRequantizer(wiring.Component):
     """Steps 1 to 5 of the arithmetic contract for a group of channels, a digit a cycle.
 
-    The group is looked at twice while it is held: scanned, then multiplied, a cycle behind the choice
-    of the digit. Its product goes by while the next group is scanned, and before that.
+    The group is constant during its first two passes, see ``SequentialLane``. The pass of its
+    product overlaps the first pass of the next group.
 
     Parameters
     ----------
@@ -232,20 +232,20 @@ class SequentialRequantizer(wiring.Component):
     Members
     -------
     mark : In(MARK)
-        There is a group.
+        Valid bit, for one cycle, and tag of a group.
     sums, parameters, rounding : In
-        As of ``Requantizer``. These, and the tag of ``mark``, are held until ``used``.
+        As of ``Requantizer``. These, and the tag of ``mark``, are constant until ``used``.
     used : Out(1)
-        The group is looked at for the last time: in the ``HOLD``-th cycle of it.
+        The group is read for the last time: its ``HOLD``-th cycle.
     soon : Out(MARK)
-        A group that is in ``scaled`` in ``SOON`` cycles.
+        Tag of the group whose results come in ``scaled`` ``SOON`` cycles later.
     scaled : Out(ArrayLayout(signed(32), lanes))
         Results.
 
     Timing
     ------
-    Results follow ``mark`` by ``LATENCY`` cycles. A group every ``INTERVAL`` cycles at most, no
-    backpressure.
+    ``scaled`` follows ``mark`` by ``LATENCY`` cycles. One group every ``INTERVAL`` cycles at most,
+    no backpressure.
 
     Raises
     ------
@@ -285,7 +285,7 @@ class SequentialRequantizer(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Cycle of the group that is held, and of the product that goes by, which ends at rest.
+        # Cycle of the group in its first two passes, and of the product, which stays at its end.
         cycle = Signal(range(self.HOLD))
         place = Signal(range(2 * DIGITS), init=2 * DIGITS - 1)
         tag = Signal(TAG, reset_less=True)

@@ -1,4 +1,4 @@
-"""Where elements come from: reads of the unified buffer or the accumulators, or nothing."""
+"""Source of elements: reads of the unified buffer or of the accumulators, or constants."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
@@ -17,15 +17,14 @@ from celosia.hw.vector.task import VectorSizes, lane_mask
 
 
 class Source(wiring.Component):
-    """Walks the source of a task and reads.
+    """Address generator of the source of a task, and its reads.
 
-    A read takes all channels of a row of the accumulators. In the unified buffer it takes as many
-    groups as the port and a row have room for, if a pixel's channels lie side by side, and one group
-    if they lie in runs.
+    A read takes a whole row of the accumulators. In the unified buffer it takes
+    ``VectorSizes.read_groups`` groups, or one group if ``source_skip`` is not 0.
 
-    The last read of a window waits until there is room for the groups that come of it, all the way
-    to their write, and until those of the window before have left the window's register, one every
-    ``VectorSizes.group_cycles``. So nothing behind ever waits.
+    The pipe has no backpressure. So the last read of a window waits until there is space for its
+    groups up to the write, and until the groups of the window before have left the register of
+    ``WindowUnit``, one every ``VectorSizes.group_cycles``.
 
     Parameters
     ----------
@@ -37,26 +36,26 @@ class Source(wiring.Component):
     prepare, run, skip_rows, prepared, launch, task, stop
         As for ``Destination``.
     released : In(1)
-        A group has been written, and leaves its room.
+        A group was written: its space is free.
     unified_read, read_valid, read_data, read_fault : Out(stream), In, In, In
         Read port of the unified buffer.
-    accumulator_read, sums : Out(read_layout), In
+    accumulator_read, sums : Out(read_layout), In(ArrayLayout(signed(32), columns))
         Read port of the accumulators.
     element : Out(element_layout)
         Elements, in order.
     running : Out(1)
-        There is something left to ask for.
+        Requests are left.
     quiet : Out(1)
-        No answer is awaited.
+        No response is missing.
     issues : Out(1)
-        An element is asked for in this cycle, or the window's register is the bottleneck.
+        An element is requested in this cycle, or waits for the register of ``WindowUnit``.
     waits : Out(1)
-        The unified buffer does not take a read.
+        The unified buffer refuses a read.
 
     Timing
     ------
-    First read of the unified buffer three cycles after ``launch``, of the accumulators, behind
-    whose port there are registers, two cycles; then one each cycle.
+    The first read of the unified buffer comes three cycles after ``launch``, of the accumulators
+    two cycles; then one each cycle.
     """
 
     prepare: Signal
@@ -107,7 +106,7 @@ class Source(wiring.Component):
         )
 
     def _walk(self, m: Module, taken: Signal) -> tuple[Nest, Runs]:
-        """Return the loops and runs, moved on by ``taken``."""
+        """Return the loop nest and the skips, which step with ``taken``."""
         sizes = self.sizes
         task = self.task
         m.submodules.runs = runs = Runs(
@@ -125,7 +124,7 @@ class Source(wiring.Component):
             runs.run.eq(self.run),
             runs.skip_rows.eq(self.skip_rows),
             self.prepared.eq(runs.ready),
-            # Of no account where reads are wide: nothing is left out there.
+            # Without effect if reads are wide: skips are zero then.
             runs.restart.eq(self.launch | (taken & read_ends & nest.last[2])),
             runs.advance.eq(taken & read_ends),
             nest.start.eq(self.launch),
@@ -143,7 +142,7 @@ class Source(wiring.Component):
         return nest, runs
 
     def _groups_last(self, m: Module, last_read: Value) -> tuple[Value, Value]:
-        """Return the groups of the current read, less one: of any, and of the unified buffer."""
+        """Return the groups of a read, less one: of either memory, and of the unified buffer."""
         task = self.task
         read_groups = self.sizes.read_groups
         of_bytes = Signal(range(read_groups))
@@ -166,7 +165,7 @@ class Source(wiring.Component):
         )
 
     def _apart(self, m: Module, ends: Signal, groups_last: Value, delayed: Value) -> Value:
-        """Return whether a window's register is in use by groups that take several cycles each."""
+        """Return True while groups of several cycles use the register of ``WindowUnit``."""
         sizes = self.sizes
         m.submodules.pace = pace = Pace(groups=sizes.column_groups, group_cycles=sizes.group_cycles)
         m.d.comb += [
@@ -179,9 +178,9 @@ class Source(wiring.Component):
     def _pace(
         self, m: Module, ends: Signal, groups_last: Value, delayed: Value
     ) -> tuple[Value, Value]:
-        """Return whether a window may end in this cycle, and whether its register is in use.
+        """Return that a window may end in this cycle, and that the register is in use.
 
-        A read that is ``delayed`` at the port delays what may follow it.
+        While a read is ``delayed`` at the port, the count of cycles stands still.
         """
         depth = self.sizes.depth
         free = Signal(range(depth + 1), init=depth)
@@ -195,7 +194,7 @@ class Source(wiring.Component):
             with m.Elif((gap != 0) & ~delayed):
                 m.d.sync += gap.eq(gap - 1)
             in_use, unused = gap != 0, gap == 0
-        # Room for this window and for one that ends in the very cycle in which it is looked for.
+        # Space for this window and for one that ends in the cycle of the comparison.
         roomy = Signal()
         m.d.sync += [
             free.eq(free + self.released - Mux(ends, groups_last + 1, 0)),
@@ -206,9 +205,9 @@ class Source(wiring.Component):
         return may_end, in_use
 
     def _rounds(self, m: Module) -> tuple[stream.Interface, Signal]:
-        """Return the reads of the task, in order, and whether there are more to come behind them.
+        """Return the stream of reads of the task, and that the loops have more of them.
 
-        A queue of two entries keeps what decides to ask apart from what walks on.
+        A skid buffer separates the loops from the decision to issue a read.
         """
         sizes = self.sizes
         layout = data.StructLayout(

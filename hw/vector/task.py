@@ -1,4 +1,12 @@
-"""What the parts of the vector unit share: sizes, and an instruction as they want it."""
+"""Sizes and records that the blocks of the vector unit share.
+
+- A *task* is an instruction, VECTOR or FILL, in the form that the blocks use.
+- A *slot* is the number of a task modulo 2: two tasks are in flight at most.
+- An *element* is one position of a window: up to C channels, which are read in one cycle.
+- A *group* is V neighbouring channels of a pixel; V is the number of lanes.
+- A *descriptor* is the destination of one group.
+- An *ending* is the part of a task that the last stages of the pipe use: clamp, table, mode.
+"""
 
 from dataclasses import dataclass
 
@@ -24,9 +32,9 @@ class VectorSizes:
     rows, columns, lanes, unified_bytes, accumulator_depth, parameter_channels, tables : int
         See ``Config``.
     primitive : str
-        What multiplies in the requantiser, see ``Product``.
+        Multipliers of the requantiser, see ``Product``.
     parity : bool
-        Whether words of memories have parity bits.
+        Words of memories have parity bits.
     requantizer : str
         See ``Config``.
 
@@ -61,7 +69,7 @@ class VectorSizes:
 
     @property
     def group_cycles(self) -> int:
-        """Cycles from one group of channels that enters the pipe to the next, at least."""
+        """Least number of cycles from one group that enters the pipe to the next."""
         return REQUANTIZERS[self.requantizer]
 
     @property
@@ -81,12 +89,12 @@ class VectorSizes:
 
     @property
     def read_groups(self) -> int:
-        """Most groups of channels in one read of the unified buffer, a power of two."""
+        """Most groups in one read of the unified buffer, a power of two."""
         return 1 << ((min(self.rows, self.columns) // self.lanes).bit_length() - 1)
 
     @property
     def unified_address_bits(self) -> int:
-        """Width of an address in the unified buffer, the bit that says 'outside' included."""
+        """Width of an address in the unified buffer, with one more bit for 'outside'."""
         return (self.unified_bytes - 1).bit_length() + 1
 
     @property
@@ -96,12 +104,12 @@ class VectorSizes:
 
     @property
     def address_bits(self) -> int:
-        """Width of an address of either kind, with room for one stride past the end."""
+        """Width of an address of either memory; one stride past the end does not wrap."""
         return max(self.unified_address_bits, self.accumulator_bits + 1)
 
     @property
     def row_bits(self) -> int:
-        """Width of a number of rows left out."""
+        """Width of a skip, in rows of the unified buffer."""
         return (self.unified_bytes // self.rows - 1).bit_length() + 1
 
     @property
@@ -111,19 +119,22 @@ class VectorSizes:
 
     @property
     def depth(self) -> int:
-        """Groups that may be under way between their last read and their write.
+        """Groups that may be in flight between their last read and their write.
 
-        Those on their way at full pace, and two windows: one that ends, and one that is looked for.
+        The groups in the pipe at full rate, and the groups of two windows: one that ends, and one
+        that is checked in the same cycle.
         """
         way = 23 if self.group_cycles == 1 else -(-48 // self.group_cycles)
         return 1 << (way + 2 * self.column_groups - 1).bit_length()
 
     @property
     def task(self) -> data.StructLayout:
-        """An instruction; ``_last`` is the number of the last round of a loop.
+        """Layout of a task.
 
-        ``wide`` says that reads of the unified buffer take ``read_groups`` groups of channels at
-        once, since they lie side by side; otherwise they take one.
+        ``index`` is the index of the instruction. ``constant`` is 1 for FILL. ``_last`` is a count
+        less one: of pixels in x, y, z, of groups, of channels in the last group (``lane_last``), of
+        window elements in x, y. ``wide``: a read of the unified buffer takes ``read_groups``
+        groups, because the channels of a pixel are neighbours; else it takes one.
         """
         address = unsigned(self.address_bits)
         strides = data.ArrayLayout(address, 3)
@@ -153,7 +164,7 @@ class VectorSizes:
 
     @property
     def decoded(self) -> data.StructLayout:
-        """A task, and the runs of its source and its destination."""
+        """Layout of a task, with ``run`` and ``skip`` of source and destination."""
         runs = {
             f"{side}_{name}": bits
             for side in ("source", "destination")
@@ -163,7 +174,7 @@ class VectorSizes:
 
     @property
     def ending(self) -> data.StructLayout:
-        """What the end of the pipe wants to know of an instruction."""
+        """Layout of an ending."""
         return data.StructLayout(
             {
                 "zero_point": signed(8),
@@ -177,10 +188,11 @@ class VectorSizes:
 
     @property
     def descriptor(self) -> data.StructLayout:
-        """Where one group goes: an address or a row, and the lanes that are real.
+        """Layout of a descriptor.
 
-        ``group`` counts groups within a pixel; ``last`` is the last group of an instruction;
-        ``outside`` says that there is no such place.
+        ``address`` is a byte address or a row, ``skip`` as in ``streams.unified_write``. ``mask``
+        has the lanes that are channels. ``group`` is the number of the group in its pixel.
+        ``last``: last group of the task. ``outside``: the address is outside the memory.
         """
         return data.StructLayout(
             {
@@ -194,26 +206,28 @@ class VectorSizes:
         )
 
 
-#: What travels with a group: whose it is, where it goes, and that it must not be written.
+#: Tag of a group: slot of its task, memory of its destination, and that it must not be written.
 TAG = data.StructLayout({"slot": 1, "to_accumulators": 1, "fault": 1})
 
-#: A group's tag, and that there is one.
+#: Valid bit and tag of a group.
 MARK = data.StructLayout({"valid": 1, "tag": TAG})
 
 
 class Decoder(wiring.Component):
-    """Makes one task of either instruction.
+    """Decoder of VECTOR and FILL to tasks.
 
-    FILL becomes a pass over nothing whose results are clamped between the constant and itself.
+    FILL becomes a task without a source, whose results are clamped to its value.
 
     Members
     -------
-    i, o : In(stream of INSTRUCTION), Out(stream of VectorSizes.decoded)
-        Both sides.
+    i : In(stream of INSTRUCTION)
+        Instructions.
+    o : Out(stream of VectorSizes.decoded)
+        Their tasks.
 
     Timing
     ------
-    One cycle.
+    ``o`` follows ``i`` by one cycle.
     """
 
     i: stream.Interface
@@ -229,7 +243,7 @@ class Decoder(wiring.Component):
         )
 
     def _shared(self, decoded: data.View, fields: data.View) -> list:
-        """Return assignments of what both instructions say."""
+        """Return the assignments of the fields that both instructions have."""
         task = decoded.task
         channels = (fields.channels - 1)[: isa.COUNT_BITS]
         lane_bits = self.sizes.lane_bits
@@ -298,5 +312,5 @@ class Decoder(wiring.Component):
 
 
 def lane_mask(task: data.View, last_group: Value, *, lanes: int) -> Value:
-    """Return the lanes of a group that are channels: all of them but in the last group."""
+    """Return the lanes of a group that are channels: all, except in the last group of a pixel."""
     return Cat(~last_group | (lane <= task.lane_last) for lane in range(lanes))

@@ -1,4 +1,9 @@
-"""The vector unit: everything that is not a matrix product."""
+"""Vector unit: window, bias, requantisation, clamp and table.
+
+``VectorControl`` starts tasks. ``Source`` reads elements, ``WindowUnit`` combines them and gives
+groups, ``Pipe`` requantises them, ``UnifiedWriter`` or ``AccumulatorWriter`` writes the results.
+``Destination`` makes the descriptors meanwhile. The words are explained in ``task``.
+"""
 
 from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
@@ -26,23 +31,26 @@ class VectorUnit(wiring.Component):
 
     Parameters
     ----------
-    rows, columns, lanes, unified_bytes, accumulator_depth, parameter_channels, tables, bus_bytes : int
+    rows, columns, lanes, unified_bytes, accumulator_depth, parameter_channels, tables, bus_bytes :
+    int
         See ``Config``.
     visible_cycles : int
-        Cycles from a write of the unified buffer taken to its ``write_fault``, by when reads see
-        it too. At least 1, with ``parity`` 2.
+        Cycles from a write that the unified buffer takes to its ``write_fault``; reads see it by
+        then. At least 1, with ``parity`` 2.
+    primitive : str
+        Multipliers of the requantiser, see ``Product``.
     parity : bool
-        Whether the words of its memories, and of those that it reads, have parity bits.
+        Words of its memories, and of those that it reads, have parity bits.
     requantizer : str
         See ``Config``.
 
     Members
     -------
     instruction, done, fault_valid, fault, abort, idle, activity
-        Contract of a unit.
+        See "Contract of a unit" in ``docs/design/architecture.md``.
     unified_read, read_valid, read_data, read_fault : Out(stream of streams.unified_read), In, In, In
-        Read port of the unified buffer. Answers come a fixed number of cycles after their
-        requests, at most 16 for full speed.
+        Read port of the unified buffer. Responses come a fixed number of cycles after their
+        requests, at most 16 for full rate.
     unified_write, write_fault : Out(stream of streams.unified_write), In(1)
         Write port of the unified buffer.
     accumulator_read, sums, accumulator_write : Out(read_layout), In, Out(write_layout)
@@ -50,20 +58,22 @@ class VectorUnit(wiring.Component):
     parameters : In(stream of parameters_payload)
         Writes of the parameter memory and the tables.
     read_wrong, sums_wrong : In(1), In(columns)
-        With ``parity``, one cycle behind an answer and behind ``sums``: what had wrong parity.
+        With ``parity``, one cycle after a response and after ``sums``: words of wrong parity.
 
     Timing
     ------
-    From an instruction taken to its first read ``PREPARE`` = log2(lanes) + 7 cycles, of the
-    accumulators one less, if nothing under way forbids. A read takes a row of the accumulators, or in
-    the unified buffer ``VectorSizes.read_groups`` groups of channels of a pixel, one group where they
-    lie in runs. Its groups take the cycles of the elements of one window, or ``group_cycles`` each,
-    whichever are more. FILL writes a group every ``group_cycles``.
+    The first read of the unified buffer comes ``PREPARE`` = log2(lanes) + 7 cycles after the
+    instruction was taken, of the accumulators one cycle earlier, if the task before permits.
+
+    A read takes a row of the accumulators; in the unified buffer ``VectorSizes.read_groups``
+    groups of a pixel, or one group if ``source_skip`` is not 0. The groups of a read take one cycle
+    for each element of the window, or ``group_cycles`` for each group, whichever is more. FILL
+    writes a group every ``group_cycles``.
 
     Raises
     ------
     ValueError
-        If a size is none that a core can have.
+        If a core cannot have these sizes.
     """
 
     instruction: stream.Interface
@@ -147,7 +157,7 @@ class VectorUnit(wiring.Component):
         )
 
     def _walks(self, m: Module, control: VectorControl) -> tuple[Source, Destination]:
-        """Return source and destination, started by ``control``."""
+        """Return source and destination, connected with ``control``."""
         sizes = self.sizes
         m.submodules.decoder = decoder = Decoder(sizes=sizes)
         m.submodules.source = source = Source(sizes=sizes)
@@ -214,7 +224,7 @@ class VectorUnit(wiring.Component):
         pipe: Pipe,
         described: data.View,
     ) -> tuple[Value, data.View]:
-        """Write results; return whether a descriptor has been used, and a read of sums."""
+        """Connect the writers; return the use of a descriptor, and the read of sums to add to."""
         m.submodules.writer = writer = self.writer
         m.submodules.adder = adder = AccumulatorWriter(sizes=self.sizes)
         m.d.comb += [
@@ -283,10 +293,11 @@ class VectorUnit(wiring.Component):
         m.submodules.places = places = SyncFIFOBuffered(width=layout.size, depth=sizes.depth)
         used, adder_read = self._ends(m, control, source, pipe, data.View(layout, places.r_data))
         read = self.accumulator_read
-        # Early, for all lanes of a descriptor move on by it: one may come in that very cycle.
+        # Registered, because all lanes of a descriptor depend on it. One entry is kept for the
+        # descriptor that may enter in the same cycle.
         roomy = Signal(init=1)
         m.d.sync += roomy.eq(places.w_level < sizes.depth - 1)
-        # Whose rows are read is known long before.
+        # Selects the reader of the accumulators; constant during a task.
         of_source = Signal(reset_less=True)
         with m.If(control.launch):
             m.d.sync += of_source.eq(control.task.source == isa.Space.ACCUMULATORS)
@@ -296,7 +307,7 @@ class VectorUnit(wiring.Component):
             destination.descriptors.ready.eq(roomy),
             source.released.eq(used),
             places.r_en.eq(used),
-            # Never both: a task that reads sums waits for one that adds to them.
+            # Never both: a task that reads sums waits for the end of one that adds to them.
             read.enable.eq(source.accumulator_read.enable | adder_read.enable),
             read.row.eq(Mux(of_source, source.accumulator_read.row, adder_read.row)),
         ]

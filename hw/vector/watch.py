@@ -1,4 +1,4 @@
-"""Finds out whose a word of wrong parity was."""
+"""Attribution of words of wrong parity to tasks."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
@@ -10,7 +10,7 @@ from celosia.hw.vector.task import MARK, VectorSizes, lane_mask
 
 
 class Watch(wiring.Component):
-    """Names the task that used a word of wrong parity.
+    """Finds the task that used a word of wrong parity.
 
     Parameters
     ----------
@@ -20,30 +20,30 @@ class Watch(wiring.Component):
     Members
     -------
     launch, task, slot : In
-        What is read, and what enters the pipe, from the next cycle on belongs to ``task``.
+        From the next cycle on, reads and groups that enter the pipe belong to ``task``.
     read_wrong : In(1)
-        One cycle behind an answer of the unified buffer.
+        One cycle after a response of the unified buffer: it has a wrong byte.
     rows : In(1)
-        The source reads a row of the accumulators; ``sums_wrong`` is of all reads.
+        The source reads a row of the accumulators in this cycle.
     sums_wrong : In(columns)
-        One cycle behind sums.
+        One cycle after ``VectorUnit.sums``: wrong sums, of any reader.
     group : In(1)
-        A group enters the pipe, or is ``Pipe.used``.
+        ``Pipe.next`` or ``Pipe.used``: a group reads its parameters.
     channels_wrong : In(lanes)
-        One cycle behind its parameters.
+        One cycle after these parameters: wrong ones.
     result, endings : In(MARK), In(ArrayLayout(VectorSizes.ending, 2))
         As of ``Pipe``.
     values_wrong : In(lanes)
-        One cycle behind a result: of the tables' entries.
+        One cycle after ``result``: wrong entries of the tables.
     added_wrong, added_slot : In(1), In(1)
-        A sum that a result was added to or compared with was wrong, of which task.
+        ``AccumulatorWriter`` used a wrong sum, and the slot of its task.
     wrong, wrong_slot : Out(1), Out(1)
-        A word of wrong parity was used, by which task.
+        A word of wrong parity was used, and the slot of its task.
 
     Timing
     ------
-    Outputs follow what they tell of by one cycle, before the task it is of is done. Of several
-    at once, the one furthest down the pipe is named.
+    Outputs follow their causes by one cycle, before the ``done`` of the task. Of several causes in
+    one cycle, the one in the latest stage counts.
     """
 
     launch: Signal
@@ -93,7 +93,7 @@ class Watch(wiring.Component):
         return value
 
     def _used(self, m: Module) -> tuple[Value, Value]:
-        """Return columns of a row, and lanes of a group entering the pipe, that are channels."""
+        """Return the columns of a row, and the lanes of a group, that are channels of the task."""
         sizes = self.sizes
         current = Signal(sizes.task, reset_less=True)
         left = Signal(sizes.group_bits, reset_less=True)
@@ -122,7 +122,7 @@ class Watch(wiring.Component):
         columns, lanes = self._used(m)
         rows_wait = ACCUMULATOR_LATENCY + 1
         group_wait = ParameterMemory.LATENCY + 1
-        # Tasks that the source and the pipe work at, the older the later.
+        # Slot of the last `launch`, and the same up to some cycles before.
         slots = [Signal(name=f"slot_{age}") for age in range(1 + max(rows_wait, group_wait))]
         with m.If(self.launch):
             m.d.sync += slots[0].eq(self.slot)

@@ -1,4 +1,4 @@
-"""Combines the elements of a window, and takes the result apart into groups of channels."""
+"""Window unit: combines the elements of a window and splits the result into groups."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
@@ -11,25 +11,25 @@ from celosia.hw.vector.pace import Pace
 
 
 def group_layout(*, lanes: int) -> data.StructLayout:
-    """Return a group of channels; ``fault`` says that some element of it does not exist."""
+    """Return the layout of a group; ``fault``: an element of its window was outside the memory."""
     return data.StructLayout(
         {"valid": 1, "fault": 1, "values": data.ArrayLayout(signed(32), lanes)}
     )
 
 
 class WindowColumn(wiring.Component):
-    """Greatest element or sum of one column's window.
+    """Maximum or sum of one column's window.
 
-    One adder does both: for the greatest element it subtracts the new one.
+    One adder does both: for the maximum it subtracts the new element.
 
     Members
     -------
     launch, window : In(1), In(isa.Window)
         Takes ``window`` for the elements from the next cycle on.
     valid, first, value : In(1), In(1), In(signed(32))
-        Elements, and whether they are the first of their window.
+        Valid bit, first of a window, and value of an element.
     held : Out(signed(32))
-        What the elements so far make.
+        Maximum or sum of the elements of the window so far.
 
     Timing
     ------
@@ -58,7 +58,7 @@ class WindowColumn(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Complemented for the greatest element.
+        # Complemented for the maximum.
         new = Signal(signed(32), reset_less=True)
         valid, first, greatest = (
             Signal(name=name, reset_less=True) for name in ("valid", "first", "greatest")
@@ -82,7 +82,7 @@ class WindowColumn(wiring.Component):
 
 
 class WindowSteps(wiring.Component):
-    """When groups come out of windows, and whether one of their elements does not exist.
+    """Timing of the groups that come out of windows, and their faults.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class WindowSteps(wiring.Component):
     element : In(element_layout)
         As of ``WindowUnit``; values are ignored.
     soon : Out(1)
-        With one cycle a group: there is a group in two cycles.
+        Only with ``group_cycles`` = 1: a group comes in two cycles.
     valid, fault, busy : Out(1)
         As of ``WindowUnit``.
     fresh : Out(1)
@@ -173,36 +173,35 @@ class WindowSteps(wiring.Component):
 
 
 class WindowUnit(wiring.Component):
-    """Greatest element or sum of each window, as groups of ``lanes`` channels.
+    """Maximum or sum of each window, as groups of ``lanes`` channels.
 
     Parameters
     ----------
     columns, lanes : int
         Channels of an element, and of a group; ``lanes`` divides ``columns``.
     group_cycles : int
-        From one group to the next.
+        Cycles from one group of a window to the next.
 
     Members
     -------
     element : In(element_layout)
-        Elements, marked first and last of their window.
-        The ``groups_last`` of the last one counts, and the last element of the next window must
-        come at least ``groups_last + 1`` times ``group_cycles`` later.
+        Elements. Of a window, the ``groups_last`` of its last element counts. The last element of
+        the next window must come at least (``groups_last`` + 1) · ``group_cycles`` later.
     launch : In(1)
         Takes ``window`` for the elements from the next cycle on; the unit is not ``busy``.
     window : In(isa.Window)
-        How they are combined. Sums wrap.
+        Maximum or sum. Sums wrap.
     soon : Out(1)
-        With one cycle a group: there is a group in two cycles.
+        Only with ``group_cycles`` = 1: a group comes in two cycles.
     group : Out(group_layout)
-        Groups; all but ``valid`` stays until the next one may come.
+        Groups. ``valid`` is high for one cycle, the rest is constant for ``group_cycles``.
     busy : Out(1)
-        There are elements or groups to come, or the last group still stays.
+        Groups are left, or the last group must still be constant.
 
     Timing
     ------
-    The first group follows the last element of its window by ``LATENCY`` cycles, the others
-    follow one another by ``group_cycles``.
+    The first group follows the last element of its window by ``LATENCY`` cycles, each other group
+    the one before by ``group_cycles``.
     """
 
     LATENCY = 2
@@ -253,8 +252,8 @@ class WindowUnit(wiring.Component):
                 combined.value.eq(self.element["values"][column]),
             ]
             held.append(combined.held)
-        # The first group comes from the columns, which may go on in the next cycle. It is kept if it
-        # stays longer.
+        # The first group comes from the columns, which may change in the next cycle; the others are
+        # in a register. So is the first one if a group takes several cycles.
         kept = held if self.group_cycles > 1 else held[lanes:]
         rest = [Signal(signed(32), name=f"rest_{n}", reset_less=True) for n in range(len(kept))]
         for n, value in enumerate(rest):

@@ -1,4 +1,4 @@
-"""Writes results to the unified buffer."""
+"""Writer of results to the unified buffer."""
 
 from amaranth.hdl import Module, Signal, signed
 from amaranth.lib import data, stream, wiring
@@ -11,38 +11,38 @@ from celosia.hw.vector.task import MARK, VectorSizes
 
 
 class UnifiedWriter(wiring.Component):
-    """End of the pipe for tasks whose destination is the unified buffer.
+    """Writer of the unified buffer: queue after the pipe, and the write port.
 
-    Results wait until the buffer takes them, and until the task before is done: a fault that the
-    buffer reports late must not find anything of a later task written.
+    Results wait until the buffer takes them, and until the task before is done: the buffer reports
+    faults late, and no result of a later task may be written by then.
 
     Parameters
     ----------
     sizes : VectorSizes
         Sizes of the unit.
     visible_cycles : int
-        From a write taken to ``write_fault`` and to reads that see it, at least 1.
+        Cycles from a write taken to its ``write_fault`` and to reads that see it, at least 1.
 
     Members
     -------
     result, bytes : In(MARK), In(ArrayLayout(signed(8), lanes))
-        As of ``Pipe``; at most ``VectorSizes.depth`` may be there.
+        As of ``Pipe``. At most ``VectorSizes.depth`` results wait.
     descriptor, pop : In(VectorSizes.descriptor), Out(1)
-        Where the oldest of them goes; taken with its write.
+        Destination of the oldest result; it is used in this cycle.
     slot : In(1)
-        Of the oldest task that is not done.
+        Slot of the oldest task that is not done.
     stop : In(1)
-        Writes nothing.
+        No writes.
     unified_write, write_fault : Out(stream), In(1)
         Write port of the unified buffer.
     finished : Out(1)
-        The last write of a task is visible, and there was no fault.
+        The last write of a task is visible and had no fault.
     fault : Out(1)
-        A result of the oldest task cannot be written, or was not.
+        A result of the oldest task cannot be written, or its write had a fault.
     waits : Out(1)
-        The buffer does not take a write.
+        The buffer refuses a write.
     settling : Out(1)
-        A write taken is not visible yet.
+        A write that was taken is not visible yet.
 
     Timing
     ------
