@@ -13,7 +13,7 @@ ROOMS = ("constraints", "hw", "sim", "sw")
 
 
 class Rule(NamedTuple):
-    """What the modules below `prefix` may import, anywhere or inside functions alone."""
+    """Modules that those below `prefix` may import, anywhere or inside functions alone."""
 
     prefix: str
     anywhere: tuple[str, ...]

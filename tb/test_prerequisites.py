@@ -1,4 +1,4 @@
-"""What is missing skips tests on a developer's machine and fails them in CI."""
+"""A missing tool skips tests on a developer's machine and fails them in CI."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What a board is."""
+"""A board: its part, core, clock and memory."""
 
 from dataclasses import dataclass
 
@@ -120,7 +120,7 @@ class Board:
 
     @property
     def margins(self) -> Margins:
-        """How far from their limits commands to the memory and words from it are."""
+        """Distance of commands to the memory and of words from it from their limits."""
         return margins(
             self.chip,
             clock_hz=self.clock_hz,

@@ -1,4 +1,4 @@
-"""What every board carries: link, core, memory controller and the registers at the memory's pads."""
+"""Logic of every board: link, core, memory controller and the registers at the memory's pads."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Who knows the pins of a board: amaranth-boards, or a file in ``constraints/``."""
+"""Pins of a board: from amaranth-boards, or from a file in ``constraints/``."""
 
 import importlib
 import importlib.resources
@@ -13,7 +13,7 @@ _FILES = "celosia.constraints"
 
 
 class BoardError(RuntimeError):
-    """What is needed for a board is missing; the message is one line."""
+    """Something that a board needs is missing; the message is one line."""
 
 
 def platform_of(board: Board) -> Any:

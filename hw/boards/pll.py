@@ -6,7 +6,7 @@ from fractions import Fraction
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a loop can be set to: frequencies in Hz, factors as ranges or tuples.
+    """Settings of a loop: frequencies in Hz, factors as ranges or tuples.
 
     The oscillator divided by ``reference`` meets the loop's own clock divided by ``feedback`` and
     ``feedback_output``; its output divided by ``output`` is what comes out.

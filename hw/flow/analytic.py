@@ -41,7 +41,7 @@ _SMALL = 3.0
 
 
 class Sites(NamedTuple):
-    """Where cells of one kind can be: names, and column and row of each, of shape (n, 2)."""
+    """Places of cells of one kind: names, and column and row of each, of shape (n, 2)."""
 
     names: Sequence[str]
     places: Floats

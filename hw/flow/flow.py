@@ -72,7 +72,7 @@ _COUNT = re.compile(r"Info:\s+(\w+):\s+(\d+)/\s*(\d+)\s+\d+%")
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """What is to be built.
+    """A design to build.
 
     Parameters
     ----------

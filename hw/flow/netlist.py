@@ -1,4 +1,4 @@
-"""What Yosys and nextpnr write about a design: cells, nets and the rooms they belong to."""
+"""Netlists of Yosys and nextpnr: cells, nets and the blocks they belong to."""
 
 import fnmatch
 import json

@@ -41,7 +41,7 @@ class Bits(NamedTuple):
 
 
 class Origins(NamedTuple):
-    """What lines of a Verilog text, from 1, stand for.
+    """Meaning of the lines of a Verilog text, from 1.
 
     ``branches`` has for a line in a branch the places, ``file:line``, of its condition and of the
     statements that it alone decides about; ``signals`` what a line declares, field by field.
@@ -52,7 +52,7 @@ class Origins(NamedTuple):
 
 
 class _Marks:
-    """What is collected while modules are written: places of each branch, and the netlist."""
+    """Places of each branch and the netlist, collected while modules are written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -10,7 +10,7 @@ COLUMNS = ("LUT", "FF", "DSP", "block RAM")
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """How the tools are told to make a bitstream for one family of parts.
+    """Options of the tools that make a bitstream for one family of parts.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ _SETUP = re.compile(r"\(SETUPHOLD \(\w+ (\S+)\) \(\w+ (\S+)\) \(([^)]*)\)")
 
 
 class End(NamedTuple):
-    """Where a path starts or ends: a signal, where it is declared, and its room."""
+    """Start or end of a path: a signal, where it is declared, and its block."""
 
     name: str
     source: str
@@ -50,7 +50,7 @@ class Start(NamedTuple):
 
 
 class Late(NamedTuple):
-    """What a clock is too fast for: inputs of registers there are, late ones, and their starts."""
+    """Inputs that a clock is too fast for: all inputs of registers, late ones, and their starts."""
 
     ends: int
     late: int

@@ -1,5 +1,5 @@
-"""Where the multipliers of the array go, neighbours in the array side by side on the part, and where
-the memories around it."""
+"""Places of the array's multipliers and of the memories around it: neighbours of the array lie side
+by side on the part."""
 
 import hashlib
 import json

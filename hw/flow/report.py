@@ -1,4 +1,4 @@
-"""What a design takes, how fast it is, and what holds it back."""
+"""Report of a design: area, clock, and the paths that limit it."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _PLACE = re.compile(r"X(\d+)/?Y(\d+)/")
 
 
 class Place(NamedTuple):
-    """Where a cell is: column and row of the part, the room it belongs to, and what it counts for."""
+    """Place of a cell: column and row of the part, its block, and the kind it counts for."""
 
     column: int
     row: int
@@ -76,7 +76,7 @@ class Report:
 
     @property
     def is_fast_enough(self) -> bool:
-        """Whether the fastest run reaches the clock that was asked for."""
+        """True if the fastest run reaches the requested clock."""
         return bool(self.runs) and self.runs[0].fmax >= self.design.megahertz
 
     def as_dict(self) -> dict[str, Any]:

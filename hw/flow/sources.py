@@ -1,4 +1,4 @@
-"""Where in the Python sources the signals of a Verilog text come from."""
+"""Python source lines of the signals of a Verilog text."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ HELPERS = ("hw/lib/fanout.py",)
 
 
 class Source(NamedTuple):
-    """Where a signal is declared, as ``file:line``, and whether its module assigns it."""
+    """Declaration of a signal, as ``file:line``, and whether its module assigns it."""
 
     place: str
     assigned: bool

@@ -1,4 +1,4 @@
-"""Where requests wait: a ring of slots in one memory, a byte wide."""
+"""Queue of requests: a ring of slots in one memory, a byte wide."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import wiring

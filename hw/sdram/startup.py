@@ -1,4 +1,4 @@
-"""What the chip wants after power-up, and the beat of its refreshes."""
+"""Commands to the chip after power-up, and the times of its refreshes."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring

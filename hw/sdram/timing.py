@@ -14,7 +14,7 @@ _COLUMN_BITS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What a data sheet says of a chip: 16 data pins, four banks. Times are minima, in ns.
+    """Figures of a chip's data sheet: 16 data pins, four banks. Times are minima, in ns.
 
     Parameters
     ----------

@@ -86,7 +86,7 @@ def culprit(case: Case, config: Config, device: str) -> str:
 
 @dataclass
 class Verdict:
-    """What became of some cases."""
+    """Result of some cases."""
 
     run: int = 0
     wrong: list[str] = field(default_factory=list)

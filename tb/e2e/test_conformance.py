@@ -31,7 +31,7 @@ REFUSED = 6
 
 
 class Family(NamedTuple):
-    """How many cases of a family of seeds are run: in few seconds, on the machine model, on RTL."""
+    """Numbers of cases of a family of seeds: in few seconds, on the machine model, on RTL."""
 
     some: int
     many: int
@@ -90,7 +90,7 @@ def test_a_seed_is_always_the_same_case() -> None:
     ],
 )
 def test_cases_are_diverse(family: str, operators: int) -> None:
-    """What a drawn model computes is seldom all the same, and everything is drawn at some time."""
+    """Drawn models seldom compute a constant, and every operator is drawn at some time."""
     kinds, flat = set[str](), 0
     for seed in seeds(family)[:150]:
         one = case(seed)

@@ -171,7 +171,7 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What one process finds covered."""
+    """Coverage of one process."""
     return covered(tmp_path_factory.mktemp("alone"), "--workers", "1")
 
 

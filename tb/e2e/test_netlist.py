@@ -1,4 +1,4 @@
-"""What Yosys makes of a core, on the part's cells: bytes of the machine model, cycles of the RTL."""
+"""Netlists of a core on the part's cells: bytes of the machine model, cycles of the RTL."""
 
 import json
 import random

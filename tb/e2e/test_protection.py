@@ -215,7 +215,7 @@ def test_flips_in_random_programs(config: Config, programs: int, seed: int, figu
 
 
 def test_a_core_whose_checks_are_cut_goes_wrong_in_silence(seed, tmp_path, monkeypatch) -> None:
-    """What the test above would say of a core that keeps parity and never looks at it."""
+    """The test above fails for a core that keeps parity and never checks it."""
     monkeypatch.setattr(parity, "is_wrong", lambda word, bits: Const(0))
     monkeypatch.setenv("CELOSIA_CACHE", str(tmp_path))
     config = replace(CONFIGURATIONS["least"], protection="parity")

@@ -116,7 +116,7 @@ def test_mobilenets(dtype: str, linear: bool, seed: int) -> None:
 
 
 def test_ends_cost_nothing() -> None:
-    """Where the ends of a model are uint8, the core alone runs it."""
+    """A model whose inputs and outputs are uint8 runs on the core alone."""
     chain = w.Chain((1, 8, 8, 4), 0.05, 120, "uint8")
     rng = np.random.default_rng(1)
     kernel = w.Constant(numbers(rng, "int8", 6, 3, 3, 4), 0.01)
@@ -259,7 +259,7 @@ def test_results_past_32_bits(bias: int) -> None:
     ],
 )
 def test_moves_without_scale(kind: str, shape: Any, operands: Any, options: Any) -> None:
-    """What only moves int8 does so on the core, whatever they mean."""
+    """Operators that only move int8 values run on the core without a scale."""
     chain = w.Chain((1, 4, 4, 8), dtype="int8")
     chain.operator(kind, shape, operands, **options)
     graph = chain.graph()

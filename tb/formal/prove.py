@@ -142,7 +142,7 @@ class Spec:
 
 @dataclass
 class Verdict:
-    """What came out.
+    """Result of a proof.
 
     Attributes
     ----------

@@ -59,7 +59,7 @@ def in_order(
 
 
 class Pair:
-    """What a ``Slice`` inside a part holds.
+    """Content of a ``Slice`` inside a part.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class Pair:
 
 
 class Fifo:
-    """What a queue of Amaranth inside a part holds.
+    """Content of a queue of Amaranth inside a part.
 
     Parameters
     ----------

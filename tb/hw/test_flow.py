@@ -1,4 +1,4 @@
-"""What the tools write, read: rooms, sources, paths, pins."""
+"""Readers of the tools' files: blocks, sources, paths, pins."""
 
 import os
 import shutil

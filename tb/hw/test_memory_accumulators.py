@@ -29,7 +29,7 @@ def test_construction(columns):
 
 
 class Script:
-    """What happens in each cycle, and the sums that the docstring promises.
+    """Operations of each cycle, and the sums that the docstring promises.
 
     A write is of the cycle of its sums, and told two cycles before; a read is told in the cycle
     before its own.

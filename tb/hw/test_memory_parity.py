@@ -176,7 +176,7 @@ def test_weight_buffer(
 
 @pytest.mark.parametrize("sizes", [(4, 4, 3, 1, 4), (8, 3, 3, 2, 8)])
 def test_weight_buffer_forgets_at_a_reset(sizes: tuple[int, ...], memories: list[Any]) -> None:
-    """What was read before has no part in the verdict on a tile started right after."""
+    """Words read before do not change the check of a tile started right after."""
     names = ("rows", "columns", "weight_tiles", "weight_rows", "bus_bytes")
     dut: Any = WeightBuffer(**dict(zip(names, sizes, strict=True)), parity=True)
     clear = Signal()

@@ -1,4 +1,4 @@
-"""What the vector unit's control promises by itself."""
+"""Control of the vector unit, alone."""
 
 import pysim
 import pytest

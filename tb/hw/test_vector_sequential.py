@@ -146,7 +146,7 @@ def test_instructions_follow_one_another(rng: np.random.Generator, stall: float)
 
 
 def test_abort(rng: np.random.Generator) -> None:
-    """What is under way runs out unseen, and the unit works again after a reset."""
+    """Elements under way run out unseen, and the unit works again after a reset."""
     bench = Bench(rng, **sizes("nano", tables=1, **SEQUENTIAL))
     dut, reset = bench.dut, Signal()
     fields: dict[str, Any] = {"source": Space.ACCUMULATORS, "channels": 4, "x_count": 3}

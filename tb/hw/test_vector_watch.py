@@ -1,4 +1,4 @@
-"""Who is blamed for a word of wrong parity, and that only words that are used count."""
+"""A word of wrong parity is reported for the instruction that used it, and only if used."""
 
 from collections import deque
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ def vector_sizes(name: str) -> VectorSizes:
 
 
 class Task(NamedTuple):
-    """What a task is to a ``Watch``: channels of a pixel, whether it reads sums, or nothing."""
+    """A task as ``Watch`` sees it: channels of a pixel, whether it reads sums, or nothing."""
 
     channels: int = 0
     rows: bool = False

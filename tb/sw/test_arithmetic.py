@@ -102,7 +102,7 @@ def test_halves_are_rounded_to_even_numbers() -> None:
 
 
 def test_sums_of_bytes_saturate() -> None:
-    """What LiteRT's reference kernel does not: it takes int8 for uint8."""
+    """LiteRT's reference kernel does not saturate: it takes int8 for uint8."""
     chain = Chain((3, 4), 0.1, 3)
     chain.operator("SUM", (3,), [Constant([1])], scale=0.2, zero_point=5)
     x = np.array([[-128] * 4, [-1, 2, 3, 4], [127] * 4], np.int8)

@@ -187,7 +187,7 @@ def test_who_has_a_band(graph: Graph, bands: dict[int, bool]) -> None:
 
 
 def test_a_band_on_an_input_of_as_many_channels() -> None:
-    """Where the pixels of an input lie at a pitch that suits, the host need not know."""
+    """An input whose pixels lie at a suitable pitch needs no work of the host."""
     graph = model(depthwise(2), pointwise(8, 2), rows=30, columns=15, depth=2)
     _, bands = chosen(graph)
     assert bands[0].channels == 2

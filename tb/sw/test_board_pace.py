@@ -1,4 +1,4 @@
-"""What a board's core, memory and clock make of a network."""
+"""Rates of a network with a board's core, memory and clock."""
 
 import json
 from dataclasses import replace
@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """What a device was last opened with."""
+    """Arguments of the device that was opened last."""
     seen = SimpleNamespace()
 
     def open_device(name: str, config: Any, memory_bytes: int, **options: Any) -> Counting:

@@ -1,4 +1,4 @@
-"""What is said about operators is what the code does."""
+"""The catalogue of operators agrees with the code."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the front end says about operators that move, choose and resize, and what it refuses."""
+"""Reader of operators that move, choose and resize, and their refusals."""
 
 from dataclasses import replace
 from typing import Any

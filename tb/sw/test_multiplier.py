@@ -53,7 +53,7 @@ def test_agrees_with_float64_for_every_sum(rng: np.random.Generator):
 
 
 def same(real: float, multiplier: int, shift: int, sums: range, zero_point: int, clamp) -> bool:
-    """Whether a multiplier agrees for all sums of a range, by trying each."""
+    """True if a multiplier agrees for all sums of a range, by trying each."""
     every = np.arange(sums.start, sums.stop, dtype=np.int32)
     want = litert_arithmetic.litert_fully_connected(every, real, zero_point, *clamp)
     return np.array_equal(on_core(every, (multiplier, shift), zero_point, *clamp), want)

@@ -1,4 +1,4 @@
-"""What the front end says about each operator, and what it refuses."""
+"""Reader of each operator, and its refusals."""
 
 from dataclasses import replace
 from typing import Any

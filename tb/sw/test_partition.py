@@ -1,4 +1,4 @@
-"""What runs on the core, what on the host, and in how many parts."""
+"""Partition into operators of the core and of the host."""
 
 from dataclasses import replace
 

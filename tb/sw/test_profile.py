@@ -109,7 +109,7 @@ def test_a_slow_memory_is_the_reason() -> None:
 
 @pytest.mark.parametrize("name", ["mnist_mlp", "fashion_b"])
 def test_reasons_are_those_that_the_core_counts(name: str, verilator: None) -> None:
-    """What the array does, and what it waits for, within 5 % of the RTL's cycles."""
+    """Use of the array and its reasons to wait, within 5 % of the RTL's cycles."""
     found = profile(name, config="nano")
     with open_session(found.program, device="rtl") as session:
         session.run([np.zeros((1, *port.shape), port.dtype) for port in found.program.inputs])

@@ -1,4 +1,4 @@
-"""What instructions read is what they want: the check, and faults of other passes that it finds."""
+"""Provenance check: instructions read the tensors they want; faults that it finds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -244,7 +244,7 @@ def test_address_outside_is_told(board):
 
 
 def test_a_run_that_was_broken_off_is_ended_before_the_next(board, digits):
-    """What interrupts the driver leaves the core at work; the next end must not be that one's."""
+    """An interrupted driver leaves the core at work; the next end must not be that one's."""
     program, x, y = digits
     made = board(program.config, memory_bytes=program.memory_bytes)
     device = open_board(made, memory_bytes=program.memory_bytes)
