@@ -13,6 +13,7 @@ from celosia.hw.axi.registers import RegisterFile
 from celosia.hw.axi.signature import axi4, axi4_lite, join
 from celosia.hw.dma.load import LoadUnit
 from celosia.hw.dma.store import StoreUnit
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import COPY
 from celosia.hw.lib.slice import Stage
 from celosia.hw.matrix.unit import MatrixUnit
@@ -28,7 +29,7 @@ WRITERS = ("vector", "load")
 VISIBLE_CYCLES = 4
 
 
-class Core(wiring.Component):
+class Core(Component):
     """Tensor processing unit with an AXI4 master and an AXI4-Lite slave.
 
     Parameters
@@ -52,11 +53,6 @@ class Core(wiring.Component):
     ``reset`` takes effect one cycle later. Every output of the buses comes from a register, or
     from one through a few gates.
     """
-
-    m_axi: Any
-    s_axil: Any
-    irq: Signal
-    reset: Signal
 
     def __init__(self, *, config: Config) -> None:
         if config.bus_bytes > PARAMETER_BYTES:

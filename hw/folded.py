@@ -3,11 +3,12 @@
 from typing import Any
 
 from amaranth.hdl import Cat, ClockDomain, Module, Signal, Value
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 
-class Folded(wiring.Component):
+
+class Folded(Component):
     """Wrapper of a component that has more ports than a part has pads.
 
     Inputs come from a shift register after ``pin_in``. Outputs are registered and combined into
@@ -31,10 +32,6 @@ class Folded(wiring.Component):
     ------
     One bit in and one bit out each cycle.
     """
-
-    clk: Signal
-    pin_in: Signal
-    pin_out: Signal
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner

@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from amaranth.hdl import ClockDomain, Module, Signal
+from amaranth.hdl import ClockDomain, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, flipped
 
 from celosia.hw.core import Core
+from celosia.hw.lib.component import Component
 
 
-class Top(wiring.Component):
+class Top(Component):
     """Core with ports ``clk`` and ``rst``.
 
     The reset passes through a register of each block, so an input does not change the logic of
@@ -31,12 +32,6 @@ class Top(wiring.Component):
     ------
     ``rst`` takes effect one cycle later.
     """
-
-    clk: Signal
-    rst: Signal
-    m_axi: Any
-    s_axil: Any
-    irq: Signal
 
     def __init__(self, core: Core) -> None:
         self.core = core

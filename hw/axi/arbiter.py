@@ -3,17 +3,17 @@
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.axi.signature import axi4
+from celosia.hw.lib.component import Component
 
 #: Fields of AR and AW.
 _ADDRESS = ("id", "addr", "len", "size", "burst")
 
 
-class Arbiter(wiring.Component):
+class Arbiter(Component):
     """Arbiter of two AXI4 masters on one memory, round robin, burst by burst.
 
     The memory's id is the master's id with one more bit on top: the number of the master. The
@@ -45,10 +45,6 @@ class Arbiter(wiring.Component):
     ValueError
         If ``write_bursts`` is not positive.
     """
-
-    port_0: Any
-    port_1: Any
-    bus: Any
 
     def __init__(
         self, *, data_bytes: int, address_bits: int = 32, id_bits: int = 1, write_bursts: int = 8

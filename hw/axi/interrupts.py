@@ -1,15 +1,15 @@
 """Interrupt of the core: events that stay pending until the host clears them."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.registers import Interrupt
+from celosia.hw.lib.component import Component
 
 EVENTS = len(Interrupt)
 
 
-class Interrupts(wiring.Component):
+class Interrupts(Component):
     """Pending bits of events, set by a rising edge and cleared by the host.
 
     Members
@@ -28,12 +28,6 @@ class Interrupts(wiring.Component):
     ``pending`` follows ``events`` by one cycle, ``irq`` by two. A rise in the cycle of its
     ``clear`` is kept.
     """
-
-    events: Signal
-    enable: Signal
-    clear: Signal
-    pending: Signal
-    irq: Signal
 
     def __init__(self) -> None:
         super().__init__(

@@ -1,13 +1,12 @@
 """AXI4 read master shared by several clients."""
 
-from typing import Any
-
 from amaranth.hdl import Cat, Module, Signal, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.axi.signature import INCR, axi4_read
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.lib.slice import Slice
 
@@ -22,7 +21,7 @@ def read_beat(data_bytes: int) -> data.StructLayout:
     return data.StructLayout({"data": unsigned(8 * data_bytes), "error": 1, "last": 1})
 
 
-class RoundRobin(wiring.Component):
+class RoundRobin(Component):
     """Round-robin arbiter: the requester that was served last has the lowest priority.
 
     Parameters
@@ -44,10 +43,6 @@ class RoundRobin(wiring.Component):
     ``grants`` is combinational. Priorities change in the cycle after ``advance``.
     """
 
-    requests: Signal
-    grants: Signal
-    advance: Signal
-
     def __init__(self, count: int) -> None:
         self.count = count
         super().__init__({"requests": In(count), "grants": Out(count), "advance": In(1)})
@@ -68,7 +63,7 @@ class RoundRobin(wiring.Component):
         return m
 
 
-class ReadMaster(wiring.Component):
+class ReadMaster(Component):
     """AXI4 read master with ``outstanding`` bursts in flight for each client.
 
     The id of a transaction is the number of its client, so a client gets its beats in order. Beats
@@ -106,9 +101,6 @@ class ReadMaster(wiring.Component):
     ValueError
         If there are more clients than ids, or ``outstanding`` is not positive.
     """
-
-    bus: Any
-    idle: Signal
 
     def __init__(
         self, *, data_bytes: int, burst_beats: int, outstanding: int, clients: int = 2

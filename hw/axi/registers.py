@@ -3,7 +3,6 @@
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
@@ -15,6 +14,7 @@ from celosia.hw.arch.registers import (
     Register,
 )
 from celosia.hw.axi.signature import DECERR, OKAY, SLVERR, axi4_lite
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
 
 #: Counters that the host can read.
@@ -33,7 +33,7 @@ def _port(register: Register) -> dict[str, Any]:
     return ports
 
 
-class RegisterFile(wiring.Component):
+class RegisterFile(Component):
     """AXI4-Lite slave with the registers of ``REGISTERS`` and the counters.
 
     An access without a register gets DECERR, a write to a read-only register SLVERR; neither
@@ -59,12 +59,6 @@ class RegisterFile(wiring.Component):
     response to a read comes three cycles after its address was taken. One read and one write at a
     time.
     """
-
-    bus: Any
-    counter_address: Signal
-    counter_value: Signal
-    control_write: Signal
-    interrupt_clear: Signal
 
     def __init__(self) -> None:
         ports: dict[str, Any] = {

@@ -1,14 +1,13 @@
 """AXI4 write master."""
 
-from typing import Any
-
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.axi.reader import length_bits
 from celosia.hw.axi.signature import INCR, axi4_write
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.lib.slice import Stage
 
@@ -20,7 +19,7 @@ def write_beat(data_bytes: int) -> data.StructLayout:
     )
 
 
-class WriteMaster(wiring.Component):
+class WriteMaster(Component):
     """AXI4 write master with ``outstanding`` bursts in flight.
 
     Parameters
@@ -57,14 +56,6 @@ class WriteMaster(wiring.Component):
     ValueError
         If ``outstanding`` is not positive.
     """
-
-    request: stream.Interface
-    beats: stream.Interface
-    answered: Signal
-    refused: Signal
-    abort: Signal
-    bus: Any
-    idle: Signal
 
     def __init__(self, *, data_bytes: int, burst_beats: int, outstanding: int) -> None:
         if outstanding < 1:

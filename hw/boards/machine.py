@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from amaranth.hdl import ClockDomain, Module, Signal
+from amaranth.hdl import ClockDomain, Module
 from amaranth.lib import io, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import Config
 from celosia.hw.boards.board import Board
+from celosia.hw.lib.component import Component
 from celosia.hw.link.system import ID_BITS, System
 from celosia.hw.sdram.controller import SdramController
 from celosia.hw.sdram.pads import Pads
@@ -17,7 +18,7 @@ from celosia.hw.sdram.signature import DATA_BITS, WORD_BYTES, pins
 OPENED = ("machine", "machine.system", "machine.system.core")
 
 
-class Machine(wiring.Component):
+class Machine(Component):
     """All of a board but its clock and the pads of clock and line.
 
     Parameters
@@ -43,11 +44,6 @@ class Machine(wiring.Component):
     ValueError
         If clock, line or memory do not go together.
     """
-
-    rx: Signal
-    tx: Signal
-    started: Signal
-    irq: Signal
 
     def __init__(self, board: Board, ports: Any, config: Config | None = None) -> None:
         config = config or board.config
@@ -86,7 +82,7 @@ class Machine(wiring.Component):
         return m
 
 
-class Bench(wiring.Component):
+class Bench(Component):
     """A board for simulators: its clock comes from outside, its pads are wires.
 
     Parameters
@@ -103,13 +99,6 @@ class Bench(wiring.Component):
     pins : Out(signature.pins)
         Levels at the memory chip.
     """
-
-    clk: Signal
-    rx: Signal
-    tx: Signal
-    started: Signal
-    irq: Signal
-    pins: Any
 
     def __init__(self, board: Board, config: Config | None = None) -> None:
         self.ports = _SimulatedPins(board.chip.row_bits)

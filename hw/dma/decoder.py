@@ -3,12 +3,13 @@
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, enum, stream
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
+from celosia.hw.lib.component import Component
 
 #: Number of targets.
 TARGETS = 4
@@ -35,7 +36,7 @@ def copied(block: Any, fields: Any) -> list[Any]:
     ]
 
 
-class LoadDecoder(wiring.Component):
+class LoadDecoder(Component):
     """Decoder of LOAD, LOAD_WEIGHTS and LOAD_PARAMS to blocks, see ``block_layout``.
 
     LOAD is a block of its rows. LOAD_WEIGHTS is a block with one row for each tile; the place of a
@@ -60,9 +61,6 @@ class LoadDecoder(wiring.Component):
     ------
     Combinational.
     """
-
-    i: stream.Interface
-    o: stream.Interface
 
     def __init__(self, *, tile_bytes: int, block: data.StructLayout) -> None:
         self.tile_bytes = tile_bytes
@@ -118,7 +116,7 @@ class LoadDecoder(wiring.Component):
         return m
 
 
-class StoreDecoder(wiring.Component):
+class StoreDecoder(Component):
     """Decoder of STORE to a block. Fields must be within ``isa.limits``.
 
     Parameters
@@ -137,9 +135,6 @@ class StoreDecoder(wiring.Component):
     ------
     Combinational.
     """
-
-    i: stream.Interface
-    o: stream.Interface
 
     def __init__(self, *, block: data.StructLayout) -> None:
         instructions = streams.issued(isa.Opcode.STORE)

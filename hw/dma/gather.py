@@ -1,15 +1,14 @@
 """Read side of the store unit: reads the beats of bursts from the unified buffer."""
 
-from typing import Any
-
 from amaranth.hdl import Cat, Module, Mux, ShapeLike, Signal, Value, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.axi.writer import write_beat
 from celosia.hw.dma.receiver import lane_mask
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.lib.queue import EagerFIFO
 
@@ -31,7 +30,7 @@ def gathered_layout(
     )
 
 
-class Gatherer(wiring.Component):
+class Gatherer(Component):
     """Reads the beats of bursts from the unified buffer.
 
     A request is so placed that lane ``i`` of its response is byte ``i`` of the beat.
@@ -70,15 +69,6 @@ class Gatherer(wiring.Component):
 
     #: Most beats that are requested and not sent.
     SPACE = 16
-
-    bursts: stream.Interface
-    beats: stream.Interface
-    request: stream.Interface
-    valid: Signal
-    data: data.View
-    tag: Any
-    abort: Signal
-    idle: Signal
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Load unit: copies from external memory to unified, weight and parameter memory."""
 
 from amaranth.hdl import Cat, Module, Signal, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
@@ -10,10 +10,11 @@ from celosia.hw.arch.registers import Activity
 from celosia.hw.dma.decoder import LoadDecoder
 from celosia.hw.dma.receiver import Receiver
 from celosia.hw.dma.splitter import BurstSplitter
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.queue import EagerFIFO
 
 
-class LoadUnit(wiring.Component):
+class LoadUnit(Component):
     """Executes LOAD, LOAD_WEIGHTS and LOAD_PARAMS.
 
     The request side (``LoadDecoder``, ``BurstSplitter``) splits instructions into bursts and
@@ -52,19 +53,6 @@ class LoadUnit(wiring.Component):
     """
 
     LATENCY = BurstSplitter.LATENCY
-
-    instruction: stream.Interface
-    done: Signal
-    fault_valid: Signal
-    fault: data.View
-    abort: Signal
-    idle: Signal
-    activity: Signal
-    request: stream.Interface
-    beats: stream.Interface
-    write: stream.Interface
-    weights: stream.Interface
-    parameters: stream.Interface
 
     def __init__(
         self,

@@ -3,13 +3,14 @@
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.axi.reader import read_beat
 from celosia.hw.dma.decoder import TARGETS, Target
+from celosia.hw.lib.component import Component
 from celosia.hw.memory.parameter_memory import parameters_payload
 from celosia.hw.memory.weight_buffer import weights_payload
 
@@ -35,7 +36,7 @@ def expected_layout(*, data_bytes: int, place_bits: int) -> data.StructLayout:
     )
 
 
-class Receiver(wiring.Component):
+class Receiver(Component):
     """Writes each beat to the memory that is the target of its burst.
 
     The register of the write on offer is also the state of the address generator: the address of
@@ -72,17 +73,6 @@ class Receiver(wiring.Component):
     """
 
     LATENCY = 1
-
-    bursts: stream.Interface
-    beats: stream.Interface
-    write: stream.Interface
-    weights: stream.Interface
-    parameters: stream.Interface
-    finished: Signal
-    fault_valid: Signal
-    code: Signal
-    drop: Signal
-    idle: Signal
 
     def __init__(
         self,

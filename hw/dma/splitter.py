@@ -8,12 +8,13 @@ offset, by the *target*, the memory inside the core. A row is split into *bursts
 from collections.abc import Sequence
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, ShapeLike, Signal, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import ADDRESS_BITS
 from celosia.hw.arch.isa import COUNT_BITS
 from celosia.hw.axi.reader import length_bits
+from celosia.hw.lib.component import Component
 
 
 def block_layout(
@@ -105,7 +106,7 @@ def burst_layout(
     )
 
 
-class BurstSplitter(wiring.Component):
+class BurstSplitter(Component):
     """Splits blocks into rows, and rows into bursts.
 
     A frame is an aligned range of external addresses, as long as a full burst. Each frame that a
@@ -146,11 +147,6 @@ class BurstSplitter(wiring.Component):
     """
 
     LATENCY = 2
-
-    i: stream.Interface
-    o: stream.Interface
-    abort: Signal
-    idle: Signal
 
     def __init__(
         self,

@@ -1,7 +1,5 @@
 """Store unit: copies from the unified buffer to external memory."""
 
-from typing import Any
-
 from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -14,13 +12,14 @@ from celosia.hw.axi.writer import WriteMaster
 from celosia.hw.dma.decoder import StoreDecoder
 from celosia.hw.dma.gather import Gatherer
 from celosia.hw.dma.splitter import BurstSplitter
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.lib.queue import EagerFIFO
 
 _PENDING = data.StructLayout({"final": 1, "bad": 1})
 
 
-class StoreUnit(wiring.Component):
+class StoreUnit(Component):
     """Executes STORE.
 
     ``BurstSplitter`` splits instructions into bursts. Each burst goes to the address channel, to
@@ -57,20 +56,6 @@ class StoreUnit(wiring.Component):
     """
 
     LATENCY = BurstSplitter.LATENCY + 1
-
-    instruction: stream.Interface
-    done: Signal
-    fault_valid: Signal
-    fault: data.View
-    abort: Signal
-    idle: Signal
-    activity: Signal
-    request: stream.Interface
-    read_valid: Signal
-    read_data: data.View
-    read_fault: Signal
-    read_wrong: Signal
-    bus: Any
 
     def __init__(
         self,

@@ -1,11 +1,12 @@
 """Delay line."""
 
 from amaranth.hdl import Module, ShapeLike, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 
-class Delay(wiring.Component):
+
+class Delay(Component):
     """Delay line of a value.
 
     Parameters
@@ -31,9 +32,6 @@ class Delay(wiring.Component):
     ValueError
         If ``cycles`` is below 1.
     """
-
-    i: Signal
-    o: Signal
 
     def __init__(self, shape: ShapeLike, *, cycles: int, reset_less: bool = False) -> None:
         if cycles < 1:

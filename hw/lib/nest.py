@@ -1,13 +1,14 @@
 """Loop nest: addresses of nested loops."""
 
 from amaranth.hdl import Module, Mux, Signal, Value, unsigned
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
 
 
-class Nest(wiring.Component):
+class Nest(Component):
     """Loop nest: address of the current round of nested loops.
 
     Each level holds the address at which its current round began. A step adds the stride of the
@@ -43,14 +44,6 @@ class Nest(wiring.Component):
     ``address`` and ``last`` change in the cycle after ``start`` or ``step``, which may come every
     cycle.
     """
-
-    start: Signal
-    base: Signal
-    strides: data.View
-    counts: data.View
-    step: Signal
-    address: Signal
-    last: Signal
 
     def __init__(self, *, bits: int, count_bits: tuple[int, ...]) -> None:
         self.bits = bits

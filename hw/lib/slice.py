@@ -1,16 +1,17 @@
 """Pipeline register and skid buffer of a stream."""
 
 from amaranth.hdl import Module, Mux, ShapeLike, Signal, Value
-from amaranth.lib import stream, wiring
+from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import COPY, reset_less
 
 #: ``Slice.block`` of requests to the unified buffer: wide, with loads all over the part.
 FAR = 48
 
 
-class Stage(wiring.Component):
+class Stage(Component):
     """Pipeline register of a stream: ``valid`` and payload are registered, ``ready`` is not.
 
     Parameters
@@ -30,9 +31,6 @@ class Stage(wiring.Component):
 
     LATENCY = 1
 
-    i: stream.Interface
-    o: stream.Interface
-
     def __init__(self, shape: ShapeLike) -> None:
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
         reset_less(self.o, "payload")
@@ -45,7 +43,7 @@ class Stage(wiring.Component):
         return m
 
 
-class Slice(wiring.Component):
+class Slice(Component):
     """Skid buffer: queue of two entries without a combinational path between its two sides.
 
     Parameters
@@ -69,10 +67,6 @@ class Slice(wiring.Component):
     """
 
     LATENCY = 1
-
-    i: stream.Interface
-    o: stream.Interface
-    idle: Signal
 
     def __init__(self, shape: ShapeLike, *, block: int | None = None) -> None:
         self.shape = shape

@@ -3,7 +3,7 @@
 from typing import Any
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.link import (
@@ -20,6 +20,7 @@ from celosia.hw.arch.link import (
 )
 from celosia.hw.arch.registers import REGISTER_ADDRESS_BITS
 from celosia.hw.axi.signature import INCR, axi4, axi4_lite
+from celosia.hw.lib.component import Component
 from celosia.hw.link.frames import FRAME_BYTE
 from celosia.hw.link.slots import Slots
 
@@ -27,7 +28,7 @@ from celosia.hw.link.slots import Slots
 HEADER = data.StructLayout({"sequence": 8, "operation": 8, "count": 16, "address": 32})
 
 
-class Bridge(wiring.Component):
+class Bridge(Component):
     """Takes requests out of their slots, one after the other.
 
     A transfer on a bus is one beat, with strobes for the bytes that are meant. What is read goes
@@ -58,19 +59,6 @@ class Bridge(wiring.Component):
     Some 16 cycles for a request, 2 or 3 for each byte written or read, and for each beat the time of its
     transfer. The answer begins when all transfers are done.
     """
-
-    pending: Signal
-    length: Signal
-    read_place: Signal
-    read_data: Signal
-    put: Signal
-    put_place: Signal
-    put_data: Signal
-    put_ready: Signal
-    release: Signal
-    answer: stream.Interface
-    m_axi: Any
-    m_axil: Any
 
     def __init__(
         self, *, bus_bytes: int, slots: int, slot_bytes: int, memory_bytes: int = 0

@@ -3,17 +3,18 @@
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.crc.catalog import CRC32_ISO_HDLC
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.link import CRC_BYTES, ESCAPE, ESCAPED, FLAG, HEADER_BYTES
+from celosia.hw.lib.component import Component
 
 #: Payload of bytes on the way into a frame: ``last`` is the one before the checksum.
 FRAME_BYTE = data.StructLayout({"data": unsigned(8), "last": 1})
 
 
-class FrameReceiver(wiring.Component):
+class FrameReceiver(Component):
     """Cuts bytes into frames, takes the escapes out, and judges the checksum.
 
     Parameters
@@ -43,15 +44,6 @@ class FrameReceiver(wiring.Component):
     """
 
     GAP = 4
-
-    byte: Signal
-    valid: Signal
-    full: Signal
-    write: Signal
-    place: Signal
-    data: Signal
-    commit: Signal
-    length: Signal
 
     def __init__(self, *, slot_bytes: int) -> None:
         self.slot_bytes = slot_bytes
@@ -111,7 +103,7 @@ class FrameReceiver(wiring.Component):
         return m
 
 
-class FrameTransmitter(wiring.Component):
+class FrameTransmitter(Component):
     """Puts delimiters, escapes and the checksum around bytes.
 
     Members
@@ -125,9 +117,6 @@ class FrameTransmitter(wiring.Component):
     ------
     One byte each cycle; a frame takes its bytes, one more for each that is escaped, and 6.
     """
-
-    i: stream.Interface
-    o: stream.Interface
 
     def __init__(self) -> None:
         super().__init__(

@@ -1,12 +1,11 @@
 """The host link: a serial line on one side, memory and registers on the other."""
 
-from typing import Any
-
-from amaranth.hdl import Module, Signal, unsigned
+from amaranth.hdl import Module, unsigned
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, flipped
 
 from celosia.hw.axi.signature import axi4, axi4_lite
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.slice import Slice
 from celosia.hw.link.bridge import Bridge
 from celosia.hw.link.frames import FRAME_BYTE, FrameReceiver, FrameTransmitter
@@ -14,7 +13,7 @@ from celosia.hw.link.slots import Slots
 from celosia.hw.link.uart import UartReceiver, UartTransmitter
 
 
-class Endpoint(wiring.Component):
+class Endpoint(Component):
     """A link behind bytes: everything but the line.
 
     Parameters
@@ -31,12 +30,6 @@ class Endpoint(wiring.Component):
     m_axi, m_axil : Out(axi4(bus_bytes)), Out(axi4_lite())
         External memory and registers.
     """
-
-    byte: Signal
-    valid: Signal
-    o: stream.Interface
-    m_axi: Any
-    m_axil: Any
 
     def __init__(
         self, *, bus_bytes: int, slots: int = 4, slot_bytes: int = 512, memory_bytes: int = 0
@@ -92,7 +85,7 @@ class Endpoint(wiring.Component):
         return m
 
 
-class Link(wiring.Component):
+class Link(Component):
     """Serial line to external memory and registers, see ``docs/reference/link.md``.
 
     Parameters
@@ -126,11 +119,6 @@ class Link(wiring.Component):
     ValueError
         If a size is not as said above.
     """
-
-    rx: Signal
-    tx: Signal
-    m_axi: Any
-    m_axil: Any
 
     def __init__(
         self,

@@ -1,14 +1,14 @@
 """Queue of requests: a ring of slots in one memory, a byte wide."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, unsigned
-from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 from celosia.hw.memory import race
 
 
-class Slots(wiring.Component):
+class Slots(Component):
     """Ring of frames: the receiver fills the newest, the bridge works in the oldest.
 
     Parameters
@@ -47,22 +47,6 @@ class Slots(wiring.Component):
     """
 
     LATENCY = 2
-
-    write: Signal
-    place: Signal
-    data: Signal
-    commit: Signal
-    length: Signal
-    full: Signal
-    pending: Signal
-    pending_length: Signal
-    read_place: Signal
-    read_data: Signal
-    put: Signal
-    put_place: Signal
-    put_data: Signal
-    put_ready: Signal
-    release: Signal
 
     def __init__(self, *, slots: int, slot_bytes: int) -> None:
         if not 1 <= slots <= 64 or slots & (slots - 1):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, flipped
 
@@ -10,13 +10,14 @@ from celosia.hw.arch.config import Config
 from celosia.hw.axi.arbiter import Arbiter
 from celosia.hw.axi.signature import axi4
 from celosia.hw.core import Core
+from celosia.hw.lib.component import Component
 from celosia.hw.link.link import Link
 
 #: Bits of the ids on the memory port: the core's, and one for link or core.
 ID_BITS = 2
 
 
-class System(wiring.Component):
+class System(Component):
     """Everything of a board but clock, reset, pins and memory.
 
     Parameters
@@ -39,11 +40,6 @@ class System(wiring.Component):
     irq : Out(1)
         Interrupt of the core, level: a lamp, as the host looks at the registers.
     """
-
-    rx: Signal
-    tx: Signal
-    m_axi: Any
-    irq: Signal
 
     def __init__(
         self,

@@ -1,9 +1,11 @@
 """Serial line: 8 data bits, no parity, 1 stop bit, least significant bit first."""
 
 from amaranth.hdl import Cat, Const, Module, Signal, unsigned
-from amaranth.lib import stream, wiring
+from amaranth.lib import stream
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out
+
+from celosia.hw.lib.component import Component
 
 #: Cycles of one bit below which a bit cannot be sampled near its middle.
 LEAST_DIVISOR = 4
@@ -40,7 +42,7 @@ def _checked(divisor: int) -> int:
     return divisor
 
 
-class UartReceiver(wiring.Component):
+class UartReceiver(Component):
     """Takes characters off a line.
 
     A character whose stop bit is missing is dropped, and the next one waits until the line has been
@@ -64,10 +66,6 @@ class UartReceiver(wiring.Component):
     ------
     ``valid`` comes in the middle of the stop bit, and not again within nine bits.
     """
-
-    rx: Signal
-    byte: Signal
-    valid: Signal
 
     def __init__(self, *, divisor: int) -> None:
         self.divisor = _checked(divisor)
@@ -103,7 +101,7 @@ class UartReceiver(wiring.Component):
         return m
 
 
-class UartTransmitter(wiring.Component):
+class UartTransmitter(Component):
     """Puts characters on a line.
 
     Parameters
@@ -122,9 +120,6 @@ class UartTransmitter(wiring.Component):
     ------
     ``10 * divisor`` cycles a character, without a gap while there are more.
     """
-
-    i: stream.Interface
-    tx: Signal
 
     def __init__(self, *, divisor: int) -> None:
         self.divisor = _checked(divisor)

@@ -1,9 +1,10 @@
 """Systolic array: rows of cells, and the skew of their inputs."""
 
 from amaranth.hdl import Module, Signal, Value, signed
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import COPY
 from celosia.hw.matrix.cell import CELLS, Cell, LogicCell
 
@@ -18,7 +19,7 @@ def row_cells(*, columns: int, dsp_columns: int, cells: str) -> list[type[Cell]]
     return made + [LogicCell] * (columns - len(made) * kind.COLUMNS)
 
 
-class Row(wiring.Component):
+class Row(Component):
     """One row of the array: cells side by side.
 
     Parameters
@@ -41,13 +42,6 @@ class Row(wiring.Component):
     ------
     Column ``j`` works ``j`` cycles after column 0, whose timing is that of a ``Cell``.
     """
-
-    act: Signal
-    switch: Signal
-    load: Signal
-    weights: data.View
-    sums_in: data.View
-    sums_out: data.View
 
     def __init__(self, *, kinds: list[type[Cell]], sum_bits: int) -> None:
         self.kinds = kinds
@@ -91,7 +85,7 @@ def buses(kinds: list[type[Cell]]) -> data.StructLayout:
     return data.StructLayout({str(n): kind.BUS_BITS for n, kind in enumerate(kinds)})
 
 
-class SystolicArray(wiring.Component):
+class SystolicArray(Component):
     """Weight-stationary systolic array of ``rows`` × ``columns`` cells.
 
     Parameters
@@ -124,12 +118,6 @@ class SystolicArray(wiring.Component):
     Column 0 of ``sums`` follows ``activations`` by ``latency`` = rows + 2 cycles. Row ``r`` may
     load its next weights ``r`` cycles after ``switch`` or later.
     """
-
-    switch: Signal
-    activations: data.View
-    weights: data.View
-    load: Signal
-    sums: data.View
 
     def __init__(
         self,

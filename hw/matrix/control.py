@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import COPY
 from celosia.hw.lib.slice import FAR, Slice
 from celosia.hw.matrix.feeder import INSTRUCTION, TileFeeder
@@ -18,7 +19,7 @@ from celosia.hw.memory.runs import Runs
 _WALKED = ("row", "accumulate", "first", "last", "final", "outside")
 
 
-class MatrixControl(wiring.Component):
+class MatrixControl(Component):
     """Control of the matrix unit: weight tiles, reads of activations, accumulator rows.
 
     ``TileFeeder`` takes a MATMUL and starts its tiles, one pass ahead. ``PassWalker`` and ``Runs``
@@ -60,24 +61,6 @@ class MatrixControl(wiring.Component):
     One request each cycle while the port is free. Passes that add to the same rows start at least 4
     cycles apart, or one cycle if they have a single pixel; see ``Accumulators``.
     """
-
-    instruction: stream.Interface
-    done: Signal
-    fault_valid: Signal
-    fault: data.View
-    abort: Signal
-    idle: Signal
-    activity: Signal
-    request: stream.Interface
-    read_fault: Signal
-    wrong: Signal
-    start: Signal
-    tile: Signal
-    fired: Signal
-    first: Signal
-    row: Signal
-    accumulate: Signal
-    stopped: Signal
 
     def __init__(
         self,

@@ -1,17 +1,18 @@
 """Prefetcher of weight tiles: starts the tiles of MATMULs, one pass ahead of the activations."""
 
 from amaranth.hdl import Cat, Module, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
 
 INSTRUCTION = streams.issued(isa.Opcode.MATMUL)
 
 
-class TileFeeder(wiring.Component):
+class TileFeeder(Component):
     """Prefetcher of weight tiles: takes MATMULs and starts their tiles, one pass ahead.
 
     Parameters
@@ -48,18 +49,6 @@ class TileFeeder(wiring.Component):
     ``loaded`` follows ``start`` by one cycle. A tile starts in the cycle of ``switched`` at the
     earliest, and at least rows / weight_rows cycles after the tile before.
     """
-
-    instruction: stream.Interface
-    enable: Signal
-    current: data.View
-    waiting: Signal
-    taken: Signal
-    begin: Signal
-    switched: Signal
-    loaded: Signal
-    start: Signal
-    tile: Signal
-    outside: Signal
 
     def __init__(
         self, *, rows: int, weight_tiles: int, weight_rows: int, accumulator_depth: int

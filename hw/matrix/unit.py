@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch.registers import Activity
+from celosia.hw.lib.component import Component
 from celosia.hw.matrix.array import SystolicArray
 from celosia.hw.matrix.control import MatrixControl
 from celosia.hw.matrix.feeder import INSTRUCTION
@@ -14,7 +15,7 @@ from celosia.hw.memory.accumulators import Accumulators
 from celosia.hw.memory.weight_buffer import WeightBuffer, weights_payload
 
 
-class MatrixUnit(wiring.Component):
+class MatrixUnit(Component):
     """Executes MATMUL; holds the weight buffer and the accumulators.
 
     Parameters
@@ -53,24 +54,6 @@ class MatrixUnit(wiring.Component):
     One vector enters the array each cycle. Its sums can be read ``results_latency`` cycles after
     its request was taken. "Timing of a pass" in ``docs/design/architecture.md`` has all steps.
     """
-
-    instruction: stream.Interface
-    done: Signal
-    fault_valid: Signal
-    fault: data.View
-    abort: Signal
-    idle: Signal
-    activity: Signal
-    request: stream.Interface
-    read_valid: Signal
-    read_data: data.View
-    read_fault: Signal
-    read_wrong: Signal
-    weights: stream.Interface
-    accumulator_read: data.View
-    sums: data.View
-    accumulator_write: data.View
-    sums_wrong: Signal
 
     def __init__(
         self,

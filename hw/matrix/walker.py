@@ -1,16 +1,16 @@
 """Address generator of MATMUL: pixels, pass by pass."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
 
 MATMUL = isa.LAYOUTS[isa.Opcode.MATMUL]
 
 
-class PassWalker(wiring.Component):
+class PassWalker(Component):
     """Address generator of MATMUL: address, row and lane mask of each pixel of each pass.
 
     Each loop keeps the address at which its current round began. One adder is enough, because only
@@ -50,18 +50,6 @@ class PassWalker(wiring.Component):
     ------
     Outputs change in the cycle after ``begin`` or ``advance``.
     """
-
-    begin: Signal
-    instruction: data.View
-    advance: Signal
-    address: Signal
-    row: Signal
-    accumulate: Signal
-    mask: Signal
-    first: Signal
-    last: Signal
-    final: Signal
-    outside: Signal
 
     def __init__(
         self, *, rows: int, unified_bytes: int, weight_tiles: int, accumulator_depth: int

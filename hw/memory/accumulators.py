@@ -1,10 +1,11 @@
 """Accumulators: two halves of int32 sums after the columns of the array."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import COPY, reset_less
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
@@ -36,7 +37,7 @@ def write_layout(*, depth: int, columns: int) -> data.StructLayout:
     )
 
 
-class AccumulatorColumn(wiring.Component):
+class AccumulatorColumn(Component):
     """Sums of one column: two memories (halves), an adder, and the ports of the vector unit.
 
     Parameters
@@ -72,21 +73,6 @@ class AccumulatorColumn(wiring.Component):
     One operation of the matrix unit and one access of the vector unit each cycle; a sum is written
     ``Accumulators.WRITE_LATENCY`` cycles after ``enable``.
     """
-
-    enable: Signal
-    row: Signal
-    accumulate: Signal
-    forward: Signal
-    write_enable: Signal
-    write_row: Signal
-    sum: Signal
-    read_row: Signal
-    read_sum: Signal
-    vector_enable: Signal
-    vector_row: Signal
-    vector_sum: Signal
-    wrong: Signal
-    read_wrong: Signal
 
     def __init__(self, *, depth: int, sum_bits: int, parity: bool = False) -> None:
         self.depth = depth
@@ -166,7 +152,7 @@ class AccumulatorColumn(wiring.Component):
         return m
 
 
-class Accumulators(wiring.Component):
+class Accumulators(Component):
     """Accumulators of all columns: the array fills one half, the vector unit uses the other.
 
     Parameters
@@ -205,16 +191,6 @@ class Accumulators(wiring.Component):
 
     SUM_LATENCY = 2
     WRITE_LATENCY = 3
-
-    enable: Signal
-    row: Signal
-    accumulate: Signal
-    sums: data.View
-    read: data.View
-    read_sums: data.View
-    write: data.View
-    wrong: Signal
-    read_wrong: Signal
 
     def __init__(self, *, columns: int, depth: int, sum_bits: int, parity: bool = False) -> None:
         if depth < 4 or depth & (depth - 1):

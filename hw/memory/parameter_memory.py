@@ -3,13 +3,14 @@
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Signal, Value, signed, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import COPY, reset_less
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
@@ -50,7 +51,7 @@ def channel_fields(word: Value) -> dict[str, Value]:
     }
 
 
-class ParameterMemory(wiring.Component):
+class ParameterMemory(Component):
     """Bias, multiplier and shifts of every channel, one memory for each lane.
 
     Parameters
@@ -90,13 +91,6 @@ class ParameterMemory(wiring.Component):
     """
 
     LATENCY = 2
-
-    enable: Signal
-    offset: Signal
-    data: data.View
-    group: Signal
-    parameters: data.View
-    wrong: Signal
 
     def __init__(
         self, *, lanes: int, channels: int, bus_bytes: int, offset_bits: int, parity: bool = False
@@ -196,7 +190,7 @@ class ParameterMemory(wiring.Component):
         return m
 
 
-class ParameterStore(wiring.Component):
+class ParameterStore(Component):
     """Parameter memory and tables, written by the load unit.
 
     Parameters
@@ -221,15 +215,6 @@ class ParameterStore(wiring.Component):
     ------
     Reads see a beat that was taken at least two cycles before.
     """
-
-    parameters: stream.Interface
-    group: Signal
-    channels: data.View
-    table: Signal
-    entries: data.View
-    values: data.View
-    channels_wrong: Signal
-    values_wrong: Signal
 
     def __init__(
         self,

@@ -6,9 +6,10 @@ and the next vector likewise, one vector a cycle.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
 
 
@@ -18,7 +19,7 @@ def add_rows(a: Value, b: Value) -> Value:
     return Cat((a + b)[: bits - 1], (a + b)[bits - 1] | a[-1] | b[-1])
 
 
-class RunStart(wiring.Component):
+class RunStart(Component):
     """Skips of every lane at step 0, computed by doubling in log2(lanes) stages.
 
     Stage j makes lanes 2^j to 2^(j+1) − 1 from lanes 0 to 2^j − 1, which are 2^j taps before them.
@@ -51,17 +52,6 @@ class RunStart(wiring.Component):
     ------
     ``ready`` rises log2(lanes) + 1 cycles after ``start``.
     """
-
-    start: Signal
-    run: Signal
-    skip_rows: Signal
-    ready: Signal
-    rest: Signal
-    skip: Signal
-    step_rest: Signal
-    step_left: Signal
-    step_skip: Signal
-    step_skip_more: Signal
 
     def __init__(self, *, lanes: int, row_bits: int) -> None:
         self.lanes = lanes
@@ -141,7 +131,7 @@ class RunStart(wiring.Component):
         return m
 
 
-class LongRuns(wiring.Component):
+class LongRuns(Component):
     """Lanes that enter a new run at the next step, for runs longer than ``lanes``.
 
     ``ahead`` is the distance from the first lane of a step to the end of its run. With d for this
@@ -171,13 +161,6 @@ class LongRuns(wiring.Component):
     ``enters_first`` and ``enters_next`` do not depend on ``restart`` and ``advance`` of their
     cycle, which come late.
     """
-
-    start: Signal
-    run: Signal
-    restart: Signal
-    advance: Signal
-    enters_first: Signal
-    enters_next: Signal
 
     def __init__(self, *, lanes: int, count_bits: int) -> None:
         self.lanes = lanes
@@ -244,7 +227,7 @@ class LongRuns(wiring.Component):
         return m
 
 
-class Runs(wiring.Component):
+class Runs(Component):
     """Rows left out before each lane: (k div run) · skip, with tap k = s · lanes + i.
 
     ``s`` is the step, ``i`` the lane.
@@ -287,14 +270,6 @@ class Runs(wiring.Component):
     ValueError
         If ``lanes`` is no power of two, or a width is below 2.
     """
-
-    start: Signal
-    run: Signal
-    skip_rows: Signal
-    ready: Signal
-    restart: Signal
-    advance: Signal
-    skip: Signal
 
     def __init__(self, *, lanes: int, row_bits: int, count_bits: int) -> None:
         if lanes < 1 or lanes & (lanes - 1):

@@ -1,17 +1,18 @@
 """Tables of 256 bytes, one copy for each lane."""
 
 from amaranth.hdl import Cat, Module, Signal, signed, unsigned
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import TABLE_BYTES
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
 
 
-class TableMemory(wiring.Component):
+class TableMemory(Component):
     """Look-up of one byte for each lane, in one of several tables.
 
     Parameters
@@ -54,15 +55,6 @@ class TableMemory(wiring.Component):
     """
 
     LATENCY = 2
-
-    enable: Signal
-    offset: Signal
-    data: data.View
-    taken: Signal
-    table: Signal
-    entries: data.View
-    values: data.View
-    wrong: Signal
 
     def __init__(
         self, *, lanes: int, tables: int, bus_bytes: int, offset_bits: int, parity: bool = False

@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
@@ -24,7 +25,7 @@ def rotated(lanes: list[Value], amount: Value) -> list[Value]:
     return lanes
 
 
-class Placer(wiring.Component):
+class Placer(Component):
     """Bank mapper: row number of each bank for an access in lane order.
 
     Parameters
@@ -57,16 +58,6 @@ class Placer(wiring.Component):
     """
 
     LATENCY = 2
-
-    access: data.View
-    access_valid: Signal
-    carried: Signal
-    valid: Signal
-    enable: Signal
-    row: data.View
-    offset: Signal
-    fault: Signal
-    carried_out: Signal
 
     def __init__(self, *, rows: int, unified_bytes: int, carried_bits: int) -> None:
         self.rows = rows
@@ -139,7 +130,7 @@ class Placer(wiring.Component):
         return m
 
 
-class Arbiter(wiring.Component):
+class Arbiter(Component):
     """Fixed-priority arbiter of streams with a register after it.
 
     Parameters
@@ -160,10 +151,6 @@ class Arbiter(wiring.Component):
     ------
     One request each cycle; outputs follow by one cycle.
     """
-
-    valid: Signal
-    chosen: Signal
-    payload: data.View
 
     def __init__(self, *, shape: data.StructLayout, count: int) -> None:
         self.count = count
@@ -195,7 +182,7 @@ class Arbiter(wiring.Component):
         return m
 
 
-class UnifiedBuffer(wiring.Component):
+class UnifiedBuffer(Component):
     """R banks of one byte, read and written R bytes at a time from any byte address.
 
     Parameters
@@ -233,12 +220,6 @@ class UnifiedBuffer(wiring.Component):
     READ_LATENCY = 6
     WRITE_LATENCY = 3
     VISIBLE = 1
-
-    read_valid: Signal
-    read_data: data.View
-    read_fault: Signal
-    read_wrong: Signal
-    write_fault: Signal
 
     def __init__(
         self,

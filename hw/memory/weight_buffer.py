@@ -1,10 +1,11 @@
 """Weight buffer: memory of weight tiles, which are read in step with the array."""
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value, signed, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import COPY, reset_less
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
@@ -37,7 +38,7 @@ def weights_payload(
     )
 
 
-class WeightBuffer(wiring.Component):
+class WeightBuffer(Component):
     """Memory of weight tiles that loads ``weight_rows`` rows into the array per cycle.
 
     The rows are split into ``weight_rows`` segments of consecutive rows; each segment has one bank
@@ -75,14 +76,6 @@ class WeightBuffer(wiring.Component):
 
     LATENCY = 5
     WRITE_LATENCY = 3
-
-    write: stream.Interface
-    start: Signal
-    tile: Signal
-    ready: Signal
-    weights: data.View
-    load: Signal
-    wrong: Signal
 
     def __init__(
         self,

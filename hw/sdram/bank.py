@@ -1,14 +1,14 @@
 """State of one bank: its open row and what it must be given time for."""
 
 from amaranth.hdl import Cat, Module, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 from celosia.hw.sdram.countdown import Countdown
 from celosia.hw.sdram.timing import Timing
 
 
-class Bank(wiring.Component):
+class Bank(Component):
     """Remembers the open row of a bank and says when it may be opened and closed.
 
     Parameters
@@ -35,16 +35,6 @@ class Bank(wiring.Component):
     ------
     Outputs know of all commands of earlier cycles.
     """
-
-    activate: Signal
-    precharge: Signal
-    read: Signal
-    write: Signal
-    row: Signal
-    open: Signal
-    hit: Signal
-    may_activate: Signal
-    may_precharge: Signal
 
     def __init__(self, *, timing: Timing, row_bits: int, words: int) -> None:
         self.timing = timing

@@ -1,14 +1,15 @@
 """Block memory as a queue, with nothing between the memory and the next register."""
 
 from amaranth.hdl import Module, Signal, unsigned
-from amaranth.lib import stream, wiring
+from amaranth.lib import stream
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 from celosia.hw.memory import race
 
 
-class Buffer(wiring.Component):
+class Buffer(Component):
     """Queue whose output is a register: a block memory's own takes most of a cycle to show.
 
     Parameters
@@ -29,9 +30,6 @@ class Buffer(wiring.Component):
     """
 
     LATENCY = 3
-
-    i: stream.Interface
-    o: stream.Interface
 
     def __init__(self, *, width: int, depth: int) -> None:
         if depth < 2 or depth & (depth - 1):

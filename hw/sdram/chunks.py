@@ -1,10 +1,11 @@
 """Bursts cut into chunks, and the order in which chunks are served."""
 
 from amaranth.hdl import Module, Mux, Signal, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.axi.signature import DECERR, INCR, OKAY, SLVERR
+from celosia.hw.lib.component import Component
 from celosia.hw.sdram.signature import chunk_beats, chunk_layout
 from celosia.hw.sdram.timing import Part
 
@@ -40,7 +41,7 @@ def part_layout(part: Part, data_bytes: int, id_bits: int) -> data.StructLayout:
     )
 
 
-class Splitter(wiring.Component):
+class Splitter(Component):
     """Cuts bursts at multiples of ``CHUNK_BYTES``, and judges them.
 
     Bursts other than ``INCR`` or of other than whole beats are answered by ``SLVERR``; those past
@@ -66,9 +67,6 @@ class Splitter(wiring.Component):
     ------
     A chunk follows its burst, or the chunk before it, by two cycles.
     """
-
-    i: stream.Interface
-    o: stream.Interface
 
     def __init__(
         self, *, part: Part, data_bytes: int, address_bits: int, id_bits: int, write: bool
@@ -128,7 +126,7 @@ class Splitter(wiring.Component):
         return m
 
 
-class Arbiter(wiring.Component):
+class Arbiter(Component):
     """Brings the chunks of reads and writes in one order.
 
     Turning from reads to writes costs cycles, so a direction is kept for up to ``RUN`` chunks while
@@ -152,10 +150,6 @@ class Arbiter(wiring.Component):
     ------
     ``o`` follows by one cycle. Up to one chunk each cycle.
     """
-
-    reads: stream.Interface
-    writes: stream.Interface
-    o: stream.Interface
 
     def __init__(self, *, part: Part, data_bytes: int) -> None:
         chunks = stream.Signature(chunk_layout(part, data_bytes))

@@ -1,15 +1,16 @@
 """Column commands: one for each beat, back to back."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 from celosia.hw.sdram.countdown import Countdown
 from celosia.hw.sdram.signature import BANKS, WORD_BYTES, Command, chunk_layout, command_layout
 from celosia.hw.sdram.timing import Part, Timing
 
 
-class Columns(wiring.Component):
+class Columns(Component):
     """Reads or writes the beats of chunks whose rows are open.
 
     Parameters
@@ -38,13 +39,6 @@ class Columns(wiring.Component):
     A command every ``data_bytes / WORD_BYTES`` cycles while chunks come, across chunks too, and a
     pause between the last read and the first write.
     """
-
-    i: stream.Interface
-    command: data.View
-    read: Signal
-    write: Signal
-    void: Signal
-    claimed: Signal
 
     def __init__(self, *, part: Part, timing: Timing, data_bytes: int) -> None:
         self.part = part

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.axi.signature import axi4, axi4_read, axi4_write
+from celosia.hw.lib.component import Component
 from celosia.hw.sdram.chunks import Arbiter
 from celosia.hw.sdram.data_path import DataPath
 from celosia.hw.sdram.reads import Reads
@@ -16,7 +17,7 @@ from celosia.hw.sdram.timing import Part, Timing
 from celosia.hw.sdram.writes import Writes
 
 
-class SdramController(wiring.Component):
+class SdramController(Component):
     """Serves AXI4 bursts from an SDRAM chip of 16 data pins.
 
     Parameters
@@ -52,10 +53,6 @@ class SdramController(wiring.Component):
     ------
     See ``docs/reference/sdram.md``.
     """
-
-    bus: Any
-    pins: Any
-    started: Signal
 
     def __init__(
         self,

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 
-class Countdown(wiring.Component):
+
+class Countdown(Component):
     """Says when the time since the last event is over.
 
     Parameters
@@ -26,9 +27,6 @@ class Countdown(wiring.Component):
     ------
     ``over`` falls in the cycle after an event and rises ``cycles`` after it.
     """
-
-    start: Signal
-    over: Signal
 
     def __init__(self, cycles: Sequence[int]) -> None:
         self.cycles = tuple(cycles)

@@ -1,16 +1,14 @@
 """The registers at the pins, and the way between beats and words."""
 
-from typing import Any
-
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 from celosia.hw.sdram.signature import DATA_BITS, WORD_BYTES, Command, command_layout, pins
 from celosia.hw.sdram.timing import Part, Timing
 
 
-class DataPath(wiring.Component):
+class DataPath(Component):
     """Drives all pins from registers, sends the words of beats and collects those that come.
 
     Parameters
@@ -45,17 +43,6 @@ class DataPath(wiring.Component):
     A beat read comes ``latency`` cycles after its ``read``. Strobes are at least
     ``data_bytes / WORD_BYTES`` cycles apart.
     """
-
-    command: data.View
-    started: Signal
-    read: Signal
-    write: Signal
-    void: Signal
-    beat: Signal
-    strobe: Signal
-    valid: Signal
-    data: Signal
-    pins: Any
 
     def __init__(self, *, part: Part, timing: Timing, data_bytes: int, read_delay: int) -> None:
         self.words = data_bytes // WORD_BYTES

@@ -1,15 +1,16 @@
 """Opens the row of the chunk to come while columns of the one before are still read or written."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 from celosia.hw.sdram.countdown import Countdown
 from celosia.hw.sdram.signature import ALL_BANKS, BANKS, Command, chunk_layout, command_layout
 from celosia.hw.sdram.timing import Part, Timing
 
 
-class Opener(wiring.Component):
+class Opener(Component):
     """Takes chunks in order, precharges and activates for them, and refreshes in between.
 
     Parameters
@@ -45,21 +46,6 @@ class Opener(wiring.Component):
     ------
     A chunk whose row is open takes three cycles. Refreshes go before the next chunk.
     """
-
-    i: stream.Interface
-    o: stream.Interface
-    owed: Signal
-    refreshed: Signal
-    command: data.View
-    grant: Signal
-    activate: Signal
-    precharge: Signal
-    row: Signal
-    open: Signal
-    hit: Signal
-    may_activate: Signal
-    may_precharge: Signal
-    claimed: Signal
 
     def __init__(self, *, part: Part, timing: Timing, data_bytes: int) -> None:
         self.timing = timing

@@ -6,6 +6,7 @@ from amaranth.hdl import Module
 from amaranth.lib import io, wiring
 from amaranth.lib.wiring import In
 
+from celosia.hw.lib.component import Component
 from celosia.hw.sdram.signature import pins
 from celosia.hw.sdram.timing import Part
 
@@ -56,7 +57,7 @@ def margins(
     )
 
 
-class Pads(wiring.Component):
+class Pads(Component):
     """Ties a controller to the pads of a board.
 
     Every level leaves from a register in its pad and every word is captured in one. The clock is
@@ -79,8 +80,6 @@ class Pads(wiring.Component):
     ------
     One cycle to the pads and one back: ``PAD_CYCLES`` of the controller's ``read_delay``.
     """
-
-    pins: Any
 
     def __init__(self, ports: Any, *, row_bits: int) -> None:
         self.ports = ports

@@ -1,13 +1,12 @@
 """The read half of the AXI4 port."""
 
-from typing import Any
-
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.axi.signature import OKAY, axi4_read
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.slice import Slice
 from celosia.hw.sdram.buffer import Buffer
 from celosia.hw.sdram.chunks import Splitter, burst_layout
@@ -19,7 +18,7 @@ BUFFER_BYTES = 1024
 CHUNKS = 16
 
 
-class Reads(wiring.Component):
+class Reads(Component):
     """Asks for the chunks of read bursts that it has room for, and answers the bursts in order.
 
     Parameters
@@ -42,11 +41,6 @@ class Reads(wiring.Component):
     ------
     A chunk follows its burst's address by four cycles, a beat on R follows ``valid`` by four.
     """
-
-    bus: Any
-    chunks: stream.Interface
-    valid: Signal
-    data: Signal
 
     def __init__(self, *, part: Part, data_bytes: int, address_bits: int, id_bits: int) -> None:
         self.part = part

@@ -3,9 +3,10 @@
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 from celosia.hw.sdram.bank import Bank
 from celosia.hw.sdram.columns import Columns
 from celosia.hw.sdram.opener import Opener
@@ -20,7 +21,7 @@ from celosia.hw.sdram.startup import RefreshTimer, Startup
 from celosia.hw.sdram.timing import Part, Timing
 
 
-class Scheduler(wiring.Component):
+class Scheduler(Component):
     """Decides each cycle's command. Columns go first, then rows and refreshes.
 
     Parameters
@@ -47,13 +48,6 @@ class Scheduler(wiring.Component):
     ------
     See ``docs/reference/sdram.md``.
     """
-
-    i: stream.Interface
-    command: data.View
-    read: Signal
-    write: Signal
-    void: Signal
-    started: Signal
 
     def __init__(self, *, part: Part, timing: Timing, data_bytes: int) -> None:
         self.part = part

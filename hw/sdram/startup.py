@@ -1,9 +1,9 @@
 """Commands to the chip after power-up, and the times of its refreshes."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 from celosia.hw.sdram.signature import ALL_BANKS, Command, command_layout
 from celosia.hw.sdram.timing import Timing
 
@@ -11,7 +11,7 @@ from celosia.hw.sdram.timing import Timing
 FIRST_REFRESHES = 8
 
 
-class Startup(wiring.Component):
+class Startup(Component):
     """Waits, precharges all banks, refreshes and sets the mode register.
 
     Parameters
@@ -34,9 +34,6 @@ class Startup(wiring.Component):
     ------
     Runs once after reset.
     """
-
-    command: data.View
-    done: Signal
 
     def __init__(self, *, timing: Timing, row_bits: int, words: int) -> None:
         self.timing = timing
@@ -73,7 +70,7 @@ class Startup(wiring.Component):
         return m
 
 
-class RefreshTimer(wiring.Component):
+class RefreshTimer(Component):
     """Counts the refreshes that are due.
 
     Parameters
@@ -94,10 +91,6 @@ class RefreshTimer(wiring.Component):
     ------
     ``owed`` follows by one cycle. Up to 15 are remembered.
     """
-
-    run: Signal
-    refreshed: Signal
-    owed: Signal
 
     def __init__(self, *, interval: int) -> None:
         self.interval = interval

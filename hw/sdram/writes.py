@@ -1,13 +1,12 @@
 """The write half of the AXI4 port."""
 
-from typing import Any
-
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.axi.signature import axi4_write
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.slice import Slice
 from celosia.hw.sdram.buffer import Buffer
 from celosia.hw.sdram.chunks import Splitter, burst_layout
@@ -19,7 +18,7 @@ BUFFER_BYTES = 1024
 ANSWERS = 8
 
 
-class Writes(wiring.Component):
+class Writes(Component):
     """Asks for the chunks of write bursts whose beats have all come, and answers the bursts.
 
     A burst is answered as soon as its last chunk is in order with all others: what is read behind
@@ -47,12 +46,6 @@ class Writes(wiring.Component):
     ------
     Beats one each cycle.
     """
-
-    bus: Any
-    chunks: stream.Interface
-    beat: Signal
-    strobe: Signal
-    next: Signal
 
     def __init__(self, *, part: Part, data_bytes: int, address_bits: int, id_bits: int) -> None:
         self.part = part

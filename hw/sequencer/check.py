@@ -1,7 +1,7 @@
 """Check of the words of a program, before their units get them."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
@@ -14,6 +14,7 @@ from celosia.hw.arch.commands import (
     register_limits,
 )
 from celosia.hw.arch.config import SEMAPHORES, Config
+from celosia.hw.lib.component import Component
 from celosia.hw.sequencer.fetch import WORD
 
 #: Word after its check, with the index of its instruction, its error, and its unit.
@@ -47,7 +48,7 @@ def code_entry(config: Config) -> data.StructLayout:
     )
 
 
-class Codes(wiring.Component):
+class Codes(Component):
     """Table of the codes of words.
 
     Parameters
@@ -66,9 +67,6 @@ class Codes(wiring.Component):
     ------
     Combinational.
     """
-
-    code: Signal
-    entry: data.View
 
     def __init__(self, *, config: Config) -> None:
         self.config = config
@@ -98,7 +96,7 @@ class Codes(wiring.Component):
         return m
 
 
-class Conflicts(wiring.Component):
+class Conflicts(Component):
     """Check of values that are legal alone, but not in one instruction; see ``isa.cross_check``.
 
     Parameters
@@ -119,10 +117,6 @@ class Conflicts(wiring.Component):
     ------
     ``wrong`` is combinational from ``word``. A SET takes effect in the next cycle.
     """
-
-    word: Signal
-    enable: Signal
-    wrong: Signal
 
     def __init__(self, *, config: Config) -> None:
         self.config = config
@@ -167,7 +161,7 @@ class Conflicts(wiring.Component):
         return m
 
 
-class Check(wiring.Component):
+class Check(Component):
     """Check of each word: code, limits of the value, order of the words of an instruction.
 
     Parameters
@@ -190,11 +184,6 @@ class Check(wiring.Component):
     ------
     ``o`` follows ``i`` by two cycles. One word a cycle.
     """
-
-    i: stream.Interface
-    o: stream.Interface
-    index: Signal
-    empty: Signal
 
     def __init__(self, *, config: Config) -> None:
         self.config = config

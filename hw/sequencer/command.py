@@ -1,13 +1,14 @@
 """Registers that hold the next instruction of a unit."""
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.commands import CODE_BITS, REGISTERS, WORD_BYTES, register_limits
 from celosia.hw.arch.config import SEMAPHORES, Config
+from celosia.hw.lib.component import Component
 
 #: Entry of the queue of a unit: a word, and the index of its instruction.
 QUEUED = data.StructLayout(
@@ -15,7 +16,7 @@ QUEUED = data.StructLayout(
 )
 
 
-class Command(wiring.Component):
+class Command(Component):
     """Registers of a unit: SET changes one of them, GO offers their values as an instruction.
 
     Parameters
@@ -37,9 +38,6 @@ class Command(wiring.Component):
     One word a cycle; an instruction is offered in the cycle after its GO. A reset gives the
     registers the defaults of their fields.
     """
-
-    i: stream.Interface
-    o: stream.Interface
 
     def __init__(self, *, config: Config, unit: isa.Unit) -> None:
         self.config = config

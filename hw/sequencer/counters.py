@@ -1,15 +1,16 @@
 """Activity counters: in each cycle and for each unit, one of them counts."""
 
 from amaranth.hdl import Module, Mux, Signal, Value, unsigned
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
+from celosia.hw.lib.component import Component
 from celosia.hw.memory import race
 
 
-class UnitCounters(wiring.Component):
+class UnitCounters(Component):
     """Counters of one unit, in a memory: each cycle adds one to the counter of its activity.
 
     Members
@@ -28,12 +29,6 @@ class UnitCounters(wiring.Component):
     ------
     A cycle's count is in the memory two cycles later.
     """
-
-    enable: Signal
-    activity: Signal
-    clear: Signal
-    address: Signal
-    value: Signal
 
     def __init__(self) -> None:
         super().__init__(
@@ -80,7 +75,7 @@ class UnitCounters(wiring.Component):
         return m
 
 
-class Counters(wiring.Component):
+class Counters(Component):
     """Counters of every unit, and the cycles that they add up to.
 
     Parameters
@@ -108,14 +103,6 @@ class Counters(wiring.Component):
     ------
     ``value`` follows ``address`` by one cycle; clearing takes COUNTERS_PER_UNIT cycles.
     """
-
-    enable: Signal
-    activities: data.View
-    clear: Signal
-    clearing: Signal
-    address: Signal
-    value: Signal
-    cycles: Signal
 
     def __init__(self, *, units: int) -> None:
         self.units = units

@@ -1,13 +1,14 @@
 """Dispatch: puts each word into the queue of its unit, in order."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.commands import CODE_BITS
 from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.registers import Activity
+from celosia.hw.lib.component import Component
 from celosia.hw.sequencer.check import CHECKED
 from celosia.hw.sequencer.command import QUEUED
 
@@ -23,7 +24,7 @@ EXECUTORS: dict[isa.Unit, tuple[isa.Opcode, ...]] = {
 SETTLE = 3
 
 
-class Dispatch(wiring.Component):
+class Dispatch(Component):
     """Pushes checked words into the queues; executes NOP, FENCE and HALT itself.
 
     Members
@@ -48,16 +49,6 @@ class Dispatch(wiring.Component):
     ------
     One word a cycle into queues with space; NOP, FENCE and HALT take ``SETTLE`` cycles more.
     """
-
-    i: stream.Interface
-    quiet: Signal
-    asking: Signal
-    want: Signal
-    granted: Signal
-    lacking: Signal
-    post: Signal
-    halted: Signal
-    activity: Signal
 
     def __init__(self) -> None:
         super().__init__(

@@ -1,7 +1,7 @@
 """Fetch of a program from external memory."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
@@ -10,12 +10,13 @@ from celosia.hw.arch.commands import WORD_BYTES
 from celosia.hw.arch.config import ADDRESS_BITS, PROGRAM_BYTES
 from celosia.hw.arch.registers import LENGTH_BITS
 from celosia.hw.axi.reader import length_bits, read_beat
+from celosia.hw.lib.component import Component
 
 #: Word of a program; ``error`` if the bus refused it.
 WORD = data.StructLayout({"bits": unsigned(8 * WORD_BYTES), "error": 1})
 
 
-class Fetch(wiring.Component):
+class Fetch(Component):
     """Prefetcher of a program's words.
 
     Parameters
@@ -54,16 +55,6 @@ class Fetch(wiring.Component):
     ValueError
         If a beat is larger than a block, or ``ahead`` too small.
     """
-
-    begin: Signal
-    address: Signal
-    length: Signal
-    stop: Signal
-    request: stream.Interface
-    beats: stream.Interface
-    words: stream.Interface
-    exhausted: Signal
-    idle: Signal
 
     def __init__(self, *, bus_bytes: int, burst_beats: int, ahead: int = 5) -> None:
         if bus_bytes > PROGRAM_BYTES:

@@ -1,7 +1,7 @@
 """Issue of instructions to a unit: queue, registers, semaphores before and after."""
 
 from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
@@ -10,12 +10,13 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.commands import CODE_BITS, REGISTERS
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.registers import Activity
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.lib.queue import EagerFIFO
 from celosia.hw.sequencer.command import QUEUED, Command
 
 
-class Issue(wiring.Component):
+class Issue(Component):
     """Queue of a unit: offers each instruction once it has its semaphores, and posts after it.
 
     Parameters
@@ -58,21 +59,6 @@ class Issue(wiring.Component):
     An instruction is offered four cycles after its GO was pushed into an empty queue, if its
     semaphores have counts. A post follows ``done`` by two cycles.
     """
-
-    push: stream.Interface
-    flush: Signal
-    instruction: stream.Interface
-    done: Signal
-    unit_activity: Signal
-    activity: Signal
-    asking: Signal
-    want: Signal
-    granted: Signal
-    lacking: Signal
-    post: Signal
-    post_index: Signal
-    waiting: Signal
-    index: Signal
 
     def __init__(self, *, config: Config, unit: isa.Unit, in_flight: int = 16) -> None:
         self.config = config

@@ -3,14 +3,16 @@
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
+
+from celosia.hw.lib.component import Component
 
 #: Greatest legal count.
 GREATEST = 4095
 
 
-class Semaphores(wiring.Component):
+class Semaphores(Component):
     """Counting semaphores: a unit takes one count from each of a mask at once, and adds likewise.
 
     Parameters
@@ -41,13 +43,6 @@ class Semaphores(wiring.Component):
     ``granted`` is combinational from ``asking`` and ``want``. A count posted in one cycle can be
     taken in the next.
     """
-
-    want: data.View
-    asking: Signal
-    granted: Signal
-    lacking: Signal
-    post: data.View
-    overflow: Signal
 
     def __init__(self, *, count: int, units: int) -> None:
         self.count = count
@@ -84,7 +79,8 @@ class Semaphores(wiring.Component):
                 m.d.comb += taken.eq(self.want[u])
         over = Signal(self.count)
         for s, count in enumerate(counts):
-            posts = sum((self.post[u][s] for u in range(1, self.units)), self.post[0][s])
+            posted_by = (self.post[u][s] for u in range(1, self.units))
+            posts = Value.cast(sum(posted_by, self.post[0][s]))
             # One adder for both.
             change = Signal(signed(len(posts) + 1), name=f"change_{s}")
             m.d.comb += change.eq(posts - fewer[s])

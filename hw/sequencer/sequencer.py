@@ -9,6 +9,7 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.config import ADDRESS_BITS, SEMAPHORES, Config
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, LENGTH_BITS, Activity
 from celosia.hw.axi.reader import length_bits, read_beat
+from celosia.hw.lib.component import Component
 from celosia.hw.sequencer.check import Check
 from celosia.hw.sequencer.counters import Counters
 from celosia.hw.sequencer.dispatch import EXECUTORS, Dispatch
@@ -36,7 +37,7 @@ def executor_signature(opcodes: tuple[isa.Opcode, ...]) -> wiring.Signature:
     )
 
 
-class Sequencer(wiring.Component):
+class Sequencer(Component):
     """Runs programs: fetches and checks words, issues instructions to the units, counts cycles.
 
     Words pass ``Fetch``, ``Check`` and ``Dispatch``, and the ``Issue`` of their unit.
@@ -66,26 +67,6 @@ class Sequencer(wiring.Component):
     One word a cycle. A unit is offered an instruction 8 cycles after the beat with its GO, and one
     cycle more for each word of the beat before GO, if queue and semaphores let it.
     """
-
-    request: stream.Interface
-    beats: stream.Interface
-    start: Signal
-    reset: Signal
-    clear_counters: Signal
-    program_address: Signal
-    program_length: Signal
-    watchdog: Signal
-    running: Signal
-    done: Signal
-    error: Signal
-    draining: Signal
-    code: Signal
-    unit: Signal
-    index: Signal
-    clear: Signal
-    counter_address: Signal
-    counter_value: Signal
-    cycles: Signal
 
     def __init__(self, *, config: Config) -> None:
         self.config = config

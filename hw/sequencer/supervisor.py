@@ -1,18 +1,19 @@
 """State of the core: start, end, first error, watchdog and soft reset."""
 
 from amaranth.hdl import Cat, Module, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import COPY
 from celosia.hw.sequencer.dispatch import EXECUTORS
 
 UNITS = 1 + len(EXECUTORS)
 
 
-class Supervisor(wiring.Component):
+class Supervisor(Component):
     """Holds the state of the core and the first error.
 
     Members
@@ -56,30 +57,6 @@ class Supervisor(wiring.Component):
     ------
     ``begin`` comes in the cycle of ``start``; ``running`` falls in the cycle after HALT or a fault.
     """
-
-    start: Signal
-    reset: Signal
-    watchdog: Signal
-    faults: data.View
-    fault_valid: Signal
-    moved: Signal
-    stuck_unit: Signal
-    stuck_index: Signal
-    halted: Signal
-    fetch_idle: Signal
-    units_idle: Signal
-    begin: Signal
-    running: Signal
-    granting: Signal
-    abort: Signal
-    flush: Signal
-    clear: Signal
-    done: Signal
-    error: Signal
-    draining: Signal
-    code: Signal
-    unit: Signal
-    index: Signal
 
     def __init__(self) -> None:
         super().__init__(

@@ -16,9 +16,9 @@ from amaranth.hdl import (
     signed,
     unsigned,
 )
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
 
 __all__ = [
@@ -71,7 +71,7 @@ def multiply_in_logic(a: Value, b: Value) -> Value:
     return add_up(partial_products(a, b))[: len(a) + len(b)].as_signed()
 
 
-class Product(wiring.Component):
+class Product(Component):
     """Product of two numbers, with registers at its inputs and its output.
 
     Parameters
@@ -102,12 +102,6 @@ class Product(wiring.Component):
     """
 
     LATENCY = 2
-
-    a: Signal
-    b: Signal
-    a_enable: Signal
-    b_enable: Signal
-    p: Signal
 
     def __init__(self, a: Shape, b: Shape, *, primitive: str = "portable") -> None:
         if primitive not in PRIMITIVES:
@@ -213,7 +207,7 @@ PRIMITIVES: dict[str, Callable[[Module, Product], None]] = {
 }
 
 
-class GatedSum(wiring.Component):
+class GatedSum(Component):
     """Sum of two numbers, each with a gate: two rows of a multiplication.
 
     Parameters
@@ -237,12 +231,6 @@ class GatedSum(wiring.Component):
     ------
     Combinational.
     """
-
-    x: Signal
-    x_gate: Signal
-    y: Signal
-    y_gate: Signal
-    sum: Signal
 
     def __init__(self, width: int, *, primitive: str = "portable") -> None:
         self.width = width

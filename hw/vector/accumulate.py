@@ -1,16 +1,17 @@
 """Writer of results to the accumulators: overwrite, add or maximum."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
+from celosia.hw.lib.component import Component
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY, read_layout, write_layout
 from celosia.hw.vector.pipe import Pipe
 from celosia.hw.vector.task import MARK, VectorSizes
 
 
-class AccumulatorWriter(wiring.Component):
+class AccumulatorWriter(Component):
     """Writer of the accumulators: last stages of the pipe, with fixed latency.
 
     The row of a group is read ``Pipe.SOON`` cycles before the group's result comes. The writes of
@@ -46,21 +47,6 @@ class AccumulatorWriter(wiring.Component):
     ------
     ``accumulator_write`` comes one cycle before ``scaled``; its sums come one cycle after it.
     """
-
-    soon: data.View
-    scaled: data.View
-    endings: data.View
-    descriptor: data.View
-    pop: Signal
-    stop: Signal
-    accumulator_read: data.View
-    sums: data.View
-    accumulator_write: data.View
-    finished: Signal
-    fault: Signal
-    fault_slot: Signal
-    sums_wrong: Signal
-    wrong: Signal
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         assert Pipe.SOON == ACCUMULATOR_LATENCY + 1

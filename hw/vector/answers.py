@@ -1,10 +1,11 @@
 """Elements of the responses to reads."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import COPY
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.vector.task import VectorSizes
@@ -38,7 +39,7 @@ def element_layout(*, columns: int, lanes: int) -> data.StructLayout:
     )
 
 
-class Answers(wiring.Component):
+class Answers(Component):
     """Joins the responses to reads with the records of their requests to elements.
 
     Parameters
@@ -69,18 +70,6 @@ class Answers(wiring.Component):
     """
 
     DEPTH = 16
-
-    ask_unified: Signal
-    ask_accumulators: Signal
-    ask_nothing: Signal
-    asked: data.View
-    room: Signal
-    read_valid: Signal
-    read_data: data.View
-    read_fault: Signal
-    sums: data.View
-    element: data.View
-    quiet: Signal
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes

@@ -3,12 +3,13 @@
 from typing import Any
 
 from amaranth.hdl import Array, Module, Mux, Signal, Value
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, enum, stream
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import COPY, reset_less
 from celosia.hw.vector.task import VectorSizes
 
@@ -21,7 +22,7 @@ class State(enum.Enum, shape=2):
     RUNNING = 2
 
 
-class VectorControl(wiring.Component):
+class VectorControl(Component):
     """Control of the vector unit: starts tasks, reports their end, stops the unit.
 
     A task starts when all elements of the task before have entered the pipe. It waits until that
@@ -77,36 +78,6 @@ class VectorControl(wiring.Component):
     ``launch`` comes one cycle after ``prepared`` at the earliest. The next task is taken while the
     one before is in flight.
     """
-
-    instruction: stream.Interface
-    done: Signal
-    fault_valid: Signal
-    fault: data.View
-    abort: Signal
-    idle: Signal
-    activity: Signal
-    task: data.View
-    slot: Signal
-    prepare: Signal
-    prepared: Signal
-    launch: Signal
-    running: Signal
-    issues: Signal
-    reads_wait: Signal
-    writes_wait: Signal
-    busy: Signal
-    awaited: Signal
-    settling: Signal
-    endings: data.View
-    oldest: Signal
-    bytes_finished: Signal
-    bytes_fault: Signal
-    sums_finished: Signal
-    sums_fault: Signal
-    sums_fault_slot: Signal
-    wrong: Signal
-    wrong_slot: Signal
-    stop: Signal
 
     def __init__(self, *, sizes: VectorSizes, settle_cycles: int) -> None:
         self.settle_cycles = settle_cycles

@@ -1,10 +1,11 @@
 """Destination of a task: one descriptor for each group, ahead of the results."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.nest import Nest
 from celosia.hw.memory.runs import Runs
 from celosia.hw.vector.task import VectorSizes, lane_mask
@@ -17,7 +18,7 @@ def is_outside(address: Value, space: Value, sizes: VectorSizes) -> Value:
     return Mux(space == isa.Space.ACCUMULATORS, past_rows, past_bytes)
 
 
-class Destination(wiring.Component):
+class Destination(Component):
     """Address generator of the destination of a task.
 
     Parameters
@@ -44,16 +45,6 @@ class Destination(wiring.Component):
     ------
     The first descriptor comes in the cycle after ``launch``, then one each cycle.
     """
-
-    prepare: Signal
-    run: Signal
-    skip_rows: Signal
-    prepared: Signal
-    launch: Signal
-    task: data.View
-    stop: Signal
-    descriptors: stream.Interface
-    running: Signal
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes

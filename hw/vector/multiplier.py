@@ -3,9 +3,9 @@
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.targets.product import Product
 
@@ -17,7 +17,7 @@ _DROPPED = 30
 _PORTS: dict[str, Any] = {"a": In(signed(32)), "b": In(31), "halves": Out(signed(33))}
 
 
-class Multiplier(wiring.Component):
+class Multiplier(Component):
     """Upper part of a product of 32 by 31 bits, from hardware multipliers.
 
     Three products of at most 18 × 17 bits, A. Karatsuba and Y. Ofman, "Multiplication of many-digit
@@ -44,10 +44,6 @@ class Multiplier(wiring.Component):
     """
 
     LATENCY = Product.LATENCY + 2
-
-    a: Signal
-    b: Signal
-    halves: Signal
 
     def __init__(self, *, primitive: str = "portable") -> None:
         self.primitive = primitive
@@ -79,7 +75,7 @@ class Multiplier(wiring.Component):
         return m
 
 
-class RowMultiplier(wiring.Component):
+class RowMultiplier(Component):
     """``Multiplier`` without hardware multipliers.
 
     One row of adders for each bit of ``b``; it drops the lowest bit of its sum. The look-up table
@@ -96,10 +92,6 @@ class RowMultiplier(wiring.Component):
     """
 
     LATENCY = Multiplier.LATENCY
-
-    a: Signal
-    b: Signal
-    halves: Signal
 
     def __init__(self) -> None:
         super().__init__(_PORTS)

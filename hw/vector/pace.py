@@ -1,11 +1,12 @@
 """Spacing of groups for a requantiser that does not take one each cycle."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 
-class Pace(wiring.Component):
+
+class Pace(Component):
     """Counter of the groups of a window and of the cycles of each group.
 
     Parameters
@@ -37,12 +38,6 @@ class Pace(wiring.Component):
     ValueError
         If ``group_cycles`` is below 2.
     """
-
-    start: Signal
-    groups_last: Signal
-    hold: Signal
-    in_use: Signal
-    moves: Signal
 
     def __init__(self, *, groups: int, group_cycles: int) -> None:
         if group_cycles < 2:

@@ -7,6 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.delay import Delay
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.memory.parameter_memory import (
@@ -21,7 +22,7 @@ from celosia.hw.vector.task import MARK, TAG, VectorSizes
 from celosia.hw.vector.window import group_layout
 
 
-class ParameterWalk(wiring.Component):
+class ParameterWalk(Component):
     """Address generator of the parameter memory.
 
     Parameters
@@ -44,12 +45,6 @@ class ParameterWalk(wiring.Component):
     ------
     Outputs change in the cycle after ``launch`` or ``step``.
     """
-
-    launch: Signal
-    task: data.View
-    step: Signal
-    group: Signal
-    outside: Signal
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes
@@ -100,7 +95,7 @@ def latency(sizes: VectorSizes) -> int:
     return scaled_latency(sizes) + Clamp.LATENCY + TableMemory.LATENCY
 
 
-class Pipe(wiring.Component):
+class Pipe(Component):
     """Requantises groups of int32 elements to scaled int32 and to bytes.
 
     Parameters
@@ -143,21 +138,6 @@ class Pipe(wiring.Component):
     """
 
     SOON = SequentialRequantizer.SOON
-
-    parameters: stream.Interface
-    launch: Signal
-    task: data.View
-    slot: Signal
-    endings: data.View
-    next: Signal
-    group: data.View
-    used: Signal
-    soon: data.View
-    scaled: data.View
-    result: data.View
-    bytes: data.View
-    channels_wrong: Signal
-    values_wrong: Signal
 
     def __init__(self, *, sizes: VectorSizes, bus_bytes: int) -> None:
         self.sizes = sizes

@@ -1,17 +1,18 @@
 """Requantiser: bias, shifts, multiplication and rounding, then zero point and clamp."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.delay import Delay
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.vector.multiplier import Multiplier, multiplier_of
 
 
-class LeftShift(wiring.Component):
+class LeftShift(Component):
     """Steps 1 and 2 of the arithmetic contract: bias, and a shift that wraps or saturates.
 
     Members
@@ -29,12 +30,6 @@ class LeftShift(wiring.Component):
     """
 
     LATENCY = 2
-
-    sum: Signal
-    bias: Signal
-    left: Signal
-    saturates: Signal
-    shifted: Signal
 
     def __init__(self) -> None:
         super().__init__(
@@ -89,7 +84,7 @@ class LeftShift(wiring.Component):
         return m
 
 
-class RightShift(wiring.Component):
+class RightShift(Component):
     """Step 5 of the arithmetic contract, and the rounding of step 4.
 
     Both roundings together are one increment, 0 or 1, of the shifted product. It depends on the
@@ -114,11 +109,6 @@ class RightShift(wiring.Component):
     """
 
     LATENCY = 2
-
-    halves: Signal
-    right: Signal
-    doubles: Signal
-    scaled: Signal
 
     def __init__(self) -> None:
         super().__init__(
@@ -153,7 +143,7 @@ class RightShift(wiring.Component):
         return m
 
 
-class RequantizerLane(wiring.Component):
+class RequantizerLane(Component):
     """Steps 1 to 5 of the arithmetic contract for one channel.
 
     Parameters
@@ -178,11 +168,6 @@ class RequantizerLane(wiring.Component):
     """
 
     LATENCY = LeftShift.LATENCY + Multiplier.LATENCY + RightShift.LATENCY
-
-    sum: Signal
-    parameters: data.View
-    rounding: Value
-    scaled: Signal
 
     def __init__(self, *, primitive: str = "portable") -> None:
         self.primitive = primitive
@@ -223,7 +208,7 @@ class RequantizerLane(wiring.Component):
         return m
 
 
-class Requantizer(wiring.Component):
+class Requantizer(Component):
     """Steps 1 to 5 of the arithmetic contract for a group of channels.
 
     Parameters
@@ -256,11 +241,6 @@ class Requantizer(wiring.Component):
 
     LATENCY = RequantizerLane.LATENCY
 
-    sums: data.View
-    parameters: data.View
-    rounding: Value
-    scaled: data.View
-
     def __init__(self, *, lanes: int, primitive: str = "portable") -> None:
         if lanes < 1:
             raise ValueError(f"lanes: wanted at least 1, got {lanes}")
@@ -288,7 +268,7 @@ class Requantizer(wiring.Component):
         return m
 
 
-class Clamp(wiring.Component):
+class Clamp(Component):
     """Step 6 of the arithmetic contract without the table: zero point and clamp.
 
     Parameters
@@ -311,12 +291,6 @@ class Clamp(wiring.Component):
     """
 
     LATENCY = 2
-
-    scaled: data.View
-    zero_point: Signal
-    low: Signal
-    high: Signal
-    bytes: data.View
 
     def __init__(self, *, lanes: int) -> None:
         self.lanes = lanes

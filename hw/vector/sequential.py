@@ -1,11 +1,12 @@
 """Sequential requantiser: arithmetic of ``RequantizerLane``, four bits a cycle, in little area."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.targets.product import GatedSum
 from celosia.hw.vector.task import MARK, TAG
@@ -24,7 +25,7 @@ def _digits(value: Value) -> Array:
     return Array(wide.word_select(n, DIGIT_BITS) for n in range(DIGITS))
 
 
-class SequentialLane(wiring.Component):
+class SequentialLane(Component):
     """Steps 1 to 5 of the arithmetic contract for one channel, a digit a cycle.
 
     Digit-serial arithmetic (R. I. Hartley and P. F. Corbett, "Digit-serial processing techniques",
@@ -61,14 +62,6 @@ class SequentialLane(wiring.Component):
     The first pass and the second take ``DIGITS`` cycles each. The pass of a product may overlap the
     first pass of the next element, not the second.
     """
-
-    sum: Signal
-    parameters: data.View
-    rounding: Value
-    digit: Signal
-    multiplies: Signal
-    place: Signal
-    scaled: Signal
 
     def __init__(self, *, primitive: str = "portable") -> None:
         self.primitive = primitive
@@ -216,7 +209,7 @@ class SequentialLane(wiring.Component):
         return m
 
 
-class SequentialRequantizer(wiring.Component):
+class SequentialRequantizer(Component):
     """Steps 1 to 5 of the arithmetic contract for a group of channels, a digit a cycle.
 
     The group is constant during its first two passes, see ``SequentialLane``. The pass of its
@@ -257,14 +250,6 @@ class SequentialRequantizer(wiring.Component):
     INTERVAL = 3 * DIGITS - 1
     LATENCY = HOLD + 2 * DIGITS - 1
     SOON = 5
-
-    mark: data.View
-    sums: data.View
-    parameters: data.View
-    rounding: Value
-    used: Signal
-    soon: data.View
-    scaled: data.View
 
     def __init__(self, *, lanes: int, primitive: str = "portable") -> None:
         if lanes < 1:

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.nest import Nest
 from celosia.hw.lib.slice import FAR, Slice, Stage
 from celosia.hw.memory.accumulators import read_layout
@@ -16,7 +17,7 @@ from celosia.hw.vector.pace import Pace
 from celosia.hw.vector.task import VectorSizes, lane_mask
 
 
-class Source(wiring.Component):
+class Source(Component):
     """Address generator of the source of a task, and its reads.
 
     A read takes a whole row of the accumulators. In the unified buffer it takes
@@ -57,26 +58,6 @@ class Source(wiring.Component):
     The first read of the unified buffer comes three cycles after ``launch``, of the accumulators
     two cycles; then one each cycle.
     """
-
-    prepare: Signal
-    run: Signal
-    skip_rows: Signal
-    prepared: Signal
-    launch: Signal
-    task: data.View
-    stop: Signal
-    released: Signal
-    unified_read: stream.Interface
-    read_valid: Signal
-    read_data: data.View
-    read_fault: Signal
-    accumulator_read: data.View
-    sums: data.View
-    element: data.View
-    running: Signal
-    quiet: Signal
-    issues: Signal
-    waits: Signal
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes

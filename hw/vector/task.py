@@ -17,6 +17,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import REQUANTIZERS
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.slice import Stage
 
 #: Instructions of the vector unit.
@@ -213,7 +214,7 @@ TAG = data.StructLayout({"slot": 1, "to_accumulators": 1, "fault": 1})
 MARK = data.StructLayout({"valid": 1, "tag": TAG})
 
 
-class Decoder(wiring.Component):
+class Decoder(Component):
     """Decoder of VECTOR and FILL to tasks.
 
     FILL becomes a task without a source, whose results are clamped to its value.
@@ -229,9 +230,6 @@ class Decoder(wiring.Component):
     ------
     ``o`` follows ``i`` by one cycle.
     """
-
-    i: stream.Interface
-    o: stream.Interface
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes

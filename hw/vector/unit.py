@@ -13,6 +13,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
+from celosia.hw.lib.component import Component
 from celosia.hw.memory.accumulators import read_layout, write_layout
 from celosia.hw.memory.parameter_memory import parameters_payload
 from celosia.hw.vector.accumulate import AccumulatorWriter
@@ -26,7 +27,7 @@ from celosia.hw.vector.window import WindowUnit
 from celosia.hw.vector.writer import UnifiedWriter
 
 
-class VectorUnit(wiring.Component):
+class VectorUnit(Component):
     """Executes VECTOR and FILL.
 
     Parameters
@@ -75,26 +76,6 @@ class VectorUnit(wiring.Component):
     ValueError
         If a core cannot have these sizes.
     """
-
-    instruction: stream.Interface
-    done: Signal
-    fault_valid: Signal
-    fault: data.View
-    abort: Signal
-    idle: Signal
-    activity: Signal
-    unified_read: stream.Interface
-    read_valid: Signal
-    read_data: data.View
-    read_fault: Signal
-    unified_write: stream.Interface
-    write_fault: Signal
-    accumulator_read: data.View
-    sums: data.View
-    accumulator_write: data.View
-    parameters: stream.Interface
-    read_wrong: Signal
-    sums_wrong: Signal
 
     def __init__(
         self,

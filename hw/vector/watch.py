@@ -1,15 +1,16 @@
 """Attribution of words of wrong parity to tasks."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.memory.parameter_memory import ParameterMemory
 from celosia.hw.vector.task import MARK, VectorSizes, lane_mask
 
 
-class Watch(wiring.Component):
+class Watch(Component):
     """Finds the task that used a word of wrong parity.
 
     Parameters
@@ -45,22 +46,6 @@ class Watch(wiring.Component):
     Outputs follow their causes by one cycle, before the ``done`` of the task. Of several causes in
     one cycle, the one in the latest stage counts.
     """
-
-    launch: Signal
-    task: data.View
-    slot: Signal
-    read_wrong: Signal
-    rows: Signal
-    sums_wrong: Signal
-    group: Signal
-    channels_wrong: Signal
-    result: data.View
-    endings: data.View
-    values_wrong: Signal
-    added_wrong: Signal
-    added_slot: Signal
-    wrong: Signal
-    wrong_slot: Signal
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes

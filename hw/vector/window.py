@@ -1,10 +1,11 @@
 """Window unit: combines the elements of a window and splits the result into groups."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
-from amaranth.lib import data, wiring
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.vector.answers import element_layout
 from celosia.hw.vector.pace import Pace
@@ -17,7 +18,7 @@ def group_layout(*, lanes: int) -> data.StructLayout:
     )
 
 
-class WindowColumn(wiring.Component):
+class WindowColumn(Component):
     """Maximum or sum of one column's window.
 
     One adder does both: for the maximum it subtracts the new element.
@@ -35,13 +36,6 @@ class WindowColumn(wiring.Component):
     ------
     ``held`` changes two cycles after an element. One element each cycle.
     """
-
-    launch: Signal
-    window: Value
-    valid: Signal
-    first: Signal
-    value: Signal
-    held: Signal
 
     def __init__(self) -> None:
         super().__init__(
@@ -81,7 +75,7 @@ class WindowColumn(wiring.Component):
         return m
 
 
-class WindowSteps(wiring.Component):
+class WindowSteps(Component):
     """Timing of the groups that come out of windows, and their faults.
 
     Parameters
@@ -106,14 +100,6 @@ class WindowSteps(wiring.Component):
     ------
     As of ``WindowUnit``.
     """
-
-    element: data.View
-    soon: Signal
-    valid: Signal
-    fault: Signal
-    busy: Signal
-    fresh: Signal
-    moves: Signal
 
     def __init__(self, *, columns: int, lanes: int, group_cycles: int) -> None:
         self.groups = columns // lanes
@@ -172,7 +158,7 @@ class WindowSteps(wiring.Component):
         return m
 
 
-class WindowUnit(wiring.Component):
+class WindowUnit(Component):
     """Maximum or sum of each window, as groups of ``lanes`` channels.
 
     Parameters
@@ -205,13 +191,6 @@ class WindowUnit(wiring.Component):
     """
 
     LATENCY = 2
-
-    launch: Signal
-    element: data.View
-    window: Signal
-    soon: Signal
-    group: data.View
-    busy: Signal
 
     def __init__(self, *, columns: int, lanes: int, group_cycles: int = 1) -> None:
         self.columns = columns

@@ -1,16 +1,17 @@
 """Writer of results to the unified buffer."""
 
 from amaranth.hdl import Module, Signal, signed
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.delay import Delay
 from celosia.hw.vector.task import MARK, VectorSizes
 
 
-class UnifiedWriter(wiring.Component):
+class UnifiedWriter(Component):
     """Writer of the unified buffer: queue after the pipe, and the write port.
 
     Results wait until the buffer takes them, and until the task before is done: the buffer reports
@@ -48,19 +49,6 @@ class UnifiedWriter(wiring.Component):
     ------
     One write each cycle; ``finished`` comes ``visible_cycles`` cycles after the last one was taken.
     """
-
-    result: data.View
-    bytes: data.View
-    descriptor: data.View
-    pop: Signal
-    slot: Signal
-    stop: Signal
-    unified_write: stream.Interface
-    write_fault: Signal
-    finished: Signal
-    fault: Signal
-    waits: Signal
-    settling: Signal
 
     def __init__(self, *, sizes: VectorSizes, visible_cycles: int) -> None:
         if visible_cycles < 1:

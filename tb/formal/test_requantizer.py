@@ -2,23 +2,20 @@
 
 import pytest
 from amaranth.hdl import Array, Module, Mux, Signal, signed
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from prove import Spec, broken_module, proved, refuted
 
 from celosia.hw.arch.isa import Rounding
+from celosia.hw.lib.component import Component
 from celosia.hw.vector import multiplier, requantize
 
 LEAST, MOST = -(1 << 31), (1 << 31) - 1
 
 
-class AnyMultiplier(wiring.Component):
+class AnyMultiplier(Component):
     """In place of ``Multiplier``: gives what the spec says."""
 
     LATENCY = multiplier.Multiplier.LATENCY
-    a: Signal
-    b: Signal
-    halves: Signal
 
     def __init__(self):
         super().__init__({"a": In(signed(32)), "b": In(31), "halves": Out(signed(33))})

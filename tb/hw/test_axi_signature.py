@@ -1,22 +1,16 @@
-from typing import Any
-
 import pytest
 from amaranth.back import verilog
-from amaranth.hdl import Module, Signal
-from amaranth.lib import wiring
+from amaranth.hdl import Module
 from amaranth.lib.wiring import In, Out
 from cocotbext.axi import axi_channels, axil_channels
 
 from celosia.hw.axi.reader import ReadMaster
 from celosia.hw.axi.signature import axi4, axi4_lite, axi4_read, axi4_write, join
 from celosia.hw.axi.writer import WriteMaster
+from celosia.hw.lib.component import Component
 
 
-class Joined(wiring.Component):
-    m_axi: Any
-    s_axil: Any
-    abort: Signal
-
+class Joined(Component):
     def __init__(self):
         super().__init__({"m_axi": Out(axi4(8)), "s_axil": In(axi4_lite(12)), "abort": In(1)})
 

@@ -18,6 +18,7 @@ from celosia.hw.flow.parts import PARTS
 from celosia.hw.flow.report import as_text, examine
 from celosia.hw.flow.tools import ToolError, find
 from celosia.hw.folded import Folded
+from celosia.hw.lib.component import Component
 from celosia.hw.sdram.controller import SdramController
 from celosia.hw.sdram.pads import ClockPad, Pads
 from celosia.hw.synthesis import OPENED
@@ -107,13 +108,8 @@ def test_a_design_becomes_a_bitstream(name, memory, tmp_path, figure):
     figure(f"{name}, {'memory' if memory else 'lamp'}: {least:.0f} MHz")
 
 
-class MultiplyAdd(wiring.Component):
+class MultiplyAdd(Component):
     """A multiplier without registers and an adder, one behind the other."""
-
-    a: Signal
-    b: Signal
-    c: Signal
-    q: Signal
 
     def __init__(self):
         shape = {"a": In(signed(18)), "b": In(signed(18)), "c": In(signed(36))}

@@ -8,7 +8,6 @@ from dataclasses import replace
 import prerequisites
 import pytest
 from amaranth.hdl import Cat, Module, Signal, signed, unsigned
-from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
@@ -17,6 +16,7 @@ from celosia.hw.flow.flow import Design, synthesised
 from celosia.hw.flow.gates import gates
 from celosia.hw.flow.parts import PARTS
 from celosia.hw.flow.tools import ToolError, find
+from celosia.hw.lib.component import Component
 from celosia.hw.memory.race import UNDEFINED
 from celosia.hw.targets.product import Product
 from celosia.sim import parts
@@ -42,10 +42,8 @@ endmodule
 """
 
 
-class Small(wiring.Component):
+class Small(Component):
     """A block memory, a small memory, a product and a sum."""
-
-    out: Signal
 
     def __init__(self, primitive):
         self.primitive = primitive

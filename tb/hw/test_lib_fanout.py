@@ -4,19 +4,16 @@ from typing import Any
 
 import pysim
 from amaranth.hdl import Module, ResetInserter, Signal, signed
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
 
 PAIR = data.StructLayout({"low": 4, "high": signed(4)})
 
 
-class Register(wiring.Component):
-    i: stream.Interface
-    o: stream.Interface
-    count: Signal
-
+class Register(Component):
     def __init__(self):
         shape = stream.Signature(PAIR)
         count: Any = Out

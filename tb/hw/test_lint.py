@@ -13,6 +13,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.build import convert, readable
+from celosia.hw.lib.component import Component
 from celosia.sim.simulators import find_icarus
 from celosia.sw.export import files
 
@@ -39,14 +40,8 @@ endmodule
 """
 
 
-class Inner(wiring.Component):
+class Inner(Component):
     """A block with an input that it does not read, and outputs that nobody reads."""
-
-    pair: Any
-    spare: Any
-    sum: Any
-    unread: Any
-    twice: Any
 
     def __init__(self) -> None:
         ports = {"pair": In(PAIR), "spare": In(4), "sum": Out(signed(6)), "unread": Out(8)}
@@ -73,16 +68,8 @@ class Nothing(wiring.Component):
         return m
 
 
-class Mixed(wiring.Component):
+class Mixed(Component):
     """Operators on operands of unequal width and sign."""
-
-    clk: Any
-    rst: Any
-    a: Any
-    b: Any
-    c: Any
-    pair: Any
-    y: Any
 
     def __init__(self) -> None:
         ports = {"clk": In(1), "rst": In(1), "a": In(signed(7)), "b": In(4), "c": In(signed(12))}
@@ -168,10 +155,7 @@ def test_it_is_free_of_warnings(written: str, tmp_path: Path) -> None:
 
 
 def test_a_primitive_keeps_its_connections() -> None:
-    class Foreign(wiring.Component):
-        a: Any
-        y: Any
-
+    class Foreign(Component):
         def __init__(self) -> None:
             super().__init__({"a": In(4), "y": Out(4)})
 

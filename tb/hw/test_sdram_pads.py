@@ -1,21 +1,19 @@
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from amaranth.hdl import Module
 from amaranth.lib import io, wiring
 from sdram_bench import build, traffic
 
+from celosia.hw.lib.component import Component
 from celosia.hw.sdram.pads import PAD_CYCLES, Pads
 
 PINS = {"clk_en": 1, "ba": 2, "a": 13, "dqm": 2}
 LOW_ACTIVE = ("cs", "ras", "cas", "we")
 
 
-class Board(wiring.Component):
+class Board(Component):
     """A controller behind pads, seen by benches as the controller with the pads' pins."""
-
-    bus: Any
 
     def __init__(self, controller):
         self.controller = controller

@@ -1,24 +1,21 @@
 """Memory model of AXI4: latency, data, and each check of the master."""
 
 from functools import partial
-from typing import Any
 
 import pytest
 from amaranth.hdl import ClockDomain, Module
-from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 from devices.axi import AxiMemory
 from pysim import run
 
 from celosia.hw.axi.signature import axi4
+from celosia.hw.lib.component import Component
 
 GOOD = {"araddr": 64, "arlen": 3, "arsize": 2, "arburst": 1}
 
 
-class Probe(wiring.Component):
+class Probe(Component):
     """A bus in the hands of the test."""
-
-    bus: Any
 
     def __init__(self):
         super().__init__({"bus": Out(axi4(4))})

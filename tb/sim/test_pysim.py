@@ -7,11 +7,10 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 from pysim import get, get_all, put, put_all, rest, run
 
+from celosia.hw.lib.component import Component
 
-class Queue(wiring.Component):
-    i: stream.Interface
-    o: stream.Interface
 
+class Queue(Component):
     def __init__(self):
         super().__init__({"i": In(stream.Signature(8)), "o": Out(stream.Signature(8))})
 

@@ -1,21 +1,17 @@
 """Small component that the tests of the campaign change. Not in the core."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.lib.component import Component
 
-class Tally(wiring.Component):
+
+class Tally(Component):
     """Counter of set bits; from 9 on it holds until it is cleared.
 
     ``bits`` (In(2)): counted; ``clear`` (In(1)): sets the sum to 0 whatever ``bits``; ``sum``:
     out(4); ``state`` (Out(2)): bit 0: the sum is at least 9; bit 1: it is 0.
     """
-
-    bits: Signal
-    clear: Signal
-    sum: Signal
-    state: Signal
 
     def __init__(self) -> None:
         super().__init__({"bits": In(2), "clear": In(1), "sum": Out(4), "state": Out(2)})
