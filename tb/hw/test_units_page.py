@@ -73,7 +73,7 @@ def check(dut, name: str, setup: Callable, probes: dict, before: Callable | None
 
 
 def test_sequencer():
-    dut = Sequencer(config=CONFIG)
+    dut: Any = Sequencer(config=CONFIG)
     program = [
         Instruction(Opcode.LOAD, external=0x40, post=1),
         Instruction(Opcode.STORE, external=0x80, wait=1),
